@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_a_number_as_people_write_it_is_told_in_digits(text: object, meant: str 
 
 
 @pytest.mark.parametrize(("flags", "meant"), [
-    (("--gpus", "8", "--system", "h100-sxm", "--seq-len", "4k"), "did you mean 4096 or 4000?"),
+    (("--gpus", "8xH100", "--global-batch", "4k"), "did you mean 4096 or 4000?"),
     (("--gpus", "100,000", "--system", "h100-sxm"), "did you mean 100000?"),
     (("--gpus", "H100:8"), "did you mean 8xH100?"),
     (("--gpus", "h100-sxm x 8"), "did you mean 8xh100-sxm?"),
@@ -78,3 +79,24 @@ def test_words_as_other_tools_join_them_are_told_apart(words: str, meant: str) -
 def test_the_beginning_of_a_name_says_which_models_are_meant() -> None:
     with pytest.raises(BadInput, match="did you mean llama-4-maverick or llama-4-scout"):
         ask(model="llama-4", gpus="8xH100")
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("8k", 8192), ("128K", 131_072), ("32 k", 32_768)])
+def test_a_length_in_thousands_is_read_as_names_of_models_count(text: str, tokens: int) -> None:
+    asked: Any = {"seq_len": text}
+    scenario = ask(model="llama-3.1-8b", gpus="8xH100", **asked)
+    assert scenario.job.seq_len == tokens
+    assert any(f"x 1024 = {tokens} tokens" in said for said in scenario.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [(("--tp", "4"), "tp4"), (("--tensor-parallel-size=2",), "tp2"), (("--zero-stage", "3"), "zero3"),
+     (("--sp",), "sp"), (("--recompute",), "recompute=full")],
+)  # fmt: skip
+def test_flags_of_other_tools_are_answered_with_the_plans_word(
+    flags: tuple[str, ...], word: str
+) -> None:
+    done = foretell("estimate", "llama-3.1-8b", "--gpus", "8xH100", *flags)
+    assert (done.code, done.out) == (2, "")
+    assert f'did you mean --plan "{word}"?' in done.err

@@ -104,7 +104,7 @@ def test_every_dependency_has_a_minimum() -> None:
     minimums = tool("check_minimums")
     pins = [minimums.lowest(line) for line in minimums.requirements()]
     assert len(pins) >= 10
-    assert all(re.fullmatch(r"[A-Za-z_]+==[0-9.]+", pin) for pin in pins)
+    assert all(re.fullmatch(r"[A-Za-z_-]+==[0-9.]+", pin) for pin in pins)
 
 
 def test_the_lock_is_of_these_dependencies() -> None:

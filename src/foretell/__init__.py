@@ -20,6 +20,7 @@ _WHERE = {
     "sensitivity": "foretell.api.training",
     "compare_plans": "foretell.api.training",
     "simulate": "foretell.api.training",
+    "diagnose": "foretell.api.diagnose",
     "serve": "foretell.api.serving",
     "size": "foretell.api.size",
     "post_train": "foretell.api.post_training",
@@ -36,6 +37,7 @@ _WHERE = {
     "System": "foretell.specs.system",
     "Chip": "foretell.specs.chip",
     "read_launch": "foretell.api.launches",
+    "improve": "foretell.api.improve",
     "BadInput": "foretell.errors",
     "Infeasible": "foretell.errors",
     "codesign": "foretell.studies.sweep.codesign",
@@ -45,6 +47,8 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 
 if TYPE_CHECKING:
+    from foretell.api.diagnose import diagnose as diagnose
+    from foretell.api.improve import improve as improve
     from foretell.api.launches import read_launch as read_launch
     from foretell.api.post_training import post_train as post_train
     from foretell.api.serving import serve as serve

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from foretell.catalog.systems import system_from_file
-from foretell.lab.calibrate.links_fit import node_tier
+from foretell.lab.calibrate.links_fit import node_tier, unfitted_collectives
 from foretell.lab.calibrate.measured_rows import Measurements
 from foretell.network.collectives import collective_s
 from foretell.network.stack import stack_of
@@ -58,7 +58,33 @@ def test_none_where_too_little_was_measured() -> None:
     assert node_tier(measured(lines(4, nodes=2))) == {}
     assert node_tier(measured([line for line in lines(2) if line["family"] != "all_reduce"])) == {}
     assert node_tier(measured([line for line in lines(2) if line["dims"]["bytes"] < 1e5])) == {}
-    assert node_tier(measured([{**line, "seconds": 1.0} for line in lines(2)])) == {}
+
+
+def test_noise_leaves_a_low_rate_and_no_guess() -> None:
+    """Where the smallest message is the slower one, the largest alone tells a rate."""
+    tier = node_tier(measured([{**line, "seconds": 1.0} for line in lines(2)]))
+    assert tier["bandwidth_bytes_per_s"] == pytest.approx(2.0 * 0.5 * (1 << 26))
+    assert tier["latency_s"] == pytest.approx(0.5)
+
+
+def test_what_is_not_fitted_is_named() -> None:
+    """Every collective is in the tier, or in the list of what is not, with a reason."""
+    rows = [{**line, "variant": "gloo"} for line in [*lines(2), *lines(4), *lines(16, nodes=4)]]
+    rows += [{**rows[0], "family": "broadcast", "dims": {"ranks": 4, "bytes": 1 << 20}}]
+    left = unfitted_collectives(measured(rows), kept=True)
+    used = sum(line["dims"]["ranks"] == 4 and line["family"] != "broadcast" for line in rows)
+    assert sum(count for _, count, _ in left) == len(rows) - used
+    assert {why.split(":")[0] for _, _, why in left} == {
+        "fewer ranks than the 4 that the tier is fitted to",
+        "between machines",
+        "has no rate of its own in a tier; all-reduce tells the links",
+    }
+    every = unfitted_collectives(measured(rows), kept=False)
+    assert sum(count for _, count, _ in every) == len(rows)
+    one = [line for line in rows if line["dims"]["bytes"] < 1e5 and line["dims"]["ranks"] == 4]
+    assert all(
+        "one size" in why for _, _, why in unfitted_collectives(measured(one), kept=True)[:1]
+    )
 
 
 def test_a_system_of_it_takes_what_was_measured(tmp_path: Path) -> None:

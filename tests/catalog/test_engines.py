@@ -18,12 +18,12 @@ from foretell.serving.memory import cache_bytes
 
 def test_there_are_a_few_profiles_each_with_its_fit_and_source():
     known = profiles()
-    assert 6 <= len(known) <= 12
+    assert 6 <= len(known) <= 20
     for name, one in known.items():
         assert one.id == name
-        assert one.fit.rows > 0
         errors = (one.fit.tpot_ape, one.fit.ttft_ape, one.fit.throughput_ape)
-        assert any(error is not None for error in errors)
+        # An engine without rows has its documented defaults, and claims no error of its own.
+        assert any(error is not None for error in errors) == (one.fit.rows > 0)
         assert len(one.source) > 20
         assert cache_bytes(one.memory_rule, one.memory_fraction, 80e9, 20e9, 5e9) > 0
 

@@ -13,8 +13,8 @@ from foretell.catalog.software import (
     families,
     family_releases,
     family_table,
-    fitted_values,
     releases,
+    seen_values,
     software,
     software_names,
 )
@@ -43,7 +43,10 @@ def test_every_value_has_a_sentence_and_a_source(family: str) -> None:
         for name, raw in values.items():
             assert raw["why"].endswith("."), name
             assert raw["source"] in table["sources"], name
-            assert ("fitted_to" in raw) == ("without" in raw), name
+            assert ("seen" in raw) == ("without" in raw), name
+            assert set(raw.get("seen", ())) <= set(table.get("seen", {})), name
+            # What rests on runs alone says on which, and what would stand without them.
+            assert raw["source"] not in ("slopes", "printed", "logged") or "seen" in raw, name
     used = {raw["source"] for b in (*table["release"], *table.get("variant", ())) for raw in b.values()
             if isinstance(raw, dict)}  # fmt: skip
     used |= {rule["source"] for rule in table.get("rule", ())}
@@ -230,10 +233,18 @@ def test_chips_tell_where_no_date_does(text: str, architecture: str, found: str)
 def test_what_was_read_from_a_source_is_left_out_with_it() -> None:
     own, without = software("nanotron"), software("nanotron", (NANOTRON,))
     assert without.stage_rank_s == 0.0 < own.stage_rank_s
-    assert (own.host_grade, without.host_grade) == ("read", "left_out")
-    assert without.held_out == NANOTRON
+    assert without.host_forward_s < own.host_forward_s
     assert replace(software("nanotron", ("elsewhere",)), left_out=()) == own
-    assert fitted_values() == 7
+    assert seen_values() == 44
+
+
+def test_a_value_stays_where_another_source_shows_it() -> None:
+    table = family_table("megatron-core")["seen"]
+    one, every = (table["nemo"],), tuple(table.values())
+    own, alone = software("megatron-core"), software("megatron-core", every)
+    assert software("megatron-core", one).fixed_s == own.fixed_s > alone.fixed_s
+    # Families that take it from there leave it out too.
+    assert software("nemo", every).fixed_s == alone.fixed_s
 
 
 BASE = """

@@ -15,7 +15,7 @@ from foretell.catalog.software import families, family_releases, software, softw
 from foretell.errors import BadInput
 from foretell.inputs.plan_defaults import stated_fields
 from foretell.inputs.question import ask, plan_of
-from foretell.specs.plan import BY_SOFTWARE, Plan, parse_plan
+from foretell.specs.plan import BY_SOFTWARE, OWN_DTYPES, Plan, parse_plan
 from foretell.specs.plan_words import GENERIC
 from foretell.specs.scenario import Scenario
 from tests.surfaces.command import TOY
@@ -70,7 +70,7 @@ def test_choices_are_the_records_unless_stated(
             assert getattr(plan, name) == value, name
     length = scenario.job.seq_len
     assert plan.micro_batch * length <= max(scenario.software.micro_tokens, length)
-    others = {name: getattr(plan, name) for name in (*OPEN, "micro_batch")}
+    others = {name: getattr(plan, name) for name in (*OPEN, "micro_batch", "master", "states")}
     assert replace(alone, **others) == plan
     # What is printed parses back to the same plan, with the software's help and without.
     assert parse_plan(str(plan)) == plan
@@ -102,7 +102,29 @@ def test_the_list_of_stated_fields_is_the_catalogues() -> None:
         for name in release.values
         if name in choices
     }
-    assert told == {*BY_SOFTWARE, "sp", "recompute"}
+    assert told == {*BY_SOFTWARE, "sp", "recompute", "master", "states"}
+
+
+def test_all_software_with_dtypes_of_its_own_is_listed() -> None:
+    assert {w for w in software_names() if software(w).master or software(w).states} == {
+        *OWN_DTYPES
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "dtypes"),
+    [
+        ("framework=transformers", ("bf16", "bf16", "none", "bf16")),
+        ("framework=transformers weights=fp32", ("fp32", "fp32", "none", "fp32")),
+        ("framework=transformers master=fp32 states=fp32", ("bf16", "bf16", "fp32", "fp32")),
+        ("framework=torchtune", ("bf16", "bf16", "none", "bf16")),
+        ("framework=fsdp", ("bf16", "bf16", "fp32", "fp32")),
+    ],
+)
+def test_dtypes_follow_the_weights(words: str, dtypes: tuple[str, ...]) -> None:
+    scenario, plan = plan_of(question(words), words)
+    assert (plan.weights, plan.gradients, plan.master, plan.states) == dtypes
+    assert plan_of(scenario, str(plan))[1] == plan
 
 
 def test_without_a_word_nothing_is_filled_in() -> None:

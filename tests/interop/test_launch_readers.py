@@ -8,9 +8,9 @@ from foretell.api.launches import merge_launch, read_launch
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
 from foretell.interop.arguments import LARGEST_TEXT, parse_arguments
+from foretell.interop.documents import read_yaml
 from foretell.interop.shell_words import read_script
 from foretell.interop.tools import read_arguments
-from foretell.interop.yaml_subset import read_yaml
 from foretell.specs.plan import parse_plan
 from foretell.workload.parameters import count
 
@@ -371,7 +371,15 @@ mpirun -n 1 --allow-run-as-root trtllm-serve Qwen/Qwen3-235B-A22B --port=8000 \\
             "enable_attention_dp: maybe\nmax_batch_size: 4",
             "enable_attention_dp: is neither true nor false",
         ),
-        ("kv_cache_config: &anchor\n  dtype: fp8", "line 1"),
+        ("kv_cache_config: *nothing\n", "line 1"),
+        (
+            "a: &a [x, x]\n"
+            + "".join(
+                f"b{i}: &b{i} [{','.join(['*' + ('a' if i == 0 else f'b{i - 1}')] * 9)}]\n"
+                for i in range(9)
+            ),
+            "stands for more than",
+        ),
         ("kv_cache_config: !!python/object:os.system\nmax_batch_size: 2", "line 1"),
         ("no/such/file.json", "there is no such file"),
     ],

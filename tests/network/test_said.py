@@ -53,17 +53,54 @@ def test_a_misspelt_topology_is_told_by_every_verb(verb: str, tmp_path: Path) ->
     ASKED[verb](own(tmp_path, "torus-3d"))
 
 
-def test_a_topology_that_moves_no_time_is_said_to(tmp_path: Path) -> None:
+def test_a_topology_that_was_not_measured_is_said_to_be_scaled(tmp_path: Path) -> None:
     quiet = foretell.estimate("llama-3.1-8b", system=own(tmp_path, "fat-tree"), **JOB)
-    assert not any("bill" in text for text in quiet.assumptions)
+    assert not any("cluster tier" in text for text in quiet.assumptions)
     unlike = foretell.estimate("llama-3.1-8b", system=own(tmp_path, "torus-3d"), **JOB)
-    assert any("torus-3d of the cluster tier moves the bill alone" in t for t in unlike.assumptions)
+    assert any("cluster tier is a torus-3d" in text for text in unlike.assumptions)
     changes = {"network.cluster.topology": "dragonfly"}
     by_hand = foretell.estimate("llama-3.1-8b", system="h100-sxm", set=changes, **JOB)
-    assert any("dragonfly of the cluster tier moves the bill" in t for t in by_hand.assumptions)
+    assert any("cluster tier is a dragonfly" in text for text in by_hand.assumptions)
+    tree = {"network.cluster.topology": "clos"}
+    same = foretell.estimate("llama-3.1-8b", system="h100-sxm", set=tree, **JOB)
+    assert any("clos of the cluster tier is timed as" in text for text in same.assumptions)
     ring = {"network.pod.topology": "ring"}
     changed = foretell.estimate("llama-3.1-8b", system="tpu-v5p", set=ring, **JOB)
-    assert not any("bill" in text for text in changed.assumptions)
+    assert not any("measured on another topology" in text for text in changed.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "topology"),
+    [
+        ("groups", "4", "fat-tree"),
+        ("routing", "static", "torus-3d"),
+        ("routing", "static", "switch"),
+        ("taper", "0.5", "fully-connected"),
+        ("router_globals", "4", "dragonfly"),
+        ("exchange_share", "0.5", "fat-tree"),
+        ("efficiency", "0.5", "fat-tree"),
+    ],
+)
+def test_a_field_that_moves_nothing_is_refused(
+    field: str, value: str, topology: str, tmp_path: Path
+) -> None:
+    path = own(tmp_path, topology)
+    with pytest.raises(BadInput, match="has no effect"):
+        foretell.estimate(
+            "llama-3.1-8b", system=path, set={f"network.cluster.{field}": value}, **JOB
+        )
+
+
+def test_impossible_links_are_refused_with_the_usual_range(tmp_path: Path) -> None:
+    path = own(tmp_path, "fat-tree")
+    for field, value in (("bandwidth_bytes_per_s", "100 B/s"), ("latency_s", "1e18")):
+        with pytest.raises(BadInput, match="usual"):
+            foretell.estimate(
+                "llama-3.1-8b", system=path, set={f"network.cluster.{field}": value}, **JOB
+            )
+    changes = {"network.node.bandwidth_bytes_per_s": "900 GB/s"}
+    odd = foretell.estimate("llama-3.1-8b", system=path, set=changes, **JOB)
+    assert any("more than the 450 GB/s of the links of h100-sxm" in t for t in odd.assumptions)
 
 
 def test_a_stated_efficiency_is_not_said_where_a_fit_takes_its_place() -> None:
@@ -76,4 +113,5 @@ def test_a_stated_efficiency_is_not_said_where_a_fit_takes_its_place() -> None:
 def test_what_was_assumed_before_a_setting_says_so_in_serving_too() -> None:
     changes = {"network.node.bandwidth_bytes_per_s": "900 GB/s"}
     served = foretell.serve("llama-3.1-8b", system="h100-sxm", gpus=8, set=changes)
-    assert all(t.startswith("before --set") for t in served.assumptions if "450 GB/s" in t)
+    said = [text for text in served.assumptions if not text.startswith("unusual")]
+    assert all(t.startswith("before --set") for t in said if "450 GB/s" in t)

@@ -28,7 +28,7 @@ WORDS: dict[str, list[Any]] = {
     "panels": [0, 0, 0, 8],
     "cp_mode": ["ring", "allgather", "ulysses"],
     "schedule": ["1f1b", "gpipe", "zb-h1", "zb-v", "dualpipe"],
-    "dispatch": ["alltoall", "dedup"],
+    "dispatch": ["alltoall", "dedup", "deepep"],
     "ep_overlap": ["off", "on"],
     "capacity": [0.0, 0.0, 1.25],
     "imbalance": [1.0, 1.3],

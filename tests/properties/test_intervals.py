@@ -32,7 +32,7 @@ from foretell.uncertainty.intervals import (
 from foretell.uncertainty.memory import fit_probability, gathered_bytes, held_parts, peak_ends
 from tests.builders import STACKS, make_scenario
 
-RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu")
+RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "mfu_causal")
 PARTS = ("weights", "gradients", "states", "activations", "buffers", "allocator", "framework")
 
 

@@ -20,6 +20,7 @@ from foretell.lab.reference import (
     render_study,
     search,
     study,
+    why_none,
 )
 from foretell.lab.reference.check import MAX_GPUS
 from foretell.lab.reference.rows import COLUMNS
@@ -186,3 +187,48 @@ def test_study_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STUDY_MODELS", ("gpt3_1T",))
     result = module.study(tmp_path / "new" / "folder", workers=1, quirks=Quirks())
     assert str(tmp_path / "new" / "folder" / "best_plans.csv") in render_study(result)
+
+
+OWN_MODEL = "seq_len = 8192\nembed = 8192\nheads = 64\nlayers = 80\n"
+OWN_CHIP = (
+    "matrix_flop_per_s = 4e15\nvector_flop_per_s = 5e14\nhbm_bytes_per_s = 13e12\nhbm_bytes = 288e9\n"
+    "fast_bytes_per_s = 1.8e12\nslow_bytes_per_s = 2e11\n"
+)
+
+
+def test_any_model_and_any_chip(tmp_path: Path) -> None:
+    """Files of the solver's own fields, and what the catalogue has, reduced to what the solver knows."""
+    (tmp_path / "my.toml").write_text(OWN_MODEL)
+    (tmp_path / "chip.toml").write_text(OWN_CHIP)
+    asked = {"strategy": "1d", "fast_domain": 72, "gpus": 1152, "global_batch": 2304, "top": 1}
+    own = search(model=str(tmp_path / "my.toml"), chip=str(tmp_path / "chip.toml"), **asked)  # type: ignore[arg-type]
+    record = replace(MODELS["gpt3"], name="my", seq_len=8192, embed=8192, heads=64, layers=80)
+    chip = replace(
+        CHIPS["B200"], name="chip", matrix_flop_per_s=4e15, vector_flop_per_s=5e14, hbm_bytes_per_s=13e12,
+        hbm_bytes=288e9, fast_bytes_per_s=1.8e12, slow_bytes_per_s=2e11,
+    )  # fmt: skip
+    same = search(model=record, chip=chip, **asked)  # type: ignore[arg-type]
+    assert own.plans[0]["t"] == same.plans[0]["t"]
+    known = search(**{**JOB, "model": "llama-3.1-70b", "chip": "dgx-h100", "seq_len": 8192})
+    assert known.plans
+    assert any("key and value heads" in note for note in known.notes)
+    assert search(**JOB).notes == ()
+    longer = search(**{**JOB, "seq_len": 4096, "top": 1})
+    assert longer.plans[0]["t"] > search(**{**JOB, "top": 1}).plans[0]["t"]  # type: ignore[operator]
+
+
+def test_fields_of_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text(OWN_MODEL.replace("heads = 64", "hads = 64"))
+    found = problems(model=str(tmp_path / "my.toml"))
+    assert set(found) == {"model.hads", "model.heads"}
+
+
+def test_the_rule_that_leaves_no_plan_is_told() -> None:
+    asked = {"model": "gpt3-1t", "strategy": "1d", "chip": "b200", "fast_domain": 8}
+    assert search(**asked, gpus=1000).candidates == 0  # type: ignore[arg-type]
+    problem = why_none(**asked, gpus=1000)
+    assert "global batch of 4096" in problem.message
+    assert "5 x 5 x 5" in problem.message
+    near = int(str(problem.nearest))
+    assert search(**asked, gpus=near).candidates  # type: ignore[arg-type]
+    assert near == 1024

@@ -26,7 +26,10 @@ def small(batch: int, gib: float, gpus: int = 4) -> Scenario:
     chip = make_chip(memory_bytes=gib * 2.0**30)
     scenario = make_scenario("dense", gpus, batch, seq_len=8192, chip=chip)
     return replace(
-        scenario, model=replace(scenario.model, stack=Stack(hidden=1024, layers=(DENSE,) * 2))
+        scenario,
+        model=replace(scenario.model, stack=Stack(hidden=1024, layers=(DENSE,) * 2)),
+        # Software that waits for tensor-parallel exchanges, so that their overlap is a choice.
+        software=replace(scenario.software, pieces_on=""),
     )
 
 

@@ -65,8 +65,14 @@ def test_the_best_equals_brute_force(batch: int, gib: float) -> None:
     scenario = replace(scenario, model=model)
     slow = brute_force(scenario)
     fast = search_plans(scenario, Plan(), top=5)
-    assert [p.step_s for p in fast.plans] == pytest.approx([s for s, _ in slow[:5]], rel=1e-12)
-    assert str(fast.best.plan) in [p for s, p in slow if s <= slow[0][0] * (1 + 1e-12)]
+    # Among the five, led by the simplest of those that are equal to the fastest within their errors.
+    assert min(p.step_s for p in fast.plans) == pytest.approx(slow[0][0], rel=1e-12)
+    times = sorted(p.step_s for p in fast.plans[1:])
+    assert times == [p.step_s for p in fast.plans[1:]]
+    assert times[:4] == pytest.approx(
+        [s for s, p in slow[:5] if p != str(fast.best.plan)][:4], rel=1e-12
+    )
+    assert fast.equal[0]
 
 
 def test_every_candidate_obeys_every_rule_and_occurs_once() -> None:

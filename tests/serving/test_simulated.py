@@ -1,12 +1,12 @@
 """Played requests behind `foretell.serve`, and what sizing makes of them."""
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import foretell
+from foretell.api.size import Choice
 from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, Tool
 from foretell.interop.serving_words import Serving
@@ -123,25 +123,41 @@ def test_a_sized_service_meets_its_levels_and_less_would_not() -> None:
     found = foretell.size("llama-3.1-70b", **SERVICE, ttft=1500, tpot=30, gpus=16)
     best = found.best
     assert best.meets
-    assert best.played is not None
+    assert best.simulated
     assert best.option.requests_per_s >= 20.0 * 1.2
     assert {choice.option.kind for choice in found.choices} == {"aggregated", "disaggregated"}
-    gpus = [choice.option.gpus for choice in found.choices if choice.played is None]
-    assert gpus == sorted(gpus)
+    rents = [choice.usd_per_hour for choice in found.choices if choice.meets]
+    assert rents == sorted(rents)
     rates = [point.output_tokens_per_s_per_gpu for point in found.pareto]
     users = [point.tpot_ms for point in found.pareto]
     assert rates == sorted(rates)
     assert users == sorted(users)
 
 
-def test_tighter_levels_take_no_fewer_chips() -> None:
-    sizes = [
-        foretell.size(
-            "llama-3.1-70b", **SERVICE, ttft=2000, tpot=tpot, gpus=16, simulate=False
-        ).best.option.gpus
-        for tpot in (80, 40, 20)
-    ]
+@pytest.mark.parametrize("simulate", [False, True])
+def test_tighter_targets_take_no_fewer_chips(simulate: bool) -> None:
+    """And an answer that meets a target is found when that target is asked for."""
+
+    def sized(tpot: float) -> Choice:
+        return foretell.size(
+            "llama-3.1-70b", **SERVICE, ttft=2000, tpot=tpot, gpus=16, simulate=simulate
+        ).best
+
+    found = {tpot: sized(tpot) for tpot in (80.0, 40.0, 30.0, 28.0, 20.0)}
+    sizes = [choice.option.gpus for choice in found.values()]
     assert sizes == sorted(sizes)
+    for choice in (found[40.0], found[28.0]):
+        again = sized(1.0001 * choice.tpot_ms)
+        assert again.option.gpus <= choice.option.gpus
+
+
+def test_a_target_met_by_little_is_borderline() -> None:
+    asked = {**SERVICE, "ttft": 2000, "gpus": 8, "simulate": False}
+    met = foretell.size("llama-3.1-70b", **asked, tpot=40).best
+    close = foretell.size("llama-3.1-70b", **asked, tpot=1.001 * met.tpot_ms).best
+    assert close.meets
+    assert "TPOT" in close.borderline
+    assert close.to_dict()["borderline"] == close.borderline
 
 
 def test_levels_that_none_meets_say_what_is_reached() -> None:
@@ -162,19 +178,19 @@ def test_commands_name_every_degree(engine: Tool) -> None:
 
 @pytest.mark.parametrize("played", [False, True])
 @pytest.mark.parametrize("rate", [3.0, 30.0])
-def test_of_equal_gpus_the_one_with_more_headroom_comes_first(played: bool, rate: float) -> None:
+def test_options_are_ordered_by_money(played: bool, rate: float) -> None:
+    """Of equal money simulated ones first, then those with more headroom, then the soonest."""
     found = foretell.size(
         "llama-3.1-8b", system="h100-sxm", rate=rate, isl=1000, osl=200, ttft=1000, tpot=20,
         gpus=4, simulate=played, top=40,
     )  # fmt: skip
     told = [
-        (not c["simulated"], not c["meets"], c["gpus"], -round(c["headroom"], 2),
+        (not c["meets"], c["usd_per_hour"], not c["simulated"], -round(c["headroom"], 2),
          c["ttft_ms"] + c["tpot_ms"])
         for c in found.to_dict()["options"]
     ]  # fmt: skip
     assert told == sorted(told)
-    ties = [(a[2], a[3]) != (b[2], b[3]) for a, b in pairwise(told) if a[2] == b[2]]
-    assert any(ties), "some have equal GPUs and other headroom"
+    assert found.best.simulated == played
 
 
 def test_the_size_verb_gives_json_a_picture_and_a_command(tmp_path: Path) -> None:
@@ -242,7 +258,7 @@ def test_words_without_effect_are_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "prefill_gpus", "path"), [(None, 8, "plan"), ("tp8", 4, "prefill_gpus")]
+    ("plan", "prefill_gpus", "path"), [(None, 8, "plan"), ("tp8", 4, "plan.tp")]
 )
 def test_chips_for_answers_are_laid_out_whole(
     plan: str | None, prefill_gpus: int, path: str

@@ -14,10 +14,10 @@ from foretell.serving.requests.arrivals import (
     Arrivals,
     Lengths,
     draw_requests,
-    read_trace,
 )
 from foretell.serving.requests.levels import levels
 from foretell.serving.requests.records import RequestOutcomes, Series
+from foretell.serving.requests.traces import read_trace
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 2**32 - 1))
@@ -110,6 +110,7 @@ def test_times_per_token_are_as_defined() -> None:
         refused=np.array([False, False]),
         preempted=0,
         prefix_hits=0.0,
+        tier_hits={},
         end_s=2.5,
         busy_s=np.array([2.0]),
         series=Series(),

@@ -62,6 +62,6 @@ def test_only_what_nobody_uses_is_evicted_the_oldest_first() -> None:
     assert kept.leave(4) == 10.0
     assert kept.evict(0.0) == 0.0
     assert kept.evict(15.0) == 20.0
-    assert not kept.has(1)
+    assert not kept.has(1, many)
     assert kept.evict(1000.0) == pytest.approx(30.0 + 10.0)
     assert set(kept.known) == {3}  # still in use

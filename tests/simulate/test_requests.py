@@ -182,9 +182,12 @@ def test_prompts_and_answers_on_different_replicas() -> None:
     )
     played = play(requests, fleet, Straight())
     alone = Straight().mixed(0, 0.0, 300.0, 0.0, 1)
-    assert mean_ttft(played) == pytest.approx(alone, rel=1e-9)
+    # One span from arrival: the prompt, its cache on the way, and a first step where it decodes.
+    moved = 0.01 + 300 * 1e-5
+    assert mean_ttft(played) > alone + moved + 0.01
+    assert mean_ttft(played) < alone + moved + 0.03
     answer = played.done_s - played.first_s
-    assert (answer > 0.01 + 300 * 1e-5 + 19 * 0.01).all()
+    assert (answer > 18 * 0.01).all()
     joint = play(requests, Fleet(rules=some), Straight())
     assert np.std(answer) < np.std(joint.done_s - joint.first_s)
 

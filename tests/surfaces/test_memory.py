@@ -73,7 +73,7 @@ def test_files(kind: str, tmp_path: Path) -> None:
     start = text.index("<svg")
     root = ElementTree.fromstring(text[start : text.index("</svg>") + 6])
     words = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert sum(text.startswith("stage ") for text in words) == 2
+    assert sum(text.startswith("Stage ") for text in words) == 2
     assert {"weights", "states", "attention", "scores"} <= set(words)
     assert any("with allocator and framework" in text for text in words)
     assert len(text) < 500_000

@@ -1,4 +1,4 @@
-"""Scales and ticks of pictures, and what every verb says of a file that cannot be."""
+"""Ticks of pictures, and what every verb says of a file that cannot be."""
 
 from pathlib import Path
 
@@ -6,25 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.report.svg import Scale, log_ticks, ticks
+from foretell.report.svg import ticks
 from tests.surfaces.command import foretell
 
 VALUES = st.floats(1e-6, 1e9)
 
 
-@given(low=VALUES, ratio=st.floats(1.01, 1e6), part=st.floats(0.0, 1.0), log=st.booleans())
-def test_scales_go_from_end_to_end(low: float, ratio: float, part: float, log: bool) -> None:
-    scale = Scale(low=low, high=low * ratio, start=400.0, end=50.0, log=log)
-    assert scale(low) == pytest.approx(400.0)
-    assert scale(low * ratio) == pytest.approx(50.0)
-    between = low * ratio**part if log else low + part * (low * ratio - low)
-    assert scale(between) == pytest.approx(400.0 - 350.0 * part, abs=1e-6)
-
-
 @given(low=VALUES, ratio=st.floats(1.01, 1e6))
 def test_ticks_span_the_values_and_are_few(low: float, ratio: float) -> None:
     high = low * ratio
-    for found in (ticks(low, high), ticks(0.0, high), log_ticks(low, high)):
+    for found in (ticks(low, high), ticks(0.0, high)):
         assert found == sorted(set(found))
         assert found[0] <= low * (1.0 + 1e-6)
         assert found[-1] >= high * (1.0 - 1e-6)

@@ -31,6 +31,8 @@ FUNCTIONS = {
     "explain": "api.training.explain",
     "compare-plans": "api.training.compare_plans",
     "characterize trace": "lab.characterize.traces.run.characterize_trace",
+    "improve": "api.improve.improve",
+    "diagnose": "api.diagnose.diagnose",
     "serve": "api.serving.serve",
     "size": "api.size.size",
     "post-train": "api.post_training.post_train",
@@ -41,6 +43,7 @@ FUNCTIONS = {
     "sweep": "studies.sweep.run.sweep",
     "codesign": "studies.sweep.codesign.codesign",
     "optimise": "studies.sweep.optimise.optimise",
+    "reproduce": "lab.reproduce.works.reproduce",
 }
 """The Python function of each verb; a cost is asked with the record itself."""
 
@@ -136,9 +139,12 @@ def test_every_kind_has_a_type_in_json() -> None:
 def test_fields_that_may_name_a_file() -> None:
     """What the web looks at, and what it refuses, wherever it is named."""
     assert {*NAMED} == {
-        "model", "system", "name", "gpus", "arrivals", "lengths", "trainer_gpus", "rollout_gpus",
+        "model", "system", "name", "gpus", "prefill_gpus", "arrivals", "launch", "lengths",
+        "trainer_gpus", "rollout_gpus",
     }  # fmt: skip
-    files = {"prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "log"}
+    files = {
+        "prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "runs", "log",
+    }  # fmt: skip
     assert files == FILES
     for field in every_field():
         if field.flag.names_file == "always" and not field.flag.inline:
@@ -195,4 +201,5 @@ def test_a_field_more_is_offered_everywhere() -> None:
     assert "score" not in body.model_fields
     assert {"loudness", "score"}.isdisjoint(study_fields(Louder))
     assert {"seq_len", "tokens"} < {*study_fields(Louder)}
-    assert [edge.name for edge in edges_of(Louder)] == "plot import export jsonl json".split()
+    edges = "plot import accept_unknown hub export launcher jsonl json"
+    assert [edge.name for edge in edges_of(Louder)] == edges.split()

@@ -14,7 +14,8 @@ from tests.surfaces.command import foretell
 torch = pytest.importorskip("torch", reason="torch is not installed: there is nothing to train")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed: there are no byte pairs")
 from foretell.lab.translate import folder as run_files  # noqa: E402
-from foretell.lab.translate.run import Translator, exact_match  # noqa: E402
+from foretell.lab.translate.run import Translator  # noqa: E402
+from foretell.lab.translate.scores import exact_match  # noqa: E402
 from foretell.lab.translate.settings import TranslationSettings  # noqa: E402
 from foretell.lab.translate.train import train  # noqa: E402
 
@@ -145,10 +146,18 @@ def test_a_learned_text_is_said_back(tmp_path: Path) -> None:
     for name, side in (("a", 0), ("b", 1)):
         (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in pairs * 30))
     settings = TranslationSettings(
-        source=str(tmp_path / "a"), target=str(tmp_path / "b"), model="anthe",
-        sizes=replace(TINY, width=32, vocab=265), batch=20, rate=1e-2, dropout=0.0, steps=60,
-        held_out=0.3, evaluate_every=60, device="cpu",
-    )  # fmt: skip
+        source=str(tmp_path / "a"),
+        target=str(tmp_path / "b"),
+        model="anthe",
+        sizes=replace(TINY, width=32, vocab=265),
+        batch=20,
+        rate=1e-2,
+        dropout=0.0,
+        steps=60,
+        held_out=0.3,
+        evaluate_every=60,
+        device="cpu",
+    )
     train(settings, tmp_path / "run")
     known = [p for p in pairs if p[0] not in _held_out(tmp_path / "run", pairs)]
     found = Translator(tmp_path / "run", device="cpu").translate([a for a, _ in known])
@@ -201,16 +210,44 @@ def test_commands(text: tuple[Path, Path], tmp_path: Path) -> None:
     """Text is made, a model trained and used, all by the command line; exit codes and JSON."""
     source, target, out = tmp_path / "a", tmp_path / "b", tmp_path / "run"
     made = foretell(
-        "translate", "make-text", "--source", str(source), "--target", str(target), "--lines", "60",
-        "--words", "5", "--json",
-    )  # fmt: skip
+        "translate",
+        "make-text",
+        "--source",
+        str(source),
+        "--target",
+        str(target),
+        "--lines",
+        "60",
+        "--words",
+        "5",
+        "--json",
+    )
     assert made.code == 0
     assert made.json["lines"] == len(source.read_text().splitlines()) == 60
     given = (
-        "translate", "train", "--source", str(source), "--target", str(target), "--out", str(out),
-        "--vocab", "280", "--width", "16", "--layers", "1", "--heads", "2", "--ffn", "32", "--steps", "2",
-        "--device", "cpu",
-    )  # fmt: skip
+        "translate",
+        "train",
+        "--source",
+        str(source),
+        "--target",
+        str(target),
+        "--out",
+        str(out),
+        "--vocab",
+        "280",
+        "--width",
+        "16",
+        "--layers",
+        "1",
+        "--heads",
+        "2",
+        "--ffn",
+        "32",
+        "--steps",
+        "2",
+        "--device",
+        "cpu",
+    )
     trained = foretell(*given, "--json")
     assert trained.code == 0
     assert trained.json["steps"] == 2

@@ -79,7 +79,9 @@ MORE_KEYS = ("base", "design", "surface", "reference_system", "prices", "file", 
              "import", "sources", "_name_or_path", "text_config", "quantization_config",
              "hf_quant_config", "auto_map", "stack", "encoder")  # fmt: skip
 """Keys that a described model or system may have besides."""
-NAMES_FILES = ("model", "system", "name", "models", "systems", "arrivals", "prices", "study")
+NAMES_FILES = (
+    "model", "system", "name", "models", "systems", "arrivals", "prices", "study", "measured",
+)  # fmt: skip
 """Fields that take a path on the command line: with one they are always refused here."""
 
 
@@ -221,7 +223,7 @@ def changes(
             yield name, {path: canary.some(path)[0] for path in SET}, True
         elif "array" in kinds:
             for text in canary.spellings(name):
-                yield name, [*QUESTIONS[verb][name], text], files
+                yield name, [*QUESTIONS[verb].get(name, ()), text], files
                 yield name, [{"id": "x", "chip": text, "model_type": text}], files
         elif name in ("study", "workload") and "object" in kinds:
             shapes = 6 if name == "study" else 2  # a mix has nothing that varies

@@ -397,7 +397,11 @@ def test_a_deadline_ends_the_question_alone() -> None:
     with client(Limits(workers=1, deadline_s=5.0), processes=True) as api:
         api.get("/api/catalog/chips")  # until it is ready
         began = time.monotonic()
-        slow = {**WHERE, "plan": PLAN, "global_batch": 2**18}  # minutes, where nothing else runs
+        slow = {
+            **WHERE,
+            "plan": f"{PLAN} schedule=gpipe",
+            "global_batch": 2**18,
+        }  # all of them played
         assert wrong(api, "memory", slow, 422)[""]["message"].startswith("takes longer")
         assert time.monotonic() - began < 120
         assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0

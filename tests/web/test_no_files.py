@@ -26,7 +26,7 @@ from foretell.catalog.price_files import price_file
 from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.errors import BadInput
 from foretell.interop.user_files import names_only
-from foretell.serving.requests.arrivals import read_trace
+from foretell.serving.requests.traces import read_trace
 from foretell.studies.study_file import read_study
 from foretell.web import names, studies
 from tests.web.client import app

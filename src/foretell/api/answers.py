@@ -54,11 +54,20 @@ class Estimate(StepEstimate):
 
         return write_trace(*played_step(scenario_of(self), self.plan), path, detail)
 
-    def export(self, tool: str) -> "ToolArguments":
-        """The plan as arguments of megatron, torchtitan or deepspeed: text and notes (api/exports.py)."""
+    @property
+    def launchable_with(self) -> tuple[str, ...]:
+        """Frameworks that can run the plan (search/frameworks.py)."""
+        from foretell.search.search import launchers_of
+
+        return launchers_of(self)
+
+    def export(self, tool: str, launcher: str | None = None) -> "ToolArguments":
+        """The plan as arguments of megatron, torchtitan or deepspeed, of a release as in
+        megatron-core@0.14, as a launcher starts it (torchrun, slurm, kubernetes, skypilot): text and notes
+        (api/exports.py)."""
         from foretell.api.exports import export_plan
 
-        return export_plan(self, tool)
+        return export_plan(self, tool, launcher)
 
     def to_flat(self) -> dict[str, float]:
         """Numbers under slash-separated keys such as perf/mfu, for experiment trackers."""
@@ -128,6 +137,9 @@ class ServeAnswer(ServiceEstimate):
                 told[name] = value.to_dict()
         told["intervals"] = self.intervals
         told["assumptions"] = list(self.assumptions)
+        told["warnings"] = list(self.warnings)
+        if self.posterior_factors is None:
+            del told["prior"], told["posterior_factors"]
         return told
 
 

@@ -1,23 +1,33 @@
 """Answers as arguments of the tools that run them: an estimate's plan, a service's deployment."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from foretell.api.answers import scenario_of
 from foretell.catalog.models import find_model
-from foretell.errors import BadInput
-from foretell.interop.launch import SERVING, TRAINING, Tool, ToolArguments, Training
+from foretell.errors import BadInput, unknown
+from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, service_file
+from foretell.interop.launch import ToolArguments, Training
+from foretell.interop.launchers import LAUNCHERS
+from foretell.interop.megatron_write import job_name
+from foretell.interop.releases import release_of
 from foretell.interop.serving_words import Serving
-from foretell.interop.tools import no_tool, write_serving, write_training
+from foretell.interop.tools import write_serving, write_training
+from foretell.search.frameworks import refusals
 from foretell.serving.memory import fraction_for, memory_of
 from foretell.serving.serve import ServeQuestion
+from foretell.specs.deployment import Deployment
 from foretell.specs.result import StepEstimate
+from foretell.specs.system import System
 
 
-def export_plan(result: StepEstimate, tool: str) -> ToolArguments:
-    """The plan of an estimate as a training tool's arguments."""
-    if tool not in TRAINING:
-        raise no_tool(tool, TRAINING)
+def export_plan(result: StepEstimate, tool: str, launcher: str | None = None) -> ToolArguments:
+    """The plan of an estimate as a training tool's arguments, of a release where one is named."""
+    release = release_of(tool, serving=False)
+    if launcher is not None and launcher not in LAUNCHERS:
+        raise BadInput([unknown("launcher", launcher, LAUNCHERS)])
     scenario = scenario_of(result)
+    name = repository(scenario.model.id)
     run = Training(
         model=scenario.model,
         plan=result.plan,
@@ -25,8 +35,21 @@ def export_plan(result: StepEstimate, tool: str) -> ToolArguments:
         gpus=result.gpus,
         global_batch=result.global_batch,
         seq_len=result.seq_len,
+        version=release.version,
+        node=node_size(scenario.system),
+        chip=scenario.system.chip.id,
+        repository=name if "/" in name else None,
+        launcher=launcher or "",
     )
-    return write_training(tool, run)
+    written = replace(write_training(release.tool, run), called=release.called)
+    against = refusals(scenario, result.plan, release.called)
+    refused = tuple(f"{release.called} refuses this plan: {text}" for text in against)
+    return replace(written, notes=(*refused, *written.notes))
+
+
+def node_size(system: System) -> int:
+    """GPUs of one node: what shares a host, else the innermost tier."""
+    return max(round(float(system.chips_per_node) or float(system.network.tiers[0].size)), 1)
 
 
 def export_deployment(
@@ -37,13 +60,13 @@ def export_deployment(
     An engine's own default is left to it; another engine's rule is turned into the share that leaves the
     cache as many bytes.
     """
-    if tool not in SERVING:
-        raise no_tool(tool, SERVING)
+    release = release_of(tool, serving=True)
+    tool = release.tool
     deployment, profile = question.deployment, question.profile
     notes: tuple[str, ...] = ()
     if profile.memory_rule != tool:
         memory = memory_of(question.model, question.system, deployment, profile)
-        share = round(fraction_for(_rule(tool), memory), 4)
+        share = round(fraction_for(release.tool, memory), 4)
         told = (
             profile.memory_fraction
             if deployment.memory_fraction is None
@@ -55,11 +78,46 @@ def export_deployment(
         deployment = replace(deployment, memory_fraction=share)
     name = repository(question.model.id)
     written = write_serving(tool, Serving(model=name, deployment=deployment, batch=batch))
-    return replace(written, notes=(*notes, *written.notes))
+    return replace(written, notes=(*notes, *written.notes), called=release.called)
 
 
-def _rule(tool: Tool) -> str:
-    return tool
+def export_fleet(
+    question: ServeQuestion,
+    tool: str,
+    pools: Sequence[tuple[Role, int, Deployment, int | None]],
+    launcher: str | None = None,
+) -> ToolArguments:
+    """A whole service as a script: all instances, both halves of a split one, the router in front.
+
+    A pool is what its instances do, how many there are, their deployment and their sequences at once.
+    """
+    if launcher is not None and launcher not in SERVICE_LAUNCHERS:
+        raise BadInput([unknown("launcher", launcher, SERVICE_LAUNCHERS)])
+    made = [
+        export_deployment(replace(question, deployment=deployment), tool, batch)
+        for _, _, deployment, batch in pools
+    ]
+    parts = [
+        InstancePool(role=role, count=many, command=each.text, gpus=deployment.gpus)
+        for (role, many, deployment, _), each in zip(pools, made, strict=True)
+    ]
+    node = node_size(question.system)
+    text, more = fleet_script(made[0].tool, parts, node)
+    if launcher:
+        text = service_file(
+            text,
+            launcher,
+            name=job_name(question.model.id),
+            nodes=nodes_of(parts, node),
+            node_gpus=min(node, sum(part.gpus * part.count for part in parts)),
+            chip=question.system.chip.id,
+        )
+    notes = dict.fromkeys([*(text for each in made for text in each.notes), *more])
+    return replace(made[0], text=text, notes=tuple(notes))
+
+
+SERVICE_LAUNCHERS = ("slurm", "kubernetes", "skypilot")
+"""How a service can be started, beside its script."""
 
 
 def repository(model_id: str) -> str:

@@ -20,10 +20,10 @@ from foretell.network.assumptions import network_assumptions
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Library
-from foretell.network.placement import slice_torus, tier_counts
+from foretell.network.placement import slice_torus, tier_counts, with_groups
 from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
-from foretell.network.topologies import unknown
+from foretell.network.tier_checks import network_problems
 from foretell.network.topologies.sharing import shared_taper
 from foretell.records import as_json, dataclass
 from foretell.specs.questions.flags import asks
@@ -181,9 +181,9 @@ def _counts(system: System, group: int, placement: str) -> Array:
 def _answer(
     system: System, kind: str, size_bytes: float, counts: Array, how: Circumstances
 ) -> CollectiveAnswer:
-    if problems := unknown(system.network.tiers):
+    if problems := network_problems(system, dict.fromkeys(how.changed)):
         raise BadInput(problems)
-    network = _shared(system.network, counts, how.neighbours)
+    network = _shared(with_groups(system.network), counts, how.neighbours)
     tiers = zip(network.tiers, counts[:, 0].tolist(), strict=True)
     cut = Network(
         tiers=tuple(slice_torus(tier, count) if count > 1 else tier for tier, count in tiers)
@@ -219,7 +219,7 @@ def _answer(
         }
 
     asked = row(size_bytes)
-    time = fabric_cause(system)
+    time = fabric_cause(system, group)
     rates = ("algorithm_bytes_per_s", "bus_bytes_per_s")
     intervals = {"seconds": with_cause(asked["seconds"], time)}
     intervals |= {name: with_cause(asked[name], inverse_cause(time)) for name in rates}
@@ -303,9 +303,9 @@ def _basis(library: Library | None, how: Circumstances) -> tuple[str, ...]:
     return tuple(text for text in (basis, beside) if text)
 
 
-def fabric_cause(system: System) -> Interval:
+def fabric_cause(system: System, group: float = 1.0) -> Interval:
     """The time of a collective as factors around 1: the residuals of the multi-node tables."""
-    low90, low50, _, high50, high90 = (math.exp(end) for end in fabric_spread(system))
+    low90, low50, _, high50, high90 = (math.exp(end) for end in fabric_spread(system, group))
     return {"p50": (low50, high50), "p90": (low90, high90)}
 
 

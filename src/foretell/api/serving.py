@@ -8,7 +8,8 @@ from typing import Any
 
 from foretell import units
 from foretell.api.answers import ServeAnswer, serve_answer
-from foretell.api.exports import export_deployment
+from foretell.api.exports import export_fleet
+from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.names import exists
@@ -18,10 +19,14 @@ from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.inputs.system import of_system
+from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
-from foretell.network.topologies import unknown
+from foretell.network.tier_checks import network_problems
+from foretell.serving.drafts import with_acceptance, with_speculative
+from foretell.serving.encoders import encoded_input
+from foretell.serving.engine_options import with_options
 from foretell.serving.formats import mixture_of, stored_formats
 from foretell.serving.layouts import best_layout
 from foretell.serving.memory import fraction_for, memory_of
@@ -65,15 +70,34 @@ def serve(question: ServingQuestion) -> ServeAnswer:
     Raises BadInput for what cannot be understood and Infeasible where the answer is no.
     """
     options = options_of(question)
+    if options:
+        moved = {name: options.pop(name) for name in moved_options(tuple(options))}
+        question = replace(question, **moved)
     asked, given = question_of(question)
+    if question.measured:
+        return serve_answer(served_given(question, asked, given, options))
     if options is not None:
         return serve_answer(play_of(asked, given, options, question.progress))
     return serve_answer(closed_form(asked, given))
 
 
+def served_given(
+    question: ServingQuestion, asked: ServeQuestion, given: bool, options: dict[str, Any] | None
+) -> ServiceEstimate:
+    """The answer given what was measured: on the system as the measured services have it."""
+    from foretell.api.measured_serving import condition_service
+
+    known, _ = condition_service(part(ServiceQuestion, question), question.measured)
+    here = replace(asked, system=known.place(asked))
+    if options is not None:
+        return play_of(here, given, options, question.progress)
+    found = closed_form(here, given)
+    layout = replace(asked, deployment=parse_deployment(found.plan, asked.deployment))
+    return known.after(layout, serve_one(layout), found)
+
+
 def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     """What is known of simulated requests; None for the closed form, which takes no such options."""
-    named = {"ttft": "ttft_ms", "tpot": "tpot_ms"}
     given = given_of(part(RequestOptions, question, simulate=False))
     if question.simulate is False and given:
         message = "says how requests are played"
@@ -84,13 +108,21 @@ def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     if question.simulate is False:
         return None
     more = {} if question.simulate is True else question.simulate
-    return {**more, **{named.get(name, name): value for name, value in given.items()}}
+    targets = {"ttft_ms": question.ttft, "tpot_ms": question.tpot}
+    return {
+        **more,
+        **{name: value for name, value in targets.items() if value is not None},
+        **given,
+    }
 
 
 def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
     """The deployment asked for, or the best one."""
     if given:
         return serve_one(question)
+    if question.prefill is not None:
+        message = "prefill apart needs a layout for decode too"
+        raise BadInput([Problem(path="plan", value=None, message=message, allowed='as in "tp4"')])
     tiers = question.system.network.tiers
     inner = inner_tiers(tuple(tier.name for tier in tiers))
     return best_layout(question, round(prod(float(tier.size) for tier in tiers[:inner])))
@@ -104,9 +136,6 @@ def play_of(
 ) -> ServiceEstimate:
     """The same with latencies of played requests; a layout that was not given is the closed form's best."""
     how, trace = read_play(options, question)
-    if not given and how.prefill is not None:
-        message = "prompts apart need a layout for the answers too"
-        raise BadInput([Problem(path="plan", value=None, message=message, allowed='as in "tp4"')])
     if not given:
         best = closed_form(question, given)
         layout = parse_deployment(best.plan, question.deployment)
@@ -135,7 +164,24 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         collect(lambda: profiles_named(engine), problems)
         collect(lambda: parse_deployment(plan if isinstance(plan, str) else ""), problems)
         raise BadInput(problems) from None
-    profile, deployment, given = choices_of(scenario, plan, engine, problems, asked.osl)
+    gpus = decode_gpus(asked, scenario, problems)
+    drafts = collect(lambda: with_speculative(asked.speculative, Deployment()), problems)
+    profile, deployment, given = choices_of(scenario, plan, engine, problems, (asked.osl, gpus))
+    if asked.speculative is not None and drafts is not None:
+        deployment = replace(deployment, drafter=drafts.drafter, draft_tokens=drafts.draft_tokens)
+    own_rate = isinstance(plan, Deployment) or "accepted=" in (plan or "")
+    deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
+    profile = with_options(profile, deployment)
+    seen = collect(
+        lambda: encoded_input(
+            scenario.model, scenario.system, deployment, asked.images, asked.audio
+        ),
+        problems,
+    )
+    if problems or seen is None:
+        raise BadInput(problems)
+    profile = replace(profile, latency_s=profile.latency_s + seen.seconds)
+    pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
     said = [
@@ -146,22 +192,28 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
             scenario.overrides,
         ),
         *profile_assumptions(profile, chip.architecture, mixture=mixture_of(scenario.model)),
+        *said_of_pool,
+        *said_of_drafts,
+        *seen.said,
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
         said.append(f"{at_once:g} requests in flight: neither a concurrency nor a rate was given")
     said += unused_words(scenario.model, deployment, float(asked.isl) + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
+    if pool is not None:
+        own = rent_of(pool.system.chip.id, asked.price, settings, asked.prices)
+        pool = replace(pool, usd_per_chip_hour=float(own.usd_per_chip_hour))
     if not isinstance(plan, str) or "weights=" not in plan:
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
     traffic = Traffic(
-        isl=float(asked.isl), osl=float(asked.osl), concurrency=float(at_once or 1.0),
-        least=float(asked.spread), waves=STEADY,
+        isl=float(asked.isl) + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
+        least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(
         model=scenario.model,
         system=scenario.system,
-        gpus=scenario.job.gpus,
+        gpus=gpus,
         deployment=deployment,
         profile=profile,
         traffic=traffic,
@@ -169,6 +221,9 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         prices=prices,
         assumptions=tuple(said),
         overrides=tuple(scenario.overrides.items()),
+        prefill=pool,
+        warnings=tuple(asked.warnings),
+        targets_ms=(asked.ttft, asked.tpot),
     ), given
 
 
@@ -177,12 +232,15 @@ def choices_of(
     plan: str | Deployment | None,
     engine: str,
     problems: list[Problem],
-    osl: float,
+    load: tuple[float, int],
 ) -> tuple[EngineProfile, Deployment, bool]:
-    """Profile, deployment, and whether its layout was given; BadInput with all problems so far."""
+    """Profile, deployment, and whether its layout was given; BadInput with all problems so far.
+
+    `load` is the answer's tokens, and the chips that decode.
+    """
     parts: list[Any] = []
-    chip = scenario.system.chip
-    problems += unknown(scenario.system.network.tiers)
+    chip, (osl, gpus) = scenario.system.chip, load
+    problems += network_problems(scenario.system, scenario.overrides)
     mixture = mixture_of(scenario.model)
     for make in (
         lambda: profile_for(engine, chip, mixture=mixture),
@@ -197,7 +255,7 @@ def choices_of(
     profile, deployment = parts
     given = plan is not None and (isinstance(plan, Deployment) or names_layout(plan))
     if given:
-        problems += deployment_problems(deployment, scenario.job.gpus)
+        problems += deployment_problems(deployment, gpus)
     if scenario.model.kind == "encoder" and osl > 1:
         message = f"{scenario.model.id} writes no answers"
         problems.append(Problem(path="osl", value=osl, message=message, allowed="1"))
@@ -219,10 +277,27 @@ def names_layout(plan: str) -> bool:
     return any(word.rstrip("0123456789") in ("tp", "pp", "dp", "ep", "cp") for word in plan.split())
 
 
-def launch_command(tool: str, found: ServiceEstimate, asked: LoadQuestion) -> ToolArguments:
-    """The command that starts one instance of an answered deployment."""
+def launch_command(
+    tool: str, found: ServiceEstimate, asked: LoadQuestion, launcher: str | None = None
+) -> ToolArguments:
+    """The command that starts an answered deployment, or the script of all its instances and their router.
+
+    Where prompts have chips of their own (`prefill_plan`), both halves are written.
+    """
     question = _asked_again(part(ServiceQuestion, asked), found.plan)
-    return export_deployment(question, tool)
+    answers = question.deployment
+    front = getattr(asked, "prefill_plan", None)
+    chips = getattr(asked, "prefill_gpus", None)
+    if front and chips:
+        prompts = deployment_of(question.model, front)
+        first = max(int(chips) // prompts.gpus, 1)
+        rest = max((found.gpus - int(chips)) // answers.gpus, 1)
+        pools: list[tuple[Role, int, Deployment, int | None]] = [
+            ("prefill", first, prompts, None),
+            ("decode", rest, answers, None),
+        ]
+        return export_fleet(question, tool, pools, launcher)
+    return export_fleet(question, tool, [("both", found.replicas, answers, None)], launcher)
 
 
 def fraction_between(
@@ -294,6 +369,10 @@ def load_problems(load: ServiceQuestion) -> list[Problem]:
     limits = {
         "isl": (1.0, LARGEST), "osl": (1.0, LARGEST), "concurrency": (1.0, LARGEST),
         "rate": (1e-9, LARGEST), "price": (0.0, LARGEST), "spread": (0.01, 1.0),
+        "prefix_hit": (0.0, 1.0),
+        "ttft": (1e-3, 1e12),
+        "tpot": (1e-3, 1e12),
+        "audio": (0.0, LARGEST),
     }  # fmt: skip
     for name, (low, high) in limits.items():
         value = getattr(load, name)

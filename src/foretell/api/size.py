@@ -1,45 +1,40 @@
 """Records in, records out: `foretell.size`, how many chips a service needs and how they are laid out.
 
-Closed form first (serving/sizing.py), then the best of it is played (serving/simulation.py): what fails a
-level at the percentile asked for gets another replica and is played again.
+Closed form first (serving/sizing.py); then the cheapest layouts are simulated (serving/sizing_simulation.py)
+with the fewest replicas that meet the targets at the percentile asked for, until no other can be cheaper.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from foretell.api.answers import ServeAnswer, serve_answer
-from foretell.api.exports import export_deployment
+from foretell.api.exports import export_fleet
 from foretell.api.serving import question_of
 from foretell.errors import BadInput, Infeasible, Problem
+from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import JsonRecord, dataclass
 from foretell.serving.serve import ServeQuestion, divide_rent
 from foretell.serving.serve import intervals as latency_intervals
-from foretell.serving.simulation import Play, serve_simulated
-from foretell.serving.sizing import (
-    Instance,
-    Option,
-    ServiceTargets,
-    SizingPoint,
-    SizingSearch,
-    place,
-    search_layouts,
-)
+from foretell.serving.sizing import SizingSearch, joined_ms, search_layouts
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
+from foretell.serving.sizing_records import Option, ServiceTargets, SizingPoint
+from foretell.serving.sizing_simulation import fewest, sized_question
+from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.questions.flags import asks, part
 from foretell.specs.questions.serving import ServiceQuestion, SizeQuestion
-from foretell.specs.service import Percentiles
 from foretell.uncertainty.intervals import Interval
 
 PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
-PLAYED = 1500
-"""Requests of one play."""
-SHORT_LIST, TRIES = 3, 4
-"""Options that are played, and how often each may grow."""
+SIMULATED = 6
+"""Layouts of each kind that are simulated at most."""
+MARGIN = 1.1
+"""Chips by the closed form over those of the best simulated option, up to which a layout may be cheaper."""
+EDGE = 0.03
+"""Share of a target within which an option is borderline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +43,8 @@ class Choice(JsonRecord):
 
     option: Option
     """Layouts and how many of each."""
-    played: ServeAnswer | None
-    """The same as it was played; None where the closed form alone spoke."""
+    simulated: bool
+    """Whether latencies are those of simulated requests, at the percentile; else means in closed form."""
     ttft_ms: float
     """Time to the first token at the percentile asked for."""
     tpot_ms: float
@@ -72,6 +67,8 @@ class Choice(JsonRecord):
     """p50 and p90 of ttft_ms and tpot_ms, from the residuals of the profile."""
     usd_per_chip_hour_range: tuple[float, float] | None = None
     """The cheapest and the dearest offer of a chip; None where the rent is one price alone."""
+    borderline: str = ""
+    """Which target is met, or missed, by less than three percent; empty: none."""
 
     @property
     def intervals(self) -> dict[str, Interval]:
@@ -108,7 +105,8 @@ class Choice(JsonRecord):
             "ttft_ms": self.ttft_ms,
             "tpot_ms": self.tpot_ms,
             "meets": self.meets,
-            "simulated": self.played is not None,
+            "borderline": self.borderline or None,
+            "simulated": self.simulated,
             "requests_per_s": o.requests_per_s,
             "headroom": self.headroom,
             "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(self.osl),
@@ -135,7 +133,7 @@ class Sizing(JsonRecord):
     percentile: str
     """Where the levels must hold."""
     choices: tuple[Choice, ...]
-    """Played ones first, those that meet the levels before others; then by chips, headroom and time."""
+    """By money, of equal money by headroom and time; none is cheaper than the best simulated one."""
     pareto: tuple[SizingPoint, ...]
     """Single instances that none beats in tokens/s of a user and of a chip."""
     evaluated: int
@@ -154,23 +152,19 @@ class Sizing(JsonRecord):
 
     @property
     def best(self) -> Choice:
-        """The one with the fewest chips, and of these the one with the most headroom."""
+        """The one that costs least, and of these the one with the most headroom."""
         return self.choices[0]
 
-    def export(self, engine: str) -> ToolArguments:
-        """The commands that start the best one."""
+    def export(self, engine: str, launcher: str | None = None) -> ToolArguments:
+        """The script that starts the best one: all instances, both halves of a split one, the router."""
         assert self.question is not None
         o = self.best.option
-        parts = [(f"# {o.replicas} of these", o.instance)]
+        pools: list[tuple[Role, int, Deployment, int | None]] = []
         if o.prefill is not None:
-            parts.append((f"# and {o.prefill_replicas} of these, for prompts alone", o.prefill))
-        made = [
-            export_deployment(replace(self.question, deployment=one.deployment), engine, one.batch)
-            for _, one in parts
-        ]
-        lines = [f"{said}\n{each.text}" for (said, _), each in zip(parts, made, strict=True)]
-        notes = dict.fromkeys(text for each in made for text in each.notes)
-        return ToolArguments(tool=made[0].tool, text="\n".join(lines), notes=tuple(notes))
+            pools.append(("prefill", o.prefill_replicas, o.prefill.deployment, o.prefill.batch))
+        role: Role = "both" if o.prefill is None else "decode"
+        pools.append((role, o.replicas, o.instance.deployment, o.instance.batch))
+        return export_fleet(self.question, engine, pools, launcher)
 
     def to_flat(self) -> dict[str, float]:
         """Numbers of the best one under slash-separated keys, for experiment trackers."""
@@ -212,6 +206,16 @@ class Sizing(JsonRecord):
         }
 
 
+def _given_measured(asked: SizeQuestion, question: ServeQuestion, most: int | str) -> ServeQuestion:
+    """The question on its system as the measured services have it."""
+    from foretell.api.measured_serving import condition_service
+
+    load = {"concurrency": None, "rate": float(asked.rate)}
+    known, _ = condition_service(part(ServiceQuestion, asked, gpus=most, **load), asked.measured)
+    first = known.questions[0]
+    return replace(question, system=question.system.with_corrections(known.corrections(first)))
+
+
 @asks(SizeQuestion)
 def size(asked: SizeQuestion) -> Sizing:
     """How many chips answer `rate` requests a second within the levels (milliseconds), and how.
@@ -229,18 +233,24 @@ def size(asked: SizeQuestion) -> Sizing:
     wanted = ServiceTargets(
         rate=float(asked.rate), isl=float(asked.isl), osl=float(asked.osl), ttft_ms=float(asked.ttft),
         tpot_ms=float(asked.tpot), headroom=float(asked.headroom), most_gpus=question.gpus,
-        degrees=degrees_of(asked.plan or ""),
+        cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
     )  # fmt: skip
     q, percentile = question, asked.percentile
+    if asked.measured:
+        q = _given_measured(asked, question, most)
     found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])
-    short = _distinct(found.options)
-    played = _played(short[:SHORT_LIST], q, wanted, percentile) if asked.simulate else []
-    rest = sorted(short[len(played) :], key=lambda o: place(o, wanted))
-    choices = [*played, *(_choice(option, None, q, wanted, percentile) for option in rest)][
-        : asked.top
+    q = sized_question(q, wanted)
+    choices = _simulate(found, q, wanted, percentile) if asked.simulate else []
+    known = {_layouts(choice.option) for choice in choices}
+    least = min((choice.option.gpus for choice in choices if choice.meets), default=0)
+    choices += [
+        _choice(option, None, q, wanted)
+        for option in found.options
+        if option.gpus >= least and _layouts(option) not in known
     ]
+    choices = _top(sorted(choices, key=lambda c: (not c.meets, *_money(c))), asked.top)
     return Sizing(
         model=q.model.id,
         system=q.system.id,
@@ -268,6 +278,7 @@ def _problems(asked: SizeQuestion) -> list[Problem]:
         ("ttft", asked.ttft, 1e-3, 1e12),
         ("tpot", asked.tpot, 1e-3, 1e12),
         ("headroom", asked.headroom, 0.0, 100.0),
+        ("prefix_hit", asked.prefix_hit, 0.0, 1.0),
         ("top", asked.top, 1, 1000),
     ):
         given: object = value
@@ -302,16 +313,30 @@ def _nothing(found: SizingSearch, wanted: ServiceTargets) -> Problem:
     )
 
 
+def _top(choices: list[Choice], many: int) -> list[Choice]:
+    """The first of some choices; the cheapest of a kind that is not among them takes the last place."""
+    shown = choices[:many]
+    kinds = {choice.option.kind for choice in shown}
+    other = next((choice for choice in choices if choice.option.kind not in kinds), None)
+    return shown if other is None or many < 2 else [*shown[:-1], other]
+
+
+def _layouts(option: Option) -> tuple[Deployment, Deployment | None]:
+    """What an option is made of, however many of it."""
+    return option.instance.deployment, option.prefill.deployment if option.prefill else None
+
+
+def _money(choice: Choice) -> tuple[float, bool, float, float]:
+    """Where a choice stands: least rent (chips where none is known), simulated, most headroom, soonest."""
+    rent = choice.usd_per_hour or float(choice.option.gpus)
+    late = choice.tpot_ms + choice.ttft_ms
+    return rent, not choice.simulated, -round(choice.headroom, 2), late
+
+
 def _choice(
-    option: Option,
-    played: ServeAnswer | None,
-    q: ServeQuestion,
-    wanted: ServiceTargets,
-    percentile: str,
+    option: Option, simulated: tuple[float, float] | None, q: ServeQuestion, wanted: ServiceTargets
 ) -> Choice:
-    ttft, tpot = option.ttft_ms, option.tpot_ms
-    if played is not None:
-        ttft, tpot = _at(played.ttft_ms, percentile), _at(played.tpot_ms, percentile)
+    ttft, tpot = simulated or (option.ttft_ms, option.tpot_ms)
     rent = float(q.prices.usd_per_chip_hour) * option.gpus or None
     load = (wanted.rate, wanted.isl, wanted.osl)
     paid = (
@@ -319,7 +344,7 @@ def _choice(
     )
     return Choice(
         option=option,
-        played=played,
+        simulated=simulated is not None,
         ttft_ms=ttft,
         tpot_ms=tpot,
         headroom=option.requests_per_s / wanted.rate - 1.0,
@@ -331,68 +356,67 @@ def _choice(
         needed=min((1.0 + wanted.headroom) * wanted.rate / option.requests_per_s, 1.0),
         interval=latency_intervals(q, ttft / 1e3, tpot / 1e3),
         usd_per_chip_hour_range=q.prices.rent_range,
+        borderline=_borderline((ttft, tpot), wanted),
     )
 
 
-def _at(values: Percentiles, percentile: str) -> float:
-    found: float = getattr(values, percentile)
-    return found
+def _borderline(latencies: tuple[float, float], wanted: ServiceTargets) -> str:
+    """Targets that are met, or missed, by less than three percent."""
+    near = [
+        f"{name} {value:.4g} ms of {target:g} ms"
+        for name, value, target in zip(
+            ("TTFT", "TPOT"), latencies, (wanted.ttft_ms, wanted.tpot_ms), strict=True
+        )
+        if abs(value / target - 1.0) < EDGE
+    ]
+    return ", ".join(near)
 
 
-def _played(
-    options: Sequence[Option], q: ServeQuestion, wanted: ServiceTargets, percentile: str
+def _simulate(
+    found: SizingSearch, q: ServeQuestion, wanted: ServiceTargets, percentile: str
 ) -> list[Choice]:
-    """The best options as they are played; each grows until it meets the levels, or stays as it is."""
-    choices = []
-    for option in options:
-        choice = _choice(option, _play(option, q, wanted), q, wanted, percentile)
-        for _ in range(TRIES):
-            if choice.meets:
+    """Layouts in the order of their chips by the closed form, simulated until none left can be cheaper."""
+    choices: list[Choice] = []
+    for kind in ("aggregated", "disaggregated"):
+        best = float("inf")
+        for option in [o for o in found.options if o.kind == kind][:SIMULATED]:
+            if option.gpus > MARGIN * best:
                 break
-            option = _grown(option, choice, wanted)
-            choice = _choice(option, _play(option, q, wanted), q, wanted, percentile)
-        choices.append(choice)
-    return sorted(
-        choices,
-        key=lambda c: (not c.meets, *place(c.option, wanted)[:2], c.tpot_ms + c.ttft_ms),
-    )
+            choice = _simulated_choice(option, found, q, wanted, percentile)
+            if choice is not None:
+                choices.append(choice)
+                best = min(best, choice.option.gpus)
+    return choices
 
 
-def _distinct(options: Sequence[Option]) -> list[Option]:
-    """The best of each kind first, then the rest in their order."""
-    firsts = {option.kind: option for option in reversed(options)}
-    rest = [option for option in options if option not in firsts.values()]
-    return [*sorted(firsts.values(), key=lambda o: o.gpus), *rest]
-
-
-def _grown(option: Option, choice: Choice, wanted: ServiceTargets) -> Option:
-    """One replica more of what fails: an eighth more where there are many."""
-    late = choice.ttft_ms > wanted.ttft_ms
-    if option.prefill is not None and late:
-        more = max(option.prefill_replicas // 8, 1)
-        return replace(option, prefill_replicas=option.prefill_replicas + more)
-    return replace(option, replicas=option.replicas + max(option.replicas // 8, 1))
-
-
-def _play(option: Option, q: ServeQuestion, wanted: ServiceTargets) -> ServeAnswer:
-    """A share of the fleet under its share of the arrivals; more replicas would even out more."""
-    x, y = option.prefill_replicas, option.replicas
-    parts = y if option.prefill is None else max(min(x, y), 1)
-    few_x, few_y = round(x / parts), max(round(y / parts), 1)
-    rate = wanted.rate * few_y / y
-    if option.prefill is not None:
-        rate = wanted.rate * min(few_x / x, few_y / y)
-    front: Instance | None = option.prefill
-    layout = replace(option.instance.deployment, max_batch=option.instance.batch)
-    chips = few_y * layout.gpus + (few_x * front.deployment.gpus if front else 0)
-    asked = replace(q, deployment=layout, gpus=chips, rate=rate)
-    how = Play(
-        arrivals="poisson",
-        requests=PLAYED,
-        routing="least-loaded",
-        ttft_ms=wanted.ttft_ms,
-        tpot_ms=wanted.tpot_ms,
-        prefill=None if front is None else front.deployment,
-        prefill_gpus=0 if front is None else few_x * front.deployment.gpus,
-    )
-    return serve_answer(serve_simulated(asked, how))
+def _simulated_choice(
+    option: Option, found: SizingSearch, q: ServeQuestion, wanted: ServiceTargets, percentile: str
+) -> Choice | None:
+    """An option with the fewest replicas that meet the targets as simulated; None where no number does."""
+    back = option.instance.deployment
+    curves = {c.deployment: c for c in found.curves.backs} if option.prefill else {
+        c.deployment: c for c in found.curves.together
+    }  # fmt: skip
+    curve = curves[back]
+    least = curve.least(wanted.rate, wanted.headroom)
+    side = ("decode" if option.prefill else "both", percentile)
+    goals = (float("inf") if option.prefill else wanted.ttft_ms, wanted.tpot_ms)
+    sized = fewest(q, back, side, (least, option.replicas), goals)  # type: ignore[arg-type]
+    if sized is None:
+        return None
+    few, (ttft, tpot) = sized
+    made = replace(option, replicas=few, instance=curve.at(wanted.rate / few))
+    if option.prefill is None:
+        return _choice(made, (ttft, tpot), q, wanted)
+    front = next(c for c in found.curves.fronts if c.deployment == option.prefill.deployment)
+    load = (wanted.isl, wanted.rate / few, q.profile.late_steps)
+    moved, joined = joined_ms(q.model, q.system, front, curve, load)
+    least = front.least(wanted.rate, wanted.headroom)
+    goals = (wanted.ttft_ms - moved - joined, float("inf"))
+    begin = (least, option.prefill_replicas)
+    sized = fewest(q, front.deployment, ("prefill", percentile), begin, goals)
+    if sized is None:
+        return None
+    many, (first, _) = sized
+    made = replace(made, prefill=front.at(wanted.rate / many), prefill_replicas=many)
+    return _choice(made, (first + moved + joined, tpot), q, wanted)

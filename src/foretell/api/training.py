@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from foretell.api.answers import Estimate, Search, estimate_answer, scenario_of, search_answer
 from foretell.errors import BadInput, Infeasible, Problem, unknown
-from foretell.inputs.question import as_texts, collect, plan_of, scenario_for
+from foretell.inputs.question import as_texts, collect, named_by, plan_of, scenario_for
 from foretell.inputs.sequences import fill_sequences
 from foretell.search.choices import over_names
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.search.search import search_plans
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
+from foretell.specs.plan_forms import GENERIC
 from foretell.specs.questions.flags import asks, part, values_of
 from foretell.specs.questions.training import (
     MemoryQuestion,
@@ -26,9 +27,11 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
+from foretell.training.room import make_room
 
 if TYPE_CHECKING:
     # Each of these is loaded by the function that needs it: a plain estimate starts sooner.
+    from foretell.api.conditioning import Conditioned
     from foretell.search.differences import Comparison
     from foretell.search.explain import Explanation
     from foretell.search.sensitivity import Sensitivity
@@ -50,17 +53,55 @@ def estimate(question: TrainingQuestion) -> Estimate:
     if problems or scenario is None:
         raise BadInput(problems)
     asked = None if conditions is None else asked_run(scenario, conditions)
+    known = conditioned(scenario, question)
     if plan is None:
         scenario, base = plan_of(scenario, None, settings, searched=True)
-        best = best_plan(scenario, base, fixed_fields(None, settings))
+        best = best_plan(scenario, base, fixed_fields(None, settings), known)
         return estimate_answer(with_run(best, asked))
-    scenario, chosen = plan_of(scenario, plan, settings)
-    scenario = fill_sequences(scenario, chosen)
-    check_plan(scenario, chosen)
-    result = answer_of(scenario, chosen, chosen=False)
+    scenario, chosen = plan_with_room(scenario, plan, settings)
+    result = with_run(step_answer(scenario, chosen, known, chosen=False), asked)
     if result.fits == "no":
         raise Infeasible([too_large(scenario, result)], estimate_answer(result))
-    return estimate_answer(with_run(result, asked))
+    return estimate_answer(result)
+
+
+def plan_with_room(
+    scenario: Scenario,
+    plan: str | Plan,
+    settings: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+) -> tuple[Scenario, Plan]:
+    """A plan that keeps the rules, completed by its software, which also makes room in memory where the plan
+    names it and does not say how; and the scenario that says what was filled in."""
+    scenario, chosen = plan_of(scenario, plan, settings, left_out=left_out)
+    scenario = fill_sequences(scenario, chosen)
+    check_plan(scenario, chosen)
+    if isinstance(plan, Plan) or chosen.framework == GENERIC:
+        return scenario, chosen
+    return make_room(scenario, chosen, named_by(plan, settings))
+
+
+def conditioned(scenario: Scenario, question: PlaceQuestion) -> "Conditioned | None":
+    """What the measured runs of a question say; None where it has none."""
+    if not question.measured:
+        return None
+    from foretell.api.conditioning import condition_steps, measured_steps
+    from foretell.api.measured_files import read_measured
+
+    rows = read_measured(question.measured)
+    plan = getattr(question, "plan", None) or getattr(question, "a", None)
+    found = condition_steps(measured_steps(scenario, plan, rows))
+    said = [f"measured: {one.source}: {note}" for one in rows for note in one.notes]
+    return replace(found, notes=(*found.notes, *said))
+
+
+def step_answer(
+    scenario: Scenario, plan: Plan, known: "Conditioned | None", *, chosen: bool
+) -> StepEstimate:
+    """One plan's step, as predicted or given what was measured."""
+    if known is None:
+        return answer_of(scenario, plan, chosen=chosen)
+    return known.answer(scenario, plan, chosen=chosen)
 
 
 @asks(StepQuestion)
@@ -109,16 +150,17 @@ def memory(question: MemoryQuestion) -> "MemoryAnswer":
 
     settings, plan = as_texts(question.set), question.plan
     scenario = scenario_for(question)
+    known = conditioned(scenario, question)
     if plan is None:
         scenario, base = plan_of(scenario, None, settings, searched=True)
-        told = best_plan(scenario, base, fixed_fields(None, settings))
-        told = replace(answer_of(scenario, told.plan, chosen=True), assumptions=told.assumptions)
+        best = best_plan(scenario, base, fixed_fields(None, settings), known)
+        told = step_answer(scenario, best.plan, known, chosen=True)
+        told = replace(told, assumptions=best.assumptions)
     else:
-        scenario, chosen = plan_of(scenario, plan, settings)
-        scenario = fill_sequences(scenario, chosen)
-        check_plan(scenario, chosen)
-        told = answer_of(scenario, chosen, chosen=False)
-    return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(scenario, told.plan))
+        scenario, chosen = plan_with_room(scenario, plan, settings)
+        told = step_answer(scenario, chosen, known, chosen=False)
+    place = scenario if told.scenario is None else told.scenario
+    return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(place, told.plan))
 
 
 @asks(SearchQuestion)
@@ -147,8 +189,15 @@ def search(question: SearchQuestion) -> Search:
     named = named_fields(plan) if plan else ()
     tried = over_names(question.over, (*named, *(text.partition("=")[0][5:] for text in settings)))
     fixed = fixed_fields(plan, settings)
-    found = search_plans(scenario, base, top, question.progress, workers, fixed, tried)
-    return search_answer(found)
+    known = conditioned(scenario, question)
+    if known is None:
+        found = search_plans(scenario, base, top, question.progress, workers, fixed, tried)
+        return search_answer(found)
+    from foretell.api.conditioning import place_of_search
+
+    place = place_of_search(known, scenario)
+    found = search_plans(place.scenario, base, top, question.progress, workers, fixed, tried)
+    return search_answer(replace(found, plans=tuple(place.after(one) for one in found.plans)))
 
 
 @asks(SimulateQuestion)
@@ -198,10 +247,23 @@ def fixed_fields(plan: str | Plan | None, settings: Sequence[str]) -> tuple[str,
     return tuple(name for name in dict.fromkeys(given) if name in BATCH_FIELDS)
 
 
-def best_plan(scenario: Scenario, base: Plan, fixed: tuple[str, ...] = ()) -> StepEstimate:
-    """The best plan of the whole space (less what is fixed), or Infeasible with the nearest miss."""
+def best_plan(
+    scenario: Scenario,
+    base: Plan,
+    fixed: tuple[str, ...] = (),
+    known: "Conditioned | None" = None,
+) -> StepEstimate:
+    """The best plan of the whole space (less what is fixed), or Infeasible with the nearest miss; given what
+    was measured, where something was."""
     check_choices(scenario, base)
-    found = search_plans(scenario, base, top=1, fixed=fixed)
-    best = found.best
+    if known is None:
+        found = search_plans(scenario, base, top=1, fixed=fixed)
+        best = found.best
+    else:
+        from foretell.api.conditioning import place_of_search
+
+        place = place_of_search(known, scenario)
+        found = search_plans(place.scenario, base, top=1, fixed=fixed)
+        best = place.after(found.best)
     said = f"plan chosen by search: the best of {found.plans_evaluated} candidates"
     return replace(best, assumptions=(*best.assumptions, said))

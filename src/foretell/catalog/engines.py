@@ -47,6 +47,13 @@ HOST_SPEED: Mapping[str, float] = {
 }  # fmt: skip
 """Speed of one thread of a generation's usual hosts over that of A100 nodes (EPYC of 2019 beside Xeons of
 2023), by which host-bound engines of 2023 are faster there."""
+HOST_BOUND = ("eager_layer_s", "eager_sequence_s", "layer_s", "exchange_s")
+"""What of a profile is launching, and ranks that launch at different times."""
+DATE = re.compile(r"20[0-9]{2}(-[0-9]{2}){0,2}")
+"""A date in the place of an engine."""
+ERAS: Mapping[int, str] = {2022: "nemo", 2023: "nemo"}
+"""Year -> the engine that a date alone means: latencies that NVIDIA printed of Llama-2 in 2023, which models
+of that time validate on, are NeMo's; vLLM from 2024 on."""
 FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
 KEPT_YEARS = 1
@@ -54,7 +61,10 @@ KEPT_YEARS = 1
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "neuron": "neuron", "torch": "torch",
-    "huggingface": "torch", "transformers": "torch", "trt": "trtllm", "nim": "trtllm",
+    "huggingface": "transformers", "transformers": "transformers", "tgi": "tgi",
+    "textgenerationinference": "tgi", "llamacpp": "llamacpp", "llamaserver": "llamacpp",
+    "ollama": "llamacpp", "mlx": "mlx", "trt": "trtllm", "nim": "trtllm",
+    "deepseek": "sglang",
 }  # fmt: skip
 """Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile."""
 
@@ -68,7 +78,7 @@ def profiles() -> Mapping[str, EngineProfile]:
 def profile_from(table: Mapping[str, Any]) -> EngineProfile:
     """A profile from its `[[profile]]` table."""
     values = {**table, "fit": Fit(**table["fit"])}
-    for name in ("architectures", "software", "years", "families"):
+    for name in ("architectures", "software", "years", "families", "layouts"):
         values[name] = tuple(values.get(name, ()))
     return EngineProfile(**values)
 
@@ -86,12 +96,17 @@ def profile(
 
     An engine's is as it holds on the chip and, where `mixture` tells, of the kind of model. Without a version
     the engine of today is meant: profiles that ended years ago come last, however near the chips that they
-    were fitted on.
+    were fitted on. `NAME@VERSION` and `NAME@DATE` name a version too, and a date alone (`2023-07`) the engine
+    of that time (ERAS).
     """
     if name in profiles():
         return profiles()[name]
+    name, _, told = name.partition("@")
+    version = version or told
+    if DATE.fullmatch(name):
+        name, version = ERAS.get(int(name[:4]), "vllm"), name
     mine = profiles_named(name)
-    version = version or _version_in(name)
+    version = own_version(name, version or _version_in(name))
     newest = 0 if version else max(p.years[0] for p in mine)
     best = min(
         mine,
@@ -148,12 +163,10 @@ def carried_over(p: EngineProfile, chip: Chip) -> EngineProfile:
     6.5 and 24 % by the same engine's profile of the other generation. Without graphs the host is the engine,
     and only its speed differs.
     """
-    if p.graph:
-        return usual(p) if p.fit.left_out_ttft_ape is not None else p
+    if p.graph and p.fit.left_out_ttft_ape is not None:
+        return usual(p)
     speed = HOST_SPEED.get(chip.architecture, 1.0) / HOST_SPEED.get(p.architectures[0], 1.0)
-    return replace(
-        p, eager_layer_s=p.eager_layer_s / speed, eager_sequence_s=p.eager_sequence_s / speed
-    )
+    return replace(p, **{name: getattr(p, name) / speed for name in HOST_BOUND})
 
 
 def usual(p: EngineProfile) -> EngineProfile:
@@ -189,6 +202,16 @@ def wide_card(chip: Chip) -> bool:
     return float(chip.memory_bytes) >= WIDE_CARD_BYTES and not chip.id.startswith("a100")
 
 
+def own_version(name: str, version: str) -> str:
+    """The engine's own version; empty where the text is that of a frontend around it.
+
+    NVIDIA Dynamo's releases (0.x, from 2025 on) run TensorRT-LLM 1.x: its number is not the engine's.
+    """
+    numbers = numbers_of(version)
+    wrapped = "dynamo" in name.lower() and engine_named(name) == "trtllm"
+    return "" if wrapped and numbers and numbers[0] == 0 else version
+
+
 def _version_in(name: str) -> str:
     """The version that an engine's name ends with, as in vllm-0.6."""
     found = re.search(r"[0-9]+(\.[0-9]+)*$", name.strip())
@@ -220,7 +243,8 @@ def generations_apart(p: EngineProfile, chip: Chip) -> float:
     if chip.architecture not in ORDER:
         return 0.0 if chip.architecture in p.architectures else 9.0
     here = ORDER.index(chip.architecture)
-    return float(min(abs(ORDER.index(a) - here) for a in p.architectures if a in ORDER))
+    apart = (abs(ORDER.index(a) - here) for a in p.architectures if a in ORDER)
+    return float(min(apart, default=9))
 
 
 def newest_first(p: EngineProfile) -> list[int]:

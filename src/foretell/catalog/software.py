@@ -21,10 +21,9 @@ FOLDER = ROOT / "software"
 """One file for each family."""
 PATH = "plan.framework"
 """Where a word of software stands."""
-READ = ("own", "slopes")
-"""Sources of values that were read from runs or measured."""
-VALUE_KEYS = frozenset({"value", "source", "why", "fitted_to", "without"})
-"""What a value's table may hold."""
+VALUE_KEYS = frozenset({"value", "source", "why", "seen", "without"})
+"""What a value's table may hold: `seen` are the published runs that were in sight when it was chosen, by the
+keys of the file's `[seen]`, and `without` is what is known without any of them."""
 FACTS = ("release", "released", "name", "aliases", "id", "printed")
 """Keys of a release or variant that are no values."""
 MADE = (
@@ -36,7 +35,6 @@ MADE = (
     "aliases",
     "based_on",
     "left_out",
-    "host_grade",
 )
 """Fields of the record that no value gives."""
 VERSION = re.compile(r"v?(\d{1,3}(?:\.\d{1,3}){1,3})")
@@ -70,7 +68,8 @@ class Release:
 def software(word: str, left_out: Iterable[str] = ()) -> Software:
     """The record of a word of a plan; BadInput with the nearest where there is none.
 
-    Values that were read from the runs of a source in `left_out` are what they would be without.
+    Values that were chosen with the runs of no other sources in sight than those in `left_out` are what they
+    would be without.
     """
     return _record(word, tuple(left_out))
 
@@ -80,11 +79,8 @@ def _record(word: str, left_out: tuple[str, ...]) -> Software:
     found = _found(word)
     given: dict[str, Any] = {}
     for name, raw in found.values.items():
-        out = any(source in raw.get("fitted_to", ()) for source in left_out)
+        out = bool(raw.get("seen")) and set(raw["seen"]) <= set(left_out)
         given[name] = raw["without"] if out else raw["value"]
-        if name == "host_forward_s":
-            read = "read" if raw["source"] in READ else "supposed"
-            given["host_grade"] = "left_out" if out else read
     return Software(
         id=f"{found.word}@{found.release}",
         family=found.family,
@@ -148,10 +144,10 @@ def releases(family: str) -> tuple[Release, ...]:
     return tuple(r for r in family_releases(family) if r.word == family)
 
 
-def fitted_values() -> int:
-    """How many numbers were read from end-to-end runs rather than from code, kernels or physics."""
+def seen_values() -> int:
+    """How many values were chosen with end-to-end runs in sight, not from code, kernels or physics alone."""
     return sum(
-        "fitted_to" in raw and not isinstance(raw["value"], bool)
+        "seen" in raw
         for family in families()
         for block in _blocks(family_table(family))
         for key, raw in block.items()
@@ -194,7 +190,7 @@ def family_releases(family: str) -> tuple[Release, ...]:
     found = []
     blocks = sorted(table["release"], key=lambda block: str(block["released"]))
     for block in blocks:
-        values = {**values, **_values(family, block, table["sources"], problems)}
+        values = {**values, **_values(family, block, table, problems)}
         problems += _missing(family, block["release"], values)
         one = Release(
             family=family,
@@ -208,7 +204,7 @@ def family_releases(family: str) -> tuple[Release, ...]:
         )
         found.append(one)
         for variant in table.get("variant", ()):
-            own = _values(family, variant, table["sources"], problems)
+            own = _values(family, variant, table, problems)
             found.append(
                 Release(
                     family=family,
@@ -226,9 +222,7 @@ def family_releases(family: str) -> tuple[Release, ...]:
     return tuple(found)
 
 
-def _values(
-    family: str, block: Table, sources: Mapping[str, str], problems: list[Problem]
-) -> dict[str, Table]:
+def _values(family: str, block: Table, table: Table, problems: list[Problem]) -> dict[str, Table]:
     """The values of a release, with a problem for each that lacks a sentence or a source."""
     known = [field.name for field in fields(Software) if field.name not in MADE]
     found: dict[str, Table] = {}
@@ -242,11 +236,26 @@ def _values(
         elif not isinstance(raw, dict) or not {"value", "source", "why"} <= set(raw) <= VALUE_KEYS:
             message = "is not a value with a sentence and a source"
             problems.append(Problem(path=path, value=raw, message=message))
-        elif raw["source"] not in sources:
+        elif raw["source"] not in table["sources"]:
             problems.append(Problem(path=path, value=raw["source"], message="is no source"))
         else:
             found[name] = raw
+            if "seen" in raw:
+                found[name] = {**raw, "seen": _seen(raw, table.get("seen", {}), path, problems)}
     return found
+
+
+def _seen(
+    raw: Table, seen: Mapping[str, str], path: str, problems: list[Problem]
+) -> tuple[str, ...]:
+    """The published runs that a value's keys name."""
+    wrong = [key for key in raw["seen"] if key not in seen] + (
+        [] if "without" in raw else ["without"]
+    )
+    if wrong:
+        message = "is no key of [seen], or the value has no `without`"
+        problems.append(Problem(path=f"{path}.seen", value=", ".join(wrong), message=message))
+    return tuple(seen[key] for key in raw["seen"] if key in seen)
 
 
 def _missing(family: str, release: str, values: Mapping[str, Table]) -> list[Problem]:

@@ -18,6 +18,7 @@ from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import is_there, user_file
 from foretell.specs.chip import Chip
+from foretell.specs.corrections import Corrections
 from foretell.specs.design import ChipDesign
 from foretell.specs.system import Network, System, Tier
 
@@ -89,6 +90,8 @@ def no_design(changes: Iterable[str]) -> list[Problem]:
 
 def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") -> System:
     """A system from a table of the catalogue's form; BadInput with every problem."""
+    if "corrections" in table:
+        return _as_measured(table, default_id)
     problems: list[Problem] = []
     said: list[str] = []
     chip = None
@@ -111,6 +114,32 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
     if apart is not None:
         system = _of_dies(system, apart[1], problems)
     return replace(system, assumptions=(*said, *system.assumptions)) if said else system
+
+
+def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
+    """A system with what measured runs on it took: on one of the catalogue (`base`), or described beside."""
+    problems: list[Problem] = []
+    told, rest = table["corrections"], {k: v for k, v in table.items() if k != "corrections"}
+    if not isinstance(told, dict):
+        message, allowed = "is not a table", "factors by mechanism, such as gemm = 1.05"
+        raise BadInput([Problem(path="corrections", value=told, message=message, allowed=allowed)])
+    factors = read_fields(Corrections, told, "corrections", problems)
+    if "base" in rest and "chip" not in rest:
+        names = {key: rest[key] for key in ("id", "name") if isinstance(rest.get(key), str)}
+        unknown = [key for key in rest if key not in ("base", *names)]
+        problems += [
+            Problem(path=key, value=None, message="stands beside base", allowed="base, id, name")
+            for key in unknown
+        ]
+        base = named_system(str(rest["base"]))
+        system = replace(base, **{"name": f"{base.name}, as measured", **names})
+    else:
+        system = system_from_table(rest, default_id)
+    if problems:
+        raise BadInput(problems)
+    said = "its mechanisms take what measured runs took ([corrections] of its file)"
+    system = system.with_corrections(Corrections(**factors))
+    return replace(system, assumptions=(said, *system.assumptions))
 
 
 def _is_package(tier: object) -> bool:

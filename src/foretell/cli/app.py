@@ -9,6 +9,7 @@ VERBS = {
     "simulate": "One training step played event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
+    "improve": "What a launch of another tool would gain from other flags, and which.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
     "size": "How many GPUs a service takes, laid out how, at what cost.",
     "post-train": "One step of fine-tuning or reinforcement learning: phases, memory, placement, cost.",
@@ -19,6 +20,7 @@ VERBS = {
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
     "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
     "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "reproduce": "The figures and tables of a published work, by its model and by ours.",
     "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
     "ui": "The page and the JSON API, on this machine.",
     "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
@@ -30,6 +32,7 @@ VERBS = {
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
+    "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
 }
 """Verbs and what they answer."""
 EXAMPLES = {
@@ -39,6 +42,8 @@ EXAMPLES = {
     "simulate": "llama-3.1-8b --gpus 64xH100 --plan 'tp2 pp4 zero1 mbs1' --trace step.json.gz",
     "explain": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
     "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
+    "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
+    "diagnose": "'tp8 pp4 zero1 mbs1: 19.5 s' --model llama-3.1-70b --gpus 512xH100 --seq-len 8192",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
     "post-train": "qwen2.5-7b --gpus 32xH100 --prompts 512 --samples 16 --osl 2000 --max-osl 8192",
@@ -51,8 +56,10 @@ EXAMPLES = {
     "sweep": "examples/sweep_small.toml --out results",
     "catalog show": "h100-sxm",
     "reference search": "--model gpt3-1t --strategy 1d --chip b200 --fast-domain 8 --gpus 1024",
+    "reproduce": "nersc-2024 --out nersc-2024",
     "calibrate measure": "--out mine.jsonl --minutes 8",
     "calibrate fit": "mine.jsonl --chip my-gpu --out mine.toml",
+    "calibrate runs": "runs.csv --model llama-3.1-70b --system h100-sxm --out my-cluster.toml",
     "cost chip": "--node N5 --area 800",
     "cost package": "h100-sxm",
     "cost system": "hgx-h100 --gpus 1024",
@@ -64,6 +71,7 @@ EXAMPLES = {
     "characterize trace": "rank0.json.gz rank1.json.gz --model llama-3.1-8b --gpus 2xH200",
     "translate train": "--source text.en --target text.de --out run --steps 1000",
     "translate run": "run --file text.en",
+    "translate evaluate": "run --source test.en --target test.de --beam 4",
 }
 """One question of each verb, as it is typed, but of those that their flags alone explain."""
 EPILOGUE = (
@@ -97,6 +105,8 @@ def make_app() -> App:
     app.command(
         "foretell.cli.explain:compare_plans", name="compare-plans", help=help_text("compare-plans")
     )
+    app.command("foretell.cli.improve:improve", help=help_text("improve"))
+    app.command("foretell.cli.diagnose:diagnose", help=help_text("diagnose"))
     app.command("foretell.cli.serve:serve", help=help_text("serve"))
     app.command("foretell.cli.size:size", help=help_text("size"))
     app.command(
@@ -117,6 +127,7 @@ def make_app() -> App:
     reference.command("foretell.cli.reference:study", help="All 54 published searches.")
     reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
     app.command(reference)
+    app.command("foretell.cli.reproduce:reproduce", help=help_text("reproduce"))
     app.command("foretell.cli.network:network", help=help_text("network"))
     validate = App(name="validate", help=VERBS["validate"])
     validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
@@ -139,6 +150,10 @@ def make_app() -> App:
     calibrate.command(
         "foretell.cli.calibrate:fit",
         help=help_text("calibrate fit", "Fit a chip's file to what was measured, for --system."),
+    )
+    calibrate.command(
+        "foretell.cli.calibrate:runs",
+        help=help_text("calibrate runs", "A system's file from measured runs, for --system."),
     )
     app.command(calibrate)
     cost = App(name="cost", help=VERBS["cost"])
@@ -187,6 +202,15 @@ def make_app() -> App:
     translate.command(
         "foretell.cli.translate:run",
         help=help_text("translate run", "Translate lines with a trained model."),
+    )
+    translate.command(
+        "foretell.cli.translate:evaluate",
+        help=help_text("translate evaluate", "BLEU and chrF of a trained model."),
+    )
+    translate.command(
+        "foretell.cli.translate:import_weights",
+        name="import-weights",
+        help="Take weights of the authors' TensorFlow code.",
     )
     translate.command(
         "foretell.cli.translate:make_text",

@@ -93,14 +93,14 @@ def fit(
     """Fit the kernels' surfaces to measurements; print what they miss, write the chip's file."""
     from foretell.lab.calibrate import fit_file, fit_report
     from foretell.lab.calibrate.fit import calibrate
-    from foretell.report.fit_plot import fit_picture
-    from foretell.report.picture_files import write
+    from foretell.report.figures.files import write_figure
+    from foretell.report.figures.fit import fit_figure
 
     _check_targets({"out": out, **({"plot": plot} if plot else {})}, file)
     found = calibrate(Path(file), chip)
     Path(out).write_text(fit_file.chip_toml(found))
     if plot:
-        write(Path(plot), fit_picture(found))
+        write_figure(fit_figure(found), plot)
     if json:
         write_json({**fit_report.to_dict(found), "out": out, "plot": plot or None})
     else:
@@ -110,11 +110,57 @@ def fit(
     return 0
 
 
+def runs(
+    *files: Annotated[
+        str, Parameter(metavar="FILE...", help="Measured runs: CSV, JSONL, logs, or texts.")
+    ],
+    out: Annotated[
+        str, Parameter(metavar="FILE", help="The system's file, for --system in every verb.")
+    ],
+    model: Annotated[
+        str, Parameter(metavar="ID|PATH", help="The model, where rows tell none.")
+    ] = "",
+    system: Annotated[
+        str, Parameter(metavar="ID|PATH", help="The system, where rows tell none; a file is kept.")
+    ] = "",
+    gpus: Annotated[str, Parameter(metavar="N", help="Chips, where rows tell none.")] = "",
+    plan: Annotated[str, Parameter(metavar="WORDS", help="The plan, where rows tell none.")] = "",
+    json: Json = False,
+) -> int:
+    """Write a system's file with what measured runs took over what is predicted."""
+    from foretell.cli.command import number
+    from foretell.lab.calibrate.runs import calibrate_runs
+
+    if not out.lower().endswith(".toml"):
+        what, kind = "is not a TOML file's name", "a name that ends in .toml"
+        raise BadInput([Problem(path="out", value=out, message=what, allowed=kind)])
+    found = calibrate_runs(
+        files,
+        model=model or None,
+        system=system or None,
+        gpus=number(gpus or None),
+        plan=plan or None,
+    )
+    Path(out).write_text(found.text)
+    if json:
+        write_json({**found.to_dict(), "out": out})
+        return 0
+    print(
+        f"{found.runs} runs on {found.system}: median error {found.before:.1%} before, {found.after:.1%} now"
+    )
+    for name, factor in sorted(found.corrections.items(), key=lambda item: -abs(item[1] - 1.0)):
+        print(f"  {name}: x {factor:.3f}")
+    for note in found.notes:
+        print(f"  {note}")
+    print(f"\nwritten: {out}\nuse it: foretell estimate MODEL --system {out} --gpus N")
+    return 0
+
+
 def _check_targets(targets: dict[str, str], source: str) -> None:
     """Whether files can be written there, and none is what is read; scipy is there to fit with."""
     from importlib.util import find_spec
 
-    from foretell.report.picture_files import file_problem
+    from foretell.report.figures.files import file_problem
 
     problems: list[Problem] = []
     allowed = "a file in a folder there is"

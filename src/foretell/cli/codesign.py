@@ -36,7 +36,7 @@ def front(folder: Folder, *, plot: Plot = None, json: Json = False) -> int:
 
 def check_plot(plot: str | None) -> None:
     """Say what is wrong with a picture's file before anything is computed."""
-    plot_file(plot, drawn=True)
+    plot_file(plot)
 
 
 def show_front(found: "Codesign", title: str, plot: str | None, json: bool | None) -> int:
@@ -53,9 +53,9 @@ def show_front(found: "Codesign", title: str, plot: str | None, json: bool | Non
         for line in found.why_not():
             print(f"error: {line}", file=sys.stderr)
         return 1
-    if (file := plot_file(plot, drawn=True)) is not None:
-        from foretell.report.codesign import codesign_figure, codesign_picture
+    if (file := plot_file(plot)) is not None:
+        from foretell.report.codesign import codesign_figure
         from foretell.report.figures.files import write_figure
 
-        write_figure(codesign_figure(found, title), file, codesign_picture(found, title))
+        write_figure(codesign_figure(found, title), file)
     return 0

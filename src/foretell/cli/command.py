@@ -31,8 +31,14 @@ class Edges:
     """File of a figure."""
     import_: str | None = None
     """Another tool's arguments."""
+    accept_unknown: bool = False
+    """Whether what is not understood of them is let pass."""
+    hub: bool = False
+    """Whether a model that the catalogue does not know is fetched."""
     export: str | None = None
     """Another tool that the answer is written for."""
+    launcher: str | None = None
+    """How that is started."""
     jsonl: str | None = None
     """File that a line of JSON goes to."""
     sweep: tuple[str, ...] = ()
@@ -41,6 +47,8 @@ class Edges:
     """Whether the study of the documentation is asked."""
     picture: str | None = None
     """File of a drawing."""
+    out: str | None = None
+    """Folder that files go to."""
     json: bool = False
     """Whether the answer is printed as JSON."""
 
@@ -142,7 +150,7 @@ def _about(field: QuestionField, optional: bool) -> Parameter:
         told["completer"] = getattr(names, flag.lists)
     if flag.kind == "named" and flag.lists == "models":
         told["converter"] = names.model_name
-    if flag.kind in ("settings", "texts") or field.default is False:
+    if flag.kind in ("settings", "texts", "rows") or field.default is False:
         told["negative"] = ""
     if not _is_number(field.default) and not (field.default and isinstance(field.default, str)):
         told["show_default"] = False
@@ -161,7 +169,7 @@ def _hint(kind: str, default: Any) -> Any:
     """The type of what is typed."""
     if kind == "switch":
         return bool
-    if kind in ("settings", "texts"):
+    if kind in ("settings", "texts", "rows"):
         return tuple[str, ...]
     return str | None if default is None else str
 

@@ -47,7 +47,7 @@ def run(given: Given, edges: Edges) -> int:
     """A training run: money, energy and carbon, each part by part; compute-optimal without --tokens."""
     from foretell.api.cost import run_cost
 
-    return show_answer(run_cost, RunQuestion(**imported(given, edges.import_, plain=True)), edges)
+    return show_answer(run_cost, RunQuestion(**imported(given, edges, plain=True)), edges)
 
 
 @command(TokenQuestion)
@@ -55,22 +55,21 @@ def token(given: Given, edges: Edges) -> int:
     """A million answered tokens at a steady load: money, energy and carbon, each part by part."""
     from foretell.api.cost import token_cost
 
-    asked = imported(given, edges.import_, serving=True, plain=True)
+    asked = imported(given, edges, serving=True, plain=True)
     return show_answer(token_cost, TokenQuestion(**asked), edges)
 
 
 def show_answer(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
     from foretell.economics.sweeps import sweep_answers
-    from foretell.report.cost_charts import cost_picture
 
-    file = plot_file(edges.plot, drawn=True)
+    file = plot_file(edges.plot)
     with no_as_json(edges.json):
         if edges.sweep:
             found = sweep_answers(ask, question, edges.sweep)
         else:
             found = ask(question).to_dict()
-    write_plot(file, "cost", lambda: found, lambda: cost_picture(found))
+    write_plot(file, "cost", lambda: found)
     if edges.json:
         write_json(found)
     else:

@@ -5,35 +5,60 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.errors import BadInput, Problem, unknown
+from foretell.cli.command import Edges
+from foretell.errors import BadInput, Problem
 
 if TYPE_CHECKING:
-    from foretell.interop.launch import Launch, ToolArguments
+    from foretell.interop.launch import Launch, ReadValue, ToolArguments
+
+
+class AskedQuestion(dict[str, Any]):
+    """Arguments of a verb's function, and the read-back table of the launch that they are from."""
+
+    rows: "tuple[ReadValue, ...]" = ()
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What JSON adds to an answer: the table, where a launch was read."""
+        return {"read_back": [row.to_dict() for row in self.rows]} if self.rows else {}
 
 
 def imported(
-    given: Mapping[str, Any], source: str | None, *, serving: bool = False, plain: bool = False
-) -> dict[str, Any]:
+    given: Mapping[str, Any],
+    edges: Edges,
+    *,
+    serving: bool = False,
+    plain: bool = False,
+    free: tuple[str, ...] = (),
+) -> AskedQuestion:
     """What was given, above what `--import` says.
 
     What the reading took for granted goes with the model, so that every answer tells it; with `plain` the
-    model stays a name, and it is told on standard error.
+    model stays a name, and it is told on standard error. Fields of the plan in `free` are left to a search.
     """
     model = given.get("model")
-    if source is None:
+    if edges.import_ is None:
         if model is None:
             raise BadInput([Problem(path="--model", value=None, message="missing")])
-        return dict(given)
+        return AskedQuestion(given, model=_fetched(model) if edges.hub else model)
     from dataclasses import replace
 
-    from foretell.api.launches import merge_launch, read_launch, serving_only
+    from foretell.api.launches import read_question
     from foretell.catalog import model as catalog_model
 
-    launch = read_launch(source, model=model or None)
-    serving_only(launch, serving)
-    by_hand = {name: value for name, value in given.items() if name != "model"}
-    result = merge_launch(launch, model or "", by_hand)
+    asked = read_question(
+        edges.import_,
+        given,
+        serving=serving,
+        accept_unknown=edges.accept_unknown,
+        hub=edges.hub,
+        free=free,
+    )
+    launch, result = asked.launch, AskedQuestion(asked.arguments)
+    result.rows = asked.rows
     said = launch.said()
+    if serving and launch.warnings():
+        result["warnings"] = launch.warnings()
     if serving:
         said = (*said, *_converted(launch, result["model"], given, result))
     # Settings of the model's file need the file itself.
@@ -42,7 +67,28 @@ def imported(
         note(said)
         return result
     record = catalog_model(result["model"])
-    return {**result, "model": replace(record, assumptions=(*record.assumptions, *said))}
+    result["model"] = replace(record, assumptions=(*record.assumptions, *said))
+    return result
+
+
+def _fetched(model: Any) -> Any:
+    """A repository that neither the catalogue nor the disk has, from the hub."""
+    from foretell.catalog.models import find_model
+    from foretell.interop.huggingface.hub import fetch_config, is_repository
+    from foretell.interop.user_files import is_there
+
+    if not is_repository(model) or find_model(model) is not None or is_there(model):
+        return model
+    return fetch_config(model)
+
+
+def show_read_back(asked: AskedQuestion) -> None:
+    """The read-back table before an answer in text."""
+    if asked.rows:
+        from foretell.report.console import show
+        from foretell.report.read_back import read_back_text
+
+        show(read_back_text(asked.rows))
 
 
 def _converted(
@@ -51,20 +97,52 @@ def _converted(
     """A memory fraction of one engine by the rule of another, where another is asked for."""
     engine, mine = result["engine"], str(given.get("plan") or "")
     words = [word for word in launch.plan.split() if word.startswith("memory_fraction=")]
-    if engine == launch.tool or not words or "memory_fraction=" in mine:
+    if engine == launch.engine or not words or "memory_fraction=" in mine:
         return []
     from foretell.api.serving import fraction_between
 
     place = (result.get("system"), result.get("gpus"))
-    share = fraction_between(model, *place, result["plan"], (launch.tool, engine))
+    share = fraction_between(model, *place, result["plan"], (launch.engine, engine))
     result["plan"] = result["plan"].replace(words[0], f"memory_fraction={share:g}")
     return [f"{words[0]} of {launch.tool} is {share:g} by the rule of {engine}"]
 
 
-def check_tool(tool: str | None, known: Sequence[str]) -> None:
-    """Refuse a tool that nothing is written for, before anything is computed."""
-    if tool is not None and tool not in known:
-        raise BadInput([unknown("--export", tool, known)])
+BUNDLE = "bundle:"
+"""How `--export bundle DIR` is passed on, as one word."""
+
+
+def joined_bundle(arguments: list[str]) -> list[str]:
+    """Arguments with `--export bundle DIR` as one value."""
+    found = list(arguments)
+    for at, word in enumerate(found[:-1]):
+        if word == "--export" and found[at + 1] == "bundle" and at + 2 < len(found):
+            found[at + 1 : at + 3] = [BUNDLE + found[at + 2]]
+            break
+    return found
+
+
+def bundle_of(export: str | None) -> str | None:
+    """The folder of a bundle; none where something else is exported."""
+    if export == "bundle":
+        message = "needs the folder that it is written to"
+        raise BadInput(
+            [Problem(path="--export bundle", value=None, message=message, allowed="DIR")]
+        )
+    return export.removeprefix(BUNDLE) if export and export.startswith(BUNDLE) else None
+
+
+def check_tool(tool: str | None, *, serving: bool) -> None:
+    """Refuse a tool or release that nothing is written for, before anything is computed."""
+    if tool is not None and bundle_of(tool) is None:
+        from foretell.interop.releases import release_of
+
+        release_of(tool, serving=serving, path="--export")
+
+
+def print_files(names: Sequence[str]) -> None:
+    """The files that were written, one a line."""
+    for name in names:
+        print(name)
 
 
 def note(notes: Sequence[str]) -> None:

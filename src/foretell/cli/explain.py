@@ -1,29 +1,41 @@
 """`foretell explain` and `foretell compare-plans`."""
 
+from typing import TYPE_CHECKING
+
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import imported
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.exchange import imported, show_read_back
+from foretell.cli.output import no_as_json, no_as_text, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.training import PlansQuestion, StepQuestion
+
+if TYPE_CHECKING:
+    from foretell.search.explain import Explanation
 
 
 @command(StepQuestion)
 def explain(given: Given, edges: Edges) -> int:
     """Where time and memory go, largest first, what bounds each share, and what would move it."""
     from foretell.api import training as api
-    from foretell.report.explain import explain_picture, explain_text
 
-    file = plot_file(edges.plot, drawn=True)
-    with no_as_json(edges.json):
-        found = api.explain(**imported(given, edges.import_))
-    write_plot(file, "explain", found.to_dict, lambda: explain_picture(found))
+    file = plot_file(edges.plot)
+    with no_as_json(edges.json), no_as_text(not edges.json, lambda no: show_text(no.explain())):
+        asked = imported(given, edges)
+        found = api.explain(**asked)
+    write_plot(file, "explain", found.to_dict)
     if edges.json:
-        write_json(found.to_dict())
+        write_json({**found.to_dict(), **asked.told})
     else:
-        from foretell.report.console import show
-
-        show(explain_text(found))
+        show_read_back(asked)
+        show_text(found)
     return 0
+
+
+def show_text(found: "Explanation") -> None:
+    """An explanation as text."""
+    from foretell.report.console import show
+    from foretell.report.explain import explain_text
+
+    show(explain_text(found))
 
 
 @command(PlansQuestion)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import imported
+from foretell.cli.exchange import imported, show_read_back
 from foretell.cli.output import write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.training import MemoryQuestion
@@ -18,16 +18,18 @@ def memory(given: Given, edges: Edges) -> int:
     """Memory of every pipeline stage over one step: what it holds, its peak, and when."""
     from foretell.api import training as api
 
-    file = plot_file(edges.plot, "out", drawn=True)
-    found = api.memory(**imported(given, edges.import_))
+    file = plot_file(edges.plot, "out")
+    asked = imported(given, edges)
+    found = api.memory(**asked)
     if file is not None:
         _write(file, found)
     if edges.json:
-        write_json({**found.to_dict(), "out": edges.plot or None})
+        write_json({**found.to_dict(), **asked.told, "out": edges.plot or None})
     else:
         from foretell.report.console import show
         from foretell.report.memory import memory_text
 
+        show_read_back(asked)
         show(memory_text(found))
         if edges.plot:
             print(f"\nwritten: {edges.plot}")
@@ -38,9 +40,7 @@ def _write(file: Path, found: "MemoryAnswer") -> None:
     """The file by its ending."""
     from json import dumps
 
-    from foretell.report.memory_picture import memory_picture
-
     if file.suffix.lower() == ".json":
         file.write_text(dumps(found.to_dict(), allow_nan=False) + "\n")
     else:
-        write_plot(file, "memory", found.to_dict, lambda: memory_picture(found))
+        write_plot(file, "memory", found.to_dict)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,4 +32,15 @@ def no_as_json(wanted: bool) -> Iterator[None]:
     except Infeasible as error:
         if wanted:
             write_json(no_as_dict(error.problems, error.answer))
+        raise
+
+
+@contextmanager
+def no_as_text(wanted: bool, show: Callable[[Any], None]) -> Iterator[None]:
+    """Where text is wanted, show the numbers of a plan that does not fit before it goes on as an error."""
+    try:
+        yield
+    except Infeasible as error:
+        if wanted and error.answer is not None:
+            show(error.answer)
         raise

@@ -20,19 +20,27 @@ STAND_IN: Mapping[str, Any] = {
 def search(
     *,
     model: Annotated[
-        str | None, Parameter(metavar="NAME", help="gpt3-1t, vit-era5 or gpt3; needed.")
+        str | None,
+        Parameter(
+            metavar="NAME",
+            help="gpt3-1t, vit-era5, gpt3, any model of the catalogue, or a file; needed.",
+        ),
     ] = None,
     strategy: Annotated[
         str | None, Parameter(metavar="NAME", help="1d, 2d, seqp or 2d-seqp; needed.")
     ] = None,
     chip: Annotated[
-        str | None, Parameter(metavar="NAME", help="a100, h200 or b200; needed.")
+        str | None,
+        Parameter(metavar="NAME", help="a100, h200, b200, any chip or system, or a file; needed."),
     ] = None,
     fast_domain: Annotated[
         str | None, Parameter(metavar="N", help="GPUs joined by the fast links; needed.")
     ] = None,
     gpus: Annotated[str | None, Parameter(metavar="N", help="GPUs in all; needed.")] = None,
     global_batch: Annotated[str, Parameter(metavar="N", help="Samples per iteration.")] = "4096",
+    seq_len: Annotated[
+        str | None, Parameter(metavar="N", help="Tokens of a sample; else the model's own.")
+    ] = None,
     top: Top = "10",
     json: Json = False,
 ) -> int:
@@ -49,9 +57,12 @@ def search(
         "top": number(top),
     }
     _complete(asked)
+    asked |= {} if seq_len is None else {"seq_len": number(seq_len)}
     found = reference.search(**asked)
     problems = []
-    if not found.plans:
+    if not found.candidates:
+        problems.append(reference.why_none(**asked))
+    elif not found.plans:
         message = f"none of {found.candidates} plans fits in memory"
         problems.append(Problem(path="plan", value=None, message=message))
     if json:
@@ -87,17 +98,31 @@ def study(
         str, Parameter(metavar="DIR", help="Folder for best_plans.csv and candidate_counts.csv.")
     ],
     workers: Processes = "2",
+    plot: Annotated[
+        str | None,
+        Parameter(metavar="FILE", help="Draw days against GPUs: .svg, .html, .json or .png."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """All 54 published searches, each over 13 GPU counts, into two tables."""
+    from foretell.cli.plots import plot_file
     from foretell.lab import reference
+
+    file = plot_file(plot)
 
     with late_bar("searches") as progress:
         result = reference.study(out, workers=number(workers), progress=progress)
+    if file is not None:
+        from foretell.report.figures.files import write_figure
+        from foretell.report.figures.reference_days import days_figure
+
+        write_figure(days_figure(result.plans), file)
     if json:
-        write_json(result.to_dict())
+        write_json(result.to_dict() | ({} if file is None else {"plot": str(file)}))
     else:
         print(reference.render_study(result))
+        if file is not None:
+            print(f"wrote {file}")
     return 0
 
 

@@ -62,6 +62,10 @@ def _dispatch(arguments: list[str]) -> int:
 
     from foretell.cli.app import make_app
 
+    if "--export" in arguments:
+        from foretell.cli.exchange import joined_bundle
+
+        arguments = joined_bundle(arguments)
     try:
         app = make_app()
         result = app(
@@ -69,7 +73,7 @@ def _dispatch(arguments: list[str]) -> int:
         )
         return result if isinstance(result, int) else ANSWERED
     except CycloptsError as error:
-        complain([_of_parser(error)])
+        complain([_of_parser(error, arguments)])
         return BAD_INPUT
     except BadInput as error:
         complain(error.problems)
@@ -85,7 +89,7 @@ def complain(problems: Sequence[Problem]) -> None:
         print(f"error: {line}", file=sys.stderr)
 
 
-def _of_parser(error: "CycloptsError") -> Problem:
+def _of_parser(error: "CycloptsError", arguments: Sequence[str] = ()) -> Problem:
     """What the command line's parser has to say, as a problem."""
     from cyclopts import (
         MissingArgumentError,
@@ -100,7 +104,8 @@ def _of_parser(error: "CycloptsError") -> Problem:
         case UnknownOptionError():
             path, message = error.token.keyword or error.token.value, "unknown option"
             flags = [name for argument in error.argument_collection for name in argument.names]
-            near = nearest_name(path.partition("=")[0], flags)
+            near = _plan_word(path, arguments) if "--plan" in flags else None
+            near = near or nearest_name(path.partition("=")[0], flags)
         case UnknownCommandError(unused_tokens=[word, *_], app=app) if app is not None:
             names = [name for name in app if name.startswith("-") == word.startswith("-")]
             kind = "option" if word.startswith("-") else "verb"
@@ -117,6 +122,40 @@ def _of_parser(error: "CycloptsError") -> Problem:
             error.verbose = False
             message = str(error)
     return Problem(path=path, value=None, message=message, allowed=allowed, nearest=near)
+
+
+PLAN_WORDS = {
+    "tp": ("tp", "tp-size", "tensor-parallel-size", "tensor-model-parallel-size"),
+    "pp": ("pp", "pp-size", "pipeline-parallel-size", "pipeline-model-parallel-size"),
+    "dp": ("dp", "dp-size", "data-parallel-size"),
+    "cp": ("cp", "cp-size", "context-parallel-size"),
+    "ep": ("ep", "ep-size", "expert-parallel-size", "expert-model-parallel-size"),
+    "etp": ("etp",),
+    "vpp": ("vpp",),
+    "zero": ("zero", "zero-stage"),
+    "mbs": ("mbs", "micro-batch", "micro-batch-size"),
+    "sp": ("sp", "sequence-parallel"),
+    "recompute=": ("recompute", "recompute-granularity"),
+    "precision=": ("precision",),
+    "schedule=": ("schedule",),
+    "framework=": ("framework",),
+}
+"""Words of a plan, and flags of other tools that mean them."""
+
+
+def _plan_word(option: str, arguments: Sequence[str]) -> str | None:
+    """What a flag such as --tp 8 is here: a word of --plan, with the number that was typed."""
+    name = option.lstrip("-").partition("=")[0]
+    typed = " ".join(arguments).partition(f"--{name}")[2]
+    value = typed.lstrip("= ").partition(" ")[0]
+    value = value if value.isalnum() else ""
+    plain = name.replace("_", "-").lower()
+    word = next((word for word, flags in PLAN_WORDS.items() if plain in flags), None)
+    if word is None:
+        return None
+    usual = {"sp": "", "recompute=": "full", "precision=": "bf16", "schedule=": "1f1b"}
+    number = "" if word == "sp" else value or usual.get(word, "8")
+    return f'--plan "{word}{number}"'
 
 
 def _fault(error: Exception) -> int:

@@ -2,6 +2,7 @@
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.output import write_json
+from foretell.cli.plots import plot_file
 from foretell.errors import BadInput, Problem
 from foretell.specs.questions.studies import ScalingQuestion
 
@@ -9,11 +10,11 @@ from foretell.specs.questions.studies import ScalingQuestion
 @command(ScalingQuestion)
 def scaling(given: Given, edges: Edges) -> int:
     """Throughput of strategies over numbers of GPUs, what it is made of, and where it stops."""
-    from foretell.report.picture_files import picture_file, write
+    from foretell.report.figures.files import write_figure
+    from foretell.report.figures.strategies import scaling_figure, study_figure
     from foretell.report.scaling import scaling_text, study_text
-    from foretell.report.scaling_picture import scaling_picture, study_picture
 
-    file = picture_file("picture", edges.plot) if edges.plot else None
+    file = plot_file(edges.plot, "picture")
     if edges.study:
         from foretell.studies.scaling.study import study as run_study
 
@@ -21,16 +22,16 @@ def scaling(given: Given, edges: Edges) -> int:
             message = "has models and systems of its own"
             raise BadInput([Problem(path="study", value=True, message=message)])
         whole = run_study()
-        drawn, record, told = study_picture(whole), whole.to_dict(), study_text(whole)
+        drawn, record, told = study_figure(whole), whole.to_dict(), study_text(whole)
         fits = True
     else:
         from foretell.studies.scaling.run import scaling as run
 
         found = run(*given.pop("models", ()), **given)
-        drawn, record, told = scaling_picture(found), found.to_dict(), scaling_text(found)
+        drawn, record, told = scaling_figure(found), found.to_dict(), scaling_text(found)
         fits = any(curve.fits_from is not None for curve in found.curves)
     if file is not None:
-        write(file, drawn)
+        write_figure(drawn, file)
     if edges.json:
         write_json(record)
     else:

@@ -1,7 +1,16 @@
 """`foretell serve`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import append, check_tool, imported, lines_file, print_launch
+from foretell.cli.exchange import (
+    append,
+    bundle_of,
+    check_tool,
+    imported,
+    lines_file,
+    print_files,
+    print_launch,
+    show_read_back,
+)
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
@@ -13,27 +22,36 @@ def serve(given: Given, edges: Edges) -> int:
     """TTFT, TPOT, throughput, memory, cost, energy of one deployment; the best layout where none is given."""
     from foretell.api.serving import launch_command
     from foretell.api.serving import serve as answer
-    from foretell.interop.launch import SERVING
 
-    check_tool(edges.export, SERVING)
+    check_tool(edges.export, serving=True)
+    folder = bundle_of(edges.export)
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json), late_bar("requests") as progress:
-        asked = imported(given, edges.import_, serving=True)
+        asked = imported(given, edges, serving=True)
         found = answer(**asked, progress=progress)
     write_plot(file, "serve", found.to_dict)
     written = None
+    files: tuple[str, ...] = ()
     if edges.export:
-        written = launch_command(edges.export, found, ServingQuestion(**asked))
+        engine = edges.export if folder is None else found.profile.partition("-")[0]
+        written = launch_command(engine, found, ServingQuestion(**asked), edges.launcher)
+    if folder is not None and written is not None:
+        from foretell.api.bundles import serving_bundle
+
+        files, written = serving_bundle(found, written, folder), None
     if lines is not None:
         append(lines, found.to_json_line())
     if edges.json:
         told = written.to_dict() if written else {}
-        write_json({**found.to_dict(), **told})
+        write_json({**found.to_dict(), **asked.told, **told})
     elif written is not None:
         print_launch(written)
+    elif files:
+        print_files(files)
     else:
         from foretell.report.console import show
         from foretell.report.serve import serve_text
 
+        show_read_back(asked)
         show(serve_text(found))
     return 1 if found.simulation and found.simulation["queue_grows"] else 0

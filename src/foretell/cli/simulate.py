@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import imported
+from foretell.cli.exchange import imported, show_read_back
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.training import SimulateQuestion
@@ -19,14 +19,16 @@ def simulate(given: Given, edges: Edges) -> int:
 
     file, trace = plot_file(edges.plot), given.get("trace")
     with no_as_json(edges.json):
-        result = api.simulate(**imported(given, edges.import_))
+        asked = imported(given, edges)
+        result = api.simulate(**asked)
     write_plot(file, "simulate", lambda: _with_events(result))
     if edges.json:
-        write_json({**result.to_dict(), "trace": trace})
+        write_json({**result.to_dict(), **asked.told, "trace": trace})
     else:
         from foretell.report.console import show
         from foretell.report.simulation import simulation_text
 
+        show_read_back(asked)
         show(simulation_text(result, trace))
     return 0
 

@@ -11,16 +11,15 @@ from foretell.specs.questions.serving import SizeQuestion
 def size(given: Given, edges: Edges) -> int:
     """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
     from foretell.api.size import size as answer
-    from foretell.interop.launch import SERVING
 
-    check_tool(edges.export, SERVING)
-    lines, file = lines_file(edges.jsonl), plot_file(edges.plot, drawn=True)
+    check_tool(edges.export, serving=True)
+    lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
         found = answer(**given)
-    from foretell.report.size import pareto_picture, size_text
+    from foretell.report.size import size_text
 
-    write_plot(file, "size", found.to_dict, lambda: pareto_picture(found))
-    written = found.export(edges.export) if edges.export else None
+    write_plot(file, "size", found.to_dict)
+    written = found.export(edges.export, edges.launcher) if edges.export else None
     if lines is not None:
         append(lines, found.to_json_line())
     if edges.json:

@@ -1,5 +1,6 @@
 """`foretell translate`: train a translation model on two files, translate with it, make text."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +12,15 @@ from foretell.cli.output import write_json
 from foretell.cli.progress import late_bar
 
 Size = int | None
+Beam = Annotated[int, Parameter(metavar="N", help="Beams; 1 takes the likeliest token each time.")]
+LengthPenalty = Annotated[
+    float,
+    Parameter(metavar="A", help="Beams: log probability over ((5 + length) / 6)^A."),
+]
+Last = Annotated[
+    bool,
+    Parameter(negative="", show_default=False, help="Take the last weights, not the best ones."),
+]
 
 
 def train(
@@ -90,6 +100,8 @@ def train(
     )
     with late_bar("steps") as bar:
         found = run(settings, Path(out), bar, lambda line: print(line, file=sys.stderr, flush=True))
+    if int(os.environ.get("RANK", "0")):  # of several processes, the first one speaks
+        return 0
     if json:
         write_json(found.to_dict())
         return 0
@@ -118,27 +130,108 @@ def run(
         str, Parameter(metavar="FILE", help="Lines to translate; - is standard input.")
     ] = "-",
     batch: Annotated[int, Parameter(metavar="N", help="Lines at a time.")] = 64,
+    beam: Beam = 1,
+    length_penalty: LengthPenalty = 0.6,
     device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to run.")] = "auto",
-    last: Annotated[
-        bool,
-        Parameter(
-            negative="", show_default=False, help="Take the last weights, not the best ones."
-        ),
-    ] = False,
+    last: Last = False,
     json: Json = False,
 ) -> int:
-    """Translate lines by the likeliest token at each place."""
+    """Translate lines by the likeliest token at each place, or with several beams."""
+    from foretell.lab.translate.evaluate import check_evaluation
     from foretell.lab.translate.run import Translator
 
+    check_evaluation(None, None, beam, length_penalty, batch, None)
     translator = Translator(folder, device=device, last=last)
     lines = _given(file)
     with late_bar("lines") as bar:
-        found = translator.translate(lines, max(batch, 1), bar)
+        found = translator.translate(lines, batch, bar, beam=beam, alpha=length_penalty)
     if json:
         write_json([{"source": a, "target": b} for a, b in zip(lines, found, strict=True)])
     else:
         for line in found:
             print(line)
+    return 0
+
+
+def evaluate(
+    folder: Annotated[str, Parameter(metavar="DIR", help="What translate train wrote.")],
+    *,
+    source: Annotated[
+        str | None,
+        Parameter(metavar="FILE", help="Source lines; else those that training held out."),
+    ] = None,
+    target: Annotated[
+        str | None, Parameter(metavar="FILE", help="Reference lines, one for each source.")
+    ] = None,
+    beam: Beam = 4,
+    length_penalty: LengthPenalty = 0.6,
+    lines: Annotated[Size, Parameter(metavar="N", help="The first so many lines alone.")] = None,
+    out: Annotated[
+        str | None, Parameter(metavar="FILE", help="Write the translations there.")
+    ] = None,
+    batch: Annotated[int, Parameter(metavar="N", help="Lines at a time.")] = 64,
+    device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to run.")] = "auto",
+    last: Last = False,
+    json: Json = False,
+) -> int:
+    """BLEU and chrF of a trained model, as sacreBLEU counts them."""
+    from foretell.lab.translate.evaluate import evaluate as score
+    from foretell.lab.translate.folder import write_text
+
+    with late_bar("lines") as bar:
+        found = score(
+            folder,
+            source=source,
+            target=target,
+            beam=beam,
+            alpha=length_penalty,
+            batch=batch,
+            most=lines,
+            device=device,
+            last=last,
+            report=bar,
+        )
+    if out is not None:
+        write_text(Path(out), "".join(line + "\n" for line in found.translations))
+    if json:
+        write_json(found.to_dict())
+        return 0
+    print(
+        f"{found.folder}: {found.lines:,} lines, {found.beam} beams, length penalty {length_penalty:g}"
+    )
+    parts = "/".join(f"{value:.1f}" for value in found.precisions)
+    print(f"BLEU   {found.bleu:.2f}   {parts}, brevity penalty {found.brevity_penalty:.3f}")
+    print(f"chrF2  {found.chrf:.2f}")
+    print(f"exact  {100 * found.exact:.1f} % of the lines")
+    print(f"BLEU|{found.bleu_signature}  chrF2|{found.chrf_signature}")
+    return 0
+
+
+def import_weights(
+    file: Annotated[
+        str, Parameter(metavar="FILE", help="Keras weights: .npz of names and arrays, or .h5.")
+    ],
+    *,
+    tokenizer: Annotated[
+        str, Parameter(metavar="FILE", help="tokenizer.json with the vocabulary of the weights.")
+    ],
+    out: Annotated[str, Parameter(metavar="DIR", help="The folder for translate run.")],
+    model: Annotated[
+        str, Parameter(metavar="MODEL", help="The model that the weights are of.")
+    ] = "anthe",
+    json: Json = False,
+) -> int:
+    """Take weights of the authors' TensorFlow code into a folder that translate run reads."""
+    from foretell.lab.translate.keras_weights import import_keras
+
+    found = import_keras(Path(file), model=model, tokenizer=Path(tokenizer), out=Path(out))
+    if json:
+        write_json(found)
+    else:
+        print(
+            f"{found['model']}: {found['weights']:,} weights of {found['arrays']:,} arrays in {out}"
+        )
+        print(f"use it: foretell translate run {out} < lines.txt")
     return 0
 
 

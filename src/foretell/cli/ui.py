@@ -1,5 +1,6 @@
 """`foretell ui`: the page and its JSON API, on this machine unless told otherwise."""
 
+import secrets
 import sys
 from typing import Annotated, Any
 
@@ -49,14 +50,21 @@ def ui(
 
     limits = Limits(workers=int(workers) if workers else cores())
     with listening_socket(host, int(port)) as socket:
-        url = url_of(host, socket)
+        local = host in ("127.0.0.1", "localhost", "::1")
+        token = None if local else secrets.token_urlsafe(18)
+        url = url_of(host, socket) + (f"?token={token}" if token else "")
+        if token:
+            print(
+                f"warning: {host} can be reached from other machines; who has the address below, with its "
+                "token, can ask. Nothing is encrypted: use it inside a network that you trust.",
+                file=sys.stderr,
+            )
         if json:
             write_json({"url": url, "workers": limits.workers})
         else:
             print(f"{url}\nInterrupt (Ctrl-C) to stop.")
         sys.stdout.flush()  # who waits for the address reads it from a pipe
-        local = host in ("127.0.0.1", "localhost", "::1")
-        app = make_app(limits, LOOPBACK if local else None)
+        app = make_app(limits, LOOPBACK if local else None, token=token)
         run(app, socket, open_url=url if browser else None)
     return 0
 

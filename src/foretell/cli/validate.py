@@ -22,22 +22,47 @@ Software = Annotated[
 ]
 
 
+Anchors = Annotated[
+    int,
+    Parameter(
+        metavar="K",
+        show_default=False,
+        help="Predict every row given K other rows of its source too, the source left out.",
+    ),
+]
+Seed = Annotated[int, Parameter(metavar="S", show_default=False, help="Which rows these are.")]
+
+
+def check_anchors(anchors: int) -> None:
+    """Refuse a number of rows that is none."""
+    if not 0 <= anchors <= 100:
+        from foretell.errors import BadInput, Problem
+
+        message, allowed = "not a usable number", "a whole number from 0 to 100"
+        raise BadInput([Problem(path="anchors", value=anchors, message=message, allowed=allowed)])
+
+
 def collectives(
     file: Table,
     *,
     chip: ChipId = "",
     software: Software = "",
     leave_one_out: Annotated[
-        Literal["system"] | None, Parameter(help="Score each system by a fit to all the others.")
+        Literal["system", "library"] | None,
+        Parameter(help="Score each system, or library of dispatches, by a fit to all the others."),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Score a table of NCCL tests, or of a single-node NCCL or custom all-reduce."""
+    """Score a table of NCCL tests, of a single-node all-reduce, or of dispatches to experts."""
+    from foretell.lab.calibrate.dispatch_rows import is_dispatch_table
     from foretell.lab.validate.collectives import score_collectives
+    from foretell.lab.validate.dispatch import score_dispatches
 
-    scores = score_collectives(
-        Path(file), chip=chip, software=software, leave_one_out=leave_one_out
-    )
+    if is_dispatch_table(Path(file)):
+        left: Literal["library"] | None = None if leave_one_out is None else "library"
+        return show(score_dispatches(Path(file), leave_one_out=left), json)
+    system: Literal["system"] | None = None if leave_one_out is None else "system"
+    scores = score_collectives(Path(file), chip=chip, software=software, leave_one_out=system)
     return show(scores, json)
 
 
@@ -63,8 +88,10 @@ def training(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["source"] | None,
-        Parameter(help="Score each source without the values that were read from its runs."),
+        Literal["source", "framework", "chip"] | None,
+        Parameter(
+            help="Score each run without what rests on its source, its family of frameworks or its chip."
+        ),
     ] = None,
     simulate: Annotated[
         bool,
@@ -82,6 +109,8 @@ def training(
             help="Print the command of every run instead: `foretell estimate ... # ID`.",
         ),
     ] = False,
+    anchors: Anchors = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
@@ -89,7 +118,10 @@ def training(
         return show_commands(file, json)
     from foretell.lab.validate.training import score_training
 
-    found = score_training(Path(file), leave_one_out=leave_one_out, simulate=simulate)
+    check_anchors(anchors)
+    found = score_training(
+        Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
+    )
     return show(found, json)
 
 
@@ -125,21 +157,27 @@ def serving(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["group"] | None,
+        Literal["group", "model"] | None,
         Parameter(
-            help="Score rows under load by profiles fitted without their model x chip x engine."
+            help="Score rows by profiles fitted to the table without their model, or without their model x "
+            "chip x engine."
         ),
     ] = None,
     simulate: Annotated[
         bool,
         Parameter(negative="", show_default=False, help="Play the requests of rows under load."),
     ] = False,
+    anchors: Anchors = 0,
+    seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
     from foretell.lab.validate.serving import score_serving
 
-    found = score_serving(Path(file), leave_one_out=leave_one_out, simulate=simulate)
+    check_anchors(anchors)
+    found = score_serving(
+        Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
+    )
     return show(found, json)
 
 

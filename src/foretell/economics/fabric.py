@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 
+from foretell.network.placement import with_groups
 from foretell.network.topologies.torus import tier_shape
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -89,19 +90,21 @@ def spine(links: Num, units: Num, ports: Num) -> tuple[Num, Num]:
     return np.ceil((2.0 * deep - 1.0) * links / ports), (deep - 1.0) * links
 
 
-def dragonfly(ends: Num, groups: Num, ports: Num, taper: Num, *, plus: bool) -> tuple[Num, Num]:
+def dragonfly(
+    ends: Num, groups: Num, ports: Num, taper: Num, *, plus: bool, least_routers: float = 0.0
+) -> tuple[Num, Num]:
     """(switches, links between switches) of groups with so many ends each.
 
-    A group of a dragonfly has a = e / (k/4) routers and a (a-1) / 2 links among them; one of a
-    dragonfly+ has e / (k/2) leaves and as many spines. Every two groups are joined: taper x e links leave
-    a group.
+    A group of a dragonfly has a = e / (k/4) routers, or those it was given, and a (a-1) / 2 links among
+    them; one of a dragonfly+ has e / (k/2) leaves and as many spines. Every two groups are joined:
+    taper x e links leave a group.
     """
     e = np.asarray(ends, float)
     if plus:
         leaves = np.ceil(e / (ports / 2.0))
         routers, local = 2.0 * leaves, e
     else:
-        routers = np.ceil(e / (ports / 4.0))
+        routers = np.maximum(np.ceil(e / (ports / 4.0)), least_routers)
         local = routers * (routers - 1.0) / 2.0
     far = np.where(np.asarray(groups) > 1.0, np.round(e * taper) * groups / 2.0, 0.0)
     return groups * routers, groups * local + far
@@ -144,7 +147,8 @@ def fabric_of(
     Nodes that are put together from parts do not come with cables between them.
     """
     found: list[TierParts] = []
-    tiers, nics = system.network.tiers, cards(system, gpus)
+    given = system.network.tiers
+    tiers, nics = with_groups(system.network).tiers, cards(system, gpus)
     below, joined = 1.0, False
     outer = len(tiers)
     for i, tier in enumerate(tiers):
@@ -158,7 +162,10 @@ def fabric_of(
         else:
             over = tiers[i + 1] if i + 1 < outer and gpus > span else None
             ends = nics if not joined else nics * float(tier.taper)
-            found.append(_tier(tier, over, ends, units, members, ports, joined, system, below))
+            routers = float(given[i].group_routers)
+            found.append(
+                _tier(tier, over, ends, units, members, ports, joined, system, below, gpus, routers)
+            )
             joined = True
         below = span
     return tuple(found)
@@ -240,6 +247,8 @@ def _tier(
     joined: bool,
     system: System,
     below: float,
+    gpus: float,
+    routers: float,
 ) -> TierParts:
     """A tier of the fabric between nodes; its ends are cards, or links out of the tier below."""
     name = re.sub(r"-\d+d$", "", tier.topology)
@@ -250,9 +259,12 @@ def _tier(
     if over_name in GROUPS:
         pass  # the switches of a group are those of the dragonfly above it
     elif name in GROUPS:
-        groups = members * units
-        each = cards(system, below)
-        switches, far = dragonfly(each, groups, ports, tier.taper, plus=name == "dragonfly-plus")
+        chips = min(below * float(np.ceil(tier.size / tier.groups)), gpus)
+        groups = np.ceil(gpus / chips)
+        plus = name == "dragonfly-plus"
+        switches, far = dragonfly(
+            cards(system, chips), groups, ports, tier.taper, plus=plus, least_routers=routers
+        )
     elif name in CLOS and joined:
         switches, far = spine(ends / units, members, ports)
         switches, far = switches * units, far * units + ends

@@ -1,19 +1,21 @@
 """What a plan leaves open and its software decides: every choice that the record states, with a sentence.
 
 Words of the plan win. Where attention stores its scores there is no library to choose; gradients in the
-working precision are fp16 beside fp16 weights and fp32 beside wide ones; sequence parallelism needs tensor
-parallelism. A search tries recomputation and sequence parallelism itself: for it they stay open.
+working precision are fp16 beside fp16 weights and fp32 beside wide ones, as states are; sequence parallelism
+needs tensor parallelism. A search tries recomputation and sequence parallelism itself: for it they stay open.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from foretell.catalog.attention import NONE, Heads, library_for
-from foretell.specs.plan import BATCH_FIELDS, WIDE_PRECISIONS, Plan
+from foretell.specs.plan import BATCH_FIELDS, DTYPE_BYTES, WIDE_PRECISIONS, Plan
 from foretell.specs.plan_words import DEGREES, SWITCHES
 from foretell.specs.software import Software
 
 NO_RULES: Mapping[str, str] = {}
+WIDE_BYTES = 4.0
+"""Bytes of a weight whose gradient and states are in 32 bits too, where they have its dtype."""
 
 
 def stated_fields(
@@ -25,7 +27,8 @@ def stated_fields(
     """
     library = library_for(software.attention_on(architecture), architecture, heads)
     narrow = "fp16" if plan.precision == "fp16" else "bf16"
-    working = "fp32" if plan.precision in WIDE_PRECISIONS else narrow
+    wide = DTYPE_BYTES[plan.weights] >= WIDE_BYTES
+    working = "fp32" if plan.precision in WIDE_PRECISIONS or wide else narrow
     found: dict[str, object] = {
         "fused": software.fused,
         "flash": software.flash and library != NONE,
@@ -35,11 +38,12 @@ def stated_fields(
         "sp": software.sequence_parallel and plan.tp > 1,
         "master": software.master
         and ("none" if plan.precision in WIDE_PRECISIONS else software.master),
-        "states": software.states,
+        "states": software.states and ("fp32" if wide else software.states),
         "reduce": software.reduce,
         "dispatch": software.dispatch,
         "ep_overlap": software.ep_overlap,
         "bucket": software.bucket,
+        "cp_mode": software.context if plan.cp > 1 else "",
     }
     return {name: value for name, value in found.items() if value not in ("", None)}
 

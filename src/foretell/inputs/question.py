@@ -50,7 +50,7 @@ def scenario_for(question: StepQuestion) -> Scenario:
     gpus, target_len, system = question.gpus, question.target_len, question.system
     problems: list[Problem] = []
     chosen = collect(lambda: parse_settings(settings_of(question)), problems) or ()
-    count, named = _gpus(gpus, problems)
+    count, named = chips_given(gpus, problems)
     if system is not None and named is not None and system != named:
         problems.append(
             Problem(path="gpus", value=gpus, message=f"names another system than system, {system}")
@@ -75,11 +75,13 @@ def scenario_for(question: StepQuestion) -> Scenario:
     word = framework_word(question.plan, chosen)
     software = collect(lambda: software_of(word, chosen, seen), problems)
     numbers = {name: getattr(question, name) for name in NUMBERS}
+    shortened = [text for name in LENGTHS if (text := _shortened(name, numbers))]
     for name, value in numbers.items():
         problems += _whole(name, value)
     if problems or the_model is None or the_system is None or software is None:
         raise BadInput(problems)
     job, said = _job(the_model, the_system, count, numbers)
+    said += shortened
     job = apply_settings(job, chosen, "job", seen)
     late = [p for name in ("gpus", *numbers) for p in _whole(f"job.{name}", getattr(job, name))]
     if the_model.kind != "encoder-decoder" and (target_len or job.target_len) is not None:
@@ -99,6 +101,20 @@ def scenario_for(question: StepQuestion) -> Scenario:
     )
 
 
+LENGTHS = ("seq_len", "target_len")
+"""Numbers of tokens of a sequence, which may be shortened: 8k is 8 x 1024."""
+_THOUSANDS = re.compile(r"([0-9]{1,5})\s?[kK]")
+
+
+def _shortened(name: str, numbers: dict[str, Any]) -> str:
+    """Put the number of a length such as 8k in its place; the sentence that says so, empty elsewhere."""
+    match = _THOUSANDS.fullmatch(numbers[name].strip()) if isinstance(numbers[name], str) else None
+    if match is None:
+        return ""
+    numbers[name] = int(match[1]) * 1024
+    return f"{name} {match[0]}: {match[1]} x 1024 = {numbers[name]} tokens, as names of models count them"
+
+
 ask = asks(StepQuestion)(scenario_for)
 """The scenario of a step, from the fields of its question."""
 
@@ -109,12 +125,13 @@ def plan_of(
     settings: Sequence[str] = (),
     *,
     searched: bool = False,
+    left_out: Sequence[str] = (),
 ) -> tuple[Scenario, Plan]:
     """A plan for the scenario, and the scenario with the plan's software.
 
     Parsed, with the chip's precision, the settings applied, and what both leave open as the software has it,
     which the scenario's assumptions then say. A `Plan` leaves nothing open. `searched`: what a search tries
-    by itself stays open.
+    by itself stays open. `left_out`: sources of published runs that the software must not rest on.
     """
     chosen = parse_settings(settings)
     if isinstance(text, Plan):
@@ -125,18 +142,18 @@ def plan_of(
     problems = _wrong_in(plan)
     if problems:
         raise BadInput(problems)
-    software = software_of(framework_word(plan), chosen)
+    software = software_of(framework_word(plan), chosen, left_out=left_out)
     if software is not scenario.software:
         scenario = replace(scenario, software=software)
     by_hand = any(s.root == "software" for s in chosen)
     if isinstance(text, Plan) or (plan.framework == GENERIC and not by_hand):
         return scenario, plan
-    named = {*named_fields(text or ""), *(s.steps[0] for s in chosen if s.root == "plan")}
+    named = named_by(text or "", settings)
     architecture = scenario.system.chip.architecture
     heads = widest_heads(scenario.model)
     plan, why = apply_rules(scenario, plan, named, searched=searched)
     if "framework" in why:
-        software = software_of(framework_word(plan), chosen)
+        software = software_of(framework_word(plan), chosen, left_out=left_out)
         scenario = replace(scenario, software=software)
     own, named = named, {*named, *why}
     plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)
@@ -151,6 +168,12 @@ def plan_of(
         tokens = f"{software.micro_tokens:,} tokens"
         said += (f"mbs{plan.micro_batch}: recipes of {software.name} fill up to {tokens}",)
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
+
+
+def named_by(text: str, settings: Sequence[str] = ()) -> set[str]:
+    """Fields of a plan that its own words or a setting name."""
+    by_hand = (s.steps[0] for s in parse_settings(settings) if s.root == "plan")
+    return {*named_fields(text), *by_hand}
 
 
 @lru_cache(maxsize=4096)
@@ -218,7 +241,9 @@ def _prices(settings: Sequence[Setting], seen: dict[str, object]) -> Prices:
     return check_record(apply_settings(Prices(), settings, "prices", seen), "prices", settings)
 
 
-def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None, str | None]:
+def chips_given(
+    given: int | str | None, problems: list[Problem], name: str = "gpus"
+) -> tuple[int | None, str | None]:
     """Chips, and the system that a text such as 512xH100 names."""
     if given is None:
         return None, None
@@ -226,7 +251,7 @@ def _gpus(given: int | str | None, problems: list[Problem]) -> tuple[int | None,
     named: str | None = None
     if isinstance(given, str) and (match := _CHIPS.fullmatch(given.strip())):
         number, named = int(match[1]), match[2]
-    found = _whole("gpus", number)
+    found = _whole(name, number)
     turned = _TURNED.fullmatch(given.strip()) if isinstance(given, str) else None
     if turned:
         found = [replace(p, nearest=f"{turned[2]}x{turned[1]}") for p in found]
@@ -259,7 +284,10 @@ def _job(
     seq_len = given["seq_len"]
     if seq_len is None:
         seq_len = min(_frames(model) or model.max_positions, DEFAULT_SEQ_LEN)
-        said.append(f"sequence length {seq_len}: the model's own up to {DEFAULT_SEQ_LEN}")
+        why = f"the model's own up to {DEFAULT_SEQ_LEN}"
+        if reads_patches(model):
+            seq_len, why = model.max_positions, "the patches that the model is made for"
+        said.append(f"sequence length {seq_len}: {why}")
     target_len = given["target_len"]
     if model.kind == "encoder-decoder" and target_len is None:
         target_len = min(seq_len, model.max_positions) if _frames(model) else seq_len
@@ -291,6 +319,11 @@ def _too_long(model: Model, job: Job, said: list[str]) -> list[Problem]:
         return [Problem(path="seq_len", value=length, message=message, allowed=allowed)]
     said.append(f"sequence length {length} is beyond the model's own {model.max_positions}")
     return []
+
+
+def reads_patches(model: Model) -> bool:
+    """Whether the length is part of a model's definition: an encoder without a vocabulary reads patches."""
+    return model.kind == "encoder" and not model.embedding.vocab
 
 
 def _frames(model: Model) -> int:

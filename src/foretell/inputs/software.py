@@ -31,10 +31,14 @@ def framework_word(plan: str | Plan | None, settings: Sequence[Setting] = ()) ->
 
 
 def software_of(
-    word: str, settings: Sequence[Setting] = (), seen: dict[str, object] | None = None
+    word: str,
+    settings: Sequence[Setting] = (),
+    seen: dict[str, object] | None = None,
+    left_out: Sequence[str] = (),
 ) -> Software:
-    """The record of a word with the settings of `software.` applied; what was set is put into `seen`."""
-    found = software(word)
+    """The record of a word with the settings of `software.` applied; what was set is put into `seen`, and
+    `left_out` are sources of published runs that it must not rest on."""
+    found = software(word, left_out)
     if not any(s.root == ROOT for s in settings):
         return found
     changed = apply_settings(found, settings, ROOT, seen)

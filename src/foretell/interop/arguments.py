@@ -1,26 +1,30 @@
-"""Any text of arguments as keys and values: a command or script, JSON, TOML, YAML, `key=value` words.
+"""Any text of arguments as keys and values: a command or script, JSON, TOML, YAML, Python, `key=value` words.
 
 Keys are spelled one way: no dashes before them, `_` for `-`, nested tables joined by dots. What a key
-means is the business of the tool's own module.
+means is the business of the tool's own module. A SkyPilot task or a Kubernetes object (wrappers.py) is
+opened: the command inside it is read, with the nodes and GPUs that it is given.
 """
 
 import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.documents import DEEPEST, read_documents
+from foretell.interop.python_calls import read_calls
 from foretell.interop.shell_words import Script, read_script
-from foretell.interop.yaml_subset import DEEPEST, read_yaml
+from foretell.interop.wrappers import accelerator_of, opened
+from foretell.records import dataclass
 
 LARGEST_TEXT = 1 << 18
 """Characters of a text of arguments; a longer one is none."""
 MOST_KEYS = 20_000
 """Keys of one."""
 _SECTION = re.compile(r"^[ \t]*\[{1,2}[\w.\-\"' ]{1,200}\]{1,2}[ \t]*(?:#.*)?$", re.MULTILINE)
-_YAML_LINE = re.compile(r"[ \t]*(?:- )?[\w.\"'/-]{1,200}[ \t]*:(?:\s.*)?")
+_YAML_LINE = re.compile(r"---.*|(?:- )?[\w.\"'/-]{1,200}[ \t]*:(?:\s.*)?")
 _ASSIGNED = re.compile(
     r"^[ \t]*(?:self\.)?(?:cfg|config|recipe|job_config)\.([\w.]{1,200})[ \t]*=[ \t]*([^\n#]*)",
     re.MULTILINE,
@@ -39,6 +43,10 @@ class ArgumentTable:
     """Keys and values in order; a flag without a value has True, with several a list."""
     variables: Mapping[str, str]
     """Variables that a script sets, and the flags of its batch lines."""
+    accelerator: str | None = None
+    """The GPU that a batch system or cloud is asked for, as it spells it."""
+    text: str = ""
+    """The text itself, by which lines are found."""
 
 
 def parse_arguments(text: str) -> ArgumentTable:
@@ -50,20 +58,60 @@ def parse_arguments(text: str) -> ArgumentTable:
     text = text.replace("\r\n", "\n").replace("\0", " ").lstrip("\ufeff")
     if not text.strip():
         raise _bad("is empty")
-    if text.lstrip()[0] in "{[":
-        table = _json(text) if text.lstrip()[0] == "{" else _toml(text)
-        return ArgumentTable(words=(), pairs=flat(table), variables={})
-    lines = [
-        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
-    ]
-    like_yaml = sum(bool(_YAML_LINE.fullmatch(line)) for line in lines)
-    if _SECTION.search(text) and not re.search(r"^[ \t]*--\w", text, re.MULTILINE):
+    return replace(_parsed(text), text=text)
+
+
+def _parsed(text: str) -> ArgumentTable:
+    """Keys and values of a text that is there."""
+    start = text.lstrip()[0]
+    if start == "{":
+        return _of_table(_json(text), text)
+    sections = _SECTION.search(text) and "<<" not in text
+    if start == "[" or (sections and not re.search(r"^[ \t]*--\w", text, re.MULTILINE)):
         return ArgumentTable(words=(), pairs=flat(_toml(text)), variables={})
-    if like_yaml * 2 > len(lines) and "<<" not in text:
-        return ArgumentTable(words=(), pairs=flat(read_yaml(text)), variables={})
+    if _like_yaml(text):
+        documents = [one for one in read_documents(text) if isinstance(one, Mapping)]
+        wrapped = opened(documents)
+        if wrapped is None:
+            pairs = [pair for one in documents for pair in flat(one)]
+            return ArgumentTable(words=(), pairs=tuple(pairs), variables={})
+        inner = _of_script(wrapped.script)
+        told = dict(inner.variables) | dict(wrapped.variables)
+        accelerator = wrapped.accelerator or inner.accelerator
+        return replace(inner, variables=told, accelerator=accelerator)
+    return _of_script(text)
+
+
+def _of_table(table: Any, text: str) -> ArgumentTable:
+    """A JSON table: one object of Kubernetes, or keys and values."""
+    wrapped = opened([table]) if isinstance(table, Mapping) else None
+    if wrapped is None:
+        return ArgumentTable(words=(), pairs=flat(table), variables={})
+    inner = _of_script(wrapped.script)
+    return replace(
+        inner,
+        variables=dict(inner.variables) | dict(wrapped.variables),
+        accelerator=wrapped.accelerator or inner.accelerator,
+    )
+
+
+def _of_script(text: str) -> ArgumentTable:
+    """A command, a script, or lines of Python that set or call."""
+    calls = read_calls(text)
+    if calls:
+        return ArgumentTable(
+            words=(), pairs=tuple((spell_key(k), v) for k, v in calls), variables={}
+        )
     assigned = [(key, _python(value)) for key, value in _ASSIGNED.findall(text)]
     script = read_script(_ASSIGNED.sub("", text))
     return _command(script, assigned)
+
+
+def _like_yaml(text: str) -> bool:
+    """Whether the first line that says anything is a key of YAML, or the beginning of a document."""
+    lines = (line for line in text.splitlines() if line.strip())
+    first = next((line for line in lines if not line.lstrip().startswith("#")), "")
+    return bool(_YAML_LINE.fullmatch(first.strip()))
 
 
 def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
@@ -78,7 +126,10 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
             pairs.append((spell_key(flag), value))
 
     for word in script.words:
-        if word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word):
+        if word == "--":
+            close()
+            flag, values = "", []
+        elif word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word):
             close()
             flag, equals, value = word.partition("=")
             values = [value] if equals else []
@@ -96,12 +147,29 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
     close()
     for content in script.files:
         try:
-            pairs += flat(read_yaml(content))
+            pairs += _written(content)
         except BadInput:
             continue  # a script may write files that are no options
     known = dict(script.variables) | dict(script.batch)
     spelt = [(spell_key(key), value) for key, value in assigned]
-    return ArgumentTable(words=tuple(words), pairs=(*pairs, *spelt), variables=known)
+    chip = accelerator_of(script.batch)
+    return ArgumentTable(
+        words=tuple(words), pairs=(*pairs, *spelt), variables=known, accelerator=chip
+    )
+
+
+def _written(content: str) -> tuple[tuple[str, Any], ...]:
+    """Keys and values of a file that a script writes: JSON, Python that sets them, TOML or YAML."""
+    if content.lstrip()[:1] == "{":
+        return flat(_json(content))
+    assigned = _ASSIGNED.findall(content)
+    if assigned:
+        return tuple((spell_key(key), _python(value)) for key, value in assigned)
+    if _SECTION.search(content):
+        return flat(_toml(content))
+    return tuple(
+        pair for one in read_documents(content) if isinstance(one, Mapping) for pair in flat(one)
+    )
 
 
 def _override(word: str) -> re.Match[str] | None:

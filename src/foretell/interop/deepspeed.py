@@ -6,11 +6,14 @@ neither fp16 nor bf16 is enabled weights stay as the script made them: 32 bits, 
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words, world_size
-from foretell.interop.launch import Launch, ToolArguments, Training
+from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
+from foretell.interop.launch import Known, Launch, ToolArguments, Training
+from foretell.interop.launchers import LaunchJob, wrapped
+from foretell.interop.megatron_write import job_name
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.plan_forms import offloads
 
@@ -46,7 +49,30 @@ IGNORED = frozenset(
 )
 
 
-def read(given: ArgumentTable, layers: int | None = None) -> Launch:
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "gpus": (*CHIP_KEYS, "train_batch_size"), "dp": CHIP_KEYS,
+    "global_batch": ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
+    "tp": ("tensor_parallel.autotp_size", "tensor_parallel.tp_size"), "pp": ("pipeline.stages",),
+    "cp": ("sequence_parallel_size",), "ep": ("expert_parallel.autoep_size",),
+    "etp": ("expert_parallel.expert_tensor_parallel_size",), "zero": ("zero_optimization.stage",),
+    "micro_batch": ("train_micro_batch_size_per_gpu", "train_batch_size"),
+    "shard": ("zero_optimization.mics_shard_size",),
+    "secondary": ("zero_optimization.zero_hpz_partition_size",),
+    "gather": ("zero_optimization.zero_quantized_weights",),
+    "bucket": ("zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.prefetch_bucket_size",
+               "zero_optimization.reduce_bucket_size"),
+    "precision": ("fp16.enabled", *BRAIN, "torch_autocast.enabled"),
+    "weights": ("torch_autocast.enabled",), "master": ("torch_autocast.enabled",),
+    "gradients": ("data_types.grad_accum_dtype", "bf16.bf16_master_weights_and_grads"),
+    "wire": ("communication_data_type",), "optimizer": ("optimizer.type",),
+    "offload": ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device",
+                "zero_optimization.cpu_offload"),
+    "recompute": ("activation_checkpointing.number_checkpoints",),
+}  # fmt: skip
+"""The keys that each value is from."""
+
+
+def read(given: ArgumentTable, known: Known) -> Launch:
     """What the file says; of a command, what stands beside it."""
     keys = Keys(given, tool="deepspeed")
     tp = keys.whole("tensor_parallel.autotp_size", "tensor_parallel.tp_size") or 1
@@ -54,9 +80,10 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     cp = keys.whole("sequence_parallel_size") or 1
     ep = keys.whole("expert_parallel.autoep_size") or 1
     etp = keys.whole("expert_parallel.expert_tensor_parallel_size") or 1
-    micro = keys.whole("train_micro_batch_size_per_gpu")
+    tp, pp, cp = known.over("tp", tp), known.over("pp", pp), known.over("cp", cp)
+    micro = known.degrees.get("micro_batch") or keys.whole("train_micro_batch_size_per_gpu")
     batch, steps = keys.whole("train_batch_size"), keys.whole("gradient_accumulation_steps")
-    chips = world_size(keys)
+    chips = world_size(keys, known)
     replicas = None if chips is None else max(chips // (tp * pp * cp), 1)
     dp, micro, batch = _batches(keys, replicas, micro, batch, steps)
     values: dict[str, object] = {
@@ -80,11 +107,15 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
     gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
+    job = {"gpus": gpus, "global_batch": batch}
     return Launch(
         tool="deepspeed",
         gpus=gpus,
         global_batch=batch,
         plan=plan_words(values),
+        values=read_back(keys, {**job, **values}, SOURCES),
+        accelerator=given.accelerator,
+        doubts=tuple(keys.doubts),
         notes=tuple(keys.notes),
         ignored=quiet,
         unknown=unknown,
@@ -95,6 +126,9 @@ def _batches(
     keys: Keys, dp: int | None, micro: int | None, batch: int | None, steps: int | None
 ) -> tuple[int | None, int, int | None]:
     """Replicas, micro-batch and global batch: what two of the three sizes leave of the rest."""
+    if dp is not None and micro and batch and steps and micro * steps * dp != batch:
+        message = f"is not micro-batch {micro} x accumulation {steps} x replicas {dp}"
+        keys.problem("train_batch_size", message, batch)
     if dp is None and micro and batch and steps:
         if batch % (micro * steps):
             message = f"is no multiple of micro-batch {micro} x accumulation {steps}"
@@ -127,7 +161,7 @@ def _sharing(keys: Keys, ranks: int | None) -> dict[str, object]:
         keys.note("zero_quantized_weights sends 8-bit integers: taken as fp8 gathers")
         values["gather"] = "fp8"
     if keys.flag("zero_optimization.zero_quantized_gradients"):
-        keys.note("zero_quantized_gradients is not known here: gradients as they are kept")
+        keys.doubt("zero_quantized_gradients is not known here: gradients as they are kept")
     return values
 
 
@@ -183,7 +217,7 @@ def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
 def _optimizer(keys: Keys) -> dict[str, object]:
     told = (keys.text("optimizer.type") or "adam").lower()
     if told not in OPTIMIZERS:
-        keys.note(f"optimizer {told[:40]} is not known here: taken as adam")
+        keys.doubt(f"optimizer {told[:40]} is not known here: taken as adam")
     kind = OPTIMIZERS.get(told, "adam")
     return {"optimizer": None if kind == "adam" else kind}
 
@@ -194,7 +228,7 @@ def _offload(keys: Keys) -> str | None:
     for part, name in (("offload_optimizer", "optimizer"), ("offload_param", "weights")):
         device = keys.text(f"zero_optimization.{part}.device")
         if device == "nvme":
-            keys.note(f"{part} on nvme is taken as in the host's memory")
+            keys.doubt(f"{part} on nvme is taken as in the host's memory")
         if device in ("cpu", "nvme"):
             host.append(name)
     if keys.flag("zero_optimization.cpu_offload") and "optimizer" not in host:
@@ -208,7 +242,7 @@ def _offload(keys: Keys) -> str | None:
 
 
 def write(run: Training) -> ToolArguments:
-    """The JSON file."""
+    """The JSON file, or with a launcher the script that writes and uses it."""
     plan = run.plan
     zero: dict[str, Any] = {"stage": plan.zero, "overlap_comm": True, "contiguous_gradients": True}
     host = offloads(plan.offload)
@@ -237,7 +271,22 @@ def write(run: Training) -> ToolArguments:
     if plan.wire != "auto":
         table["communication_data_type"] = "bfp16" if plan.wire == "bf16" else plan.wire
     table |= _groups(run)
-    return ToolArguments(tool="deepspeed", text=json.dumps(table, indent=2))
+    text = json.dumps(table, indent=2)
+    if not run.launcher:
+        return ToolArguments(tool="deepspeed", text=text)
+    nodes, each = run.places
+    model = run.repository or run.model.id
+    job = LaunchJob(
+        name=job_name(run.model.id),
+        program=f"train.py --model_name_or_path {model} --deepspeed ds_config.json",
+        nodes=nodes,
+        each=each,
+        chip=run.chip,
+        environment={},
+        files={"ds_config.json": text},
+    )
+    note = "train.py is yours: a script of the Hugging Face Trainer, or one that calls deepspeed.initialize"
+    return ToolArguments(tool="deepspeed", text=wrapped(job, run.launcher), notes=(note,))
 
 
 def _precision_table(plan: Plan) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.launch import Known, ReadValue
 
 LARGEST = 10**9
 """Degrees, batches and lengths above this are a typing error."""
@@ -25,14 +26,31 @@ _NONE = ("none", "null", "auto", "default", "")
 class Keys:
     """The arguments of one tool."""
 
-    __slots__ = ("_pairs", "_used", "notes", "problems", "tool", "variables", "words")
+    __slots__ = (
+        "_pairs",
+        "_used",
+        "defaults",
+        "doubts",
+        "given",
+        "notes",
+        "problems",
+        "tool",
+        "variables",
+        "words",
+    )
 
     tool: str
     """Whose arguments, in messages."""
     notes: list[str]
     """What was converted or taken for granted."""
+    doubts: list[str]
+    """What may change the answer and is not understood."""
     problems: list[Problem]
     """What is wrong so far."""
+    given: ArgumentTable
+    """The arguments as they were given."""
+    defaults: frozenset[str]
+    """Names that the text does not have: a configuration of the tool's own that it names sets them."""
     words: list[str]
     """Words that belong to no flag, in order."""
 
@@ -44,7 +62,8 @@ class Keys:
         With `last`, the last part of a dotted key counts alone: `model.seq_length` is seq_length.
         """
         alone = frozenset(switches)
-        self.tool, self.notes, self.problems = tool, [], []
+        self.tool, self.notes, self.doubts, self.problems = tool, [], [], []
+        self.given, self.defaults = given, frozenset()
         self.variables = given.variables
         self.words = list(given.words)
         self._pairs: dict[str, Any] = {}
@@ -158,12 +177,29 @@ class Keys:
         """Record what was converted or taken for granted."""
         self.notes.append(sentence)
 
+    def doubt(self, sentence: str) -> None:
+        """Record what may change the answer and is not understood."""
+        self.doubts.append(sentence)
+
+    def said_as(self, *names: str) -> list[str]:
+        """Those of some names that are given, or set as a variable of the script."""
+        known = {name.lower() for name in self.variables}
+        own = (name for name in names if name not in self.defaults)
+        return [name for name in own if name in self._pairs or name.lower() in known]
+
     def rest(self, ignored: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(known and without effect, unknown): what no reader asked for."""
         known = frozenset(ignored)
         left = [name for name in self._pairs if name not in self._used]
         quiet = [name for name in left if _among(name, known)]
         return tuple(quiet), tuple(name for name in left if name not in quiet)
+
+    def unmodelled(self, relevant: Iterable[str]) -> tuple[str, ...]:
+        """Arguments that are given, that no reader asked for and that bear on the answer."""
+        known = frozenset(relevant)
+        found = [n for n in self._pairs if n not in self._used and _among(n, known)]
+        self._used.update(found)
+        return tuple(found)
 
     def raise_problems(self) -> None:
         """Raise BadInput with everything that is wrong."""
@@ -178,7 +214,7 @@ class Keys:
         if isinstance(value, str):
             value = value.strip().strip("\"'")
             if "$" in value:
-                self.notes.append(f"{names[0]} is {value[:60]}, which the text does not set")
+                self.doubts.append(f"{names[0]} is {value[:60]}, which the text does not set")
                 return None
             if value.lower() in _NONE:
                 return None
@@ -221,25 +257,96 @@ def plan_words(values: Mapping[str, object]) -> str:
     return " ".join(words)
 
 
-def world_size(keys: Keys) -> int | None:
-    """Chips of a training command: torchrun's, a batch script's, or a variable's; None where not told."""
-    each = keys.whole("nproc_per_node", "gpus_per_node", "num_gpus_per_node")
-    nodes = keys.whole("nnodes", "num_nodes", "nodes")
-    told = keys.whole("world_size", "num_gpus", "ng")
-    known = {name.lower(): value for name, value in keys.variables.items()}
-    each = each or _variable(known, "nproc_per_node", "gpus_per_node", "ntasks_per_node", "ngpu")
-    nodes = nodes or _variable(known, "nnodes", "num_nodes", "nodes")
-    if told is not None:
-        return told
-    if each is None:
-        return None
-    return each * (nodes or 1)
+def world_size(keys: Keys, known: Known) -> int | None:
+    """Chips of a training command: by hand, torchrun's, a batch script's, or a variable's; None where not
+    told.
+
+    accelerate's num_processes and a plain world_size count all of them, the others those of a node.
+    """
+    variables = {name.lower(): value for name, value in keys.variables.items()}
+    every = _count(keys, variables, ALL_CHIPS)
+    each = _count(keys, variables, NODE_CHIPS) or _count(keys, variables, NODE_TASKS)
+    nodes = _count(keys, variables, NODES)
+    if known.gpus is not None:
+        return known.gpus
+    if every is not None:
+        return every
+    return None if each is None else each * (nodes or 1)
 
 
-def _variable(known: Mapping[str, str], *names: str) -> int | None:
-    """A whole number among the variables of a script."""
-    for name in names:
-        value = known.get(name, "").strip()
-        if value.isascii() and value.isdigit() and 0 < len(value) < 8:
-            return int(value) or None
+ALL_CHIPS = ("world_size", "num_processes", "ng", "gpus", "n_gpus")
+"""Names for all chips of a job."""
+NODE_CHIPS = (
+    "nproc_per_node", "gpus_per_node", "num_gpus_per_node", "devices", "n_gpus_per_node", "num_gpus",
+    "gres", "ngpu",
+)  # fmt: skip
+"""Names for the chips of a node."""
+NODE_TASKS = ("ntasks_per_node",)
+"""Names for the processes of a node, where none says its chips."""
+NODES = ("nnodes", "num_nodes", "nodes", "num_machines")
+"""Names for nodes; a range of torchrun's counts with its most."""
+CHIP_KEYS = (*ALL_CHIPS, *NODE_CHIPS, *NODE_TASKS, *NODES)
+"""All of them, for a table of what was read."""
+_LAST_NUMBER = re.compile(r"(?:.*[:x])?([0-9]{1,7})")
+
+
+def _count(keys: Keys, variables: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    """The first of some names that says a number, among the arguments, then among a script's variables."""
+    told = (keys.raw(name) for name in names if keys.has(name))
+    texts = [str(value[0] if isinstance(value, list) and value else value) for value in told]
+    texts += [variables[name] for name in names if name in variables]
+    for text in texts:
+        match = _LAST_NUMBER.fullmatch(text.strip().strip("\"'[]"))
+        if match and int(match[1]):
+            return int(match[1])
     return None
+
+
+def read_back(
+    keys: Keys, values: Mapping[str, object], sources: Mapping[str, tuple[str, ...]]
+) -> tuple[ReadValue, ...]:
+    """A row for each value: the arguments it is from with their line, else the tool's default.
+
+    `sources` names the arguments of each value; one that has none stands under its own name.
+    """
+    rows = []
+    for name, value in values.items():
+        if value is None:
+            continue
+        given = keys.said_as(*sources.get(name, (name,)))
+        line = next((at for at in (line_of(keys.given, key) for key in given) if at), None)
+        rows.append(
+            ReadValue(
+                name=name,
+                value=_shown(value),
+                origin="file" if given else "tool default",
+                key=", ".join(given[:3]),
+                line=line,
+            )
+        )
+    return tuple(rows)
+
+
+def line_of(given: ArgumentTable, key: str) -> int | None:
+    """The line that says a key: its parts one after the other, the last place where it is a flag."""
+    text, at = given.text, 0
+    dotted = [one.start() for one in re.finditer(_spelt(key), text)]
+    if dotted:
+        return text.count("\n", 0, dotted[-1]) + 1
+    for part in key.split("."):
+        match = re.compile(_spelt(part)).search(text, at)
+        if match is None:
+            continue
+        at = match.end()
+    return text.count("\n", 0, at) + 1 if at else None
+
+
+def _spelt(key: str) -> str:
+    """A pattern for a key in its spellings: dashes for underscores, letters of any case."""
+    return r"(?i)(?<![\w])" + re.escape(key).replace("_", "[-_]") + r"(?![\w])"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)

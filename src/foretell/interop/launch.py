@@ -4,23 +4,69 @@ A reader turns text into a `Launch`, a writer turns a plan into a `ToolArguments
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import field
+from typing import Any, Literal, get_args
 
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
 
-Tool = Literal["megatron", "torchtitan", "deepspeed", "vllm", "sglang", "trtllm"]
-"""Programs whose arguments are read and written."""
+Tool = Literal[
+    "megatron", "nemo", "torchtitan", "deepspeed", "accelerate", "trainer", "trl", "axolotl", "llamafactory",
+    "torchtune", "litgpt", "nanotron", "maxtext", "verl", "nemo-rl", "openrlhf", "vllm", "sglang", "trtllm",
+    "dynamo", "llm-d", "tgi", "llama.cpp",
+]  # fmt: skip
+"""Programs whose arguments are read."""
 TRAINING: tuple[Tool, ...] = ("megatron", "torchtitan", "deepspeed")
-"""Those that train."""
+"""Those that train and that plans are written for."""
 SERVING: tuple[Tool, ...] = ("vllm", "sglang", "trtllm")
-"""Those that serve."""
-TOOLS: tuple[Tool, ...] = (*TRAINING, *SERVING)
+"""Those that serve and that deployments are written for."""
+SERVERS: tuple[Tool, ...] = (*SERVING, "dynamo", "llm-d", "tgi", "llama.cpp")
+"""All that serve."""
+REINFORCEMENT: tuple[Tool, ...] = ("verl", "nemo-rl", "openrlhf")
+"""Those that alternate between generating and training."""
+TOOLS: tuple[Tool, ...] = get_args(Tool)
 """All of them."""
+Origin = Literal["file", "flag", "tool default", "assumed"]
+"""Where a value of a question comes from: the launch, a flag given beside it, what the tool does where
+nothing is said, or what Foretell takes for granted."""
 JOB = ("gpus", "global_batch", "seq_len", "target_len")
 """What of a launch is the job's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadValue:
+    """One value of the question that a launch asks."""
+
+    name: str
+    """The field: model, gpus, global_batch, seq_len, or one of the plan's."""
+    value: str
+    """What it is, as a flag or word of a plan would say it."""
+    origin: Origin
+    """Where it comes from."""
+    key: str = ""
+    """The argument or arguments of the tool."""
+    line: int | None = None
+    """Line of the text, counted from 1."""
+
+    to_dict = as_json()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known beside a text when it is read: the flags given by hand, and the model."""
+
+    layers: int | None = None
+    """Layers of the model, where the text does not describe it."""
+    gpus: int | None = None
+    """Chips, which count before those that the text names."""
+    degrees: Mapping[str, int] = field(default_factory=dict)
+    """Degrees of the plan that are given by hand: tp, pp, cp, dp, micro_batch."""
+
+    def over(self, name: str, told: int) -> int:
+        """A degree by hand, else that of the text."""
+        return self.degrees.get(name, told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,30 +89,63 @@ class Launch:
     """Target tokens of an encoder-decoder."""
     plan: str = ""
     """Words of the plan, or of the deployment."""
+    version: str | None = None
+    """The tool's release, where the text says it or its keys are of one alone."""
+    accelerator: str | None = None
+    """The chip that a batch system or cloud is asked for, as it spells it."""
+    values: tuple[ReadValue, ...] = ()
+    """Every value that was read, with where it stands."""
+    post_training: Mapping[str, Any] | None = None
+    """Of fine-tuning and reinforcement learning, what goes beyond a step: method, adapters, generations."""
     notes: tuple[str, ...] = ()
     """What was converted or taken for granted, a sentence each."""
+    doubts: tuple[str, ...] = ()
+    """What may change the answer and is not understood, a sentence each."""
     ignored: tuple[str, ...] = ()
     """Arguments that are known and change no answer."""
+    unmodelled: tuple[str, ...] = ()
+    """Arguments that bear on latency or memory and are not modelled."""
     unknown: tuple[str, ...] = ()
     """Arguments that are not known here."""
 
     @property
     def serves(self) -> bool:
         """Whether it is a deployment rather than a training run."""
-        return self.tool in SERVING
+        return self.tool in SERVERS
+
+    @property
+    def engine(self) -> str:
+        """The engine whose profile a deployment is computed with."""
+        return self.tool if self.tool in SERVING else "vllm"
+
+    @property
+    def not_understood(self) -> tuple[str, ...]:
+        """Everything that stops an import unless it is accepted, a sentence each."""
+        named = (f"{name} is not known here" for name in self.unknown)
+        return (*self.doubts, *named)
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `foretell.estimate`, or of `foretell.serve`, that it gives."""
         found: dict[str, Any] = {"model": self.models[0] if self.models else self.table}
         if self.serves:
-            found |= {"gpus": self.gpus, "engine": self.tool, "plan": self.plan}
+            found |= {"gpus": self.gpus, "engine": self.engine, "plan": self.plan}
         else:
             found |= {name: getattr(self, name) for name in (*JOB, "plan")}
         return {name: value for name, value in found.items() if value is not None}
 
+    def warnings(self) -> tuple[str, ...]:
+        """What of the arguments bears on the answer and is not in it, as sentences."""
+        if not self.unmodelled:
+            return ()
+        some = _some(self.unmodelled)
+        return (
+            f"{self.tool} arguments that bear on latency or memory and are not modelled: {some}",
+        )
+
     def said(self) -> tuple[str, ...]:
         """Everything that a user should know of the reading, as sentences."""
         told = [f"read from {self.tool} arguments: {text}" for text in self.notes]
+        told += [f"{self.tool} arguments, not understood: {text}" for text in self.doubts]
         if self.unknown:
             told.append(f"{self.tool} arguments not known here: {_some(self.unknown)}")
         if self.ignored:
@@ -80,6 +159,8 @@ class ToolArguments:
 
     tool: Tool
     """For whom."""
+    called: str = ""
+    """The tool with its release, as in megatron-core@0.16."""
     text: str
     """What to paste."""
     notes: tuple[str, ...] = ()
@@ -87,7 +168,8 @@ class ToolArguments:
 
     def to_dict(self) -> dict[str, Any]:
         """As an answer's JSON carries it."""
-        return {"export": self.text, "export_notes": list(self.notes)}
+        told = {"export": self.text, "export_notes": list(self.notes)}
+        return told | {"export_tool": self.called or self.tool}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +188,24 @@ class Training:
     """Sequences per step."""
     seq_len: int
     """Tokens per sequence."""
+    version: str = ""
+    """Release of the tool; empty: the newest that is written."""
+    node: int = 8
+    """GPUs of a node."""
+    chip: str = ""
+    """The chip's id."""
+    repository: str | None = None
+    """The model's repository, where one is known."""
+    launcher: str = ""
+    """What starts it on its nodes (interop/launchers.py); empty: the configuration alone, or torchrun's
+    command."""
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """(nodes, GPUs of each): whole nodes where the chips are a multiple of one, else one of all of
+        them."""
+        whole = self.gpus > self.node and self.gpus % self.node == 0
+        return (self.gpus // self.node, self.node) if whole else (1, self.gpus)
 
     @property
     def layers(self) -> int:

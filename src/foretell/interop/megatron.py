@@ -8,9 +8,12 @@ expert_tensor_parallel_size is given; sequence parallelism is off unless asked f
 cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
+from collections.abc import Mapping
+
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words, world_size
-from foretell.interop.launch import Launch
+from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
+from foretell.interop.launch import Known, Launch, Tool
+from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
 from foretell.interop.megatron_model import KEYS as MODEL_KEYS
 from foretell.interop.megatron_model import model_table
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
@@ -43,9 +46,25 @@ IGNORED = frozenset(
     cross_entropy_loss_fusion cross_entropy_fusion_impl bias_swiglu_fusion bias_dropout_fusion
     position_embedding_type moe_layer_freq delay_wgrad_compute fsdp_double_buffer use_nccl_ub
     calculate_per_token_loss init_model_with_meta_device tp_comm_bootstrap_backend
-    average_in_collective check_for_nan_in_grad dataloader_type tee m standalone
-    use_precision_aware_optimizer grad_reduce_in_fp32 apply_query_key_layer_scaling
-    accumulate_allreduce_grads_in_fp32""".split()
+    eval_interval split mock_data train_iters average_in_collective check_for_nan_in_grad dataloader_type
+    tee m standalone use_precision_aware_optimizer grad_reduce_in_fp32 apply_query_key_layer_scaling
+    accumulate_allreduce_grads_in_fp32 accelerator max_steps log_every_n_steps mcore_gpt name optim sched
+    megatron_amp_O2 transformer_engine resume_if_exists create_* explicit_log_dir gradient_as_bucket_view
+    apply_layernorm_1p apply_rope_fusion no_rope_fusion no_save_* no_load_* no_bias_*
+    check_for_nan_in_loss_and_grad log_* timing_log_level tensorboard_* wandb_* save_* load_* ckpt_*
+    dist_ckpt_* async_save eval_* exit_* use_dist_ckpt use_checkpoint_* rotary_* rope_* use_rope_scaling
+    mmap_bin_files no_mmap_bin_files num_dataset_builder_threads data_* train_data_path valid_data_path
+    test_data_path reset_* eod_mask_loss attention_softmax_in_fp32 masked_softmax_fusion persist_layer_norm
+    use_legacy_models enable_* profile* cuda_graph_warmup_steps empty_unused_memory_level
+    high_priority_stream_groups distribute_saved_activations override_opt_param_scheduler use_tokenizer_*
+    decoupled_* start_weight_decay end_weight_decay weight_decay_incr_style loss_scale initial_loss_scale
+    min_loss_scale hysteresis recompute_loss_function bias_gelu_fusion bias_activation_fusion
+    deterministic_mode te_rng_tracker inference_* moe_z_loss_coeff moe_input_jitter_eps
+    moe_per_layer_logging moe_router_* ddp_* suggested_communication_unit_size
+    pad_buckets_for_high_nccl_busbw align_* overlap_param_gather_with_* use_sharp sharp_enabled_group
+    nccl_communicator_config_path cp_* node_rank local_addr squared_relu exp_manager restore_from_path
+    hidden_act activation pipeline_dtype tokenizer_library library merges_file special_tokens
+    tokenizer""".split()
 )
 """Arguments that change no time, memory or cost that is told here."""
 MODULES = {
@@ -62,7 +81,15 @@ CONTEXT = {
     "a2a+p2p": "ulysses",
 }  # fmt: skip
 """Their cp_comm_type and our cp_mode."""
-OPTIMIZERS = {"adam": "adam", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
+OPTIMIZERS = {
+    "distributed_fused_adam": "adam",
+    "fused_adam": "adam",
+    "adamw": "adam",
+    "adam": "adam",
+    "sgd": "sgd",
+    "muon": "muon",
+    "dist_muon": "muon",
+}
 DISPATCHERS = {
     "alltoall": "alltoall", "alltoall_seq": "alltoall", "flex": "dedup", "allgather": "allgather",
 }  # fmt: skip
@@ -71,6 +98,8 @@ DTYPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "float32
 GRAPHS = ("enable", "impl", "scope")
 """Ends of the flags of CUDA graphs."""
 MIXED = {
+    "bf16": {"precision": "bf16"}, "bf16-mixed": {"precision": "bf16"}, "16-mixed": {"precision": "fp16"},
+    "16": {"precision": "fp16"}, "32": {"precision": "tf32"}, "32-true": {"precision": "tf32"},
     "bf16_mixed": {}, "fp16_mixed": {"precision": "fp16"},
     "bf16_with_fp8_delayed_scaling_mixed": {"precision": "fp8"},
     "bf16_with_fp8_current_scaling_mixed": {"precision": "fp8"},
@@ -80,22 +109,82 @@ MIXED = {
 """Bridge's mixed_precision recipes."""
 
 
-def read(given: ArgumentTable, layers: int | None = None) -> Launch:
-    """What the arguments say; `layers` of a model that they do not describe."""
-    keys = Keys(given, tool="megatron", switches=SWITCHES, last=True)
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "model": ("num_layers", "hidden_size", "hf_model_id", "hf_model_path", "tokenizer_model"),
+    "gpus": CHIP_KEYS,
+    "global_batch": ("global_batch_size", "micro_batch_size"),
+    "seq_len": ("seq_length", "encoder_seq_length", "sequence_length"),
+    "tp": ("tensor_model_parallel_size",),
+    "pp": ("pipeline_model_parallel_size",),
+    "vpp": ("virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank",
+            "num_layers_per_virtual_pipeline_stage", "pipeline_model_parallel_layout"),
+    "dp": CHIP_KEYS,
+    "cp": ("context_parallel_size",),
+    "ep": ("expert_model_parallel_size",),
+    "etp": ("expert_tensor_parallel_size",),
+    "zero": ("use_distributed_optimizer", "use_megatron_fsdp", "use_custom_fsdp", "use_torch_fsdp2",
+             "data_parallel_sharding_strategy", "name"),
+    "micro_batch": ("micro_batch_size",),
+    "sp": ("sequence_parallel", "no_sequence_parallel"),
+    "order": ("use_tp_pp_dp_mapping",),
+    "layout": ("pipeline_model_parallel_layout", "num_layers_in_first_pipeline_stage",
+               "num_layers_in_last_pipeline_stage", "decoder_first_pipeline_num_layers",
+               "decoder_last_pipeline_num_layers", "account_for_embedding_in_pipeline_split",
+               "account_for_loss_in_pipeline_split"),
+    "flash": ("attention_backend", "use_flash_attn"),
+    "attention": ("attention_backend",),
+    "cp_mode": ("cp_comm_type",),
+    "recompute": ("recompute_granularity", "recompute_activations", "recompute_method",
+                  "recompute_modules", "activations_checkpoint_granularity"),
+    "precision": ("bf16", "fp16", "fp8_format", "fp8", "fp8_recipe", "fp4_format", "fp4", "mixed_precision",
+                  "transformer_impl", "precision"),
+    "scaling": ("fp8_recipe",),
+    "gradients": ("grad_reduce_in_bf16", "grad_reduce_in_fp32", "main_grads_dtype",
+                  "accumulate_allreduce_grads_in_fp32"),
+    "master": ("main_params_dtype",),
+    "states": ("exp_avg_dtype", "exp_avg_sq_dtype"),
+    "gather": ("fp8_param_gather", "fp8_param"),
+    "dispatch": ("moe_token_dispatcher_type", "moe_enable_deepep", "moe_flex_dispatcher_backend"),
+    "ep_overlap": ("overlap_moe_expert_parallel_comm",),
+    "capacity": ("moe_expert_capacity_factor",),
+    "shard": ("num_distributed_optimizer_instances",),
+    "optimizer": ("optimizer", "name"),
+    "offload": ("optimizer_cpu_offload", "cpu_offloading", "cpu_offloading_num_layers"),
+    "framework": ("overlap_grad_reduce", "tp_comm_overlap", "enable_cuda_graph", "cuda_graph_impl"),
+    "tp_overlap": ("tp_comm_overlap",),
+    "lora": ("dim",),
+}  # fmt: skip
+"""The arguments that each value is from."""
+
+
+def read(given: ArgumentTable, known: Known) -> Launch:
+    """What the arguments say, with what is known beside them."""
+    return _read(given, known, "megatron")
+
+
+def read_nemo(given: ArgumentTable, known: Known) -> Launch:
+    """What overrides or a YAML of NeMo say: Megatron's names under `model.`, the nodes under `trainer.`."""
+    return _read(given, known, "nemo")
+
+
+def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
+    keys = Keys(given, tool=tool, switches=SWITCHES, last=True)
     table = model_table(keys)
-    layers = keys.whole("num_layers") or layers
-    tp = keys.whole("tensor_model_parallel_size") or 1
-    pp = keys.whole("pipeline_model_parallel_size") or 1
+    layers = keys.whole("num_layers") or known.layers
+    tp = known.over("tp", keys.whole("tensor_model_parallel_size") or 1)
+    pp = known.over("pp", keys.whole("pipeline_model_parallel_size") or 1)
     cp, ep = (keys.whole(f"{name}_parallel_size") or 1 for name in ("context", "expert_model"))
-    gpus = world_size(keys)
-    dp = None if gpus is None else max(gpus // (tp * pp * cp), 1)
-    vpp = _virtual(keys, pp, layers)
+    cp = known.over("cp", cp)
+    gpus = world_size(keys, known)
+    dp = _replicas(keys, gpus, tp * pp * cp)
+    layout, vpp = _layout(keys, pp, _virtual(keys, pp, layers), layers)
+    micro = known.over("micro_batch", keys.whole("micro_batch_size") or 1)
+    split = bool(keys.flag("sequence_parallel"))
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "vpp": vpp if pp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
         "ep": ep if ep > 1 else None, "etp": _expert_tensor(keys, tp, ep), "zero": _zero(keys),
-        "micro_batch": keys.whole("micro_batch_size") or 1,
-        "sp": bool(keys.flag("sequence_parallel")) if tp > 1 else None,
+        "micro_batch": micro, "layout": layout,
+        "sp": split if tp > 1 else None,
         "order": "tp,cp,pp,dp" if keys.flag("use_tp_pp_dp_mapping") else None,
     }  # fmt: skip
     values |= (
@@ -106,27 +195,83 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
         | _data(keys, None if dp is None else dp * cp)
         | _overlap(keys, sharp=tp > 1 and bool(values["sp"]), bridge=_of_bridge(given))
     )
+    if tool == "nemo":
+        values["framework"] = "nemo"
     if any(key.endswith("peft.dim") for key, _ in given.pairs):
         values["lora"] = keys.whole("dim")
-    names = [keys.text("hf_model_id", "hf_model_path"), keys.text("tokenizer_model")]
+    models = _named(keys, table is not None)
     batch, seq_len = (
-        keys.whole("global_batch_size"),
+        keys.whole("global_batch_size") or (None if dp is None else micro * dp),
         keys.whole("seq_length", "encoder_seq_length", "sequence_length"),
     )
     quiet, unknown = keys.rest(IGNORED | MODEL_KEYS)
     keys.raise_problems()
+    name = table["id"] if table is not None else next(iter(models), None)
+    job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
     return Launch(
-        tool="megatron",
-        models=tuple(name for name in names if name),
+        tool=tool,
+        models=models,
         table=table,
         gpus=gpus,
         global_batch=batch,
         seq_len=seq_len,
         plan=plan_words(values),
+        values=read_back(keys, {**job, **values}, SOURCES),
+        accelerator=given.accelerator,
         notes=tuple(keys.notes),
+        doubts=tuple(keys.doubts),
         ignored=quiet,
         unknown=unknown,
     )
+
+
+def _named(keys: Keys, described: bool) -> tuple[str, ...]:
+    """Names that may be the model's, which count where flags do not describe another (api/launches.py); a
+    name whose shape is changed by a flag is in doubt."""
+    whole = keys.text("hf_model_id", "hf_model_path", "hf_model", "restore_from_path")
+    tokenizer = keys.text("tokenizer_model", "type")
+    changed = [name for name in ("num_layers", "hidden_size", "ffn_hidden_size") if keys.has(name)]
+    if not described and changed:
+        keys.doubt(f"{', '.join(changed)} change the model that is named: its shape is not known")
+    return tuple(name for name in (whole, tokenizer) if name)
+
+
+def _replicas(keys: Keys, gpus: int | None, ranks: int) -> int | None:
+    """Data-parallel replicas; chips that the other degrees do not divide are what Megatron refuses."""
+    if gpus is not None and gpus % ranks:
+        message = f"tp x pp x cp = {ranks} does not divide {gpus} GPUs"
+        keys.problem("tensor_model_parallel_size", message, ranks)
+    return None if gpus is None else max(gpus // ranks, 1)
+
+
+def _layout(keys: Keys, pp: int, vpp: int, layers: int | None) -> tuple[str | None, int]:
+    """Layers of each chunk where they are told, and virtual stages, which a layout counts too."""
+    text = keys.text("pipeline_model_parallel_layout")
+    ends = (
+        keys.whole("num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"),
+        keys.whole("num_layers_in_last_pipeline_stage", "decoder_last_pipeline_num_layers"),
+    )
+    counted = (
+        bool(keys.flag("account_for_embedding_in_pipeline_split")),
+        bool(keys.flag("account_for_loss_in_pipeline_split")),
+    )
+    if text:
+        sizes = sizes_of_text(text)
+        if sizes is None or len(sizes) % pp:
+            message = f"is no layout of a multiple of {pp} stages"
+            keys.problem("pipeline_model_parallel_layout", message, text)
+            return None, vpp
+        return plan_word(sizes), len(sizes) // pp
+    if pp == 1 or not (any(counted) or any(end is not None for end in ends)):
+        return None, vpp
+    if layers is None:
+        keys.doubt("the layers of the first and last stage need the number of layers")
+        return None, vpp
+    sizes = uneven_sizes(layers, pp, vpp, ends, counted)
+    if sizes is None:
+        keys.problem("num_layers", f"cannot be dealt to {pp} x {vpp} chunks this way", layers)
+        return None, vpp
+    return plan_word(sizes), vpp
 
 
 def _virtual(keys: Keys, pp: int, layers: int | None) -> int:
@@ -135,12 +280,10 @@ def _virtual(keys: Keys, pp: int, layers: int | None) -> int:
         "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"
     )
     each = keys.whole("num_layers_per_virtual_pipeline_stage")
-    if keys.text("pipeline_model_parallel_layout"):
-        keys.note("pipeline_model_parallel_layout is not followed: layers are dealt evenly")
     if told is not None or each is None:
         return told or 1
     if layers is None:
-        keys.note("virtual stages need the number of layers: none taken")
+        keys.doubt("virtual stages need the number of layers: none taken")
         return 1
     if layers % (pp * each):
         message = f"{layers} layers over {pp} stages are no multiple of it"
@@ -163,7 +306,8 @@ def _expert_tensor(keys: Keys, tp: int, ep: int) -> int | None:
 
 def _zero(keys: Keys) -> int:
     """What data-parallel ranks share."""
-    plain = 1 if keys.flag("use_distributed_optimizer") else 0
+    shared = (keys.text("name") or "") == "distributed_fused_adam"
+    plain = 1 if keys.flag("use_distributed_optimizer") or shared else 0
     fsdp = keys.flag("use_megatron_fsdp", "use_custom_fsdp")
     strategy = keys.choice(["data_parallel_sharding_strategy"], SHARDING)
     if keys.flag("use_torch_fsdp2"):
@@ -180,19 +324,19 @@ def _data(keys: Keys, ranks: int | None) -> dict[str, object]:
     if copies > 1 and ranks is not None and ranks % copies == 0:
         values["shard"] = ranks // copies
     elif copies > 1:
-        keys.note(
+        keys.doubt(
             "num_distributed_optimizer_instances needs the number of GPUs: all replicas share"
         )
-    kind = keys.choice(["optimizer"], OPTIMIZERS)
+    kind = keys.choice(["optimizer", "optimizer_type"], OPTIMIZERS)
     values["optimizer"] = None if kind == "adam" else kind
     host = []
     if keys.flag("optimizer_cpu_offload"):
         host.append("optimizer")
         keys.note("optimizer_cpu_offload: all of the states live in the host")
         keys.number("optimizer_offload_fraction", high=1.0)
-    if keys.flag("cpu_offloading"):
+    layers = keys.whole("cpu_offloading_num_layers", low=0)
+    if keys.flag("cpu_offloading") or layers:
         host.append("activations")
-        keys.whole("cpu_offloading_num_layers", low=0)
     values["offload"] = "+".join(host) or None
     return values
 
@@ -220,28 +364,30 @@ def _same_word(keys: Keys, name: str) -> bool:
     """Whether a value for each layer is the same for all; else the first is not taken."""
     words = (keys.text(name) or "").split()
     if len(set(words)) > 1:
-        keys.note(f"{name} differs from layer to layer: not followed")
+        keys.doubt(f"{name} differs from layer to layer: not followed")
     return len(words) == 1
 
 
 def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     """Whole layers, some of them, or modules."""
-    kind = keys.choice(["recompute_granularity"], {"full": "full", "selective": "selective"})
+    names = ["recompute_granularity", "activations_checkpoint_granularity"]
+    kind = keys.choice(names, {"full": "full", "selective": "selective"})
     if kind is None:
         kind = "selective" if keys.flag("recompute_activations") else None
-    method = keys.choice(["recompute_method"], {"uniform": "uniform", "block": "block"})
-    count = keys.whole("recompute_num_layers")
+    names = ["recompute_method", "activations_checkpoint_method"]
+    method = keys.choice(names, {"uniform": "uniform", "block": "block"})
+    count = keys.whole("recompute_num_layers", "activations_checkpoint_num_layers")
     named = (keys.text("recompute_modules") or "").strip("[]").replace(",", " ").split()
     if kind == "full":
         if method == "block" and count:
             return {"recompute": f"full:{count * vpp}"}
         if count and count > 1:
-            keys.note(f"recomputed in pieces of {count} layers: taken as of one")
+            keys.doubt(f"recomputed in pieces of {count} layers: taken as of one")
         return {"recompute": "full"}
     if kind == "selective":
         for name in named:
             if name.strip("\"'") not in MODULES:
-                keys.note(f"recompute_modules {name[:40]} is not known here: left out")
+                keys.doubt(f"recompute_modules {name[:40]} is not known here: left out")
         known = [MODULES[n.strip("\"'")] for n in named if n.strip("\"'") in MODULES]
         ordered = join_names("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
         return {"recompute": "selective" if ordered in (None, "core") else ordered}
@@ -251,7 +397,7 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
 def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     """Dtype of the products, and what shares a scale."""
     local = keys.text("transformer_impl") == "local"
-    recipe = keys.text("mixed_precision")
+    recipe = keys.text("mixed_precision", "precision")
     half, brain = keys.flag("fp16"), keys.flag("bf16")
     eight = keys.text("fp8_format", "fp8")
     how = keys.choice(
@@ -262,7 +408,7 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     if recipe is not None and recipe.lower() in MIXED:
         return dict(MIXED[recipe.lower()])
     if recipe is not None:
-        keys.note(f"mixed_precision {recipe[:60]} is not known here: bf16")
+        keys.doubt(f"mixed_precision {recipe[:60]} is not known here: bf16")
     if four:
         return {"precision": "nvfp4"}
     if eight:
@@ -306,7 +452,7 @@ def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     if first is not None and first == second and first != "fp32":
         values["states"] = "bf16" if first == "fp16" else first
     elif first != second and (first or second):
-        keys.note("the two states differ in dtype: both taken as fp32")
+        keys.doubt("the two states differ in dtype: both taken as fp32")
     if keys.flag("fp8_param_gather", "fp8_param"):
         values["gather"] = "fp8"
     return values
@@ -316,11 +462,13 @@ def _experts(keys: Keys) -> dict[str, object]:
     """How tokens reach their experts."""
     kind = keys.choice(["moe_token_dispatcher_type"], DISPATCHERS)
     if kind == "allgather":
-        keys.note("moe_token_dispatcher_type allgather is taken as alltoall")
-    fused = bool(keys.flag("moe_enable_deepep")) or keys.text("moe_flex_dispatcher_backend")
+        keys.doubt("moe_token_dispatcher_type allgather is taken as alltoall")
+    backend = (keys.text("moe_flex_dispatcher_backend") or "").lower()
+    deepep = bool(keys.flag("moe_enable_deepep")) or backend == "deepep"
+    fused = "deepep" if deepep else "dedup" if kind == "dedup" or backend else None
     capacity = keys.number("moe_expert_capacity_factor", low=0.0, high=100.0)
     return {
-        "dispatch": "dedup" if kind == "dedup" or fused else None,
+        "dispatch": fused,
         "ep_overlap": "on" if keys.flag("overlap_moe_expert_parallel_comm") else None,
         "capacity": f"{capacity:g}" if capacity else None,
     }

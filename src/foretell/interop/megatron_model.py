@@ -1,5 +1,7 @@
 """A model that Megatron-LM's arguments describe, in our own form (own_model.py)."""
 
+import ast
+from itertools import groupby
 from typing import Any
 
 from foretell.interop.keys import Keys
@@ -35,7 +37,7 @@ def model_table(keys: Keys) -> dict[str, Any] | None:
     gated = bool(keys.flag("swiglu", "gated_linear_unit"))
     bias = not (keys.flag("disable_bias_linear") or keys.flag("add_bias_linear") is False)
     width = keys.whole("ffn_hidden_size") or (
-        round(8 * hidden / 3 / 64) * 64 if gated else 4 * hidden
+        int(8 * hidden / 3 / 64) * 64 if gated else 4 * hidden
     )
     dense = {"kind": "dense", "width": width, "gated": gated, "activation": "silu" if gated else "gelu",
              "up_bias": bias, "down_bias": bias}  # fmt: skip
@@ -49,7 +51,7 @@ def model_table(keys: Keys) -> dict[str, Any] | None:
     ]
     keys.note(f"the model is described by the arguments: {layers} layers of width {hidden}")
     return {
-        "id": "megatron",
+        "id": _name(keys, layers, hidden),
         "family": "megatron",
         "kind": "decoder",
         "max_positions": positions,
@@ -60,6 +62,13 @@ def model_table(keys: Keys) -> dict[str, Any] | None:
         },
         "stack": {"hidden": hidden, "final_norm": norm, "layers": runs},
     }
+
+
+def _name(keys: Keys, layers: int, hidden: int) -> str:
+    """What the model is called: by the run's name where it has one, and its shape."""
+    told = keys.text("model_name", "wandb_exp_name", "exp_name") or keys.variables.get("job_name")
+    plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in (told or "").lower())[:60]
+    return plain.strip("-._") or f"megatron-{layers}x{hidden}"
 
 
 def _mixer(keys: Keys, hidden: int, heads: int, bias: bool) -> dict[str, Any]:
@@ -106,25 +115,51 @@ def _ffns(
         "activation": dense["activation"], "width": keys.whole("moe_ffn_hidden_size") or width,
         "shared_width": keys.whole("moe_shared_expert_intermediate_size", low=0) or 0,
     }  # fmt: skip
-    leading = _leading_dense(keys, layers)
     return [
-        *([(dense, leading)] if leading else []),
-        *([(routed, layers - leading)] if leading < layers else []),
+        (routed if kind else dense, len(list(same)))
+        for kind, same in groupby(_expert_layers(keys, layers))
     ]
 
 
-def _leading_dense(keys: Keys, layers: int) -> int:
-    """Dense layers before the experts, of moe_layer_freq as `([0]*3+[1]*58)`; another pattern is said."""
+def _expert_layers(keys: Keys, layers: int) -> list[int]:
+    """For each layer 1 where it has experts, of moe_layer_freq: every N-th, or a list of Python's such as
+    `([0]*3+[1]*58)`, whose length must be the layers'."""
     text = (keys.text("moe_layer_freq") or "1").replace(" ", "")
-    if text == "1":
-        return 0
-    head = text.strip("()[]")
-    first, _, rest = head.partition("+")
-    zeros, _, count = first.partition("]*")
-    if zeros == "0" and count.isdigit() and len(count) < 6 and rest.startswith("[1]*"):
-        return min(int(count), layers)
-    keys.note(f"moe_layer_freq {text[:60]} is taken as experts in every layer")
-    return 0
+    if text.isdigit():
+        return [int(at % max(int(text[:6]), 1) == 0) for at in range(layers)]
+    pattern = _pattern(text)
+    if pattern is None or len(pattern) != layers:
+        message = f"is no list of {layers} zeros and ones"
+        keys.problem("moe_layer_freq", message, text, "N, or a list such as ([0]*3+[1]*58)")
+        return [1] * layers
+    return pattern
+
+
+def _pattern(text: str) -> list[int] | None:
+    """The list that sums and products of lists of zeros and ones make; None where the text is none."""
+    try:
+        tree = ast.parse(text[:500], mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+    def made(node: ast.expr) -> list[int]:
+        match node:
+            case ast.List(elts=elements):
+                values = [one.value for one in elements if isinstance(one, ast.Constant)]
+                if len(values) == len(elements) and set(values) <= {0, 1}:
+                    return [int(value) for value in values]  # type: ignore[arg-type]
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return made(left) + made(right)
+            case ast.BinOp(left=left, op=ast.Mult(), right=ast.Constant(value=int(times))):
+                part = made(left)
+                if 0 <= times * len(part) <= MOST_LAYERS:
+                    return part * times
+        raise ValueError(text)
+
+    try:
+        return made(tree.body)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _vocabulary(keys: Keys) -> int:
@@ -137,6 +172,8 @@ def _vocabulary(keys: Keys) -> int:
         kind = (keys.text("tokenizer_type") or "").lower()
         size = VOCABULARIES.get(kind, USUAL_VOCABULARY)
         keys.note(f"no vocab_size: {size} rows assumed" + (f" for {kind}" if kind else ""))
+    if (keys.text("tokenizer_type") or "").lower() == "nulltokenizer":
+        size += 1  # the end of a document
     multiple = (keys.whole("make_vocab_size_divisible_by") or 128) * (
         keys.whole("tensor_model_parallel_size") or 1
     )

@@ -1,21 +1,63 @@
 """A plan as Megatron-LM's arguments, which megatron.py reads back."""
 
 from foretell.interop.launch import ToolArguments, Training
+from foretell.interop.launchers import LaunchJob, wrapped
+from foretell.interop.layouts import megatron_text
 from foretell.interop.megatron import MODES, MODULES
+from foretell.interop.megatron_shape import shape_flags
 from foretell.specs.plan import WIDE_PRECISIONS
-from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
+from foretell.specs.plan_forms import EVEN, offloads, recompute_layers, recompute_modules
+
+BENCHMARK = (
+    "--mock-data --split 99,1,0 --train-iters 20 --lr 1.0e-4 --log-interval 1 --log-throughput",
+    "--eval-interval 1000 --eval-iters 0",
+)
+"""What it takes to run twenty steps on made-up data and print their rate."""
 
 
 def write(run: Training) -> ToolArguments:
-    """`torchrun ... pretrain_gpt.py` with the plan's flags; a model is named, its shape is not."""
+    """`pretrain_gpt.py` with the flags of model and plan, as its launcher starts it."""
+    shape, notes = shape_flags(run.model, run.plan.tp, run.repository)
+    nodes, each = run.places
+    job = LaunchJob(
+        name=job_name(run.model.id),
+        program=" \\\n  ".join(["pretrain_gpt.py", *shape, *plan_flags(run), *BENCHMARK]),
+        nodes=nodes,
+        each=each,
+        chip=run.chip,
+        environment=_environment(run),
+        files={},
+    )
+    notes = [*notes, "data, learning rate and number of steps are placeholders of a benchmark"]
+    return ToolArguments(
+        tool="megatron", text=wrapped(job, run.launcher or "torchrun"), notes=tuple(notes)
+    )
+
+
+def job_name(model: str) -> str:
+    """A name that Slurm and Kubernetes take."""
+    plain = "".join(c if c.isalnum() else "-" for c in model.lower())
+    return "-".join(part for part in plain.split("-") if part)[:50] or "foretell"
+
+
+def _environment(run: Training) -> dict[str, str]:
+    """One connection to the device where exchanges of tensor or context parallelism are to run behind
+    products, which Megatron insists on; not with FSDP, which it forbids (arguments.py, validate_args)."""
     plan = run.plan
-    nodes, each = (max(run.gpus // 8, 1), 8) if run.gpus % 8 == 0 else (1, run.gpus)
+    sharp = (plan.tp > 1 or plan.cp > 1) and plan.zero < 2
+    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if sharp else {}
+
+
+def plan_flags(run: Training) -> list[str]:
+    """The flags of the plan and the job."""
+    plan = run.plan
     words = [
-        f"torchrun --nnodes {nodes} --nproc_per_node {each} pretrain_gpt.py",
         f"--tensor-model-parallel-size {plan.tp}",
         f"--pipeline-model-parallel-size {plan.pp}",
     ]
-    if plan.vpp > 1:
+    if plan.layout != EVEN and plan.pp > 1:
+        words.append(f"--pipeline-model-parallel-layout '{megatron_text(plan.layout)}'")
+    elif plan.vpp > 1:
         words.append(f"--num-virtual-stages-per-pipeline-rank {plan.vpp}")
     words += [f"--context-parallel-size {plan.cp}"] if plan.cp > 1 else []
     words += (
@@ -25,7 +67,8 @@ def write(run: Training) -> ToolArguments:
         words.append(
             f"--expert-model-parallel-size {plan.ep} --expert-tensor-parallel-size {plan.etp}"
         )
-        words += ["--moe-token-dispatcher-type flex"] if plan.dispatch == "dedup" else []
+        words += ["--moe-token-dispatcher-type flex"] if plan.dispatch != "alltoall" else []
+        words += ["--moe-enable-deepep"] if plan.dispatch == "deepep" else []
         words += ["--overlap-moe-expert-parallel-comm"] if plan.ep_overlap == "on" else []
     words += [f"--moe-expert-capacity-factor {plan.capacity:g}"] if plan.capacity else []
     words += ["--sequence-parallel"] if plan.sp and plan.tp > 1 else []
@@ -34,7 +77,7 @@ def write(run: Training) -> ToolArguments:
     words += [f"--micro-batch-size {plan.micro_batch} --global-batch-size {run.global_batch}"]
     words += [f"--seq-length {run.seq_len} --max-position-embeddings {run.seq_len}"]
     words += [*_zero_flags(run), *_precision_flags(run), *_recompute_flags(run), *_other_flags(run)]
-    return ToolArguments(tool="megatron", text=" \\\n  ".join(words))
+    return words
 
 
 def _plain(run: Training) -> bool:
@@ -116,12 +159,13 @@ def _recompute_flags(run: Training) -> list[str]:
 def _other_flags(run: Training) -> list[str]:
     plan = run.plan
     host = offloads(plan.offload)
-    flags = ["--optimizer-cpu-offload"] if "optimizer" in host else []
-    flags += (
-        [f"--cpu-offloading --cpu-offloading-num-layers {run.layers}"]
-        if "activations" in host
-        else []
-    )
+    flags = []
+    if "optimizer" in host:  # which Megatron runs by the code path of the second flag alone
+        own = plan.master == "bf16" or plan.states in ("bf16", "fp8")
+        flags.append(
+            "--optimizer-cpu-offload" + ("" if own else " --use-precision-aware-optimizer")
+        )
+    flags += [f"--cpu-offloading-num-layers {run.layers}"] if "activations" in host else []
     flags += [f"--optimizer {plan.optimizer}"] if plan.optimizer in ("sgd", "muon") else []
     flags += ["--attention-backend unfused"] if not plan.flash else []
     flags += ["--attention-backend fused"] if plan.flash and plan.attention == "cudnn" else []

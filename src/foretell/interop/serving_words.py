@@ -20,6 +20,34 @@ CACHES: Mapping[str, str] = {
 """Formats of the cache as engines name them."""
 
 
+DRAFTER_WORDS: Mapping[str, str] = {
+    "mtp": "mtp", "deepseek_mtp": "mtp", "nextn": "mtp", "eagle": "eagle3", "eagle3": "eagle3",
+    "medusa": "eagle3", "mlp_speculator": "eagle3", "ngram": "ngram", "suffix": "ngram",
+    "lookahead": "ngram", "draft_model": "model", "draft_target": "model", "standalone": "model",
+    "dspark": "dspark", "qwen3_next_mtp": "mtp", "glm4_moe_mtp": "mtp", "mimo_mtp": "mtp",
+}  # fmt: skip
+"""Methods of speculative decoding as engines name them, and the drafter."""
+DISPATCH_WORDS: Mapping[str, str] = {
+    "deepep_high_throughput": "deepep", "deepep_low_latency": "deepep-low-latency",
+    "deepep": "deepep", "pplx": "pplx", "naive": "gather", "allgather_reducescatter": "gather",
+    "mori": "mori", "none": "gather", "low_latency": "deepep-low-latency", "normal": "deepep",
+}  # fmt: skip
+"""Kernels that bring tokens to experts as engines name them."""
+
+
+def drafter_word(method: str | None) -> str | None:
+    """The drafter of a method; None where it is the model's own prediction block, or not told."""
+    found = DRAFTER_WORDS.get((method or "").strip().lower())
+    return None if found in (None, "mtp") else found
+
+
+def largest(values: object) -> int | None:
+    """The largest whole number of a list, or of a text of numbers; None where there is none."""
+    items = values if isinstance(values, list) else str(values or "").replace(",", " ").split()
+    found = [int(str(item)) for item in items if str(item).strip("[] ").isdigit()]
+    return max(found) if found else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
     """A deployment to be written."""

@@ -11,6 +11,8 @@ from foretell.records import dataclass
 
 MOST_WORDS = 20_000
 """Words of a script, after its variables are put in."""
+LONGEST_VALUE = 20_000
+"""Characters of a variable's value into which others are put."""
 MOST_HEREDOCS = 64
 """Files that a script writes with << that are looked at."""
 _PIECE = re.compile(
@@ -20,7 +22,21 @@ _PIECE = re.compile(
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))")
+_COMMAND = re.compile(r"\$\((?!\()[^()]*\)|`[^`\n]*`")
+"""A command whose output stands in its place: what it prints is not known."""
+_SET = re.compile(r"^[ \t]*set [-+][^\n]*$", re.MULTILINE)
+"""Options of the shell itself."""
+_SUM = re.compile(r"\$\(\(([^()]{1,80})\)\)")
+"""Arithmetic."""
 _SBATCH = re.compile(r"^#SBATCH\s+(--?[\w-]+)[ =]+(\S+)", re.MULTILINE)
+SHORT = {"-N": "nodes", "-G": "gpus", "-n": "ntasks", "-J": "job_name"}
+"""Short flags of a batch script."""
+SLURM = {
+    "SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks",
+    "SLURM_NTASKS_PER_NODE": "ntasks_per_node", "SLURM_GPUS_PER_NODE": "gpus_per_node",
+    "SLURM_GPUS_ON_NODE": "gpus_per_node",
+}  # fmt: skip
+"""Variables that Slurm sets, and the flags they are from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +56,7 @@ class Script:
 def read_script(text: str) -> Script:
     """Words, variables and written files of a text."""
     rest, files = _heredocs(text)
+    rest = _SET.sub("", _COMMAND.sub("$OUTPUT_OF_A_COMMAND", rest))
     scalars: dict[str, str] = {}
     arrays: dict[str, list[str]] = {}
     order: list[str] = []
@@ -60,8 +77,16 @@ def read_script(text: str) -> Script:
     used = {name for word in words for name in _named(word)}
     for name in order:  # a list of arguments that nothing refers to is what the text is about
         words += [] if name in used else [f"${{{name}}}"]
+    batch = {
+        SHORT.get(flag, flag.lstrip("-").replace("-", "_")): value
+        for flag, value in _SBATCH.findall(text)
+    }
+    for name, source in SLURM.items():
+        number = batch.get(source, "").rpartition(":")[2]
+        if number.isdigit():
+            scalars.setdefault(name, number)
+    scalars = _settled(scalars)
     expanded = _expanded(words, scalars, arrays)
-    batch = {flag.lstrip("-").replace("-", "_"): value for flag, value in _SBATCH.findall(text)}
     return Script(words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch)
 
 
@@ -120,6 +145,43 @@ def _expanded(
             break
         words = made
     return words
+
+
+def _settled(scalars: Mapping[str, str]) -> dict[str, str]:
+    """Variables with those that they are made of put in, a few levels deep, and products worked out."""
+    found = dict(scalars)
+    for _ in range(4):
+        made = {name: _put_in(name, value, found) for name, value in found.items()}
+        if made == found:
+            break
+        found = made
+    return found
+
+
+def _put_in(name: str, value: str, scalars: Mapping[str, str]) -> str:
+    """A variable's value with other variables and arithmetic in it worked out."""
+    if len(value) > LONGEST_VALUE:
+        return value
+    return _SUM.sub(_sum, _VARIABLE.sub(lambda one: _other(one, name, scalars), value))
+
+
+def _other(match: re.Match[str], own: str, scalars: Mapping[str, str]) -> str:
+    """A variable inside another's value."""
+    return match[0] if (match[1] or match[3]) == own else _value(match, scalars)
+
+
+def _sum(match: re.Match[str]) -> str:
+    """The number that products and sums of whole numbers make; else the text as it is."""
+    parts = re.split(r"\s*([*+])\s*", match[1].strip())
+    if not all(part.isdigit() and len(part) < 10 for part in parts[::2]):
+        return match[0]
+    total, term = 0, int(parts[0])
+    for sign, part in zip(parts[1::2], parts[2::2], strict=True):
+        if sign == "*":
+            term *= int(part)
+        else:
+            total, term = total + term, int(part)
+    return str(total + term)
 
 
 def _value(match: re.Match[str], scalars: Mapping[str, str]) -> str:

@@ -5,31 +5,73 @@ told in a note, so that nothing is lost in silence.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from foretell.errors import BadInput, Problem
-from foretell.interop import deepspeed, megatron, megatron_write, sglang, torchtitan, trtllm, vllm
+from foretell.interop import (
+    deepspeed,
+    megatron,
+    megatron_write,
+    other_servers,
+    other_trainers,
+    reinforcement,
+    sglang,
+    torchtitan,
+    torchtitan_write,
+    trainers,
+    trtllm,
+    vllm,
+)
 from foretell.interop.arguments import ArgumentTable, parse_arguments
-from foretell.interop.launch import SERVING, TOOLS, TRAINING, Launch, Tool, ToolArguments, Training
+from foretell.interop.launch import (
+    SERVING,
+    TOOLS,
+    TRAINING,
+    Known,
+    Launch,
+    Tool,
+    ToolArguments,
+    Training,
+)
+from foretell.interop.layouts import word_of
+from foretell.interop.own_model import read_table
 from foretell.interop.serving_words import Serving
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
-from foretell.specs.plan_forms import offloads
+from foretell.specs.plan_forms import EVEN, even_sizes, offloads
 from foretell.specs.software import EVERYWHERE
+from foretell.workload.parameters import count
 
-READERS: Mapping[Tool, Callable[[ArgumentTable, int | None], Launch]] = {
+READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "megatron": megatron.read,
+    "nemo": megatron.read_nemo,
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
+    "accelerate": trainers.reader("accelerate"),
+    "trainer": trainers.reader("trainer"),
+    "trl": trainers.reader("trl"),
+    "axolotl": trainers.reader("axolotl"),
+    "llamafactory": trainers.reader("llamafactory"),
+    "torchtune": other_trainers.read_torchtune,
+    "litgpt": other_trainers.read_litgpt,
+    "nanotron": other_trainers.read_nanotron,
+    "maxtext": other_trainers.read_maxtext,
+    "verl": reinforcement.read_verl,
+    "nemo-rl": reinforcement.read_nemo_rl,
+    "openrlhf": reinforcement.read_openrlhf,
     "vllm": vllm.read,
     "sglang": sglang.read,
     "trtllm": trtllm.read,
+    "dynamo": other_servers.read_dynamo,
+    "llm-d": other_servers.read_llm_d,
+    "tgi": other_servers.read_tgi,
+    "llama.cpp": other_servers.read_llama_cpp,
 }
 """Readers by tool."""
 TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
     "megatron": megatron_write.write,
-    "torchtitan": torchtitan.write,
+    "torchtitan": torchtitan_write.write,
     "deepspeed": deepspeed.write,
 }
 """Writers of training runs."""
@@ -40,11 +82,29 @@ ENGINES: Mapping[Tool, Callable[[Serving], str]] = {
 }
 """Writers of deployments."""
 PROGRAMS: tuple[tuple[str, Tool], ...] = (
+    ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
+    ("dynamo.", "dynamo"), ("dynamo/", "dynamo"), ("text-generation", "tgi"), ("llama-server", "llama.cpp"),
+    ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py",
+    "nanotron"),
+    ("maxtext", "maxtext"), ("litgpt", "litgpt"), ("tune run", "torchtune"), ("megatron_gpt", "nemo"),
     ("pretrain_", "megatron"), ("megatron", "megatron"), ("torchtitan", "torchtitan"),
     ("run_train.sh", "torchtitan"), ("sglang", "sglang"), ("trtllm", "trtllm"), ("tensorrt_llm", "trtllm"),
-    ("vllm", "vllm"), ("deepspeed", "deepspeed"),
+    ("vllm", "vllm"), ("trl ", "trl"), ("sft.py", "trl"), ("dpo.py", "trl"), ("run_clm", "trainer"),
+    ("accelerate launch", "accelerate"), ("deepspeed", "deepspeed"),
 )  # fmt: skip
 """What a program's name has in it, the surest first."""
+MARKS: tuple[tuple[str, Tool], ...] = (
+    ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("grpo.num_prompts_per_step", "nemo-rl"),
+    ("trainer.devices", "nemo"), ("trainer.num_nodes", "nemo"), ("modelArtifacts", "llm-d"),
+    ("parallelism.pp_engine", "nanotron"), ("tokens.batch_accumulation_per_replica", "nanotron"),
+    ("tokens.micro_batch_size", "nanotron"), ("per_device_batch_size", "maxtext"),
+    ("ici_fsdp_parallelism", "maxtext"),
+    ("base_model", "axolotl"), ("finetuning_type", "llamafactory"), ("cutoff_len", "llamafactory"),
+    ("model._component_", "torchtune"), ("train.max_seq_length", "litgpt"), ("train.max_tokens",
+    "litgpt"), ("compute_environment", "accelerate"),
+    ("distributed_type", "accelerate"), ("max_length", "trl"), ("per_device_train_batch_size", "trainer"),
+)  # fmt: skip
+"""Keys, or their beginnings, that one tool alone has, the surest first."""
 SIGNS: Mapping[Tool, tuple[str, ...]] = {
     "megatron": (
         "tensor_model_parallel_size", "pipeline_model_parallel_size", "micro_batch_size", "global_batch_size",
@@ -81,21 +141,30 @@ SAME_OVERLAP = ("auto", "on")
 """One flag where the framework overlaps exchanges by itself."""
 
 
-def read_arguments(text: str, layers: int | None = None, tool: Tool | None = None) -> Launch:
-    """What a text of arguments says; BadInput where no tool is known by it, or where it is wrong."""
+def read_arguments(
+    text: str, layers: int | None = None, tool: Tool | None = None, known: Known | None = None
+) -> Launch:
+    """What a text of arguments says, with what is known beside it; BadInput where no tool is known by it, or
+    where it is wrong."""
     given = parse_arguments(text)
-    return READERS[tool or recognise(given)](given, layers)
+    beside = known or Known(layers=layers)
+    return READERS[tool or recognise(given)](given, beside)
 
 
 def recognise(given: ArgumentTable) -> Tool:
     """The tool: by the program that is run, else by the keys."""
     module = next((str(value) for key, value in given.pairs if key == "m"), "")
-    program = " ".join(word[:200] for word in (*given.words[:200], module)).lower()
+    behind = [str(one) for _, value in given.pairs if isinstance(value, list) for one in value[1:]]
+    program = " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
+    named = {key for key, _ in given.pairs}
     for name, tool in PROGRAMS:
         if name in program:
-            return tool
+            return _nearer(tool, named)
+    for mark, tool in MARKS:
+        if any(key == mark or key.startswith(f"{mark}.") for key in named):
+            return _nearer(tool, named)
     keys = {part for key, _ in given.pairs for part in key.split(".")}
-    scores = {tool: len(keys & set(signs)) for tool, signs in SIGNS.items()}
+    scores = {tool: len(keys & set(SIGNS.get(tool, ()))) for tool in TOOLS}
     best = max(scores.values(), default=0)
     likely = [tool for tool in TOOLS if scores[tool] == best]
     if best and len(likely) == 1:
@@ -106,12 +175,24 @@ def recognise(given: ArgumentTable) -> Tool:
     raise BadInput([Problem(path="import", value=shown, message=message, allowed=allowed)])
 
 
+def _nearer(tool: Tool, named: set[str]) -> Tool:
+    """Of trainers that share most keys, the one whose own a file has: TRL's among TrainingArguments'."""
+    if tool == "trainer" and named & {"max_length", "use_peft", "dataset_text_field", "packing"}:
+        return "trl"
+    if tool == "deepspeed" and "per_device_train_batch_size" in named:
+        return "trainer"
+    if tool == "accelerate" and named & {"max_length", "use_peft"}:
+        return "trl"
+    return tool
+
+
 def write_training(tool: Tool, run: Training) -> ToolArguments:
     """A plan as a training tool's arguments, and what these do not say of it."""
     if tool not in TRAINERS:
         raise no_tool(tool, TRAINING)
-    written = TRAINERS[tool](run)
-    launch = READERS[tool](parse_arguments(written.text), run.layers)
+    plain = TRAINERS[tool](replace(run, launcher=""))
+    written = plain if not run.launcher else TRAINERS[tool](run)
+    launch = READERS[tool](parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
     back = parse_plan(launch.plan, run.gpus)
     notes = [f"{tool} is not told {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
@@ -120,8 +201,21 @@ def write_training(tool: Tool, run: Training) -> ToolArguments:
         notes.append(f"{tool} is not told the sequence length: {run.seq_len}")
     if launch.global_batch not in (None, run.global_batch):
         notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
-    notes.append(f"the model's own arguments are yours to give: {run.model.id}")
-    return ToolArguments(tool=tool, text=written.text, notes=tuple(notes))
+    notes += written.notes
+    notes += _shape_notes(run, launch)
+    return replace(written, notes=tuple(notes))
+
+
+def _shape_notes(run: Training, launch: Launch) -> list[str]:
+    """How far the model that the arguments describe is from the one that is meant, in weights."""
+    if launch.table is None:
+        return []
+    told, meant = (
+        count(one).total for one in (read_table(dict(launch.table), id="export"), run.model)
+    )
+    if abs(told - meant) <= 0.002 * meant:
+        return []
+    return [f"the model's arguments describe {told:,} weights, {run.model.id} has {meant:,}"]
 
 
 def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
@@ -129,7 +223,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     if tool not in ENGINES:
         raise no_tool(tool, SERVING)
     text = ENGINES[tool](serving)
-    launch = READERS[tool](parse_arguments(text), None)
+    launch = READERS[tool](parse_arguments(text), Known())
     meant = serving.deployment
     back = parse_deployment(launch.plan)
     notes = []
@@ -177,6 +271,10 @@ def _silent(run: Training, name: str, given: object, read: object) -> bool:
         return plan.tp == 1 or not plan.sp or same
     if name == "cp_mode":
         return plan.cp == 1
+    if name == "layout":
+        chunks = plan.pp * plan.vpp
+        even = word_of(list(even_sizes(run.layers, chunks)))
+        return plan.pp == 1 or {given, read} <= {EVEN, even}
     if name in ("dispatch", "ep_overlap"):
         return plan.ep == 1
     if name == "reshard":

@@ -6,26 +6,21 @@ sequences (`local_batch_size`, `global_batch_size`, `seq_len`), the later tree i
 torchtitan/config/{job_config,training,parallelism}.py.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words, world_size
-from foretell.interop.launch import Launch, ToolArguments, Training
-from foretell.specs.plan import WIDE_PRECISIONS
-from foretell.specs.plan_forms import offloads
+from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
+from foretell.interop.launch import Known, Launch
+from foretell.interop.layouts import plan_word
+from foretell.interop.torchtitan_registry import REGISTRY
 
 SCHEDULES = {
     "1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "loopedbfs": "interleaved",
     "interleavedzerobubble": "interleaved", "zbvzerobubble": "zb-v", "dualpipev": "dualpipe",
 }  # fmt: skip
 """Classes of torch.distributed.pipelining and our schedules."""
-THEIRS = {
-    "1f1b": "1F1B",
-    "gpipe": "GPipe",
-    "interleaved": "Interleaved1F1B",
-    "zb-v": "ZBVZeroBubble",
-}
-"""Ours that they have."""
 NEAR = {
     "loopedbfs": "LoopedBFS",
     "interleavedzerobubble": "InterleavedZeroBubble",
@@ -34,7 +29,7 @@ NEAR = {
 """Schedules that are read as one like it."""
 CHECKPOINTS = {
     "none": "none", "selective": "products", "full": "full", "memory_budget": "products",
-    "selectiveac": "products", "fullac": "full",
+    "selectiveac": "products", "fullac": "full", "memorybudgetac": "products",
 }  # fmt: skip
 PRECISIONS = {"float8": "fp8", "mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Model converters and the dtype of the products."""
@@ -53,16 +48,63 @@ IGNORED = frozenset(
     parallelism.context_parallel_load_balancer parallelism.pipeline_parallel_schedule_csv
     parallelism.enable_compiled_autograd compile.components compile.backend rdzv_backend rdzv_endpoint
     local_ranks_filter role tee m job_config master_addr master_port node_rank
-    training.disable_cuda_graphs activation_checkpoint.early_stop
+    training.disable_cuda_graphs activation_checkpoint.early_stop optimizer.* model_spec.* compile.class
+    parallelism.class training.class activation_checkpoint.class activation_checkpoint.debug loss
+    activation_checkpoint.preserve_rng_state activation_checkpoint.determinism_check lr_scheduler dataloader
+    metrics checkpoint validator profiler optimizer tokenizer parallelism.spmd_backend compile
+    parallelism.pipeline_parallel_expert_parallel_overlap memory_estimation.* model.hf_assets_path
     activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns""".split()
 )
 
 
-def read(given: ArgumentTable, layers: int | None = None) -> Launch:
-    """What the configuration says; `layers` of its model give virtual stages."""
-    keys = Keys(_sectioned(given), tool="torchtitan", switches=SWITCHES)
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "model": ("model.name", "model.flavor", "config", "hf_assets_path", "model.hf_assets_path"),
+    "gpus": CHIP_KEYS,
+    "dp": ("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree",
+    *CHIP_KEYS),
+    "global_batch": ("training.global_batch_size", "training.num_tokens_per_train_step",
+                     "training.local_batch_size", "training.batch_size",
+                     "training.num_tokens_per_microbatch_per_dp_rank"),
+    "seq_len": ("training.seq_len", "training.max_context_length"),
+    "tp": ("parallelism.tensor_parallel_degree",), "pp": ("parallelism.pipeline_parallel_degree",),
+    "cp": ("parallelism.context_parallel_degree",), "ep": ("parallelism.expert_parallel_degree",),
+    "vpp": ("parallelism.pipeline_parallel_schedule", "parallelism.pipeline_parallel_layers_per_stage"),
+    "schedule": ("parallelism.pipeline_parallel_schedule",),
+    "layout": ("parallelism.pipeline_parallel_first_stage_less_layers",
+               "parallelism.pipeline_parallel_last_stage_less_layers"),
+    "zero": ("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree"),
+    "shard": ("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree"),
+    "micro_batch": ("training.local_batch_size", "training.batch_size",
+                    "training.num_tokens_per_microbatch_per_dp_rank",
+                    "parallelism.pipeline_parallel_microbatch_size"),
+    "sp": ("parallelism.enable_sequence_parallel",),
+    "reshard": ("parallelism.fsdp_reshard_after_forward",),
+    "recompute": ("activation_checkpoint", "activation_checkpoint.mode",
+                  "activation_checkpoint.selective_ac_option"),
+    "cp_mode": ("parallelism.context_parallel_rotate_method",),
+    "fused": ("compile.enable", "training.compile"),
+    "tp_overlap": ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel"),
+    "offload": ("training.enable_cpu_offload",),
+    "reduce": ("parallelism.fsdp_defer_gradient_reduction",),
+    "precision": ("model.converters", "training.mixed_precision_param"),
+    "optimizer": ("optimizer.name",), "weights": ("training.dtype",), "master": ("training.dtype",),
+    "gradients": ("training.mixed_precision_reduce", "training.dtype"), "states": ("training.dtype",),
+}  # fmt: skip
+"""The keys that each value is from."""
+ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
+"""Where the switch of overlapped tensor parallelism is: of 0.2, and of 0.3."""
+
+
+def read(given: ArgumentTable, known: Known) -> Launch:
+    """What the configuration says; layers of the model give virtual stages."""
+    sectioned = _sectioned(given)
+    completed = _with_registry(sectioned)
+    keys = Keys(completed, tool="torchtitan", switches=SWITCHES)
+    keys.defaults = frozenset(
+        key for key, _ in completed.pairs[: len(completed.pairs) - len(sectioned.pairs)]
+    )
     degree = {
-        name: keys.whole(f"parallelism.{long}_parallel_degree") or 1
+        name: known.over(name, keys.whole(f"parallelism.{long}_parallel_degree") or 1)
         for name, long in (
             ("tp", "tensor"),
             ("pp", "pipeline"),
@@ -70,18 +112,20 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
             ("ep", "expert"),
         )
     }
-    chips = world_size(keys)
+    chips = world_size(keys, known)
     dp, zero, shard = _data(keys, chips, degree)
-    schedule, vpp = _pipeline(keys, degree["pp"], layers)
-    micro, batch, seq_len = _batches(keys, dp, degree["pp"])
+    schedule, vpp = _pipeline(keys, degree["pp"], known.layers)
+    micro, batch, seq_len = _batches(keys, dp, degree["pp"], known)
     tp, pp, cp, ep = degree.values()
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "vpp": vpp if pp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
         "ep": ep if ep > 1 else None, "zero": zero, "micro_batch": micro, "shard": shard,
         "sp": keys.flag("parallelism.enable_sequence_parallel") is not False if tp > 1 else None,
-        "reshard": _reshard(keys, zero, pp), "schedule": schedule, "recompute": _recompute(keys),
+        "reshard": _reshard(keys, zero, pp), "schedule": schedule,
+        "layout": _layout(keys, pp, vpp, known.layers, schedule),
+        "recompute": _recompute(keys, known.layers, pp),
         "cp_mode": "allgather" if cp > 1 else None, "fused": _fused(keys),
-        "tp_overlap": "on" if keys.flag("parallelism.enable_async_tensor_parallel") else None,
+        "tp_overlap": "on" if keys.flag(*ASYNC) else None,
         "offload": "optimizer+weights" if keys.flag("training.enable_cpu_offload") else None,
         "reduce": "step" if keys.flag("parallelism.fsdp_defer_gradient_reduction") else None,
         "framework": "torchtitan",
@@ -95,6 +139,8 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
     gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
+    name = next(iter(models), None)
+    job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
     return Launch(
         tool="torchtitan",
         models=models,
@@ -102,10 +148,50 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
         global_batch=batch,
         seq_len=seq_len,
         plan=plan_words(values),
+        values=read_back(keys, {**job, **values}, SOURCES),
+        accelerator=given.accelerator,
         notes=tuple(keys.notes),
+        doubts=tuple(keys.doubts),
         ignored=quiet,
         unknown=unknown,
     )
+
+
+def _with_registry(given: ArgumentTable) -> ArgumentTable:
+    """The keys, above those of the function of torchtitan's own that a command names."""
+    named = next((str(value) for key, value in given.pairs if key == "config"), "")
+    own = REGISTRY.get(named)
+    if own is None:
+        return given
+    said = {key for key, _ in given.pairs}
+    if "activation_checkpoint.mode" in said:
+        said.add("activation_checkpoint")
+    before = [(key, value) for key, value in own.items() if key not in said]
+    return replace(given, pairs=(*before, *given.pairs))
+
+
+def _layout(keys: Keys, pp: int, vpp: int, layers: int | None, schedule: str | None) -> str | None:
+    """Layers of each stage: the first and the last have some fewer, one each unless told
+    (pipeline_parallel.py, generate_llm_fqn_per_model_part); what does not divide goes to the earlier
+    stages."""
+    first, last = (
+        keys.whole(f"parallelism.pipeline_parallel_{end}_stage_less_layers", low=0)
+        for end in ("first", "last")
+    )
+    if pp == 1 or layers is None or schedule not in (None, "gpipe"):
+        return None
+    first, last = 1 if first is None else first, 1 if last is None else last
+    chunks = pp * vpp
+    whole, rest = divmod(layers + first + last, chunks)
+    sizes = [whole + (at < rest) for at in range(chunks)]
+    sizes[0] -= first
+    sizes[-1] -= last
+    if min(sizes) < 0:
+        keys.problem(
+            "parallelism.pipeline_parallel_degree", f"leaves stages without layers ({layers})", pp
+        )
+        return None
+    return plan_word(sizes)
 
 
 SECTIONS = {
@@ -126,7 +212,7 @@ def _sectioned(given: ArgumentTable) -> ArgumentTable:
             found = next((s for part, s in SECTIONS.items() if part in key), None)
             key = f"{found}.{key}" if found else key
         pairs.append((key, value))
-    return ArgumentTable(words=given.words, pairs=tuple(pairs), variables=given.variables)
+    return replace(given, pairs=tuple(pairs))
 
 
 def _data(
@@ -152,13 +238,9 @@ def _pipeline(keys: Keys, pp: int, layers: int | None) -> tuple[str | None, int]
     told = keys.text("parallelism.pipeline_parallel_schedule") or "1F1B"
     plain = told.strip("\"'").lower()
     each = keys.whole("parallelism.pipeline_parallel_layers_per_stage")
-    keys.raw("parallelism.pipeline_parallel_split_points", "parallelism.module_fqns_per_model_part")
-    less = [
-        keys.whole(f"parallelism.pipeline_parallel_{end}_stage_less_layers", low=0)
-        for end in ("first", "last")
-    ]
-    if any(less) and pp > 1:
-        keys.note("layers are dealt evenly: first and last stage have no fewer")
+    split = ("parallelism.pipeline_parallel_split_points", "parallelism.module_fqns_per_model_part")
+    if pp > 1 and keys.raw(*split):
+        keys.doubt("which modules a stage has is told by name: not followed")
     if pp == 1:
         return None, 1
     if plain not in SCHEDULES:
@@ -167,16 +249,18 @@ def _pipeline(keys: Keys, pp: int, layers: int | None) -> tuple[str | None, int]
         return None, 1
     schedule = SCHEDULES[plain]
     if plain in NEAR:
-        keys.note(f"schedule {NEAR[plain]} is taken as {schedule}")
+        keys.doubt(f"schedule {NEAR[plain]} is taken as {schedule}")
     if schedule != "interleaved":
         return (None if schedule == "1f1b" else schedule), 1
     if each is None or layers is None:
         keys.note("interleaved: two virtual stages on every rank, as torchtitan has it by itself")
         return None, 2
-    return None, max(ceil(layers / each) // pp, 1)
+    return None, max(ceil((layers + 2) / each) // pp, 1)
 
 
-def _batches(keys: Keys, dp: int | None, pp: int) -> tuple[int, int | None, int | None]:
+def _batches(
+    keys: Keys, dp: int | None, pp: int, known: Known
+) -> tuple[int, int | None, int | None]:
     """Micro-batch, global batch and sequence length, in sequences and tokens."""
     seq_len = keys.whole("training.max_context_length", "training.seq_len")
     tokens = keys.whole("training.num_tokens_per_microbatch_per_dp_rank")
@@ -188,13 +272,20 @@ def _batches(keys: Keys, dp: int | None, pp: int) -> tuple[int, int | None, int 
         if step is not None and step > 0:
             return micro, _sequences(keys, "num_tokens_per_train_step", step, seq_len), seq_len
         return micro, None if dp is None else micro * several * dp, seq_len
-    local = keys.whole("training.local_batch_size", "training.batch_size") or 1
+    local = keys.whole("training.local_batch_size", "training.batch_size") or LOCAL_BATCH
+    seq_len = seq_len or SEQUENCE
     piece = keys.whole("parallelism.pipeline_parallel_microbatch_size") or 1
+    if pp == 1:
+        local = known.over("micro_batch", local)
     keys.whole("parallelism.pipeline_parallel_microbatches")
     batch = keys.whole("training.global_batch_size", low=-1)
     if batch is None or batch < 1:
         batch = None if dp is None else local * dp
     return (piece if pp > 1 else local), batch, seq_len
+
+
+LOCAL_BATCH, SEQUENCE = 8, 2048
+"""Defaults of local_batch_size and seq_len (config/configs.py of 0.3, job_config.py of 0.2)."""
 
 
 def _sequences(keys: Keys, name: str, tokens: int, seq_len: int) -> int:
@@ -215,8 +306,12 @@ def _reshard(keys: Keys, zero: int, pp: int) -> bool | None:
     return False if told == "never" or (told == "default" and pp > 1) else None
 
 
-def _recompute(keys: Keys) -> str:
-    """Activation checkpointing: its mode, or the class that is named."""
+def _recompute(keys: Keys, layers: int | None, pp: int) -> str:
+    """Activation checkpointing: its mode, or the class that is named.
+
+    v0.2 is selective by itself, and recomputes every second layer whole unless selective_ac_option says `op`;
+    a class is of 0.3, whose SelectiveAC works operation by operation.
+    """
     whole = keys.text("activation_checkpoint")
     told = keys.text("activation_checkpoint.mode")
     option = keys.text("activation_checkpoint.selective_ac_option")
@@ -238,17 +333,22 @@ def _recompute(keys: Keys) -> str:
             "activation_checkpoint.mode", "is none of the modes", name, "none, selective, full"
         )
         return "none"
-    if name == "memory_budget" or (option and option.isdigit()):
-        keys.note("activation checkpointing by budget or every few layers is taken as by operation")
+    if name in ("memory_budget", "memorybudgetac"):
+        keys.doubt("activation checkpointing by a memory budget is taken as by operation")
+    by_layer = name == "selective" and (told is not None or option is not None)
+    every = int(option) if option and option.isdigit() else 2 if option is None else 0
+    if by_layer and every:
+        if layers is None:
+            keys.doubt(f"one layer in {every} is recomputed: how many needs the model's layers")
+            return "none"
+        return f"full:{max(layers // pp // every, 1)}" if every > 1 else "full"
     return CHECKPOINTS[name]
 
 
 def _fused(keys: Keys) -> bool | None:
-    """Whether layers are compiled: as torchtitan's published runs are unless it says otherwise."""
+    """Whether layers are compiled: not by default."""
     told = keys.flag("compile.enable", "training.compile")
-    if told is None:
-        keys.note("compile.enable is not named: compiled, as published runs are")
-    return False if told is False else None
+    return None if told else False
 
 
 def _precision(keys: Keys) -> dict[str, object]:
@@ -261,7 +361,7 @@ def _precision(keys: Keys) -> dict[str, object]:
         if name in PRECISIONS:
             values["precision"] = PRECISIONS[name]
         elif name:
-            keys.note(f"model converter {name[:40]} is not known here: left out")
+            keys.doubt(f"model converter {name[:40]} is not known here: left out")
     recipe = keys.text("float8.recipe_name", "quantize.linear.float8.recipe_name") or ""
     if values.get("precision") == "fp8" and recipe.startswith("rowwise"):
         values["scaling"] = "row"
@@ -300,7 +400,10 @@ def _models(keys: Keys) -> tuple[str, ...]:
     """Names that may be the model's: the assets' folder, module and flavour."""
     family, flavor = keys.text("model.name", "module"), keys.text("model.flavor")
     config = keys.text("config")
-    path = keys.text("model.hf_assets_path", "hf_assets_path", "model.hf_assets_path") or ""
+    keys.raw("model_spec")
+    path = keys.text("model.hf_assets_path", "hf_assets_path", "job.hf_assets_path") or ""
+    spec = keys.text("model_spec.first")
+    flavor = flavor or spec
     names = [path.rstrip("/").rpartition("/")[2]]
     if family and flavor:
         stem = family.replace("llama3", "llama-3.1").replace("_", "-")
@@ -308,60 +411,3 @@ def _models(keys: Keys) -> tuple[str, ...]:
     if config:
         names += [config.replace("llama3_", "llama-3.1-").replace("_", "-"), config]
     return tuple(dict.fromkeys(name.strip("\"'") for name in names if name.strip("\"'")))
-
-
-# ---- writing ------------------------------------------------------------------------------------
-
-
-def write(run: Training) -> ToolArguments:
-    """A function that sets the plan on a `Trainer.Config`: how torchtitan is configured since 2026."""
-    plan = run.plan
-    inner = min(max(plan.shard // plan.cp, 1), plan.dp) if plan.zero and plan.shard else plan.dp
-    shards = inner if plan.zero else 1
-    lines = [
-        f"training.max_context_length = {run.seq_len}",
-        f"training.num_tokens_per_microbatch_per_dp_rank = {plan.micro_batch * run.seq_len}",
-        f"training.num_tokens_per_train_step = {run.global_batch * run.seq_len}",
-        f"parallelism.data_parallel_replicate_degree = {plan.dp // shards}",
-        f"parallelism.data_parallel_shard_degree = {shards}",
-        f"parallelism.tensor_parallel_degree = {plan.tp}",
-        f"parallelism.pipeline_parallel_degree = {plan.pp}",
-        f"parallelism.context_parallel_degree = {plan.cp}",
-        f"parallelism.expert_parallel_degree = {plan.ep}",
-    ]
-    if plan.tp > 1:
-        lines.append(f"parallelism.enable_sequence_parallel = {plan.sp}")
-    if plan.tp > 1 and plan.tp_overlap == "on":
-        lines.append("parallelism.enable_async_tensor_parallel = True")
-    if plan.zero:
-        kept = "never" if not plan.reshard or plan.zero < 3 else "always"
-        lines.append(f'parallelism.fsdp_reshard_after_forward = "{kept}"')
-    if plan.zero and plan.reduce == "step":
-        lines.append("parallelism.fsdp_defer_gradient_reduction = True")
-    if plan.pp > 1:
-        schedule = THEIRS.get(plan.schedule, "1F1B")
-        lines += [
-            f'parallelism.pipeline_parallel_schedule = "{schedule}"',
-            f"parallelism.num_pp_microbatches = {run.micro_batches}",
-        ]
-        if plan.vpp > 1:
-            each = ceil(run.layers / (plan.pp * plan.vpp))
-            lines.append(f"parallelism.pipeline_parallel_layers_per_stage = {each}")
-    if set(offloads(plan.offload)) >= {"optimizer", "weights"}:
-        lines.append("training.enable_cpu_offload = True")
-    if plan.gradients == "bf16" and plan.master == "none" and plan.states == "bf16":
-        lines.append('training.dtype = "bfloat16"')
-    elif plan.gradients == "bf16":
-        lines.append('training.mixed_precision_reduce = "bfloat16"')
-    if plan.precision in WIDE_PRECISIONS:
-        lines.append('training.mixed_precision_param = "float32"')
-    lines.append(f"compile.enable = {plan.fused}")
-    kinds = {"none": "None", "full": "FullAC.Config()"}
-    lines.append(f"activation_checkpoint = {kinds.get(plan.recompute, 'SelectiveAC.Config()')}")
-    body = "\n".join(f"    config.{line}" for line in lines)
-    text = (
-        "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n\n\n"
-        f'def planned(config):\n    """{run.model.id} on {run.gpus} GPUs; config is a Trainer.Config."""\n'
-        f"{body}\n    return config"
-    )
-    return ToolArguments(tool="torchtitan", text=text)

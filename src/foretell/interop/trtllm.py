@@ -4,10 +4,12 @@ Its tp is all chips of a stage; with `enable_attention_dp` each of them has sequ
 --max_batch_size counts for one. Its memory fraction is of what is left once weights and buffers are there.
 """
 
+from collections.abc import Mapping
+
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words
-from foretell.interop.launch import Launch
-from foretell.interop.serving_words import CACHES, Serving, command
+from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.launch import Known, Launch
+from foretell.interop.serving_words import CACHES, Serving, command, drafter_word, largest
 
 SWITCHES = frozenset(
     "trust_remote_code enable_chunked_prefill allow_run_as_root oversubscribe".split()
@@ -15,15 +17,38 @@ SWITCHES = frozenset(
 IGNORED = frozenset(
     """host port backend log_level tokenizer max_beam_width trust_remote_code gpus_per_node revision config
     extra_llm_api_options reasoning_parser tool_parser num_postprocess_workers enable_chunked_prefill
-    max_seq_len print_iter_log scheduler_config.* moe_config.* attention_dp_config.* cuda_graph_config.*
-    kv_cache_config.* speculative_config.* disable_overlap_scheduler enable_autotuner torch_compile_config.*
-    batch_wait_max_tokens_ratio enable_iter_perf_stats attention_backend perf_metrics_max_requests
+    max_seq_len print_iter_log enable_autotuner enable_iter_perf_stats perf_metrics_max_requests
     return_perf_metrics guided_decoding_backend n allow_run_as_root oversubscribe mpi
-    nvfp4_gemm_config.* enable_layerwise_nvtx_marker moe_cluster_parallel_size max_input_len""".split()
+    enable_layerwise_nvtx_marker max_input_len cuda_graph_config.enable_padding
+    kv_cache_config.enable_block_reuse speculative_config.decoding_type""".split()
 )
+RELEVANT = frozenset(
+    """scheduler_config.* moe_config.* attention_dp_config.* cuda_graph_config.* kv_cache_config.*
+    speculative_config.* torch_compile_config.* batch_wait_max_tokens_ratio attention_backend
+    nvfp4_gemm_config.* moe_cluster_parallel_size num_postprocess_workers cache_transceiver_config.*
+    allreduce_strategy sparse_attention_config.* lora_config.*""".split()
+)
+"""Arguments that bear on latency or memory and are not modelled."""
 
 
-def read(given: ArgumentTable, layers: int | None = None) -> Launch:
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "model": ("model", "model_path", "serve"),
+    "gpus": ("tp_size", "tensor_parallel_size", "tp", "pp_size", "pipeline_parallel_size", "pp"),
+    "tp": ("tp_size", "tensor_parallel_size", "tp"), "pp": ("pp_size", "pipeline_parallel_size", "pp"),
+    "dp": ("enable_attention_dp",), "cp": ("cp_size", "context_parallel_size"),
+    "ep": ("ep_size", "moe_expert_parallel_size", "ep"),
+    "kv": ("kv_cache_config.dtype", "kv_cache_dtype"), "max_batch": ("max_batch_size",),
+    "max_tokens": ("max_num_tokens",),
+    "memory_fraction": ("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction",
+                        "kv_cache_config.free_gpu_memory_fraction"),
+    "draft_tokens": ("speculative_config.num_nextn_predict_layers", "speculative_config.max_draft_len"),
+    "wait_steps": ("batch_wait_timeout_iters", "attention_dp_config.batching_wait_iters"),
+    "graph": ("cuda_graph_config",),
+}  # fmt: skip
+"""The flags and keys that each value is from."""
+
+
+def read(given: ArgumentTable, known: Known) -> Launch:
     """What the command and the files it writes say."""
     keys = Keys(given, tool="trtllm", switches=SWITCHES)
     ranks = keys.whole("tp_size", "tensor_parallel_size", "tp") or 1
@@ -39,8 +64,7 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
     graphs = keys.has("cuda_graph_config") and keys.raw("cuda_graph_config") is None
     drafts = ("num_nextn_predict_layers", "max_draft_len")
     draft = keys.whole(*(f"speculative_config.{name}" for name in drafts), low=0)
-    if draft:
-        keys.note("how many drafted tokens are kept is not told: accepted= in --plan says it")
+    method = keys.text("speculative_config.decoding_type")
     waits = keys.number("batch_wait_timeout_iters", high=1e5)
     if waits is None and apart:
         waits = keys.number("attention_dp_config.batching_wait_iters", high=1e5) or None
@@ -57,20 +81,35 @@ def read(given: ArgumentTable, layers: int | None = None) -> Launch:
         "memory_fraction": fraction,
         "stream_interval": keys.whole("stream_interval"),
         "draft_tokens": draft or None,
+        "drafter": drafter_word(method) if draft else None,
+        "overlap": False if keys.flag("disable_overlap_scheduler") else None,
+        "graph_batch": keys.whole("cuda_graph_config.max_batch_size")
+        or largest(keys.raw("cuda_graph_config.batch_sizes")),
+        "adapters": keys.whole("lora_config.max_loras"),
+        "adapter_rank": keys.whole("lora_config.max_lora_rank"),
         "wait_steps": f"{waits:g}" if waits else None,
         "graph": False if graphs else None,
     }  # fmt: skip
     models = [*_positional(keys.words), *(name for name in [keys.text("model")] if name)]
+    quiet, _ = keys.rest(IGNORED)
+    unmodelled = tuple(name for name in keys.unmodelled(RELEVANT) if name not in quiet)
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
+    gpus = ranks * pp * cp
     return Launch(
         tool="trtllm",
         models=tuple(models),
-        gpus=ranks * pp * cp,
+        gpus=gpus,
         plan=plan_words(values),
+        values=read_back(
+            keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES
+        ),
+        accelerator=given.accelerator,
+        doubts=tuple(keys.doubts),
         notes=tuple(keys.notes),
         ignored=quiet,
         unknown=unknown,
+        unmodelled=unmodelled,
     )
 
 

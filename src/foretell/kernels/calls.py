@@ -118,7 +118,7 @@ def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAIN
         whole = written.joint and op.role is OpRole.QKV
         maps = maps_of(op) if written.apart and not whole else (op,)
         cast = 1.0 / len(maps)
-        calls = [c for one in maps for c in _products(one, row, backward, cast, written.padded)]
+        calls = [c for one in maps for c in _products(one, row, backward, cast, written)]
         return calls + _sums(op, row, backward, written) + _casts(maps, row, backward, written)
     if isinstance(op, AttentionCore):
         calls = _attention(op, row, backward)
@@ -152,14 +152,18 @@ def kept_high(op: Op) -> bool:
     return op.region in ENDS or op.role is OpRole.ROUTER
 
 
-def _products(op: Gemm, row: int, backward: bool, cast: float, padded: bool = True) -> list[Call]:
+def _products(
+    op: Gemm, row: int, backward: bool, cast: float, written: FrameworkForm = PLAINLY
+) -> list[Call]:
     """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
 
     `cast` is the share of casting x that falls to this product: several maps of one input share it.
+    Modules of transformers take expert after expert, each a plain product of the vendor's library.
     """
     linear = not kept_high(op) and op.role is not OpRole.ADAPTER
     work = op.forward()
-    grouped = op.family == "grouped-gemm"
+    grouped = op.family == "grouped-gemm" and not written.modules
+    padded = written.padded
     inner = op.k / op.panels
     many = {"groups" if grouped else "batch": op.groups * op.panels}
     if not grouped:
@@ -305,6 +309,7 @@ def _attention(op: AttentionCore, row: int, backward: bool) -> list[Call]:
             "pairs": op.pairs,
             "qk_dim": op.qk_dim,
             "v_dim": op.v_dim,
+            "calls": op.calls,
         }
         family = "prefill-backward" if backward else "prefill"
         return [

@@ -39,6 +39,7 @@ from foretell.kernels.precision import cast_passes, linear_format, plain_format
 from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
+from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.result import Evidence
 from foretell.specs.software import Software
@@ -63,6 +64,13 @@ ROW_PRODUCTS = 0.73
 vLLM, whose fp8 table on Blackwell tops out at 0.55 of the peak where the library's has 0.757."""
 CAST_LAUNCH_S = 3e-6
 """Launch of a product whose operands are already narrow."""
+CORRECTED = {
+    "gemm": "gemm",
+    "grouped": "experts",
+    "prefill": "attention",
+    "prefill-backward": "attention",
+}
+"""Family of kernels -> the correction of its times; the rest are passes over memory."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 
@@ -96,8 +104,12 @@ def op_times(
     plan: Plan,
     software: Software,
     cut: NDArray[np.bool_] | bool = False,
+    corrections: Corrections = AS_PREDICTED,
 ) -> OpTimes:
-    """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,)."""
+    """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,).
+
+    `corrections` are factors on the times, numbers or (shapes,): a slower kernel draws the same watts.
+    """
     width = stacks[0].matrix_flop.shape[1]
     table = np.zeros((6, 2 * ops, width))
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
@@ -139,6 +151,8 @@ def op_times(
             np.minimum(arithmetic_s, seconds),
             some * _host_s(stack, kernels, plan.fused, software) / chip.host_speed,
         )
+        slower = getattr(corrections, CORRECTED.get(stack.family, "memory_bound"))
+        values = (*(value * slower for value in values[:5]), values[5])
         for target, value in zip(table, values, strict=True):
             np.add.at(target, stack.rows, value)
     return OpTimes(
@@ -309,9 +323,10 @@ def kernel_seconds(
         return chosen.family.seconds(stack.sizes, record, engine), products_s / record.compute
     if stack.family in ("prefill", "prefill-backward"):
         cached = np.asarray(engine.dtype.activation_bytes)
-        sizes = {**stack.sizes, "kv_bytes": cached}
+        calls = stack.sizes["calls"]
+        sizes = {**stack.sizes, "kv_bytes": cached, "batch": stack.sizes["batch"] / calls}
         found = chosen.family.seconds(sizes, record, engine)
-        return found, np.maximum(found - record.launch_s, 0.0)
+        return calls * found, calls * np.maximum(found - record.launch_s, 0.0)
     half = 0.5 * passed[0]
     dims = {
         "bytes_read": half,

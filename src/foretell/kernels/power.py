@@ -178,12 +178,13 @@ def _generation(table: Table) -> Generation:
 
 def generation_of(chip: Chip) -> Generation:
     """The chip's own coefficients, else its architecture's, else those of any chip."""
-    return _generation_of(chip.id, chip.architecture)
+    return _generation_of(chip.id, chip.architecture, chip.left_out)
 
 
 @lru_cache(maxsize=256)
-def _generation_of(chip: str, architecture: str) -> Generation:
-    known = generations()
+def _generation_of(chip: str, architecture: str, left_out: tuple[str, ...]) -> Generation:
+    # What was fitted to chips that are left out, and to no other, does not count.
+    known = [g for g in generations() if not (g.points and set(g.chips) <= set(left_out))]
     own = [g for g in known if chip in g.chips]
     kin = [g for g in known if architecture in g.architectures]
     return (own or kin or [known[-1]])[0]

@@ -2,34 +2,45 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from foretell.network.library_catalog import library_for
-from foretell.network.topologies import plain_name
+from foretell.network.library_curves import tier_ratios
+from foretell.network.library_topology import MEASURED
+from foretell.network.placement import with_groups
+from foretell.network.tier_checks import unusual_links
 from foretell.specs.system import System
 
 EFFICIENCY_SENTENCE = "Large collectives are taken to reach"
 """How the catalogue says a stated efficiency; it holds where no library is known."""
-FITTED = frozenset({
-    "switch", "clos", "rail-clos", "roce-clos", "fat-tree", "fully-connected", "dragonfly",
-    "dragonfly-plus", "hybrid-cube-mesh",
-})  # fmt: skip
-"""Topologies of the systems that libraries were measured on."""
 
 
 def network_assumptions(
     system: System, assumed: Iterable[str], set_by_hand: Iterable[str] = ()
 ) -> list[str]:
-    """Sentences about the system that hold for its collectives, and which topologies they do not look at.
+    """Sentences about the system that hold for its collectives, and topologies that none was measured on.
 
-    A library's fit takes the place of a stated efficiency and of the tiers' topologies: one that no library
-    was measured on, or that was set by hand, is said to move nothing but the bill.
+    A library's fit takes the place of a stated efficiency. Where a tier is joined in another way than the
+    links that it was fitted on, times are scaled by the ratio of both closed forms. A topology set by
+    hand that is priced as the one that was measured says so.
     """
-    library = library_for(system)
+    library, unusual = library_for(system), unusual_links(system)
     if library is None:
-        return [*assumed]
+        return [*assumed, *unusual]
     by_hand = {path.split(".")[1] for path in set_by_hand if path.endswith(".topology")}
-    return [text for text in assumed if EFFICIENCY_SENTENCE not in text] + [
-        f"the {tier.topology} of the {tier.name} tier moves the bill alone: messages are timed as "
-        f"{library.id} was measured, on the networks of real systems"
-        for tier in system.network.tiers
-        if tier.name in by_hand or plain_name(tier.topology) not in FITTED
-    ]
+    said = [text for text in assumed if EFFICIENCY_SENTENCE not in text] + unusual
+    tiers = with_groups(system.network).tiers
+    for i, tier in enumerate(tiers):
+        inner, last = i < library.inner_tiers, i == len(tiers) - 1
+        found = tier_ratios(tier, np.array([2.0]), library, inner=inner, last=last)
+        if found is not MEASURED:
+            said.append(
+                f"the {tier.name} tier is a {tier.topology} ({tier.routing} routes): {library.id} was "
+                "measured on another topology, and its times are scaled by the ratio of closed forms"
+            )
+        elif tier.name in by_hand:
+            said.append(
+                f"the {tier.topology} of the {tier.name} tier is timed as {library.id} was measured; "
+                "with a taper or static routes it differs from other trees of switches"
+            )
+    return said

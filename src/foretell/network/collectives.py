@@ -10,17 +10,21 @@ part of the unit's up link (`as_filled`). And what runs at the same time on the 
 Sizes are (groups,) or (groups, further axes).
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.network.library import prepare, seconds
-from foretell.network.library_catalog import library_for
+from foretell.network.library_catalog import inner_tiers, library_for
 from foretell.network.library_curves import direct_share
 from foretell.network.library_records import Kind, Library, LibraryCurve, PlacedGroups
+from foretell.network.library_topology import MEASURED, is_grid, ratios
+from foretell.network.placement import with_groups
 from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
 from foretell.specs._base import Num
+from foretell.specs.corrections import AS_PREDICTED
 from foretell.specs.system import Network, System, Tier
 
 Array = NDArray[np.float64]
@@ -33,12 +37,19 @@ Group = TierStack | PlacedGroups
 """Groups placed on a network, ready to be asked."""
 
 
-def place(counts: Array, system: System, kinds: tuple[Kind, ...] = KINDS) -> Group:
-    """Groups whose members stand as `counts` (tiers, groups) says, for the kinds that will be asked for."""
-    library = library_for(system)
+def place(
+    counts: Array, system: System, kinds: tuple[Kind, ...] = KINDS, slower: Num = 1.0
+) -> Group:
+    """Groups whose members stand as `counts` (tiers, groups) says, for the kinds that will be asked for.
+
+    `slower` is a factor on the time of every message (`slower_by`).
+    """
+    library, network = library_for(system), with_groups(system.network)
     if counts.shape[1] == 1:
-        return _placed(library, system.network, tuple(counts[:, 0].tolist()), kinds)
-    return _place(library, system.network, counts, kinds)
+        found = _placed(library, network, tuple(counts[:, 0].tolist()), kinds)
+    else:
+        found = _place(library, network, counts, kinds)
+    return found if isinstance(slower, float) else replace(found, slower=slower)
 
 
 def _place(
@@ -63,12 +74,17 @@ def take(group: Group, rows: NDArray[np.intp]) -> Group:
         return group
     if isinstance(group, TierStack):
         kinds = {kind: _take_candidates(found, rows) for kind, found in group.kinds.items()}
-        return TierStack(members=group.members[rows], kinds=kinds)
+        return TierStack(members=group.members[rows], kinds=kinds, slower=_some(group.slower, rows))
     return PlacedGroups(
         members=group.members[rows],
         curves={kind: _take_curve(curve, rows) for kind, curve in group.curves.items()},
         hop_weight=group.hop_weight.take(rows, axis=-1),
+        slower=_some(group.slower, rows),
     )
+
+
+def _some(factor: Num, rows: NDArray[np.intp]) -> Num:
+    return factor[rows] if isinstance(factor, np.ndarray) and factor.size > 1 else factor
 
 
 def _take_candidates(found: CollectiveCandidates, rows: NDArray[np.intp]) -> CollectiveCandidates:
@@ -97,20 +113,40 @@ def _take_curve(curve: LibraryCurve, rows: NDArray[np.intp]) -> LibraryCurve:
 
 
 def link_speed(tier: Tier, count: Array) -> Array:
-    """Bytes per second that one member sends into a tier of which `count` take part.
+    """Bytes per second that one member sends to the next of `count` that take part.
 
-    Where every pair has a link of its own, a few members have only the links among them.
+    Where every pair has a link of its own, a few members have only the links among them; in a grid a
+    neighbour is at the end of one link of several.
     """
     nominal = tier.bandwidth_bytes_per_s * tier.efficiency * tier.taper
-    return np.asarray(nominal * direct_share(tier, count))
+    apart = ratios(tier, np.asarray(count, float), "switch") if is_grid(tier) else MEASURED
+    return np.asarray(nominal * direct_share(tier, count) / apart.neighbour)
 
 
 def collective_s(kind: Kind, size_bytes: Num, group: Group) -> Array:
     """Seconds of one collective; a group of one, or nothing to send, is free."""
     size = np.asarray(size_bytes, float)
     if isinstance(group, PlacedGroups):
-        return seconds(kind, size.T, group).T
-    return stack_s(kind, size.T, group).T
+        found = seconds(kind, size.T, group).T
+    else:
+        found = stack_s(kind, size.T, group).T
+    return found if isinstance(group.slower, float) else found * by_group(group.slower, size.ndim)
+
+
+def by_group(factor: Num, axes: int) -> Array:
+    """A factor on groups, laid along the first of so many axes."""
+    return np.reshape(np.asarray(factor, float), (-1, *[1] * (axes - 1)))
+
+
+def slower_by(kind: Num, counts: Array, system: System) -> Num:
+    """Factor on the messages of groups that stand as `counts` says: of a parallelism's own (`kind`), and of
+    those inside or between nodes; 1 where nothing is measured."""
+    known = system.corrections
+    if known is AS_PREDICTED:
+        return 1.0
+    inner = inner_tiers(tuple(tier.name for tier in system.network.tiers))
+    far = outermost(counts) >= inner
+    return np.asarray(kind * np.where(far, known.between_nodes, known.inside_nodes))
 
 
 def send_s(size_bytes: Num, counts: Array, network: Network) -> Array:
@@ -152,6 +188,25 @@ def ring_step_s(size_bytes: Array, counts: Array, network: Network) -> Array:
         there = (count > 1.0).reshape(-1, *[1] * (size_bytes.ndim - 1))
         slowest = np.where(there, np.maximum(slowest, hop), slowest)
         below = below * count
+    return np.asarray(slowest * (size_bytes > 0.0))
+
+
+def ring_send_s(size_bytes: Array, counts: Array, system: System) -> Array:
+    """The same as the system's library sends, where it is known: with its start, and LL or Simple by size."""
+    library = library_for(system)
+    if library is None:
+        return ring_step_s(size_bytes, counts, system.network)
+    curve = prepare(library, system.network, counts, ("send",)).curves["send"]
+    wide = [1] * (size_bytes.ndim - 1)
+    slowest = np.zeros_like(size_bytes)
+    for i, count in enumerate(counts):
+        ways = [
+            curve.base_s[row].reshape(-1, *wide)
+            + size_bytes * (curve.chunk_s_per_byte + curve.wire_s_per_byte)[row].reshape(-1, *wide)
+            for row in (2 * i, 2 * i + 1)
+        ]
+        there = (count > 1.0).reshape(-1, *wide)
+        slowest = np.where(there, np.maximum(slowest, np.minimum(*ways)), slowest)
     return np.asarray(slowest * (size_bytes > 0.0))
 
 

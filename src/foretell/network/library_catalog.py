@@ -7,19 +7,19 @@ one of kind `library` what belongs to a library alone. Coefficients never belong
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import lru_cache
+from math import log2, prod
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.network.library_records import BetweenNodes, Custom, InsideNode, Library
+from foretell.network.placement import INNER_TIERS
 from foretell.records import dataclass
 from foretell.specs.result import Evidence
 from foretell.specs.system import System
 
-INNER_TIERS = ("package", "pair", "socket", "node", "rack")
-"""Names of tiers inside a node: reached without the fabric's ports."""
 DEFAULT_FABRIC = "infiniband"
 """Between nodes of which nothing is known."""
 
@@ -56,6 +56,8 @@ class Fabric:
     """Library version -> factor on the tree's Simple hop: its choice of chunk."""
     setups: tuple[Setup, ...]
     """Names of set-ups in logs."""
+    most_nodes: float = 2.0
+    """Nodes of the largest runs that its coefficients were held to: logs of collectives, or training."""
 
 
 @lru_cache(maxsize=1)
@@ -191,6 +193,16 @@ def evidence_of(system: System) -> Evidence:
     return "fitted" if measured else "transferred"
 
 
+def doublings_beyond(system: System, gpus: float) -> float:
+    """How often the nodes of a job double those that the system's fabric was held to; 0 within them."""
+    tiers = system.network.tiers
+    inner = inner_tiers(tuple(tier.name for tier in tiers))
+    if links_by_chip().get(system.chip.id) is None or inner >= len(tiers):
+        return 0.0
+    nodes = gpus / prod(float(tier.size) for tier in tiers[:inner])
+    return max(log2(max(nodes, 1.0) / fabric_of(system.id).most_nodes), 0.0)
+
+
 def transport_of(fabric: Fabric, transport: str = "", version: str = "") -> BetweenNodes:
     """The coefficients of a fabric's transport under a library version."""
     name = transport or fabric.default_transport
@@ -224,6 +236,7 @@ def empty_call_s(version: str) -> float:
 
 
 def _fabric(name: str, table: Table) -> Fabric:
+    topology = {"topology": table["topology"]} if "topology" in table else {}
     setups = tuple(
         Setup(
             systems=tuple(setup["systems"]),
@@ -239,11 +252,12 @@ def _fabric(name: str, table: Table) -> Fabric:
         systems=tuple(table.get("systems", ())),
         default_transport=table["default_transport"],
         transports={
-            key: _record(BetweenNodes, {"id": f"{name}/{key}", **values})
+            key: _record(BetweenNodes, {"id": f"{name}/{key}", **topology, **values})
             for key, values in table["transports"].items()
         },
         hop_factor=table.get("hop_factor", {}),
         setups=setups,
+        most_nodes=float(table.get("most_nodes", 2.0)),
     )
 
 
@@ -251,6 +265,8 @@ def _record(record: type[Any], table: Mapping[str, Any]) -> Any:
     """A record of coefficients from its table; other keys, such as the fit's figures, are left."""
     values = {}
     for field in fields(record):
+        if field.name not in table and field.default is not MISSING:
+            continue
         value = table.get(field.name)
         values[field.name] = tuple(map(float, value)) if isinstance(value, list) else value
     return record(**values)

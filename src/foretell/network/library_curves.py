@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.network.library_records import PROTOCOLS, Kind, Library, LibraryCurve
+from foretell.network.library_topology import MEASURED, PatternRatios, ratios
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
@@ -34,6 +35,16 @@ class GroupShape:
     """Steps of a ring between nodes, scaled likewise."""
     depth: Array
     """Hops of a tree over the nodes, scaled likewise."""
+    tree_ratio: Array
+    """Bytes of a tree over the nodes over those of gathers, on these topologies; 1 where measured."""
+    tree_hops_s: Array
+    """What the longer edges of a tree add on these topologies, one way."""
+    inside_ratio: Array
+    """Bytes of gathers inside a node over those on the topology that was measured."""
+    exchange_ratio: Array
+    """The same of the blocks of an all-to-all between nodes."""
+    exchange_hops_s: Array
+    """What the longer ways of an all-to-all add on these topologies."""
     inside_s_per_byte: Array
     """1 / (what a ring gets inside a node at full efficiency)."""
     outer_s_per_byte: Array
@@ -58,6 +69,7 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
     zero = np.zeros_like(members)
     inner_s, outer_s, member_s, in_x, out_x = zero, zero, zero, zero, zero
     in_steps, out_steps, depth, below, units = zero, zero, zero, np.ones_like(members), members
+    tree, node, exchange, hops_s, tree_hops_s = zero, zero, zero, zero, zero
     weights = []
     inside, between = library.inside, library.between
     for i, (tier, count) in enumerate(zip(tiers, counts, strict=True)):
@@ -65,20 +77,27 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
         here = units - units / count
         rate = np.asarray(tier.bandwidth_bytes_per_s * tier.taper, float)
         leaves = more * (members - below) / members
-        if i < library.inner_tiers or between is None:
+        inner = i < library.inner_tiers or between is None
+        as_here = tier_ratios(tier, count, library, inner=inner, last=i == len(tiers) - 1)
+        hops_s = hops_s + more * as_here.exchange_hops_s
+        if inner:
             direct = direct_share(tier, count)
-            inner_s = np.maximum(inner_s, more / (rate * direct * below))
-            in_x = np.maximum(in_x, leaves / (rate * direct))
+            inner_s = np.maximum(inner_s, more * as_here.gather / (rate * direct * below))
+            in_x = np.maximum(in_x, leaves * as_here.exchange / (rate * direct))
             in_steps = in_steps + here * (tier.latency_s / inside.reference_latency_s)
-        else:
+            node = np.maximum(node, as_here.gather)
+        elif between is not None:
             ratio = tier.latency_s / between.reference_latency_s
             reach = tier.efficiency if between.efficiency is None else between.efficiency
             alone = np.where(below < 2.0, between.alone_share, 1.0)
-            outer_s = np.maximum(outer_s, more / (rate * reach * alone * below))
+            outer_s = np.maximum(outer_s, more * as_here.gather / (rate * reach * alone * below))
             member_s = np.maximum(member_s, more / rate)
-            out_x = np.maximum(out_x, leaves / rate)
+            out_x = np.maximum(out_x, leaves * as_here.exchange / rate)
             out_steps = out_steps + here * ratio
             depth = depth + np.ceil(np.log2(count) - 1e-9) * ratio
+            tree = np.maximum(tree, as_here.tree / as_here.gather)
+            tree_hops_s = tree_hops_s + more * as_here.tree_hops_s
+            exchange = np.maximum(exchange, as_here.exchange)
         weights.append(here)
         units = units / count
         below = below * count
@@ -90,6 +109,11 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
         inside_steps=in_steps,
         outer_steps=out_steps,
         depth=depth,
+        tree_ratio=tree,
+        tree_hops_s=tree_hops_s,
+        inside_ratio=node,
+        exchange_ratio=exchange,
+        exchange_hops_s=hops_s,
         inside_s_per_byte=inner_s,
         outer_s_per_byte=outer_s,
         first_s_per_byte=1.0 / np.asarray(tiers[0].bandwidth_bytes_per_s) + zero,
@@ -99,6 +123,20 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
         hop_weight=np.stack(weights) / np.maximum(members - 1.0, 1.0),
         tiers=tiers,
     )
+
+
+def tier_ratios(
+    tier: Tier, count: Array, library: Library, *, inner: bool, last: bool
+) -> PatternRatios:
+    """A tier's costs over those on the topology that the library was measured on.
+
+    Inside a node `direct_share` stands for links between every two chips. Between nodes the fabric's own
+    topology is that of the outermost tier, switches those of the tiers below it.
+    """
+    if inner or library.between is None:
+        known = tier.topology in ("switch", "fully-connected", library.inside.topology)
+        return MEASURED if known else ratios(tier, count, "switch")
+    return ratios(tier, count, library.between.topology if last else "switch")
 
 
 def direct_share(tier: Tier, count: Array) -> Num:
@@ -140,22 +178,22 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
     latency = _column(inside.step_s) * shape.inside_steps
     wire = (passes * moved * full + own) / share
     chunk, limit = np.zeros_like(wire), np.zeros_like(wire)
-    overlap = np.full_like(wire, inside.overlap)
+    overlap, start = np.full_like(wire, inside.overlap), np.zeros_like(wire)
     if between is not None:
         away = _column(between.step_s) * shape.outer_steps
         away = away + _column(between.inner_step_s) * shape.inside_steps
-        pass_s = shape.member_s_per_byte / _column(between.chunk_share)
+        pass_s = _chunk_passes_s(library, shape)
         largest = _column((NEVER, NEVER, between.chunk_bytes[2]))
-        steps = passes * (shape.members - 1.0)
-        chunk = passes * moved * pass_s
-        limit = steps * pass_s * largest
+        chunk = passes * pass_s / np.where(moved < 1.0, shape.members, 1.0)
+        limit = passes * pass_s * largest
         latency = np.where(shape.spans, away, latency)
         slow = np.maximum(shape.outer_s_per_byte, full) * passes * moved + own
         wire = np.where(shape.spans, slow, wire)
         overlap = np.where(shape.spans, _column(between.overlap), overlap)
+        start = np.where(shape.spans, _column((0.0, 0.0, between.start_s)), start)
     return LibraryCurve(
         names=tuple(f"ring {protocol}" for protocol in PROTOCOLS),
-        base_s=_column(inside.base_s) + np.zeros_like(wire),
+        base_s=_column(inside.base_s) + start,
         latency_s=passes * latency,
         chunk_s_per_byte=chunk,
         chunk_limit_s=limit,
@@ -163,6 +201,22 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
         overlap=overlap,
         ramp_s_per_root_byte=_ramp(library, shape, passes * moved, simple=2),
     )
+
+
+def _chunk_passes_s(library: Library, shape: GroupShape) -> Array:
+    """Seconds per byte of a chunk that passes all steps of a ring, by protocol.
+
+    LL and LL128 are as slow inside a node as between nodes: their words wait for flags. Under Simple a
+    chunk goes from node to node through a port, and from chip to chip over the node's own links.
+    """
+    between = library.between
+    assert between is not None
+    port = shape.member_s_per_byte / _column(between.chunk_share)
+    far = shape.nodes - 1.0
+    near = (shape.members - shape.nodes) * shape.first_s_per_byte / library.inside.efficiency
+    words = port * (shape.members - 1.0)
+    words[2] = port[2] * far + near
+    return words
 
 
 def _ramp(library: Library, shape: GroupShape, moved: Array, simple: int) -> Array:
@@ -181,10 +235,10 @@ def _tree(library: Library, shape: GroupShape) -> list[LibraryCurve]:
     chain = shape.inside_steps / np.maximum(shape.nodes, 1.0)
     hops = 2.0 * shape.depth
     inner = 2.0 * _column(between.inner_step_s)[offered] * chain
-    latency = hops * _column(between.hop_s)[offered] + inner
+    latency = hops * _column(between.hop_s)[offered] + inner + 2.0 * shape.tree_hops_s
     pass_s = hops * shape.member_s_per_byte / _column(between.hop_chunk_share)[offered]
     wire = 2.0 * np.maximum(
-        shape.outer_s_per_byte / _column(between.tree_efficiency)[offered],
+        shape.tree_ratio * shape.outer_s_per_byte / _column(between.tree_efficiency)[offered],
         shape.inside_s_per_byte / inside.efficiency,
     )
     base = _column(inside.base_s)[offered] + np.zeros_like(wire)
@@ -209,14 +263,17 @@ def _in_network(library: Library, shape: GroupShape) -> LibraryCurve:
     latency, overlap = np.zeros_like(wire), np.ones_like(wire)
     if between is not None:
         # Two nodes swap sums once; more of them send up and down.
-        both = np.where(shape.nodes > 2.0, 2.0, 1.0)
+        both = np.where(shape.nodes > 2.0, 2.0, 1.0) * shape.tree_ratio
         wire = np.maximum(wire, both * shape.outer_s_per_byte / between.tree_efficiency[2])
-        latency = np.where(shape.spans, 2.0 * shape.depth * between.hop_s[2], 0.0)
+        edges = shape.depth * between.hop_s[2] + shape.tree_hops_s
+        latency = np.where(shape.spans, 2.0 * edges, 0.0)
         overlap = np.where(shape.spans, between.overlap[2], 1.0)
     per_node = shape.members / shape.nodes
+    # The switches that add are those of the topology that was measured.
+    offered = (per_node >= LEAST_IN_NETWORK) & (shape.inside_ratio <= 1.0)
     return LibraryCurve(
         names=("in-network simple",),
-        base_s=np.where(per_node >= LEAST_IN_NETWORK, base, np.inf)[None],
+        base_s=np.where(offered, base, np.inf)[None],
         latency_s=latency[None],
         chunk_s_per_byte=np.zeros_like(wire)[None],
         chunk_limit_s=np.zeros_like(wire)[None],
@@ -262,12 +319,14 @@ def _exchange(library: Library, shape: GroupShape) -> LibraryCurve:
         away = np.array(between.peer_step_s)[:, None] * peers
         slow = shape.outer_exchange / between.exchange_efficiency
         block = peers / shape.members * shape.member_s_per_byte / between.peer_chunk_share
+        block = block * shape.exchange_ratio
         base = np.where(shape.spans, between.peer_base_s, base)
         latency = np.where(shape.spans, away, latency)
         chunk = np.where(shape.spans, np.stack([block, np.zeros_like(block)]), chunk)
         both = np.stack([np.zeros_like(wire), np.maximum(slow, wire)])
         wires = np.where(shape.spans, both, wires)
         overlap = np.where(shape.spans, between.overlap[2], overlap)
+    latency = latency + shape.exchange_hops_s
     return LibraryCurve(
         names=("direct ll", "direct simple"),
         base_s=base,
@@ -286,7 +345,10 @@ def _send(library: Library, shape: GroupShape) -> LibraryCurve:
     names: list[str] = []
     rows: list[Row] = []
     for i, tier in enumerate(shape.tiers):
-        rate = tier.bandwidth_bytes_per_s
+        inner = i < library.inner_tiers or between is None
+        last = i == len(shape.tiers) - 1
+        two = tier_ratios(tier, np.full_like(shape.members, 2.0), library, inner=inner, last=last)
+        rate = tier.bandwidth_bytes_per_s / two.neighbour
         if i < library.inner_tiers or between is None:
             fast: Row = (inside.peer_base_s[0], 1.0 / inside.peer_chunk_bytes_per_s, 0.0)
             full: Row = (inside.peer_base_s[1], 0.0, 1.0 / (rate * inside.efficiency))

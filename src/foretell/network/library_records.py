@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.specs._base import Num
 
 Kind = Literal[
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "send"
@@ -63,6 +64,8 @@ class InsideNode:
     """Speed of one peer's block under LL."""
     exchange_efficiency: float
     """Share of the nominal bandwidth that an all-to-all reaches."""
+    topology: str = "switch"
+    """The topology that they were fitted on; links between every two chips count as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,10 @@ class BetweenNodes:
     """Share of the nominal bandwidth that an all-to-all reaches."""
     empty_peer_s: float
     """Each peer of an exchange of nothing."""
+    start_s: float = 0.0
+    """Start of a Simple ring that leaves its nodes, beyond that of one inside a node."""
+    topology: str = "fat-tree"
+    """The topology of the outermost tier that they were fitted on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,3 +178,5 @@ class PlacedGroups:
     """Candidates of each kind of collective asked for."""
     hop_weight: Array
     """(tiers, groups): share of a chain's hops that each tier carries; for sends."""
+    slower: Num = 1.0
+    """Factor on the time of every message; a number, or (groups,)."""

@@ -16,6 +16,9 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.network.topologies.dragonfly import NAMES as DRAGONFLY
+from foretell.network.topologies.dragonfly import size_groups
+from foretell.network.topologies.dragonfly_plus import NAMES as DRAGONFLY_PLUS
 from foretell.network.topologies.grid import near_cube
 from foretell.network.topologies.sharing import shared_taper
 from foretell.network.topologies.torus import tier_shape
@@ -24,8 +27,12 @@ from foretell.specs.system import Network, Tier
 
 Array = NDArray[np.float64]
 
+DRAGONFLIES = DRAGONFLY + DRAGONFLY_PLUS
+"""Topologies that join groups of members."""
 FOLDED = ("etp", "ep", "edp")
 """Groups of the experts, innermost first."""
+INNER_TIERS = ("package", "pair", "socket", "node", "rack")
+"""Names of tiers inside a node: reached without the fabric's ports."""
 CUBE = 64
 """Chips of one 4 x 4 x 4 cube, what pods of three axes are put together from."""
 
@@ -51,6 +58,21 @@ def _units(sizes: tuple[float, ...], gpus: int) -> tuple[float, ...]:
     return tuple(filled)
 
 
+def with_groups(network: Network) -> Network:
+    """The network with the groups of its dragonflies: members of a tier above groups are groups themselves.
+
+    Above nodes a group has 512 chips, unless the tier says how many groups there are (`size_groups`).
+    """
+    if not any(tier.topology in DRAGONFLIES for tier in network.tiers):
+        return network
+    chips, below, tiers = 1.0, "node", []
+    for tier in network.tiers:
+        joined = tier.topology in DRAGONFLIES
+        tiers.append(size_groups(tier, chips, below not in INNER_TIERS) if joined else tier)
+        chips, below = chips * float(tier.size), tier.name
+    return Network(tiers=tuple(tiers))
+
+
 def as_filled(network: Network, gpus: int) -> Network:
     """The network as a job of so many chips finds it: tapers as its chips, all sending, share the links.
 
@@ -74,6 +96,7 @@ def over_systems(tier: Tier) -> bool:
 
 @lru_cache(maxsize=256)
 def _as_filled(network: Network, gpus: int) -> Network:
+    network = with_groups(network)
     filled = (1.0, *units(network, gpus))
     whole, tiers = 1.0, []
     for i, tier in enumerate(network.tiers):

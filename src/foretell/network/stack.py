@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.algorithms import find, home
+from foretell.network.algorithms import able
 from foretell.network.algorithms.base import Collective
 from foretell.network.algorithms.hierarchical import hierarchical_cost
 from foretell.network.placement import over_systems
@@ -59,6 +59,8 @@ class TierStack:
     """Members of each group."""
     kinds: Mapping[Collective, CollectiveCandidates]
     """Candidates by kind of collective."""
+    slower: Num = 1.0
+    """Factor on the time of every message; a number, or (groups,)."""
 
 
 def stack_of(
@@ -110,21 +112,21 @@ def _options(
     if over_systems(tier):  # every group is on a system of its own
         distinct, inverse = count, np.arange(len(count))
     topology = of_tier(tier, distinct)
-    able = [a for a in home(kind, topology) if a.claim_on(topology) != "at least"]
-    able = [a for a in able if a.name == algorithm] or able or [find("ring")]
-    shape = (len(able), len(distinct))
+    known = able(kind, topology)
+    known = tuple(a for a in known if a.name == algorithm) or known
+    shape = (len(known), len(distinct))
     latency, load = np.empty(shape), np.empty(shape)
-    for i, choice in enumerate(able):
+    for i, choice in enumerate(known):
         cost = choice.cost(kind, topology)
         latency[i], load[i] = cost.latency_s, cost.s_per_byte
     load = load / (tier.efficiency * _share(kind, tier))
     latency, load = np.where(distinct > 1, latency, 0.0), np.where(distinct > 1, load, 0.0)
-    known = np.isfinite(latency)
+    finite = np.isfinite(latency)
     # Of equals in one the better in the other.
-    quick = np.where(known, latency + 1e-6 * load, np.inf).argmin(axis=0)
-    fast = np.where(known, load + 1e-9 * latency, np.inf).argmin(axis=0)
+    quick = np.where(finite, latency + 1e-6 * load, np.inf).argmin(axis=0)
+    fast = np.where(finite, load + 1e-9 * latency, np.inf).argmin(axis=0)
     rows = np.arange(len(distinct))
-    labels = np.array([a.name for a in able])
+    labels = np.array([a.name for a in known])
 
     def option(index: NDArray[np.intp]) -> TierOption:
         cost = Cost(latency_s=latency[index, rows][inverse], s_per_byte=load[index, rows][inverse])

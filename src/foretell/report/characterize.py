@@ -28,9 +28,14 @@ def characterized_text(found: "CharacterizeResult") -> str:
     states = [row.status for row in found.rows]
     counts = {s: states.count(s) for s in ("planned", "finished", "failed", "left out")}
     lines.append(", ".join(f"{many} {name}" for name, many in counts.items() if many))
-    lines += [f"note: {found.note}"] if found.note else []
+    lines += [_note(found.note)] if found.note else []
     lines += [f"results: {found.parquet}"] if found.parquet else []
     return "\n".join(lines)
+
+
+def _note(words: str) -> str:
+    """A note, or a warning as it is."""
+    return words if words.startswith("warning:") else f"note: {words}"
 
 
 def _mean_of_middle(errors: list[float]) -> float:

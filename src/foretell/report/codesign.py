@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from foretell.report.charts import Mark, pareto_chart
 from foretell.report.console import table
 from foretell.report.cost import number
 from foretell.report.figures.look import Figure
 from foretell.report.figures.pareto import pareto
-from foretell.report.svg import Picture
 from foretell.studies.axes import unit_of
 from foretell.units import format as with_unit
 
@@ -112,33 +110,8 @@ def cell(path: str, value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def codesign_picture(found: "Codesign", title: str) -> Picture:
-    """The first two objectives against each other: full marks are the front."""
-    names = [*found.chosen.objectives][:2]
-    if len(names) == 1:  # the points in their order, where there is one wish alone
-        names.append(names[0])
-    axes = found.table.values
-    groups = _grouping(axes)
-    front = {int(place) for place in found.chosen.front.nonzero()[0]}
-    within = [int(place) for place in found.chosen.within.nonzero()[0]]
-    places = sorted(within, key=lambda place: place in front)  # the front lies on top
-    marks = [
-        Mark(
-            group=f"{short(groups)} {cell(groups, axes[groups][place])}" if groups else "points",
-            label=_label(axes, groups, place) if place in front else "",
-            x=float(found.value(names[1])[place]),
-            y=float(found.value(names[0])[place]),
-            front=place in front,
-        )
-        for place in places
-    ]
-    ways = found.chosen.objectives
-    titles = [f"{name} ({ways[name]})" for name in names]
-    return pareto_chart(title, titles[1], titles[0], marks)
-
-
 def codesign_figure(found: "Codesign", title: str) -> Figure:
-    """The same as Plotly JSON."""
+    """Points within the limits and their front, over the first two objectives."""
     names = [*found.chosen.objectives][:2]
     y, x = names[0], names[-1]
     axes = found.table.values

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from foretell.records import as_json, dataclass
-from foretell.report.picture_files import BROWSERS
+from foretell.report.figures.files import BROWSERS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,7 +26,9 @@ EXTRAS = {
     "uvicorn": ("web", "the page and its API"),
     "optuna": ("optimise", "searches over systems and plans by sampling"),
     "scipy": ("calibrate", "fitting what was measured"),
-    "huggingface_hub": ("hub", "fetching config.json files by hand: no verb does so by itself"),
+    "huggingface_hub": ("hub", "configs of models outside the catalogue, with --hub"),
+    "pyyaml": ("interchange", "reading YAML of other tools with --import"),
+    "tomli-w": ("interchange", "writing TOML for other tools with --export"),
     "tokenizers": ("translate", "training of translation models"),
     "mcp": ("mcp", "tools of assistants"),
 }

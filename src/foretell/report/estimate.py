@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 GIB = 2.0**30
+LONG = 0.9
+"""MFU with causal attention over that with the whole square from which both are shown."""
 CONVENTIONS = (
     "MFU: 3 x the forward matrix products, attention as the whole square, over the dense peak; HFU "
     "adds what is recomputed."
 )
 IN_LINES = frozenset(
-    "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu peak_memory_bytes "
+    "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu mfu_causal peak_memory_bytes "
     "memory_capacity_bytes energy_joules".split()
 )
 """Outputs that stand together on the lines of `rates`; every other has a line of its own."""
@@ -53,6 +55,10 @@ def estimate_text(result: Estimate) -> "RenderableType":
         rates(result),
         Text(CONVENTIONS, "dim"),
     ]
+    if result.posterior_factors is not None:
+        from foretell.report.posterior import measured_table
+
+        parts += [Text(), measured_table(result)]
     if result.run is not None:
         parts += [Text(), run_table(result.run)]
     if result.breakdown is not None:
@@ -97,8 +103,8 @@ def rates(result: Estimate) -> "Table":
     )
     grid.add_row(
         "per GPU",
-        f"{result.tflops_per_gpu:,.1f} TFLOP/s/GPU   MFU {result.mfu:.1%}   HFU {result.hfu:.1%}"
-        + ninety(found.get("mfu"), lambda mfu: f"{mfu:.1%}", "MFU"),
+        f"{result.tflops_per_gpu:,.1f} TFLOP/s/GPU   MFU {result.mfu:.1%}{_causal(result)}   "
+        f"HFU {result.hfu:.1%}" + ninety(found.get("mfu"), lambda mfu: f"{mfu:.1%}", "MFU"),
     )
     grid.add_row(
         "peak memory",
@@ -121,6 +127,12 @@ def rates(result: Estimate) -> "Table":
             grid.add_row(output.label, value + ninety(found.get(name), form))
     grid.add_row("limited by", result.limited_by)
     return grid
+
+
+def _causal(result: StepEstimate) -> str:
+    """MFU with causal attention, where the whole square makes a difference that matters."""
+    apart = result.mfu_causal < LONG * result.mfu
+    return f" ({result.mfu_causal:.1%} with causal attention)" if apart else ""
 
 
 def ninety(

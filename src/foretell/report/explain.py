@@ -1,11 +1,9 @@
-"""An explanation on one screen, and as a picture of bars."""
+"""An explanation on one screen."""
 
 from typing import TYPE_CHECKING
 
-from foretell.report.bars import Bar, Panel, bar_panels
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, gib, headline
-from foretell.report.svg import Picture
 from foretell.search.explain import Explanation, OpShare, Share
 from foretell.search.sensitivity import Sensitivity
 from foretell.units import format as show
@@ -88,38 +86,3 @@ def elasticity_table(found: Sensitivity) -> "Table":
         slope, ratio = round(e.elasticity, 3) + 0.0, round(100.0 * (e.what_if - 1.0), 1) + 0.0
         made.add_row(n.words, now, f"{slope:+.3f}", f"{ratio:+.1f} %")
     return made
-
-
-def explain_picture(found: Explanation) -> Picture:
-    """The same as bars: time, operations, memory, and what better numbers would save."""
-    e = found.estimate
-    title = f"{e.model} on {e.gpus} x {e.system}, {e.plan}: {e.step_s * 1e3:,.1f} ms"
-    time = [
-        Bar(name=s.name, value=s.value, text=f"{s.value * 1e3:,.1f} ms, {s.share:.1%}, {s.bound}")
-        for s in found.time
-        if s.share >= 0.0005
-    ]
-    ops = [
-        Bar(
-            name=f"{s.op} {s.phase}",
-            value=s.seconds,
-            text=f"{s.seconds * 1e3:,.1f} ms, {s.share:.1%}, {s.bound}",
-        )
-        for s in found.ops[:OPS]
-    ]
-    memory = [
-        Bar(name=s.name, value=s.value, text=f"{gib(s.value)} GiB, {s.share:.1%}")
-        for s in found.memory
-    ]
-    gains = [
-        Bar(name=e.number.words, value=1.0 - e.what_if, text=f"{1.0 - e.what_if:+.1%}")
-        for e in sorted(found.sensitivity.numbers, key=lambda e: e.what_if)
-        if e.number.kind != "joint" and abs(1.0 - e.what_if) >= 0.0005
-    ]
-    panels = (
-        Panel(title="Time of a step", bars=tuple(time)),
-        Panel(title="Operations", bars=tuple(ops)),
-        Panel(title="Memory of the fullest chip", bars=tuple(memory)),
-        Panel(title="Time saved with each number twice as good", bars=tuple(gains)),
-    )
-    return bar_panels(title, panels)

@@ -8,7 +8,6 @@ from typing import Any
 from foretell.errors import BadInput, Problem
 from foretell.report.figures.files import write_figure
 from foretell.report.figures.reference import MODELS, SIDES, memory_maps, ratios, sensitivity_lines
-from foretell.report.picture_files import browser
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -55,7 +54,7 @@ def table_text(rows: Rows) -> str:
 
 
 def write_all(folder: Path, rows: Rows, *, maps: bool) -> list[Path]:
-    """sensitivity.csv and the figures, as .html, and as .svg where a browser is."""
+    """sensitivity.csv and the figures, as .html and .svg."""
     table = folder / "sensitivity.csv"
     with table.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
@@ -66,7 +65,7 @@ def write_all(folder: Path, rows: Rows, *, maps: bool) -> list[Path]:
     for model in MODELS:
         for name, draw in drawn.items():
             figure = draw(rows, model)
-            for kind in (".html", *([".svg"] if browser() else [])):
+            for kind in (".html", ".svg"):
                 path = folder / f"{model.lower()}-{name}{kind}"
                 written.append(write_figure(figure, path))
     return written

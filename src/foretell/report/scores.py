@@ -86,11 +86,18 @@ def _over_sources(scores: Mapping[str, Any]) -> list[str]:
         f"{support}; over {scores['sources']} sources the median of medians is "
         f"{percent(scores['median_of_sources'])}, their mean {percent(scores['mean_of_sources'])}"
     )
-    covered = f"{percent(scores['inside_p90'])} inside the 90 % interval"
+    covered = f"{percent(scores['inside_p90_of_all_rows'])} of all rows inside the 90 % interval"
     said = [
         over,
-        f"{covered}; {scores['framework_values_fitted']} values of frameworks read from runs",
+        f"{covered}; {scores['framework_values_seen']} values of software chosen with runs in sight",
     ]
+    graded = scores["graded"]
+    if graded["rows"]:
+        said.append(
+            f"of {graded['rows']:,} runs that count for their source {percent(graded['inside_p90'])} "
+            f"inside, of their sources {percent(graded['inside_p90_of_sources'])}; high over low end "
+            f"{graded['median_high_over_low']:.2f} in the middle"
+        )
     if scores["memory_rows"]:
         said.append(
             f"peak memory of {scores['memory_rows']:,} rows: median error "

@@ -6,6 +6,7 @@ from foretell.api.answers import Search
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import table
 from foretell.report.estimate import CONVENTIONS, bullets, gib
+from foretell.search.search import launchers_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,10 +34,25 @@ def search_text(found: Search) -> "RenderableType":
         Text(),
         Text(fits, "dim"),
         Text(CONVENTIONS, "dim"),
+        Text(launchers(found), "dim"),
     ]
+    alike = sum(found.equal)
+    if alike > 1:
+        more = " (marked =); of them the simplest is first"
+        parts.append(Text(f"{alike} plans are equal to the fastest within 90%{more}.", "dim"))
     if found.assumptions:
         parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)
+
+
+def launchers(found: Search) -> str:
+    """Which plans each framework can run, by their places."""
+    places: dict[str, list[str]] = {}
+    for place, plan in enumerate(found.plans, start=1):
+        for name in launchers_of(plan) or ("none known",):
+            places.setdefault(name, []).append(str(place))
+    said = (f"{name} {', '.join(those)}" for name, those in places.items())
+    return f"launchable with: {'; '.join(said)}."
 
 
 def counts(found: Search) -> str:
@@ -56,9 +72,11 @@ def plans_table(found: Search) -> "Table":
     """One plan a row."""
     numbers = ("#", "ms/iteration", "tokens/s/GPU", "TFLOP/s/GPU", "MFU %", "GiB")
     made = table("#", "plan", *numbers[1:], "fits", "limited by", right=numbers)
-    for place, plan in enumerate(found.plans, start=1):
+    several = sum(found.equal) > 1
+    alike = found.equal if several else (False,) * len(found.plans)
+    for place, (plan, same) in enumerate(zip(found.plans, alike, strict=True), start=1):
         made.add_row(
-            str(place),
+            f"{place}{'=' if same else ' ' if several else ''}",
             str(plan.plan),
             f"{plan.step_s * 1e3:,.1f}",
             f"{plan.tokens_per_s_per_gpu:,.1f}",

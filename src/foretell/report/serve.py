@@ -25,6 +25,7 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
     from rich.text import Text
 
     parts: list[RenderableType] = [
+        *(Text(f"warning: {text}", "bold yellow") for text in found.warnings),
         headline(found),
         Text(),
         latencies(found),
@@ -59,7 +60,24 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
     if facts["refused"]:
         told.append(f"{facts['refused']} requests are longer than the cache and were refused")
     if facts["prefix_hit_tokens"]:
-        told.append(f"{facts['prefix_hit_tokens']:,.0f} prompt tokens found in the cache")
+        told.append(
+            f"{facts['prefix_hit_tokens']:,.0f} prompt tokens found in the cache "
+            f"({facts['prefix_hit_share']:.0%} of all)"
+        )
+    for name, tokens in facts["tier_hit_tokens"].items():
+        told.append(f"{tokens:,.0f} of these came from {name}")
+    if facts["autoscaling"]:
+        scaled = facts["autoscaling"]
+        told.append(
+            f"{scaled['replicas_mean']:.1f} replicas on the mean, {scaled['replicas_max']} at most: "
+            f"{scaled['replica_hours']:,.1f} replica-hours, {scaled['replica_hours_fixed']:,.1f} "
+            "with as many all the time"
+            + (
+                f"; ${scaled['usd']:,.2f} for ${scaled['usd_fixed']:,.2f}"
+                if "usd" in scaled
+                else ""
+            )
+        )
     if facts["goodput_requests_per_s"] is not None:
         told.append(f"{facts['goodput_requests_per_s']:.3g} requests/s within the service levels")
     return told
@@ -75,11 +93,18 @@ def headline(found: ServeAnswer) -> "Text":
         else f"{found.concurrency:g} in flight"
     )
     chosen = "chosen, the best found" if found.plan_chosen else "as given"
+    apart = ""
+    if found.prefill_plan is not None:
+        apart = (
+            f"\nprefill  {found.prefill_plan}  x {found.prefill_replicas}  ({found.prefill_gpus} x "
+            f"{found.prefill_system}, busy {found.prefill_busy:.0%}; a cache moves in "
+            f"{found.transfer_ms:,.1f} ms)"
+        )
     return Text.assemble(
         (f"{found.model} on {found.gpus} x {found.system}", "bold"),
         f", {found.isl:g} tokens in, {found.osl:g} out, {load}\nplan  ",
         (found.plan, "bold"),
-        f"  x {found.replicas}  ({chosen})\nengine profile  ",
+        f"  x {found.replicas}  ({chosen}){apart}\nengine profile  ",
         (found.profile, "bold"),
         f"  ({found.evidence})",
     )
@@ -119,6 +144,12 @@ def rates(found: ServeAnswer) -> "Table":
         f"{found.output_tokens_per_s_per_user:,.1f} per user   {found.requests_per_s:,.2f} requests/s"
         + _rates_sure(found),
     )
+    if found.goodput_requests_per_s is not None:
+        share = found.goodput_requests_per_s / max(found.requests_per_s, 1e-12)
+        grid.add_row(
+            "goodput",
+            f"{found.goodput_requests_per_s:,.2f} requests/s within both targets ({share:.0%})",
+        )
     grid.add_row(
         "batch",
         f"{found.batch:,.0f} sequences at once, {found.max_batch:,} at most; "

@@ -1,12 +1,10 @@
-"""A sized service on one screen, and its Pareto front as a picture."""
+"""A sized service on one screen."""
 
 from typing import TYPE_CHECKING
 
 from foretell.api.size import Choice, Sizing
-from foretell.report.charts import Line, line_chart
 from foretell.report.console import table
 from foretell.report.estimate import bullets
-from foretell.report.svg import Picture
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +30,8 @@ def size_text(found: Sizing) -> "RenderableType":
         ("      ", "dim"),
         f"{told} TTFT {w.ttft_ms:g} ms and TPOT {w.tpot_ms:g} ms at {found.percentile}: "
         f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms; "
-        f"{100 * best.headroom:.0f} % headroom\n",
+        f"{100 * best.headroom:.0f} % headroom\n"
+        + (f"      borderline: {best.borderline}\n" if best.borderline else ""),
         ("90%:  ", "dim"),
         interval_text(found),
     )
@@ -40,7 +39,7 @@ def size_text(found: Sizing) -> "RenderableType":
     said = [
         *found.assumptions,
         f"rent: {found.price_source}",
-        f"{found.evaluated:,} layouts x batch limits in closed form; options marked * were played",
+        f"{found.evaluated:,} layouts x loads in closed form; options marked * were simulated",
     ]
     return Group(*parts, Text(), bullets("Assumed", said))
 
@@ -70,8 +69,8 @@ def options_table(found: Sizing) -> "Table":
 
 
 def _cells(choice: Choice, osl: float) -> tuple[str, ...]:
-    star = "* " if choice.played is not None else "  "
-    late = "" if choice.meets else " (misses)"
+    star = "* " if choice.simulated else "  "
+    late = " (borderline)" if choice.borderline else "" if choice.meets else " (misses)"
 
     def usd(value: float | None) -> str:
         return "" if value is None else f"{value:,.2f}"
@@ -105,16 +104,3 @@ def front_table(found: Sizing) -> "Table":
             f"{told['ttft_ms']:,.0f}",
         )
     return made
-
-
-def pareto_picture(found: Sizing) -> Picture:
-    """Tokens/s of a chip over tokens/s of a user."""
-    osl = found.wanted.osl
-    points = tuple(
-        (point.output_tokens_per_s_per_user, value, value, value)
-        for point in found.pareto
-        if (value := point.output_tokens_per_s_per_gpu) > 0.0
-    )
-    title = f"{found.model} on {found.system}, {found.wanted.isl:g} in, {osl:g} out"
-    front = Line(name="one instance", points=points)
-    return line_chart(title, "output tokens/s of a user", "output tokens/s of a GPU", [front])

@@ -1,18 +1,13 @@
 """What pictures are made of, as SVG that needs nothing else: scales, ticks, texts, lines, bars, legends."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from html import escape
 
 from foretell.records import dataclass
 
 INK, PALE, GRID, FRAME = "#1c2530", "#59636e", "#e3e6ea", "#59636e"
 """Colours of words, of words that matter less, of lines at ticks and of axes."""
-COLOURS = (
-    "#1f6fb4", "#d1622b", "#2e8b57", "#8e4bb0", "#b8860b", "#c23b5a", "#4a5a6a", "#3aa6a0",
-    "#8c6d4f", "#e08fb0",
-)  # fmt: skip
-"""One a line, told apart by who sees few colours too."""
 FONT = "font-family='Helvetica, Arial, sans-serif'"
 LEGEND_ROW = 21.0
 """Pixels from one name of a legend to the next."""
@@ -46,43 +41,6 @@ class Picture:
         head = f"<head><meta charset='utf-8'><title>{escape(self.title)}</title></head>"
         body = f"<body style='margin:0'>\n{self.svg()}</body>"
         return f"<!doctype html>\n<html lang='en'>\n{head}\n{body}\n</html>\n"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """Where values are drawn, in pixels from the picture's upper left corner."""
-
-    left: float
-    """Edge."""
-    top: float
-    """Edge."""
-    right: float
-    """Edge."""
-    bottom: float
-    """Edge."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """From values to pixels: low to start and high to end, evenly or by logarithms."""
-
-    low: float
-    """A value."""
-    high: float
-    """Another."""
-    start: float
-    """Pixel of `low`."""
-    end: float
-    """Pixel of `high`."""
-    log: bool = False
-    """Whether equal ratios are equally far apart."""
-
-    def __call__(self, value: float) -> float:
-        """The pixel of a value."""
-        low, high = self.low, self.high
-        if self.log:
-            value, low, high = math.log(value), math.log(low), math.log(high)
-        return self.start + (value - low) / ((high - low) or 1.0) * (self.end - self.start)
 
 
 def text(
@@ -127,7 +85,15 @@ def area(points: Iterable[Point], colour: str, *, opacity: float = 1.0) -> str:
 
 
 def _joined(points: Iterable[Point]) -> str:
-    return " ".join(f"{round(x, 1):g},{round(y, 1):g}" for x, y in points)
+    """Points to a tenth of a pixel, without those on a level or upright line between their neighbours."""
+    kept: list[Point] = []
+    for x, y in points:
+        point = round(x, 1), round(y, 1)
+        if len(kept) > 1 and any(kept[-2][a] == kept[-1][a] == point[a] for a in (0, 1)):
+            kept.pop()
+        if not kept or kept[-1] != point:
+            kept.append(point)
+    return " ".join(f"{x:g},{y:g}" for x, y in kept)
 
 
 def bar(x: float, y: float, width: float, height: float, colour: str, *, hint: str = "") -> str:
@@ -148,42 +114,6 @@ def ring(x: float, y: float, radius: float, colour: str, *, fill: str = "none") 
     return f"<circle {place} fill='{fill}' stroke='{colour}' stroke-width='2'/>"
 
 
-def frame(box: Box) -> str:
-    """The box's four edges."""
-    size = f"width='{box.right - box.left:g}' height='{box.bottom - box.top:g}'"
-    return f"<rect x='{box.left:g}' y='{box.top:g}' {size} fill='none' stroke='{FRAME}'/>"
-
-
-def x_ticks(box: Box, across: Scale, at: Sequence[tuple[float, str]]) -> Iterator[str]:
-    """Upright lines at values, named below the box."""
-    for value, word in at:
-        x = across(value)
-        yield line((x, box.top), (x, box.bottom), GRID)
-        yield text(x, box.bottom + 18, word, anchor="middle")
-
-
-def y_ticks(box: Box, up: Scale, at: Sequence[tuple[float, str]]) -> Iterator[str]:
-    """Level lines at values, named left of the box."""
-    for value, word in at:
-        y = up(value)
-        yield line((box.left, y), (box.right, y), GRID)
-        yield text(box.left - 8, y + 4, word, anchor="end")
-
-
-def axis_titles(box: Box, x_title: str, y_title: str) -> Iterator[str]:
-    """What is drawn across and up."""
-    middle = (box.left + box.right) / 2, (box.top + box.bottom) / 2
-    yield text(middle[0], box.bottom + 44, x_title, size=13, anchor="middle")
-    yield text(20, middle[1], y_title, size=13, anchor="middle", turned=True)
-
-
-def legend(x: float, y: float, names: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Names and their colours, from the top."""
-    for i, (name, colour) in enumerate(names):
-        yield bar(x, y + LEGEND_ROW * i, 13.0, 13.0, colour)
-        yield text(x + 20, y + LEGEND_ROW * i + 11, name)
-
-
 def ticks(low: float, high: float, most: int = 7) -> list[float]:
     """Round numbers from at or below the low end to at or above the high one."""
     span = (high - low) or abs(high) or 1.0
@@ -192,14 +122,6 @@ def ticks(low: float, high: float, most: int = 7) -> list[float]:
     step = next(m * size for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * size >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [step * k for k in range(first, max(last, first + 1) + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of two or of ten around a range."""
-    base = 2.0 if high / low < 2000 else 10.0
-    first = math.floor(math.log(low, base) + 1e-9)
-    last = math.ceil(math.log(high, base) - 1e-9)
-    return [base**k for k in range(first, max(last, first + 1) + 1)]
 
 
 def tick_text(value: float) -> str:

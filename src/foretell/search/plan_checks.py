@@ -3,8 +3,7 @@
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.kernels.op_times import required_dtypes
 from foretell.kernels.precision import LOW_PRECISION
-from foretell.network.library_catalog import library_for
-from foretell.network.topologies import unknown
+from foretell.network.tier_checks import network_problems
 from foretell.schedules.rules import all_broken
 from foretell.search.nearest import nearest_plan
 from foretell.search.search import lighter_words
@@ -19,7 +18,7 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
     """Choices that no number can mend: dtypes the chip lacks, what is not modelled yet."""
     chip = scenario.system.chip
     check_size(scenario)
-    problems = unknown(scenario.system.network.tiers) + _without_effect(scenario)
+    problems = network_problems(scenario.system, scenario.overrides)
     problems += [
         Problem(
             path="plan.precision",
@@ -108,23 +107,6 @@ def check_size(scenario: Scenario) -> None:
                 )
             ]
         )
-
-
-def _without_effect(scenario: Scenario) -> list[Problem]:
-    """Settings that the fit of a collective library does not look at."""
-    library = library_for(scenario.system)
-    if library is None:
-        return []
-    return [
-        Problem(
-            path=f"--set {path}",
-            value=value,
-            message=f"has no effect: collectives follow the fit of {library.id}",
-            allowed="bandwidth_bytes_per_s, latency_s, taper, in_network_reduction",
-        )
-        for path, value in scenario.overrides.items()
-        if path.endswith(".efficiency")
-    ]
 
 
 def check_plan(scenario: Scenario, plan: Plan) -> None:

@@ -14,9 +14,13 @@ from foretell.errors import Infeasible, Problem
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.search.choices import bases_of, worth_trying
+from foretell.search.frameworks import launchable_with, launcher_of, runs_on
 from foretell.search.interrupts import end_at_once, hold_interrupts
+from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
 from foretell.search.space import Space, enumerate_plans, space_key
-from foretell.specs.plan import QUANTISED, Plan, Plans
+from foretell.sharding.rules import LOOPED, layers_of
+from foretell.specs.plan import QUANTISED, Plan, Plans, batch_of
+from foretell.specs.plan_forms import EVEN, even_sizes, layout_form
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of, estimate_json
@@ -56,6 +60,8 @@ class SearchResult:
     """Rule -> candidates turned away before they were evaluated."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
+    equal: tuple[bool, ...] = ()
+    """For each plan, whether it is equal to the fastest one within nine in ten cases."""
     smallest: Plan | None = None
     """The candidate that holds least; none: no candidate."""
     smallest_bytes: float = 0.0
@@ -89,10 +95,12 @@ class SearchResult:
         trees = ("breakdown", "memory", "memory_by_stage")
         plans = [
             {name: value for name, value in estimate_json(plan).items() if name not in trees}
+            | {"launchable_with": list(launchers_of(plan))}
             for plan in self.plans
         ]
         return {
             "plans": plans,
+            "equal": list(self.equal),
             "plans_evaluated": self.plans_evaluated,
             "plans_feasible": self.plans_feasible,
             "evaluation_seconds": self.evaluation_seconds,
@@ -127,6 +135,10 @@ def search_plans(
             spaces[key] = enumerate_plans(scenario, variant, fixed)
             rejected.update(spaces[key].rejected)
         plans = replace(spaces[key].plans, base=variant)
+        runs, lost = runs_on(scenario, plans, variant.framework)
+        if lost:
+            rejected.update(lost)
+            plans = plans.take(np.flatnonzero(runs))
         if changed:
             plans = plans.take(np.flatnonzero(worth_trying(plans, changed)))
         if len(plans) == 0:
@@ -142,11 +154,16 @@ def search_plans(
         if peak[least] < smallest_bytes:
             smallest, smallest_bytes = plans.plan(least), float(peak[least])
         rows = rank(step, peak, capacity, top, plans.recompute)
+        near = near_rows(step, peak <= CLOSE_SHARE * capacity, burden(scenario, plans))
+        rows = np.concatenate([rows, near[~np.isin(near, rows)]])
         kept.append(BatchBest(plans=plans.take(rows), step_s=step[rows], peak_bytes=peak[rows]))
     best = _best_of(kept, capacity, top)
     seconds = time.perf_counter() - start
-    estimates = tuple(answer_of(scenario, plan, chosen=True) for plan in best)
+    estimates, alike = _simplest_first(
+        scenario, [_laid_out(scenario, plan) for plan in best], kept, capacity
+    )
     return SearchResult(
+        equal=alike,
         plans=estimates,
         plans_evaluated=evaluated,
         plans_feasible=feasible,
@@ -185,6 +202,53 @@ def _best_of(kept: Sequence[BatchBest], capacity_bytes: float, top: int) -> list
         )
     )
     return [found[int(row)] for row in rank(step, peak, capacity_bytes, top, effort)]
+
+
+def launchers_of(found: StepEstimate) -> tuple[str, ...]:
+    """The frameworks that can run an estimate's plan; none known where its question is not."""
+    return () if found.scenario is None else launchable_with(found.scenario, found.plan)
+
+
+def _laid_out(scenario: Scenario, plan: Plan) -> Plan:
+    """The plan with its layout as a word, where layers do not divide and its framework must be told so."""
+    chunks, layers = plan.pp * plan.vpp, layers_of(scenario.model)
+    told = plan.layout != EVEN or plan.schedule not in LOOPED
+    if chunks == 1 or layers % chunks == 0 or told or launcher_of(plan.framework) is None:
+        return plan
+    return replace(plan, layout=layout_form(",".join(map(str, even_sizes(layers, chunks)))) or EVEN)
+
+
+def _simplest_first(
+    scenario: Scenario, best: Sequence[Plan], kept: Sequence[BatchBest], capacity: float
+) -> tuple[tuple[StepEstimate, ...], tuple[bool, ...]]:
+    """The best plans as estimates, led by the simplest that is equal to the fastest; and which are equal.
+
+    Plans that clearly fit come before those that are too close to call, so the leader is one of the former.
+    """
+    found = [answer_of(scenario, plan, chosen=True) for plan in best]
+    clear = [one for one in found if one.fits == "yes"]
+    if not clear:
+        return tuple(found), tuple(is_equal(found[0], one) for one in found)
+    fastest, first = clear[0], burden(scenario, batch_of([clear[0].plan]))[0]
+    step, peak, weight = (
+        np.concatenate(values)
+        for values in (
+            [k.step_s for k in kept],
+            [k.peak_bytes for k in kept],
+            [burden(scenario, k.plans) for k in kept],
+        )
+    )
+    plans = [k.plans.plan(row) for k in kept for row in range(len(k.plans))]
+    rows = near_rows(step, (peak <= CLOSE_SHARE * capacity) & (weight < first), weight)
+    simpler = (
+        answer_of(scenario, _laid_out(scenario, plans[int(row)]), chosen=True)
+        for row in rows
+        if step[row] <= NEAR * fastest.step_s
+    )
+    lead = leader(fastest, simpler)
+    rest = [one for one in found if one.plan != lead.plan]
+    ordered = (lead, *rest)[: len(found)]
+    return ordered, tuple(is_equal(fastest, one) for one in ordered)
 
 
 def _shifted(

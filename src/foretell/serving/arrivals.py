@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.serving.engine_options import look_steps
 from foretell.serving.memory import Memory
 from foretell.serving.steady import Loop, SteadyState, loop_of, met_together, start_s, steady, way_s
 from foretell.serving.steps import StepLoad, StepTimes
@@ -118,7 +119,8 @@ def open_state(
     widest = loop.chunks * times.seconds(reading(loop, most, at.beside))
     queued = queue_s(rate * widest / servers, servers, widest, 0.5)
     queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 1.0)
-    late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
+    looks = 0.5 * (look_steps(d) - 1.0) * -np.expm1(-at.beside)
+    late = (p.late_steps + looks) * at.step_s
     first = 0.5 * under_way + own_s + waits_s + late + way_s(p, loop.length) + queued
     return SteadyState(
         batch=np.minimum(at.beside + 1.0, loop.fit),
@@ -187,10 +189,10 @@ def queue_state(
 
 def reading(loop: Loop, k: Array, beside: Array) -> StepLoad:
     """A step with k prompts, or a chunk of each, beside so many that decode."""
-    new, others = k * loop.length / loop.chunks, beside * (not loop.own_steps)
+    (new, past), others = loop.prompt_tokens(k), beside * (not loop.own_steps)
     return StepLoad(
-        decoding=others, context_tokens=others * loop.context, prefill_tokens=new,
-        past_tokens=0.5 * (k * loop.length - new), prompts=k,
+        decoding=others, context_tokens=others * loop.context, prefill_tokens=new, past_tokens=past,
+        prompts=k,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from foretell.errors import Infeasible
 from foretell.serving.serve import ServeQuestion, serve_one
+from foretell.serving.wide_experts import REDUNDANT
 from foretell.specs.deployment import Deployment
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, LatentAttention
@@ -41,7 +42,8 @@ def stage_layouts(model: Model, base: Deployment, ranks: int, domain: int) -> It
     heads, experts = query_heads(model), experts_of(model)
     if ranks <= domain and heads % ranks == 0:
         yield replace(base, tp=ranks, pp=1, dp=1, ep=1, cp=1)
-    if experts == 1 or ranks == 1 or experts % ranks:
+    # Redundant copies let experts stand on ranks that do not divide them, as 256 and 32 on 72.
+    if experts == 1 or ranks == 1 or (experts % ranks and (experts + REDUNDANT) % ranks):
         return
     for tp in _divisors(ranks):
         if tp <= domain and heads % tp == 0:

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.serving.engine_options import adapter_bytes
 from foretell.serving.formats import weight_width
 from foretell.serving.step_ops import is_routed
 from foretell.serving.tables import kinds_of
+from foretell.serving.wide_experts import slots_of
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num
 from foretell.specs.block import MixerBlock
@@ -35,6 +37,8 @@ STATE_BYTES = 2.0
 """Bytes of one element of a recurrence's state: 16 bits, as engines keep it by default."""
 SEEN_SHARE = 0.995
 """Share of a card's memory that software can allocate: what the driver keeps is gone."""
+UNPROFILED_TOKENS, UNPROFILED_ROWS = 8192.0, 64.0
+"""Tokens and sequences of a step that a loop without an engine is taken to have room for."""
 PAGE = 16.0
 """Tokens of a page of the cache: half of one is lost on the mean for each sequence."""
 
@@ -66,6 +70,10 @@ def memory_of(
     """The memory of one chip by the engine's rule."""
     card = SEEN_SHARE * float(system.chip.memory_bytes)
     weights = weight_bytes(model, deployment)
+    weights += (
+        deployment.adapters * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
+    )
+    weights = max(weights - 1e9 * deployment.offload_gb, 0.0)
     step = step_bytes(model, deployment, profile)
     given = deployment.memory_fraction
     fraction = profile.memory_fraction if given is None else given
@@ -132,9 +140,11 @@ def layer_bytes(layer: Layer, model: Model, d: Deployment, hidden: int | None = 
     tokens = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="prefill")
     graph = layer_graph(layer, hidden or model.stack.hidden, tokens)
     total = 0.0
+    spread = d.ep > 1 and d.stage > d.tp and isinstance(layer.ffn, Experts)
     for whole, op in zip(graph.ops, tensor_parallel(graph, float(d.tp), 0.0).ops, strict=True):
         if is_routed(op):
-            total += float(whole.parameters) / d.stage * weight_width(d.experts)
+            copies = slots_of(layer.ffn, d) / layer.ffn.experts if spread else 1.0
+            total += float(whole.parameters) / d.stage * weight_width(d.experts) * copies
         elif op.family == "gemm" and op.role is not OpRole.ROUTER:
             total += float(op.parameters) * weight_width(d.weights)
         else:
@@ -151,6 +161,9 @@ def step_bytes(model: Model, deployment: Deployment, profile: EngineProfile) -> 
     d = deployment
     tokens = float(d.max_tokens or profile.max_tokens)
     rows = float(d.max_batch or profile.max_batch)
+    if profile.memory_rule == "none":
+        # Nothing is profiled: a loop allocates as its prompts come.
+        tokens, rows = min(tokens, UNPROFILED_TOKENS), min(rows, UNPROFILED_ROWS)
     widest = max(inner_width(layer, d) for layer, _ in kinds_of(model.stack))
     activations = 2.0 * tokens * (4.0 * model.stack.hidden + widest)
     return activations + 10.0 * rows * model.head.outputs / d.tp

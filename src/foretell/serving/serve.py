@@ -10,6 +10,7 @@ Read this file to know where everything is:
     serving/memory.py        what a chip holds, and what each engine's rule leaves to the cache
     serving/steady.py        the closed form: batch, TPOT and TTFT of a loop of requests
     serving/arrivals.py      the same of requests that come by chance
+    serving/disaggregation.py  the same of both, prefill and decode on instances of their own
     serving/percentiles.py   how latencies differ from request to request
     serving/static.py        batches without an engine, and endless queues
     serving/layouts.py       the layouts that a number of chips allows
@@ -17,37 +18,40 @@ Read this file to know where everything is:
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foretell.catalog.engines import knows_kind
 from foretell.errors import Infeasible, Problem
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
-from foretell.serving.formats import mixture_of
+from foretell.serving.disaggregation import (
+    Pair,
+    PrefillPool,
+    loop_state,
+    open_state,
+    prompt_joules,
+)
+from foretell.serving.evidence import evidence_for, interval_of, residual_class
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
 from foretell.serving.steady import SteadyState, request_joules, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
+from foretell.serving.transfer import transfer
+from foretell.serving.wide_experts import first_experts, wide_notes
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text
-from foretell.specs.engine import EngineProfile, Fit
+from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
 from foretell.specs.service import Interval, ServiceEstimate
 from foretell.specs.system import System
 from foretell.units import format as show
 
-UNKNOWN_TPOT, UNKNOWN_TTFT = 0.10, 0.25
-"""Median errors where a profile has none of its own, or is of another chip generation."""
-OTHER_TPOT, OTHER_TTFT = 0.06, 0.20
-"""Median errors of usual overheads on chips that a profile knows, of the kind of model that it does not:
-groups left out of all fits are 3.5 to 4.5 % and 13 to 32 % off, between kinds up to 6 and 17 %."""
-UNSEEN = 2.0
-"""Errors of groups left out over those inside a fit: 1.3 to 2.7 for TPOT, 1.2 to 8 for TTFT, where known."""
-TO_P90 = 1.645 / 0.6745
-"""From a median absolute error to the half-width that holds nine in ten, of a normal logarithm."""
+Array = NDArray[np.float64]
+
 OVERLOAD = 1.02
 """Arrivals over what an instance can answer from which its queue grows without end."""
 
@@ -61,7 +65,7 @@ class ServeQuestion:
     system: System
     """On what."""
     gpus: int
-    """Chips of all instances."""
+    """Chips of all instances; where prefill is apart, of those that decode."""
     deployment: Deployment
     """How one instance is laid out."""
     profile: EngineProfile
@@ -78,6 +82,26 @@ class ServeQuestion:
     """Defaults and guesses made on the way."""
     overrides: tuple[tuple[str, object], ...] = ()
     """Fields set by hand."""
+    warnings: tuple[str, ...] = ()
+    """What bears on the answer and is not in it."""
+    targets_ms: tuple[float | None, float | None] = (None, None)
+    """Time to the first token and time per output token that are good service; None: any."""
+    prefill: PrefillPool | None = None
+    """Instances that do prefill alone; None: prompts and answers have the same ones."""
+
+    @property
+    def all_gpus(self) -> int:
+        """Chips of all instances, those of prefill included."""
+        return self.gpus + (0 if self.prefill is None else self.prefill.gpus)
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Rent of all chips; 0 where a rent is not known."""
+        own = float(self.prices.usd_per_chip_hour) * self.gpus
+        if self.prefill is None:
+            return own
+        front = self.prefill.usd_per_chip_hour * self.prefill.gpus
+        return own + front if own and front else 0.0
 
     @property
     def replicas(self) -> int:
@@ -87,7 +111,7 @@ class ServeQuestion:
     @property
     def in_use(self) -> float:
         """Instances that have anything to do: under a fixed concurrency, no more than its requests."""
-        if self.rate is not None:
+        if self.rate is not None or self.prefill is not None:
             return float(self.replicas)
         return min(float(self.replicas), float(np.asarray(self.traffic.concurrency)))
 
@@ -97,6 +121,7 @@ def serve_one(q: ServeQuestion) -> ServiceEstimate:
     times = step_times(q.model, q.system, q.deployment, q.profile)
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
     check_memory(q, memory)
+    check_prefill(q)
     state, flight = state_of(q, times, memory)
     if q.rate is not None:
         check_load(q, state)
@@ -105,10 +130,31 @@ def serve_one(q: ServeQuestion) -> ServiceEstimate:
 
 def state_of(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[SteadyState, float]:
     """One instance under its share of the load, and the requests in flight there."""
+    if q.prefill is not None:
+        return state_apart(q, q.prefill, times, memory)
     if q.rate is not None:
         return with_rate(times, memory, q.traffic, q.rate / q.replicas)
     flight = np.maximum(np.asarray(q.traffic.concurrency) / q.replicas, 1.0)
     return steady(times, memory, replace(q.traffic, concurrency=flight)), float(flight)
+
+
+def pair_of(q: ServeQuestion, pool: PrefillPool, times: StepTimes) -> Pair:
+    """Prefill and decode instances of a question."""
+    front = step_times(q.model, pool.system, pool.deployment, pool.profile)
+    return Pair(front=front, fronts=pool.replicas, back=times, backs=q.replicas)
+
+
+def state_apart(
+    q: ServeQuestion, pool: PrefillPool, times: StepTimes, memory: Memory
+) -> tuple[SteadyState, float]:
+    """One decode instance of those that share the requests with the prefill pool."""
+    pair = pair_of(q, pool, times)
+    if q.rate is not None:
+        found = open_state(pair, memory, q.traffic, q.rate)
+        spent = found.ttft_steady_s + np.asarray(q.traffic.osl) * found.tpot_s
+        return found, float(found.requests_per_s * spent)
+    flight = np.asarray(q.traffic.concurrency, float)
+    return loop_state(pair, memory, q.traffic), float(flight / q.replicas)
 
 
 def check_memory(q: ServeQuestion, memory: Memory) -> None:
@@ -125,6 +171,19 @@ def check_memory(q: ServeQuestion, memory: Memory) -> None:
         room = longest_context(memory, q.model, q.deployment)
         message = f"the cache holds {room} tokens, one request has {longest:.0f}"
         raise Infeasible([_no(q, "isl", message, "shorter requests, or more chips")])
+
+
+def check_prefill(q: ServeQuestion) -> None:
+    """Raise where the weights, or one prompt, do not fit on a prefill instance."""
+    pool = q.prefill
+    if pool is None:
+        return
+    room = memory_of(q.model, pool.system, pool.deployment, pool.profile)
+    one = replace(
+        q, system=pool.system, deployment=pool.deployment, profile=pool.profile, prefill=None,
+        traffic=replace(q.traffic, osl=1.0),
+    )  # fmt: skip
+    check_memory(one, room)
 
 
 def check_load(q: ServeQuestion, state: SteadyState) -> None:
@@ -160,15 +219,22 @@ def service_estimate(
     if q.rate is not None:
         rate = min(q.rate, rate)
     usd_in, usd_out = costs(q, state, mean * isl, answer)
-    own = replace(q.traffic, concurrency=max(flight, 1.0))
+    inside = flight if q.prefill is None else float(state.batch)
+    own = replace(q.traffic, concurrency=max(inside, 1.0))
     in_joules, out_joules = (float(j) for j in request_joules(times, memory, own, state))
+    if q.prefill is not None:
+        pool = q.prefill
+        front = step_times(q.model, pool.system, pool.deployment, pool.profile)
+        in_joules = prompt_joules(front, q.traffic, float(state.prompts))
+        watts = float(np.asarray(chip_power(pool.system.chip).idle_watts))
+        in_joules += watts * pool.gpus * (1.0 - float(state.busy)) / rate
     out_joules += idle_joules(q, flight) / rate
     limit = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
     parts = decode_parts(times, state, mean * isl + 0.5 * answer)
     return ServiceEstimate(
         model=q.model.id,
         system=q.system.id,
-        gpus=q.gpus,
+        gpus=q.all_gpus,
         replicas=q.replicas,
         plan=deployment_text(q.deployment),
         plan_chosen=q.plan_chosen,
@@ -185,7 +251,7 @@ def service_estimate(
         e2e_ms=percentiles_ms(whole, e2e_mean),
         requests_per_s=rate,
         output_tokens_per_s=rate * answer,
-        output_tokens_per_s_per_gpu=rate * answer / q.gpus,
+        output_tokens_per_s_per_gpu=rate * answer / q.all_gpus,
         output_tokens_per_s_per_user=1.0 / (tpot_mean or e2e_mean),
         batch=float(state.batch),
         max_batch=int(min(float(state.fit_batch), limit)),
@@ -195,7 +261,7 @@ def service_estimate(
         memory_bytes=memory.card_bytes,
         usd_per_million_input_tokens=usd_in,
         usd_per_million_output_tokens=usd_out,
-        usd_per_chip_hour=float(q.prices.usd_per_chip_hour) or None,
+        usd_per_chip_hour=q.usd_per_hour / q.all_gpus or None,
         price_source=q.prices.source,
         joules_per_token=(in_joules + out_joules) / answer,
         joules_per_input_token=in_joules / max(mean * isl, 1.0),
@@ -205,10 +271,43 @@ def service_estimate(
         step_ms={name: 1e3 * value for name, value in parts.items()},
         interval=intervals(q, ttft_mean, tpot_mean),
         evidence=evidence_of(q),
-        assumptions=q.assumptions,
+        assumptions=(*q.assumptions, *wide_notes(q.deployment, times.wide, first_experts(q.model))),
+        warnings=q.warnings,
+        goodput_requests_per_s=goodput(q, firsts[mixed], tokens, rate),
         overrides=dict(q.overrides),
         usd_per_chip_hour_range=q.prices.rent_range,
+        **prefill_facts(q, state),
     )
+
+
+def goodput(q: ServeQuestion, firsts_s: Array, tokens_s: Array, rate: float) -> float | None:
+    """Requests a second within both targets; None where there are none."""
+    ttft_ms, tpot_ms = q.targets_ms
+    if ttft_ms is None and tpot_ms is None:
+        return None
+    good = np.ones(len(firsts_s), bool)
+    if ttft_ms is not None:
+        good &= 1e3 * firsts_s <= ttft_ms
+    if tpot_ms is not None:
+        good &= 1e3 * tokens_s <= tpot_ms
+    return float(rate * good.mean())
+
+
+def prefill_facts(q: ServeQuestion, state: SteadyState) -> dict[str, Any]:
+    """What an answer says of prefill instances; nothing where there are none."""
+    pool = q.prefill
+    if pool is None:
+        return {}
+    fixed_s, token_s = transfer(q.model, q.system, pool.deployment, q.deployment, pool.system)
+    mean = 0.5 * (1.0 + q.traffic.least) * float(np.asarray(q.traffic.isl))
+    return {
+        "prefill_system": pool.system.id,
+        "prefill_gpus": pool.gpus,
+        "prefill_replicas": pool.replicas,
+        "prefill_plan": deployment_text(pool.deployment),
+        "prefill_busy": float(state.busy),
+        "transfer_ms": 1e3 * (fixed_s + token_s * mean),
+    }
 
 
 def idle_joules(q: ServeQuestion, flight: float) -> float:
@@ -236,7 +335,10 @@ def limited_by(q: ServeQuestion, state: SteadyState, parts: dict[str, float], li
     """What more of would help most: places in the batch, prompts, or the largest part of a step."""
     if float(state.queued_s) > 0.0 and float(state.batch) >= float(state.fit_batch):
         return "max_batch" if float(state.fit_batch) >= limit else "kv memory"
-    if float(state.busy) > 0.5:
+    if q.prefill is not None:
+        if float(state.busy) > 0.9:
+            return "prefill instances"
+    elif float(state.busy) > 0.5:
         return "prefill"
     largest = max(parts, key=lambda name: parts[name])
     return f"decode: {largest}"
@@ -248,8 +350,13 @@ def costs(
     """Dollars for a million tokens of prompts and of answers: the share of the time that steps with prompts
     take beyond decoding pays for the prompts."""
     rent = float(q.prices.usd_per_chip_hour)
-    if not rent:
+    if not rent or not q.usd_per_hour:
         return None, None
+    if q.prefill is not None:
+        # Prompts have chips of their own, and pay for these.
+        share = 1.0 - rent * q.gpus / q.usd_per_hour
+        done = float(state.requests_per_s) * q.replicas
+        return divide_rent(q.usd_per_hour, share, (done, prompt, answer))
     served = float(state.requests_per_s) * q.in_use / q.replicas
     if q.rate is not None:
         served = min(q.rate / q.replicas, served)
@@ -271,49 +378,16 @@ def divide_rent(
 
 
 def evidence_of(q: ServeQuestion) -> str:
-    """fitted where the profile was read from rows of the chip's generation and the model's kind, else
-    transferred."""
-    return "fitted" if known_chip(q) and known_kind(q) else "transferred"
-
-
-def known_chip(q: ServeQuestion) -> bool:
-    """Whether the profile was fitted on chips of this generation."""
-    own = q.profile.architectures
-    return not own or q.system.chip.architecture in own
-
-
-def known_kind(q: ServeQuestion) -> bool:
-    """Whether the profile was fitted on models of this kind."""
-    return knows_kind(q.profile, mixture=mixture_of(q.model))
+    """fitted where the profile was read from rows of the chip's generation, the model's kind and the kind of
+    layout, else transferred."""
+    return evidence_for(q.profile, q.model, q.system, q.deployment)
 
 
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
-    """Where the means may lie: the errors that the profile shows on groups left out of its fit."""
-    tpot, ttft = expected_errors(q.profile.fit, known=known_chip(q), kind=known_kind(q))
+    """Where the means may lie: errors of rows whose model was left out of the fits."""
+    apart = q.prefill is not None
+    found = residual_class(q.profile, q.model, q.system, q.deployment, apart=apart)
     return {
-        "ttft_ms": interval_around(1e3 * ttft_s, ttft),
-        "tpot_ms": interval_around(1e3 * tpot_s, tpot),
-    }
-
-
-def expected_errors(fit: Fit, *, known: bool, kind: bool = True) -> tuple[float, float]:
-    """Median errors of TPOT and TTFT of rows that a profile has not seen, on chips and kinds that it knows or
-    not."""
-    if not known:
-        return UNKNOWN_TPOT, UNKNOWN_TTFT
-    if not kind:
-        return OTHER_TPOT, OTHER_TTFT
-    tpot, ttft = UNSEEN * (fit.tpot_ape or 0.0), UNSEEN * (fit.ttft_ape or 0.0)
-    return (
-        fit.left_out_tpot_ape or tpot or UNKNOWN_TPOT,
-        fit.left_out_ttft_ape or ttft or UNKNOWN_TTFT,
-    )
-
-
-def interval_around(value: float, error: float) -> Interval:
-    """p50 and p90 of a value whose logarithm has this median error."""
-    width = np.log1p(error)
-    return {
-        name: (float(value * np.exp(-k * width)), float(value * np.exp(k * width)))
-        for name, k in (("p50", 1.0), ("p90", TO_P90))
+        "ttft_ms": interval_of(1e3 * ttft_s, q.model, found, "ttft"),
+        "tpot_ms": interval_of(1e3 * tpot_s, q.model, found, "tpot"),
     }

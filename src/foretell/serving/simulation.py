@@ -17,8 +17,10 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
+from foretell.serving.engine_options import look_steps
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, draw_requests
+from foretell.serving.requests.autoscaler import AutoscaleRule
 from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import (
     EngineRules,
@@ -29,14 +31,17 @@ from foretell.serving.requests.records import (
     Routing,
 )
 from foretell.serving.requests.run import play
+from foretell.serving.requests.sessions import Sessions, session_requests
+from foretell.serving.requests.tiers import TierGiven
 from foretell.serving.serve import (
     ServeQuestion,
     check_memory,
-    divide_rent,
+    check_prefill,
     intervals,
     service_estimate,
     state_of,
 )
+from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
@@ -74,13 +79,15 @@ class Play:
     preemption: Preemption = "recompute"
     """What becomes of sequences for which the cache is too small."""
     ttft_ms: float | None = None
-    """Service level."""
+    """Latency target."""
     tpot_ms: float | None = None
-    """Service level."""
-    prefill: Deployment | None = None
-    """Layout of instances for prompts alone; None: prompts and answers together."""
-    prefill_gpus: int = 0
-    """Chips of these, out of all."""
+    """Latency target."""
+    sessions: Sessions | None = None
+    """Requests as turns of sessions; None: each for itself."""
+    tiers: tuple[TierGiven, ...] = ()
+    """Memory behind the chips' that keeps blocks of caches, the nearest first."""
+    autoscale: AutoscaleRule | None = None
+    """When replicas are started and stopped; None: all run all the time."""
 
 
 def serve_simulated(
@@ -119,6 +126,12 @@ def requests_of(q: ServeQuestion, how: Play) -> Requests:
         rate=q.rate or 1.0,
     )
     found = draw_requests(arrivals, isl, osl, how.requests, how.seed)
+    if how.sessions is not None:
+        return session_requests(found, how.sessions, how.seed)
+    if not how.prefixes and traffic.cached > 0.0:
+        # Every prompt begins with what the cache has.
+        common = [int(traffic.cached * n) for n in found.isl]
+        return replace(found, prefix=[0] * len(found), prefix_tokens=common)
     if not how.prefixes:
         return found
     names = np.random.default_rng(how.seed + 1).integers(0, how.prefixes, how.requests)
@@ -148,22 +161,38 @@ def fleet_of(
     """Replicas, and what their steps take."""
     rules = rules_of(q, q.deployment, memory, how)
     clock = clock_of(q, q.deployment, rules)
-    if how.prefill is None:
-        return Fleet(rules=rules, replicas=q.replicas, routing=how.routing), clock, None
-    room = memory_of(q.model, q.system, how.prefill, q.profile)
-    check_memory(replace(q, deployment=how.prefill), room)
-    front = replace(rules_of(q, how.prefill, room, how), prefill_only=True)
-    fixed_s, token_s = transfer(q.model, q.system, how.prefill, q.deployment)
+    pool = q.prefill
+    if pool is None:
+        fleet = Fleet(
+            rules=rules,
+            replicas=q.replicas,
+            routing=how.routing,
+            autoscale=how.autoscale,
+            able_per_s=able_per_s(q, memory) if how.autoscale else 0.0,
+        )
+        return fleet, clock, None
+    check_prefill(q)
+    side = replace(q, system=pool.system, profile=pool.profile)
+    room = memory_of(q.model, pool.system, pool.deployment, pool.profile)
+    front = replace(rules_of(side, pool.deployment, room, how), prefill_only=True)
+    fixed_s, token_s = transfer(q.model, q.system, pool.deployment, q.deployment, pool.system)
     fleet = Fleet(
         rules=replace(rules, decode_only=True, prefix_caching=False),
-        replicas=max((q.gpus - how.prefill_gpus) // q.deployment.gpus, 1),
+        replicas=q.replicas,
         routing=how.routing,
         prefill=front,
-        prefill_replicas=max(how.prefill_gpus // how.prefill.gpus, 1),
+        prefill_replicas=pool.replicas,
         transfer_s=fixed_s,
         transfer_s_per_token=token_s,
     )
-    return fleet, clock, clock_of(q, how.prefill, front)
+    return fleet, clock, clock_of(side, pool.deployment, front)
+
+
+def able_per_s(q: ServeQuestion, memory: Memory) -> float:
+    """Requests a second that one instance can answer, its batch full."""
+    times = step_times(q.model, q.system, q.deployment, q.profile)
+    full = replace(q.traffic, concurrency=1e6, waves=1e12)
+    return float(steady(times, memory, full).requests_per_s)
 
 
 def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> SampledClock:
@@ -172,7 +201,7 @@ def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> Sample
     return _sampled(q.model, q.system, layout, q.profile, (rules.max_batch, longer))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _sampled(
     model: Model,
     system: System,
@@ -193,21 +222,34 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return EngineRules(
         max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
-        max_tokens=int((layout.max_tokens or p.max_tokens) * layout.dp),
+        max_tokens=_token_budget(q, layout),
         kv_tokens=room * (longest + 0.5 * PAGE),
         policy=p.policy,
         whole_admission=p.whole_admission,
         preemption=how.preemption,
         swap_s_per_token=each / SWAP_BYTES_PER_S,
-        prefix_caching=how.prefixes > 0 or how.arrivals == "trace",
+        prefix_caching=how.prefixes > 0
+        or q.traffic.cached > 0.0
+        or how.arrivals == "trace"
+        or how.sessions is not None,
+        tiers=tuple(tier.of_tokens(each * layout.tp * layout.pp) for tier in how.tiers),
         slack_tokens=0.5 * PAGE,
         tokens_per_step=1.0 + layout.accepted,
         stages=layout.pp,
         latency_s=p.latency_s,
         latency_s_per_token=p.latency_s_per_token,
-        late_steps=p.late_steps + layout.stream_interval - 1.0,
+        # A request comes, on the mean, halfway between two looks for new ones.
+        late_steps=p.late_steps + 0.5 * (look_steps(layout) - 1.0),
         wait_steps=own_wait if layout.wait_steps is None else layout.wait_steps,
     )
+
+
+def _token_budget(q: ServeQuestion, layout: Deployment) -> int:
+    """Tokens of a step; a prompt that is not cut goes in whole."""
+    own = layout.max_tokens or q.profile.max_tokens
+    if layout.chunked is False:
+        own = max(own, int(np.max(np.asarray(q.traffic.isl))) + 1)
+    return int(own * layout.dp)
 
 
 def simulated_estimate(
@@ -218,28 +260,21 @@ def simulated_estimate(
     state, flight = state_of(q, times, memory)
     base = service_estimate(q, times, memory, state, flight)
     tokens = found.output_tokens_per_s
-    if fleet.prefill is not None and base.usd_per_chip_hour:
-        # Prompts have chips of their own, and pay for these.
-        share = 1.0 - fleet.replicas * q.deployment.gpus / q.gpus
-        load = (q.rate or found.requests_per_s, base.isl, base.osl)
-        paid = divide_rent(base.usd_per_chip_hour * q.gpus, share, load)
-        base = replace(
-            base, usd_per_million_input_tokens=paid[0], usd_per_million_output_tokens=paid[1]
-        )
     return replace(
         base,
         simulated=True,
+        goodput_requests_per_s=found.goodput_per_s,
         ttft_ms=_percentiles(found.ttft_ms),
         tpot_ms=_percentiles(found.tpot_ms),
         tpot_with_first_ms=_percentiles(found.tpot_with_first_ms),
         e2e_ms=_percentiles(found.e2e_ms),
         requests_per_s=found.requests_per_s,
         output_tokens_per_s=tokens,
-        output_tokens_per_s_per_gpu=tokens / q.gpus,
+        output_tokens_per_s_per_gpu=tokens / q.all_gpus,
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
-        simulation=simulation(found, played, fleet),
+        simulation=with_cost(simulation(found, played, fleet), base, q.deployment.gpus),
     )
 
 
@@ -260,6 +295,8 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "refused": found.refused,
         "preempted": played.preempted,
         "prefix_hit_tokens": played.prefix_hits,
+        "prefix_hit_share": played.prefix_hits / max(float(played.isl.sum()), 1.0),
+        "tier_hit_tokens": played.tier_hits,
         "goodput_requests_per_s": found.goodput_per_s,
         "utilisation": found.utilisation,
         "kv_occupancy_mean": float(held.mean() / fleet.rules.kv_tokens),
@@ -268,8 +305,36 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "queue_max": int(waiting.max()),
         "queue_grows": is_unstable(played),
         "duration_s": played.end_s,
+        "autoscaling": autoscaling(played, fleet),
         "series": thin_series(played),
     }
+
+
+def autoscaling(played: RequestOutcomes, fleet: Fleet) -> dict[str, Any] | None:
+    """Replicas over the time and what is paid for, beside as many as run at most all the time."""
+    if played.replica_seconds is None:
+        return None
+    most = max(many for _, many in played.running)
+    return {
+        "replicas_mean": played.replica_seconds / max(played.end_s, 1e-9),
+        "replicas_max": most,
+        "replica_hours": played.replica_seconds / 3600.0,
+        "replica_hours_fixed": most * played.end_s / 3600.0,
+        "at_s": [at for at, _ in played.running],
+        "replicas": [many for _, many in played.running],
+    }
+
+
+def with_cost(facts: dict[str, Any], base: ServiceEstimate, gpus: int) -> dict[str, Any]:
+    """The facts of a simulation with what its replicas cost, where they are started and stopped."""
+    scaled = facts["autoscaling"]
+    if scaled and base.usd_per_chip_hour:
+        hour = base.usd_per_chip_hour * gpus
+        scaled |= {
+            "usd": hour * scaled["replica_hours"],
+            "usd_fixed": hour * scaled["replica_hours_fixed"],
+        }
+    return facts
 
 
 def is_unstable(played: RequestOutcomes) -> bool:

@@ -1,19 +1,23 @@
 """How requests are to be played, read from names and texts; every problem at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.serving.requests.arrivals import KINDS, SHAPES, read_trace
+from foretell.serving.requests.arrivals import KINDS, SHAPES
+from foretell.serving.requests.autoscaler import read_autoscale
 from foretell.serving.requests.records import Requests
+from foretell.serving.requests.sessions import read_sessions
+from foretell.serving.requests.tiers import read_tiers
+from foretell.serving.requests.traces import read_trace
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulation import Play
-from foretell.specs.deployment_text import deployment_problems, parse_deployment
 
 CHOICES: Mapping[str, Sequence[str]] = {
     "lengths": SHAPES,
-    "routing": ("round-robin", "least-loaded", "prefix-aware"),
+    "routing": ("round-robin", "least-loaded", "prefix-aware", "sticky"),
+    "trace_unit": ("s", "ms", "us", "ns"),
     "preemption": ("recompute", "swap"),
 }
 """Options that are one of some words."""
@@ -22,12 +26,18 @@ COUNTS: Mapping[str, tuple[int, int]] = {
     "seed": (0, 2**32 - 1),
     "prefixes": (1, 10_000_000),
     "prefix_tokens": (1, 10_000_000),
-    "prefill_gpus": (1, 1_000_000),
+    "block_tokens": (1, 1_000_000),
 }
 """Options that are whole numbers, and between what."""
 LEVELS = ("ttft_ms", "tpot_ms")
 """Options that are milliseconds."""
-NAMES = (*CHOICES, *COUNTS, *LEVELS, "arrivals", "prefill_plan")
+TEXTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "sessions": ("sessions", read_sessions),
+    "kv_tiers": ("tiers", read_tiers),
+    "autoscale": ("autoscale", read_autoscale),
+}
+"""Options that are words of their own -> the field that they fill, and who reads them."""
+NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals")
 
 
 def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Requests | None]:
@@ -47,8 +57,17 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
     for name in LEVELS:
         if name in options:
             values[name] = _level(name, options[name], problems)
+    for name, (field, read) in TEXTS.items():
+        if name in options:
+            try:
+                values[field] = read(str(options[name]))
+            except BadInput as error:
+                problems += error.problems
     values["arrivals"] = _arrivals(options, q, problems)
-    _prefill(options, q, values, problems)
+    if values.get("sessions") is not None and q.rate is None:
+        problems.append(
+            _problem("sessions", options["sessions"], "begin at a rate of requests", "--rate")
+        )
     if ("prefixes" in options) != ("prefix_tokens" in options):
         problems.append(
             _problem("prefixes", options.get("prefixes"), "--prefixes and --prefix-tokens belong "
@@ -58,7 +77,7 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
         raise BadInput(problems)
     trace = None
     if values["arrivals"] not in KINDS:
-        trace = read_trace(values["arrivals"])
+        trace = read_trace(values["arrivals"], values.get("trace_unit"), values.get("block_tokens"))
         if trace.at_s is None and q.rate is not None:
             raise BadInput([_problem("arrivals", values["arrivals"], "the trace has no arrivals: "
                                      "it is played in a closed loop", "--concurrency")])  # fmt: skip
@@ -84,37 +103,6 @@ def _arrivals(options: Mapping[str, Any], q: ServeQuestion, problems: list[Probl
         wanted = "--concurrency" if kind == "closed" else "--rate"
         problems.append(_problem("arrivals", kind, "does not go with the load given", wanted))
     return kind
-
-
-def _prefill(
-    options: Mapping[str, Any], q: ServeQuestion, values: dict[str, Any], problems: list[Problem]
-) -> None:
-    """Instances for prompts alone."""
-    plan, gpus = options.get("prefill_plan"), values.get("prefill_gpus")
-    if plan is None and gpus is None:
-        return
-    if plan is None or gpus is None:
-        problems.append(
-            _problem("prefill_plan", plan, "--prefill-plan and --prefill-gpus belong together",
-                     "both or none")
-        )  # fmt: skip
-        return
-    try:
-        # Formats and options are those of the answers' instances, degrees are its own.
-        layout = parse_deployment(str(plan), replace(q.deployment, tp=1, pp=1, dp=1, ep=1, cp=1))
-    except BadInput as error:
-        problems += error.problems
-        return
-    problems += deployment_problems(layout, int(gpus))
-    if gpus >= q.gpus:
-        problems.append(
-            _problem("prefill_gpus", gpus, "leaves no chip for answers", f"less than {q.gpus}")
-        )
-    elif (q.gpus - gpus) % q.deployment.gpus:
-        rest, each = q.gpus - gpus, q.deployment.gpus
-        message = f"leaves {rest} chips for answers, not whole instances of {each}"
-        problems.append(_problem("prefill_gpus", gpus, message, "a rest that --plan divides"))
-    values["prefill"] = layout
 
 
 def _word(name: str, value: object, words: Sequence[str], problems: list[Problem]) -> object:

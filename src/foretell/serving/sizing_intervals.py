@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 
 from foretell.records import dataclass
-from foretell.serving.sizing import Option
+from foretell.serving.sizing_records import Option
 from foretell.uncertainty.intervals import (
     SURE,
     Interval,

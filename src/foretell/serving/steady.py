@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.serving.engine_options import look_steps
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
@@ -103,6 +104,8 @@ class Loop:
     """Tokens that a step takes."""
     chunks: Array
     """Steps that one prompt is cut over."""
+    fresh: Array
+    """Tokens of a prompt that are computed: those that a prefix cache does not have."""
     own_steps: bool
     """Whether prompts have steps of their own."""
 
@@ -114,7 +117,7 @@ class Loop:
     def most(self, beside: Array) -> Array:
         """Prompts that a step's budget takes beside those that decode in it: the last one may be cut."""
         left = self.budget - beside * (not self.own_steps)
-        return np.asarray(np.maximum(left / np.maximum(self.length, 1.0), 1.0))
+        return np.asarray(np.maximum(left / np.maximum(self.fresh, 1.0), 1.0))
 
     def others(self, share: Array) -> Array:
         """Those of them that decode while another reads its prompt."""
@@ -122,15 +125,20 @@ class Loop:
 
     def reading(self, k: Array, share: Array) -> StepLoad:
         """A step with k prompts, or a chunk of each, and what decodes in it."""
-        new = k * self.length / self.chunks
+        new, past = self.prompt_tokens(k)
         beside = self.others(share) * (not self.own_steps)
         return StepLoad(
             decoding=beside,
             context_tokens=beside * self.context,
             prefill_tokens=new,
-            past_tokens=0.5 * (k * self.length - new),
+            past_tokens=past,
             prompts=k,
         )
+
+    def prompt_tokens(self, k: Array) -> tuple[Array, Array]:
+        """Tokens of a step with k prompts, or a chunk of each: those computed, and those in the cache."""
+        new = k * self.fresh / self.chunks
+        return new, np.asarray(k * (self.length - self.fresh) + 0.5 * (k * self.fresh - new))
 
 
 def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
@@ -146,6 +154,8 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
     asked, budget = np.asarray(traffic.concurrency, float), float(d.max_tokens or p.max_tokens)
     n = np.minimum(asked, fit)
     whole = np.zeros_like(n * length)
+    # The last token of a prompt is always computed.
+    fresh = np.maximum((1.0 - traffic.cached) * length, 1.0)
     return Loop(
         length=length + whole,
         answer=answer + whole,
@@ -154,7 +164,8 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
         n=n + whole,
         context=length + UNEVEN * answer + whole,
         budget=budget * d.dp + whole,
-        chunks=np.maximum(np.ceil(length / budget), 1.0) + whole,
+        chunks=np.maximum(np.ceil(fresh / budget) if d.chunked is not False else 1.0, 1.0) + whole,
+        fresh=fresh + whole,
         own_steps=p.policy == "prefill-first",
     )
 
@@ -229,7 +240,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
             break
     step, able = at.step_s, able_per_s(d, at)
     inside, outside = loop.n / at.rate, outside_s(times, loop, at)
-    line = line_s(times, loop, at, inside + outside)
+    line = line_s(times, loop, at, inside + outside) * times.system.corrections.queueing
     outside = outside + line
     # As many as are in flight, as fit, or as steps can read prompts of: what is least.
     rate = np.minimum(np.minimum(loop.asked / (inside + outside), loop.fit / inside), able)
@@ -296,15 +307,16 @@ def met_share(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
 
 def under_way_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """The rest of the step that a request finds under way; none where it is alone."""
-    rest = 0.5 * at.step_s * np.clip(loop.n - 1.0, 0.0, 1.0)
+    rest = 0.5 * look_steps(times.deployment) * at.step_s * np.clip(loop.n - 1.0, 0.0, 1.0)
     return np.asarray(rest + 0.5 * met_share(times, loop, at) * at.span_s)
 
 
 def outside_s(times: StepTimes, loop: Loop, at: SteadyPoint) -> Array:
     """What a request spends beside its prompt, its answer and any queue: on its way in, and back."""
-    p, d = times.profile, times.deployment
-    late = (p.late_steps + d.stream_interval - 1.0) * at.step_s
-    return np.asarray(under_way_s(times, loop, at) + late + way_s(p, loop.length))
+    p = times.profile
+    late = p.late_steps * at.step_s
+    way = way_s(p, loop.length) * times.system.corrections.queueing
+    return np.asarray(under_way_s(times, loop, at) + late + way)
 
 
 def way_s(p: EngineProfile, length: Array) -> Array:

@@ -12,7 +12,7 @@ stages have passed its part of the batch on.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
+from foretell.serving.engine_options import option_parts_s
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (
@@ -34,7 +35,9 @@ from foretell.serving.tables import (
     pipe_s,
     tables_of,
 )
+from foretell.serving.wide_experts import OVERLAP, WideExperts, halved, wide_experts
 from foretell.specs._base import Num
+from foretell.specs.corrections import AS_PREDICTED
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile, Fit
 from foretell.specs.model import Model
@@ -47,6 +50,8 @@ Reader = Callable[[Array], Array]
 EAGER_LAYER_S = 1.5e-4
 """Host time of one layer without a graph, where an engine has none of its own: some ten kernels of fused
 code at 13 us each, as on the host of one H200 (kernels/fusion.py)."""
+WEIGHTS = ("matrices", "exchanges", "experts", "head")
+"""Parts of a step that go with the model's weights."""
 SIDE_BY_SIDE = 4.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 
@@ -85,25 +90,33 @@ class StepTimes:
     """Passing activations to the next stage: seconds of a message, and of each token in it."""
     layers: int
     """Layers of the model."""
+    wide: WideExperts | None
+    """Kernels that dispatch tokens to experts; None where none do."""
     ring_s: float
     """Seconds of passing one prompt token's keys and values round the ranks that share its prompt."""
 
     def seconds(self, load: StepLoad) -> Array:
         """Seconds from one step to the next."""
-        parts, host = self.parts_s(load), self.host_s(load)
+        parts, waits = self.parts_s(load), self.host_s(load)
         device, p = np.asarray(sum(parts.values())), self.profile
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
-        layer_s = self.eager_layer_s
+        layer_s, most = self.eager_layer_s, self.deployment.graph_batch or self.profile.graph_batch
         eager = layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
         decode_s = p_norm(device, eager, SIDE_BY_SIDE) if layer_s else device
+        if most and not layer_s:
+            # A batch beyond the largest captured one is launched kernel by kernel.
+            host = (p.eager_layer_s or EAGER_LAYER_S) * self.layers
+            beyond = np.asarray(load.decoding, float) / self.deployment.dp > most
+            decode_s = np.where(beyond, p_norm(device, host, SIDE_BY_SIDE), device)
         floor = max(p.prefill_layer_s, layer_s) * self.layers
         floor = floor + p.prefill_mixture_s * self.tables.mixtures
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
         slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
         prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
+        prompt_s = prompt_s * self.system.corrections.prefill
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
-        return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + host, 0.0))
+        return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + waits, 0.0))
 
     @property
     def eager_layer_s(self) -> float:
@@ -115,7 +128,8 @@ class StepTimes:
     def host_s(self, load: StepLoad) -> Array:
         """Host time that every step waits for."""
         p = self.profile
-        return np.asarray(p.host_step_s + p.host_sequence_s * np.asarray(load.decoding, float))
+        found = p.host_step_s + p.host_sequence_s * np.asarray(load.decoding, float)
+        return np.asarray(found * self.system.corrections.step_overhead)
 
     def device_s(self, load: StepLoad) -> Array:
         """Seconds of the kernels and exchanges of a step."""
@@ -123,22 +137,62 @@ class StepTimes:
 
     def parts_s(self, load: StepLoad) -> dict[str, Array]:
         """The same by what it is of, on the fullest rank."""
+        if not halved(self.deployment, self.wide):
+            return self._parts_s(load)
+        return self._by_turns(load)
+
+    def _by_turns(self, load: StepLoad) -> dict[str, Array]:
+        """Parts of a step whose halves compute and communicate by turns.
+
+        Where nothing is chosen, a step runs whole if that is faster.
+        """
+        whole = self._parts_s(load)
+        half = StepLoad(**{f.name: 0.5 * np.asarray(getattr(load, f.name)) for f in fields(load)})
+        # A prompt may be cut in two; what a half computes it does with the same weights again.
+        part = {name: 2.0 * value for name, value in self._parts_s(half).items()}
+        sent = 2.0 * self._sent_s(half)
+        own = np.asarray(sum(part.values())) - sent
+        turns = part | {"exchanges": part["exchanges"] - OVERLAP * np.minimum(sent, own)}
+        if self.deployment.tbo:
+            return turns
+        better = np.asarray(sum(turns.values())) < np.asarray(sum(whole.values()))
+        return {name: np.where(better, turns[name], value) for name, value in whole.items()}
+
+    def _sent_s(self, load: StepLoad) -> Array:
+        """Dispatches and combines of a step."""
+        if self.wide is None:
+            return np.zeros(())
+        on = spread(load, self.deployment, encoder=self.model.encoder is not None)
+        prefill = np.asarray(load.prefill_tokens, float) > 0.0
+        steps, prompts = self.tables.dispatch_s, self.tables.prompt_dispatch_s
+        return np.where(prefill, table_at(prompts, on.tokens), table_at(steps, on.tokens))
+
+    def _parts_s(self, load: StepLoad) -> dict[str, Array]:
+        """Parts of a step that runs whole."""
         d, tables, p = self.deployment, self.tables, self.profile
         on = spread(load, d, encoder=self.model.encoder is not None)
         ranks = float(d.dp * d.cp)
         decode, prefill = self._places(on)
+        known = self.system.corrections
         found = {
             "matrices": table_at(tables.token_s - tables.exchange_s, on.tokens)
             + table_at(tables.encoder_s, on.read),
             "exchanges": table_at(tables.exchange_s, on.tokens)
             + table_at(tables.gather_s, on.stage)
+            + self._sent_s(load)
             + self.ring_s * on.prompts * on.new * d.cp,
             "experts": p.expert_factor * table_at(tables.experts_s, on.stage),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
             "head": table_at(tables.head_s, on.rows),
-            "gaps": self.gaps_s() * chance_of_any(on.stage, TOKENS),
+            "gaps": self.gaps_s() * known.step_overhead * chance_of_any(on.stage, TOKENS),
         }
-        if d.draft_tokens:
+        if known is not AS_PREDICTED:
+            # Steps with prompts have a factor of their own.
+            alone = np.asarray(load.prefill_tokens, float) <= 0.0
+            held = np.where(alone, known.decode_weights, 1.0)
+            found |= {name: found[name] * held for name in WEIGHTS}
+            found["attention"] = found["attention"] * np.where(alone, known.decode_cache, 1.0)
+        if d.draft_tokens and d.drafter != "ngram":
             # A draft is one layer and the head, once for each token that it proposes.
             own = on.sequences
             body = table_at(tables.token_s, own) + p.expert_factor * table_at(
@@ -146,6 +200,7 @@ class StepTimes:
             )
             body = (body + decode(tables.decode_s)) / self.layers
             found["draft"] = d.draft_tokens * (body + table_at(tables.head_s, own))
+        found |= option_parts_s(self.model, self.system, d, on.rows, self.layers)
         if d.pp > 1:
             found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
         return found
@@ -279,7 +334,8 @@ def step_times(
     kernels = kernel_side(profile)
     layout = replace(
         deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
-        wait_steps=None, stream_interval=1,
+        wait_steps=None, stream_interval=1, drafter="mtp", tbo=None, receive_steps=1, decode_steps=1,
+        overlap=None, chunked=None, mixed=None, graph_batch=None, adapters=0, offload_gb=0.0,
     )  # fmt: skip
     links = links_of(system, layout, kernels)
     near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))
@@ -288,11 +344,19 @@ def step_times(
         system=system,
         deployment=deployment,
         profile=profile,
-        tables=tables_of(model, system, layout, kernels),
+        tables=tables_of(model, as_predicted(system), layout, kernels),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
+        wide=wide_experts(system, deployment, profile),
         ring_s=ring_s(model, system, layout),
     )
+
+
+def as_predicted(system: System) -> System:
+    """The system without what was measured on it: tables are shared, and corrected where they are read."""
+    if system.corrections is AS_PREDICTED:
+        return system
+    return replace(system, corrections=AS_PREDICTED)
 
 
 def ring_s(model: Model, system: System, deployment: Deployment) -> float:

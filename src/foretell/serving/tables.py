@@ -17,6 +17,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.families.base import Dims
+from foretell.kernels.families.experts_loads import loads_of
 from foretell.network.collectives import Group, collective_s, send_s
 from foretell.network.library import prepare
 from foretell.network.library_catalog import library_for
@@ -26,6 +28,13 @@ from foretell.network.stack import stack_of
 from foretell.records import dataclass
 from foretell.serving.kernels import KernelCost, Kernels, PowerLimitedCost, nothing
 from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, join_low_ranks, low_rank
+from foretell.serving.wide_experts import (
+    WideExperts,
+    group_limit,
+    most_of,
+    slots_of,
+    wide_experts,
+)
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num, with_fields
 from foretell.specs.deployment import Deployment
@@ -89,6 +98,10 @@ class ServingTables:
     """By tokens of the stage, kernels alone; (tokens,)."""
     gather_s: Array
     """What experts wait for tokens of other ranks, by tokens of the stage; (tokens,)."""
+    dispatch_s: Array
+    """The same where tokens are dispatched, by tokens of a rank, in decode steps; (tokens,)."""
+    prompt_dispatch_s: Array
+    """The same in steps with prompts; (tokens,)."""
     decode_s: Array
     """By sequences of a rank and their context; (sequences, contexts)."""
     prefill_s: Array
@@ -169,7 +182,9 @@ def tables_of(
     links = links_of(system, deployment, profile)
     stack = model.stack
     token, exchange = token_costs(model, stack, kernels, links)
-    experts, routed_exchange = expert_costs(stack, kernels, links)
+    wide = wide_experts(system, deployment, profile)
+    experts, routed_exchange = expert_costs(stack, kernels, links, wide)
+    sent, prompts_sent = dispatch_costs(model, deployment, wide)
     decode = sequence_cost(model, stack, kernels, "decode")
     prefill = sequence_cost(model, stack, kernels, "prefill")
     head = head_costs(model, kernels, links)
@@ -187,6 +202,8 @@ def tables_of(
         token_s=token.seconds,
         experts_s=experts.seconds,
         gather_s=routed_exchange,
+        dispatch_s=sent,
+        prompt_dispatch_s=prompts_sent,
         decode_s=decode.seconds.reshape(square),
         prefill_s=prefill.seconds.reshape(shape),
         head_s=head.seconds,
@@ -256,7 +273,49 @@ def token_costs(
     ), exchange
 
 
-def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[PowerLimitedCost, Array]:
+def expert_dims(ffn: Experts, hidden: float, d: Deployment, wide: WideExperts | None) -> Dims:
+    """Sizes of a mixture's layer of routed experts, for tokens of the stage."""
+    return {
+        "tokens": TOKENS,
+        "hidden": hidden,
+        "inter": float(ffn.width),
+        "experts": float(slots_of(ffn, d) if wide else ffn.experts),
+        "top_k": float(ffn.top_k),
+        "ep": float(d.ep),
+        "tp": float(d.stage / d.ep),
+        "skew": EXPERT_SKEW,
+        "drawn": 1.0,
+        "gated": 1.0 if ffn.gated else 0.0,
+        "local": 1.0 if wide else 0.0,
+        "most": most_of(d) if wide else 0.0,
+    }
+
+
+def dispatch_costs(model: Model, d: Deployment, wide: WideExperts | None) -> tuple[Array, Array]:
+    """What dispatches and combines of all layers take, by tokens of a rank: decoding, and with prompts."""
+    decode = prompts = np.zeros_like(TOKENS)
+    if wide is None:
+        return decode, prompts
+    for layer, many in kinds_of(model.stack):
+        if not isinstance(layer.ffn, Experts):
+            continue
+        hidden = float(layer.ffn.latent or model.stack.hidden)
+        dims = expert_dims(layer.ffn, hidden, d, wide)
+        # A copy of the attention has tp ranks, each of which sends its part of the tokens.
+        own = TOKENS / d.tp
+        sizes = {name: np.broadcast_to(v, TOKENS.shape) for name, v in dims.items()}
+        sizes["tokens"] = own * d.ep
+        even = own * layer.ffn.top_k
+        over = np.maximum(loads_of(sizes, np.ones(1)).rows / np.maximum(even, 1e-9), 1.0)
+        limit = group_limit(model.family)
+        one = wide.exchange_s(layer.ffn, hidden, own, d, over, limit)
+        decode, prompts = decode + many * one[0], prompts + many * one[1]
+    return decode, prompts
+
+
+def expert_costs(
+    stack: Stack, kernels: Kernels, links: Links, wide: WideExperts | None = None
+) -> tuple[PowerLimitedCost, Array]:
     """Routed experts of all layers for the tokens of the stage, and what they wait for."""
     d, none = kernels.deployment, np.zeros_like(TOKENS)
     total, hidden_s, exchange = nothing(len(TOKENS)), none, none
@@ -265,22 +324,10 @@ def expert_costs(stack: Stack, kernels: Kernels, links: Links) -> tuple[PowerLim
             continue
         ffn = layer.ffn
         hidden = float(ffn.latent or stack.hidden)
-        one = kernels.experts(
-            {
-                "tokens": TOKENS,
-                "hidden": hidden,
-                "inter": float(ffn.width),
-                "experts": float(ffn.experts),
-                "top_k": float(ffn.top_k),
-                "ep": float(d.ep),
-                "tp": float(d.stage / d.ep),
-                "skew": EXPERT_SKEW,
-                "drawn": 1.0,
-                "gated": 1.0 if ffn.gated else 0.0,
-            },
-            len(TOKENS),
-        )
-        if d.stage > d.tp:
+        one = kernels.experts(expert_dims(ffn, hidden, d, wide), len(TOKENS))
+        if wide is not None:
+            wait = none  # dispatched: by the tokens of a rank (dispatch_costs)
+        elif d.stage > d.tp:
             # Ranks with tokens of their own gather those of all, and get back the sums of theirs.
             size = 2.0 * TOKENS[None, :] * hidden
             wait = collective_s("all-gather", size, links.stage)[0]

@@ -82,14 +82,14 @@ def _cut(op: Op, cp: Num, mode: ContextMode) -> Op:
 
 
 def _core(op: AttentionCore, cp: Num, mode: ContextMode) -> AttentionCore:
-    """ring: cp blocks of 1/cp^2 of the pairs; gathered: 1/cp of the queries; ulysses: of the heads."""
+    """ring: cp kernels over 1/cp^2 of the pairs; gathered: 1/cp of the queries; ulysses: of the heads."""
     counted = None if op.counted is None else op.counted / cp
     if mode == "ulysses" and op.split == "heads":
         return with_fields(op.cut(cp), counted=op.counted)
     if mode == "ring":
         blocks = with_fields(op, batch=op.batch * cp, q_len=op.q_len / cp, kv_len=op.kv_len / cp)
         inner = None if counted is None else counted / cp
-        return with_fields(blocks, pairs=op.pairs / cp / cp, counted=inner)
+        return with_fields(blocks, pairs=op.pairs / cp / cp, counted=inner, calls=cp)
     return with_fields(op, q_len=op.q_len / cp, pairs=op.pairs / cp, counted=counted)
 
 

@@ -3,6 +3,7 @@
 L layers are dealt to pp x vpp chunks as evenly as possible; where they do not divide, the outer chunks,
 which also hold embedding and head, get the fewer (126 layers on 16 stages: 7, 14 x 8, 7, as Llama 3.1
 405B was trained). Chunk j stands on stage j mod pp; schedules with another layout put them elsewhere.
+A plan's word layout= says the layers of every chunk instead, where it is of these chunks.
 Stages of equal content are one row with a multiplicity, so that no array is ragged.
 
 Frameworks that deal by cost (nanotron) count the head as so many layers: a stage takes layers until the sum
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.specs.plan_forms import even_sizes
 
 Array = NDArray[np.float64]
 Layout = Literal["loop", "v", "both"]
@@ -57,11 +59,7 @@ class StageTable:
 
 def chunk_sizes(layers: int, chunks: int) -> NDArray[np.int64]:
     """Layers in each chunk: even, the remainder to the inner chunks first."""
-    size, rest = divmod(layers, chunks)
-    sizes = np.full(chunks, size, dtype=np.int64)
-    inner = [*range(1, chunks - 1), 0, chunks - 1][:chunks] if chunks > 1 else [0]
-    sizes[inner[:rest]] += 1
-    return sizes
+    return np.asarray(even_sizes(layers, chunks), dtype=np.int64)
 
 
 def sizes_by_cost(layers: int, chunks: int, head: float) -> NDArray[np.int64]:
@@ -79,8 +77,13 @@ def sizes_by_cost(layers: int, chunks: int, head: float) -> NDArray[np.int64]:
     return sizes
 
 
-def sizes_of(layers: int, pp: int, vpp: int, layout: Layout, head: float) -> NDArray[np.int64]:
-    """Layers in each chunk, first to last: by cost where a head's is given and each rank has one chunk."""
+def sizes_of(
+    layers: int, pp: int, vpp: int, layout: Layout, head: float, told: tuple[int, ...] = ()
+) -> NDArray[np.int64]:
+    """Layers in each chunk, first to last: as a plan's layout tells them where it is of this many chunks and
+    layers, by cost where a head's is given and each rank has one chunk, else even."""
+    if len(told) == pp * vpp and sum(told) == layers:
+        return np.asarray(told, dtype=np.int64)
     if head > 0.0 and vpp == 1 and layout == "loop":
         return sizes_by_cost(layers, pp, head)
     return chunk_sizes(layers, pp * vpp)
@@ -94,7 +97,9 @@ BACKWARD = 2.0
 
 
 @lru_cache(maxsize=4096)
-def chunk_waiting(layers: int, pp: int, vpp: int, layout: Layout = "loop") -> float:
+def chunk_waiting(
+    layers: int, pp: int, vpp: int, layout: Layout = "loop", told: tuple[int, ...] = ()
+) -> float:
     """How much longer a round of unequal chunks takes than the fullest stage works, as a share.
 
     In the steady state rank s runs, turn by turn, a forward pass of one chunk and a backward pass of another
@@ -106,7 +111,7 @@ def chunk_waiting(layers: int, pp: int, vpp: int, layout: Layout = "loop") -> fl
     Zero for equal chunks and without interleaving. On a V the longer chunks meet on the same ranks, so that
     none waits.
     """
-    sizes = chunk_sizes(layers, pp * vpp).reshape(vpp, pp).astype(float)
+    sizes = sizes_of(layers, pp, vpp, layout, 0.0, told).reshape(vpp, pp).astype(float)
     if layout == "v" or vpp == 1 or sizes.min() == sizes.max():
         return 0.0
     turn, rank = np.arange(2 * pp * vpp), np.arange(pp)[:, None]
@@ -120,13 +125,20 @@ def chunk_waiting(layers: int, pp: int, vpp: int, layout: Layout = "loop") -> fl
 
 
 def chunk_layers(
-    order: tuple[int, ...], pp: int, vpp: int, layout: Layout = "loop", head: float = 0.0
+    order: tuple[int, ...],
+    pp: int,
+    vpp: int,
+    layout: Layout = "loop",
+    head: float = 0.0,
+    told: tuple[int, ...] = (),
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Kinds of the layers of each chunk of each rank, in the order they run; DualPipe's two are its copies.
 
     The same as `stages_of` counts, rank by rank.
     """
-    ends = np.concatenate(([0], np.cumsum(sizes_of(len(order), pp, vpp, layout, head)))).tolist()
+    ends = np.concatenate(
+        ([0], np.cumsum(sizes_of(len(order), pp, vpp, layout, head, told)))
+    ).tolist()
     chunks = [order[a:b] for a, b in pairwise(ends)]
     if layout == "v":
         return tuple((chunks[r], chunks[2 * pp - 1 - r]) for r in range(pp))
@@ -143,6 +155,7 @@ def stages_of(
     vpp: int,
     layout: Layout = "loop",
     head: float = 0.0,
+    told: tuple[int, ...] = (),
 ) -> tuple[Array, Array, Array]:
     """Distinct stages of one (pp, vpp): counts with the two ends, multiplicity, first position.
 
@@ -155,7 +168,7 @@ def stages_of(
     cumulative = np.zeros((len(kind) + 1, kinds))
     np.add.at(cumulative, (np.arange(1, len(kind) + 1), kind), 1.0)
     cumulative = np.cumsum(cumulative, axis=0)
-    ends = np.concatenate(([0], np.cumsum(sizes_of(len(kind), pp, vpp, layout, head))))
+    ends = np.concatenate(([0], np.cumsum(sizes_of(len(kind), pp, vpp, layout, head, told))))
     chunks = cumulative[ends[1:]] - cumulative[ends[:-1]]
     counts = np.zeros((pp, kinds + 2))
     if layout == "v":
@@ -177,9 +190,13 @@ def stage_table(
     pairs: tuple[tuple[int, int], ...],
     layout: Layout = "loop",
     head: float = 0.0,
+    told: tuple[int, ...] = (),
 ) -> StageTable:
-    """The table for all (pp, vpp) of a batch, padded to the largest number of distinct stages."""
-    rows = [stages_of(order, kinds, pp, vpp, layout, head) for pp, vpp in pairs]
+    """The table for all (pp, vpp) of a batch, padded to the largest number of distinct stages.
+
+    `told` is the layout that the plans' word names, layers of each chunk; empty: dealt by rule.
+    """
+    rows = [stages_of(order, kinds, pp, vpp, layout, head, told) for pp, vpp in pairs]
     width = max(len(times) for _, times, _ in rows)
     counts = np.zeros((len(rows), width, kinds + 2))
     multiplicity, position = np.zeros((len(rows), width)), np.zeros((len(rows), width))
@@ -192,5 +209,5 @@ def stage_table(
         multiplicity=multiplicity,
         position=position,
         layers=counts[:, :, :kinds].sum(axis=2),
-        waiting=np.array([chunk_waiting(len(order), pp, vpp, layout) for pp, vpp in pairs]),
+        waiting=np.array([chunk_waiting(len(order), pp, vpp, layout, told) for pp, vpp in pairs]),
     )

@@ -73,9 +73,13 @@ class Chip:
     """High end of published prices; 0 where unknown."""
     measured_matmul_flop_per_s: NotNegative = 0.0
     """Highest published bf16 matrix product rate; 0 where unknown."""
+    left_out: tuple[str, ...] = ()
+    """Chips whose measurements it must not rest on: held-out validation leaves its own out."""
     kernels: tuple[Surface, ...] = ()
     """Surfaces fitted to measurements on this very chip; none where its kernels are the catalogue's."""
 
     def __hash__(self) -> int:
         """A few fields tell chips apart; peaks are a mapping, which has no hash."""
-        return hash((self.id, self.vector_flop_per_s, self.memory_bandwidth_bytes_per_s))
+        return hash(
+            (self.id, self.vector_flop_per_s, self.memory_bandwidth_bytes_per_s, self.left_out)
+        )

@@ -11,6 +11,10 @@ FORMATS: tuple[Format, ...] = (
     "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "mxfp4", "nvfp4",
 )  # fmt: skip
 """All of them."""
+Drafter = Literal["mtp", "eagle3", "dspark", "ngram", "model"]
+"""Who drafts tokens: the model's own prediction block, a trained head, earlier text, a smaller model."""
+DRAFTERS: tuple[Drafter, ...] = ("mtp", "eagle3", "dspark", "ngram", "model")
+"""All of them."""
 KV_BYTES: dict[str, float] = {
     "bf16": 2.0,
     "fp16": 2.0,
@@ -60,11 +64,43 @@ class Deployment:
     """Decode steps that new prompts wait for to come together (TensorRT-LLM's batch_wait_timeout_iters);
     None: the engine's own."""
     stream_interval: int = 1
-    """Tokens that are sent to the client together."""
+    """Tokens that are sent to the client together; the first one is sent at once."""
+    receive_steps: int = 1
+    """Decode steps between two looks for new requests (SGLang's scheduler_recv_interval)."""
+    decode_steps: int = 1
+    """Decode steps before the scheduler runs again (SGLang's num_continuous_decode_steps)."""
+    overlap: bool | None = None
+    """Whether the host schedules beside the running step (asynchronous, overlap); None: the engine's own."""
+    chunked: bool | None = None
+    """Whether long prompts are cut over several steps; None: they are."""
+    mixed: bool | None = None
+    """Whether prompts join the decode step, else they have steps of their own; None: the engine's own."""
+    graph_batch: int | None = None
+    """Sequences of a rank up to which decode steps are replayed from captured graphs; None: all."""
+    adapters: int = 0
+    """Low-rank adapters (LoRA) that requests choose among; 0: none."""
+    adapter_rank: int = 16
+    """Their rank."""
+    offload_gb: float = 0.0
+    """Gigabytes of a chip's weights that stay on the host."""
+    dispatch: str = "auto"
+    """Kernels that bring tokens to experts on other ranks: a family of catalog/dispatch.toml, `gather` (all
+    ranks get all tokens), or auto: the engine's own inside a node, a family made for it beyond one."""
+    eplb: bool | None = None
+    """Whether experts are placed, and the liked ones copied, by measured loads; None: where ep is wide."""
+    redundant_experts: int | None = None
+    """Copies of experts beside one of each; None: 32 where experts are balanced, or what their ranks need."""
+    balance: float | None = None
+    """Mean over largest load of the ranks that hold experts; None: what balancing, or the router, leaves."""
+    tbo: bool | None = None
+    """Whether a step's two halves compute and communicate by turns; None: where that is faster between
+    nodes."""
     draft_tokens: int = 0
     """Tokens that multi-token prediction or a draft proposes for each step; 0: none."""
     accepted: float = 0.0
     """Of these, how many are kept on the mean."""
+    drafter: Drafter = "mtp"
+    """Who proposes them."""
 
     @property
     def gpus(self) -> int:
@@ -91,3 +127,5 @@ class Traffic:
     """Lengths are drawn evenly between this share of isl and osl and the whole of them."""
     waves: float = 10.0
     """Requests over concurrency: all of the first wave are sent at once."""
+    cached: float = 0.0
+    """Share of a prompt's tokens that a prefix cache has already."""

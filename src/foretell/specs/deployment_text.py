@@ -5,17 +5,35 @@ from dataclasses import fields, replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs.deployment import FORMATS, Deployment
+from foretell.specs.deployment import DRAFTERS, FORMATS, Deployment
 from foretell.specs.plan_words import LONGEST_TEXT
 
 DEGREES = ("tp", "pp", "dp", "ep", "cp")
 """Words of a name and a number."""
 FORMS = ("weights", "experts", "kv")
 """Words whose value is a format."""
-WHOLE = ("max_batch", "max_tokens", "draft_tokens", "stream_interval")
+WHOLE = (
+    "max_batch", "max_tokens", "draft_tokens", "stream_interval", "redundant_experts", "receive_steps",
+    "decode_steps", "graph_batch", "adapters", "adapter_rank",
+)  # fmt: skip
 """Words whose value is a whole number."""
-SHARES = ("memory_fraction", "accepted", "wait_steps")
+SHARES = ("memory_fraction", "accepted", "wait_steps", "balance", "offload_gb")
 """Words whose value is a number."""
+SWITCHES = ("graph", "eplb", "tbo", "overlap", "chunked", "mixed")
+"""Words that stand alone, or with no- before them."""
+DISPATCHES = (
+    "auto", "gather", "deepep", "deepep-2", "deepep-low-latency", "nvlink-one-sided",
+    "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy",
+)  # fmt: skip
+"""Kernels that bring tokens to experts: `dispatch=NAME`."""
+OTHER_NAMES: dict[str, str] = {
+    "awq": "int4", "gptq": "int4", "awq_marlin": "int4", "gptq_marlin": "int4", "w4a16": "int4",
+    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "w8a8": "int8", "fp8_block": "fp8-block",
+    "modelopt_fp4": "nvfp4", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
+}  # fmt: skip
+"""Names that engines and checkpoints have for formats -> ours."""
+CHOICES: dict[str, tuple[str, ...]] = {"drafter": DRAFTERS, "dispatch": DISPATCHES}
+"""Words whose value is one of a few names."""
 _DEGREE = re.compile(r"([a-z]+)([0-9]{1,6})")
 
 
@@ -44,8 +62,9 @@ def parse_deployment(text: str, base: Deployment | None = None) -> Deployment:
 
 def _word(word: str) -> tuple[str, Any] | Problem:
     """Name and value of a word, or what is wrong with it."""
-    if word in ("graph", "no-graph"):
-        return "graph", word == "graph"
+    plain = word.removeprefix("no-")
+    if plain in SWITCHES:
+        return plain, plain == word
     key, equals, value = word.partition("=")
     if equals:
         return _value(word, key, value)
@@ -53,12 +72,13 @@ def _word(word: str) -> tuple[str, Any] | Problem:
     if match and match[1] in DEGREES and int(match[2]) >= 1:
         return match[1], int(match[2])
     number = re.sub(r"\D", "", word).lstrip("0") or "1"
-    known = [*(f"{name}{number}" for name in DEGREES), "graph", "no-graph"]
+    switches = [f"{no}{name}" for name in SWITCHES for no in ("", "no-")]
+    known = [*(f"{name}{number}" for name in DEGREES), *switches]
     return Problem(
         path="plan",
         value=word,
         message="is no word of a serving plan",
-        allowed="tp8 pp2 dp8 ep8 cp2, graph, and key=value",
+        allowed="tp8 pp2 dp8 ep8 cp2, graph, eplb, tbo, overlap, chunked, mixed, and key=value",
         nearest=nearest_name(word, known),
     )
 
@@ -66,14 +86,22 @@ def _word(word: str) -> tuple[str, Any] | Problem:
 def _value(word: str, key: str, value: str) -> tuple[str, Any] | Problem:
     """The value of key=value."""
     if key in FORMS:
+        value = OTHER_NAMES.get(value, value)
         if value in FORMATS:
             return key, value
         return _bad(word, ", ".join(FORMATS), nearest_name(value, FORMATS))
+    for name, allowed in CHOICES.items():
+        if key == name:
+            return (
+                (key, value)
+                if value in allowed
+                else _bad(word, ", ".join(allowed), nearest_name(value, allowed))
+            )
     if key in WHOLE and re.fullmatch(r"[0-9]{1,9}", value):
         return key, int(value)
     if key in SHARES and re.fullmatch(r"[0-9]{0,6}(\.[0-9]{1,6})?", value) and value:
         return key, float(value)
-    known = (*FORMS, *WHOLE, *SHARES)
+    known = (*FORMS, *WHOLE, *SHARES, *CHOICES)
     if key in known:
         return _bad(word, "a number", None)
     return Problem(
@@ -102,7 +130,14 @@ def deployment_text(deployment: Deployment) -> str:
         value = getattr(deployment, name)
         if value != default[name]:
             words.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
-    return " ".join([*words, *([] if deployment.graph else ["no-graph"])])
+    for name in CHOICES:
+        if getattr(deployment, name) != default[name]:
+            words.append(f"{name}={getattr(deployment, name)}")
+    for name in SWITCHES:
+        value = getattr(deployment, name)
+        if value != default[name]:
+            words.append(name if value else f"no-{name}")
+    return " ".join(words)
 
 
 def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
@@ -124,6 +159,8 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
         )
     if d.memory_fraction is not None and not 0.0 < d.memory_fraction <= 1.0:
         bad("memory_fraction", d.memory_fraction, "out of range", "above 0, at most 1")
+    if d.balance is not None and not 0.0 < d.balance <= 1.0:
+        bad("balance", d.balance, "out of range", "above 0, at most 1")
     if d.accepted > d.draft_tokens:
         bad(
             "accepted",
@@ -131,7 +168,8 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
             f"more than the {d.draft_tokens} drafted",
             "at most draft_tokens",
         )
-    for name in ("max_batch", "max_tokens", "stream_interval"):
+    for name in ("max_batch", "max_tokens", "stream_interval", "receive_steps", "decode_steps",
+                 "graph_batch", "adapter_rank"):  # fmt: skip
         value = getattr(d, name)
         if value is not None and value < 1:
             bad(name, value, "out of range", "from 1")

@@ -35,7 +35,7 @@ class EngineProfile:
     id: str
     """Its name: `--engine NAME`."""
     engine: str
-    """vllm, trtllm, sglang, lmdeploy, torch, nemo."""
+    """vllm, trtllm, sglang, transformers, tgi, llamacpp, mlx, torch, nemo."""
     since: str
     """First version or year it stands for; empty: any."""
     until: str
@@ -52,6 +52,8 @@ class EngineProfile:
     """How well they hold."""
     families: tuple[str, ...] = ()
     """Kinds of models that its overheads were fitted on: dense, mixture; empty: any."""
+    layouts: tuple[str, ...] = ()
+    """Kinds of layouts that they were fitted on: tensor, experts, attention-dp, wide, stages; empty: any."""
     overlapped: bool = True
     """Whether the next step is scheduled while one runs, so that little of the host shows."""
     custom_all_reduce: bool = True
@@ -98,6 +100,8 @@ class EngineProfile:
     """Tokens of a step."""
     limits_by_card: bool = False
     """Whether these two are lower on small cards (vLLM's second engine)."""
+    graph_batch: int = 0
+    """Sequences up to which decode steps are replayed from graphs; 0: all."""
     graph_tokens: int = 0
     """Tokens up to which steps with prompts are replayed from graphs too, so that no launching shows."""
     memory_rule: MemoryRule = "vllm"

@@ -160,12 +160,20 @@ class TokenPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tower:
-    """A vision or audio tower with its projector: counted, never timed."""
+    """A vision or audio tower with its projector: counted in training, timed in serving."""
 
     name: str
     """What it reads: vision, audio."""
     parameters: int
     """All its weights, projector included."""
+    patch: int = 0
+    """Pixels of a patch's side; 0: not known, or not of images."""
+    merge: int = 1
+    """Patches along each side that become one token."""
+    hidden: int = 0
+    """Width of its layers."""
+    layers: int = 0
+    """How many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,8 @@ class Totals:
     """Tokens of the global batch."""
     model_flop: Num
     """Matrix operations of the step by the usual convention."""
+    masked_flop: Num
+    """The same with attention as its mask leaves it, not as the whole square."""
     hardware_flop: Num
     """The same with what is recomputed."""
     gpus: Num
@@ -110,6 +112,14 @@ OUTPUTS: Mapping[str, Output] = {
             unit="share",
             rule="rate",
             metric="perf/hfu",
+        ),
+        Output(
+            name="mfu_causal",
+            of=lambda t: t.masked_flop / t.step_s / t.gpus / t.peak_flop_per_s,
+            label="MFU, causal attention",
+            unit="share",
+            rule="rate",
+            metric="perf/mfu_causal",
         ),
         Output(
             name="peak_memory_bytes",

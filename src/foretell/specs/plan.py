@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
-from foretell.specs.plan_forms import FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
+from foretell.specs.plan_forms import EVEN, FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
 from foretell.specs.plan_words import (
     AXES,
     CHOICES,
@@ -39,7 +39,7 @@ Loss = Literal["auto", "plain", "kernel", "inplace", "chunked"]
 Compile = Literal["auto", "off", "on"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
-Dispatch = Literal["alltoall", "dedup"]
+Dispatch = Literal["alltoall", "dedup", "deepep"]
 TensorMode = Literal["1d", "summa"]
 TensorOverlap = Literal["auto", "off", "on"]
 Option = Literal["auto", "off", "on"]
@@ -114,6 +114,9 @@ class Plan:
     (full), N layers of each stage (full:N), or modules joined by + (specs/plan_forms.py)."""
     schedule: str = "1f1b"
     """Pipeline schedule; interleaved where vpp > 1."""
+    layout: str = EVEN
+    """Layers of each pipeline chunk, first to last, as in 7,8*14,7; even: as even as they can be dealt, the
+    outer chunks with the fewer (sharding/pipeline.py)."""
     precision: PrecisionName = "bf16"
     """Dtype of the matrix products."""
     scaling: Scaling = "tensor"
@@ -196,6 +199,12 @@ OF_EXPERTS = ("dispatch", "ep_overlap")
 DROPS = ("jax", "paxml", "maxtext", "levanter")
 """Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
+OWN_DTYPES = (
+    "accelerate", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
+    "transformers-compiled", "transformers-liger", "trl",
+)  # fmt: skip
+"""Software that states the dtypes of master copy and states; a test holds it to the catalogue."""
+
 
 def plan_text(plan: Plan) -> str:
     """Words for everything that is not the default a reader would fill in.
@@ -205,7 +214,9 @@ def plan_text(plan: Plan) -> str:
     told: tuple[str, ...] = BY_SOFTWARE if plan.framework != GENERIC else ()
     # Attention that stores its scores has no library that software could fill in.
     told = told if plan.flash else tuple(name for name in told if name != "attention")
-    drops = plan.framework.partition("@")[0] in DROPS
+    word = plan.framework.partition("@")[0]
+    drops = word in DROPS
+    told += ("master", "states") if word in OWN_DTYPES else ()
     spread = plan.ep > 1 and bool(told)
     told += OF_EXPERTS if spread else ()
     told += ("capacity",) if spread or drops else ()
@@ -232,6 +243,7 @@ def plan_text(plan: Plan) -> str:
     words += [f"framework={plan.framework}"] if plan.framework != GENERIC else []
     words += [f"{key}={getattr(plan, key)}" for key in NUMBERS if getattr(plan, key) or key in told]
     words += [f"offload={plan.offload}"] if plan.offload != "none" else []
+    words += [f"layout={plan.layout}"] if plan.layout != EVEN else []
     named = plan.adapters != base.adapters or "adapters" in told
     words += [f"adapters={plan.adapters}"] if named else []
     for key in FACTORS:

@@ -2,6 +2,7 @@
 
     recompute   none, selective, full, full:N (N layers of each stage), or modules joined by +
     offload     none, or what lives in the host's memory, joined by +
+    layout      even, or layers of each pipeline chunk, first to last: 7,8*14,7
     adapters    all, attention, qkv, qv, mlp, or some of q+k+v+o+up+down; +ends trains table and head whole
     shard, secondary, lora, tp2, panels, bucket, prefetch   whole numbers, 0 where there is none
     framework   NAME, NAME@RELEASE or NAME@DATE: which there are, the catalogue knows (catalog/software)
@@ -12,6 +13,8 @@ A form is printed in one spelling only: modules in the order of `MODULES`, `core
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import groupby
 
 from foretell.errors import Problem
 
@@ -58,6 +61,46 @@ def recompute_form(value: str) -> str | None:
 def offload_form(value: str) -> str | None:
     """The one spelling of what is offloaded, or None."""
     return value if value == "none" else join_names(value, OFFLOADS)
+
+
+EVEN = "even"
+"""The layout of a plan that names none: as even as it can be, the outer chunks with the fewer layers."""
+MOST_CHUNKS = 4096
+"""Chunks of a layout."""
+_RUN = re.compile(r"(\d{1,5})(?:\*(\d{1,4}))?")
+
+
+def layout_form(value: str) -> str | None:
+    """The one spelling of a layout, runs of equal chunks joined; None where it is none."""
+    if value == EVEN:
+        return value
+    sizes: list[int] = []
+    for part in value.split(","):
+        match = _RUN.fullmatch(part)
+        if match is None or int(match[2] or 1) < 1:
+            return None
+        sizes += [int(match[1])] * int(match[2] or 1)
+        if len(sizes) > MOST_CHUNKS:
+            return None
+    runs = [(size, len(list(same))) for size, same in groupby(sizes)]
+    return ",".join(str(size) if many == 1 else f"{size}*{many}" for size, many in runs)
+
+
+@lru_cache(maxsize=1024)
+def layout_sizes(value: str) -> tuple[int, ...]:
+    """Layers of each chunk; none where the layout is even."""
+    if value == EVEN:
+        return ()
+    runs = (part.partition("*") for part in value.split(","))
+    return tuple(int(size) for size, _, many in runs for _ in range(int(many or 1)))
+
+
+def even_sizes(layers: int, chunks: int) -> tuple[int, ...]:
+    """Layers of each chunk of an even layout: the remainder goes to the inner chunks first."""
+    size, rest = divmod(layers, chunks)
+    inner = [*range(1, chunks - 1), 0, chunks - 1][:chunks] if chunks > 1 else [0]
+    more = {*inner[:rest]}
+    return tuple(size + (at in more) for at in range(chunks))
 
 
 def adapters_form(value: str) -> str | None:
@@ -115,6 +158,7 @@ FORMS: Mapping[str, Callable[[str], str | None]] = {
     "framework": framework_form,
     "recompute": recompute_form,
     "offload": offload_form,
+    "layout": layout_form,
     "adapters": adapters_form,
 }
 """Keys with a spelling of their own."""
@@ -123,6 +167,7 @@ FORM_ALLOWED: Mapping[str, str] = {
     "offload": "none, or some of " + "+".join(OFFLOADS),
     "adapters": f"{', '.join(TARGET_SETS)}, or some of {'+'.join(TARGETS)}; +{TRAINED_ENDS}",
     "framework": "NAME, NAME@RELEASE or NAME@DATE",
+    "layout": "even, or layers of each pipeline chunk, first to last, as in 7,8*14,7",
 }
 """What their values may be, in words."""
 FORM_WORDS: Mapping[str, tuple[str, ...]] = {
@@ -130,6 +175,7 @@ FORM_WORDS: Mapping[str, tuple[str, ...]] = {
     "offload": ("none", *OFFLOADS),
     "adapters": (*TARGET_SETS, *TARGETS),
     "framework": (GENERIC,),
+    "layout": (EVEN,),
 }
 """Words from which the nearest to a wrong value is taken."""
 

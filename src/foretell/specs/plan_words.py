@@ -52,7 +52,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tp_mode": ("1d", "summa"),
     "tp_overlap": ("auto", "off", "on"),
     "cp_mode": ("ring", "allgather", "ulysses"),
-    "dispatch": ("alltoall", "dedup"),
+    "dispatch": ("alltoall", "dedup", "deepep"),
     "ep_overlap": ("off", "on"),
     "grad_overlap": ("auto", "off", "on"),
     "param_overlap": ("auto", "off", "on"),

@@ -89,6 +89,8 @@ class StepEstimate:
     """Model FLOP/s over the dense peak of the plan's precision."""
     hfu: float
     """The same with recomputation counted."""
+    mfu_causal: float
+    """MFU with attention counted as its mask leaves it, as Megatron-Bridge prints it."""
     peak_memory_bytes: float
     """Peak on the fullest stage."""
     memory_capacity_bytes: float
@@ -111,6 +113,11 @@ class StepEstimate:
     """Fields that were set by hand."""
     run: Run | None = None
     """The whole run to a number of tokens, where one was asked for."""
+    prior: dict[str, Any] | None = None
+    """The same numbers before they were conditioned on measured runs; none where nothing was measured."""
+    posterior_factors: dict[str, Any] | None = None
+    """Mechanism -> what it takes over what was predicted, with its interval; none where nothing was
+    measured."""
     totals: Totals | None = field(default=None, repr=False, compare=False)
     """What the step adds up to, from which its numbers follow; no part of the JSON."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)

@@ -38,9 +38,9 @@ class ServiceEstimate:
     system: str
     """System id."""
     gpus: int
-    """Chips of all instances."""
+    """Chips of all instances, those of prefill included."""
     replicas: int
-    """Instances."""
+    """Instances; where prefill is apart, those that decode."""
     plan: str
     """The deployment of one instance, as words."""
     plan_chosen: bool
@@ -117,5 +117,26 @@ class ServiceEstimate:
     """Fields set by hand."""
     usd_per_chip_hour_range: tuple[float, float] | None = None
     """The cheapest and the dearest of the offers that the rent is the median of; None: one price alone."""
+    goodput_requests_per_s: float | None = None
+    """Requests a second within the latency targets; None where none were given."""
+    warnings: tuple[str, ...] = ()
+    """What bears on the answer and is not in it, such as options of an imported command."""
+    prefill_system: str | None = None
+    """System of the prefill instances; None: prompts and answers have the same instances."""
+    prefill_gpus: int | None = None
+    """Chips of the prefill instances."""
+    prefill_replicas: int | None = None
+    """How many they are."""
+    prefill_plan: str | None = None
+    """Their layout, as words."""
+    prefill_busy: float | None = None
+    """Share of the time that they are in a step."""
+    transfer_ms: float | None = None
+    """What a prompt's cache takes to a decode instance."""
     simulation: dict[str, Any] | None = None
     """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
+    prior: dict[str, Any] | None = None
+    """The same numbers before they were conditioned on measured services; None where nothing was measured."""
+    posterior_factors: dict[str, Any] | None = None
+    """Mechanism -> what it takes over what was predicted, with its interval; None where nothing was
+    measured."""

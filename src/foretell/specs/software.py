@@ -31,7 +31,8 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 from typing import Annotated, Literal
 
 from foretell.records import dataclass
-from foretell.specs.plan import AttentionLibrary, Dispatch, Reduce
+from foretell.specs.plan import AttentionLibrary, ContextMode, Dispatch, Reduce
+from foretell.specs.plan_forms import GENERIC
 from foretell.specs.ranges import Ge, Le
 
 Seconds = Annotated[float, Ge(0), Le(1e6)]
@@ -102,12 +103,18 @@ class Software:
     """Plan: how tokens reach their experts."""
     ep_overlap: Literal["", "off", "on"] = ""
     """Plan: whether dispatch and combination run behind the other pass of another micro-batch."""
+    context: Literal["", ContextMode] = ""
+    """Plan: how keys and values reach the other ranks of context parallelism."""
     pieces_on: str = ""
-    """Architectures, by how their names begin, on which tensor-parallel gathers and scatters run in pieces
-    behind the products unless the plan says otherwise; all: every one; empty: none."""
+    """Architectures, by how their names begin, with spaces between them, on which tensor-parallel gathers and
+    scatters run in pieces behind the products unless the plan says otherwise; all: every one; empty: none."""
     interleaves: bool = False
     """Whether published dense recipes with a pipeline interleave their stages where they do not say."""
 
+    module_recompute: bool = False
+    """Whether modules of a layer can be computed again by name (specs/plan_forms.py)."""
+    host_activations: bool = False
+    """Whether recipes hand kept activations to the host where they do not fit (training/room.py)."""
     micro_tokens: Annotated[int, Ge(0), Le(10**9)] = 0
     """Tokens that recipes without a pipeline fill a micro-batch with where neither plan nor table says how
     many sequences it has; 0: one sequence."""
@@ -116,9 +123,6 @@ class Software:
     """Least time that the host takes to launch one layer of one micro-batch, forward."""
     host_backward_s: Seconds
     """Least time that the host takes to launch one layer of one micro-batch, backward."""
-    host_grade: Literal["read", "supposed", "left_out"] = "supposed"
-    """What the host's times stand on: read (from runs, or measured), supposed (its runs hide the host), or
-    left_out."""
     host_routed_s: Seconds = 0.0
     """What a layer of routed experts takes the host besides, each way, where no token is dropped: how many
     tokens each expert gets is read back before their products start."""
@@ -268,9 +272,9 @@ class Software:
         return f"software/{self.family}.toml"
 
     @property
-    def held_out(self) -> str:
-        """The source that is left out; empty: none."""
-        return self.left_out[0] if self.left_out else ""
+    def unnamed(self) -> bool:
+        """Whether no framework is named, so that it stands for any of today."""
+        return self.family == GENERIC
 
     @property
     def plain_where_cut(self) -> bool:
@@ -280,7 +284,7 @@ class Software:
     def in_pieces(self, architecture: str) -> bool:
         """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
         on = self.pieces_on
-        return on == EVERYWHERE or (on != "" and architecture.startswith(on))
+        return on == EVERYWHERE or (on != "" and architecture.startswith(tuple(on.split())))
 
     def attention_on(self, architecture: str) -> AttentionLibrary:
         """The attention library on chips of an architecture."""

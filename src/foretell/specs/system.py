@@ -1,8 +1,12 @@
 """Networks as tiers, and systems as chips on a network."""
 
+from dataclasses import replace
+from typing import Literal
+
 from foretell.records import dataclass
 from foretell.specs._base import Count, Fraction, NotNegative, Positive
 from foretell.specs.chip import Chip
+from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.design import ChipDesign
 
 
@@ -34,6 +38,14 @@ class Tier:
     """Extents of a torus or mesh, their product the size; empty where there are none known."""
     in_network_reduction: bool = False
     """Whether the switches of this tier add up data on its way (NVLS, SHARP)."""
+    routing: Literal["adaptive", "static"] = "adaptive"
+    """How flows choose among equal ways: by load, or once and for all (hashed flows, minimal routes)."""
+    groups: NotNegative = 0.0
+    """Groups of a dragonfly; 0: its members where they are groups, else groups of 512 chips."""
+    group_routers: NotNegative = 0.0
+    """Routers of one group of a dragonfly, each joined to all others of it; 0: enough of them."""
+    router_globals: NotNegative = 0.0
+    """Links of one router to other groups, at a chip's rate; 0: one for each chip on the router."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,3 +82,10 @@ class System:
     """What was assumed to make the system out of a chip or a file."""
     design: ChipDesign | None = None
     """What its chip was built from, as given; none: a chip that is known by its numbers alone."""
+    corrections: Corrections = AS_PREDICTED
+    """What measured runs on it took over what is predicted, by mechanism."""
+
+    def with_corrections(self, more: Corrections) -> "System":
+        """The system with further factors; the host's is in the speed of the chip's host."""
+        chip = replace(self.chip, host_speed=self.chip.host_speed / more.host)
+        return replace(self, chip=chip, corrections=self.corrections.times(more))

@@ -1,6 +1,7 @@
 """One plan's estimate as a record: totals of its ledger, trees, and what was assumed."""
 
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,44 @@ from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 from foretell.uncertainty.intervals import fit_of, of_estimate
 
+ANY_SOFTWARE = (
+    "no framework is named: as a well-tuned stack of today runs it (Megatron-Core with Transformer Engine, "
+    "MaxText on TPUs); the interval spans the software that people run, and framework=NAME narrows it"
+)
+"""What is assumed of the software where a plan names none."""
+
 
 def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
+    """One plan's estimate; a question that was asked before has the answer of then."""
+    try:
+        return _known_answer(_AskedPlan(scenario, plan, chosen))
+    except TypeError:  # numbers that are arrays have no hash
+        return _new_answer(scenario, plan, chosen)
+
+
+class _AskedPlan:
+    """A scenario and a plan as one key."""
+
+    __slots__ = ("asked", "key")
+
+    def __init__(self, scenario: Scenario, plan: Plan, chosen: bool) -> None:
+        self.asked = scenario, plan, chosen
+        own = scenario.model, scenario.system, scenario.job, scenario.software
+        self.key = (*own, scenario.assumptions, tuple(scenario.overrides.items()), plan, chosen)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _AskedPlan) and self.key == other.key
+
+
+@lru_cache(maxsize=512)
+def _known_answer(asked: _AskedPlan) -> StepEstimate:
+    return _new_answer(*asked.asked)
+
+
+def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
     """Evaluate a batch of one and put its numbers into a record."""
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
@@ -59,7 +96,7 @@ def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
 def totals_of(scenario: Scenario, plans: Plans, tables: Tables, ledger: Ledger) -> Totals:
     """What the steps of a batch of plans add up to; numbers of the chip may be arrays over them."""
     job, chip = scenario.job, scenario.system.chip
-    model_flop, hardware_flop = plan_flops(scenario, plans, tables)
+    model_flop, masked_flop, hardware_flop = plan_flops(scenario, plans, tables)
     return Totals(
         step_s=ledger.step_s,
         peak_memory_bytes=ledger.peak_bytes,
@@ -68,6 +105,7 @@ def totals_of(scenario: Scenario, plans: Plans, tables: Tables, ledger: Ledger) 
         active_joules=active_joules(plans, tables, ledger),
         tokens=job.tokens_per_step,
         model_flop=model_flop,
+        masked_flop=masked_flop,
         hardware_flop=hardware_flop,
         gpus=job.gpus,
         peak_flop_per_s=chip.matrix_flop_per_s[required_dtypes(plans.base)[-1]],
@@ -90,6 +128,7 @@ def assumptions_of(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tu
     if library is not None:
         said.append(f"collectives as {library.id} runs them, by coefficients of catalog/fabrics")
     said += spreading(scenario.model, plan)
+    said += [ANY_SOFTWARE] if scenario.software.unnamed else []
     return (*said, *notes, recipe(plan))
 
 
@@ -113,7 +152,11 @@ def spreading(model: Model, plan: Plan) -> list[str]:
     load = f"every expert has {plan.capacity:g} times its even share, filled up or dropped"
     if not plan.capacity:
         load = f"no token is dropped, the busiest rank has {plan.imbalance:g} times the mean"
-    way = {"alltoall": "a copy for each expert", "dedup": "once to each node and rank"}
+    way = {
+        "alltoall": "a copy for each expert",
+        "dedup": "once to each node and rank",
+        "deepep": "once to each node and rank by DeepEP's kernels",
+    }
     hidden = "hidden behind another micro-batch" if plan.ep_overlap == "on" else "nothing hidden"
     said.append(f"expert parallelism: {load}; dispatch in 16 bits, {way[plan.dispatch]}, {hidden}")
     return said
@@ -148,6 +191,8 @@ def estimate_json(result: StepEstimate) -> dict[str, Any]:
     found["run"] = result.run.to_dict() if result.run else None
     found["assumptions"] = list(result.assumptions)
     found["overrides"] = dict(result.overrides or {})
+    if result.posterior_factors is not None:
+        found |= {"prior": result.prior, "posterior_factors": result.posterior_factors}
     return found
 
 

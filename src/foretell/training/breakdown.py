@@ -3,8 +3,6 @@ stage."""
 
 from dataclasses import replace
 
-import numpy as np
-
 from foretell.kernels.memory import StageMemory
 from foretell.records import dataclass
 from foretell.specs.plan import Plans
@@ -21,7 +19,6 @@ from foretell.training.ledger import Ledger
 from foretell.training.tables import Tables
 from foretell.uncertainty.evidence import (
     HOST,
-    HOST_TIMES,
     Grounds,
     Spread,
     grounds_of,
@@ -67,13 +64,11 @@ def time_tree(
 ) -> Leaf:
     """Compute and memory-bound time by op family, recomputation, communication, bubble, optimizer: seconds
     along the slowest stage and, where asked for, joules of the whole job."""
-    spread = HOST_TIMES[scenario.software.host_grade]
-    factors = np.array([1.0, *(factor for pair in spread.values() for factor in pair)])
-    one = one_plan(plans, tables, ledger, factors)
+    one = one_plan(plans, tables, ledger)
     bubble_s = float(ledger.bubble_s[0])
     leaves = one.leaves(at_slowest(ledger), bubble_s)
     joules = job_joules(one) if energy else {}
-    grounds = grounds_of(tables.parts.times.grounds, scenario.system)
+    grounds = grounds_of(tables.parts.times.grounds, scenario.system, scenario.job.gpus)
     kernels = [_node(name, getattr(leaves, name), grounds, joules.get(name)) for name in KERNELS]
     known, spent = leaf_grounds(grounds), joules.get("step", {})
     others = [
@@ -83,11 +78,7 @@ def time_tree(
         for name, seconds in leaves.seconds.items()
     ]
     step = node("step", [*kernels, *others], float(ledger.step_s[0]))
-    # Stages that wait for the slowest wait for its host too.
-    shared = step.value / max(step.value - bubble_s, 1e-30)
-    ends = iter(step.value + shared * (leaves.hosts_s[1:] - leaves.hosts_s[0]))
-    host = {key: (float(next(ends)), float(next(ends))) for key in spread}
-    return whole(step, kind_of(scenario, plans.base, step), scenario.software.held_out, host)
+    return whole(step, kind_of(scenario, plans.base, step), scenario)
 
 
 def leaf_grounds(grounds: Grounds) -> dict[str, tuple[Evidence, Spread]]:

@@ -13,7 +13,7 @@ step they add up their gradients (sharded ones their shares), an all-reduce of t
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.collectives import ring_step_s
+from foretell.network.collectives import by_group, ring_step_s, slower_by
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe, Schedule
 from foretell.sharding.data import wire_bytes
@@ -77,5 +77,7 @@ def mirror_seconds(
     gradient_bytes, _ = wire_bytes(plans.base)
     size = sum_of([s.trained * (gradient_bytes / s.traffic.state_parts)[:, None] for s in shares])
     counts = tables.pipe_counts[:, tables.spot]
+    slower = slower_by(scenario.system.corrections.data_parallel, counts, scenario.system)
     step_s = ring_step_s(0.5 * size, counts, system_as_filled(scenario).network)
+    step_s = step_s * by_group(slower, 2)
     return np.asarray(2.0 * step_s * (plans.pp > 1)[:, None])

@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.fusion import COLLECTIVE_HOST_S
-from foretell.network.collectives import collective_s, outermost, place, ring_step_s
+from foretell.network.collectives import (
+    Group,
+    by_group,
+    collective_s,
+    outermost,
+    place,
+    ring_send_s,
+    slower_by,
+)
+from foretell.network.dispatch import DispatchLoad, dispatch_kernels, pass_seconds
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.expert import distinct_share
@@ -138,7 +147,8 @@ def tensor_seconds(
     kinds: tuple[Kind, ...] = ("all-gather",)
     kinds += ("reduce-scatter",) if sp.any() else ()
     kinds += () if sp.all() else ("all-reduce",)
-    group = place(counts, system, kinds)
+    slower = slower_by(system.corrections.tensor_parallel, counts, system)
+    group = place(counts, system, kinds, slower)
     # What is sent of a kind is asked for at once: of parts that enter and leave, and a stage's input.
     many = enter.shape[1]
     received = (parts.send_bytes * parts.shape.tp)[shape][:, None]
@@ -231,11 +241,15 @@ def context_seconds(
         "allgather": ("all-gather", "reduce-scatter", "all-to-all"),
         "ulysses": ("all-to-all",),
     }
-    group = place(counts, system, kinds[mode])
+    slower = slower_by(system.corrections.context_parallel, counts, system)
+    group = place(counts, system, kinds[mode], slower)
     exchanged = collective_s("all-to-all", states, group)
     if mode == "ring":
-        links = system.network
-        forward, backward = _ring(parts, shape, keys, lambda size: ring_step_s(size, counts, links))
+
+        def step_s(size: Array) -> Array:
+            return ring_send_s(size, counts, system) * by_group(slower, size.ndim)
+
+        forward, backward = _ring(parts, shape, keys, step_s)
     elif mode == "allgather":
         forward = collective_s("all-gather", keys, group)
         backward = forward + collective_s("reduce-scatter", keys, group)
@@ -269,14 +283,16 @@ def expert_seconds(
     layers = np.array([t.layers for t in parts.experts])
     sent = _by_group([t.elements for t in parts.experts], parts, shape)
     etp = np.asarray(parts.shape.etp)[shape][:, None]
-    if base.dispatch == "dedup":
+    if base.dispatch != "alltoall":
         copies = stack([t.copies for t in parts.experts], np.size(parts.shape.tp)).T[shape]
-        seconds = 2.0 * _dedup_s(sent, copies, counts["ep"], system)
+        kernels = base.dispatch == "deepep"
+        seconds = _dedup_s(sent, copies, counts["ep"], system, kernels=kernels)
     else:
-        group = place(counts["ep"], system, ("all-to-all",))
+        group = _dispatching(counts["ep"], system)
         seconds = 2.0 * collective_s("all-to-all", sent, group)
     if (etp > 1.0).any():
-        inside = place(counts["etp"], system, ("all-gather", "reduce-scatter"))
+        slower = slower_by(system.corrections.expert_parallel, counts["etp"], system)
+        inside = place(counts["etp"], system, ("all-gather", "reduce-scatter"), slower)
         kinds: tuple[Kind, ...] = ("all-gather", "reduce-scatter")
         for kind in kinds:
             seconds = seconds + collective_s(kind, sent * etp, inside)
@@ -289,23 +305,53 @@ def expert_seconds(
     return Exchange(forward_s=forward, backward_s=backward, tier=tier)
 
 
-def _dedup_s(sent: Array, copies: Array, counts: Array, system: System) -> Array:
-    """A dispatch in which a token goes once to each node, and inside it once to each rank.
+def _dispatching(counts: Array, system: System) -> Group:
+    """Ranks that experts are spread over, placed for dispatches."""
+    slower = slower_by(system.corrections.expert_parallel, counts, system)
+    return place(counts, system, ("all-to-all",), slower)
 
-    The copies between nodes and those inside follow each other in pieces: the slower of both shows.
+
+def _dedup_s(sent: Array, copies: Array, counts: Array, system: System, *, kernels: bool) -> Array:
+    """A dispatch and its combine, in which a token goes once to each node, and inside it once to each rank.
+
+    Copies between nodes and those inside follow each other in pieces at the library's rates, and the slower
+    of both shows; or DeepEP's `kernels` do it, on twenty of a chip's cores (network/dispatch.py).
     """
+    ranks = np.prod(counts, axis=0)[:, None]
+    if kernels:
+        return _kernel_s(sent / copies, copies, ranks, system)
     near = counts.copy()
     near[1:] = 1.0
-    ranks = np.prod(counts, axis=0)[:, None]
     nodes = ranks / counts[0][:, None]
     far_s = collective_s(
         "all-to-all",
         sent * distinct_share(nodes, copies),
-        place(counts, system, ("all-to-all",)),
+        _dispatching(counts, system),
     )
     near_s = collective_s(
         "all-to-all",
         sent * distinct_share(ranks, copies),
-        place(near, system, ("all-to-all",)),
+        _dispatching(near, system),
     )
-    return np.asarray(np.maximum(far_s * (nodes > 1.0), near_s))
+    return np.asarray(2.0 * np.maximum(far_s * (nodes > 1.0), near_s))
+
+
+def _kernel_s(row_bytes: Array, copies: Array, ranks: Array, system: System) -> Array:
+    """The same by DeepEP's kernels for throughput; `row_bytes` are those of all tokens, once each."""
+    tiers = system.network.tiers
+    load = DispatchLoad(
+        tokens=row_bytes,
+        hidden=1.0,
+        row_bytes=1.0,
+        top_k=copies,
+        experts=ranks,
+        ranks=ranks,
+        domain=np.minimum(float(tiers[0].size), ranks),
+        near_bytes_per_s=tiers[0].bandwidth_bytes_per_s,
+        far_bytes_per_s=tiers[-1].bandwidth_bytes_per_s,
+    )
+    kernels = dispatch_kernels()["deepep"]
+    both = [pass_seconds(kernels, one, load) for one in (kernels.dispatch, kernels.combine)]
+    domains = np.maximum(ranks / load.domain, 1.0)
+    agreed = (kernels.dispatch.notify_s + kernels.combine.notify_s) * np.log2(domains)
+    return np.asarray((both[0] + both[1] + agreed * (row_bytes > 0.0)) * (ranks > 1.0))

@@ -21,8 +21,9 @@ from foretell.workload.ops import AttentionCore, Op
 Array = NDArray[np.float64]
 
 
-def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float, Array]:
-    """Matrix operations of a step by the usual convention, and with what is recomputed; (plans,)."""
+def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float, float, Array]:
+    """Matrix operations of a step by the usual convention, with attention as its mask leaves it, and (plans,)
+    with what is recomputed."""
     job, base = scenario.job, plans.base
     model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
     # Frozen matrices have a data gradient alone; what adapters multiply is left out.
@@ -35,7 +36,9 @@ def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float,
         listed = plans.recompute == recompute_code(base.recompute)
         more = modules_flop(scenario.model, job, base.recompute, base.flash)
         hardware = hardware + more * listed
-    return model_flop, np.asarray(hardware)
+    passes = 2.0 if base.lora else 3.0
+    masked_flop = model_flop - passes * unseen_flop(scenario.model, job)
+    return model_flop, masked_flop, np.asarray(hardware)
 
 
 @lru_cache(maxsize=64)
@@ -56,6 +59,20 @@ def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
     ends = whole[-2][0] + whole[-1][0]
     batch = float(job.global_batch)
     return 3.0 * batch * (layers + ends), batch * layers, batch * cores
+
+
+@lru_cache(maxsize=64)
+def unseen_flop(model: Model, job: Job) -> float:
+    """Matrix operations of a forward pass that the usual convention counts and a causal mask leaves out."""
+    target = None if job.target_len is None else float(job.target_len)
+    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=True)
+    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
+    total = 0.0
+    for count, part in zip(counts, graph.kinds, strict=True):
+        cores = [op for op in part.ops if isinstance(op, AttentionCore)]
+        seen = sum(float(op.forward().matrix_flop) for op in cores)
+        total += float(count) * max(_forward_flop(cores)[1] - seen, 0.0)
+    return float(job.global_batch) * total
 
 
 @lru_cache(maxsize=64)

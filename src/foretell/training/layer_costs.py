@@ -33,6 +33,7 @@ from foretell.sharding.tensor2d import (
 )
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
+from foretell.specs.corrections import Corrections
 from foretell.specs.model import Model
 from foretell.specs.plan import QUANTISED, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
@@ -191,13 +192,15 @@ class Parts:
 def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
     """Build the graph for all shapes at once, cut it, and cost it in two calls."""
     chip, job, software = scenario.system.chip, scenario.job, scenario.software
+    known = scenario.system.corrections
     lengths = (job.seq_len, job.target_len)
     recipe = recipe_of(base)
     if np.size(shape.tp) == 1:
         # A single shape recurs from estimate to estimate: what it costs is remembered.
-        return _one_part_table(scenario.model, lengths, chip, recipe, software, _numbers(shape))
+        one = _numbers(shape)
+        return _one_part_table(scenario.model, lengths, chip, recipe, software, one, known)
     shapes = shapes_of(scenario.model, lengths, recipe, software, shape)
-    return _costed(shapes, chip, recipe, software, shape)
+    return _costed(shapes, chip, recipe, software, shape, known)
 
 
 def _numbers(shape: Shape) -> Shape:
@@ -236,7 +239,13 @@ def recipe_of(plan: Plan) -> Plan:
 
 @lru_cache(maxsize=512)
 def _one_part_table(
-    model: Model, lengths: Lengths, chip: Chip, recipe: Plan, software: Software, shape: Shape
+    model: Model,
+    lengths: Lengths,
+    chip: Chip,
+    recipe: Plan,
+    software: Software,
+    shape: Shape,
+    known: Corrections,
 ) -> Parts:
     """Costs of one shape."""
     cut = Plan(
@@ -258,7 +267,8 @@ def _one_part_table(
         imbalance=recipe.imbalance,
     )
     arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
-    return _costed(one_shape(model, lengths, cut, software, shape), chip, recipe, software, arrays)
+    shapes = one_shape(model, lengths, cut, software, shape)
+    return _costed(shapes, chip, recipe, software, arrays, known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,11 +295,19 @@ def host_of(plan: Plan, software: Software) -> Host:
     return Host(forward_s=forward_s, backward_s=backward_s, routed_s=routed_s)
 
 
-def _costed(shapes: Shapes, chip: Chip, base: Plan, software: Software, shape: Shape) -> Parts:
+def _costed(
+    shapes: Shapes,
+    chip: Chip,
+    base: Plan,
+    software: Software,
+    shape: Shape,
+    known: Corrections,
+) -> Parts:
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
-    times = op_times(shapes.stacks, len(flat), chip, base, software, np.asarray(shape.tp) > 1.0)
+    cut = np.asarray(shape.tp) > 1.0
+    times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known)
     quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
     if base.weights in QUANTISED:
         times = with_dequantisation(times, shapes.parameters * quantised, chip, base, software)

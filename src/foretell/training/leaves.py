@@ -172,8 +172,7 @@ def op_costs(tables: Tables, ledger: Ledger) -> OpCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWaits:
-    """What one run of each part waits for the host, for some factors on the host's own time; (factors,
-    parts)."""
+    """What one run of each part waits for the host; (parts,)."""
 
     forward: Array
     """Forward pass."""
@@ -182,21 +181,21 @@ class HostWaits:
     again: Array | None
     """Modules run again; None where the plan names none."""
 
-    def of(self, many: PartRuns) -> Array:
-        """All runs in a step; (factors,)."""
+    def of(self, many: PartRuns) -> float:
+        """All runs in a step."""
         waited = many.once * (self.forward + self.backward) + many.repeated * self.forward
         if self.again is not None:
             waited = waited + many.listed * self.again
-        return np.asarray(waited.sum(axis=1))
+        return float(waited.sum())
 
 
-def host_waits(plans: Plans, tables: Tables, ledger: Ledger, factors: Array) -> HostWaits:
+def host_waits(plans: Plans, tables: Tables, ledger: Ledger) -> HostWaits:
     """What the parts of the only plan wait for the host."""
     parts, slower = tables.parts, tables.pace / float(ledger.clock[0]) - 1.0
     spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_launches(plans, tables))
 
     def waits(chip_s: Array, host_s: Array) -> Array:
-        return np.asarray(beside_host(chip_s, factors[:, None] * host_s) - chip_s)
+        return np.asarray((beside_host(chip_s, host_s) - chip_s)[0])
 
     forward_s, backward_s = spent.chip_s(slower)
     return HostWaits(
@@ -220,8 +219,6 @@ class StepLeaves:
     """Operations that run again."""
     seconds: Mapping[str, float]
     """Every other leaf, in the order of the tree."""
-    hosts_s: Array
-    """The host's leaf at its usual speed, and at others; (factors,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +234,7 @@ class OnePlan:
     costs: OpCosts
     """Its operations."""
     host: HostWaits
-    """What its parts wait for the host, first at the host's usual speed."""
+    """What its parts wait for the host."""
     runs: PartRuns
     """How often each stage runs each part."""
 
@@ -247,7 +244,6 @@ class OnePlan:
         spent, mu, stages = ledger.seconds, float(ledger.micro_batches[0]), float(on.sum())
         compute, memory, again = Families(), Families(), Families()
         many = self.runs.of(on)
-        hosts_s = self.host.of(many)
         for run in pass_runs(tables, many):
             self.costs.add(run, (again, again) if run.phase == "recompute" else (compute, memory))
         if float(plans.recompute[0]) == 1.0:
@@ -262,21 +258,19 @@ class OnePlan:
             "pipeline_parallel": sends_s,
             "data_parallel": float(on @ spent.data_parallel[0]),
             "bubble": bubble_s,
-            "host": float(hosts_s[0]),
+            "host": self.host.of(many),
             "fixed": stages * ledger.fixed_s,
             "gradient_sums": mu * float(on @ ledger.sums_s[0]),
             "optimizer": float(on @ spent.optimizer[0]),
         }
         if spent.offload is not None:
             found["offload"] = float(on @ spent.offload[0])
-        return StepLeaves(
-            compute=compute, memory_bound=memory, recompute=again, seconds=found, hosts_s=hosts_s
-        )
+        return StepLeaves(compute=compute, memory_bound=memory, recompute=again, seconds=found)
 
 
-def one_plan(plans: Plans, tables: Tables, ledger: Ledger, factors: Array) -> OnePlan:
-    """A batch of one; `factors` on the host's own time begin with 1."""
-    costs, host = op_costs(tables, ledger), host_waits(plans, tables, ledger, factors)
+def one_plan(plans: Plans, tables: Tables, ledger: Ledger) -> OnePlan:
+    """A batch of one."""
+    costs, host = op_costs(tables, ledger), host_waits(plans, tables, ledger)
     runs = part_runs(plans, tables, ledger)
     return OnePlan(plans=plans, tables=tables, ledger=ledger, costs=costs, host=host, runs=runs)
 

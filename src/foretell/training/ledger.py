@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory
 from foretell.records import dataclass
+from foretell.specs._base import Num
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -78,8 +79,8 @@ class Ledger:
     """The stage that sets the pace; (plans,)."""
     bubble_s: Array
     """Its waiting for the others; (plans,)."""
-    fixed_s: float
-    """What a step takes beside its work."""
+    fixed_s: Num
+    """What a step takes beside its work; (plans,) where it differs."""
     fullest: Index
     """The stage that holds most; (plans,)."""
     peak_bytes: Array

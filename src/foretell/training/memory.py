@@ -27,6 +27,7 @@ from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of
 from foretell.sharding.recompute import blend_layers, full_share
+from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
@@ -136,6 +137,20 @@ def message_bytes(plans: Plans, tables: Tables) -> Array:
     gathered = 2.0 * plans.tp * sent * (plans.sp > 0) * (plans.tp > 1)
     panels = tables.parts.panel_bytes[tables.shape]
     return np.asarray(gathered + panels + 2.0 * sent * (plans.pp > 1))
+
+
+def correct_memory(memory: StageMemory, known: Corrections) -> StageMemory:
+    """What stages hold, with activations and overheads as measured runs had them."""
+    if known is AS_PREDICTED:
+        return memory
+    more, over = (np.reshape(factor, (-1, 1)) for factor in (known.activations, known.overhead))
+    return replace(
+        memory,
+        activations=memory.activations * more,
+        buffers=memory.buffers * more,
+        allocator=memory.allocator * over,
+        framework=memory.framework * over,
+    )
 
 
 def held_micro_batches(plans: Plans, tables: Tables, pipe: Pipe) -> Array:

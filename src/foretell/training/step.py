@@ -49,7 +49,7 @@ from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import shares_of
 from foretell.training.dualpipe import hidden_seconds, mirror_seconds
 from foretell.training.ledger import Ledger, StageSeconds
-from foretell.training.memory import held_micro_batches, stage_memory
+from foretell.training.memory import correct_memory, held_micro_batches, stage_memory
 from foretell.training.micro_batch import micro_batch
 from foretell.training.offload import copied_seconds, offload_memory, offload_seconds
 from foretell.training.pace import set_pace
@@ -96,6 +96,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
         one = replace(one, copies=copies)
         seconds = replace(seconds, offload=copied_seconds(pipe.micro_batches, copies))
         memory = offload_memory(plans, tables, stages, memory)
+    memory = correct_memory(memory, scenario.system.corrections)
     multiplicity = gather(tables.stages.multiplicity, tables.pair)
     busy_s = seconds.total * (multiplicity > 0)
     slowest, bubble_s = set_pace(plans, tables, pipe, one, (seconds, busy_s))
@@ -115,7 +116,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
         memory=memory,
         slowest=slowest,
         bubble_s=bubble_s,
-        fixed_s=scenario.software.fixed_s,
+        fixed_s=scenario.software.fixed_s * scenario.system.corrections.fixed,
         fullest=fullest,
         peak_bytes=peak_bytes,
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from foretell.kernels.optimizer import Matrices
 from foretell.kernels.power import ChipPower, chip_power
 from foretell.kernels.variation import slowest
-from foretell.network.collectives import Group, link_needs, place, send_line
+from foretell.network.collectives import Group, link_needs, place, send_line, slower_by
 from foretell.network.library_records import Kind
 from foretell.network.placement import as_filled, group_counts
 from foretell.records import dataclass
@@ -20,6 +20,7 @@ from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
 from foretell.specs.model import Model
 from foretell.specs.plan import Plans
+from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.specs.system import System
@@ -225,6 +226,7 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
             pairs,
             schedule_named(plans.base.schedule).layout,
             by_cost(scenario),
+            layout_sizes(plans.base.layout),
         ),
         pair=pair,
         exchanges=exchanges_of(parts, shape[first], where, system, plans.base, scenario.software),
@@ -237,13 +239,20 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
         if parts.experts
         else None,
         pipe_counts=counts["pp"],
-        send_line=send_line(counts["pp"], system.network),
+        send_line=slow_sends(counts["pp"], system),
         link_needs=link_needs(counts["dp"] * counts["cp"], scenario.system.network),
         power=chip_power(scenario.system.chip),
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
         host_speed=np.asarray(scenario.system.chip.host_speed) + np.zeros(len(parts.send_bytes)),
     )
+
+
+def slow_sends(counts: Array, system: System) -> tuple[Array, Array]:
+    """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
+    slower = slower_by(system.corrections.pipeline_parallel, counts, system)
+    latency_s, s_per_byte = send_line(counts, system.network)
+    return latency_s * slower, s_per_byte * slower
 
 
 def edp_of(plans: Plans) -> Array:
@@ -260,17 +269,23 @@ def data_kinds(zero: Array) -> tuple[Kind, ...]:
 def links_of(counts: Array, ranks: Array, plans: Plans, system: System) -> DataLinks:
     """Groups of `ranks` replicas (by spot) that stand as `counts` says, for what the plans send."""
     kinds, base = data_kinds(plans.zero), plans.base
-    everyone = sharing = backward = place(counts, system, kinds)
+
+    def placed(where: Array, sent: tuple[Kind, ...]) -> Group:
+        return place(
+            where, system, sent, slower_by(system.corrections.data_parallel, where, system)
+        )
+
+    everyone = sharing = backward = placed(counts, kinds)
     if not base.shard and not base.secondary:
         return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=None)
     replicas, group = None, sharing_group(ranks, sharing_of(base))
     if base.shard:
         here, there = split_counts(counts, group)
-        sharing = backward = place(here, system, kinds)
-        replicas = place(there, system, ("all-reduce",))
+        sharing = backward = placed(here, kinds)
+        replicas = placed(there, ("all-reduce",))
     if base.secondary:
         near = np.minimum(float(base.secondary), group)
-        backward = place(split_counts(counts, near)[0], system, kinds)
+        backward = placed(split_counts(counts, near)[0], kinds)
     return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=replicas)
 
 

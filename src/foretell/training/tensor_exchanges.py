@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.collectives import Group, collective_s, place
+from foretell.network.collectives import Group, collective_s, place, slower_by
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.data import split_counts
@@ -54,7 +54,10 @@ def grid_seconds(
     wide = np.size(parts.shape.tp)
     tp, tp2 = (np.broadcast_to(x, wide)[shape] for x in (parts.shape.tp, parts.shape.tp2))
     near, far = split_counts(counts, tp / np.maximum(tp2, 1.0))
-    rows, columns = place(near, system, GRID_KINDS), place(far, system, GRID_KINDS)
+    kind = system.corrections.tensor_parallel
+    rows, columns = (
+        place(where, system, GRID_KINDS, slower_by(kind, where, system)) for where in (near, far)
+    )
 
     def sized(values: list[Num], element_bytes: float = parts.element_bytes) -> Array:
         return np.asarray(stack(values, wide).T[shape] * element_bytes)

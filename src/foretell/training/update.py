@@ -11,6 +11,7 @@ from foretell.kernels.optimizer import (
     shared_products_s,
 )
 from foretell.schedules import schedule_named
+from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights, sum_of
@@ -41,7 +42,16 @@ def sum_seconds(
         sums_s = sums_s + (begun_s - sums_s) / micro_batches[:, None]
         again = np.ones_like(again)
     # A micro-batch passes one of the copies of the weights that a rank may hold.
-    return np.asarray(sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None])
+    slower = slow_memory(scenario)
+    return np.asarray(
+        slower * sums_s * (again / schedule_named(base.schedule).weight_copies)[:, None]
+    )
+
+
+def slow_memory(scenario: Scenario) -> Num:
+    """Measured over predicted time of passes over memory; a number, or (plans, 1)."""
+    slower = scenario.system.corrections.memory_bound
+    return slower[:, None] if isinstance(slower, np.ndarray) else slower
 
 
 def update_seconds(
@@ -52,7 +62,7 @@ def update_seconds(
     shares: tuple[GroupWeights, ...],
 ) -> Array:
     """The optimizer's update on one rank of each stage, with the clipping in front of it; (plans, stages)."""
-    update_s = fused_update(scenario, plans, stages, shares)
+    update_s = fused_update(scenario, plans, stages, shares) * slow_memory(scenario)
     software, chip = scenario.software, scenario.system.chip
     if not software.clips:
         return update_s
@@ -61,7 +71,7 @@ def update_seconds(
     tensors = np.einsum("nsp,p->ns", counts, tables.parts.tensors)
     host_s = software.host_update_s + software.host_tensor_s * tensors
     host_s = host_s / np.reshape(chip.host_speed, (-1, 1))
-    clipped_s = clip_s(updated, chip, plans.base)
+    clipped_s = clip_s(updated, chip, plans.base) * slow_memory(scenario)
     return beside_host(software.update_passes * update_s, host_s) + beside_host(clipped_s, host_s)
 
 

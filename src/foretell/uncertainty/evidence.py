@@ -3,8 +3,8 @@
 Every leaf of a time tree has an evidence and, from the residuals of what it stands on, intervals that hold
 half and nine tenths of the cases. Families of kernels and communication err independently of each other, so
 half-widths add up as squares. A whole step is no surer than its parts, nor than published runs of its kind
-were when their source was left out (catalog/spreads.toml); and what a framework's host takes is known only
-where it was measured.
+were when their source was held out (catalog/spreads.toml): or their software, or their chip, where the
+software of a question was never seen on its chip, or its chip with none.
 """
 
 import math
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from foretell.catalog.spreads import interval_ends
+from foretell.catalog.spreads import Known, interval_ends, known_of
 from foretell.kernels.families.choose import choose
 from foretell.kernels.precision import linear_format
-from foretell.network.library_catalog import evidence_of, inner_tiers
+from foretell.network.library_catalog import doublings_beyond, evidence_of, inner_tiers
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
@@ -40,14 +40,6 @@ framework. Residuals of 26 sources of published runs, each counting the same; wh
 hence the sign."""
 HOST: Spread = (-0.9, -0.4, 0.0, 0.4, 0.9)
 """Of waiting for the host: one machine was measured, and frameworks differ by a factor of three."""
-HOST_TIMES: Mapping[str, Mapping[str, tuple[float, float]]] = {
-    "read": {"p50": (0.9, 1.1), "p90": (0.8, 1.3)},
-    "supposed": {"p50": (0.7, 1.5), "p90": (0.3, 4.0)},
-    "left_out": {"p50": (0.7, 2.0), "p90": (0.3, 12.0)},
-}
-"""Of the host's own time of a layer, over what a framework's record has, by what that stands on. Known ones
-take from 0.15 (CUDA graphs) to 4 ms, and up to 100 where stages and tensor-parallel ranks are on many
-nodes."""
 MUCH = 0.2
 """Share of a step from which what it waits for makes its kind."""
 EXCHANGES = (
@@ -58,6 +50,8 @@ EXCHANGES = (
     "data_parallel",
 )
 """Leaves of a step that wait for other ranks."""
+OF_SOFTWARE = ("host", "fixed")
+"""Leaves of a step that are the software's own."""
 ORDER: tuple[Evidence, ...] = ("measured", "fitted", "transferred", "datasheet")
 """Best first."""
 KERNELS = {"attention": "prefill", "grouped-gemm": "grouped", "gemm": "gemm", "scan": "scan"}
@@ -78,15 +72,17 @@ class Grounds:
         return self.kernels.get(KERNELS.get(family, "pointwise"), self.kernels["pointwise"])
 
 
-def grounds_of(kernels: Mapping[str, tuple[Evidence, Spread]], system: System) -> Grounds:
-    """What the kernels and collectives of a scenario stand on."""
-    found = evidence_of(system)
-    return Grounds(kernels=kernels, collectives=(found, FABRIC[found]))
+def grounds_of(
+    kernels: Mapping[str, tuple[Evidence, Spread]], system: System, gpus: float = 1.0
+) -> Grounds:
+    """What the kernels and collectives of a scenario of so many chips stand on."""
+    return Grounds(kernels=kernels, collectives=(evidence_of(system), fabric_spread(system, gpus)))
 
 
-def fabric_spread(system: System) -> Spread:
-    """Residuals of a collective on a system."""
-    return FABRIC[evidence_of(system)]
+def fabric_spread(system: System, gpus: float = 1.0) -> Spread:
+    """Residuals of a collective of so many chips: half as wide again for each doubling beyond those held."""
+    wider = 1.0 + 0.5 * doublings_beyond(system, gpus)
+    return tuple(wider * end for end in FABRIC[evidence_of(system)])
 
 
 def leaf(name: str, value: float, grounds: tuple[Evidence, Spread], joules: float | None) -> Leaf:
@@ -114,7 +110,7 @@ def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Lea
         unit="s",
         evidence=weakest,
         joules=sum(known) if len(known) == len(children) else None,
-        interval=_together(total, some),
+        interval=join_intervals(total, some),
         children=tuple(children),
     )
 
@@ -151,23 +147,39 @@ def chip_known(chip: Chip) -> bool:
     return not choose(chip, "gemm", "bf16").foreign
 
 
-def whole(step: Leaf, kind: str, left_out: str, host: Mapping[str, tuple[float, float]]) -> Leaf:
-    """A step of a kind: no surer than its parts and than runs of its kind.
-
-    `host` says how long the step would be if the host took less or more than thought, by level.
-    """
+def whole(step: Leaf, kind: str, scenario: Scenario) -> Leaf:
+    """A step of a kind: no surer than its parts and than runs of its kind, of whose software and chip as much
+    is known. It is fitted at best, and that only where this software was seen on this chip."""
     found: dict[str, tuple[float, float]] = {}
     low, high = step.value, step.value
-    for key, (below, above) in interval_ends(kind, left_out).items():
-        parts = (step.interval or {}).get(key, (step.value, step.value))
-        fast, slow = host[key]
-        low = min(low, parts[0], fast * math.exp(below))
-        high = max(high, parts[1], slow * math.exp(above))
+    # What is the software's own is in the residuals of runs, and nowhere else.
+    of_parts = join_intervals(step.value, [c for c in step.children if c.name not in OF_SOFTWARE])
+    sources, chips = scenario.software.left_out, scenario.system.chip.left_out
+    known = known_to(scenario)
+    for key, (below, above) in interval_ends(kind, known, sources, chips).items():
+        parts = of_parts[key]
+        low = min(low, parts[0], step.value * math.exp(below))
+        high = max(high, parts[1], step.value * math.exp(above))
         found[key] = (max(low, 0.0), high)
-    return replace(step, interval=found)
+    return replace(step, interval=found, evidence=step_evidence(step, known))
 
 
-def _together(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:
+def step_evidence(step: Leaf, known: Known) -> Evidence:
+    """What a step rests on: datasheets where a leaf does, else fitted where runs of this software on this
+    chip were seen end to end, and transferred elsewhere."""
+    if any(child.evidence == "datasheet" for child in step.children if child.value > 0.0):
+        return "datasheet"
+    return "fitted" if known == "together" else "transferred"
+
+
+def known_to(scenario: Scenario) -> Known:
+    """What published runs show of a scenario's software on its chip."""
+    software, chip = scenario.software, scenario.system.chip
+    family = "" if software.unnamed else software.family
+    return known_of(family, chip.id, software.left_out, chip.left_out)
+
+
+def join_intervals(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:
     """Intervals of a sum of independent parts, on each side of their values."""
     found = {}
     for key in ("p50", "p90"):

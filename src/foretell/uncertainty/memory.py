@@ -63,7 +63,7 @@ def held_parts(tree: Leaf) -> dict[str, float]:
 
 
 def peak_ends(
-    held: Mapping[str, Num], gathered: Num = 0.0, left_out: str = ""
+    held: Mapping[str, Num], gathered: Num = 0.0, left_out: tuple[str, ...] = ()
 ) -> dict[str, tuple[Array, Array]]:
     """Where the sum of some parts lies in half and in nine tenths of the cases, around what is predicted.
 
@@ -119,7 +119,7 @@ def _gathered_share(
 def peak_interval(scenario: Scenario, plan: Plan, held: Mapping[str, float]) -> Ends:
     """p50 and p90 of the sum of a stage's parts, each (low, high); bytes."""
     gathered = gathered_bytes(scenario, plan, held["activations"])
-    ends = peak_ends(held, gathered, scenario.software.held_out)
+    ends = peak_ends(held, gathered, scenario.software.left_out)
     return {key: (float(low), float(high)) for key, (low, high) in ends.items()}
 
 

@@ -3,7 +3,7 @@
 Each function takes flags that `names.safe` has been over. What is left out has the verb's own default.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from foretell.errors import BadInput, Problem, unknown
@@ -19,20 +19,18 @@ Answer = dict[str, Any]
 def estimate(given: Given, limits: Limits) -> Answer:
     """`foretell estimate`."""
     from foretell.api import training as api
-    from foretell.interop.launch import TRAINING
 
-    export = _tool(given, TRAINING)
+    export, launcher = _tool(given)
     found = api.estimate(**given)
-    return {**found.to_dict(), **_written(found.export(export) if export else None)}
+    return {**found.to_dict(), **_written(found.export(export, launcher) if export else None)}
 
 
 def search(given: Given, limits: Limits) -> Answer:
     """`foretell search`; too many plans are turned away as soon as they have been counted."""
     from foretell.api import training as api
-    from foretell.interop.launch import TRAINING
     from foretell.report.refusal import no_as_dict
 
-    export = _tool(given, TRAINING)
+    export, launcher = _tool(given)
 
     def watch(done: int, total: int) -> None:
         if total > limits.plans:
@@ -42,7 +40,7 @@ def search(given: Given, limits: Limits) -> Answer:
     found = api.search(**given, progress=watch)
     if not found.plans:
         return {**found.to_dict(), **no_as_dict([found.why_none])}
-    return {**found.to_dict(), **_written(found.best.export(export) if export else None)}
+    return {**found.to_dict(), **_written(found.best.export(export, launcher) if export else None)}
 
 
 def explain(given: Given, limits: Limits) -> Answer:
@@ -73,6 +71,15 @@ def compare_plans(given: Given, limits: Limits) -> Answer:
     return api.compare_plans(given.pop("a"), given.pop("b"), **given).to_dict()
 
 
+def improve(given: Given, limits: Limits) -> Answer:
+    """`foretell improve`: the text of a launch, never a file."""
+    from foretell.api.improve import improved
+    from foretell.specs.questions.improve import ImproveQuestion
+
+    launcher = given.pop("launcher", None)
+    return improved(ImproveQuestion(**given), launcher=launcher).to_dict()
+
+
 def sensitivity(given: Given, limits: Limits) -> Answer:
     """`foretell sensitivity`: of a training step, or with a load of a service."""
     from foretell.studies.sensitivity import sensitivities
@@ -85,23 +92,24 @@ def serve(given: Given, limits: Limits) -> Answer:
     """`foretell serve`."""
     from foretell.api.serving import launch_command
     from foretell.api.serving import serve as ask
-    from foretell.interop.launch import SERVING
     from foretell.specs.questions.serving import ServingQuestion
 
-    export = _tool(given, SERVING)
+    export, launcher = _tool(given, serving=True)
     found = ask(**given)
-    written = launch_command(export, found, ServingQuestion(**given)) if export else None
+    written = None
+    if export:
+        written = launch_command(export, found, ServingQuestion(**given), launcher)
     return {**found.to_dict(), **_written(written)}
 
 
 def size(given: Given, limits: Limits) -> Answer:
     """`foretell size`."""
     from foretell.api.size import size as ask
-    from foretell.interop.launch import SERVING
 
-    export = _tool(given, SERVING)
+    export, launcher = _tool(given, serving=True)
     found = ask(**given)
-    return {**found.to_dict(), **_written(found.export(export) if export else None)}
+    written = found.export(export, launcher) if export else None
+    return {**found.to_dict(), **_written(written)}
 
 
 def post_train(given: Given, limits: Limits) -> Answer:
@@ -109,7 +117,9 @@ def post_train(given: Given, limits: Limits) -> Answer:
     from foretell.api.post_training import post_train as ask
     from foretell.interop.post_training_write import POST_TRAINING
 
-    export = _tool(given, POST_TRAINING)
+    export = given.pop("export", None)
+    if export is not None and export not in POST_TRAINING:
+        raise BadInput([unknown("export", export, POST_TRAINING)])
     found = ask(**given)
     return {**found.to_dict(), **_written(found.export(export) if export else None)}
 
@@ -155,12 +165,14 @@ def optimise(given: Given, limits: Limits) -> Answer:
     return ask(safe_study(given.pop("study")), **given).to_dict()
 
 
-def _tool(given: Given, known: Sequence[str]) -> str | None:
-    """The tool that a plan is to be written for, taken out of the flags."""
-    tool = given.pop("export", None)
-    if tool is not None and tool not in known:
-        raise BadInput([unknown("export", tool, known)])
-    return None if tool is None else str(tool)
+def _tool(given: Given, *, serving: bool = False) -> tuple[str | None, str | None]:
+    """(tool and release, launcher) that an answer is to be written for, taken out of the flags."""
+    from foretell.interop.releases import release_of
+
+    tool, launcher = given.pop("export", None), given.pop("launcher", None)
+    if tool is not None:
+        release_of(str(tool), serving=serving)
+    return None if tool is None else str(tool), None if launcher is None else str(launcher)
 
 
 def _written(found: Any) -> Answer:
@@ -241,6 +253,7 @@ _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "memory": memory,
     "simulate": simulate,
     "compare-plans": compare_plans,
+    "improve": improve,
     "sensitivity": sensitivity,
     "serve": serve,
     "size": size,

@@ -45,8 +45,9 @@ def make_app(
     limits: Limits | None = None,
     hosts: Collection[str] | None = LOOPBACK,
     processes: bool = True,
+    token: str | None = None,
 ) -> Any:
-    """The ASGI app: `hosts` are the names that it answers to (None: any).
+    """The ASGI app: `hosts` are the names that it answers to (None: any), `token` what a request must have.
 
     Without `processes` questions are answered in this one, with no deadline: for tests and notebooks.
     """
@@ -87,7 +88,7 @@ def make_app(
 
     app.add_exception_handler(RequestValidationError, malformed)
     app.add_exception_handler(HTTPException, refused)
-    app.add_middleware(Guard, body_bytes=limits.body_bytes, hosts=hosts)
+    app.add_middleware(Guard, body_bytes=limits.body_bytes, hosts=hosts, token=token)
     return app
 
 

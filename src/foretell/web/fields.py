@@ -12,8 +12,13 @@ from foretell.specs.questions import flags as asked
 
 TEXT_LENGTH, LIST_LENGTH, MOST_NAMED = 2000, 64, 16
 """Longest text, most entries of a list, and most models or systems of one question."""
+DOCUMENT_LENGTH = 64_000
+"""Longest text of a whole file."""
+PASTE_LENGTH = 50_000
+"""Longest text of measured runs."""
 
 Text = Annotated[str, Field(max_length=TEXT_LENGTH)]
+Document = Annotated[str, Field(max_length=DOCUMENT_LENGTH)]
 Name = Annotated[str, Field(max_length=80)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
@@ -24,11 +29,15 @@ Settings = (
     | Annotated[dict[Text, Amount], Field(max_length=LIST_LENGTH)]
 )
 Texts = Annotated[list[Text], Field(max_length=LIST_LENGTH)]
+Rows = Annotated[
+    list[Annotated[str, Field(max_length=PASTE_LENGTH)] | Object], Field(max_length=LIST_LENGTH)
+]
 Named = Annotated[list[Text | Object], Field(max_length=MOST_NAMED)]
 
 
 KINDS: Mapping[asked.Kind, Any] = {
     "text": Text,
+    "document": Document,
     "words": Text,
     "whole": Whole,
     "count": Amount,
@@ -41,6 +50,7 @@ KINDS: Mapping[asked.Kind, Any] = {
     "named": Text | Object,
     "names": Named,
     "table": Object,
+    "rows": Rows,
 }
 """What a kind of value is in JSON."""
 

@@ -5,8 +5,10 @@ Pure ASGI, so that a body is counted while it comes in and nothing larger than t
 
 import asyncio
 import json
+import secrets
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
+from urllib.parse import parse_qs
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -28,6 +30,8 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
+COOKIE = "foretell_token"
+"""Cookie that holds the token of a page."""
 BODY_S = 15.0
 """Longest pause of a body that comes in."""
 
@@ -35,11 +39,15 @@ BODY_S = 15.0
 class Guard:
     """An ASGI app around another."""
 
-    def __init__(self, app: App, body_bytes: int, hosts: Collection[str] | None) -> None:
-        """`hosts` are the names that this server answers to; None: any."""
+    def __init__(
+        self, app: App, body_bytes: int, hosts: Collection[str] | None, token: str | None = None
+    ) -> None:
+        """`hosts` are the names that this server answers to; None: any. With a token, who has it not is
+        refused."""
         self._app = app
         self._most = body_bytes
         self._hosts = None if hosts is None else frozenset(hosts)
+        self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or hand on."""
@@ -50,6 +58,13 @@ class Guard:
         if not self._known(scope):
             await _refuse(shown, 400, "this server does not answer to that host name")
             return
+        if self._token is not None:
+            given = _tokens(scope)
+            if not any(secrets.compare_digest(one, self._token) for one in given.values()):
+                await _refuse(shown, 401, "this server wants the token that it printed: ?token=...")
+                return
+            if "query" in given:  # the page's own requests have it as a cookie
+                shown = _with_headers(send, ((b"set-cookie", _cookie(self._token)),))
         try:
             body = await self._body(scope, receive)
         except TimeoutError:
@@ -99,13 +114,34 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, more: tuple[tuple[bytes, bytes], ...] = ()) -> Send:
     async def shown(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
+            message = {**message, "headers": [*message.get("headers", []), *HEADERS, *more]}
         await send(message)
 
     return shown
+
+
+def _cookie(token: str) -> bytes:
+    return f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict".encode("ascii")
+
+
+def _tokens(scope: Scope) -> dict[str, str]:
+    """Tokens of a request, by where they stand: a header, the address, a cookie."""
+    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+    found = {}
+    way, _, told = headers.get(b"authorization", "").partition(" ")
+    if way.lower() == "bearer":
+        found["header"] = told.strip()
+    asked = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    if "token" in asked:
+        found["query"] = asked["token"][0]
+    for part in headers.get(b"cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            found["cookie"] = value
+    return {place: one for place, one in found.items() if one.isascii()}
 
 
 async def _refuse(send: Send, status: int, message: str) -> None:

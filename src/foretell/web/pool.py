@@ -1,19 +1,24 @@
 """Worker processes and the line before them: a fixed number, a longest wait, a deadline for each answer.
 
-A process that misses its deadline is ended and another takes its place, so that no question, however it came
-to take so long, holds up the server. Answers depend on their question alone and are kept for a while.
+A process that misses its deadline, in processor time, is ended and another takes its place, so that no
+question, however it came to take so long, holds up the server. What nobody waits for any more is cancelled.
+Answers depend on their question alone and are kept for a while.
 """
 
 import asyncio
 import json
 import multiprocessing
+import os
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from pathlib import Path
 
 from foretell.errors import Problem
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch
-from foretell.web.worker import Reply, answer, errors_reply, unpack_reply, work
+from foretell.web.worker import CANCEL, FIGURE, Reply, answer, errors_reply, unpack_reply, work
 
 KEPT_BYTES = 64 * 2**20
 """Answers that are kept, together."""
@@ -21,6 +26,18 @@ START_S = 120.0
 """Longest time that a new worker may take until it is ready."""
 STOP_S = 2.0
 """What a worker is given to end by itself."""
+
+
+MOST_WALL = 4.0
+"""Most time by the clock of one answer, over its processor time."""
+LOOK_S = 0.25
+"""How often it is looked whether whoever asked is still there, and what an answer has taken."""
+SLOW_VERBS = frozenset(
+    {"search", "size", "compare", "codesign", "optimise", "scaling", "sensitivity", "simulate"}
+)
+"""Verbs that search, play or sweep."""
+PLANNED_VERBS = frozenset({"estimate", "explain", "memory"})
+"""Verbs that search where no plan is given."""
 
 
 class Busy(Exception):
@@ -49,8 +66,9 @@ class Worker:
                 self._wait(START_S)
                 self._pipe.recv_bytes()
                 self._ready = True
+            begun_s = processor_s(self._process.pid)
             self._pipe.send_bytes(question.encode("ascii"))
-            self._wait(self._limits.deadline_s)
+            self._wait_for_answer(begun_s)
             return unpack_reply(self._pipe.recv_bytes())
         except TimeoutError:
             self.restart()
@@ -63,6 +81,23 @@ class Worker:
     def _wait(self, seconds: float) -> None:
         if not self._pipe.poll(seconds):
             raise TimeoutError
+
+    def _wait_for_answer(self, begun_s: float) -> None:
+        """Until the answer is there, or its processor time is spent: other processes may have the cores."""
+        most_s = self._limits.deadline_s
+        end = time.monotonic() + MOST_WALL * most_s
+        wait_s = most_s
+        while not self._pipe.poll(wait_s):
+            spent_s = processor_s(self._process.pid) - begun_s
+            if spent_s >= most_s or time.monotonic() >= end or not self._process.is_alive():
+                raise TimeoutError
+            wait_s = LOOK_S
+
+    def cancel(self) -> None:
+        """End the question under way; the process goes on, where the system can tell it so."""
+        if CANCEL is not None and self._process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, CANCEL)
 
     def restart(self) -> None:
         """End the process at once and start another."""
@@ -84,6 +119,25 @@ def _refusal(status: int, message: str) -> Reply:
     return errors_reply(status, TooMuch([problem]))
 
 
+def processor_s(process: int | None) -> float:
+    """Processor time that a process has had; the clock's where the system does not tell."""
+    try:
+        words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return time.monotonic()
+
+
+def takes_long(question: str) -> bool:
+    """Whether `[verb, flags]` in JSON is likely to take longer than an estimate of one plan."""
+    verb, given = json.loads(question)
+    name = verb.removeprefix(FIGURE)
+    asked = given.get("questions") or [given]
+    return name in SLOW_VERBS or (
+        name in PLANNED_VERBS and any(not one.get("plan") for one in asked)
+    )
+
+
 class Pool:
     """Workers, the line before them, and answers that are still known."""
 
@@ -94,6 +148,8 @@ class Pool:
         self._idle: asyncio.Queue[Worker] = asyncio.Queue()
         for worker in self._workers:
             self._idle.put_nowait(worker)
+        # One worker is left to quick questions: an estimate never waits for searches alone.
+        self._slow = asyncio.Semaphore(max(limits.workers - 1, 1))
         self._line = 0
         self._kept: OrderedDict[str, Reply] = OrderedDict()
         self._kept_bytes = 0
@@ -115,22 +171,34 @@ class Pool:
             raise Busy
         self._line += 1
         try:
-            worker = await self._idle.get()
-            try:
-                if question in self._kept:
-                    return self._kept[question]
-                if await gone():
-                    return None
-                loop = asyncio.get_running_loop()
-                reply = await loop.run_in_executor(self._threads, worker.ask, question)
-            except OSError:  # no other process could be started in the place of one that ended
-                reply = _refusal(503, "cannot be answered now")
-            finally:
-                self._idle.put_nowait(worker)
+            async with self._slow if takes_long(question) else nullcontext():
+                reply = await self._ask(question, gone)
         finally:
             self._line -= 1
-        self._keep(question, reply)
+        if reply is not None:
+            self._keep(question, reply)
         return reply
+
+    async def _ask(self, question: str, gone: Callable[[], Awaitable[bool]]) -> Reply | None:
+        """The reply of the next idle worker; it is told to stop where nobody waits any more."""
+        worker = await self._idle.get()
+        try:
+            if question in self._kept:
+                return self._kept[question]
+            if await gone():
+                return None
+            loop = asyncio.get_running_loop()
+            asked = loop.run_in_executor(self._threads, worker.ask, question)
+            while not (await asyncio.wait({asked}, timeout=LOOK_S))[0]:
+                if await gone():
+                    worker.cancel()
+                    await asked
+                    return None
+            return asked.result()
+        except OSError:  # no other process could be started in the place of one that ended
+            return _refusal(503, "cannot be answered now")
+        finally:
+            self._idle.put_nowait(worker)
 
     def _keep(self, key: str, reply: Reply) -> None:
         """Keep an answer; the longest unused go."""

@@ -6,6 +6,7 @@ out: nothing is pickled.
 """
 
 import json
+import signal as signals
 import sys
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
@@ -18,6 +19,10 @@ from foretell.web.limits import ELSEWHERE, Limits, TooMuch, check_work
 Reply = tuple[int, str, bytes]
 """Status, content type, content."""
 JSON = "application/json"
+GONE: Reply = (499, JSON, b"{}")
+"""What is said to nobody: whoever asked has left."""
+CANCEL: int | None = getattr(signals, "SIGUSR1", None)
+"""The signal that ends a question under way; None where the system has none such."""
 FIGURE = "figures "
 """What a verb that asks for a figure begins with."""
 
@@ -27,13 +32,43 @@ def work(pipe: Connection, limits: Limits) -> None:
     _quiet()
     _warm(limits)
     _bounded(limits.memory_bytes)
+    task = CancellableAnswer(limits)
     pipe.send_bytes(b"ready")
     while True:
         try:
             verb, given = json.loads(pipe.recv_bytes())
-            pipe.send_bytes(pack_reply(answer(verb, given, limits)))
+            pipe.send_bytes(pack_reply(task.answer(verb, given)))
         except (EOFError, OSError):  # the server has ended
             return
+
+
+class Cancelled(BaseException):
+    """Nobody waits for the answer any more; no `except Exception` on the way keeps it."""
+
+
+class CancellableAnswer:
+    """Answers one question at a time; SIGUSR1 ends the one under way, and nothing else."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._busy = False
+        if CANCEL is not None:
+            signals.signal(CANCEL, self._cancel)
+
+    def _cancel(self, number: int, frame: object) -> None:
+        if self._busy:
+            raise Cancelled
+
+    def answer(self, verb: str, given: Mapping[str, Any]) -> Reply:
+        """The reply, or 499 where it was cancelled."""
+        try:
+            self._busy = True
+            try:
+                return answer(verb, given, self._limits)
+            finally:
+                self._busy = False
+        except Cancelled:
+            return GONE
 
 
 def pack_reply(reply: Reply) -> bytes:
@@ -133,10 +168,9 @@ def errors_reply(status: int, error: ProblemsError) -> Reply:
 
 def _quiet() -> None:
     """Leave interrupts to the server, which closes the pipe; say nothing of warnings."""
-    import signal
     import warnings
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.signal(signals.SIGINT, signals.SIG_IGN)
     warnings.simplefilter("ignore")
 
 

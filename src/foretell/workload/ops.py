@@ -197,6 +197,8 @@ class AttentionCore:
     """Pairs by the usual model-FLOP convention: the window's; none: the whole square."""
     masked: Num = 0.0
     """1 where fused attention reads its mask as a tensor, which skips no tile; 0: it knows the mask."""
+    calls: Num = 1.0
+    """Kernels one after another that share the sequences: the steps of a ring of context ranks."""
     kv_rank: float = 0.0
     """Width per key and value that is read where heads share a latent (absorbed decode); 0: k and
     v."""

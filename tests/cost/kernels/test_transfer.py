@@ -16,8 +16,8 @@ HOPPER = make_chip(architecture="hopper")
 def surface(architecture: str, software: str, launch_s: float, dtype: str = "fp8") -> Surface:
     return Surface(
         family="gemm", dtype=dtype, chip=architecture, architecture=architecture, software=software,
-        version="1", coefficients=asdict(GemmCoefficients()) | {"launch_s": launch_s}, points=1, median_ape=0.0,
-        p90_ape=0.0, left_out_median_ape=0.0, left_out_p90_ape=0.0, residuals=(0.0,) * 5,
+        version="1", coefficients=asdict(GemmCoefficients()) | {"launch_s": launch_s}, points=1,
+        median_ape=0.0, p90_ape=0.0, left_out_median_ape=0.0, left_out_p90_ape=0.0, residuals=(0.0,) * 5,
         source="a test", date="",
     )  # fmt: skip
 

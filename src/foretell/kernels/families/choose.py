@@ -102,6 +102,13 @@ def catalogue_surfaces() -> tuple[Surface, ...]:
     return tuple(surface_from(entry) for table in tables for entry in table.get("surface", ()))
 
 
+def surfaces_for(chip: Chip) -> Sequence[Surface]:
+    """Every surface of the catalogue that a chip may rest on."""
+    if not chip.left_out:
+        return catalogue_surfaces()
+    return [surface for surface in catalogue_surfaces() if surface.chip not in chip.left_out]
+
+
 def surface_from(table: Mapping[str, Any]) -> Surface:
     """A surface from its `[[surface]]` table."""
     values = {**table, "residuals": tuple(table["residuals"])}
@@ -123,7 +130,7 @@ def choose(
     formula = family_named(family)
     if surfaces is None and (best := measured_on(chip, family, dtype, software)) is not None:
         return _chosen(formula, best, "measured" if best.dtype == dtype else "transferred")
-    known = catalogue_surfaces() if surfaces is None else surfaces
+    known = surfaces_for(chip) if surfaces is None else surfaces
     groups = same_units_first([s for s in known if s.family == family], chip)
     names = (dtype, *DTYPE_KIN.get(dtype, ()))
     for alike, name in product(groups, names):
@@ -160,7 +167,7 @@ def of_kin(
     Chips of one generation run one and the same kernels: as shares of their own peaks these are alike, where
     those of another library are not. None where the chip has tables of the software, or its kin have none.
     """
-    mine = [s for s in catalogue_surfaces() if s.family == family and s.dtype == dtype]
+    mine = [s for s in surfaces_for(chip) if s.family == family and s.dtype == dtype]
     kin = twins_of(mine, chip, software)
     if chip.kernels or not kin or any(s.chip == chip.id for s in kin):
         return None

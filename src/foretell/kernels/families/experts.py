@@ -33,6 +33,12 @@ LAUNCHES = 8.0
 """Kernels that a layer's launch is made of: routing, sort, permutation, products, activation, combination."""
 
 
+LOCAL_PASSES = 3.0
+"""Most passes over rows that were dispatched: they come sorted and in the experts' format, and go into a
+layout by experts, through the activation with its cast, and out; sorting and casting of all pairs is not
+among them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsCoefficients:
     """Coefficients of a mixture-of-experts layer."""
@@ -101,7 +107,8 @@ def experts_seconds(dims: Dims, c: ExpertsCoefficients, engine: Engine) -> Array
 
     dims: tokens (of all ranks that share the experts), hidden, inter (of a whole expert), experts, top_k,
     ep, tp, skew (exponent of the power law by which experts are liked; 0: all alike). Optional: gated
-    (1: two products in, 0: one), pinned (experts of this rank that every token goes to).
+    (1: two products in, 0: one), pinned (experts of this rank that every token goes to), local (1: tokens
+    were dispatched, and this rank passes over its own rows and tokens alone; 0: over those of all ranks).
     """
     tokens, hidden = dims["tokens"], dims["hidden"]
     inner = dims["inter"] / dims["tp"]
@@ -112,14 +119,18 @@ def experts_seconds(dims: Dims, c: ExpertsCoefficients, engine: Engine) -> Array
     n = np.stack([wide, height], -1)[..., None]
     k = np.stack([height, inner], -1)[..., None]
     products = _products(n, k, loads, c, engine).sum(-1)
+    local = np.asarray(dims.get("local", 0.0)) > 0.0
+    seen = np.where(local, loads.rows, pairs)
+    passes = np.where(local, np.minimum(c.row_passes, LOCAL_PASSES), c.row_passes)
+    own = np.where(local, tokens / dims["ep"], tokens)
     moved = (
-        c.row_passes * loads.rows * (2.0 * hidden + 4.0 * inner)
-        + c.pair_passes * pairs * 2.0 * (hidden + 2.0 * inner)
-        + c.token_passes * tokens * 2.0 * hidden
+        passes * loads.rows * (2.0 * hidden + 4.0 * inner)
+        + c.pair_passes * np.where(local, 0.0, pairs) * 2.0 * (hidden + 2.0 * inner)
+        + c.token_passes * own * 2.0 * hidden
     )
     fixed = (
         c.launch_s
-        + c.routing_s * pairs / (pairs + ROUTED)
+        + c.routing_s * seen / (seen + ROUTED)
         + c.mask_s * (dims["ep"] > 1.0)
         + c.expert_s * dims["experts"] / dims["ep"]
     )

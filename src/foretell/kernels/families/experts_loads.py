@@ -39,13 +39,18 @@ def loads_of(dims: Dims, tiles: Array) -> Loads:
 
     `pinned` experts of the rank get every token and take part of top_k. Where `drawn` is 1, rows fall on
     experts by chance, as a router's do: one that expects r of them gets any with 1 - exp(-r). Tables deal
-    them out in turn, so that one is there as soon as it expects a whole row.
+    them out in turn, so that one is there as soon as it expects a whole row. Where `most` is above 0, experts
+    are placed by their loads, and no rank gets more than that over the even share.
     """
     tokens, experts, ranks = dims["tokens"], dims["experts"], dims["ep"]
     pinned = np.asarray(dims.get("pinned", 0.0))
     spread = dims["top_k"] - pinned
     local = experts / ranks
     load = quantile_loads(tokens, experts, spread, ranks, dims["skew"])
+    most = np.asarray(dims.get("most", 0.0))[..., None]
+    even = (tokens * spread / experts)[..., None]
+    over = _mean(load) / np.maximum(even, 1e-12)
+    load = np.where((most > 0.0) & (over > most), load * most / np.maximum(over, 1e-12), load)
     # An expert that expects less than one row is there with that probability.
     drawn = np.asarray(dims.get("drawn", 0.0))[..., None]
     present = np.where(drawn > 0.0, -np.expm1(-load), np.minimum(load, 1.0))

@@ -40,6 +40,8 @@ LONG_S = 1e-3
 """Seconds at the peak after which a product counts as long for the power limit."""
 ROW_PASS = 2048.0
 """Elements of a row that one pass of a quantisation kernel covers (256 threads of 8)."""
+PLAIN = 1.01
+"""Peak of products over that of the plain units up to which a chip has no matrix units for a format."""
 RAGGED_ROWS, RAGGED_COLUMNS = 128.0, 16.0
 """Rows of the tile and columns of the narrowest tile of kernels that suffer from ragged rows."""
 
@@ -126,7 +128,10 @@ def _cores_s(
     area = rows * columns
     tiles = batch * np.ceil(m / rows) * np.ceil(n / columns)
     slower = (1.0 + c.fade * ideal_s / (ideal_s + LONG_S)) / (c.compute * engine.flop_per_s / cores)
-    matrix_s = 2.0 * area * (LARGEST / area) ** c.tile * slower
+    # Without matrix units a product of few rows has no rows of a tile to fill: each is a dot product.
+    plain = engine.flop_per_s <= PLAIN * np.asarray(engine.vector_flop_per_s)
+    filled = np.where(plain, np.minimum(np.maximum(m, 1.0), rows) * columns, area)
+    matrix_s = 2.0 * filled * (LARGEST / area) ** c.tile * slower
     high, wide = np.minimum(m, rows), np.minimum(n, columns)
     feed = high * form.activation_bytes + wide * form.weight_bytes
     drawn = np.where(rows < TILES[1][0], np.minimum(c.cache, NARROW), c.cache)

@@ -29,6 +29,8 @@ WARM_S = 1e-3
 limit answers. Held: kernels of a millisecond are where the tables bend, on every chip."""
 SMALLEST_TILE = 16.0
 """Keys that a tile has at least: one step of the matrix units."""
+WIDE = 128.0
+"""Width of values up to which libraries keep a tile's sums in registers."""
 ROUNDING = 1e-6
 """Share of a tile that is no tile."""
 
@@ -82,6 +84,8 @@ class Prefill:
     """Times that queries, keys, values and outputs cross the memory."""
     touch_flop: float = 20.0
     """Plain operations per byte of them: rotary embedding, cache layout, quantisation."""
+    wide: float = 1.0
+    """Share of the rate left where values are wider than 128: sums of a tile no longer fit the registers."""
 
 
 def seconds(dims: Dims, c: Prefill, engine: Engine) -> Array:
@@ -103,7 +107,7 @@ def seconds(dims: Dims, c: Prefill, engine: Engine) -> Array:
 
     product = c.qk_products * dims["qk_dim"] + c.v_products * dims["v_dim"]
     pair_s = engine.cores * p_norm(
-        2.0 * product / (c.rate * engine.flop_per_s),
+        2.0 * product / (c.rate * np.where(dims["v_dim"] > WIDE, c.wide, 1.0) * engine.flop_per_s),
         c.softmax_flop / engine.vector_flop_per_s,
         c.overlap,
     )
@@ -222,6 +226,10 @@ LIBRARIES: Mapping[str, Mapping[str, Prefill]] = {
         ),
         "hopper": replace(_FA2, rate=0.55),
         "blackwell": replace(_FA2, rate=0.4),
+        "cdna2": replace(_FA2, rate=0.54),
+        "cdna3": replace(_FA2, rate=0.44),
+        "cdna4": replace(_FA2, rate=0.68),
+        "ponte-vecchio": replace(_FA2, rate=0.47),
     },
     "fa3": {"": _FA3, "blackwell": replace(_FA2, rate=0.4)},
     "cudnn": {
@@ -242,7 +250,9 @@ where fits to tables start; the others are provisional, from published rates. fa
 paper (Dao 2023, figure 4: causal, both passes, 88 to 171 TFLOP/s at heads of 64 and 99 to 189 at 128), and
 fa1 gains from there to Hopper what fa2 does, 1.57 times the rate. fa2 keeps to the older matrix instructions,
 which reach about 0.55 of a Hopper's and 0.4 of a Blackwell's peak, and hides no softmax there (1.8 and 2.2
-times the newer libraries' time in training runs); fa3 falls back to it off Hopper."""
+times the newer libraries' time in training runs); fa3 falls back to it off Hopper. Attention as PyTorch ships
+it on AMD's and Intel's GPUs (composable kernels, AOTriton, oneDNN) is a prior: forward 0.45, 0.38, 0.45 and
+0.35 of the peak on MI250X, MI300X, MI355X and Max 1550, recalled from makers' own benchmarks."""
 KIN: Mapping[str, str] = {"blackwell-ultra": "blackwell", "rubin": "blackwell"}
 """Architectures that kernels of another are written for."""
 SERVING: Mapping[str, str] = {"ampere": "fa2", "ada": "fa2", "hopper": "fa3"}

@@ -36,6 +36,7 @@ from foretell.lab.calibrate.collectives_start import (
     INSIDE_FREE,
     INSIDE_START,
     KIN,
+    SCALE_FROM,
     SHARED,
     TRANSPORT_START,
     VERSIONED,
@@ -93,9 +94,10 @@ def fit(rows: Sequence[CollectiveRow]) -> LibraryFit:
     now = _kin_custom(now, {part.site.link for part in own})
     # Where the links of a node were never measured, what is theirs would pass for the fabric's.
     far = [part for part in parts if part.spans and part.site.link in INSIDE_START]
-    for fabric in sorted({part.site.fabric for part in far} & SHARED.keys()):
+    measured = {part.site.fabric for part in far} & SHARED.keys()
+    for fabric in sorted(measured, key=lambda name: (name in SCALE_FROM, name)):
         mine = [part for part in far if part.site.fabric == fabric]
-        now = _solve(_from_kin(now, fabric), _fabric_free(fabric, mine), mine)
+        now = _solve(_at_scale(_from_kin(now, fabric), fabric), _fabric_free(fabric, mine), mine)
     now = _empty(now, batches(told))
     return _judged(now, parts)
 
@@ -137,6 +139,24 @@ def _from_kin(now: Coefficients, fabric: str) -> Coefficients:
         if name.startswith(f"{fabric}/")
     }
     return replace(now, between={**now.between, **begun})
+
+
+def _at_scale(now: Coefficients, fabric: str) -> Coefficients:
+    """A fabric measured on few nodes, with what is the library's from one measured on a hundred."""
+    if fabric not in SCALE_FROM:
+        return now
+    known = now.between[SCALE_FROM[fabric]]
+    between = {
+        name: replace(
+            own,
+            overlap=(*own.overlap[:2], known.overlap[2]),
+            inner_step_s=(*own.inner_step_s[:2], known.inner_step_s[2]),
+            chunk_bytes=(*own.chunk_bytes[:2], known.chunk_bytes[2]),
+        )
+        for name, own in now.between.items()
+        if name.startswith(f"{fabric}/")
+    }
+    return replace(now, between={**now.between, **between})
 
 
 def _mean(field: str, links: Sequence[InsideNode | Custom]) -> float | tuple[float, ...]:

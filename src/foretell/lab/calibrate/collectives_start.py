@@ -101,7 +101,7 @@ _OFI = BetweenNodes(
     step_s=(6e-6, inf, 25e-6),
     inner_step_s=(0.6e-6, inf, 5e-6),
     hop_s=(8e-6, inf, 40e-6),
-    chunk_share=(0.25, inf, 0.6),
+    chunk_share=(0.25, inf, 0.15),
     hop_chunk_share=(0.3, inf, inf),
     chunk_bytes=(256e3, inf, 256e3),
     efficiency=0.72,
@@ -119,7 +119,7 @@ _SOCKETS = replace(
     step_s=(25e-6, inf, 60e-6),
     inner_step_s=(0.6e-6, inf, 10e-6),
     hop_s=(16e-6, inf, 50e-6),
-    chunk_share=(0.08, inf, 0.6),
+    chunk_share=(0.08, inf, 0.15),
     efficiency=0.1,
     peer_step_s=(14e-6, 20e-6),
     exchange_efficiency=0.11,
@@ -143,6 +143,7 @@ _VERBS = BetweenNodes(
     peer_chunk_share=0.3,
     exchange_efficiency=0.7,
     empty_peer_s=1e-6,
+    start_s=20e-6,
 )
 TRANSPORT_START: Mapping[str, BetweenNodes] = {
     "infiniband/verbs": _VERBS,
@@ -150,18 +151,20 @@ TRANSPORT_START: Mapping[str, BetweenNodes] = {
     "efa/ofi": replace(
         _VERBS,
         id="efa/ofi",
+        start_s=0.0,
         step_s=(12e-6, inf, 30e-6),
         hop_s=(14e-6, inf, 40e-6),
-        chunk_share=(0.2, inf, 0.6),
+        chunk_share=(0.2, inf, 0.15),
         hop_chunk_share=(0.25, inf, inf),
         efficiency=0.75,
     ),
     "tcpxo/fastrak": replace(
         _VERBS,
         id="tcpxo/fastrak",
+        start_s=0.0,
         step_s=(40e-6, inf, 60e-6),
         hop_s=(40e-6, inf, 60e-6),
-        chunk_share=(0.2, inf, 0.6),
+        chunk_share=(0.2, inf, 0.15),
         hop_chunk_share=(0.25, inf, inf),
     ),
     "slingshot-11/ofi": replace(_OFI, id="slingshot-11/ofi"),
@@ -184,6 +187,7 @@ FAMILIES = {
 BETWEEN_FREE = (
     FreeCoefficient(name="step_ll", field="step_s", place=0),
     FreeCoefficient(name="step_simple", field="step_s", place=2),
+    FreeCoefficient(name="start", field="start_s"),
     FreeCoefficient(name="inner_ll", field="inner_step_s", place=0),
     FreeCoefficient(name="inner_simple", field="inner_step_s", place=2),
     FreeCoefficient(name="hop_ll", field="hop_s", place=0),
@@ -210,27 +214,32 @@ BETWEEN_FREE = (
     FreeCoefficient(name="peer_chunk", field="peer_chunk_share"),
     FreeCoefficient(name="exchange_efficiency", field="exchange_efficiency", most=1.0),
 )
+FEW_NODES = frozenset("overlap step_simple inner_simple chunk_simple largest_simple".split())
+"""What two nodes do not tell: the steps of a long ring, and how its chunks follow each other. Steps and the
+passing of a chunk through a port stay at NCCL's constants for verbs; the rest is as `SCALE_FROM` has it."""
+SCALE_FROM = {"infiniband": "slingshot-11/ofi-tuned", "roce": "slingshot-11/ofi-tuned"}
+"""Fabric -> the transport of which logs of 128 nodes tell that: it is NCCL's, not the fabric's."""
 SHARED: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str]]] = {
     "slingshot-11": (
         frozenset("largest_ll largest_simple inner_ll alone_share chunk_simple hop_chunk".split()),
         frozenset("overlap tree_efficiency inner_simple chunk_ll peer_chunk".split()),
-        frozenset(),
+        frozenset(["start"]),
     ),
     "slingshot-10": (
         frozenset(),
         frozenset(),
         frozenset(
             "inner_ll inner_simple largest_ll largest_simple alone_share chunk_simple hop_chunk overlap "
-            "peer_base peer_step_ll peer_step_simple peer_chunk exchange_efficiency".split()
+            "start peer_base peer_step_ll peer_step_simple peer_chunk exchange_efficiency".split()
         ),
     ),
     # Large messages by 178 of 200 GB/s on two DGX A100 (alcf-nccl-tests): rings of the B200 cluster reach
     # 0.77 of their ports, its reduction in the switches 0.94.
-    "infiniband": (frozenset(), frozenset(), frozenset(["alone_share", "efficiency"])),
+    "infiniband": (frozenset(), frozenset(), FEW_NODES | {"alone_share", "efficiency"}),
     # Large messages reach 0.81 of the ports on a3-ultragpu-8g and 0.85 on nodes of MI300X.
-    "roce": (frozenset(), frozenset(), frozenset(["alone_share", "efficiency"])),
-    "efa": (frozenset(), frozenset(), frozenset(["alone_share"])),
-    "tcpxo": (frozenset(), frozenset(), frozenset(["alone_share"])),
+    "roce": (frozenset(), frozenset(), FEW_NODES | {"alone_share", "efficiency"}),
+    "efa": (frozenset(), frozenset(), frozenset(["alone_share", "start"])),
+    "tcpxo": (frozenset(), frozenset(), frozenset(["alone_share", "start"])),
 }
 """Fabric -> coefficients shared by all its transports, by a family of them, and not fitted at all."""
 KIN = {"roce": "infiniband"}

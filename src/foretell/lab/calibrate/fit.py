@@ -23,6 +23,7 @@ from foretell.kernels.families import backward, prefill
 from foretell.kernels.families.base import Array, Engine, Family, engine_of
 from foretell.kernels.families.choose import family_named
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, sustain_ops
+from foretell.lab.calibrate.links_fit import unfitted_collectives
 from foretell.lab.calibrate.measured_facts import Facts, facts_of
 from foretell.lab.calibrate.measured_rows import Group, Line, Measurements, groups_of, read
 from foretell.lab.calibrate.surfaces import (
@@ -145,7 +146,12 @@ def calibrate(path: Path, chip: str) -> Calibration:
         facts=facts,
         fits=ordered,
         long=tuple(_long_runs(measured, facts, ordered)),
-        skipped=(*skipped, *_untold(measured, known)),
+        skipped=(
+            *skipped,
+            *_untold(measured, known),
+            *unfitted_collectives(measured, kept=facts.new),
+            *_unfitted_groups(measured),
+        ),
     )
 
 
@@ -163,6 +169,23 @@ def _untold(measured: Measurements, known: Sequence[Group]) -> list[tuple[str, i
     for name in names:
         some = [li for li in rest if f"{li['family']} {li['variant']}".strip() == name]
         found.append((name, len(some), "no form of one kernel, or launched one by one"))
+    return found
+
+
+KEPT = {
+    "layers": "a check of whole layers: no surface is fitted to them",
+    "steps": "a check of whole steps: no surface is fitted to them",
+    "experts": "a check of expert layers: no surface is fitted to them",
+}
+"""Groups that are measured to hold predictions against, and why nothing is fitted to them."""
+
+
+def _unfitted_groups(measured: Measurements) -> list[tuple[str, int, str]]:
+    """Whole groups that no surface comes from, and points that failed."""
+    counts = {name: len(measured.burst(group=name)) for name in KEPT}
+    found = [(name, count, KEPT[name]) for name, count in counts.items() if count]
+    if measured.failed:
+        found.append(("points that failed", measured.failed, "calibrate measure --retry-failed"))
     return found
 
 

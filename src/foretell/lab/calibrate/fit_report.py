@@ -7,6 +7,7 @@ import numpy as np
 
 from foretell.kernels.families.base import Array
 from foretell.lab.calibrate.fit import Calibration, FittedSurface, SustainedRuns
+from foretell.lab.calibrate.links_fit import node_tier
 
 LARGE_FLOP = 1e11
 """Operations from which a product counts as large, in what long runs say of each pass."""
@@ -38,6 +39,7 @@ def to_dict(found: Calibration) -> dict[str, Any]:
         "passes": [row for each in found.fits for row in pass_rows(each)],
         "sustained": [row for each in found.long for row in long_rows(each)],
         "launch": list(launch_rows(found)),
+        "network": node_tier(found.measured) if found.facts.new else {},
         "skipped": [
             {"what": what, "points": points, "reason": why} for what, points, why in found.skipped
         ],
@@ -163,10 +165,23 @@ def text(found: Calibration) -> str:
         for row in record["launch"]:
             name = f"{row['what']} ({row['kernels']})"
             lines.append(f"  {name:58}{row['seconds_each'] * 1e6:>8.2f} us each")
+    if record["network"]:
+        lines += ["", _network_line(record["network"])]
     if record["skipped"]:
-        some = "; ".join(f"{row['what']} ({row['points']})" for row in record["skipped"])
-        lines += ["", f"not fitted: {some}"]
+        lines += ["", "not fitted"]
+        for why in dict.fromkeys(row["reason"] for row in record["skipped"]):
+            own = [row for row in record["skipped"] if row["reason"] == why]
+            names = ", ".join(f"{row['what']} ({row['points']})" for row in own)
+            lines.append(f"  {names}: {why}")
     return "\n".join(lines)
+
+
+def _network_line(tier: Mapping[str, float]) -> str:
+    """The tier that collectives told of."""
+    rate, latency = tier["bandwidth_bytes_per_s"] / 1e9, tier["latency_s"] * 1e6
+    return (
+        f"network: {tier['size']:g} ranks on one machine, {rate:.4g} GB/s, {latency:.3g} us a hop"
+    )
 
 
 def _fact_lines(facts: Mapping[str, Any]) -> list[str]:

@@ -39,7 +39,7 @@ def node_tier(measured: Measurements) -> dict[str, float]:
     whole = rates["all_reduce"]
     if whole is None:
         return {}
-    first_s = _of("all_reduce", here)[0]["seconds"]
+    first_s = min(float(line["seconds"]) for line in _of("all_reduce", here))
     fields = {
         "size": ranks,
         "bandwidth_bytes_per_s": whole,
@@ -51,6 +51,30 @@ def node_tier(measured: Measurements) -> dict[str, float]:
     }
 
 
+def unfitted_collectives(measured: Measurements, *, kept: bool) -> list[tuple[str, int, str]]:
+    """Collectives that no tier was made of: which, how many points, why; `kept`: a tier is written."""
+    lines = measured.burst(group="collectives")
+    tier = node_tier(measured) if kept else {}
+    most = tier.get("size", 0)
+    found: dict[tuple[str, str], int] = {}
+    for line in lines:
+        kind, variant = str(line["family"]).replace("_", "-"), str(line["variant"])
+        if not kept:
+            why = "the catalogue's network stands; write [network.node] into the file for another"
+        elif line.get("nodes") != 1:
+            why = "between machines: write [network.cluster] into the file"
+        elif line["family"] not in PASSES:
+            why = "has no rate of its own in a tier; all-reduce tells the links"
+        elif not tier:
+            why = "one size of message does not tell latency from bandwidth"
+        elif line["dims"]["ranks"] != most:
+            why = f"fewer ranks than the {most:g} that the tier is fitted to"
+        else:
+            continue
+        found[f"{kind} {variant}", why] = found.get((f"{kind} {variant}", why), 0) + 1
+    return [(name, count, why) for (name, why), count in found.items()]
+
+
 def _of(kind: str, lines: Sequence[Line]) -> list[Line]:
     """Messages of a kind, the smallest first."""
     found = [line for line in lines if line["family"] == kind]
@@ -58,12 +82,18 @@ def _of(kind: str, lines: Sequence[Line]) -> list[Line]:
 
 
 def _rate(lines: Sequence[Line], ranks: int) -> float | None:
-    """Bytes per second on a member's link, from the largest message less the smallest; None: too few."""
+    """Bytes per second on a member's link, from the largest message less the smallest; None: one size.
+
+    Where noise makes the smallest the slower one, the largest message alone tells a rate, which is then a
+    low one: a measured link is never replaced by a guess.
+    """
     if len(lines) < 2:
         return None
     small, large = lines[0], lines[-1]
     moved = float(large["dims"]["bytes"]) - float(small["dims"]["bytes"])
     seconds = float(large["seconds"]) - float(small["seconds"])
-    if not (moved > 0.0 and seconds > 0.0):
+    if not moved > 0.0:
         return None
+    if not seconds > 0.0:
+        moved, seconds = float(large["dims"]["bytes"]), float(large["seconds"])
     return PASSES[str(large["family"])] * (ranks - 1) / ranks * moved / seconds

@@ -24,6 +24,8 @@ LIKE_HOPPER = PowerCoefficients(
     held_share=0.985,
 )
 """The H200's numbers, rounded."""
+BLACKWELL_FLOP = 0.9477e-12
+"""A flop of the B200, as power_fit.py finds it."""
 PER_PEAK = replace(
     LIKE_HOPPER,
     joules_per_flop=0.75,
@@ -58,6 +60,28 @@ def _transferred(
     )
 
 
+def _ultra(chip: str, kin: tuple[str, ...], base_share: float, limit: str) -> Generation:
+    """Blackwell Ultra: the B200's products under a limit of its own, and what it draws before it works."""
+    known = _transferred(
+        chip,
+        ((chip,), kin),
+        BLACKWELL_FLOP,
+        f"The B200's compute dies and memory links under {limit}: what it draws before it works stays that"
+        " of Blackwell, and so do the joules of a flop; its FP4 units do half as much again a clock",
+        base_share=base_share,
+    )
+    return replace(
+        known,
+        coefficients=replace(
+            known.coefficients,
+            bit_power=0.7442,
+            core_joules_per_byte=46.94e-12,
+            memory_joules_per_byte=58.11e-12,
+            clock_power=1.496,
+        ),
+    )
+
+
 TRANSFERRED: tuple[Generation, ...] = (
     _transferred(
         "hopper-500w",
@@ -74,6 +98,8 @@ TRANSFERRED: tuple[Generation, ...] = (
         " Grace CPU and its memory some 40",
         base_share=0.25,
     ),
+    _ultra("gb300", ("blackwell-ultra",), 0.162, "a module's 1,400 W"),
+    _ultra("b300-sxm", (), 0.237, "1,100 W"),
     _transferred(
         "ampere",
         ((), ("ampere",)),

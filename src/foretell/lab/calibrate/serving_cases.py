@@ -10,15 +10,16 @@ Blank cells are filled by rules, each said:
                 flight, the first wave at once (the public benchmark that such rows come from)
     fractions   of memory, where the notes tell them
     options     those of the public benchmark's scripts (InferenceX) for TensorRT-LLM: prompts of 1024 for
-                answers of 1024 wait up to 20 steps for each other (dense models, tp below 8), DeepSeek's
-                answers are sent ten tokens at a time; 1.1.0rc2.post2 serves it with multi-token prediction
+                answers of 1024 wait up to 20 steps for each other (dense models, tp below 8)
+    drafts      as the row's `speculative` cell says, kept as the drafter's curve says; else none
+    workers     of prefill and decode apart: serving_workers.py
     offline     TensorRT-LLM's tables since 0.19: mixtures with attention data parallel, up to 4096 at once;
                 vLLM's default limits by version and card
 """
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,19 +35,24 @@ from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.lab.calibrate.serving_rules import (
     attention_ranks,
+    balance_of,
     draft_tokens,
     formats_of,
     fraction_of,
     offline_limit,
-    script_settings,
+    script_wait,
 )
+from foretell.lab.calibrate.serving_workers import missing_workers, worker_layout
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
+from foretell.serving.disaggregation import Pair, PrefillPool, loop_state
+from foretell.serving.drafts import with_acceptance
 from foretell.serving.formats import mixture_of
 from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
+from foretell.serving.percentiles import first_token_s
 from foretell.serving.static import offline_tokens_per_s, static_batch
-from foretell.serving.steady import steady
+from foretell.serving.steady import SteadyState, request_joules, steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
@@ -69,8 +75,12 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "online_concurrency": ("batch", "isl", "osl"),
     "online_serving": ("rate", "isl", "osl"),
     "decode_tokens_per_gpu_s": ("batch", "isl"),
+    "prefill_tokens_per_gpu_s": ("isl",),
 }
 """Kind -> cells without which nothing can be said."""
+PREFILL_TOKENS = 16384.0
+"""Prompt tokens of a rank in one step of an instance for prefill, where nothing is told (SGLang's
+max_prefill_tokens; DeepSeek's published profile)."""
 STATIC_KINDS = ("static_batch_latency", "static_batch_throughput")
 """Rows that are one batch from its prompts to its last tokens."""
 EARLY = "2023, Splitwise"
@@ -103,6 +113,8 @@ class ServingCase:
     """Instances side by side."""
     said: tuple[str, ...]
     """What was filled."""
+    prefill: PrefillPool | None = None
+    """Prefill workers of a disaggregated row, of which the instances then decode."""
 
     @property
     def group(self) -> str:
@@ -130,15 +142,13 @@ def case_of(row: ServingRow) -> ServingCase:
         said.append(f"{row.framework} has no profile: as {profile.id}")
     weights, experts, kv = formats_of(row, model, system, profile, said)
     tp = row.tp or max((row.n_gpus or 1) // ((row.pp or 1) * (row.dp or 1)), 1)
-    if row.tp is None:
+    if row.tp is None and not row.disaggregated:
         said.append(f"tp {tp}: all chips of the row")
     tp, dp = attention_ranks(row, model, profile, tp, said)
     ep, pp = row.ep or (dp if row.dp is None else 1), row.pp or 1
     if tp * dp * pp > (row.n_gpus or tp * dp * pp) and tp in (dp, ep):
         tp = 1  # tables that print the ranks of a group twice: as tp and as dp
-    draft, accepted = draft_tokens(row, model, profile, dp, said)
-    wait, together = script_settings(row, model, profile, tp, said)
-    deployment = Deployment(
+    base = Deployment(
         tp=tp,
         pp=pp,
         dp=dp,
@@ -147,22 +157,38 @@ def case_of(row: ServingRow) -> ServingCase:
         experts=experts,
         kv=kv,
         memory_fraction=fraction_of(row),
-        draft_tokens=draft,
-        accepted=accepted,
-        wait_steps=wait,
-        stream_interval=together,
+        balance=balance_of(row),
     )
-    if re.search(r"disagg|(?<![a-z0-9])\d+p\d+d(?![a-z0-9])", row.notes.lower()):
+    pool = None
+    if row.disaggregated and row.kind == "online_concurrency":
+        reason = missing_workers(row)
+        if reason:
+            raise UnsupportedRow(reason)
+        front, base = (worker_layout(row, side, base) for side in (row.prefill, row.decode))
+        pool = PrefillPool(
+            system=system, deployment=front, profile=profile, gpus=row.prefill.gpus or front.gpus
+        )
+        tp, ep, dp = base.tp, base.ep, base.dp
+    elif re.search(r"disagg|(?<![a-z0-9])\d+p\d+d(?![a-z0-9])", row.notes.lower()):
         raise UnsupportedRow(
             "prompts and answers on chips apart: the row does not tell how many of each"
         )
+    drafter, drafts = draft_tokens(row, dp, said)
+    # Benchmarks of a fixed concurrency send random tokens.
+    deployment, kept = with_acceptance(
+        model,
+        replace(base, drafter=drafter, draft_tokens=drafts),
+        random=row.kind == "online_concurrency",
+    )
+    said += kept
+    deployment = replace(deployment, wait_steps=script_wait(row, model, profile, tp, said))
     if query_heads(model) % tp:
         raise UnsupportedRow(
             f"tp{tp} does not divide the heads: ranks of several workers in one number"
         )
     if deployment.stage % ep:
         raise UnsupportedRow(f"ep{ep} does not divide the {deployment.stage} chips of a stage")
-    gpus = row.n_gpus or deployment.gpus
+    gpus = (row.decode.gpus if pool else row.n_gpus) or deployment.gpus
     if gpus % deployment.gpus:
         raise UnsupportedRow(f"{gpus} chips are not whole instances of {deployment.gpus}")
     if profile.architectures and system.chip.architecture not in profile.architectures:
@@ -171,7 +197,7 @@ def case_of(row: ServingRow) -> ServingCase:
         said.append(f"profile {profile.id} is of {' and '.join(profile.families)} models")
     return ServingCase(
         row=row, model=model, system=system, deployment=deployment, profile=profile,
-        replicas=gpus / deployment.gpus, said=tuple(said),
+        replicas=gpus / deployment.gpus, said=tuple(said), prefill=pool,
     )  # fmt: skip
 
 
@@ -226,6 +252,7 @@ def predicted_all(
             profile(case),
             case.row.kind,
             case.replicas,
+            case.prefill,
         )
         groups.setdefault(key, []).append(i)
     for members in groups.values():
@@ -243,8 +270,6 @@ def blank(row: ServingRow) -> str:
     """What a row lacks to be predicted, in words; empty: nothing."""
     if row.kind in ("online_trace", "online_sharegpt"):
         return "the row does not tell its load: the arrivals are in a file of its own"
-    if row.kind == "prefill_tokens_per_gpu_s":
-        return "input tokens a second are no figure that is scored"
     if row.kind not in NEEDS:
         return f"rows of the kind {row.kind} are not known"
     missing = [name for name in NEEDS[row.kind] if getattr(row, name) is None]
@@ -266,7 +291,13 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
         return {"tpot": 1e3 * times.seconds(StepLoad(decoding=n, context_tokens=n * isl))}
     if kind == "decode_tokens_per_gpu_s":
         step = times.seconds(StepLoad(decoding=n, context_tokens=n * isl))
-        return {"throughput": n / step * copies}
+        return {"throughput": n * (1.0 + first.deployment.accepted) / step * copies}
+    if kind == "prefill_tokens_per_gpu_s":
+        # Steps full of prompts on every rank, as an instance that does nothing else has them.
+        ranks = first.deployment.dp * first.deployment.cp
+        full = np.maximum(float(first.deployment.max_tokens or PREFILL_TOKENS), isl) * ranks
+        step = times.seconds(StepLoad(prefill_tokens=full, prompts=full / isl))
+        return {"input_throughput": full / step / first.deployment.gpus}
     if kind in ("prefill", "first_token_latency"):
         return {"ttft": 1e3 * times.seconds(StepLoad(prefill_tokens=n * isl, prompts=n))}
     if kind in STATIC_KINDS:
@@ -283,9 +314,60 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
     if kind == "online_serving":
         return poisson_figures(cases, times, memory)
     traffic = Traffic(isl=isl, osl=osl, concurrency=n, least=SPREAD)
-    loop = steady(times, memory, traffic)
-    e2e = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
-    return in_ms(loop.ttft_s, loop.tpot_s, e2e, n * osl / e2e * copies)
+    if first.prefill is not None:
+        whole = replace(traffic, concurrency=column("batch"))
+        loop = loop_state(pair_of(first, times, engine), memory, whole)
+    else:
+        loop = steady(times, memory, traffic)
+    # Lengths are drawn below the nominal: a mean request is shorter. The throughput is as tables derive it.
+    e2e = loop.ttft_s + loop.tpot_s * np.maximum(0.5 * (1.0 + SPREAD) * osl - 1.0, 0.0)
+    nominal = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
+    asked = column("batch") if first.prefill is not None else n * copies
+    found = in_ms(loop.ttft_s, loop.tpot_s, e2e, asked * osl / nominal)
+    found |= {"joules": joules_per_token(cases, times, memory, (traffic, loop))}
+    if not any(case.row.ttft_median_ms for case in cases):
+        return found
+    return found | {"ttft_median": 1e3 * median_first_s(loop, 1.0 / traffic.waves)}
+
+
+def joules_per_token(
+    cases: Sequence[ServingCase],
+    times: StepTimes,
+    memory: Memory,
+    load: tuple[Traffic, SteadyState],
+) -> Array:
+    """Joules of all chips for each output token of a loop, prompts included."""
+    traffic, loop = load
+    answer = 0.5 * (1.0 + traffic.least) * np.asarray(traffic.osl)
+    pool = cases[0].prefill
+    inside = traffic if pool is None else replace(traffic, concurrency=np.maximum(loop.batch, 1.0))
+    prompt, written = request_joules(times, memory, inside, loop)
+    if pool is not None:
+        front = step_times(cases[0].model, pool.system, pool.deployment, times.profile)
+        isl = 0.5 * (1.0 + traffic.least) * np.asarray(traffic.isl)
+        prompts = StepLoad(prefill_tokens=loop.prompts * isl, prompts=loop.prompts)
+        prompt = front.joules(prompts) / loop.prompts
+    return np.asarray((prompt + written) / answer)
+
+
+def pair_of(case: ServingCase, times: StepTimes, engine: EngineProfile) -> Pair:
+    """Prefill and decode workers of a disaggregated row."""
+    pool = case.prefill
+    assert pool is not None
+    front = step_times(case.model, pool.system, pool.deployment, engine)
+    return Pair(front=front, fronts=pool.replicas, back=times, backs=round(case.replicas))
+
+
+def median_first_s(loop: SteadyState, started: float) -> Array:
+    """Median times to the first token of several loops."""
+    many = np.size(loop.ttft_s)
+    each = {f.name: np.broadcast_to(getattr(loop, f.name), (many,)) for f in fields(loop)}
+    return np.array(
+        [
+            np.median(first_token_s(SteadyState(**{k: v[i] for k, v in each.items()}), started))
+            for i in range(many)
+        ]
+    )
 
 
 def in_ms(ttft_s: Array, tpot_s: Array, e2e_s: Array, tokens_per_s: Array) -> Columns:
@@ -323,18 +405,37 @@ def offline_batch(
 def measured_figures(row: ServingRow) -> dict[str, float]:
     """What a row has of the same metrics; throughput in total, else of one chip."""
     figures = {
-        "ttft": row.ttft_ms,
+        "ttft": row.ttft_median_ms or row.ttft_ms,
+        "ttft_mean": row.ttft_ms if row.ttft_median_ms else None,
         "tpot": row.tpot_ms,
         "e2e": row.e2e_ms,
         "throughput": row.tokens_per_s or row.tokens_per_s_per_gpu,
+        "joules": measured_joules(row),
+        "input_throughput": row.input_tokens_per_s_per_gpu,
     }
     if EARLY in row.framework and (row.osl or 0.0) >= LONG_ANSWER:
         figures["e2e"] = None
     return {name: value for name, value in figures.items() if value is not None}
 
 
+def measured_joules(row: ServingRow) -> float | None:
+    """Joules of an output token: as printed, or by the chips' mean power and the rate."""
+    if row.joules_per_output_token is not None:
+        return row.joules_per_output_token
+    if row.watts_per_gpu is None or row.n_gpus is None or not row.tokens_per_s:
+        return None
+    return row.watts_per_gpu * row.n_gpus / row.tokens_per_s
+
+
 def in_their_unit(case: ServingCase, figures: dict[str, float]) -> dict[str, float]:
-    """Throughput of one chip where a row has no other."""
+    """Throughput of one chip where a row has no other, and the median TTFT where the row has it.
+
+    Output tokens of a disaggregated row are counted for each chip that decodes.
+    """
+    figures = dict(figures)
+    median = figures.pop("ttft_median", None)
+    if case.row.ttft_median_ms and median is not None:
+        figures |= {"ttft": median, "ttft_mean": figures["ttft"]}
     if case.row.tokens_per_s is None and "throughput" in figures:
         gpus = case.deployment.gpus * case.replicas
         return figures | {"throughput": figures["throughput"] / gpus}

@@ -19,6 +19,22 @@ LATENCIES = "static_batch_latency"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCells:
+    """Prefill or decode workers of a disaggregated row; None is a blank cell."""
+
+    gpus: int | None = None
+    """Chips of all of them."""
+    workers: int | None = None
+    """How many."""
+    tp: int | None = None
+    """Tensor-parallel ranks of one, as printed."""
+    ep: int | None = None
+    """Expert-parallel ranks of one."""
+    dp: int | None = None
+    """Ranks with attention of their own, or a flag (0 and 1) in rows that record a benchmark's run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServingRow:
     """One result as a table has it; None or an empty text is a blank cell, or one that is no number."""
 
@@ -70,6 +86,28 @@ class ServingRow:
     """What else the source tells."""
     source: str
     """Where it stands."""
+    disaggregated: bool = False
+    """Whether prefill and decode have workers of their own."""
+    prefill: WorkerCells = WorkerCells()
+    """Prefill workers."""
+    decode: WorkerCells = WorkerCells()
+    """Decode workers."""
+    speculative: str = ""
+    """Whether drafts were on: no, mtp, yes, ...; blank where a table does not tell."""
+    draft_tokens: int | None = None
+    """Tokens drafted a step."""
+    ttft_median_ms: float | None = None
+    """Median time to the first token."""
+    ttft_p99_ms: float | None = None
+    """What ninety-nine in a hundred first tokens stay below."""
+    joules_per_output_token: float | None = None
+    """Joules of all chips for each output token."""
+    watts_per_gpu: float | None = None
+    """Mean power of one chip."""
+    input_tokens_per_s_per_gpu: float | None = None
+    """Prompt tokens a second of one chip."""
+    run: str = ""
+    """The benchmark's run that recorded it; blank: read from elsewhere."""
 
 
 def read_rows(path: Path) -> list[ServingRow]:
@@ -139,6 +177,34 @@ def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
         e2e_ms=value("e2e_ms"),
         notes=cells.get("notes", ""),
         source=cells.get("source", ""),
+        disaggregated=cells.get("disagg", "") in ("1", "true", "True", "yes"),
+        prefill=_workers(cells, "prefill"),
+        decode=_workers(cells, "decode"),
+        speculative=cells.get("speculative", "").lower(),
+        draft_tokens=whole("draft_tokens"),
+        ttft_median_ms=value("ttft_median_ms"),
+        ttft_p99_ms=value("ttft_p99_ms"),
+        joules_per_output_token=value("joules_per_output_token"),
+        watts_per_gpu=value("power_avg_w_per_gpu"),
+        input_tokens_per_s_per_gpu=value("input_tok_s_per_gpu"),
+        run=cells.get("run", ""),
+    )
+
+
+def _workers(cells: Mapping[str, str], side: str) -> WorkerCells:
+    """The cells of one side of a disaggregated row; a rank count of 0 is a flag that says no."""
+
+    def whole(name: str) -> int | None:
+        text = cells.get(name, "")
+        found = 0.0 if text in ("0", "0.0") else number_of(text)
+        return None if found is None or found != int(found) else int(found)
+
+    return WorkerCells(
+        gpus=whole(f"n_{side}_gpus"),
+        workers=whole(f"{side}_workers"),
+        tp=whole(f"{side}_tp"),
+        ep=whole(f"{side}_ep"),
+        dp=whole(f"{side}_dp_attn"),
     )
 
 

@@ -5,11 +5,12 @@ Each rule is a published default: of a checkpoint, an engine or a public benchma
 
 import re
 
+from foretell.catalog.acceptance import read_speculative
 from foretell.catalog.engines import numbers_of, wide_card
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.serving.formats import mixture_of, stored_formats
 from foretell.specs.chip import Chip
-from foretell.specs.deployment import Format
+from foretell.specs.deployment import Drafter, Format
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
@@ -18,17 +19,16 @@ MEMORY_NOTES = re.compile(
     r"(?:gpu_memory_utilization|free_gpu_mem(?:ory)?_fraction|mem[_-]fraction[_-]static)\D{0,3}(0?\.\d+)"
 )
 """Fractions of memory as notes tell them."""
+EVEN_NOTES = re.compile(r"balanced experts|perfect eplb|perfect(?:ly)? balance")
+"""How notes say that every rank had as much."""
 PRECISIONS: dict[str, str] = {
     "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp8_block": "fp8", "fp8-block": "fp8",
     "awq": "int4", "gptq": "int4", "w4a16": "int4", "w8a8": "int8", "w4a8": "int4",
 }  # fmt: skip
 """Other names of precisions."""
-ACCEPTED = 0.6
-"""Chance that a drafted token is kept where all before it were, on the benchmark's random prompts: three
-drafts then keep 1.2. Prose keeps 0.8 to 0.9 (DeepSeek-V3 report, section 5.4.3)."""
-SHORT, MANY_RANKS, BATCH_WAIT, TOGETHER = 1024.0, 8, 20.0, 10
-"""Lengths and degree for which the benchmark's scripts let prompts wait, for how many steps, and tokens that
-they send together for DeepSeek (github.com/SemiAnalysisAI/InferenceX, benchmarks)."""
+SHORT, MANY_RANKS, BATCH_WAIT = 1024.0, 8, 20.0
+"""Lengths and degree for which the benchmark's scripts let prompts wait, and for how many steps
+(github.com/SemiAnalysisAI/InferenceX, benchmarks)."""
 WORDS = (
     ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp4", "fp4"), ("awq", "int4"), ("gptq", "int4"),
     ("int4", "int4"), ("w4a", "int4"), ("4bit", "int4"), ("fp8", "fp8"), ("int8", "int8"),
@@ -75,38 +75,41 @@ def formats_of(
     return weights, experts, kv
 
 
-def draft_tokens(
-    row: ServingRow, model: Model, profile: EngineProfile, dp: int, said: list[str]
-) -> tuple[int, float]:
-    """Tokens drafted a step and kept of them, where a row is known to predict several.
+def draft_tokens(row: ServingRow, dp: int, said: list[str]) -> tuple[Drafter, int]:
+    """Drafter and tokens drafted a step, by the row's own `speculative` cell.
 
-    The public benchmark's scripts of TensorRT-LLM 1.1.0rc2.post2 serve DeepSeek with multi-token prediction
-    (three tokens, one where attention is data parallel) where experts are spread; rows do not record it.
+    A table without such a column serves without drafts, and so does a row that does not know: a version or a
+    layout says nothing of it. Where the number is blank it is three, one with attention data parallel (the
+    public benchmark's scripts, github.com/SemiAnalysisAI/InferenceX at bf3456727).
     """
-    told = re.search(r"(?<![a-z])mtp[-_ ]?(\d)?(?![a-z])", row.notes.lower())
-    scripted = profile.engine == "trtllm" and "1.1.0rc2.post2" in row.version and (row.ep or 1) > 1
-    if model.prediction is None or not (told or scripted):
-        return 0, 0.0
-    many = int(told.group(1)) if told and told.group(1) else (1 if dp > 1 else 3)
-    kept = sum(ACCEPTED**i for i in range(1, many + 1))
-    said.append(f"multi-token prediction: {many} tokens drafted, {kept:.2f} kept")
-    return many, kept
+    if row.speculative in ("unknown", "simulated"):
+        said.append(f"speculative is {row.speculative}: as without drafts")
+        return "mtp", 0
+    found = read_speculative(row.speculative)
+    if found is None:
+        return "mtp", 0
+    many = row.draft_tokens
+    if many is None:
+        many = 1 if dp > 1 else 3
+        said.append("tokens drafted a step: three, one with attention data parallel")
+    return found[0], many
 
 
-def script_settings(
+def script_wait(
     row: ServingRow, model: Model, profile: EngineProfile, tp: int, said: list[str]
-) -> tuple[float | None, int]:
-    """Steps that prompts wait for each other, and tokens sent together, by the benchmark's scripts."""
+) -> float | None:
+    """Steps that prompts wait for each other, by the benchmark's scripts."""
     if row.kind != "online_concurrency" or profile.engine != "trtllm" or not profile.since >= "1":
-        return None, 1
-    dense = not mixture_of(model)
-    if dense and row.isl == SHORT and row.osl == SHORT and tp < MANY_RANKS:
+        return None
+    if not mixture_of(model) and row.isl == SHORT and row.osl == SHORT and tp < MANY_RANKS:
         said.append(f"prompts wait up to {BATCH_WAIT:g} steps for each other")
-        return BATCH_WAIT, 1
-    if model.prediction is not None:
-        said.append(f"{TOGETHER} tokens are sent together")
-        return None, TOGETHER
-    return None, 1
+        return BATCH_WAIT
+    return None
+
+
+def balance_of(row: ServingRow) -> float | None:
+    """1 where the notes tell that experts were balanced perfectly, as simulated runs are."""
+    return 1.0 if EVEN_NOTES.search(row.notes.lower()) else None
 
 
 def fraction_of(row: ServingRow) -> float | None:

@@ -20,6 +20,7 @@ from foretell.lab.characterize.config import (
     RunnerSettings,
     read_config,
 )
+from foretell.lab.characterize.devices import device_note
 from foretell.lab.characterize.files import FAILED, POINTS, LaunchTask, write_whole
 from foretell.lab.characterize.launch import NodePlace
 from foretell.records import JsonRecord, dataclass
@@ -100,6 +101,7 @@ def characterize(
         settings = replace(settings, system=system)
     rows, note = _planned(replace(read, settings=settings))
     if dry_run:
+        note = "; ".join(filter(None, (note, device_note(settings.system, settings.device))))
         return CharacterizeResult(out="", settings=settings, rows=rows, note=note)
     here = place or NodePlace()
     folder = _folder(out, rows, resume, settings, here)
@@ -123,12 +125,14 @@ def assemble(
     from foretell.lab.characterize.table import write_parquet
 
     parquet, said = write_parquet(folder, found)
+    ran = [row.measured["environment"] for row in found if row.measured is not None]
+    other = device_note(settings.system, settings.device, ran)
     return CharacterizeResult(
         out=str(folder),
         settings=settings,
         rows=tuple(found),
         parquet=parquet,
-        note="; ".join(text for text in (note, said) if text),
+        note="; ".join(text for text in (note, other, said) if text),
     )
 
 

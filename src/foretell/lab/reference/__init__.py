@@ -9,6 +9,7 @@ from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Quirks, St
 from foretell.lab.reference.report import render, render_study
 from foretell.lab.reference.search import ReferenceSearch, evaluate, search
 from foretell.lab.reference.study import StudyResult, study
+from foretell.lab.reference.why_none import why_none
 
 __all__ = [
     "CHIPS",
@@ -24,4 +25,5 @@ __all__ = [
     "render_study",
     "search",
     "study",
+    "why_none",
 ]

@@ -1,15 +1,17 @@
 """Arguments to a checked question: names resolved, numbers in range, every problem at once."""
 
+import contextlib
 import math
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.lab.reference.inputs import chip_from_name, model_from_name
 from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import (
     CHIPS,
@@ -185,19 +187,77 @@ def _plain(word: str) -> str:
     return word.lower().translate({ord(ch): None for ch in "-_ "})
 
 
+def resolve(
+    model: str | StudyModel, chip: str | StudyChip, seq_len: object = None
+) -> tuple[str | StudyModel, str | StudyChip, tuple[str, ...]]:
+    """Models and chips of the catalogue and of files as the solver's records, with notes on them.
+
+    A name of the study stays a name; one that names nothing stays too, and `check_search` says so.
+    """
+    problems: list[Problem] = []
+    length = None if seq_len is None else whole("seq_len", seq_len, MAX_GPUS, problems)
+    if problems:
+        raise BadInput(problems)
+    notes: tuple[str, ...] = ()
+    named: list[Problem] = []
+    if isinstance(model, str) and find_word("model", model, MODEL_NAMES, named) is None:
+        with contextlib.suppress(BadInput):
+            model, notes = model_from_name(model, length)
+    if isinstance(chip, str) and find_word("chip", chip, CHIP_NAMES, named) is None:
+        try:
+            chip, more = chip_from_name(chip)
+            notes += more
+        except BadInput:
+            pass
+    if length is not None:
+        known = (
+            model if isinstance(model, StudyModel) else find_word("model", model, MODEL_NAMES, [])
+        )
+        model = model if known is None else replace(known, seq_len=length)
+    return model, chip, notes
+
+
+def _other(
+    path: str,
+    word: object,
+    table: Mapping[str, _Value],
+    read: Callable[[str], _Value],
+    problems: list[Problem],
+) -> _Value | None:
+    """What a word names in the study, else in the catalogue or a file; None and the problems."""
+    found: list[Problem] = []
+    named = find_word(path, word, table, found)
+    if named is not None or not isinstance(word, str):
+        problems += found if named is None else []
+        return named
+    try:
+        return read(word)
+    except BadInput as error:
+        elsewhere = ", an id of the catalogue, or a file"
+        own = all(problem.path.startswith(f"{path}.") for problem in error.problems)
+        problems += error.problems if own else [
+            replace(one, allowed=f"{one.allowed}{elsewhere}") for one in found
+        ]  # fmt: skip
+        return None
+
+
 def _model(model: object, problems: list[Problem]) -> StudyModel | None:
-    """A named model, or a record of whole positive sizes."""
+    """A named model, a file, or a record of whole positive sizes."""
     if not isinstance(model, StudyModel):
-        return find_word("model", model, MODEL_NAMES, problems)
+        model = _other("model", model, MODEL_NAMES, lambda name: model_from_name(name)[0], problems)
+        if not isinstance(model, StudyModel):
+            return None
     for name in ("seq_len", "embed", "heads", "layers"):
         whole(f"model.{name}", getattr(model, name), MAX_GPUS, problems)
     return model
 
 
 def _chip(chip: object, problems: list[Problem]) -> StudyChip | None:
-    """A named chip, or a record of positive finite rates; only latencies may be zero."""
+    """A named chip, a file, or a record of positive finite rates; only latencies may be zero."""
     if not isinstance(chip, StudyChip):
-        return find_word("chip", chip, CHIP_NAMES, problems)
+        chip = _other("chip", chip, CHIP_NAMES, lambda name: chip_from_name(name)[0], problems)
+        if not isinstance(chip, StudyChip):
+            return None
     for field in fields(chip):
         value = getattr(chip, field.name)
         if field.name == "name":

@@ -70,7 +70,7 @@ def layer_cost(
         total = np.zeros(layers.b.shape)
         for op in ops:
             work = op.forward if is_forward else op.backward
-            comp_s, mem_s, comm_s = _op_times(op, work, chip, layers, links)
+            comp_s, mem_s, comm_s = op_times(op, work, chip, layers, links)
             total += np.maximum(comp_s, mem_s) + comm_s
             compute += comp_s
             memory += np.maximum(mem_s - comp_s, 0.0)
@@ -99,7 +99,7 @@ def _summed(values: list[Floats | float], layers: LayerBatch) -> Floats:
     return total
 
 
-def _op_times(
+def op_times(
     op: ReferenceOp, work: DirectionWork, chip: StudyChip, layers: LayerBatch, links: TierLinks
 ) -> tuple[Floats, Floats, Floats]:
     """Compute, memory and exposed communication seconds of one op in one direction.

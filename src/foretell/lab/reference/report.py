@@ -28,7 +28,8 @@ def render(result: ReferenceSearch) -> str:
         return f"{head}\nNo plan fits."
     header = ["rank", "plan", "placement", "t_s", "days", "mem_GB"]
     header += ["comp%", "mem%", "tp%", "dp%", "pp%", "bubble%"]
-    return "\n".join([head, *_aligned([header, *(_line(row) for row in result.plans)])])
+    notes = [f"note: {note}" for note in result.notes]
+    return "\n".join([head, *notes, *_aligned([header, *(_line(row) for row in result.plans)])])
 
 
 def render_study(result: StudyResult) -> str:

@@ -1,10 +1,11 @@
 """Search of the published space: memory filter first, then times, then the fastest few."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from foretell.lab.reference.check import check_plans, check_search
+from foretell.lab.reference.check import check_plans, check_search, resolve
 from foretell.lab.reference.iteration import (
     ReferenceMemory,
     ReferenceQuestion,
@@ -47,6 +48,8 @@ class ReferenceSearch:
     """Candidates that fit in memory."""
     plans: list[Row]
     """Fastest first, with the columns of the published tables."""
+    notes: tuple[str, ...] = ()
+    """What the solver's records leave out of a model or chip that is not the study's."""
 
     to_dict = as_json()
 
@@ -61,9 +64,15 @@ def search(
     global_batch: int = 4096,
     top: int = 10,
     quirks: Quirks | None = None,
+    seq_len: int | None = None,
 ) -> ReferenceSearch:
     """The `top` fastest plans of the published search; BadInput names everything that is wrong at
-    once."""
+    once.
+
+    A model and a chip may be a name of the study, an id of the catalogue, or a file (inputs.py);
+    `seq_len` are tokens of a sample in the place of the model's.
+    """
+    model, chip, notes = resolve(model, chip, seq_len)
     question, count, kept = check_search(
         model=model,
         strategy=strategy,
@@ -77,7 +86,7 @@ def search(
     space = enumerate_space(
         question.model, question.strategy, count, question.fast_domain, question.global_batch
     )
-    return search_space(question, space, [count], kept)[0]
+    return replace(search_space(question, space, [count], kept)[0], notes=notes)
 
 
 def evaluate(

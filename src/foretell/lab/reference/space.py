@@ -104,7 +104,7 @@ def enumerate_space(
     model: StudyModel, strategy: Strategy, gpus: int, fast_domain: int, global_batch: int
 ) -> ReferenceSpace:
     """Every candidate for one GPU count."""
-    splits = _splits(model, strategy, gpus)
+    splits = splits_of(model, strategy, gpus)
     batches = divisors(global_batch)
     n, m1, m2, pp = splits.T
     dp = n // (m1 * m2 * pp)
@@ -145,7 +145,7 @@ def join(spaces: Sequence[ReferenceSpace]) -> ReferenceSpace:
     return ReferenceSpace(**joined)
 
 
-def _splits(model: StudyModel, strategy: Strategy, gpus: int) -> Ints:
+def splits_of(model: StudyModel, strategy: Strategy, gpus: int) -> Ints:
     """Rows (n, m1, m2, pp): m1 divides n, h and e, m2 divides n/m1 (and e in 2d), pp the rest and
     L.
 
@@ -217,13 +217,13 @@ def _panels(model: StudyModel, strategy: Strategy, m1: Ints, m2: Ints) -> tuple[
     if strategy != "2d":
         return np.ones(1, dtype=np.int64), none, none + 1
     starts, owner = np.unique(np.maximum(m1, m2), return_inverse=True)
-    lists = [_panel_list(model.embed, int(start)) for start in starts]
+    lists = [panel_counts(model.embed, int(start)) for start in starts]
     sizes = np.array([len(values) for values in lists], dtype=np.int64)
     values = np.array([v for values in lists for v in values], dtype=np.int64)
     return values, (np.cumsum(sizes) - sizes)[owner], sizes[owner]
 
 
-def _panel_list(embed: int, start: int) -> list[int]:
+def panel_counts(embed: int, start: int) -> list[int]:
     """Panel counts for one start."""
     if embed // start < MIN_PANEL:
         return [start]

@@ -1,12 +1,13 @@
-"""Translating with a trained model: the likeliest token at each place (greedy)."""
+"""Translating with a trained model: greedily, or with beams."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from foretell.lab.translate import folder as files
-from foretell.lab.translate.text import END, PAD, START, need_tokenizers, need_torch, pad_rows
-from foretell.lab.translate.train import chosen_device, present_of
+from foretell.lab.translate.decode import beam_tokens, greedy_tokens
+from foretell.lab.translate.text import END, need_tokenizers, need_torch
+from foretell.lab.translate.train import chosen_device
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,8 +46,14 @@ class Translator:
         lines: Sequence[str],
         batch: int = 64,
         report: Callable[[int, int], None] | None = None,
+        *,
+        beam: int = 1,
+        alpha: float = 0.6,
     ) -> list[str]:
-        """One line for each; blank lines stay blank. Lines over the limit are cut at it."""
+        """One line for each; blank lines stay blank. Lines over the limit are cut at it.
+
+        One beam takes the likeliest token at each place; more are ranked with the length penalty `alpha`.
+        """
         ids = [e.ids[: self.max_source - 1] for e in self.tokenizer.encode_batch(list(lines))]
         order = sorted(
             (i for i, one in enumerate(ids) if lines[i].strip()), key=lambda i: len(ids[i])
@@ -54,30 +61,16 @@ class Translator:
         out = [""] * len(lines)
         for start in range(0, len(order), batch):
             group = order[start : start + batch]
-            found = self._greedy([[*ids[i], END] for i in group])
+            found = self._tokens([[*ids[i], END] for i in group], beam, alpha)
             for i, one in zip(group, found, strict=True):
                 out[i] = self.tokenizer.decode(one).strip()
             if report is not None:
                 report(start + len(group), len(order))
         return out
 
-    def _greedy(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        import torch
-
-        source = torch.from_numpy(pad_rows(sources)).long().to(self.device)
-        with torch.no_grad():
-            carry = self.module.encode(source, present_of(source))
-            said = torch.full((len(sources), 1), START, device=self.device)
-            done = torch.zeros(len(sources), dtype=torch.bool, device=self.device)
-            while not bool(done.all()) and said.shape[1] < self.max_target:
-                scores: Any = self.module.decode(said, carry).scores[:, -1]
-                best = scores.argmax(dim=-1).masked_fill(done, PAD)
-                said = torch.cat((said, best[:, None]), dim=1)
-                done = done | (best == END)
-        return [[i for i in row[1:] if i not in (PAD, END)] for row in said.tolist()]
-
-
-def exact_match(found: Sequence[str], wanted: Sequence[str]) -> float:
-    """Share of the lines that are said exactly so."""
-    right = sum(a.strip() == b.strip() for a, b in zip(found, wanted, strict=True))
-    return right / max(len(wanted), 1)
+    def _tokens(self, sources: list[list[int]], beam: int, alpha: float) -> list[list[int]]:
+        if beam == 1:
+            return greedy_tokens(self.module, sources, self.max_target, self.device)
+        return beam_tokens(
+            self.module, sources, self.max_target, self.device, beam=beam, alpha=alpha
+        )

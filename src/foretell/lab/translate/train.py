@@ -20,6 +20,7 @@ from foretell.catalog.models import model as catalogue_model
 from foretell.interop.own_model import write_toml
 from foretell.lab.translate import folder as files
 from foretell.lab.translate.models import resize_model, with_form
+from foretell.lab.translate.ranks import TrainRanks, train_ranks
 from foretell.lab.translate.settings import LATER, TranslationSettings, check
 from foretell.lab.translate.text import (
     PAD,
@@ -110,10 +111,15 @@ def train(
     check(settings)
     need_torch()
     need_tokenizers()
+    ranks = train_ranks(chosen_device(settings.device))
     files.make_folder(out)
     pairs = read_pairs(Path(settings.source), Path(settings.target))
     parts = split(pairs, settings.held_out, settings.seed)
+    if not ranks.first:  # the others read what the first has written
+        ranks.wait()
     model, tokenizer = _prepared(settings, out, pairs, parts.train)
+    if ranks.first:
+        ranks.wait()
     held_out = encode(tokenizer, parts.held_out, settings.max_source, settings.max_target)
     text = encode(tokenizer, parts.train, settings.max_source, settings.max_target)
     if not len(text) or not len(held_out):
@@ -125,7 +131,7 @@ def train(
         "blank": parts.blank,
         "too_long": text.too_long + held_out.too_long,
     }
-    run = TranslationRun(settings, out, model)
+    run = TranslationRun(settings, out, model, ranks)
     try:
         stopped = run.through(text, held_out, report, say or (lambda line: None))
     except KeyboardInterrupt:
@@ -168,12 +174,19 @@ def _digest(pairs: list[tuple[str, str]]) -> str:
 class TranslationRun:
     """A run under way: module, optimizer and place."""
 
-    def __init__(self, settings: TranslationSettings, out: Path, model: Model) -> None:
+    def __init__(
+        self,
+        settings: TranslationSettings,
+        out: Path,
+        model: Model,
+        ranks: TrainRanks | None = None,
+    ) -> None:
         import torch
 
         from foretell import zoo
 
         self.settings, self.out, self.record = settings, out, model
+        self.ranks = ranks or TrainRanks()
         self.device = chosen_device(settings.device)
         torch.manual_seed(settings.seed)
         self.module = zoo.build(model, fused=True, dropout=settings.dropout).to(self.device)
@@ -181,12 +194,17 @@ class TranslationRun:
             self.module.parameters(), lr=settings.rate, betas=(0.9, 0.98), eps=1e-9
         )
         self.place, self._losses = RunProgress(), list[tuple[float, int]]()
+        if self.ranks.world > 1:  # weights are alike, dropout is not
+            torch.manual_seed(settings.seed * 1_000_003 + self.ranks.rank)
         if (out / files.CHECKPOINT).exists():
             self._load()
 
     def save(self) -> None:
-        """A checkpoint of everything that the rest of the run depends on."""
+        """A checkpoint of everything that the rest of the run depends on; the first process writes it."""
         import torch
+
+        if not self.ranks.first:
+            return
 
         record = {
             "module": self.module.state_dict(),
@@ -208,6 +226,8 @@ class TranslationRun:
             self.optimizer.load_state_dict(found["optimizer"])
             self.place = RunProgress(**found["place"])
             self._losses = [(float(a), int(b)) for a, b in found["losses"]]
+            if not self.ranks.first:
+                return  # its dropout goes on from a seed of its own
             torch.set_rng_state(found["random"].cpu())
             if self.device == "cuda" and found["cuda_random"] is not None:
                 torch.cuda.set_rng_state(found["cuda_random"].cpu())
@@ -252,11 +272,12 @@ class TranslationRun:
         """One step; (loss summed over tokens, tokens)."""
         start = time.perf_counter()
         self.module.train()
-        total, many = self._loss(batch)
-        (total / many).backward()
+        total, many = self._loss(self._share(batch))
+        value, many = self._sums(total.detach(), many)
+        (total / max(many, 1)).backward()
+        self.ranks.add_gradients(self.module)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        value = float(total.detach())
         if not math.isfinite(value):
             what = f"loss is {value} at step {self.place.step}: training has diverged"
             raise files.bad("rate", self.settings.rate, what, "a smaller rate")
@@ -264,11 +285,28 @@ class TranslationRun:
         self.place.tokens += many
         return value, many
 
+    def _share(self, batch: TokenBatch) -> TokenBatch:
+        """This process's rows; where a batch has fewer rows than there are processes, some have none."""
+        take = self.ranks.share
+        return TokenBatch(source=take(batch.source), target=take(batch.target))
+
+    def _sums(self, total: Any, many: int) -> tuple[float, int]:
+        """Loss and tokens of all processes."""
+        if self.ranks.world == 1:
+            return float(total), many
+        import torch
+
+        both = torch.tensor([float(total), float(many)], dtype=torch.float64, device=self.device)
+        found = self.ranks.add(both).tolist()
+        return found[0], int(found[1])
+
     def _loss(self, batch: TokenBatch) -> tuple[Any, int]:
         """Cross-entropy summed over the target's tokens, and how many these are."""
         import torch
         from torch.nn import functional
 
+        if not len(batch.source):
+            return sum(weight.sum() for weight in self.module.parameters()) * 0.0, 0
         source, target = (
             torch.from_numpy(x).long().to(self.device) for x in (batch.source, batch.target)
         )
@@ -299,8 +337,12 @@ class TranslationRun:
         place.worse = 0 if loss < place.best else place.worse + 1
         if loss < place.best:
             place.best = loss
-            files.save_tensors(self.out / files.BEST, {"module": self.module.state_dict()})
+            if self.ranks.first:
+                files.save_tensors(self.out / files.BEST, {"module": self.module.state_dict()})
         self.save()
+        self.ranks.wait()
+        if not self.ranks.first:
+            return
         lines = "".join(json.dumps(one) + "\n" for one in place.history)
         files.write_text(self.out / files.HISTORY, lines)
         say(
@@ -314,8 +356,10 @@ class TranslationRun:
 
         self.module.eval()
         with torch.no_grad():
-            found = [self._loss(batch) for batch in batches(held_out, self.settings.batch, None)]
-        return float(sum(float(total) for total, _ in found) / sum(many for _, many in found))
+            some = (self._share(b) for b in batches(held_out, self.settings.batch, None))
+            found = [self._loss(batch) for batch in some]
+        total, many = self._sums(sum(float(t) for t, _ in found), sum(n for _, n in found))
+        return total / many
 
     def told(self, lines: dict[str, int], stopped: str) -> TrainingSummary:
         """The answer."""

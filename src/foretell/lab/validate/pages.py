@@ -13,6 +13,7 @@ from typing import Any
 
 from foretell.lab.calibrate.collectives import PRINTED
 from foretell.lab.validate.collectives import score_collectives
+from foretell.lab.validate.dispatch import score_dispatches
 from foretell.lab.validate.memory import score_memory, score_memory_rows
 from foretell.lab.validate.published import Sections, with_written
 from foretell.lab.validate.serving import score_serving
@@ -33,6 +34,13 @@ SERVED: tuple[tuple[str, str, str], ...] = (
     ("max_throughput", "throughput", "offline maximum throughput"),
 )
 """Kind of row, metric, and what the page calls them."""
+HELD_OUT: tuple[tuple[str, str], ...] = (
+    ("tpot", "time per token"),
+    ("ttft", "time to the first token"),
+    ("throughput", "throughput"),
+    ("input_throughput", "prefill throughput"),
+)
+"""Metric of rows predicted without their model, and what the page calls it."""
 SIZES = {
     "below_64kib": "below 64 KiB",
     "64kib_to_16mib": "64 KiB to 16 MiB",
@@ -53,6 +61,12 @@ def serving_scores(data: Path) -> Mapping[str, Any]:
     return score_serving(data / "inference" / "measured_serving.csv.gz").to_dict()
 
 
+@lru_cache(maxsize=2)
+def more_serving_scores(data: Path) -> Mapping[str, Any]:
+    """Scores of the second table of services: several nodes, prefill and decode apart, AMD."""
+    return score_serving(data / "inference" / "measured_serving_2.csv.gz").to_dict()
+
+
 def scoreboard(data: Path) -> str:
     """Every source, chip, framework, family and precision of the training runs."""
     scores = training_scores(data)
@@ -60,7 +74,7 @@ def scoreboard(data: Path) -> str:
         f"{scores['scored']:,} of {scores['rows_with_target']:,} rows with a target are predicted "
         f"({scores['supported_share']:.1%}). Over {scores['sources']} sources of grades A and B the median "
         f"of the median errors is {scores['median_of_sources']:.1%}, their mean "
-        f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of all rows lie in the 90 % interval."
+        f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of their rows lie in the 90 % interval."
     )
     lines = [said]
     for key in ("by_source", "by_chip", "by_framework", "by_family", "by_precision"):
@@ -104,8 +118,27 @@ def memory_text(data: Path) -> str:
     return "\n".join([*lines, "", said])
 
 
+def held_out_text(data: Path) -> str:
+    """Median errors and coverage of services predicted without their model in the fit, by table."""
+    lines = [
+        "| table | rows | what | median error | signed | in 90 % |",
+        "|---|---|---|---|---|---|",
+    ]
+    for scores, table in ((serving_scores(data), "first"), (more_serving_scores(data), "second")):
+        for metric, said in HELD_OUT:
+            for family in ("dense", "moe"):
+                found = scores["by_held_out"].get(f"{family} {metric}")
+                if found is not None:
+                    kind = "mixtures" if family == "moe" else "dense models"
+                    lines.append(
+                        f"| {table} | {found['rows']:,} | {said}, {kind} | {found['median_ape']:.1%} | "
+                        f"{found['median_error']:+.1%} | {found['inside_p90']:.0%} |"
+                    )
+    return "\n".join(lines)
+
+
 def serving_text(data: Path) -> str:
-    """Median errors of services by kind of row and metric."""
+    """Median errors of services by kind of row and metric, their own models in the fit."""
     scores = serving_scores(data)
     lines = ["| rows | what | median error | signed |", "|---|---|---|---|"]
     for kind, metric, said in SERVED:
@@ -129,6 +162,19 @@ def fabrics_text(data: Path) -> str:
     return _collectives(PRINTED, ("by_size", "by_system"))
 
 
+def dispatch_text(data: Path) -> str:
+    """Median errors of dispatches and combines by library and family of kernels."""
+    scores = score_dispatches(data / "network" / "alltoall.csv.gz").to_dict()
+    lines = ["| dispatches | rows | median error | signed | in 90 % |", "|---|---|---|---|---|"]
+    for key in ("by_library", "by_kernels"):
+        lines += [
+            f"| {name} | {s['rows']:,} | {s['median_ape']:.1%} | {s['median_error']:+.1%} | "
+            f"{s['inside_p90']:.0%} |"
+            for name, s in scores[key].items()
+        ]
+    return "\n".join(lines)
+
+
 def _collectives(table: Path, groups: Sequence[str]) -> str:
     scores = score_collectives(table).to_dict()
     lines = ["| collectives | rows | median error | signed | in 90 % |", "|---|---|---|---|---|"]
@@ -145,9 +191,11 @@ def _collectives(table: Path, groups: Sequence[str]) -> str:
 SECTIONS: Sections = (
     ("docs/accuracy.md", "scoreboard", scoreboard),
     ("docs/memory.md", "memory", memory_text),
+    ("docs/serving.md", "held-out serving", held_out_text),
     ("docs/serving.md", "serving", serving_text),
     ("docs/model/collectives.md", "collectives", collectives_text),
     ("docs/model/collectives.md", "fabrics", fabrics_text),
+    ("docs/model/collectives.md", "dispatch", dispatch_text),
 )
 """Page, name of its section, and what writes it."""
 

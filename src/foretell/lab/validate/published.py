@@ -15,13 +15,15 @@ from typing import Any
 
 from foretell.catalog.typed_models import TypedShape, build_model
 from foretell.errors import ProblemsError
-from foretell.inputs.question import ask, plan_of
+from foretell.inputs.question import ask, named_by, plan_of
 from foretell.lab.validate import published_serving as served
 from foretell.lab.validate import stored_steps as kept
+from foretell.lab.validate.held_out_scores import held_out_table
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_choices
 from foretell.specs.model import Model
 from foretell.training.answer import answer_of
+from foretell.training.room import make_room
 
 FILE = Path(__file__).parent / "published.toml"
 START, END = "<!-- generated: accuracy -->", "<!-- end -->"
@@ -81,9 +83,11 @@ def _predict(table: Table, run: Table, shapes: Table) -> PublishedRun:
         seq_len=seq_len,
         set=tuple(str(s) for s in table.get("set", ())),
     )
-    scenario, plan = plan_of(scenario, f"{table['common']} {run['plan']}")
+    text = f"{table['common']} {run['plan']}"
+    scenario, plan = plan_of(scenario, text)
     try:
         check_choices(scenario, plan)
+        scenario, plan = make_room(scenario, plan, named_by(text))
         predicted: float | None = answer_of(scenario, plan, chosen=False).step_s
     except ProblemsError:
         predicted = None
@@ -212,6 +216,7 @@ def with_table(page: str) -> str:
 def with_runs(page: str) -> str:
     """docs/accuracy.md with its tables of today."""
     page = replace_between(page, START, accuracy_table(runs_by_table(runs())))
+    page = replace_between(page, "<!-- generated: held-out -->", held_out_table())
     page = replace_between(page, served.START, served.short_text(served.services()))
     page = replace_between(page, served.ROWS_START, served.long_text(served.services()))
     return replace_between(page, RUNS_START, runs_text(runs()))

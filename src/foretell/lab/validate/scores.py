@@ -12,6 +12,9 @@ from foretell.records import as_json, dataclass
 Array = NDArray[np.float64]
 
 
+_json = as_json()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """One row beside ours."""
@@ -28,8 +31,17 @@ class Prediction:
     """Lower end of the 90 % interval; None where there is none."""
     high: float | None
     """Upper end."""
+    anchored: float | None = None
+    """Ours given other measured rows of the same source; None where none were asked for."""
+    anchored_interval: Mapping[str, tuple[float, float]] | None = None
+    """Its 90 % interval, `p90`; None where none were asked for."""
 
-    to_dict = as_json()
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape; what is anchored only where that was asked for."""
+        told: dict[str, Any] = _json(self)
+        if self.anchored is None:
+            del told["anchored"], told["anchored_interval"]
+        return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +116,7 @@ def scores_of(
     """Scores of predictions, with their groups by the labels; `order` names groups that must be there."""
     signed = np.array([_error(p) for p in predictions])
     error = np.abs(signed)
-    covered = np.array([_inside(p) for p in predictions])
+    covered = np.array([inside(p) for p in predictions])
     groups = {}
     for name, keys in labels.items():
         column = np.array(keys)
@@ -145,7 +157,7 @@ def _error(p: Prediction) -> float:
     return p.predicted / p.measured - 1.0 if p.measured else p.predicted
 
 
-def _inside(p: Prediction) -> float:
+def inside(p: Prediction) -> float:
     """1 where the measurement lies in the 90 % interval, 0 where not, NaN where there is none."""
     if p.low is None or p.high is None:
         return float("nan")

@@ -12,50 +12,61 @@ from typing import Any, Literal
 
 import numpy as np
 
-from foretell.catalog.engines import knows_kind, profiles
+from foretell.catalog.engines import profiles
+from foretell.catalog.serving_spreads import spread_for
 from foretell.errors import ProblemsError
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
     UnsupportedRow,
+    blank,
     case_of,
     in_their_unit,
     measured_figures,
     predicted_all,
 )
 from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
+from foretell.lab.calibrate.serving_left_out import is_held_out, left_out_profile_of, without_model
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
-from foretell.lab.validate.scores import Prediction, Scores, score, scores_of
+from foretell.lab.validate.scores import Prediction, Score, Scores, inside, score, scores_of
 from foretell.lab.validate.serving_simulation import PLAYED, played_figures
-from foretell.serving.serve import TO_P90, expected_errors
+from foretell.serving.evidence import kind_of_model, residual_class
 from foretell.specs.engine import EngineProfile
 
-THROUGHPUT_ERROR = 0.09
-"""Median error of throughputs and whole latencies where a profile has none of its own."""
 NO_SOURCE = "not told"
 """The source of rows that name none."""
-UNKNOWN_THROUGHPUT = 0.15
-"""The same on chips of a generation that the profile was not fitted to."""
+LeaveOut = Literal["group", "model"]
+"""What is left out of a fit before its rows are predicted."""
 NO_TARGET = "no target: the row has none of the figures that are scored"
 """Why a row is not scored that could be predicted."""
 
 
 def score_serving(
-    path: Path, *, leave_one_out: Literal["group"] | None = None, simulate: bool = False
+    path: Path,
+    *,
+    leave_one_out: LeaveOut | None = None,
+    simulate: bool = False,
+    anchors: int = 0,
+    seed: int = 0,
 ) -> Scores:
-    """Score a table; with `leave_one_out`, rows under load by profiles fitted without their group.
+    """Score a table; with `leave_one_out`, by profiles fitted to its rows without their group or model.
+
+    `by_held_out` has the errors of rows predicted without their model, by the catalogue's fits.
 
     With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
-    form's.
+    form's. `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
+    profiles fitted without its group.
     """
-    return score_rows(read_rows(Path(path)), leave_one_out, simulate)
+    told = "group" if anchors else leave_one_out
+    return score_rows(read_rows(Path(path)), told, simulate, (anchors, seed))
 
 
 def score_rows(
     rows: Sequence[ServingRow],
-    leave_one_out: Literal["group"] | None = None,
+    leave_one_out: LeaveOut | None = None,
     simulate: bool = False,
+    anchors: tuple[int, int] = (0, 0),
 ) -> Scores:
-    """The scoreboard of some rows."""
+    """The scoreboard of some rows; `anchors` says how many others each is predicted from, and a seed."""
     cases: list[ServingCase] = []
     unsupported: list[tuple[str, str]] = []
     for row in rows:
@@ -64,7 +75,7 @@ def score_rows(
             unsupported.append((row.id, found))
         else:
             cases.append(found)
-    profile_of = (lambda case: case.profile) if leave_one_out is None else left_out(cases)
+    profile_of = profiles_for(cases, leave_one_out)
     told: list[tuple[ServingCase, Prediction]] = []
     closed: list[Prediction] = []
     for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
@@ -78,7 +89,51 @@ def score_rows(
         if not found_here:
             unsupported.append((case.row.id, NO_TARGET))
         told += [(case, prediction) for prediction in found_here]
-    return board(len(rows), told, unsupported, leave_one_out, closed)
+    if anchors[0]:
+        from foretell.lab.validate.serving_anchors import anchored_facts, anchored_figures
+
+        told = anchored_figures(told, profile_of, *anchors)
+        scored = board(len(rows), told, unsupported, leave_one_out, closed)
+        more = {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(told)}
+        return replace(scored, facts={**scored.facts, **more})
+    scored = board(len(rows), told, unsupported, leave_one_out, closed)
+    if leave_one_out is not None or simulate:
+        return scored
+    return replace(scored, groups={"by_held_out": held_out(cases), **scored.groups})
+
+
+def profiles_for(
+    cases: Sequence[ServingCase], leave_one_out: LeaveOut | None
+) -> Callable[[ServingCase], EngineProfile]:
+    """The profile that each row is predicted by."""
+    match leave_one_out:
+        case "group":
+            return left_out(cases)
+        case "model":
+            return left_out_models(cases)
+        case _:
+            return lambda case: case.profile
+
+
+def held_out(cases: Sequence[ServingCase]) -> dict[str, Score]:
+    """Family and metric, and metric -> the score of rows predicted without their model, coverage included."""
+    mine = [case for case in cases if is_held_out(case)]
+    profile_of = left_out_profile_of()
+    found: dict[str, list[Prediction]] = {}
+    for case, figures in zip(mine, predicted_all(mine, profile_of), strict=True):
+        if isinstance(figures, str):
+            continue
+        for one in predictions_of(case, in_their_unit(case, figures), case.profile):
+            family = "moe" if case.mixture else "dense"
+            for name in (one.metric, f"{family} {one.metric}"):
+                found.setdefault(name, []).append(one)
+    return {
+        name: score(
+            np.array([one.predicted / one.measured - 1.0 for one in told]),
+            np.array([inside(one) for one in told]),
+        )
+        for name, told in sorted(found.items())
+    }
 
 
 def errors_beside(
@@ -125,18 +180,31 @@ def left_out(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProf
     return lambda case: known.get((case.group, case.profile.id), case.profile)
 
 
+def left_out_models(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
+    """Profiles of rows, each fitted to the table's rows of other models."""
+    known: dict[tuple[str, str, bool], EngineProfile | None] = {}
+
+    def key(case: ServingCase) -> tuple[str, str, bool]:
+        return case.model.id, case.profile.id, case.row.kind in LOADED
+
+    for case in cases:
+        if key(case) not in known and not blank(case.row) and case.prefill is None:
+            known[key(case)] = without_model(case, cases)
+    return lambda case: known.get(key(case)) or case.profile
+
+
 def predictions_of(
     case: ServingCase, figures: dict[str, float], profile: EngineProfile
 ) -> list[Prediction]:
-    """Our figures beside a row's, with the interval that the profile's errors tell."""
+    """Our figures beside a row's, with the interval that rows of models left out tell."""
     found = []
+    place = (profile, case.model, case.system, case.deployment)
+    residuals = residual_class(*place, apart=case.prefill is not None)
     for name, theirs in measured_figures(case.row).items():
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
             continue
-        width = TO_P90 * np.log1p(
-            error_of(profile, name, case.system.chip.architecture, case.mixture)
-        )
+        width = spread_for(kind_of_model(case.model), residuals, name.split("_")[0]).p90
         found.append(
             Prediction(
                 id=case.row.id,
@@ -148,21 +216,6 @@ def predictions_of(
             )
         )
     return found
-
-
-def error_of(
-    profile: EngineProfile, metric: str, architecture: str = "", mixture: bool | None = None
-) -> float:
-    """Median error that is to be expected of a metric under a profile, on a generation of chips.
-
-    On a generation, or of a kind of model, that a profile was not fitted to nothing of its own errors holds.
-    """
-    known = not architecture or not profile.architectures or architecture in profile.architectures
-    kind = mixture is None or knows_kind(profile, mixture=mixture)
-    tpot, ttft = expected_errors(profile.fit, known=known, kind=kind)
-    if metric in ("ttft", "tpot"):
-        return ttft if metric == "ttft" else tpot
-    return (profile.fit.throughput_ape or THROUGHPUT_ERROR) if known else UNKNOWN_THROUGHPUT
 
 
 def board(
@@ -179,6 +232,13 @@ def board(
         "by_profile": [f"{c.profile.id} {p.metric}" for c, p in told],
         "by_chip": [f"{c.system.chip.id} {p.metric}" for c, p in told],
         "by_family": [f"{'moe' if c.mixture else 'dense'} {p.metric}" for c, p in told],
+        "by_vendor": [
+            f"{c.system.chip.vendor} {'moe' if c.mixture else 'dense'} {p.metric}" for c, p in told
+        ],
+        "by_workers": [
+            f"{'together' if c.prefill is None else 'disaggregated'} {p.metric}" for c, p in told
+        ],
+        "by_speculation": [f"{c.row.speculative or 'not told'} {p.metric}" for c, p in told],
         "by_group": [f"{c.group} {p.metric}" for c, p in told],
     }
     used = {case.profile.id for case, _ in told}

@@ -12,22 +12,28 @@ those of the nanotron sweep that reach less than 15 % of the peak (TP over nodes
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from foretell.api.training import best_plan, fixed_fields
+from foretell.api.training import best_plan, fixed_fields, plan_with_room
 from foretell.catalog import model as catalogue_model
-from foretell.catalog.software import fitted_values, software
+from foretell.catalog.software import seen_values
 from foretell.errors import ProblemsError
 from foretell.inputs.question import ask, plan_of
-from foretell.inputs.software import framework_word
+from foretell.lab.validate.held_out import (
+    NOTHING,
+    HeldOut,
+    LeftOut,
+    left_out_of,
+    sightings_of,
+    unnamed,
+)
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_question import PublishedQuestion, question_of, system_record
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.records import dataclass
-from foretell.search.plan_checks import check_plan
 from foretell.simulation.answer import overlaps, with_step
 from foretell.simulation.step import played_step
 from foretell.specs.plan import Plan
@@ -74,13 +80,22 @@ class RunPrediction:
 
 
 def score_training(
-    path: Path, *, leave_one_out: Literal["source"] | None = None, simulate: bool = False
+    path: Path,
+    *,
+    leave_one_out: HeldOut | None = None,
+    simulate: bool = False,
+    anchors: int = 0,
+    seed: int = 0,
 ) -> Scores:
-    """Score a table; with `leave_one_out`, each source without the values that were read from its runs.
+    """Score a table; with `leave_one_out`, each run without what rests on its source, its family of
+    frameworks or its chip (held_out.py).
 
-    `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side.
+    `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side. `anchors`
+    predicts every row given so many others of its source as well, chosen by the seed, with the source left
+    out.
     """
-    return score_rows(read_rows(Path(path)), leave_one_out, simulate)
+    told = "source" if anchors else leave_one_out
+    return score_rows(read_rows(Path(path)), told, simulate, (anchors, seed))
 
 
 def commands(path: Path) -> list[dict[str, str | None]]:
@@ -96,15 +111,17 @@ def commands(path: Path) -> list[dict[str, str | None]]:
 
 def score_rows(
     rows: Sequence[TrainingRow],
-    leave_one_out: Literal["source"] | None = None,
+    leave_one_out: HeldOut | None = None,
     simulate: bool = False,
+    anchors: tuple[int, int] = (0, 0),
 ) -> Scores:
-    """The scoreboard of some rows."""
+    """The scoreboard of some rows; `anchors` says how many others each is predicted from, and a seed."""
     told: list[RunPrediction] = []
     unsupported: list[tuple[str, str]] = []
     memory: list[Prediction] = []
+    seen = sightings_of(rows) if leave_one_out else frozenset()
     for row in rows:
-        found = prediction_of(row, row.source if leave_one_out else "")
+        found = prediction_of(row, left_out_of(row, leave_one_out, seen))
         memory += [] if isinstance(found, str) else memory_of(found)
         if not (row.step_s or row.rate):
             unsupported.append((row.id, NO_TARGET))
@@ -116,6 +133,11 @@ def score_rows(
     more = side_by_side(told, both) if simulate else {}
     told = both
     predictions = [step_of(one) for one in told]
+    if anchors[0]:
+        from foretell.lab.validate.anchors import anchored_facts, anchored_steps
+
+        predictions = anchored_steps(told, predictions, *anchors)
+        more |= {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(told, predictions)}
     scores = scores_of(
         len(rows),
         predictions,
@@ -124,13 +146,20 @@ def score_rows(
         leave_one_out=leave_one_out,
         facts={**more, "memory_predictions": [one.to_dict() for one in memory]},
     )
-    return replace(scores, facts={**summary(rows, told, scores, memory), **scores.facts})
+    graded = graded_coverage(told, predictions)
+    facts = {**summary(rows, told, scores, memory), "graded": graded}
+    facts["inside_p90_of_all_rows"] = scores.inside_p90
+    # Rows that stand beside their source have lines of their own: the headline is of those that count.
+    inside = graded.get("inside_p90", scores.inside_p90)
+    return replace(scores, inside_p90=inside, facts={**facts, **scores.facts})
 
 
-def prediction_of(row: TrainingRow, left_out: str = "") -> RunPrediction | str:
+def prediction_of(
+    row: TrainingRow, left_out: LeftOut = NOTHING, *, named: bool = True
+) -> RunPrediction | str:
     """A row predicted, or the reason why it is not; never an error."""
     try:
-        return predict_row(row, left_out)
+        return predict_row(row, left_out, named=named)
     except UnsupportedRun as error:
         return str(error)
     except ProblemsError as error:
@@ -139,9 +168,14 @@ def prediction_of(row: TrainingRow, left_out: str = "") -> RunPrediction | str:
         return f"fault: {type(error).__name__}: {error}"
 
 
-def predict_row(row: TrainingRow, left_out: str = "") -> RunPrediction:
-    """A row predicted; UnsupportedRun or ProblemsError with the reason where it cannot be."""
-    asked = question_of(row)
+def predict_row(
+    row: TrainingRow, left_out: LeftOut = NOTHING, *, named: bool = True
+) -> RunPrediction:
+    """A row predicted; UnsupportedRun or ProblemsError with the reason where it cannot be.
+
+    `named` is False where its framework is not to be told.
+    """
+    asked = question_of(row) if named else unnamed(question_of(row))
     # The plan's words may be settings too, where no split is told; those of the system are in its record.
     of_plan = tuple(s for s in asked.settings if s.startswith("plan."))
     of_system = tuple(s for s in asked.settings if not s.startswith("plan."))
@@ -154,14 +188,14 @@ def predict_row(row: TrainingRow, left_out: str = "") -> RunPrediction:
         plan=asked.plan,
         set=of_plan,
     )
-    scenario, plan = plan_of(scenario, asked.plan, of_plan, searched=asked.plan is None)
-    if left_out:
-        word = framework_word(plan)
-        scenario = replace(scenario, software=software(word, (left_out,)))
+    scenario, sources = left_out.without_chip(scenario), left_out.sources
+    if asked.plan is None:
+        scenario, plan = plan_of(scenario, None, of_plan, searched=True, left_out=sources)
+    else:
+        scenario, plan = plan_with_room(scenario, asked.plan, of_plan, sources)
     if asked.plan is None:
         answer = best_plan(scenario, plan, fixed_fields(None, of_plan))
     else:
-        check_plan(scenario, plan)
         answer = answer_of(scenario, plan, chosen=False)
     if not (np.isfinite(answer.step_s) and answer.step_s > 0.0):
         raise UnsupportedRun("the estimate has no finite step time")
@@ -241,8 +275,8 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
 def is_allocated_peak(row: TrainingRow) -> bool:
     """Whether a table's peak is what tensors took, not what the allocator had reserved for them."""
     notes = row.notes.lower()
-    told = ("peak_mem is allocated", "peak allocated in peak_mem", "real reserved")
-    return any(words in notes for words in told)
+    words = ("peak_mem is allocated", "peak allocated in peak_mem", "real reserved")
+    return any(text in notes for text in words)
 
 
 def source_label(row: TrainingRow) -> str:
@@ -294,12 +328,33 @@ def summary(
         "worst_large_source": None
         if worst is None
         else {"source": worst, "median_ape": large[worst]},
-        "framework_values_fitted": fitted_values(),
+        "framework_values_seen": seen_values(),
         "filled": dict(sorted(fillings.items(), key=lambda item: -item[1])),
         "memory_rows": len(memory),
         "memory_median_ape": float(np.median(off)) if off else None,
         "memory_median_error": float(np.median(signed)) if signed else None,
         "memory_inside_p90": float(np.mean([_inside(p) for p in memory])) if memory else None,
+    }
+
+
+def graded_coverage(
+    told: Sequence[RunPrediction], predictions: Sequence[Prediction]
+) -> dict[str, Any]:
+    """Errors and intervals of the runs that count for their source: of rows, and of sources alike."""
+    pairs = zip(told, predictions, strict=True)
+    own = [(t.row.source, p) for t, p in pairs if source_label(t.row) == t.row.source]
+    if not own:
+        return {"rows": 0}
+    inside: dict[str, list[bool]] = {}
+    for source, p in own:
+        inside.setdefault(source, []).append(_inside(p))
+    widths = [p.high / p.low for _, p in own if p.low and p.high]
+    return {
+        "rows": len(own),
+        "median_ape": float(np.median([abs(p.predicted / p.measured - 1.0) for _, p in own])),
+        "inside_p90": float(np.mean([_inside(p) for _, p in own])),
+        "inside_p90_of_sources": float(np.mean([np.mean(v) for v in inside.values()])),
+        "median_high_over_low": float(np.median(widths)) if widths else None,
     }
 
 

@@ -37,6 +37,8 @@ HEAD_DIMS = (
     (re.compile(r"gpt.?oss", re.IGNORECASE), 64),
 )
 """Families whose heads are not hidden / heads wide."""
+CUT = re.compile(r"\(cut\)|\bcut\b", re.IGNORECASE)
+"""How a table says that a model has fewer layers than its name."""
 LEAST_START = 4
 """Letters above which the start of a name tells a model where only one goes on."""
 
@@ -47,6 +49,8 @@ class UnsupportedRun(Exception):
 
 def model_text(row: TrainingRow) -> str:
     """The text of a row's model; UnsupportedRun with the reason where there is none."""
+    if row.layers is None and CUT.search(row.model):
+        raise UnsupportedRun("the model is cut to a number of layers that is not in the table")
     if row.layers is None or row.hidden is None or row.heads is None:
         known = find_named_model(row.model)
         if known is None:

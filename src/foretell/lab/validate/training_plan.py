@@ -5,7 +5,8 @@ and the choices and rules of the software that the row names (inputs/plan_defaul
 Read out of several cells: the micro-batch (global batch over dp x accumulation), the batch (what step time
 and rate imply, or dp x micro-batch x accumulation), a share of layers computed again (model and hardware
 utilisation in print). `selective` is what the software calls so. Words of the notes that a run states by:
-async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps.
+async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps, 8-bit
+optimizers, offloading.
 """
 
 import re
@@ -36,8 +37,6 @@ INPLACE = re.compile(r"liger fused cross", re.IGNORECASE)
 """Words of runs whose loss writes the gradient over the scores."""
 FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
 """Words of runs whose loss is one kernel."""
-OFFLOADED = re.compile(r"checkpointing, offloading|activation offload", re.IGNORECASE)
-"""Words of runs whose kept activations live in the host's memory."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
 """The rank of adapters."""
 ADAPTERS = (
@@ -55,6 +54,15 @@ STORED = (
     ("nf4", re.compile(r"nf4|qlora|4-bit", re.IGNORECASE)),
 )
 """In what a frozen base is stored, by the words that say so."""
+OPTIONS = (
+    ("optimizer=adam8bit", re.compile(r"8-bit (?:paged )?AdamW", re.IGNORECASE)),
+    (
+        "offload=activations",
+        re.compile(r"checkpointing, offloading|activation offload", re.IGNORECASE),
+    ),
+    ("offload=optimizer+weights", re.compile(r"offload of parameters and states", re.IGNORECASE)),
+)
+"""Options of fine-tuning recipes as words of a plan, and how notes state them."""
 LORA_RANK = 16
 """Rank of adapters that is not printed: a plan must name one."""
 
@@ -112,7 +120,7 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
         *_experts(row),
         *_lora(row),
     ]
-    words += ["offload=activations"] if OFFLOADED.search(row.notes) else []
+    words += [word for word, pattern in OPTIONS if pattern.search(row.notes)]
     words += _recompute(row, catalogued(word), -(-layers // pp))
     return (*words, f"framework={word}")
 

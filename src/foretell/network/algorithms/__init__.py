@@ -26,6 +26,7 @@ __all__ = [
     "Collective",
     "Message",
     "MessageSchedule",
+    "able",
     "fastest",
     "find",
     "home",
@@ -70,6 +71,13 @@ def home(collective: Collective, topology: Topology) -> tuple[Algorithm, ...]:
         for a in _all().values()
         if collective in a.collectives and a.claim_on(topology) is not None
     )
+
+
+def able(collective: Collective, topology: Topology) -> tuple[Algorithm, ...]:
+    """Algorithms at home whose closed form no play of messages exceeds; all at home if there is none."""
+    known = home(collective, topology)
+    held = tuple(a for a in known if a.claim_on(topology) != "at least")
+    return held or known or (find("ring"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,18 @@
 """Dragonfly (Kim et al., ISCA 2008): groups of fully joined routers, every two groups joined.
 
 `Dragonfly` is the whole of it, router by router, under minimal routes. `Groups` is what a tier of a
-catalogue system means by the name: groups as members, each chip with the tier's rate, and adaptive
-routes over third groups.
+system means by the name: members in groups, each chip with the tier's rate, routes over third groups
+where they are adaptive. `size_groups` fills in the number of groups and their links from a tier's fields.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from foretell.network.topologies.base import (
+    Array,
     Claim,
     Cost,
     Link,
@@ -25,6 +27,8 @@ from foretell.specs._base import Num
 from foretell.specs.system import Tier
 
 NAMES = ("dragonfly",)
+GROUP_CHIPS = 512.0
+"""Chips of a group: routers of 64 ports have 16 for chips, 31 for one another and 17 to other groups."""
 FAR = 4.0
 """Length of a link between groups: no minimal route takes two to save links inside groups."""
 
@@ -125,16 +129,17 @@ class Dragonfly(Topology):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups(Topology):
-    """Groups joined pairwise, each chip with its share of its group's links, routes adaptive.
+    """Groups of members joined pairwise, each chip with its share of its group's links.
 
-    Of the G - 1 links of a group one leads to any given other. A permutation of n groups fills that
-    link, those to the G - n groups that do nothing, and half of those to the n - 2 others, which have
+    Members fill one group after another, and inside a group nothing is narrow. Of the G - 1 bundles of links
+    out of a group one leads to any given other. With adaptive routes a permutation of n groups fills that
+    bundle, those to the G - n groups that do nothing, and half of those to the n - 2 others, which have
     their own bytes to send and forward as many: (1 + (G-n) + (n-2)/2) / (G-1) of the rate, about half
-    for all groups, as Valiant's routing. No routing does better, minimal routes do far worse.
+    for all groups, as Valiant's routing. No routing does better; static, minimal routes have the one bundle.
     """
 
     members: Num
-    """Groups that take part."""
+    """Members that take part."""
     groups: Num
     """Groups of the machine."""
     bandwidth_bytes_per_s: Num
@@ -142,7 +147,11 @@ class Groups(Topology):
     taper: Num
     """Bandwidth between groups over that of all chips."""
     latency_s: Num
-    """Latency between two groups."""
+    """Latency between two members."""
+    group_members: Num = 1.0
+    """Members of one group."""
+    adaptive: bool = True
+    """Whether flows take other ways than the shortest where those are busy."""
 
     patterns: ClassVar[Mapping[Pattern, Claim]] = {
         "ring": "at least",
@@ -157,45 +166,40 @@ class Groups(Topology):
     }
 
     def permutation(self) -> Cost:
-        """Direct, over idle groups and over half of the busy ones."""
-        members = np.asarray(self.members, float)
-        links = 1.0 + (self.groups - members) + np.maximum(members - 2.0, 0.0) / 2.0
-        share = self.taper * links / np.maximum(self.groups - 1.0, 1.0)
-        rate = self.bandwidth_bytes_per_s * np.minimum(1.0, share)
-        return cost_among(members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
+        """At worst all members of a group send to one other group."""
+        return self._leaving(self._inside())
 
     def port(self) -> Cost:
-        """No routing takes more out of a group than all its links."""
-        rate = self.bandwidth_bytes_per_s * self.taper
-        return cost_among(self.members, Cost(latency_s=self.latency_s, s_per_byte=1.0 / rate))
+        """No routing takes more out of a group than all its links, which the edges of a tree share."""
+        return self._evenly(1.0)
 
     def ring(self) -> Cost:
-        """A permutation."""
-        return self.permutation()
+        """In rank order one message leaves each group."""
+        return self._leaving(1.0)
 
     def ring_both(self) -> Cost:
-        """Twice the bytes of a permutation, over twice the direct links at best."""
-        port = Cost(latency_s=self.latency_s, s_per_byte=2.0 / self.bandwidth_bytes_per_s)
-        spread = self.spread()
-        fastest = np.maximum(port.s_per_byte, 2.0 * spread.s_per_byte / self._others())
-        return cost_among(self.members, Cost(latency_s=self.latency_s, s_per_byte=fastest))
+        """Two messages through each port, and two out of each group, at best to two others."""
+        return self._evenly(2.0)
 
     def rings(self) -> Cost:
-        """Rings in many orders use the links between groups evenly, as all-to-all traffic does."""
-        return self.spread().times(1.0, 1.0 / self._others())
+        """Rings in many orders of the groups use the links between them evenly."""
+        return self._evenly(1.0)
 
     def exchange(self, distance: Num) -> Cost:
-        """A permutation."""
-        return self.permutation().times(np.ones_like(distance))
+        """All members leave their group where the partner is a group away, else none."""
+        return self._leaving(np.where(np.asarray(distance) >= self._inside(), self._inside(), 0.0))
 
     def shift(self, distance: Num) -> Cost:
-        """A permutation."""
-        return self.permutation().times(np.ones_like(distance))
+        """min(distance, n - distance, group) messages leave each group."""
+        apart = np.asarray(distance) % self.members
+        return self._leaving(np.minimum(np.minimum(apart, self.members - apart), self._inside()))
 
     def spread(self) -> Cost:
-        """Every link of a group in use: the tapered rate."""
-        rate = self.bandwidth_bytes_per_s * self.taper
-        cost = Cost(latency_s=self.latency_s, s_per_byte=(self.members - 1.0) / rate)
+        """n - 1 messages through each port; those to other groups use every link, at the tapered rate."""
+        members = np.asarray(self.members, float)
+        port = (members - 1.0) / self.bandwidth_bytes_per_s
+        out = (members - self._inside()) / (self.bandwidth_bytes_per_s * self.taper)
+        cost = Cost(latency_s=self.latency_s, s_per_byte=np.maximum(port, out))
         return cost_among(self.members, cost)
 
     def injection_s_per_byte(self) -> Num:
@@ -203,34 +207,94 @@ class Groups(Topology):
         return 1.0 / self.bandwidth_bytes_per_s
 
     def bisection_bytes_per_s(self) -> Num:
-        """Direct links between the halves of the groups that take part, for each chip of a group."""
-        half = np.floor(np.asarray(self.members) / 2.0)
-        link = self.bandwidth_bytes_per_s * self.taper / np.maximum(self.groups - 1.0, 1.0)
-        return np.asarray(half * (self.members - half) * link)
+        """Direct links between the halves of the groups that take part, or half the ports of one."""
+        ports = np.floor(np.asarray(self.members) / 2.0) * self.bandwidth_bytes_per_s
+        half = np.floor(self._used() / 2.0)
+        cut = half * (self._used() - half) * self._bundle_bytes_per_s()
+        return np.asarray(np.where(self._used() > 1, np.minimum(ports, cut), ports))
 
     def graph(self) -> LinkGraph:
-        """A router for each group, idle ones too; one chip on each that takes part."""
-        count, groups = int(self.members), int(self.groups)
-        link = float(self.bandwidth_bytes_per_s * self.taper) / max(groups - 1, 1)
+        """A router for each group, idle ones too; members on those that take part."""
+        count, groups, inside = int(self.members), int(self.groups), int(self._inside())
+        rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
+        bundle = float(self._bundle_bytes_per_s())
         links: list[Link] = []
         for m in range(count):
-            half = float(self.latency_s) / 2.0
-            links += both_ways(m, count + m, float(self.bandwidth_bytes_per_s), half)
+            links += both_ways(m, count + m // inside, rate, half)
         for a in range(groups):
             for b in range(a + 1, groups):
-                links += both_ways(count + a, count + b, link, 0.0)
+                links += both_ways(count + a, count + b, bundle, 0.0)
         return LinkGraph(members=count, links=tuple(links))
 
-    def _others(self) -> Num:
-        return np.maximum(np.asarray(self.members) - 1.0, 1.0)
+    def _inside(self) -> Array:
+        """Members of the collective's group that stand in one group of the machine."""
+        return np.asarray(np.minimum(np.asarray(self.members, float), self.group_members))
+
+    def _used(self) -> Array:
+        """Groups that take part."""
+        return np.asarray(np.ceil(np.asarray(self.members, float) / self._inside() - 1e-9))
+
+    def _bundle_bytes_per_s(self) -> Num:
+        """Links from one group to one other, for each chip of a member."""
+        out = self.group_members * self.bandwidth_bytes_per_s * self.taper
+        return out / np.maximum(self.groups - 1.0, 1.0)
+
+    def _leaving(self, messages: Num) -> Cost:
+        """A message through every port, and this many from each group to one other."""
+        used = self._used()
+        bundles: Num = 1.0
+        if self.adaptive:
+            bundles = 1.0 + (self.groups - used) + np.maximum(used - 2.0, 0.0) / 2.0
+        crosses = (np.asarray(messages) > 0) & (used > 1)
+        out = messages / (self._bundle_bytes_per_s() * bundles)
+        port = 1.0 / self.bandwidth_bytes_per_s
+        cost = Cost(
+            latency_s=self.latency_s, s_per_byte=np.maximum(port, np.where(crosses, out, 0.0))
+        )
+        return cost_among(self.members, cost)
+
+    def _evenly(self, messages: float) -> Cost:
+        """So many messages through each port, and as many out of each group over all its links."""
+        port = 1.0 / self.bandwidth_bytes_per_s
+        out = port / (self._inside() * self.taper)
+        slowest = np.maximum(port, np.where(self._used() > 1, out, 0.0))
+        cost = Cost(latency_s=self.latency_s, s_per_byte=messages * slowest)
+        return cost_among(self.members, cost)
+
+
+def size_groups(tier: Tier, member_chips: float, members_are_groups: bool) -> Tier:
+    """A dragonfly with its number of groups, and its links between them as a taper.
+
+    Members that are groups stay so. Else a group has as many whole members as the routers that a switch of 64
+    ports makes: 32, of 16 chips each. The a routers of a group of C chips have a x h links to others, and
+    p = C / a chips each, whose bytes to all others take (p/a)(2g-1)/g of a local link.
+    """
+    groups = float(tier.groups)
+    if not groups:
+        each = 1.0 if members_are_groups else max(np.floor(GROUP_CHIPS / member_chips), 1.0)
+        groups = float(np.ceil(tier.size / each))
+    chips = member_chips * float(tier.size) / groups
+    share = 1.0
+    if float(tier.group_routers):
+        a = float(tier.group_routers)
+        share = min(share, a * a / chips * groups / (2.0 * groups - 1.0))
+        if float(tier.router_globals):
+            share = min(share, a * float(tier.router_globals) / chips)
+    return replace(
+        tier, groups=groups, group_routers=0.0, router_globals=0.0, taper=tier.taper * share
+    )
 
 
 def from_tier(tier: Tier, members: Num) -> Groups:
-    """Members of a tier are groups, or parts of groups that act as such."""
+    """Members fill groups in order; without a number of groups each member is one (`size_groups`)."""
+    groups = float(tier.groups) or tier.size
+    each = np.maximum(np.ceil(np.asarray(tier.size / groups) - 1e-9), 1.0)
     return Groups(
         members=members,
-        groups=np.maximum(tier.size, members),
+        groups=np.maximum(groups, np.ceil(np.asarray(members) / each)),
         bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s,
         taper=tier.taper,
         latency_s=tier.latency_s,
+        group_members=each,
+        adaptive=tier.routing == "adaptive",
     )

@@ -1,10 +1,12 @@
 """Rail-optimised Clos: chips of the same index in every node share a switch, their rail.
 
 Between chips of different index the way is over the node's own switch to the chip on the right rail,
-and from there over one rail switch; so no taper counts, but the inner links carry forwarded bytes.
+and from there over one rail switch; so no taper counts under one leaf, but the inner links carry
+forwarded bytes.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,12 +22,15 @@ from foretell.network.topologies.base import (
     choose_cost,
     cost_among,
 )
-from foretell.network.topologies.switch import Switch
+from foretell.network.topologies.fat_tree import FatTree
+from foretell.network.topologies.fat_tree import from_tier as fat_tree_from_tier
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 
 NAMES = ("rail-clos",)
+RAIL_NODES = 32
+"""Nodes under one leaf of a rail: half the ports of a switch of 64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +97,11 @@ class RailClos(Topology):
         return LinkGraph(members=count, links=tuple(links))
 
 
-def from_tier(tier: Tier, members: Num) -> Switch:
-    """The rail of one chip index: a switch for the nodes, each chip with the tier's rate, untapered."""
-    return Switch(
-        members=members,
-        bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s,
-        latency_s=tier.latency_s,
-        in_network_reduction=tier.in_network_reduction,
-    )
+def from_tier(tier: Tier, members: Num) -> FatTree:
+    """The rail of one chip index: leaves of nodes, each chip with the tier's rate.
+
+    Up to a leaf of nodes (`shape`, else 32: half the ports of a switch of 64) nothing crosses the spines, so
+    neither taper nor static routes count; a plain fat tree has the chips of four nodes under a leaf.
+    """
+    leaves = tier if tier.shape else replace(tier, shape=(RAIL_NODES, 1))
+    return fat_tree_from_tier(leaves, members)

@@ -15,7 +15,7 @@ def from_tier(tier: Tier, members: Num) -> Grid:
     (extent,), (fills,) = group_extents((int(tier.size),), members)
     axis = LineAxis(
         extent=extent,
-        s_per_byte=np.asarray(2.0 / tier.bandwidth_bytes_per_s),
+        s_per_byte=np.asarray(2.0 / (tier.bandwidth_bytes_per_s * tier.taper)),
         latency_s=tier.latency_s,
         wrap=fills,
     )

@@ -37,7 +37,8 @@ def cost_figure(found: Mapping[str, Any]) -> Figure:
             label=next((name for name in (first, *others) if name != "system"), "system"),
             title=title,
         )  # fmt: skip
-    if rows and all(isinstance(row[first], int | float) for row in rows):
+    if rows and all(_number(row[first]) is not None for row in rows):
+        rows = [{**row, first: _number(row[first])} for row in rows]
         key, words = next((key, words) for key, words in DRAWN if key in rows[0])
         spans = f"low_{key}", f"high_{key}"
         return lines(rows, first, key, group=others, ends=spans, title=title, y_title=words)
@@ -45,6 +46,14 @@ def cost_figure(found: Mapping[str, Any]) -> Figure:
     ranges = [(row["low_usd"], row["high_usd"]) for row in rows]
     axis = ", ".join(words_of(name) for name in (first, *others))
     return _stacked([row["parts_usd"] for row in rows], names, ranges, title, axis)
+
+
+def _number(value: object) -> float | None:
+    """The number that a swept value is, also as text; None where it is a word."""
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
 
 
 def _parts(found: Mapping[str, Any]) -> Figure:

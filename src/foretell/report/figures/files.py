@@ -1,27 +1,27 @@
-"""Figures as files: .html and .json anywhere, .png and .svg where a browser is.
+"""Figures as files: .svg, .html and .json anywhere, .png where a browser is.
 
 The HTML file holds plotly.js itself (the copy that the page serves), so that it opens without a network and
 asks nothing of another host. It follows the reader's choice of light or dark.
 """
 
 import json
-import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from html import escape, unescape
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.look import HEIGHT, THEMES, WIDTH, Figure, Theme, template
-from foretell.report.picture_files import BROWSERS, browser, file_problem
-from foretell.report.svg import Picture
 
 KINDS = (".svg", ".html", ".png", ".json")
 """Endings of figures' files."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+"""What can make a PNG of a page."""
 PLOTLY = ("web", "static", "vendor", "plotly-cartesian.min.js")
 """Where the package has plotly.js."""
 PATIENCE_S = 120
@@ -30,48 +30,54 @@ LOADING_MS = 20_000
 """Of the page's own clock, which runs ahead when nothing is left to do."""
 INSTALL = (
     "install chromium (apt install chromium, brew install --cask chromium) or Google Chrome, "
-    "or write .html"
+    "or write .svg or .html"
 )
 
 
-def figure_file(flag: str, name: str, *, drawn: bool = False) -> Path:
-    """The file to write, whose ending says what it is; BadInput where that cannot be.
+def browser() -> str | None:
+    """A browser that is installed."""
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
-    `drawn` says that there is a drawing of our own for .svg, which needs no browser.
-    """
-    problem = file_problem(flag, name, also=(".json",))
-    if problem is None and Path(name).suffix.lower() == ".svg" and not drawn and browser() is None:
-        problem = no_browser(flag, name)
-    if problem is not None:
+
+def figure_file(flag: str, name: str) -> Path:
+    """The file to write, whose ending says what it is; BadInput where that cannot be."""
+    if problem := file_problem(flag, name):
         raise BadInput([problem])
     return Path(name)
 
 
-def write_figure(
-    figure: Mapping[str, Any], path: str | Path, picture: Picture | None = None
-) -> Path:
-    """Write a figure as the file's ending says; .svg is `picture` where there is one."""
+def file_problem(flag: str, name: str) -> Problem | None:
+    """Why a figure cannot be written there."""
+    file = Path(name)
+    kind = file.suffix.lower()
+    if kind not in KINDS:
+        message = "is no kind of file that is known"
+        allowed = "a name that ends in " + ", ".join(KINDS)
+    elif file.is_dir() or not file.absolute().parent.is_dir():
+        message, allowed = "no file can be written there", "a file in a folder there is"
+    elif kind == ".png" and browser() is None:
+        message = "a PNG needs a browser, and none of these is here: " + ", ".join(BROWSERS)
+        allowed = INSTALL
+    else:
+        return None
+    return Problem(path=flag, value=name, message=message, allowed=allowed)
+
+
+def write_figure(figure: Mapping[str, Any], path: str | Path) -> Path:
+    """Write a figure as the file's ending says."""
     path = Path(path)
     kind = path.suffix.lower()
     if kind == ".json":
         path.write_text(json.dumps(figure, allow_nan=False) + "\n", encoding="utf-8")
     elif kind == ".html":
         path.write_text(html(figure), encoding="utf-8")
-    elif kind == ".svg" and picture is not None:
-        path.write_text(picture.svg(), encoding="utf-8")
-    elif kind in (".png", ".svg"):
-        _browse(figure, path)
+    elif kind == ".svg":
+        path.write_text(figure_svg(figure), encoding="utf-8")
+    elif problem := file_problem("path", str(path)):
+        raise BadInput([problem])
     else:
-        message = "is no kind of file that is known"
-        allowed = "a name that ends in " + ", ".join(KINDS)
-        raise BadInput([Problem(path="path", value=str(path), message=message, allowed=allowed)])
+        _browse(figure, path)
     return path
-
-
-def no_browser(flag: str, name: str) -> Problem:
-    """Why no .png or .svg can be made of a figure here."""
-    message = "a picture of a figure needs a browser, and none of these is here: "
-    return Problem(path=flag, value=name, message=message + ", ".join(BROWSERS), allowed=INSTALL)
 
 
 def html(figure: Mapping[str, Any], *, still: bool = False) -> str:
@@ -112,14 +118,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 if (told.still) {
   [layout.width, layout.height] = told.size;
   layout.template = told.templates.light;
-  Plotly.newPlot(place, data, layout, { staticPlot: true })
-    .then(() => Plotly.toImage(place, { format: "svg", width: layout.width, height: layout.height }))
-    .then((url) => {
-      const holder = document.createElement("template");
-      holder.id = "svg";
-      holder.content.append(decodeURIComponent(url.slice(url.indexOf(",") + 1)));
-      document.body.append(holder);
-    });
+  Plotly.newPlot(place, data, layout, { staticPlot: true });
 } else {
   if (!layout.height) place.style.height = "100vh";
   const themed = () => ({ ...layout, template: told.templates[dark.matches ? "dark" : "light"] });
@@ -128,7 +127,7 @@ if (told.still) {
   dark.addEventListener("change", () => Plotly.react(place, data, themed(), options));
 }
 """
-"""What the page runs: the figure in the reader's theme, or still with its SVG beside it."""
+"""What the page runs: the figure in the reader's theme, or still."""
 
 
 def _inside_script(told: Mapping[str, Any]) -> str:
@@ -138,33 +137,33 @@ def _inside_script(told: Mapping[str, Any]) -> str:
 
 def _browse(figure: Mapping[str, Any], path: Path) -> None:
     """A browser's picture of the figure."""
-    if browser() is None:
-        raise BadInput([no_browser("path", str(path))])
     width, height = size(figure)
     # What the browser started may still write into its profile when it has ended.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page, target = Path(folder) / "page.html", Path(folder) / "page.png"
         page.write_text(html(figure, still=True), encoding="utf-8")
-        if path.suffix.lower() == ".png":
-            _chromium(folder, page, f"--window-size={width},{height}", f"--screenshot={target}")
-            shutil.copyfile(target, path)
-            return
-        shown = _chromium(folder, page, "--dump-dom")
-    found = re.search(r'<template id="svg">(.*?)</template>', shown, re.DOTALL)
-    if found is None:
-        raise RuntimeError("the browser drew no SVG")
-    path.write_text(unescape(found.group(1)) + "\n", encoding="utf-8")
+        _chromium(folder, page, f"--window-size={width},{height}", f"--screenshot={target}")
+        shutil.copyfile(target, path)
 
 
-def _chromium(folder: str, page: Path, *more: str) -> str:
-    """Run the browser without a window; what it prints."""
+def _chromium(folder: str, page: Path, *more: str) -> None:
+    """Run the browser without a window."""
     words: Sequence[str] = [
         str(browser()), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
         f"--virtual-time-budget={LOADING_MS}", f"--user-data-dir={folder}/profile",
         *more, page.as_uri(),
     ]  # fmt: skip
-    ran = subprocess.run(words, check=True, capture_output=True, timeout=PATIENCE_S)
-    return ran.stdout.decode("utf-8", "replace")
+    subprocess.run(words, check=True, capture_output=True, timeout=PATIENCE_S)
 
 
-__all__ = ["KINDS", "Figure", "figure_file", "html", "no_browser", "size", "write_figure"]
+__all__ = [
+    "BROWSERS",
+    "KINDS",
+    "Figure",
+    "browser",
+    "figure_file",
+    "file_problem",
+    "html",
+    "size",
+    "write_figure",
+]

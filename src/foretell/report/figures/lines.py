@@ -14,6 +14,7 @@ from foretell.report.figures.look import (
     shown_in,
     shown_value,
     title_of,
+    value_axis,
     words_of,
 )
 
@@ -64,7 +65,8 @@ def lines(
     wide = bool(at) and min(at) > 0.0 and max(at) / min(at) >= 8.0
     across: Any = counts_axis(title_of(x), at) if wide else title_of(x)
     words = y_title or title_of(y)
-    return figure(traces, title or sentence(words), across, {"text": words, "rangemode": "tozero"})
+    up = value_axis(words, [by_y * float(row[y]) for row in known])
+    return figure(traces, title or sentence(words), across, up)
 
 
 def latency_bars(answers: Rows, names: Sequence[str] = (), title: str = "") -> Figure:

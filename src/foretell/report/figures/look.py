@@ -55,6 +55,8 @@ THEMES: Mapping[Theme, Mapping[str, str]] = {
 }
 WIDTH, HEIGHT = 960, 560
 """Pixels of a picture of a figure."""
+DECADES = 100.0
+"""Values whose largest is so many times the least are shown by their logarithms."""
 PERCENTILE = "p90"
 """Which interval error bars show."""
 NAMES = {
@@ -159,11 +161,23 @@ def counts_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
 def log_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
     """A logarithmic axis with ticks at 1, 2 and 5 of each power of ten."""
     known = [value for value in values if value > 0.0]
-    low, high = min(known, default=1.0), max(known, default=10.0)
+    at = log_values(min(known, default=1.0), max(known, default=10.0))
+    return {"text": text, "type": "log", "tickvals": at, "ticktext": [f"{v:,.6g}" for v in at]}
+
+
+def log_values(low: float, high: float) -> list[float]:
+    """Ones, and where there is room twos and fives, of the powers of ten around a range."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     some = (1, 2, 5) if len(powers) <= 5 else (1,)
-    at = [digit * 10.0**power for power in powers for digit in some]
-    return {"text": text, "type": "log", "tickvals": at, "ticktext": [f"{v:,.6g}" for v in at]}
+    return [digit * 10.0**power for power in powers for digit in some]
+
+
+def value_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
+    """An axis from zero, or a logarithmic one where the values span decades."""
+    known = [value for value in values if math.isfinite(value)]
+    if known and min(known) > 0.0 and max(known) / min(known) >= DECADES:
+        return log_axis(text, known)
+    return {"text": text, "rangemode": "tozero"}
 
 
 def words_of(field: str) -> str:

@@ -97,12 +97,16 @@ def memory_over_step(
     heading = title or (
         f"Memory of stage {wanted}: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
     )
-    capacity = answer["memory_capacity_bytes"]
+    levels = {
+        "capacity": answer["memory_capacity_bytes"] / GIB,
+        "peak with allocator and framework": line["total_bytes"] / GIB,
+    }
     return figure(
         traces, heading, f"time in the step ({unit})",
         {"text": "held (GiB)", "rangemode": "tozero"},
         hovermode="x unified", legend={"traceorder": "reversed"},
-        shapes=[_level(capacity / GIB)], annotations=[_level_name(capacity / GIB)],
+        shapes=[_level(gib) for gib in levels.values()],
+        annotations=[_level_name(gib, name) for name, gib in levels.items()],
     )  # fmt: skip
 
 
@@ -117,7 +121,7 @@ def _level(gib: float) -> dict[str, Any]:
     return {"type": "line", **ends, "line": {"color": LIMIT, "dash": "dash", "width": 1.5}}
 
 
-def _level_name(gib: float) -> dict[str, Any]:
-    told = note(f"capacity {gib:.4g} GiB", 1.0, gib)
+def _level_name(gib: float, name: str = "capacity") -> dict[str, Any]:
+    told = note(f"{name} {gib:.4g} GiB", 1.0, gib)
     told |= {"xref": "x domain", "yref": "y"}
     return {**told, "xanchor": "right", "yanchor": "bottom", "font": {"color": LIMIT}}

@@ -12,6 +12,7 @@ from foretell.report.figures.look import (
     shown_in,
     shown_value,
     title_of,
+    value_axis,
     words_of,
 )
 from foretell.search.pareto import pareto_front
@@ -63,7 +64,14 @@ def pareto(
             if chosen:
                 traces.append(_points(chosen, (x, y, label), name, colour, on))
     heading = title or sentence(f"{words_of(y)} against {words_of(x)}")
-    return figure(traces, heading, title_of(x), title_of(y), showlegend=True)
+    across, up = (_axis(name, [row[name] for row in known]) for name in (x, y))
+    return figure(traces, heading, across, up, showlegend=True)
+
+
+def _axis(name: str, values: Sequence[float]) -> str | dict[str, Any]:
+    """A plain axis, or a logarithmic one where the values span decades."""
+    found = value_axis(title_of(name), values)
+    return found if found.get("type") == "log" else title_of(name)
 
 
 def _group(row: Mapping[str, Any], group: str | None) -> str:

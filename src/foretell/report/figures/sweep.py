@@ -1,12 +1,21 @@
 """The results of a sweep: lines over a field, a heat map over two, or a front of two columns."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.errors import BadInput, Problem, unknown
-from foretell.report.figures.heatmap import heat_map
+from foretell.report.figures.heatmap import heat_map, log_colours
 from foretell.report.figures.lines import lines
-from foretell.report.figures.look import Figure
+from foretell.report.figures.look import (
+    Figure,
+    sentence,
+    shown_in,
+    shown_value,
+    title_of,
+    words_of,
+)
+from foretell.report.figures.multiples import SmallPanel, small_multiples
 from foretell.report.figures.pareto import pareto
 
 FALLBACK = {
@@ -59,16 +68,83 @@ def sweep_figure(
     directions: Mapping[str, str],
     title: str = "",
 ) -> Figure:
-    """Rows of a sweep; a line for each combination of the other varied fields."""
+    """Rows of a sweep; a line, or a heat map's panel, for each combination of the other varied fields."""
     x, y, value = columns
     if value is not None:
-        return heat_map(rows, x, y, value, title=title, best=column_direction(value, directions))
+        best = column_direction(value, directions)
+        others = [name for name in varied if name not in (x, y) and _differs(rows, name)]
+        if others:
+            return map_panels(rows, (x, y, value), others, best=best, title=title)
+        return heat_map(rows, x, y, value, title=title, best=best)
     if x in varied:
         others = [name for name in varied if name not in (x, y) and _differs(rows, name)]
         return lines(rows, x, y, group=others, title=title)
     ways = column_direction(x, directions), column_direction(y, directions)
     group = next((name for name in varied if _differs(rows, name)), None)
     return pareto(rows, x, y, ways, group=group, title=title)
+
+
+MOST_PANELS = 12
+"""More combinations than this are not drawn: `--x`, `--y` and an SQL export choose among them."""
+
+
+def map_panels(
+    rows: Sequence[Mapping[str, Any]],
+    columns: tuple[str, str, str],
+    others: Sequence[str],
+    *,
+    best: str = "min",
+    title: str = "",
+) -> Figure:
+    """A heat map for each combination of the other varied fields, all with one scale of colours."""
+    x, y, value = columns
+    apart: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        apart.setdefault(tuple(row.get(name) for name in others), []).append(row)
+    if len(apart) > MOST_PANELS:
+        message = f"{len(apart)} combinations of {', '.join(others)} would each be a panel"
+        allowed = f"at most {MOST_PANELS}: vary less, or sweep export --sql a part of it"
+        raise BadInput([Problem(path="--value", value=value, message=message, allowed=allowed)])
+    factor = shown_in(value)[0]
+    grid = [[factor * float(row[value]) for row in rows if row.get(value) is not None]]
+    logs = log_colours(grid)
+    ends = [v for row in (logs.get("z") or grid) for v in row]
+    across = min(len(apart), 3)
+    parts = []
+    for place, (key, own) in enumerate(apart.items()):
+        named = ", ".join(
+            f"{words_of(n)} {shown_value(n, v)} {shown_in(n)[1]}".strip()
+            for n, v in zip(others, key, strict=True)
+        )
+        traces = [
+            {
+                **trace,
+                **_log_trace(trace, bool(logs)),
+                "zmin": min(ends),
+                "zmax": max(ends),
+                "showscale": place == across - 1,
+            }
+            for trace in heat_map(own, x, y, value, best=best)["data"]
+        ]
+        for trace in traces:
+            trace["colorbar"] = {"title": {"text": title_of(value)}, **logs.get("colorbar", {})}
+        axes = ({"text": title_of(n), "type": "category", "showgrid": False} for n in (x, y))
+        parts.append(SmallPanel(title=named, traces=traces, x=next(axes), y=next(axes)))
+    heading = title or sentence(f"{words_of(value)} over {words_of(x)} and {words_of(y)}")
+    return small_multiples(parts, heading, across, width=440 * across + 140, key=0)
+
+
+def _log_trace(trace: Mapping[str, Any], wanted: bool) -> dict[str, Any]:
+    """A panel's own values as logarithms where the whole figure's span decades."""
+    if not wanted or trace.get("texttemplate") == "%{text}":
+        return {}
+    z = trace["z"]
+    return {
+        "z": [[None if v is None or v <= 0.0 else math.log10(v) for v in row] for row in z],
+        "text": [["" if v is None else f"{v:.4g}" for v in row] for row in z],
+        "texttemplate": "%{text}",
+        "hovertemplate": "%{x}, %{y}: %{text}<extra></extra>",
+    }
 
 
 def column_direction(column: str, directions: Mapping[str, str]) -> str:

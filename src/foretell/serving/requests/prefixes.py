@@ -26,6 +26,9 @@ class Prefixes:
         """Request -> its beginning, and the tokens of it that the request does not hold itself."""
         self.saved_tokens = 0.0
         """Prompt tokens that were not computed again."""
+        self.from_tier: dict[str, float] = {}
+        """Whole beginnings are kept in the cache alone."""
+        self.loading_s: dict[int, float] = {}
 
     def length(self, request: int, requests: Requests) -> float:
         """Tokens of the request's common beginning; the last token of a prompt is always computed."""
@@ -67,9 +70,17 @@ class Prefixes:
             self.known[name].users -= 1
         return tokens
 
-    def has(self, name: int) -> bool:
-        """Whether a beginning is here."""
-        return name in self.known
+    def room(self, request: int) -> float:
+        """Nothing comes from elsewhere."""
+        return 0.0
+
+    def refuse(self, request: int) -> None:
+        """A request is not let in."""
+        self.leave(request)
+
+    def has(self, request: int, requests: Requests) -> bool:
+        """Whether the beginning of a request's prompt is here."""
+        return requests.prefix is not None and requests.prefix[request] in self.known
 
     def evict(self, tokens: float) -> float:
         """Beginnings that nobody uses leave until so many tokens are free; those that are."""

@@ -7,12 +7,14 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.serving.requests.autoscaler import AutoscaleRule
+
 Array = NDArray[np.float64]
 Policy = Literal["mixed", "prefill-first"]
 """mixed: prompts join the decode step; prefill-first: they have a step of their own."""
 Preemption = Literal["recompute", "swap"]
 """What becomes of the cache of a sequence that must leave: computed again, or moved to the host and back."""
-Routing = Literal["round-robin", "least-loaded", "prefix-aware"]
+Routing = Literal["round-robin", "least-loaded", "prefix-aware", "sticky"]
 """How requests are dealt to replicas."""
 
 
@@ -48,9 +50,31 @@ class Requests:
     """Tokens of it."""
     priority: Sequence[int] | None = None
     """Class of each: smaller goes first."""
+    blocks: Sequence[tuple[int, ...]] | None = None
+    """Ids of the blocks of each prompt, from its beginning: equal leading ids are a common beginning."""
+    block_tokens: int = 0
+    """Tokens of a block."""
+    session: Sequence[int] | None = None
+    """Session of each: requests of one have equal numbers."""
+    after: Sequence[int] | None = None
+    """The request whose answer each waits for, before it comes; -1: none."""
+    pause_s: Sequence[float] | None = None
+    """Seconds from that answer to the request: a tool runs, a user reads."""
 
     def __len__(self) -> int:
         return len(self.isl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvTier:
+    """Memory beside the chips' that keeps blocks of caches."""
+
+    name: str
+    """host, ssd, remote, ..."""
+    tokens: float
+    """Tokens that it holds for one replica."""
+    s_per_token: float
+    """Seconds of bringing one back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +97,8 @@ class EngineRules:
     """Moving one token of the cache to the host, or back."""
     prefix_caching: bool = False
     """Whether common beginnings are computed once."""
+    tiers: tuple[KvTier, ...] = ()
+    """Where blocks go that the cache has no room for, the nearest first."""
     slack_tokens: float = 8.0
     """Tokens of the cache that a sequence wastes: half of its last page."""
     tokens_per_step: float = 1.0
@@ -111,6 +137,10 @@ class Fleet:
     """Moving a cache from one to the other: what every one takes."""
     transfer_s_per_token: float = 0.0
     """The same for each token in it."""
+    autoscale: AutoscaleRule | None = None
+    """When replicas are started and stopped; None: all run all the time."""
+    able_per_s: float = 0.0
+    """Requests a second that one replica can answer, by which they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,12 +165,18 @@ class RequestOutcomes:
     """How often a sequence had to leave."""
     prefix_hits: float
     """Prompt tokens that a prefix cache saved."""
+    tier_hits: dict[str, float]
+    """Of these, tokens that came from other tiers of memory."""
     end_s: float
     """When the last one was answered."""
     busy_s: Array
     """Of each replica, time in steps."""
     series: "Series"
     """What the replicas held over time."""
+    replica_seconds: float | None = None
+    """Replica-seconds paid for, where replicas are started and stopped."""
+    running: tuple[tuple[float, int], ...] = ()
+    """(when, replicas that run or start), likewise."""
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from foretell.serving.requests.blocks import BlockCache
 from foretell.serving.requests.prefixes import Prefixes
 from foretell.serving.requests.records import Clock, EngineRules, Requests, Series
 
@@ -69,7 +70,7 @@ class Replica:
         """Tokens that these had by then."""
         self.waits_from = 0.0
         """Step count when the queue began to fill."""
-        self.prefixes = Prefixes()
+        self.prefixes = Prefixes() if requests.blocks is None else BlockCache(rules.tiers)
         self.first: list[tuple[int, float]] = []
         """(request, when) of first tokens, for the caller to take."""
         self.done: list[tuple[int, float]] = []
@@ -169,9 +170,10 @@ class Replica:
         if self.held + need + whole > free:
             self.held -= self.prefixes.evict(self.held + need + whole - free)
             if self.held + need + whole > free:
-                self.prefixes.leave(request)
+                self.prefixes.refuse(request)
                 return -1.0
         self._pop()
+        self.held += self.prefixes.room(request)
         self.prefixes.saved_tokens += hit
         # Room for the whole answer is kept from the beginning where the engine promises it.
         self.held += need + whole
@@ -179,6 +181,9 @@ class Replica:
             if swapped:
                 self._spend(rules.swap_s_per_token * tokens)
             self._join(request, tokens, requests.osl[request] - max(had, 1))
+            if rules.decode_only and not had:
+                # The user's stream is the decode instance's: its first step hands the first token over.
+                self.first.append((request, self.now + self._step_s() + self._late()))
             return 0.0
         todo = max(tokens - hit, 1.0)
         self.prompts.append(Prompt(request, todo, tokens - todo))
@@ -232,7 +237,9 @@ class Replica:
         request = prompt.request
         had = self.generated.get(request, 0)
         if not had:
-            self.first.append((request, self.now + behind + self._late()))
+            # Blocks of other tiers come while the rest of the prompt is computed: only what is left shows.
+            loading = self.prefixes.loading_s.pop(request, 0.0)
+            self.first.append((request, self.now + behind + self._late() + loading))
         if self.rules.prefix_caching:
             self.prefixes.keep(request, self.requests)
         left = 0 if self.rules.prefill_only else self.requests.osl[request] - had - 1
@@ -240,10 +247,14 @@ class Replica:
 
     def _late(self) -> float:
         """What a first token waits for after its own step."""
-        if not self.rules.late_steps or not self.n:
+        return self.rules.late_steps * self._step_s() if self.rules.late_steps else 0.0
+
+    def _step_s(self) -> float:
+        """A decode step of the batch as it is; 0 where nothing decodes."""
+        if not self.n:
             return 0.0
         a, b, _ = self.clock.line(self.n, self.context)
-        return self.rules.late_steps * (a + b * self.context)
+        return a + b * self.context
 
     def _join(self, request: int, tokens: float, left: int) -> None:
         """A request whose prompt is in the cache decodes from the next step on."""

@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from foretell.errors import BadInput, Problem
+from foretell.serving.requests.autoscaler import Autoscaler
 from foretell.serving.requests.records import Clock, Fleet, RequestOutcomes, Requests, Series
 from foretell.serving.requests.replica import Replica
 
@@ -86,6 +87,15 @@ class _RequestRun:
         self.where = [-1] * count
         self.refused = [False] * count
         self.turn, self.answered = 0, 0
+        self.homes: dict[int, int] = {}
+        """Session -> the replica that its requests stay on."""
+        self.next_turn = self._next_turns()
+        """Request -> those that come a pause after its answer."""
+        self.scaler = (
+            None
+            if fleet.autoscale is None
+            else Autoscaler(fleet.autoscale, fleet.replicas, fleet.able_per_s)
+        )
         self.moving: list[tuple[float, int]] = []
         """(when, request) of caches on their way to the replicas that decode, a heap."""
         self.coming: list[tuple[float, int]] = self._coming()
@@ -95,10 +105,22 @@ class _RequestRun:
     def _coming(self) -> list[tuple[float, int]]:
         requests = self.requests
         sent = requests.at_s
+        after = requests.after
         if sent is None:
             sent = [0.0] * min(requests.concurrency, len(requests))
-        found = [(self._sent(i, float(at)), i) for i, at in enumerate(sent)]
+        found = [
+            (self._sent(i, float(at)), i)
+            for i, at in enumerate(sent)
+            if after is None or after[i] < 0
+        ]
         heapify(found)
+        return found
+
+    def _next_turns(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for request, before in enumerate(self.requests.after or ()):
+            if before >= 0:
+                found.setdefault(before, []).append(request)
         return found
 
     def _sent(self, request: int, at: float) -> float:
@@ -153,7 +175,7 @@ class _RequestRun:
         prompt = self.requests.isl[request] + rules.slack_tokens
         if longest > rules.kv_tokens or (front is not None and prompt > front.kv_tokens):
             self.refused[request] = True
-            self._follow(at)
+            self._follow(at, request)
             return
         self._deal(request, at, self.fronts or self.backs)
 
@@ -163,6 +185,9 @@ class _RequestRun:
 
     def _deal(self, request: int, at: float, replicas: list[Replica]) -> None:
         """Give a request to a replica."""
+        if self.scaler is not None and replicas is self.backs:
+            self.scaler.observe(at, sum(replica.waiting for replica in replicas))
+            replicas = [replicas[i] for i in self.scaler.active(at)]
         chosen = replicas[0] if len(replicas) == 1 else self._route(request, replicas)
         if chosen.idle:
             chosen.now = max(chosen.now, at)
@@ -174,12 +199,21 @@ class _RequestRun:
             case "round-robin":
                 self.turn += 1
                 return replicas[(self.turn - 1) % len(replicas)]
-            case "prefix-aware" if self.requests.prefix is not None:
-                name = self.requests.prefix[request]
+            case "prefix-aware":
                 least = min(replica.load for replica in replicas)
                 # A warm cache is worth a queue half as long again, and a few more.
-                warm = [r for r in replicas if r.prefixes.has(name) and r.load <= 1.5 * least + 4]
+                warm = [
+                    r
+                    for r in replicas
+                    if r.load <= 1.5 * least + 4 and r.prefixes.has(request, self.requests)
+                ]
                 return min(warm or replicas, key=lambda r: r.load)
+            case "sticky" if self.requests.session is not None:
+                name = self.requests.session[request]
+                own = next((r for r in replicas if r.index == self.homes.get(name, -1)), None)
+                chosen = own or min(replicas, key=lambda r: r.load)
+                self.homes[name] = chosen.index
+                return chosen
             case _:
                 return min(replicas, key=lambda r: r.load)
 
@@ -187,7 +221,8 @@ class _RequestRun:
         """What an event brought."""
         if replica.first:
             for request, at in replica.first:
-                if math.isnan(self.first[request]):
+                apart = replica.rules.prefill_only and self.requests.osl[request] > 1
+                if math.isnan(self.first[request]) and not apart:
                     self.first[request] = at
             replica.first.clear()
         if replica.done:
@@ -200,17 +235,27 @@ class _RequestRun:
                     heappush(self.moving, (at + took, request))
                     continue
                 self.done[request] = max(at, self.first[request])
-                self._follow(at)
+                self._follow(self.done[request], request)
             replica.done.clear()
 
-    def _follow(self, at: float) -> None:
-        """An answer is whole: in a closed loop the next request comes."""
+    def _follow(self, at: float, request: int) -> None:
+        """An answer is whole: the next turn of its session comes, or in a closed loop the next request."""
+        for turn in self.next_turn.get(request, ()):
+            pause = self.requests.pause_s[turn] if self.requests.pause_s is not None else 0.0
+            heappush(self.coming, (self._sent(turn, at + pause), turn))
         self.answered += 1
         if self.progress is not None and self.answered % EVERY == 0:
             self.progress(self.answered, len(self.requests))
         if self.requests.at_s is None and self.next < len(self.requests):
             heappush(self.coming, (self._sent(self.next, at), self.next))
             self.next += 1
+
+    def _tier_hits(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for replica in self.replicas:
+            for name, tokens in replica.prefixes.from_tier.items():
+                found[name] = found.get(name, 0.0) + tokens
+        return found
 
     def _played(self) -> RequestOutcomes:
         if self.progress is not None:
@@ -225,7 +270,15 @@ class _RequestRun:
             refused=np.array(self.refused),
             preempted=sum(replica.preempted for replica in self.replicas),
             prefix_hits=sum(replica.prefixes.saved_tokens for replica in self.replicas),
-            end_s=max((replica.now for replica in self.replicas), default=0.0),
+            tier_hits=self._tier_hits(),
+            end_s=self._end_s(),
             busy_s=np.array([replica.busy_s for replica in self.replicas]),
             series=self.series,
+            replica_seconds=None
+            if self.scaler is None
+            else self.scaler.replica_seconds(self._end_s()),
+            running=() if self.scaler is None else tuple(self.scaler.series),
         )
+
+    def _end_s(self) -> float:
+        return max((replica.now for replica in self.replicas), default=0.0)

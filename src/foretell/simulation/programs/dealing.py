@@ -11,6 +11,7 @@ from foretell.schedules.base import Schedule
 from foretell.sharding.pipeline import Layout, chunk_layers
 from foretell.simulation.program import NOTHING, Chunk, Pass
 from foretell.specs.plan import Plan, Plans
+from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.training.ledger import Ledger
 from foretell.training.memory import block_share
@@ -23,13 +24,19 @@ Chunks = tuple[tuple[Chunk, ...], ...]
 
 
 def contents_of(
-    order: Sequence[int], kinds: int, pp: int, vpp: int, layout: Layout, head: float = 0.0
+    order: Sequence[int],
+    kinds: int,
+    pp: int,
+    vpp: int,
+    layout: Layout,
+    head: float = 0.0,
+    told: tuple[int, ...] = (),
 ) -> Contents:
     """Which parts stand on each chunk of each rank; DualPipe's two chunks are two stages.
 
     `head` is the head's cost in layers where layers are dealt by cost (sharding/pipeline.py).
     """
-    found = [list(rank) for rank in chunk_layers(tuple(order), pp, vpp, layout, head)]
+    found = [list(rank) for rank in chunk_layers(tuple(order), pp, vpp, layout, head, told)]
     both = layout == "both"
     first = [(0, 0), (pp - 1, 1)] if both else [(0, 0)]
     last = [(0, 1)] if layout == "v" else [(pp - 1, vpp - 1)]
@@ -61,7 +68,8 @@ def dealing_of(
     """What each rank of one plan holds, and the row of the stage that it is."""
     schedule, parts = schedule_named(plan.schedule), tables.parts
     head = by_cost(scenario)
-    contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head)
+    told = layout_sizes(plan.layout)
+    contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head, told)
     return contents, stages_of_ranks(contents, rows, len(parts.names), schedule)
 
 

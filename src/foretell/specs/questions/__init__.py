@@ -2,8 +2,9 @@
 
 flags.py     what a field is on every surface
 common.py    fields that several questions share
-training.py, serving.py, post_training.py, cost.py, network.py, compare.py, studies.py, sweep.py   the
-questions"""
+training.py, improve.py, serving.py, post_training.py, cost.py, network.py, compare.py, studies.py, sweep.py,
+reproduce.py   the questions
+"""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -21,6 +22,8 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "explain": "training.StepQuestion",
         "compare-plans": "training.PlansQuestion",
         "characterize trace": "training.TraceQuestion",
+        "improve": "improve.ImproveQuestion",
+        "diagnose": "diagnose.DiagnoseQuestion",
         "serve": "serving.ServingQuestion",
         "size": "serving.SizeQuestion",
         "post-train": "post_training.PostTrainingQuestion",
@@ -36,6 +39,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "sweep": "sweep.SweepQuestion",
         "codesign": "sweep.CodesignQuestion",
         "optimise": "sweep.OptimiseQuestion",
+        "reproduce": "reproduce.ReproduceQuestion",
     }
 )
 """Verb -> its question, by module and name: one question alone is loaded for a command."""

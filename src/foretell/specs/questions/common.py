@@ -58,6 +58,16 @@ SettingsGiven = Annotated[
         metavar="PATH=VALUE",
     ),
 ]
+MeasuredRuns = Annotated[
+    "Sequence[str | Path | Mapping[str, Any]] | str | Path",
+    Flag(
+        help='Condition on measured runs: a log, CSV, JSONL or "tp8 pp4: 15.2 s"; once for each.',
+        kind="rows",
+        metavar="FILE|TEXT",
+        without={"study": "a study asks for many systems"},
+        inline="Measured runs: rows as objects, or pasted text. Nothing is stored.",
+    ),
+]
 Chips = Annotated[
     int | str | None,
     Flag(
@@ -80,7 +90,7 @@ Batch = Annotated[
 Length = Annotated[
     int | None,
     Flag(
-        help="Tokens per sequence; else the model's own up to 4096.",
+        help="Tokens per sequence, as 8192 or 8k; else the model's own up to 4096.",
         kind="whole",
         metavar="N",
         most=MOST_LENGTH,
@@ -123,7 +133,7 @@ JSON = Flag(
     without={"web": "every answer is JSON"},
 )
 PLOT = Flag(
-    help="Write a figure: .html, .json, or .svg and .png where a browser is.",
+    help="Write a figure: .svg, .html, .json, or .png where a browser is.",
     metavar="FILE",
     names=("plot",),
     names_file="always",
@@ -134,11 +144,36 @@ IMPORT = Flag(
     names=("import",),
     names_file="always",
 )
+ACCEPT_UNKNOWN = Flag(
+    help="Of --import: go on where arguments that may change the answer are not understood.",
+    kind="switch",
+    names=("accept_unknown",),
+    without={"web": "a launch is read by improve there"},
+)
+HUB = Flag(
+    help="Fetch the config of a model that the catalogue does not know from the Hugging Face hub.",
+    kind="switch",
+    names=("hub",),
+    without={"web": OF_PROCESS},
+)
+IMPORTS = (IMPORT, ACCEPT_UNKNOWN, HUB)
+"""What goes with reading a launch."""
 EXPORT_PLAN = Flag(
-    help="Print the plan for megatron, torchtitan or deepspeed.", metavar="TOOL", names=("export",)
+    help="Print the plan for megatron, torchtitan or deepspeed, of a release as in "
+    "megatron-core@0.14; bundle DIR: all of it as files.",
+    metavar="TOOL[@VERSION]",
+    names=("export",),
 )
 EXPORT_ENGINE = Flag(
-    help="Print the launch command: vllm, sglang or trtllm.", metavar="ENGINE", names=("export",)
+    help="Print the launch command: vllm, sglang or trtllm, of a release as in vllm@0.32; "
+    "bundle DIR: all of it as files.",
+    metavar="ENGINE[@VERSION]",
+    names=("export",),
+)
+LAUNCHER = Flag(
+    help="How what --export prints is started: torchrun, slurm, kubernetes or skypilot.",
+    metavar="NAME",
+    names=("launcher",),
 )
 JSONL = Flag(
     help="Append config and metrics as a line of JSON, for trackers.",

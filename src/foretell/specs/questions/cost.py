@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import (
-    IMPORT,
+    IMPORTS,
     INLINE,
     JSON,
     MOST_CHIPS,
@@ -159,7 +159,7 @@ class RunQuestion(Payment, TrainingQuestion):
     """A training run, compute-optimal where no tokens are given: `foretell cost run`."""
 
     typed: ClassVar[bool] = True
-    edges: ClassVar[tuple[Flag, ...]] = (IMPORT, SWEEP, PLOT, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (*IMPORTS, SWEEP, PLOT, JSON)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -183,4 +183,4 @@ class TokenQuestion(Payment, SteadyLoad):
         ),
     ] = ()
     typed: ClassVar[bool] = True
-    edges: ClassVar[tuple[Flag, ...]] = (IMPORT, SWEEP, PLOT, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (*IMPORTS, SWEEP, PLOT, JSON)

@@ -18,12 +18,14 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 Kind = Literal[
-    "text", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings", "texts", "named",
-    "names", "table", "function",
+    "text", "document", "words", "whole", "count", "decimal", "amount", "price", "switch", "settings",
+    "texts", "named",
+    "names", "table", "function", "rows",
 ]  # fmt: skip
 """How a value is read:
 
 text      a text                                   words     words of a plan
+document  a text of a whole file, or its name
 whole     a whole number                           count     a whole number, or a text such as 512xH100
 decimal   a number                                 price     a number, or a text with a unit
 amount    a number or a text with a unit, which the function reads itself
@@ -31,6 +33,7 @@ switch    on or off                                settings  texts PATH=VALUE, o
 texts     several texts                            named     a name of the catalogue, a file, or an object
 names     several of these                         table     a study's tables, or the file that has them
 function  a function of the caller: of Python alone
+rows      several texts, files or objects
 """
 Surface = Literal["python", "command", "web", "study"]
 """Where a question is asked."""
@@ -141,7 +144,7 @@ def edges_of(record: Any) -> tuple[QuestionField, ...]:
     )
 
 
-_NOTHING: Mapping[str, Any] = {"switch": False, "texts": ()}
+_NOTHING: Mapping[str, Any] = {"switch": False, "texts": (), "rows": ()}
 
 
 def offered(record: Any, surface: Surface) -> tuple[QuestionField, ...]:

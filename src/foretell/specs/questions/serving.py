@@ -1,6 +1,6 @@
 """Questions about serving: a deployment under a load, and how many chips a load takes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -8,14 +8,16 @@ from foretell.records import dataclass
 from foretell.specs.questions.common import (
     CLOSED_FORM,
     EXPORT_ENGINE,
-    IMPORT,
+    IMPORTS,
     JSON,
     JSONL,
+    LAUNCHER,
     MOST_CHIPS,
     MOST_LENGTH,
     ONE_ROW,
     PLOT,
     Engine,
+    MeasuredRuns,
     ModelName,
     PriceList,
     Progressing,
@@ -64,6 +66,25 @@ Spread = Annotated[
 Rent = Annotated[
     float | None,
     Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
+]
+
+
+Speculative = Annotated[
+    str | None,
+    Flag(
+        help="Drafter and tokens drafted a step: mtp:3, eagle3:5, ngram:4; no: none.",
+        metavar="METHOD[:N]",
+    ),
+]
+
+
+PrefixHit = Annotated[
+    float,
+    Flag(
+        help="Share of a prompt's tokens that the prefix cache has already; else 0.",
+        kind="decimal",
+        metavar="SHARE",
+    ),
 ]
 
 
@@ -164,8 +185,49 @@ class RequestOptions:
     routing: Annotated[
         str | None,
         Flag(
-            help="Played: round-robin (else), least-loaded or prefix-aware.",
+            help="Played: round-robin (else), least-loaded, prefix-aware or sticky.",
             metavar="RULE",
+            without=PLAYED,
+        ),
+    ] = None
+    trace_unit: Annotated[
+        str | None,
+        Flag(
+            help="Played: unit of a trace's moments: s, ms, us or ns; else as its format has it.",
+            metavar="UNIT",
+            without=PLAYED,
+        ),
+    ] = None
+    block_tokens: Annotated[
+        int | None,
+        Flag(
+            help="Played: tokens of a hash id of a trace; else 512 or 16, whichever fits.",
+            kind="whole",
+            metavar="N",
+            without=PLAYED,
+        ),
+    ] = None
+    sessions: Annotated[
+        str | None,
+        Flag(
+            help='Played: requests as turns of sessions, such as "turns=8 pause=5 new=500".',
+            metavar="WORDS",
+            without=PLAYED,
+        ),
+    ] = None
+    kv_tiers: Annotated[
+        str | None,
+        Flag(
+            help='Played: memory behind the cache, such as "host:1TB@50GB/s ssd:8TB@6GB/s".',
+            metavar="TIERS",
+            without=PLAYED,
+        ),
+    ] = None
+    autoscale: Annotated[
+        str | None,
+        Flag(
+            help='Played: start and stop replicas, such as "min=1 max=16 start=120 target=0.7".',
+            metavar="WORDS",
             without=PLAYED,
         ),
     ] = None
@@ -174,43 +236,6 @@ class RequestOptions:
         Flag(
             help="Played: recompute (else) or swap, where the cache is full.",
             metavar="RULE",
-            without=PLAYED,
-        ),
-    ] = None
-    prefill_plan: Annotated[
-        str | None,
-        Flag(
-            help="Played: layout of instances that do prompts alone.",
-            kind="words",
-            metavar="WORDS",
-            without=PLAYED,
-        ),
-    ] = None
-    prefill_gpus: Annotated[
-        int | None,
-        Flag(
-            help="Played: chips of these, out of --gpus.",
-            kind="whole",
-            metavar="N",
-            most=MOST_CHIPS,
-            without=PLAYED,
-        ),
-    ] = None
-    ttft: Annotated[
-        float | None,
-        Flag(
-            help="Played: longest time to the first token that is good service.",
-            kind="decimal",
-            metavar="MS",
-            without=PLAYED,
-        ),
-    ] = None
-    tpot: Annotated[
-        float | None,
-        Flag(
-            help="Played: longest time per token that is good service.",
-            kind="decimal",
-            metavar="MS",
             without=PLAYED,
         ),
     ] = None
@@ -223,15 +248,72 @@ class ServiceQuestion(LoadQuestion):
     price: Rent = None
     prices: PriceList = ""
     spread: Spread = 1.0
+    prefix_hit: PrefixHit = 0.0
+    speculative: Speculative = None
+    ttft: Annotated[
+        float | None,
+        Flag(
+            help="Longest time to the first token that is good service: goodput counts requests within.",
+            kind="decimal",
+            metavar="MS",
+        ),
+    ] = None
+    tpot: Annotated[
+        float | None,
+        Flag(
+            help="Longest time per output token that is good service, likewise.",
+            kind="decimal",
+            metavar="MS",
+        ),
+    ] = None
+    images: Annotated[
+        str | None,
+        Flag(
+            help="Images of every request: 1024x1024, or 2x1280x720; their tokens come on top of --isl.",
+            metavar="[N]xWxH",
+        ),
+    ] = None
+    audio: Annotated[
+        float | None,
+        Flag(
+            help="Seconds of audio of every request; its tokens come on top of --isl.",
+            kind="decimal",
+            metavar="S",
+            most=1e5,
+        ),
+    ] = None
+    prefill_gpus: Annotated[
+        int | str | None,
+        Flag(
+            help="Chips that do prefill alone: a number is taken out of --gpus, 8xB200 is added.",
+            kind="count",
+            metavar="N",
+            names_file="maybe",
+            most=MOST_CHIPS,
+        ),
+    ] = None
+    prefill_plan: Annotated[
+        str | None,
+        Flag(
+            help="Layout and engine options of these; else that of --plan where it fits.",
+            kind="words",
+            metavar="WORDS",
+        ),
+    ] = None
     set: SettingsGiven = ()
+    warnings: Annotated[
+        Sequence[str],
+        Flag(help="What of an imported command is not in the answer.", kind="function"),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class ServingQuestion(RequestOptions, ServiceQuestion):
     """One deployment under one load: `foretell serve`."""
 
+    measured: MeasuredRuns = ()
     progress: Progressing = None
-    edges: ClassVar[tuple[Flag, ...]] = (PLOT, IMPORT, EXPORT_ENGINE, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_ENGINE, LAUNCHER, JSONL, JSON)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -246,6 +328,7 @@ class SizeQuestion:
         ),
     ]
     system: SystemName = None
+    measured: MeasuredRuns = ()
     isl: PromptLength = 1024
     osl: AnswerLength = 1024
     ttft: Annotated[
@@ -283,6 +366,8 @@ class SizeQuestion:
         ),
     ] = None
     engine: Engine = "vllm"
+    speculative: Speculative = None
+    prefix_hit: PrefixHit = 0.0
     price: Rent = None
     top: Annotated[
         int,
@@ -303,4 +388,4 @@ class SizeQuestion:
     ] = True
     prices: PriceList = ""
     set: SettingsGiven = ()
-    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, PLOT, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON)

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from foretell.records import dataclass
 from foretell.specs.questions.common import (
     EXPORT_PLAN,
-    IMPORT,
+    IMPORTS,
     JSON,
     JSONL,
+    LAUNCHER,
     ONE_ROW,
     PLOT,
     Batch,
     Chips,
     Given,
     Length,
+    MeasuredRuns,
     ModelName,
     Progressing,
     SettingsGiven,
@@ -59,13 +61,15 @@ class Place:
 class PlaceQuestion(Place, ModelQuestion):
     """A model on a system, whatever the plan."""
 
+    measured: MeasuredRuns = ()
+
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class StepQuestion(PlaceQuestion):
     """One training step: `foretell explain`."""
 
     plan: Annotated["PlanGiven | None", PLAN] = None
-    edges: ClassVar[tuple[Flag, ...]] = (PLOT, IMPORT, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, JSON)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -79,7 +83,7 @@ class MemoryQuestion(StepQuestion):
             names=("plot", "out"),
             names_file="always",
         ),
-        IMPORT,
+        *IMPORTS,
         JSON,
     )
 
@@ -145,7 +149,7 @@ class RunConditions:
 class TrainingQuestion(RunConditions, StepQuestion):
     """One training step, and with tokens a whole run: `foretell estimate`."""
 
-    edges: ClassVar[tuple[Flag, ...]] = (PLOT, IMPORT, EXPORT_PLAN, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_PLAN, LAUNCHER, JSONL, JSON)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -172,7 +176,7 @@ class SearchQuestion(StepQuestion):
     ] = ""
     workers: Workers = 1
     progress: Progressing = None
-    edges: ClassVar[tuple[Flag, ...]] = (PLOT, IMPORT, EXPORT_PLAN, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_PLAN, LAUNCHER, JSONL, JSON)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)

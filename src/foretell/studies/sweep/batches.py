@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import ProblemsError
-from foretell.inputs.question import plan_of
+from foretell.inputs.question import named_by, plan_of
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.schedules.rules import ALL_RULES, all_broken
@@ -15,6 +15,7 @@ from foretell.search.plan_checks import check_choices
 from foretell.sharding.rules import cuts_of
 from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
+from foretell.specs.plan_forms import GENERIC
 from foretell.specs.scenario import Scenario
 from foretell.studies.plan_words import plan_texts
 from foretell.studies.sweep.questions import (
@@ -26,6 +27,7 @@ from foretell.studies.sweep.questions import (
 )
 from foretell.training.answer import answer_of, totals_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
+from foretell.training.room import make_room
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import chunks, select, tables_of
 
@@ -153,6 +155,8 @@ def plan_row(asked: PointQuestion) -> dict[str, Any]:
     if failed:
         text = "; ".join(f"plan ({name}): {sentence}" for name, sentence in failed)
         return {"fits": "no", "plan": str(plan), "problem": text}
+    if plan.framework != GENERIC:
+        scenario, plan = make_room(scenario, plan, named_by(asked.words, asked.speed))
     result = answer_of(scenario, plan, chosen=False)
     if conditions is not None:
         result = with_run(result, asked_run(scenario, conditions))

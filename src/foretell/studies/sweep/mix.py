@@ -145,9 +145,16 @@ def mix_front(study: Study, table: MixPoints) -> MixFront:
     front = np.zeros(len(within), bool)
     rows = np.flatnonzero(within)
     if len(rows) and wishes:
-        wanted = [column_of(table, name)[rows] for name in wishes]
+        wanted = [significant(column_of(table, name)[rows]) for name in wishes]
         front[rows] = pareto_front(wanted, [*wishes.values()])
     return MixFront(objectives=wishes, within=within, front=front)
+
+
+def significant(values: Array, digits: int = 10) -> Array:
+    """Values without what differs by the order of additions alone: equals are not better than each other."""
+    size = np.floor(np.log10(np.maximum(np.abs(values), 1e-300)))
+    scale = 10.0 ** (digits - 1 - size)
+    return np.asarray(np.round(values * scale) / scale)
 
 
 def objectives_of(study: Study) -> Mapping[str, Direction]:

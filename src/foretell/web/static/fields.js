@@ -18,6 +18,8 @@ export const FIELDS = {
   tokens: { label: "Tokens of a run", as: decimal, half: true, hint: "such as 15T" },
   plan: { label: "Plan", word: "plan", hint: "the best" },
   set: { label: "Settings, one a line", as: lines, area: true, hint: "chip.memory_bytes=96 GB" },
+  // Not part of the address, and kept nowhere.
+  measured: { label: "Measured runs: paste a log, a table or lines", as: (text) => [text], area: true, tall: 4, hint: "tp8 pp4 zero1 mbs1: 15.2 s" },
   s_gpus: { label: "GPUs", word: "chip", flag: "gpus", as: whole, half: true, hint: "8", mode: "numeric" },
   isl: { label: "Prompt tokens", as: decimal, half: true, hint: "1024", mode: "numeric" },
   osl: { label: "Answer tokens", as: decimal, half: true, hint: "1024", mode: "numeric" },

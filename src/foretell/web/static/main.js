@@ -9,6 +9,7 @@ import { takeCard } from "./take.js";
 import accuracy from "./views/accuracy.js";
 import clusters from "./views/clusters.js";
 import cost from "./views/cost.js";
+import launch from "./views/launch.js";
 import network from "./views/network.js";
 import posttraining from "./views/posttraining.js";
 import scaling from "./views/scaling.js";
@@ -17,7 +18,7 @@ import serving from "./views/serving.js";
 import timeline from "./views/timeline.js";
 import training from "./views/training.js";
 
-const VIEWS = { training, serving, "post-training": posttraining, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
+const VIEWS = { training, serving, "post-training": posttraining, launch, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
 // Fields that decide which others there are.
 const CHOICES = ["what", "work", "mode"];
 const PAUSE_MS = 140;
@@ -97,6 +98,8 @@ class Desk {
     return this.figure(key, title, () => this.ask(`figures ${options.kind ?? key}`, { questions: own.map(([question]) => question), names: own.map(([, name]) => name), theme: this.theme }), options);
   }
 
+  // Ask the view anew: for views with a form of their own.
+  again() { refresh(); }
   take(asked) { this.put("taken", asked.length ? takeCard(state.view, asked) : ""); }
   say(text) { if (!this.signal.aborted) status.textContent = text; }
 }

@@ -3,13 +3,13 @@
 import { table } from "../dom.js";
 import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
 
-const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set"];
+const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set", "measured"];
 const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set"];
 
 export default {
   title: "Serving",
   groups: () => [["", ["model", "system", "isl", "osl", "engine"]], ["One deployment", ["s_gpus", "concurrency", "layout"]],
-    ["Sized for", ["rate", "percentile", "ttft", "tpot"]], ["More", ["set"]]],
+    ["Sized for", ["rate", "percentile", "ttft", "tpot"]], ["More", ["measured", "set"]]],
 
   async show(desk) {
     const questions = desk.names.map((_, i) => withUsual(desk.flags(LOAD, i), { gpus: 8 }));

@@ -4,7 +4,7 @@ import { facts, h, number, range, show, word } from "../dom.js";
 import { sentence } from "../fields.js";
 import { NAMES } from "../state.js";
 
-export const PLACE = ["model", "system", "gpus", "global_batch", "seq_len", "plan", "set"];
+export const PLACE = ["model", "system", "gpus", "global_batch", "seq_len", "plan", "set", "measured"];
 
 export function scenarioCard(i, heading, ...children) {
   return h("section", { class: `card scenario of-${i}`, "data-scenario": NAMES[i], "aria-label": `Scenario ${NAMES[i]}` },

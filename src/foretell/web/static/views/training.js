@@ -5,7 +5,7 @@ import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, 
 
 export default {
   title: "Training",
-  groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "tokens", "plan"]], ["More", ["set"]]],
+  groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "tokens", "plan"]], ["More", ["measured", "set"]]],
 
   async show(desk) {
     const told = await desk.each((i) => planned(desk, i));

@@ -1,0 +1,346 @@
+"""Predictions conditioned on measured runs: rows of a user -> factors on the mechanisms of a system.
+
+read_measured       files, logs and texts -> Measurements (api/measured_files.py reads files)
+runs_measured       each of them as a scenario and a plan of its own, with its step time
+condition_steps     all of them -> a posterior, linear in the log-factors around where they end
+Conditioned.answer  the step of a plan under it: every leaf, total and interval
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog import model as catalog_model
+from foretell.catalog.measured_priors import measured_prior
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.inputs.question import collect, plan_of
+from foretell.inputs.system import system_of
+from foretell.records import dataclass
+from foretell.search.plan_checks import check_plan
+from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
+from foretell.specs.measurement import Measurement
+from foretell.specs.plan import Plan
+from foretell.specs.result import StepEstimate
+from foretell.specs.scenario import Scenario
+from foretell.training.answer import answer_of
+from foretell.training.corrections import peak_slopes, step_slopes
+from foretell.uncertainty.likeness import features_of, traits_of
+from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, condition
+from foretell.uncertainty.posterior_tree import tree_of
+
+Array = NDArray[np.float64]
+
+NEAR = 0.15
+"""Largest log-factor up to which slopes are good as they were predicted."""
+FAR = 1.2
+"""Largest log-factor: beyond it a mechanism is another one."""
+CONTRADICTS = 0.5
+"""Probability from which a run is said to contradict the rest."""
+OPEN = 0.02
+"""Slope from which a mechanism is told of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStep:
+    """A measured run as a scenario and a plan, with what was measured in seconds and bytes."""
+
+    scenario: Scenario
+    """What was run."""
+    plan: Plan
+    """How."""
+    step_s: float | None
+    """Measured time of a step."""
+    peak_bytes: float | None
+    """Measured peak of memory."""
+    noise: float = 0.0
+    """Relative standard deviation of the time."""
+    source: str = ""
+    """Where it was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLine:
+    """A step as a line in log-factors: where it begins, and its slopes."""
+
+    run: MeasuredRun
+    """Its slopes, features and traits."""
+    base: float
+    """Logarithm of the time at log-factors of zero, on the line."""
+
+    def seen(self, step_s: float, noise: float) -> MeasuredRun:
+        """The same step, measured."""
+        return replace(self.run, log_ratio=math.log(step_s) - self.base, noise=noise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionedStep:
+    """One step under a posterior."""
+
+    said: NextRun
+    """What the posterior says of it."""
+    peak: NextRun | None
+    """The same of its memory; none where none was measured."""
+    corrections: Corrections
+    """Factors on every mechanism."""
+
+    def interval(self, step_s: float) -> dict[str, tuple[float, float]]:
+        """p50 and p90 around a step time."""
+        said = self.said
+        return {
+            key: (step_s * math.exp(low - said.median), step_s * math.exp(high - said.median))
+            for key, (low, high) in said.interval.items()
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditioned:
+    """A posterior for training steps, where it is linear, and what was left aside."""
+
+    steps: Posterior
+    """Of step times."""
+    memory: Posterior
+    """Of peaks of memory."""
+    at: Array
+    """Log-factors around which slopes were taken; (mechanisms,)."""
+    runs: tuple[MeasuredStep, ...]
+    """What was measured."""
+    notes: tuple[str, ...] = ()
+    """What was said on the way."""
+
+    def step(self, scenario: Scenario, plan: Plan, line: StepLine | None = None) -> ConditionedStep:
+        """What is held of a step; `line` are its slopes at `at`, where they are known."""
+        said = self.steps.of((line or line_of(scenario, plan, self.at)).run)
+        logs = dict(zip(TRAINING, np.clip(said.factors, -FAR, FAR).tolist(), strict=True))
+        tiers = ("inside_nodes", "between_nodes")
+        found = {
+            name: math.exp(value + (0.0 if name in tiers else said.unexplained))
+            for name, value in logs.items()
+        }
+        peak = self.memory.of(_peak_run(scenario, plan)) if self.memory.runs else None
+        if peak is not None:
+            more = zip(TRAINING_MEMORY, np.clip(peak.factors, -FAR, FAR).tolist(), strict=True)
+            found |= {name: math.exp(value) for name, value in more}
+        return ConditionedStep(said=said, peak=peak, corrections=Corrections(**found))
+
+    def place(self, scenario: Scenario, plan: Plan) -> Scenario:
+        """The scenario on its system as the measured runs have it."""
+        return self._corrected(scenario, self.step(scenario, plan))
+
+    def _corrected(self, scenario: Scenario, step: ConditionedStep) -> Scenario:
+        system = scenario.system.with_corrections(step.corrections)
+        return replace(scenario, system=system, assumptions=(*scenario.assumptions, *self.notes))
+
+    def answer(self, scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
+        """The step of a plan: numbers, tree and intervals are the posterior's."""
+        step = self.step(scenario, plan)
+        found = answer_of(self._corrected(scenario, step), plan, chosen=chosen)
+        return self.after(answer_of(scenario, plan, chosen=chosen), found, step)
+
+    def after(
+        self, before: StepEstimate, found: StepEstimate, step: ConditionedStep
+    ) -> StepEstimate:
+        """An answer under the factors with the posterior's intervals, and what was said before."""
+        interval = step.interval(found.step_s)
+        deviations = dict(zip(TRAINING, step.said.deviations.tolist(), strict=True))
+        tree = found.breakdown
+        return replace(
+            found,
+            interval=interval,
+            breakdown=None if tree is None else tree_of(tree, deviations, interval),
+            prior=plain_numbers(before),
+            posterior_factors=self.factors(step),
+        )
+
+    def factors(self, step: ConditionedStep) -> dict[str, Any]:
+        """Mechanism -> factor and its interval, of every mechanism that a measured run has."""
+        said = step.said
+        there = np.max([np.abs(run.slopes) for run in self.steps.runs], axis=0, initial=0.0)
+        found = {
+            name: factor_json(said.factors[i], said.deviations[i])
+            for i, name in enumerate(TRAINING)
+            if np.broadcast_to(there, len(TRAINING))[i] > OPEN
+        }
+        found["unexplained"] = {"factor": math.exp(said.unexplained), "interval": None}
+        if step.peak is not None:
+            for i, name in enumerate(TRAINING_MEMORY):
+                found[name] = factor_json(step.peak.factors[i], step.peak.deviations[i])
+        return found
+
+
+def factor_json(mean: float, deviation: float) -> dict[str, Any]:
+    """A log-factor as a factor with its interval."""
+    ends = {"p50": 0.674, "p90": 1.645}
+    return {
+        "factor": math.exp(float(mean)),
+        "interval": {
+            key: (math.exp(mean - z * deviation), math.exp(mean + z * deviation))
+            for key, z in ends.items()
+        },
+    }
+
+
+def plain_numbers(found: StepEstimate) -> dict[str, Any]:
+    """The numbers of an estimate, without its trees."""
+    from foretell.training.answer import estimate_json
+
+    without = ("breakdown", "memory", "memory_by_stage", "assumptions", "overrides", "run")
+    return {k: v for k, v in estimate_json(found).items() if k not in without}
+
+
+def condition_steps(
+    runs: Sequence[MeasuredStep], left_out: str = "", lines: Sequence[StepLine] | None = None
+) -> Conditioned:
+    """The posterior of some measured steps; slopes are taken anew where it ends far off.
+
+    `lines` are the slopes of the runs with a time, as predicted, where they are known.
+    """
+    prior = measured_prior("training", left_out)
+    timed = [run for run in runs if run.step_s]
+    at = np.zeros(len(TRAINING))
+    lines = lines or [line_of(run.scenario, run.plan, at) for run in timed]
+    found = condition(prior, TRAINING, _seen(timed, lines))
+    moved = np.clip(found.of(lines[0].run).factors, -FAR, FAR) if timed else at
+    if np.abs(moved).max() > NEAR:
+        at = moved
+        lines = [line_of(run.scenario, run.plan, at) for run in timed]
+        found = condition(prior, TRAINING, _seen(timed, lines))
+    held = [
+        replace(_peak_run(run.scenario, run.plan), log_ratio=math.log(run.peak_bytes / _peak(run)))
+        for run in runs
+        if run.peak_bytes
+    ]
+    memory = condition(measured_prior("memory"), TRAINING_MEMORY, held)
+    notes = [
+        f"contradicts the other measured runs or the prediction, and counts for less: {run.source}"
+        for run, share in zip(timed, found.outlier_shares, strict=True)
+        if share > CONTRADICTS
+    ]
+    return Conditioned(steps=found, memory=memory, at=at, runs=tuple(runs), notes=tuple(notes))
+
+
+def line_of(scenario: Scenario, plan: Plan, at: Array) -> StepLine:
+    """A step by its slopes at some log-factors."""
+    step_s, slopes = step_slopes(scenario, plan, TRAINING, at)
+    run = MeasuredRun(
+        slopes=slopes,
+        log_ratio=0.0,
+        features=features_of(scenario, plan),
+        traits=traits_of(plan),
+    )
+    return StepLine(run=run, base=math.log(step_s) - float(slopes @ at))
+
+
+def _seen(timed: Sequence[MeasuredStep], lines: Sequence[StepLine]) -> list[MeasuredRun]:
+    """Measured steps on their lines."""
+    pairs = zip(timed, lines, strict=True)
+    return [line.seen(run.step_s or 1.0, run.noise) for run, line in pairs]
+
+
+def _peak(run: MeasuredStep) -> float:
+    return peak_slopes(run.scenario, run.plan, TRAINING_MEMORY, np.zeros(2))[0]
+
+
+def _peak_run(scenario: Scenario, plan: Plan) -> MeasuredRun:
+    """A step's peak of memory by its slopes."""
+    _, slopes = peak_slopes(scenario, plan, TRAINING_MEMORY, np.zeros(len(TRAINING_MEMORY)))
+    return MeasuredRun(
+        slopes=slopes, log_ratio=0.0, features=features_of(scenario, plan), traits=traits_of(plan)
+    )
+
+
+def measured_steps(
+    scenario: Scenario, plan: Plan | str | None, given: Sequence[Measurement]
+) -> list[MeasuredStep]:
+    """Measurements as runs: what they leave open is the question's; BadInput with every problem."""
+    problems: list[Problem] = []
+    found = []
+    for number, one in enumerate(given, start=1):
+        said = list[Problem]()
+        run = collect(lambda one=one: measured_step(scenario, plan, one), said)  # type: ignore[misc]
+        problems += [replace(p, path=f"measured {number}: {p.path}") for p in said]
+        found += [] if run is None else [run]
+    if problems:
+        raise BadInput(problems)
+    return found
+
+
+def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement) -> MeasuredStep:
+    """One measurement as a run; BadInput where it cannot be understood."""
+    asked = one.asked
+    job = replace(
+        scenario.job,
+        **{name: int(asked[name]) for name in ("gpus", "global_batch", "seq_len") if name in asked},
+    )
+    here = replace(scenario, job=job)
+    if "model" in asked:
+        here = replace(here, model=catalog_model(asked["model"]))
+    if "system" in asked and asked["system"] != scenario.system.id:
+        here = replace(here, system=system_of(asked["system"], (), {}))
+    words: Plan | str | None = one.plan or plan
+    if words is None:
+        message = "its plan is not told"
+        raise BadInput(
+            [Problem(path="plan", value=None, message=message, allowed='"tp8 pp4: 15 s"')]
+        )
+    here, own = plan_of(here, words)
+    try:
+        check_plan(here, own)
+    except Infeasible as error:  # what was measured did run: it was not told as it was
+        raise BadInput(error.problems) from None
+    values = one.values
+    predicted = answer_of(here, own, chosen=False)
+    step_s = step_seconds(values, predicted)
+    if step_s is None and "peak_memory_bytes" not in values:
+        message = "has neither a step time, a rate nor a peak of memory"
+        raise BadInput([Problem(path="values", value=dict(values), message=message)])
+    return MeasuredStep(
+        scenario=here,
+        plan=own,
+        step_s=step_s,
+        peak_bytes=values.get("peak_memory_bytes"),
+        noise=one.noise,
+        source=one.source,
+    )
+
+
+def step_seconds(values: Mapping[str, float], predicted: StepEstimate) -> float | None:
+    """Time of a step from what was measured of it; rates by the tokens and FLOP that we count."""
+    if "step_s" in values:
+        return values["step_s"]
+    for name in ("tokens_per_s_per_gpu", "tokens_per_s", "mfu", "tflops_per_gpu"):
+        if name in values:
+            return predicted.step_s * float(getattr(predicted, name)) / values[name]
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPlace:
+    """A system as measured runs have it, for the search of a plan: the same factors for every plan."""
+
+    known: Conditioned
+    """What was measured."""
+    before: Scenario
+    """The question, on the system as predicted."""
+    step: ConditionedStep
+    """Factors of the first measured run."""
+    scenario: Scenario
+    """The question, on the system with these factors."""
+
+    def after(self, found: StepEstimate) -> StepEstimate:
+        """A plan that was found, with its interval and what was said before."""
+        before = answer_of(self.before, found.plan, chosen=found.plan_chosen)
+        own = self.known.step(self.before, found.plan)
+        return self.known.after(before, found, replace(self.step, said=own.said))
+
+
+def place_of_search(known: Conditioned, scenario: Scenario) -> SearchPlace:
+    """Where a search looks: what is common to runs that are alike is taken as of the first measured run."""
+    first = known.runs[0]
+    step = known.step(first.scenario, first.plan)
+    system = scenario.system.with_corrections(step.corrections)
+    place = replace(scenario, system=system, assumptions=(*scenario.assumptions, *known.notes))
+    return SearchPlace(known=known, before=scenario, step=step, scenario=place)

@@ -1,0 +1,440 @@
+"""`foretell.improve`: what a launch of another tool would gain from other flags, and which.
+
+The launch is read and predicted as it is. Then the plans that its tool can run are searched, the recipe
+(precision, optimizer, dtypes, framework) held and what may change freed. Both are written for the tool: the
+difference of the two texts is what to change. The gain has an interval of its own: errors that both plans
+share cancel (search/differences.py).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from foretell.api.answers import Estimate, ServeAnswer
+from foretell.api.exports import export_plan
+from foretell.api.launches import FREED, LaunchQuestion, read_launch, read_question
+from foretell.api.serving import launch_command, serve
+from foretell.api.training import estimate, search
+from foretell.catalog import model as catalog_model
+from foretell.errors import BadInput, Infeasible, Problem, nearest_name
+from foretell.interop.arguments import parse_arguments
+from foretell.interop.launch import SERVING, TRAINING, Launch, ReadValue, Tool, ToolArguments
+from foretell.interop.user_files import are_read
+from foretell.records import JsonRecord, dataclass
+from foretell.search.choices import NAMES as STRUCTURAL
+from foretell.search.differences import compare
+from foretell.search.ranking import SERVED
+from foretell.specs.deployment_text import DEGREES as SERVING_DEGREES
+from foretell.specs.plan_words import DEGREES
+from foretell.specs.questions.flags import asks
+from foretell.specs.questions.improve import ImproveQuestion
+from foretell.specs.questions.serving import ServingQuestion
+
+WRITTEN: dict[Tool, Tool] = {
+    "nemo": "megatron", "accelerate": "deepspeed", "trainer": "deepspeed", "trl": "deepspeed",
+    "axolotl": "deepspeed", "llamafactory": "deepspeed", "litgpt": "torchtitan", "torchtune": "torchtitan",
+    "nanotron": "megatron", "maxtext": "megatron", "dynamo": "vllm", "llm-d": "vllm", "tgi": "vllm",
+    "llama.cpp": "vllm",
+}  # fmt: skip
+"""The tool that an improved launch is written for, where there is no writer for its own."""
+TOP = 5
+"""Plans that a search keeps."""
+LEAST_GAIN = 1e-3
+"""A gain below this is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagChange:
+    """One flag that differs between a launch and the better one."""
+
+    flag: str
+    """The tool's name for it."""
+    before: str | None
+    """Its value in the launch; none: not given."""
+    after: str | None
+    """Its value in the better one; none: leave it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improvement(JsonRecord):
+    """What a launch gains."""
+
+    tool: str
+    """Whose launch it is."""
+    model: str
+    """Model id."""
+    system: str
+    """System id."""
+    gpus: int
+    """Chips."""
+    metric: str
+    """What is to be more: tokens_per_s of training, output_tokens_per_s of a service."""
+    before: float | None
+    """Of the launch as it is; none where it does not run at all."""
+    after: float
+    """Of the better one."""
+    plan_before: str
+    """The launch's plan."""
+    plan_after: str
+    """The better plan."""
+    fits_before: str
+    """Whether the launch fits in memory."""
+    gain: float | None
+    """after / before - 1."""
+    gain_interval: dict[str, tuple[float, float]] | None
+    """Of the gain: p50 and p90, each (low, high)."""
+    certain: bool
+    """Whether nine in ten cases have a gain."""
+    changes: tuple[FlagChange, ...]
+    """Flags to change."""
+    export: str
+    """The improved launch."""
+    export_tool: str
+    """The tool and release it is written for."""
+    export_notes: tuple[str, ...]
+    """What that text does not say."""
+    launchable_with: tuple[str, ...]
+    """Frameworks that can run the better plan."""
+    read_back: tuple[ReadValue, ...]
+    """Every value of the launch, and where it comes from."""
+    conclusions: tuple[str, ...]
+    """The same in sentences."""
+    assumptions: tuple[str, ...]
+    """Every default or guess."""
+    answer: Estimate | ServeAnswer
+    """The better plan, with everything that is known of it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON, the better plan without its trees."""
+        names = [
+            f for f in self.__dataclass_fields__ if f not in ("answer", "changes", "read_back")
+        ]
+        trees = ("breakdown", "memory", "memory_by_stage", "assumptions")
+        told = {name: value for name, value in self.answer.to_dict().items() if name not in trees}
+        return {
+            **{name: getattr(self, name) for name in names},
+            "changes": [
+                {"flag": c.flag, "before": c.before, "after": c.after} for c in self.changes
+            ],
+            "read_back": [row.to_dict() for row in self.read_back],
+            "answer": told,
+        }
+
+
+@asks(ImproveQuestion)
+def improve(question: ImproveQuestion) -> Improvement:
+    """What a launch of another tool gains from other flags.
+
+    `launch` is its file or text; flags given beside it count first, and words of `plan` are held. `free`
+    names the fields of the plan that may change. Raises as `estimate` does; Infeasible where nothing runs.
+    """
+    return improved(question)
+
+
+def improved(
+    question: ImproveQuestion,
+    *,
+    hub: bool = False,
+    export: str | None = None,
+    launcher: str | None = None,
+) -> Improvement:
+    """The same, with what only a command line offers."""
+    launch = read_launch(
+        question.launch, model=question.model, gpus=question.gpus, files=are_read(), hub=hub
+    )
+    beside: dict[str, Any] = {
+        name: getattr(question, name) for name in ("model", "system", "gpus", "plan", "set")
+    }
+    if not launch.serves:
+        beside |= {"global_batch": question.global_batch, "seq_len": question.seq_len}
+    asked = read_question(
+        question.launch,
+        beside,
+        serving=launch.serves,
+        accept_unknown=question.accept_unknown,
+        hub=hub,
+        files=are_read(),
+    )
+    if launch.serves:
+        return _serving(question, asked, export)
+    return _training(question, asked, export, launcher)
+
+
+# ---- training -----------------------------------------------------------------------------------
+
+
+def _training(
+    question: ImproveQuestion, asked: LaunchQuestion, export: str | None, launcher: str | None
+) -> Improvement:
+    launch = asked.launch
+    arguments = _with_notes(asked)
+    free, over = freed_fields(question.free)
+    before = _as_it_is(arguments)
+    mine = (question.plan or "").split()
+    held = [
+        word
+        for word in str(arguments["plan"]).split()
+        if word in mine or _field(word) not in (*free, *over)
+    ]
+    found = search(**{**arguments, "plan": " ".join(held)}, top=TOP, over=",".join(over))
+    best = found.best
+    if before is not None and before.fits != "no" and before.step_s <= best.step_s:
+        # The simplest of equals may be the slower one: then the fastest counts.
+        best = min(
+            (*found.plans, before), key=lambda one: one.step_s if one.fits == "yes" else 1e30
+        )
+    tool = export or WRITTEN.get(launch.tool, launch.tool)
+    written = export_plan(best, tool, launcher)
+    old = None if before is None else export_plan(before, tool, launcher)
+    gain = None if before is None else before.step_s / best.step_s - 1.0
+    interval = None if before is None else _gain_interval(before, best)
+    certain = interval is not None and interval["p90"][0] > 0.0
+    runs = before is not None and before.fits != "no"
+    return Improvement(
+        tool=launch.tool,
+        model=best.model,
+        system=best.system,
+        gpus=best.gpus,
+        metric="tokens_per_s",
+        before=None if before is None else before.tokens_per_s,
+        after=best.tokens_per_s,
+        plan_before=str(arguments["plan"]) if before is None else str(before.plan),
+        plan_after=str(best.plan),
+        fits_before="no" if before is None else before.fits,
+        gain=gain,
+        gain_interval=interval,
+        certain=certain or not runs,
+        changes=flag_changes(old, written),
+        export=written.text,
+        export_tool=written.called,
+        export_notes=written.notes,
+        launchable_with=_launchers(best),
+        read_back=asked.rows,
+        conclusions=_conclusions(launch, gain, interval, runs=runs, same=best is before),
+        assumptions=best.assumptions,
+        answer=best,
+    )
+
+
+def _with_notes(asked: LaunchQuestion) -> dict[str, Any]:
+    """The arguments, what the reading took for granted with the model."""
+    arguments = dict(asked.arguments)
+    if any(str(text).strip().startswith("model.") for text in arguments.get("set") or ()):
+        return arguments
+    record = catalog_model(arguments["model"], files=are_read())
+    said = (*record.assumptions, *asked.launch.said())
+    return {**arguments, "model": replace(record, assumptions=said)}
+
+
+def _as_it_is(arguments: dict[str, Any]) -> Estimate | None:
+    """The launch predicted; with its numbers where it does not fit, none where a rule forbids it."""
+    try:
+        return estimate(**arguments)
+    except Infeasible as error:
+        return error.answer if isinstance(error.answer, Estimate) else None
+
+
+def _gain_interval(before: Estimate, after: Estimate) -> dict[str, tuple[float, float]]:
+    """The interval of before / after - 1 from that of the steps' difference."""
+    if before is after:
+        return {"p50": (0.0, 0.0), "p90": (0.0, 0.0)}
+    found = compare(before, after).interval
+    return {
+        name: (before.step_s / (before.step_s + high) - 1.0, before.step_s / max(before.step_s + low,
+        1e-12) - 1.0)
+        for name, (low, high) in found.items()
+    }  # fmt: skip
+
+
+def _launchers(best: Estimate) -> tuple[str, ...]:
+    from foretell.search.search import launchers_of
+
+    return launchers_of(best)
+
+
+# ---- serving ------------------------------------------------------------------------------------
+
+
+def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | None) -> Improvement:
+    launch = asked.launch
+    load = {"isl": question.isl, "osl": question.osl, "concurrency": question.concurrency}
+    arguments = _with_notes(asked) | load
+    before: ServeAnswer | None
+    try:
+        before = serve(**arguments)
+    except Infeasible:
+        before = None
+    mine = (question.plan or "").split()
+    wanted = {SERVING_FREE.get(word, word) for word in question.free.replace(",", " ").split()}
+    layout = {"tp", "pp", "dp", "ep", "cp"}
+    freed = wanted or {*layout, "max_batch", "max_tokens"}
+    held = [
+        word
+        for word in str(arguments["plan"]).split()
+        if word in mine or _serving_name(word) not in freed
+    ]
+    # A layout is chosen as a whole: where any of its degrees is held, the layout is.
+    best = serve(**{**arguments, "plan": " ".join(held)})
+    if before is not None and before.output_tokens_per_s >= best.output_tokens_per_s:
+        best = before
+    tool = export or WRITTEN.get(launch.tool, launch.tool)
+    asked_load = ServingQuestion(**arguments)
+    written = launch_command(tool, best, asked_load)
+    ones = [
+        None if one is None else launch_command(tool, replace(one, replicas=1), asked_load)
+        for one in (before, best)
+    ]
+    changes = flag_changes(ones[0], ones[1] or written)
+    if before is not None and before.replicas != best.replicas:
+        copies = FlagChange(flag="instances", before=str(before.replicas), after=str(best.replicas))
+        changes = (copies, *changes)
+    gain = None if before is None else best.output_tokens_per_s / before.output_tokens_per_s - 1.0
+    interval = None if before is None else _service_interval(before, best)
+    return Improvement(
+        tool=launch.tool,
+        model=best.model,
+        system=best.system,
+        gpus=best.gpus,
+        metric="output_tokens_per_s",
+        before=None if before is None else before.output_tokens_per_s,
+        after=best.output_tokens_per_s,
+        plan_before=str(arguments["plan"]) if before is None else str(before.plan),
+        plan_after=str(best.plan),
+        fits_before="no" if before is None else "yes",
+        gain=gain,
+        gain_interval=interval,
+        certain=interval is None or interval["p90"][0] > 0.0,
+        changes=changes,
+        export=written.text,
+        export_tool=written.called,
+        export_notes=written.notes,
+        launchable_with=(launch.engine,),
+        read_back=asked.rows,
+        conclusions=_conclusions(
+            launch, gain, interval, runs=before is not None, same=best is before
+        ),
+        assumptions=tuple(best.assumptions),
+        answer=best,
+    )
+
+
+SERVING_FREE = {"mbs": "max_batch", "batch": "max_batch"}
+
+
+def _serving_name(word: str) -> str:
+    key = word.partition("=")[0]
+    stem = key.rstrip("0123456789")
+    return stem if stem in SERVING_DEGREES else key.removeprefix("no-")
+
+
+def _service_interval(before: ServeAnswer, after: ServeAnswer) -> dict[str, tuple[float, float]]:
+    """The interval of the gain of two layouts of one engine on one system.
+
+    Their errors share SERVED of the variance, as services of one model on chips of one architecture do
+    (search/ranking.py); half-widths of logarithms are subtracted so.
+    """
+    from math import exp, log
+
+    found, shared = {}, sum(SERVED)
+    middle = log(after.output_tokens_per_s / before.output_tokens_per_s)
+    for name in ("p50", "p90"):
+        ends = [one.intervals["output_tokens_per_s"][name] for one in (before, after)]
+        wide = [0.5 * log(max(high, 1e-12) / max(low, 1e-12)) for low, high in ends]
+        if before is after:
+            half = 0.0
+        else:
+            both = wide[0] ** 2 + wide[1] ** 2 - 2.0 * shared * wide[0] * wide[1]
+            half = max(both, 0.0) ** 0.5
+        found[name] = (exp(middle - half) - 1.0, exp(middle + half) - 1.0)
+    return found
+
+
+# ---- what both have -----------------------------------------------------------------------------
+
+
+def freed_fields(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(fields of the layout, structural choices) that a text of words frees; nothing: the whole layout."""
+    words = text.replace(",", " ").split()
+    if not words:
+        return FREED, ()
+    names = [DEGREES.get(word, word) for word in words]
+    known = (*FREED, *STRUCTURAL, "all")
+    wrong = [
+        Problem(
+            path="free",
+            value=word,
+            message="is no field of the plan that can be searched",
+            allowed=", ".join(known),
+            nearest=nearest_name(word, known),
+        )
+        for word, name in zip(words, names, strict=True)
+        if name not in known
+    ]
+    if wrong:
+        raise BadInput(wrong)
+    if "all" in names:
+        return FREED, tuple(name for name in STRUCTURAL if name != "tp_mode")
+    layout = tuple(name for name in names if name in FREED)
+    # Replicas are what the other degrees leave of the chips.
+    more = ("dp",) if {"tp", "pp", "cp"} & {*layout} else ()
+    chunks = ("vpp", "schedule", "layout") if {"pp", "vpp"} & {*layout} else ()
+    over = tuple(name for name in names if name in STRUCTURAL)
+    return (*layout, *more, *chunks), over
+
+
+def _field(word: str) -> str:
+    from foretell.specs.plan_words import read_words
+
+    return next(iter(read_words(word)[0]), "")
+
+
+def flag_changes(old: ToolArguments | None, new: ToolArguments) -> tuple[FlagChange, ...]:
+    """Flags whose value differs between two texts for one tool, in the order of the new one."""
+    before = {} if old is None else _flags(old.text)
+    after = _flags(new.text)
+    names = list(dict.fromkeys((*after, *before)))
+    return tuple(
+        FlagChange(flag=name, before=before.get(name), after=after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    )
+
+
+def _flags(text: str) -> dict[str, str]:
+    """Flags and values of a text, as the tool spells them."""
+    pairs = parse_arguments(text).pairs
+    dashes = "--" in text
+    return {
+        (f"--{key.replace('_', '-')}" if dashes and "." not in key else key): _shown(value)
+        for key, value in pairs
+    }
+
+
+def _shown(value: Any) -> str:
+    if value is True:
+        return "on"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _conclusions(
+    launch: Launch,
+    gain: float | None,
+    interval: dict[str, tuple[float, float]] | None,
+    *,
+    runs: bool,
+    same: bool,
+) -> tuple[str, ...]:
+    """What to think of it, a sentence each."""
+    if same or (gain is not None and abs(gain) < LEAST_GAIN and runs):
+        return (f"no plan that {launch.tool} can run is faster: the launch is as good as it gets",)
+    if not runs:
+        return ("the launch does not run as it is; the plan below does",)
+    assert gain is not None
+    assert interval is not None
+    low, high = interval["p90"]
+    sure = "certain" if low > 0.0 else "not certain: nine in ten cases include none"
+    return (f"{gain:+.1%} throughput (90%: {low:+.1%} to {high:+.1%}), {sure}",)
+
+
+def tools() -> tuple[str, ...]:
+    """Tools that an improved launch can be written for."""
+    return (*TRAINING, *SERVING)

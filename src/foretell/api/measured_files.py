@@ -1,0 +1,112 @@
+"""Measured runs as they are given: files, pasted text, inline words and rows -> Measurements."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import BadInput, Problem
+from foretell.interop.measurements import (
+    csv_measurements,
+    inline_measurement,
+    json_measurements,
+    row_measurement,
+)
+from foretell.interop.serving_benchmarks import benchmark_measurement
+from foretell.interop.training_logs import log_measurement
+from foretell.interop.user_files import is_there, user_file
+from foretell.specs.measurement import Measurement
+
+LARGEST_BYTES = 1 << 26
+"""A longer log is refused."""
+ENDINGS = (".csv", ".jsonl", ".json", ".log", ".txt", ".out")
+"""Names that can only be files."""
+
+MeasuredGiven = str | Path | Mapping[str, Any] | Measurement
+"""One entry of `measured`."""
+
+
+def read_measured(given: MeasuredGiven | Sequence[MeasuredGiven]) -> list[Measurement]:
+    """Every measured run of what was given; BadInput with every problem."""
+    many = [given] if isinstance(given, str | Path | Mapping | Measurement) else list(given)
+    found: list[Measurement] = []
+    problems: list[Problem] = []
+    for place, one in enumerate(many):
+        try:
+            found += _read(one, f"measured.{place}" if len(many) > 1 else "measured")
+        except BadInput as error:
+            problems += error.problems
+    if problems:
+        raise BadInput(problems)
+    return found
+
+
+def _read(one: MeasuredGiven, path: str) -> list[Measurement]:
+    if isinstance(one, Measurement):
+        return [one]
+    if isinstance(one, Mapping):
+        if isinstance(one.get("text"), str):
+            return text_measurements(one["text"], path)
+        found = benchmark_measurement(one, path) or row_measurement(one, path)
+        if not found.values:
+            raise BadInput([Problem(path=path, value=None, message="has no measured number")])
+        return [found]
+    name = str(one)
+    if isinstance(one, Path) or (
+        len(name) < 1000 and "\n" not in name and is_there(name, folder=False)
+    ):
+        return text_measurements(_content(Path(name)), name)
+    if "\n" not in name and name.strip().lower().endswith(ENDINGS) and ":" not in name:
+        user_file(name, path)
+        raise BadInput([Problem(path=path, value=name, message="there is no such file")])
+    return text_measurements(name, path)
+
+
+def _content(path: Path) -> str:
+    from foretell.catalog.files import read_bytes
+
+    user_file(str(path), "measured")
+    try:
+        return read_bytes(path).decode("utf-8-sig", errors="replace")
+    except (OSError, EOFError) as error:
+        message = f"cannot be read: {error}"
+        raise BadInput([Problem(path="measured", value=str(path), message=message)]) from None
+
+
+def text_measurements(text: str, name: str) -> list[Measurement]:
+    """Measurements of a text: JSON, CSV, a log, or inline words, one measurement a line."""
+    start = text.lstrip()[:1]
+    if start == "{" and (whole := _whole_json(text)) is not None:
+        found = benchmark_measurement(whole, name)
+        return [found] if found is not None else json_measurements(text, name)
+    if start in ("{", "["):
+        lines = [json.loads(line) for line in text.splitlines() if _is_json(line)]
+        tests = [benchmark_measurement(line, name) for line in lines if isinstance(line, dict)]
+        if tests and all(tests):
+            return [one for one in tests if one is not None]
+        if "train_steps_per_second" not in text or len(lines) == len(text.splitlines()):
+            return json_measurements(text, name)
+    first = text.strip().partition("\n")[0]
+    if "\n" in text.strip() and "," in first and ":" not in first:
+        return csv_measurements(text, name)
+    log = log_measurement(text, name)
+    if log is not None:
+        return [log]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [inline_measurement(line, name) for line in lines if not line.startswith("#")]
+
+
+def _whole_json(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return bool(line.strip())

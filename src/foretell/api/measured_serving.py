@@ -1,0 +1,214 @@
+"""Services conditioned on measured ones: a benchmark -> factors on prefill, decode, overhead, queueing."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from foretell.api.conditioning import factor_json
+from foretell.api.measured_files import read_measured
+from foretell.api.serving import question_of
+from foretell.catalog.measured_priors import measured_prior
+from foretell.errors import BadInput, Problem
+from foretell.inputs.question import collect
+from foretell.records import dataclass
+from foretell.serving.corrections import METRICS, served_slopes
+from foretell.serving.serve import ServeQuestion
+from foretell.specs.corrections import SERVING, Corrections
+from foretell.specs.measurement import SERVED, Measurement
+from foretell.specs.service import Percentiles, ServiceEstimate
+from foretell.specs.system import System
+from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, condition
+
+FAR = 1.5
+"""Largest log-factor."""
+OPEN = 0.02
+"""Slope from which a mechanism is told of."""
+SCALED = {
+    "output_tokens_per_s_per_gpu": "output_tokens_per_s",
+    "requests_per_s": "output_tokens_per_s",
+}
+"""Figures that go with another one."""
+ZERO = np.zeros(len(SERVING))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionedService:
+    """A posterior for services of one place."""
+
+    posterior: Posterior
+    """What is held."""
+    questions: tuple[ServeQuestion, ...]
+    """The measured services."""
+    notes: tuple[str, ...] = ()
+    """What was said on the way."""
+
+    def said(self, q: ServeQuestion) -> dict[str, NextRun]:
+        """Metric -> what the posterior says of a deployment's."""
+        return {
+            name: self.posterior.of(run_of(q, name, slopes))
+            for name, (_, slopes) in served_slopes(q, ZERO).items()
+        }
+
+    def corrections(self, q: ServeQuestion) -> Corrections:
+        """Factors on the mechanisms of serving."""
+        _, slopes = served_slopes(q, ZERO)["tpot_ms"]
+        logs = self.posterior.of(run_of(q, "tpot_ms", slopes)).factors
+        told = zip(SERVING, np.exp(np.clip(logs, -FAR, FAR)).tolist(), strict=True)
+        return Corrections(**dict(told))
+
+    def place(self, q: ServeQuestion) -> System:
+        """The system of a question as what was measured has it."""
+        return q.system.with_corrections(self.corrections(q))
+
+    def after(
+        self, q: ServeQuestion, before: ServiceEstimate, found: ServiceEstimate
+    ) -> ServiceEstimate:
+        """An answer under the factors: each latency at the posterior's median, with its interval."""
+        said = self.said(q)
+        old = {"ttft_ms": before.ttft_ms.mean, "tpot_ms": before.tpot_ms.mean}
+        moved: dict[str, Any] = {}
+        interval = {}
+        for name, value in old.items():
+            now = value * math.exp(said[name].median)
+            held = getattr(found, name)
+            moved[name] = scaled(held, now / held.mean if held.mean > 0.0 else 1.0)
+            interval[name] = {
+                key: (value * math.exp(low), value * math.exp(high))
+                for key, (low, high) in said[name].interval.items()
+            }
+        for name in ("e2e_ms", "tpot_with_first_ms"):
+            held = getattr(found, name)
+            now = before.e2e_ms.mean * math.exp(said["e2e_ms"].median)
+            ratio = now / found.e2e_ms.mean if found.e2e_ms.mean > 0.0 else 1.0
+            moved[name] = scaled(held, ratio)
+        return replace(
+            found,
+            **moved,
+            interval=interval,
+            prior={
+                "ttft_ms": before.ttft_ms.to_dict(),
+                "tpot_ms": before.tpot_ms.to_dict(),
+                "e2e_ms": before.e2e_ms.to_dict(),
+                "output_tokens_per_s": before.output_tokens_per_s,
+                "interval": before.interval,
+            },
+            posterior_factors=self.factors(said["tpot_ms"]),
+            assumptions=(*found.assumptions, *self.notes),
+        )
+
+    def factors(self, said: NextRun) -> dict[str, Any]:
+        """Mechanism -> factor and its interval, of those that a measured service has."""
+        there = np.max([np.abs(run.slopes) for run in self.posterior.runs], axis=0)
+        return {
+            name: factor_json(said.factors[i], said.deviations[i])
+            for i, name in enumerate(SERVING)
+            if there[i] > OPEN
+        }
+
+
+def scaled(latency: Percentiles, ratio: float) -> Percentiles:
+    """A latency with all of its percentiles times a ratio."""
+    made: dict[str, Any] = {f.name: getattr(latency, f.name) * ratio for f in fields(latency)}
+    return replace(latency, **made)
+
+
+def run_of(q: ServeQuestion, metric: str, slopes: np.ndarray[Any, Any]) -> MeasuredRun:
+    """One figure of a deployment as the posterior sees it."""
+    at_once = 1.0 if q.rate is not None else float(np.max(np.asarray(q.traffic.concurrency)))
+    return MeasuredRun(
+        slopes=slopes,
+        log_ratio=0.0,
+        features=service_features(
+            metric, q.model.id, q.system.chip.id, q.profile.engine,
+            (at_once, float(np.asarray(q.traffic.isl)), float(np.asarray(q.traffic.osl)),
+             float(q.deployment.tp), float(q.deployment.dp), float(q.deployment.ep)),
+        ),
+        traits=service_traits(metric),
+    )  # fmt: skip
+
+
+SIZES = ("batch", "prompt", "answer", "tp", "dp", "ep")
+"""Numbers that make two services alike, in powers of two."""
+
+
+def service_features(
+    metric: str, model: str, chip: str, engine: str, sizes: Sequence[float]
+) -> dict[str, float | str]:
+    """What makes two figures of services alike."""
+    numbers = {n: math.log2(max(v, 1.0)) for n, v in zip(SIZES, sizes, strict=True)}
+    return {**numbers, "metric": metric, "model": model, "chip": chip, "engine": engine}
+
+
+def service_traits(metric: str) -> dict[str, float]:
+    """What makes a figure doubtful."""
+    return {"first_token": float(metric in ("ttft", "ttft_ms"))}
+
+
+def condition_service(question: Any, given: Any) -> tuple[ConditionedService, ServeQuestion]:
+    """What measured services say, with what they leave open as the question has it; and the question."""
+    asked, _ = question_of(question)
+    rows = read_measured(given)
+    problems: list[Problem] = []
+    runs: list[MeasuredRun] = []
+    questions: list[ServeQuestion] = []
+    for number, one in enumerate(rows, start=1):
+        said = list[Problem]()
+        found = collect(lambda one=one: measured_service(question, one), said)  # type: ignore[misc]
+        problems += [replace(p, path=f"measured {number}: {p.path}") for p in said]
+        if found is not None:
+            runs += found[1]
+            questions.append(found[0])
+    if problems:
+        raise BadInput(problems)
+    prior = measured_prior("serving")
+    posterior = condition(prior, SERVING, runs)
+    notes = tuple(f"measured: {one.source}: {note}" for one in rows for note in one.notes)
+    return ConditionedService(posterior=posterior, questions=tuple(questions), notes=notes), asked
+
+
+def measured_service(question: Any, one: Measurement) -> tuple[ServeQuestion, list[MeasuredRun]]:
+    """A measured service, and every figure of it beside its prediction."""
+    told: dict[str, Any] = {
+        name: one.asked[name]
+        for name in ("model", "system", "gpus", "isl", "osl", "engine")
+        if name in one.asked
+    }
+    if "concurrency" in one.asked or "rate" in one.asked:
+        told |= {name: one.asked.get(name) for name in ("concurrency", "rate")}
+    if one.plan:
+        told["plan"] = one.plan
+    q, given = question_of(replace(question, **told))
+    if not given:
+        from foretell.api.serving import closed_form
+        from foretell.specs.deployment_text import parse_deployment
+
+        best = closed_form(q, given)
+        q = replace(q, deployment=parse_deployment(best.plan, q.deployment))
+    slopes = served_slopes(q, ZERO)
+    found = []
+    for name in SERVED:
+        key = SCALED.get(name, name)
+        if name not in one.values or key not in METRICS:
+            continue
+        predicted = _figure(slopes, q, name)
+        run = run_of(q, key, slopes[key][1])
+        ratio = math.log(one.values[name] / predicted)
+        found.append(replace(run, log_ratio=ratio, noise=one.noise))
+    if not found:
+        message = "has no latency and no rate of a service"
+        raise BadInput([Problem(path="values", value=dict(one.values), message=message)])
+    return q, found
+
+
+def _figure(slopes: Mapping[str, tuple[float, Any]], q: ServeQuestion, name: str) -> float:
+    """A predicted figure in the unit of what was measured."""
+    value = slopes[SCALED.get(name, name)][0]
+    if name == "output_tokens_per_s_per_gpu":
+        return value / q.gpus
+    if name == "requests_per_s":
+        answer = max(0.5 * (1.0 + q.traffic.least) * float(np.asarray(q.traffic.osl)), 1.0)
+        return value / answer
+    return value

@@ -1,0 +1,108 @@
+"""Prefill apart from decode: `--prefill-gpus` and `--prefill-plan` as a pool of instances."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from foretell.catalog.engines import profile as profile_for
+from foretell.errors import BadInput, Problem
+from foretell.inputs.overrides import parse_settings
+from foretell.inputs.question import chips_given, collect
+from foretell.inputs.system import system_of
+from foretell.serving.disaggregation import PrefillPool
+from foretell.serving.formats import mixture_of
+from foretell.specs.deployment import Deployment
+from foretell.specs.deployment_text import deployment_problems, deployment_text, parse_deployment
+from foretell.specs.engine import EngineProfile
+from foretell.specs.questions.serving import ServiceQuestion
+from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
+
+
+def decode_gpus(asked: ServiceQuestion, scenario: Scenario, problems: list[Problem]) -> int:
+    """Chips that are left for decode: all but a bare number of prefill chips."""
+    every = scenario.job.gpus
+    count, named = chips_given(asked.prefill_gpus, problems, "prefill_gpus")
+    if count is None or named is not None:
+        return every
+    if count >= every:
+        problems.append(
+            Problem(path="prefill_gpus", value=count, message=f"leaves none of {every} chips to decode",
+                    allowed=f"less than {every}, or a named chip such as {count}xH200, which is added")
+        )  # fmt: skip
+        return every
+    return every - count
+
+
+def prefill_pool(
+    asked: ServiceQuestion, scenario: Scenario, found: tuple[EngineProfile, Deployment], engine: str
+) -> tuple[PrefillPool | None, list[str]]:
+    """The pool, and what was assumed of it; None where prompts and answers have the same instances."""
+    if asked.prefill_gpus is None and asked.prefill_plan is None:
+        return None, []
+    problems: list[Problem] = []
+    if asked.prefill_gpus is None:
+        problems.append(
+            Problem(path="prefill_gpus", value=None, message="missing beside --prefill-plan",
+                    allowed="chips of the prefill instances, such as 4 or 8xB200")
+        )  # fmt: skip
+        raise BadInput(problems)
+    profile, decode = found
+    count, named = chips_given(asked.prefill_gpus, problems, "prefill_gpus")
+    system: System | None = scenario.system
+    if named is not None:
+        system = collect(lambda: system_of(named, parse_settings(()), {}), problems)
+    if count is None or system is None:
+        raise BadInput(problems)
+    layout, said = prefill_layout(asked.prefill_plan, decode, count, problems)
+    if problems:
+        raise BadInput(problems)
+    if named is not None:
+        profile = profile_for(engine, system.chip, mixture=mixture_of(scenario.model))
+        said.append(f"{count} x {system.chip.id} do prefill besides the {scenario.job.gpus} chips")
+    return PrefillPool(system=system, deployment=layout, profile=profile, gpus=count), said
+
+
+def prefill_layout(
+    plan: str | None, decode: Deployment, gpus: int, problems: list[Problem]
+) -> tuple[Deployment, list[str]]:
+    """Layout of a prefill instance: as given, as the decode instances, or one over all chips of the pool.
+
+    Formats are those of the decode instances: both hold the same checkpoint and pass one cache on.
+    """
+    base = replace(
+        decode, draft_tokens=0, accepted=0.0, max_batch=None, max_tokens=None, memory_fraction=None,
+        wait_steps=None,
+    )  # fmt: skip
+    said: list[str] = []
+    if plan is not None:
+        own = replace(base, tp=1, pp=1, dp=1, ep=1, cp=1)
+        layout = collect(lambda: parse_deployment(str(plan), own), problems) or base
+    elif gpus % base.gpus == 0:
+        layout = base
+        said.append(
+            "prefill instances are laid out as those that decode: no --prefill-plan was given"
+        )
+    else:
+        layout = one_instance(base, gpus)
+        said.append(
+            f"one prefill instance of {gpus} chips ({deployment_text(layout).split(' weights')[0]}): "
+            "no --prefill-plan was given"
+        )
+    problems += [
+        replace(problem, path=problem.path.replace("plan.", "prefill_plan.", 1))
+        for problem in deployment_problems(layout, gpus)
+    ]
+    return layout, said
+
+
+def one_instance(like: Deployment, gpus: int) -> Deployment:
+    """A layout over so many chips in the manner of another: experts spread where they are, else cut."""
+    spread = like.ep > 1
+    if like.dp > 1:
+        return replace(like, tp=1, pp=1, cp=1, dp=gpus, ep=gpus if spread else 1)
+    return replace(like, tp=gpus, pp=1, cp=1, dp=1, ep=gpus if spread else 1)
+
+
+def moved_options(options: Sequence[str]) -> tuple[str, ...]:
+    """Names of a simulation's options that are fields of the question itself."""
+    return tuple(name for name in options if name in ("prefill_plan", "prefill_gpus"))

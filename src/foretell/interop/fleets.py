@@ -1,0 +1,257 @@
+"""A whole service as one script: every instance on its GPUs and port, both halves of a split one, the router.
+
+Instances are laid on nodes one after the other, and none across two nodes where it fits on one. The script
+runs on every node with its NODE_RANK (Slurm, SkyPilot and Kubernetes set one); node 0 also runs the router.
+HOSTS are the nodes' names. Halves exchange their caches by NIXL.
+
+    vLLM           --kv-transfer-config with kv_producer and kv_consumer; vllm-router --vllm-pd-disaggregation
+    SGLang         --disaggregation-mode prefill and decode; sglang_router --pd-disaggregation
+    TensorRT-LLM   servers whose file has cache_transceiver_config; trtllm-serve disaggregated
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from foretell.interop.launch import Tool
+from foretell.records import dataclass
+
+FIRST_PORT, ROUTER_PORT, SIDE_PORT = 8100, 8000, 5600
+"""Ports of the first instance of a node, of the router, and of the first NIXL side channel."""
+Role = Literal["both", "prefill", "decode"]
+CONNECTOR = {
+    "prefill": '{"kv_connector":"NixlConnector","kv_role":"kv_producer"}',
+    "decode": '{"kv_connector":"NixlConnector","kv_role":"kv_consumer"}',
+}
+"""vLLM's word for each half."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePool:
+    """Instances of one kind."""
+
+    role: Role
+    """What they do: both phases, prompts alone, or answers alone."""
+    count: int
+    """How many."""
+    command: str
+    """The command of one, and before it what it writes."""
+    gpus: int
+    """GPUs of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePlace:
+    """One instance where it runs."""
+
+    pool: InstancePool
+    """Its kind."""
+    node: int
+    """Its node, or the first of several."""
+    gpus: tuple[int, ...]
+    """Its GPUs on that node."""
+    port: int
+    """Its port there."""
+    index: int
+    """Its place among all instances."""
+
+
+def places_of(pools: Sequence[InstancePool], node_gpus: int) -> list[InstancePlace]:
+    """Every instance with its node, GPUs and port."""
+    found: list[InstancePlace] = []
+    node, used, on_node = 0, 0, 0
+    for pool in pools:
+        for _ in range(pool.count):
+            here = min(pool.gpus, node_gpus)
+            if used + here > node_gpus:
+                node, used, on_node = node + 1, 0, 0
+            found.append(
+                InstancePlace(
+                    pool=pool,
+                    node=node,
+                    gpus=tuple(range(used, used + here)),
+                    port=FIRST_PORT + on_node,
+                    index=len(found),
+                )
+            )
+            used, on_node = used + here, on_node + 1
+            if pool.gpus > node_gpus:
+                node, used, on_node = node - (-pool.gpus // node_gpus), 0, 0
+    return found
+
+
+def nodes_of(pools: Sequence[InstancePool], node_gpus: int) -> int:
+    """Nodes that a service takes."""
+    all_of_them = places_of(pools, node_gpus)
+    return max(one.node - (-one.pool.gpus // node_gpus) for one in all_of_them)
+
+
+def fleet_script(
+    tool: Tool, pools: Sequence[InstancePool], node_gpus: int
+) -> tuple[str, list[str]]:
+    """(script, notes) of a whole service; a single instance is its command alone."""
+    if len(pools) == 1 and pools[0].count == 1:
+        return pools[0].command, []
+    every = places_of(pools, node_gpus)
+    nodes, notes = nodes_of(pools, node_gpus), list[str]()
+    if any(pool.gpus > node_gpus for pool in pools):
+        notes.append(
+            f"an instance spans nodes of {node_gpus} GPUs: {tool}'s flags for several nodes are yours to add"
+        )
+    lines = [
+        "#!/bin/bash",
+        f"# {len(every)} instances on {nodes} nodes; run it on each, with its NODE_RANK.",
+        "NODE_RANK=${NODE_RANK:-${SLURM_NODEID:-${SKYPILOT_NODE_RANK:-0}}}",
+        f"HOSTS=(${{HOSTS:-{' '.join(f'node{i}' for i in range(nodes)) if nodes > 1 else 'localhost'}}})",
+    ]
+    for node in range(nodes):
+        mine = [one for one in every if one.node == node]
+        lines.append(f'if [ "$NODE_RANK" = {node} ]; then')
+        for one in mine:
+            lines += [f"  {line}" for line in _instance(tool, one).splitlines()]
+        if node == 0:
+            lines += [f"  {line}" for line in _router(tool, every).splitlines()]
+        lines.append("fi")
+    return "\n".join([*lines, "wait"]), notes
+
+
+def _instance(tool: Tool, one: InstancePlace) -> str:
+    """The command of one instance in the background."""
+    *before, command = one.pool.command.split("\n")
+    words = [f"CUDA_VISIBLE_DEVICES={','.join(map(str, one.gpus))}"]
+    more = [f"--port {one.port}"]
+    role = one.pool.role
+    if role != "both" and tool == "vllm":
+        words.append(f"VLLM_NIXL_SIDE_CHANNEL_PORT={SIDE_PORT + one.index}")
+        more.append(f"--kv-transfer-config '{CONNECTOR[role]}'")
+    if role != "both" and tool == "sglang":
+        more.append(f"--disaggregation-mode {role} --disaggregation-transfer-backend nixl")
+        if role == "prefill":
+            more.append(f"--disaggregation-bootstrap-port {SIDE_PORT + one.index}")
+    if role != "both" and tool == "trtllm":
+        before, command = _with_transceiver(before, command)
+    return "\n".join([*before, " ".join([*words, command, *more, "&"])])
+
+
+def _with_transceiver(before: list[str], command: str) -> tuple[list[str], str]:
+    """TensorRT-LLM's file of options with the exchange of caches in it."""
+    lines = ["cache_transceiver_config:", "  backend: DEFAULT"]
+    if before:
+        end = max(at for at, line in enumerate(before) if line.strip() == "EOF")
+        return [*before[:end], *lines, *before[end:]], command
+    return ["cat > extra.yml <<'EOF'", *lines, "EOF"], f"{command} --config extra.yml"
+
+
+def _router(tool: Tool, every: Sequence[InstancePlace]) -> str:
+    """What stands in front of the instances."""
+
+    def url(one: InstancePlace) -> str:
+        return f"http://${{HOSTS[{one.node}]}}:{one.port}"
+
+    front = [one for one in every if one.pool.role == "prefill"]
+    back = [one for one in every if one.pool.role == "decode"]
+    if not front:
+        urls = " ".join(f'"{url(one)}"' for one in every)
+        if tool == "sglang":
+            return (
+                f"python -m sglang_router.launch_router --worker-urls {urls} --port {ROUTER_PORT} &"
+            )
+        return f"vllm-router --worker-urls {urls} --policy round_robin --port {ROUTER_PORT} &"
+    if tool == "trtllm":
+        return _trtllm_router(front, back, url)
+    halves = " ".join(
+        [*(f'--prefill "{url(one)}"' for one in front), *(f'--decode "{url(one)}"' for one in back)]
+    )
+    if tool == "sglang":
+        halves = " ".join(
+            [
+                *(f'--prefill "{url(one)}" {SIDE_PORT + one.index}' for one in front),
+                *(f'--decode "{url(one)}"' for one in back),
+            ]
+        )
+        return f"python -m sglang_router.launch_router --pd-disaggregation {halves} --port {ROUTER_PORT} &"
+    return (
+        f"vllm-router --vllm-pd-disaggregation --policy round_robin {halves} --port {ROUTER_PORT} &"
+    )
+
+
+def _trtllm_router(
+    front: Sequence[InstancePlace], back: Sequence[InstancePlace], url: object
+) -> str:
+    """TensorRT-LLM's own router and the file that names both halves."""
+
+    def servers(name: str, some: Sequence[InstancePlace]) -> list[str]:
+        urls = [f'    - "${{HOSTS[{one.node}]}}:{one.port}"' for one in some]
+        return [f"{name}:", f"  num_instances: {len(some)}", "  urls:", *urls]
+
+    lines = [
+        "cat > disagg.yml <<EOF",
+        "hostname: 0.0.0.0",
+        f"port: {ROUTER_PORT}",
+        "backend: pytorch",
+        *servers("context_servers", front),
+        *servers("generation_servers", back),
+        "EOF",
+        "trtllm-serve disaggregated -c disagg.yml &",
+    ]
+    return "\n".join(lines)
+
+
+def service_file(script: str, how: str, *, name: str, nodes: int, node_gpus: int, chip: str) -> str:
+    """The script as a batch script, a SkyPilot task or a Kubernetes object."""
+    from foretell.interop.launchers import ACCELERATORS
+
+    body = script if script.startswith("#!") else f"#!/bin/bash\n{script}"
+    rest = body.split("\n", 1)[1] if "\n" in body else ""
+    if how == "slurm":
+        head = [
+            "#!/bin/bash",
+            f"#SBATCH --job-name={name}",
+            f"#SBATCH --nodes={nodes}",
+            "#SBATCH --ntasks-per-node=1",
+            f"#SBATCH --gpus-per-node={node_gpus}",
+            'HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr "\\n" " ")',
+            "export HOSTS",
+            "srun bash <<'SERVICE'",
+        ]
+        return "\n".join([*head, rest, "SERVICE"])
+    if how == "skypilot":
+        lines = [
+            f"name: {name}",
+            f"num_nodes: {nodes}",
+            "resources:",
+            f"  accelerators: {ACCELERATORS.get(chip, chip)}:{node_gpus}",
+            "run: |",
+            '  HOSTS=$(echo "$SKYPILOT_NODE_IPS" | tr "\\n" " ")',
+        ]
+        return "\n".join([*lines, *(f"  {line}".rstrip() for line in rest.splitlines())])
+    if how == "kubernetes":
+        head = [
+            "apiVersion: apps/v1",
+            "kind: StatefulSet",
+            "metadata:",
+            f"  name: {name}",
+            "spec:",
+            f"  serviceName: {name}",
+            f"  replicas: {nodes}",
+            "  selector:",
+            "    matchLabels:",
+            f"      app: {name}",
+            "  template:",
+            "    metadata:",
+            "      labels:",
+            f"        app: {name}",
+            "    spec:",
+            "      containers:",
+            "        - name: server",
+            "          image: YOUR_IMAGE",
+            "          resources:",
+            "            limits:",
+            f"              nvidia.com/gpu: {node_gpus}",
+            "          command:",
+            "            - bash",
+            "            - -c",
+            "            - |",
+            "              NODE_RANK=${HOSTNAME##*-}",
+        ]
+        return "\n".join([*head, *(f"{' ' * 14}{line}".rstrip() for line in rest.splitlines())])
+    return script

@@ -1,0 +1,221 @@
+"""Measured runs from text: inline words, rows of CSV or JSON lines, and our own lines of JSON.
+
+    tp8 pp4 zero1 mbs1: 15.2 s, 61 GiB          plan : what was measured
+    c64 tp4: ttft 310 ms, tpot 18 ms            a service, 64 requests at a time
+
+A column or key is one of ours (`step_s`, `plan`, `gpus` ...), or the name that tables of published runs have
+for it. What is not known is reported and never guessed.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from foretell.errors import BadInput, Problem
+from foretell.specs.measurement import ASKED, SERVED, TRAINED, Measurement
+
+VALUE = re.compile(
+    r"(?:(?P<name>[A-Za-z_]+)\s*[=:]?\s*)?(?P<number>[0-9][0-9_,]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*"
+    r"(?P<unit>[A-Za-z%/µ.]*(?:/[A-Za-z]+)*)(?:\s+(?P<after>MFU|mfu|TTFT|ttft|TPOT|tpot))?"
+)
+"""One measured number with its unit, the name before or behind it."""
+UNITS: Mapping[str, tuple[str, float]] = {
+    "s": ("step_s", 1.0), "sec": ("step_s", 1.0), "seconds": ("step_s", 1.0), "ms": ("step_s", 1e-3),
+    "us": ("step_s", 1e-6), "µs": ("step_s", 1e-6), "min": ("step_s", 60.0),
+    "tokens/s": ("tokens_per_s", 1.0), "tok/s": ("tokens_per_s", 1.0),
+    "tokens/s/gpu": ("tokens_per_s_per_gpu", 1.0), "tok/s/gpu": ("tokens_per_s_per_gpu", 1.0),
+    "tps": ("tokens_per_s_per_gpu", 1.0),
+    "tflop/s": ("tflops_per_gpu", 1.0), "tflops": ("tflops_per_gpu", 1.0),
+    "tflop/s/gpu": ("tflops_per_gpu", 1.0), "tflops/gpu": ("tflops_per_gpu", 1.0),
+    "gib": ("peak_memory_bytes", 2.0**30), "gb": ("peak_memory_bytes", 1e9),
+    "mib": ("peak_memory_bytes", 2.0**20),
+    "%": ("mfu", 0.01),
+    "req/s": ("requests_per_s", 1.0), "requests/s": ("requests_per_s", 1.0),
+}  # fmt: skip
+"""Unit -> what it measures where no name says so, and its factor."""
+LATENCY = {"ms": 1.0, "s": 1e3, "us": 1e-3, "": 1.0}
+"""Unit of a latency in ms."""
+COLUMNS: Mapping[str, str] = {
+    "score_step_time_s": "step_s", "step_time_s": "step_s", "step_time": "step_s", "iter_time_s": "step_s",
+    "score_tokens_per_s_per_gpu": "tokens_per_s_per_gpu", "tflops": "tflops_per_gpu",
+    "n_gpus": "gpus", "framework_id": "framework", "precision_id": "precision", "mbs": "micro_batch",
+    "zero_stage": "zero", "tpot_or_itl_ms": "tpot_ms", "itl_ms": "tpot_ms",
+    "out_tok_s_total": "output_tokens_per_s", "out_tok_s_per_gpu": "output_tokens_per_s_per_gpu",
+    "batch_or_concurrency": "concurrency", "request_rate_qps": "rate", "chip_id": "system",
+}  # fmt: skip
+"""Column of published tables -> ours."""
+DEGREES = ("tp", "pp", "vpp", "dp", "cp", "ep", "etp", "zero")
+"""Columns that are words of a plan with their number."""
+SWITCHED = {"sp": "sp", "flash": "flash", "flash_attn": "flash"}
+"""Columns that are switches of a plan."""
+WORDED = ("recompute", "schedule", "precision", "framework", "optimizer", "attention", "lora")
+"""Columns that are words of a plan with a value."""
+LARGEST = 10_000
+"""Rows of a file."""
+
+
+def inline_measurement(text: str, path: str = "measured") -> Measurement:
+    """A measurement as a user types it: words of the plan and job, a colon, what was measured."""
+    words, colon, told = text.rpartition(": ")
+    if not colon:
+        words, colon, told = text.rpartition(":")
+    asked, plan, problems = {}, [], list[Problem]()
+    for word in words.split():
+        name, equals, value = word.partition("=")
+        if equals and name in ASKED:
+            asked[name] = _typed(name, value)
+        elif match := re.fullmatch(r"c([0-9]+)", word):
+            asked["concurrency"] = int(match[1])
+        else:
+            plan.append(word)
+    values = dict(
+        _value(part, path, problems) for part in re.split(r",\s+|;", told) if part.strip()
+    )
+    if not values and not problems:
+        message = "has no measured number"
+        problems.append(_problem(path, text, message))
+    if problems:
+        raise BadInput(problems)
+    return Measurement(plan=" ".join(plan), asked=asked, values=values, source=text)
+
+
+def _value(text: str, path: str, problems: list[Problem]) -> tuple[str, float]:
+    """Name and value of one measured number."""
+    match = VALUE.fullmatch(text.strip())
+    if match is None:
+        problems.append(_problem(path, text.strip(), "is no measured number"))
+        return "", 0.0
+    number = float(match["number"].replace(",", "").replace("_", ""))
+    unit, name = match["unit"].lower(), (match["name"] or match["after"] or "").lower()
+    if name in ("ttft", "tpot", "itl", "e2e", "ttft_ms", "tpot_ms", "e2e_ms") and unit in LATENCY:
+        stem = {"itl": "tpot"}.get(name.removesuffix("_ms"), name.removesuffix("_ms"))
+        return f"{stem}_ms", number * LATENCY[unit]
+    if name == "mfu":
+        return "mfu", number * (0.01 if unit == "%" or number > 1.0 else 1.0)
+    if unit in UNITS:
+        told, factor = UNITS[unit]
+        return told, number * factor
+    if name in (*TRAINED, *SERVED) and not unit:
+        return name, number
+    problems.append(_problem(path, text.strip(), "has a unit or name that is not known"))
+    return "", 0.0
+
+
+def _problem(path: str, value: str, message: str) -> Problem:
+    allowed = '"tp8 pp4 zero1 mbs1: 15.2 s, 61 GiB", a CSV or JSONL file, or a log'
+    return Problem(path=path, value=value, message=message, allowed=allowed)
+
+
+def _typed(name: str, value: Any) -> Any:
+    """A word's value: whole numbers of counts, else as it is."""
+    if name in ("model", "system", "engine"):
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return value
+    return int(number) if number == int(number) else number
+
+
+def csv_measurements(text: str, name: str) -> list[Measurement]:
+    """Rows of a table."""
+    rows = list(csv.DictReader(io.StringIO(text), restval=""))
+    return table_measurements(rows, name, first=2)
+
+
+def json_measurements(text: str, name: str) -> list[Measurement]:
+    """Lines of JSON: rows, or config and metrics as `--jsonl` and trackers write them; or one list."""
+    if text.lstrip().startswith("["):
+        try:
+            return table_measurements(json.loads(text), name)
+        except ValueError as error:
+            raise BadInput([_problem(name, "", f"is not JSON: {error}")]) from None
+    rows, problems = [], []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except ValueError as error:
+                problems.append(_problem(f"{name}:{number}", line[:60], f"is not JSON: {error}"))
+    if problems:
+        raise BadInput(problems)
+    return table_measurements(rows, name)
+
+
+def table_measurements(rows: Iterable[Any], name: str, first: int = 1) -> list[Measurement]:
+    """Measurements from rows by name; a row without a measured number is reported."""
+    found, problems = [], []
+    for number, row in enumerate(rows, start=first):
+        where = f"{name}:{number}"
+        if not isinstance(row, Mapping):
+            problems.append(_problem(where, str(row)[:60], "is no row"))
+            continue
+        if isinstance(row.get("config"), Mapping) and isinstance(row.get("metrics"), Mapping):
+            row = _tracker_row(row["config"], row["metrics"])
+        one = row_measurement(row, where)
+        if not one.values:
+            problems.append(_problem(where, "", "has no measured number"))
+        found.append(one)
+    if problems or len(found) > LARGEST:
+        raise BadInput(problems or [_problem(name, "", f"has more than {LARGEST} rows")])
+    return found
+
+
+def _tracker_row(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Config and metrics of a line for trackers as one row."""
+    plan, job = config.get("plan"), config.get("job") or config.get("load") or {}
+    row = {key.rpartition("/")[2]: value for key, value in metrics.items()}
+    row |= {key: value for key, value in job.items() if value is not None}
+    row |= {key: config[key] for key in ("model", "system") if config.get(key)}
+    row["plan"] = plan.get("text", "") if isinstance(plan, Mapping) else plan or ""
+    return {key: value for key, value in row.items() if key in (*TRAINED, *SERVED, *ASKED, "plan")}
+
+
+def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
+    """One row; blank cells are not told, and columns that are not known are said."""
+    told = {COLUMNS.get(key, key): value for key, value in row.items() if value not in ("", None)}
+    values: dict[str, float] = {}
+    asked: dict[str, Any] = {}
+    words, unknown = [str(told.pop("plan", ""))], list[str]()
+    for key, value in told.items():
+        if key in (*TRAINED, *SERVED):
+            number = _number(value)
+            values |= {} if number is None else {key: number}
+        elif key == "peak_mem_gb" and _number(value):
+            values["peak_memory_bytes"] = float(value) * 2.0**30
+        elif key in ASKED:
+            asked[key] = _typed(key, value)
+        elif key in DEGREES:
+            words.append(f"{key}{_typed(key, value)}")
+        elif key == "micro_batch":
+            words.append(f"mbs{_typed(key, value)}")
+        elif key in SWITCHED:
+            off = str(value).strip().lower() in ("no", "false", "0")
+            words.append(f"{'no-' if off else ''}{SWITCHED[key]}")
+        elif key in WORDED:
+            words.append(f"{key}={value}")
+        elif key != "noise":
+            unknown.append(key)
+    if values.get("mfu", 0.0) > 1.0:
+        values["mfu"] *= 0.01
+    notes = (f"columns not known here: {', '.join(unknown)}",) if unknown else ()
+    return Measurement(
+        plan=" ".join(word for word in words if word),
+        asked=asked,
+        values=values,
+        noise=_number(told.get("noise")) or 0.0,
+        source=where,
+        notes=notes,
+    )
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and number > 0.0 else None

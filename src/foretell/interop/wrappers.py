@@ -1,0 +1,180 @@
+"""Files that start a command on many machines: SkyPilot tasks, Kubernetes objects, batch scripts.
+
+What they run is read as any command is; what they add is how many nodes of how many GPUs, and of which kind.
+
+    SkyPilot     num_nodes, resources.accelerators (H100:8), run
+    Kubernetes   of a Pod, Job, Deployment, PyTorchJob, MPIJob, LeaderWorkerSet or JobSet: command and args
+                 of the containers with nvidia.com/gpu, their replicas, the node selector's accelerator
+    Slurm        #SBATCH lines (shell_words.py); the kind of GPU of --gres or --gpus-per-node
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from foretell.records import dataclass
+
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
+"""Resources of a container that are accelerators."""
+SELECTORS = (
+    "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/class",
+    "amd.com/gpu.product-name", "node.kubernetes.io/instance-type", "skypilot.co/accelerator",
+)  # fmt: skip
+"""Labels of a node that say which accelerator it has."""
+REPLICAS = ("replicas", "parallelism", "size")
+"""Fields of a Kubernetes object that multiply its containers."""
+_KIND = re.compile(r"(?:gpu:)?([a-z][\w.-]*):(\d+)", re.IGNORECASE)
+_DEEPEST = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrapped:
+    """A command and what it is started on."""
+
+    script: str
+    """What is run."""
+    variables: Mapping[str, str]
+    """Nodes and GPUs of a node, under the names that a batch script has them."""
+    accelerator: str | None
+    """The GPU as the file spells it."""
+
+
+def opened(documents: Sequence[Mapping[str, Any]]) -> Wrapped | None:
+    """The command inside a task or an object; None where the documents are neither."""
+    for table in documents:
+        if isinstance(table.get("run"), str) and (
+            {"resources", "num_nodes", "setup", "workdir", "name"} & {*table}
+        ):
+            return _task(table)
+    objects = [table for table in documents if "apiVersion" in table and "kind" in table]
+    if not objects:
+        return None
+    groups = [group for table in objects for group in _containers(table, 1, {}, 0)]
+    with_gpus = [group for group in groups if group.gpus]
+    return _object(with_gpus or groups)
+
+
+def accelerator_of(batch: Mapping[str, str]) -> str | None:
+    """The kind of GPU that flags of a batch script ask for: --gres=gpu:h100:8."""
+    for name in ("gres", "gpus_per_node", "gpus", "gpus_per_task", "G"):
+        match = _KIND.fullmatch(batch.get(name, "").partition(",")[0])
+        if match and match[1].lower() != "gpu":
+            return match[1]
+    return None
+
+
+def _task(table: Mapping[str, Any]) -> Wrapped:
+    """A SkyPilot task; of several accelerators that would do, the first."""
+    resources = table.get("resources")
+    told = resources.get("accelerators") if isinstance(resources, Mapping) else None
+    if isinstance(told, Mapping):
+        told = [str(name) if many is None else f"{name}:{many}" for name, many in told.items()]
+    first = told[0] if isinstance(told, list) and told else told
+    name, _, many = str(first or "").strip("{}[]' \"").partition(":")
+    variables = {str(k): str(v) for k, v in _table(table.get("envs")).items()}
+    variables["nnodes"] = str(table.get("num_nodes") or 1)
+    if name:
+        variables["gpus_per_node"] = many.strip() or "1"
+        variables["SKYPILOT_NUM_GPUS_PER_NODE"] = variables["gpus_per_node"]
+    variables["SKYPILOT_NUM_NODES"] = variables["nnodes"]
+    lines = "\n".join(
+        f"{key}={shlex.quote(value)}"
+        for key, value in variables.items()
+        if key.isidentifier() and key.isupper()
+    )
+    return Wrapped(
+        script=f"{lines}\n{table['run']}", variables=variables, accelerator=name.strip() or None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerGroup:
+    """One container, and how often it is started."""
+
+    script: str
+    """Its command and arguments."""
+    copies: int
+    """Pods that run it."""
+    gpus: int
+    """GPUs of one."""
+    accelerator: str | None
+    """Which, where a label says."""
+
+
+def _containers(
+    node: Any, copies: int, labels: Mapping[str, Any], depth: int
+) -> Iterator[ContainerGroup]:
+    """Containers anywhere in an object, with what multiplies them on the way."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(node, list):
+        for one in node:
+            yield from _containers(one, copies, labels, depth + 1)
+    if not isinstance(node, Mapping):
+        return
+    for name in REPLICAS:
+        if isinstance(node.get(name), int) and not isinstance(node[name], bool):
+            copies *= max(int(node[name]), 1)
+    labels = {**labels, **_table(node.get("nodeSelector"))}
+    for name, value in node.items():
+        if name == "containers" and isinstance(value, list):
+            for one in value:
+                yield from _container(one, copies, labels)
+        elif name not in ("initContainers", "metadata", "selector"):
+            yield from _containers(value, copies, labels, depth + 1)
+
+
+def _container(node: Any, copies: int, labels: Mapping[str, Any]) -> Iterator[ContainerGroup]:
+    """One container's command."""
+    if not isinstance(node, Mapping):
+        return
+    words = [*_words(node.get("command")), *_words(node.get("args"))]
+    image = str(node.get("image") or "")
+    script = "\n".join(f"{k}={shlex.quote(v)}" for k, v in _environment(node.get("env")))
+    shell = len(words) > 2 and words[0].rpartition("/")[2] in ("sh", "bash") and "-c" in words[1]
+    if shell:
+        script += "\n" + "\n".join(words[2:])
+    else:
+        script += "\n" + " ".join([f"IMAGE={shlex.quote(image)}", *map(shlex.quote, words)])
+    gpus = 0
+    for part in ("limits", "requests"):
+        asked = _table(_table(node.get("resources")).get(part))
+        gpus = gpus or sum(int(str(asked.get(name, 0) or 0)) for name in GPU_RESOURCES
+                           if str(asked.get(name, 0)).isdigit())  # fmt: skip
+    chip = next((str(labels[name]) for name in SELECTORS if name in labels), None)
+    yield ContainerGroup(script=script, copies=copies, gpus=gpus, accelerator=chip)
+
+
+def _object(groups: Sequence[ContainerGroup]) -> Wrapped:
+    """Containers with GPUs as one command: masters and workers run the same, on as many nodes together."""
+    if not groups:
+        return Wrapped(script="", variables={}, accelerator=None)
+    first = groups[0]
+    same = [one for one in groups if one.gpus == first.gpus]
+    variables = {}
+    if first.gpus:
+        variables = {
+            "nnodes": str(sum(one.copies for one in same)),
+            "gpus_per_node": str(first.gpus),
+        }
+    chip = next((one.accelerator for one in groups if one.accelerator), None)
+    return Wrapped(script=first.script, variables=variables, accelerator=chip)
+
+
+def _environment(node: Any) -> list[tuple[str, str]]:
+    """Variables that a container is started with."""
+    found = [one for one in node if isinstance(one, Mapping)] if isinstance(node, list) else []
+    return [
+        (str(one["name"]), str(one["value"]))
+        for one in found
+        if "name" in one and "value" in one and str(one["name"]).isidentifier()
+    ]
+
+
+def _words(node: Any) -> list[str]:
+    return [str(one) for one in node] if isinstance(node, list) else [node] if node else []
+
+
+def _table(node: Any) -> Mapping[str, Any]:
+    return node if isinstance(node, Mapping) else {}

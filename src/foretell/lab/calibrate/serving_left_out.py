@@ -1,0 +1,242 @@
+"""Profiles fitted without one model, and how far rows of that model are from them.
+
+    python -m foretell.lab.calibrate.serving_left_out [--labels FILE] TABLE...
+
+fits all profiles and writes the catalogue's files of profiles, of profiles without one model, and of
+residuals. `--labels` names a table of ids with a column `mtp`: rows that drafted, or may have, and do not say
+so.
+
+Rows under load of a model are predicted by overheads fitted to all other models under all engines, begun at
+what is usual; those of static batches and offline maxima by the same profile fitted to its other models. A
+profile whose rows are of one model alone has nothing to be fitted to, and is left as it is: such rows are not
+counted.
+"""
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from foretell.catalog.engines import FILE as ENGINES
+from foretell.catalog.engines import profiles, usual
+from foretell.catalog.files import toml_value
+from foretell.catalog.serving_spreads import (
+    ANY,
+    APART,
+    LEFT_OUT,
+    SPREADS,
+    ServingSpread,
+    left_out_overheads,
+)
+from foretell.lab.calibrate.serving_cases import (
+    ServingCase,
+    case_of,
+    in_their_unit,
+    measured_figures,
+    predicted_all,
+)
+from foretell.lab.calibrate.serving_fit import (
+    FIRM,
+    FITTED,
+    LOADED,
+    LOOP,
+    OTHER,
+    OWN,
+    cases_of,
+    fit_all,
+    fit_profile,
+    fits_profile,
+    profiles_text,
+    without_means,
+)
+from foretell.lab.calibrate.serving_rows import ServingRow, read_rows, read_table
+from foretell.lab.validate.published_serving import services
+from foretell.serving.evidence import kind_of_model, residual_class
+from foretell.specs.engine import EngineProfile
+
+Overheads = Mapping[tuple[str, str], Mapping[str, float]]
+"""(model, profile) -> what was moved."""
+FEW = 20
+"""Rows from which residuals of a kind and class stand by themselves."""
+METRICS = ("tpot", "ttft", "throughput", "e2e")
+"""What residuals are kept of."""
+
+
+def is_own(case: ServingCase) -> bool:
+    """Whether a row has its profile as it was fitted, not carried over to other chips or kinds of models."""
+    return profiles().get(case.profile.id) == case.profile
+
+
+def thinned(cases: Sequence[ServingCase]) -> list[ServingCase]:
+    """One row of each point: runs of the same point tell the same."""
+    found: dict[object, ServingCase] = {}
+    for case in cases:
+        row = case.row
+        told = (row.kind, row.batch, row.isl, row.osl, row.ttft_median_ms is None)
+        key = (case.group, case.profile.id, case.deployment, case.replicas, *told)
+        found.setdefault(key, case)
+    return list(found.values())
+
+
+def without_model(case: ServingCase, cases: Sequence[ServingCase]) -> EngineProfile | None:
+    """A row's profile fitted without its model; None where nothing is left to fit it to."""
+    name, rest = case.profile.id, [c for c in cases if c.model.id != case.model.id]
+    if case.row.kind not in LOADED:
+        mine = [c for c in rest if c.profile.id == name and c.row.kind not in LOADED]
+        return fit_profile(case.profile, mine, FITTED[name]) if mine else None
+    rest = [c for c in rest if c.row.kind in LOADED]
+    if not rest:
+        return None
+    many = Counter(c.group for c in rest)
+    engine = case.profile.engine
+    weights = [
+        (OWN if c.profile.engine == engine else OTHER) / np.sqrt(many[c.group]) for c in rest
+    ]
+    return fit_profile(usual(case.profile), rest, LOOP, FIRM, np.array(weights))
+
+
+def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str, float]]:
+    """Overheads of every model's profiles without it."""
+    usable = [c for c in cases if fits_profile(c) and c.profile.id in FITTED]
+    usable = without_means(thinned(usable))
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for case in usable:
+        key = (case.model.id, case.profile.id)
+        if key in found:
+            continue
+        profile = without_model(case, usable)
+        names = LOOP if case.row.kind in LOADED else FITTED[case.profile.id]
+        found[key] = {} if profile is None else {n: float(getattr(profile, n)) for n in names}
+    return {key: values for key, values in found.items() if values}
+
+
+def left_out_profile_of(
+    overheads: Overheads | None = None,
+) -> Callable[[ServingCase], EngineProfile]:
+    """A row's profile without its model, as the catalogue (or `overheads`) has it; else its own."""
+    known = left_out_overheads() if overheads is None else overheads
+
+    def found(case: ServingCase) -> EngineProfile:
+        values = known.get((case.model.id, case.profile.id))
+        return replace(case.profile, **values) if values and is_own(case) else case.profile
+
+    return found
+
+
+def is_held_out(case: ServingCase, overheads: Overheads | None = None) -> bool:
+    """Whether a row's prediction owes nothing to its own model: left out, or never part of a fit."""
+    known = left_out_overheads() if overheads is None else overheads
+    if (case.model.id, case.profile.id) in known or not is_own(case):
+        return True
+    return not any(profile == case.profile.id for _, profile in known)
+
+
+def residuals_of(
+    cases: Sequence[ServingCase], overheads: Overheads
+) -> dict[tuple[str, str, str], list[float]]:
+    """(kind, class, metric) -> |ln(measured / predicted)| of rows whose model was left out."""
+    mine = [case for case in cases if is_held_out(case, overheads)]
+    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    profile_of = left_out_profile_of(overheads)
+    for case, figures in zip(mine, predicted_all(mine, profile_of), strict=True):
+        if isinstance(figures, str):
+            continue
+        ours, theirs = in_their_unit(case, figures), measured_figures(case.row)
+        place = (case.profile, case.model, case.system, case.deployment)
+        residuals = residual_class(*place, apart=case.prefill is not None)
+        for metric in METRICS:
+            if metric in ours and metric in theirs and ours[metric] > 0.0:
+                error = abs(float(np.log(theirs[metric] / ours[metric])))
+                found[kind_of_model(case.model), residuals, metric].append(error)
+    return found
+
+
+def printed_residuals() -> dict[tuple[str, str, str], list[float]]:
+    """The same of services in print, on chips and engines that no profile was fitted on."""
+    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for one in services():
+        case = case_of(one.row)
+        residuals = residual_class(case.profile, case.model, case.system, case.deployment)
+        if residuals != "fitted":
+            key = (kind_of_model(case.model), residuals, one.metric)
+            found[key].append(abs(float(np.log(one.printed / one.ours))))
+    return found
+
+
+def spreads_of(residuals: Mapping[tuple[str, str, str], list[float]]) -> list[ServingSpread]:
+    """Half-widths by kind, class and metric, and of all kinds together."""
+    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for (kind, name, metric), errors in residuals.items():
+        groups[ANY, name, metric] += errors
+        # A new kind of model or layout on chips that are known is at least as far off as what was left out.
+        if name == "fitted" or (name == APART and metric != "ttft"):
+            groups[ANY, "near", metric] += errors
+        if len(errors) >= FEW and name != "near":
+            groups[kind, name, metric] += errors
+    return [
+        ServingSpread(
+            kind=kind, residuals=name, metric=metric, rows=len(errors),
+            p50=round(float(np.quantile(errors, 0.5)), 4),
+            p90=round(float(np.quantile(errors, 0.9)), 4),
+        )
+        for (kind, name, metric), errors in sorted(groups.items())
+    ]  # fmt: skip
+
+
+def spreads_text(found: Sequence[ServingSpread]) -> str:
+    """Residuals as the catalogue's file has them."""
+    lines = [
+        "# How far served figures were from predictions without their model in the fit, in logarithms.",
+        "# Written by lab/calibrate/serving_left_out.py from tables that are not part of the repository.",
+    ]
+    for one in found:
+        lines += ["", "[[spread]]"]
+        for name in ("kind", "residuals", "metric", "rows", "p50", "p90"):
+            lines.append(f"{name} = {toml_value(getattr(one, name))}")
+    return "\n".join(lines) + "\n"
+
+
+def overheads_text(found: Overheads) -> str:
+    """Left-out overheads as the catalogue's file has them."""
+    lines = [
+        "# Overheads of engine profiles fitted without one model: what held-out figures are predicted by.",
+        "# Written by foretell.lab.calibrate.serving_left_out.",
+    ]
+    for (model, profile), values in sorted(found.items()):
+        lines += ["", "[[left_out]]", f"model = {toml_value(model)}"]
+        lines += [f"profile = {toml_value(profile)}", "[left_out.overheads]"]
+        lines += [f"{name} = {toml_value(float(f'{v:.4g}'))}" for name, v in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def unlabelled(rows: Sequence[ServingRow], labels: Path | None) -> list[ServingRow]:
+    """Rows less those that a table of labels says drafted tokens without saying so."""
+    if labels is None:
+        return list(rows)
+    drafted = {cells["id"] for cells in read_table(labels) if cells.get("mtp") != "no"}
+    return [row for row in rows if row.id not in drafted]
+
+
+def write(tables: Sequence[Path], labels: Path | None = None) -> list[ServingSpread]:
+    """Fit, measure and write the three files."""
+    rows = unlabelled([row for table in tables for row in read_rows(table)], labels)
+    cases = cases_of(rows)
+    overheads = fit_left_out(cases)
+    residuals = residuals_of(cases, overheads)
+    for key, errors in printed_residuals().items():
+        residuals[key] += errors
+    found = spreads_of(residuals)
+    LEFT_OUT.write_text(overheads_text(overheads))
+    SPREADS.write_text(spreads_text(found))
+    ENGINES.write_text(profiles_text(fit_all(thinned(cases), left_out_profile_of(overheads))))
+    return found
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:]
+    given = Path(names[names.index("--labels") + 1]) if "--labels" in names else None
+    files = [Path(name) for name in names if name != "--labels" and Path(name) != given]
+    write(files, given)

@@ -1,0 +1,295 @@
+"""Designs on both sides of performance and cost: topologies, chiplets, memory and process nodes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from foretell.api.network import collective
+from foretell.api.training import estimate
+from foretell.economics.ask import package_cost
+from foretell.errors import BadInput, Infeasible
+from foretell.specs.questions.cost import PackageQuestion
+from foretell.studies.sweep.codesign import codesign
+
+NODES = ("N16", "N10", "N7", "N6", "N5", "N4", "N3", "N2", "A16", "A14")
+"""Process nodes, oldest first."""
+TOPOLOGIES = ("switch", "fully-connected", "ring", "mesh-2d", "torus-2d", "torus-3d", "hypercube")
+"""How 64 chips are joined."""
+SIZES = ("64 KiB", "1 MiB", "16 MiB", "256 MiB", "1 GiB")
+"""Of the collectives."""
+LOGIC_MM2 = 1600.0
+"""Silicon that a package divides, less the interfaces between dies."""
+KINDS = ("all-reduce", "all-gather", "all-to-all")
+
+
+def own_system(**design: Any) -> dict[str, Any]:
+    """A chip that does not exist, eight in a node, on a fat tree."""
+    return {
+        "chips_per_node": 8,
+        "chip": {
+            "design": {
+                "id": "own-chip",
+                "architecture": "blackwell",
+                "node": "N3",
+                "compute_dies": 2,
+                "die_area_mm2": 700,
+                "memory_type": "HBM4",
+                "memory_stacks": 8,
+                "scale_up_bytes_per_s": "1.2 TB/s",
+                "scale_up_link": "serdes-200g",
+                "volume": 1_000_000,
+                **design,
+            }
+        },
+        "network": {
+            "node": {"size": 8, "latency_s": "2 us"},
+            "cluster": {
+                "size": 512,
+                "bandwidth_bytes_per_s": "800 Gbit/s",
+                "latency_s": "5 us",
+                "topology": "fat-tree",
+            },
+        },
+    }
+
+
+_PIPELESS = {"plan.pp": 1, "plan.cp": 1}
+_WISHES = {"usd_per_million_work_tokens": "min", "work_tokens_per_s_per_gpu": "max"}
+
+
+def topology_study() -> dict[str, Any]:
+    """Domains, topologies and links between nodes, for a dense model, experts and decoding."""
+    return {
+        "study": {"kind": "training"},
+        "base": {"system": own_system(), "rent": "own", "gpus": 512},
+        "vary": {
+            "network.node.size": [8, 64],
+            "network.cluster.topology": ["fat-tree", "dragonfly", "torus-3d"],
+            "network.cluster.bandwidth_bytes_per_s": ["200 Gbit/s", "800 Gbit/s"],
+        },
+        "workload": [
+            {
+                "name": "dense",
+                "weight": 0.4,
+                "model": "llama-3.1-70b",
+                "global_batch": 512,
+                "seq_len": 8192,
+                **_PIPELESS,
+            },
+            {
+                "name": "experts",
+                "weight": 0.4,
+                "model": "mixtral-8x22b",
+                "global_batch": 512,
+                "seq_len": 8192,
+                **_PIPELESS,
+            },
+            {
+                "name": "decode",
+                "kind": "serving",
+                "weight": 0.2,
+                "model": "llama-3.1-405b",
+                "isl": 512,
+                "osl": 2048,
+                "concurrency": 4096,
+            },
+        ],
+        "objectives": _WISHES,
+    }
+
+
+def _phases() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": "train",
+            "weight": 0.5,
+            "gpus": 64,
+            "global_batch": 256,
+            "seq_len": 8192,
+            **_PIPELESS,
+        },
+        {
+            "name": "prefill",
+            "kind": "serving",
+            "weight": 0.3,
+            "gpus": 8,
+            "isl": 8192,
+            "osl": 1,
+            "concurrency": 16,
+        },
+        {
+            "name": "decode",
+            "kind": "serving",
+            "weight": 0.2,
+            "gpus": 8,
+            "isl": 512,
+            "osl": 2048,
+            "concurrency": 64,
+        },
+    ]
+
+
+def package_study() -> dict[str, Any]:
+    """192 cores and eight stacks, cut into dies."""
+    return {
+        "study": {"kind": "training"},
+        "base": {
+            "system": own_system(),
+            "model": "llama-3.1-70b",
+            "rent": "own",
+            "chip.design.cores": 192,
+            "chip.design.die_area_mm2": 0,
+            "chip.design.tdp_watts": 1800,
+        },
+        "vary": {
+            "chip.design.compute_dies": [2, 4, 8],
+            "chip.design.io_dies": [0, 4],
+            "chip.design.die_to_die_bytes_per_s": ["1 TB/s", "4 TB/s"],
+        },
+        "workload": _phases(),
+        "objectives": _WISHES,
+    }
+
+
+def memory_study() -> dict[str, Any]:
+    """Die area and stacks of HBM."""
+    return {
+        "study": {"kind": "training"},
+        "base": {"system": own_system(), "model": "llama-3.1-70b", "rent": "own"},
+        "vary": {
+            "chip.design.die_area_mm2": [500, 650, 800],
+            "chip.design.memory_stacks": [4, 6, 8],
+        },
+        "workload": _phases(),
+        "objectives": _WISHES,
+    }
+
+
+def front_rows(study: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every point of a study, and whether it is on the front."""
+    found = codesign(study).to_dict()
+    paths = list(study["vary"])
+    rows = []
+    for row in found["rows"]:
+        values = {path: row["values"][path] for path in paths}
+        words = ", ".join(
+            f"{_name(path)} {_short(value)}".strip() for path, value in values.items()
+        )
+        kept = {key: value for key, value in row.items() if key not in ("values", "problem")}
+        rows.append({**kept, **values, "label": words})
+    return rows
+
+
+def _name(path: str) -> str:
+    """The last part of a path in words, with its tier."""
+    parts = path.split(".")
+    words = parts[-1].replace("_bytes_per_s", "").replace("_mm2", "").replace("_", " ")
+    return {"size": "domain", "topology": "", "bandwidth": ""}.get(words, words)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float) and value >= 1e9:
+        return f"{value / 1e9:g} GB/s"
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def collective_rows() -> list[dict[str, Any]]:
+    """Three collectives of 64 chips at 900 GB/s each, by topology and size: the best algorithm of each."""
+    rows = []
+    for topology in TOPOLOGIES:
+        system = own_system()
+        system["network"]["node"] = {
+            "size": 64,
+            "latency_s": "1 us",
+            "bandwidth_bytes_per_s": "900 GB/s",
+            "topology": topology,
+        }
+        for kind in KINDS:
+            for size in SIZES:
+                found = collective(system, collective=kind, size=size, group=64).to_dict()
+                rows.append(
+                    {
+                        "topology": topology,
+                        "collective": kind,
+                        "size": size,
+                        "seconds": found["seconds"],
+                        "bus_gb_per_s": found["bus_bytes_per_s"] / 1e9,
+                        "algorithm": found["algorithm"],
+                    }
+                )
+    return rows
+
+
+def cost_rows() -> list[dict[str, Any]]:
+    """A package of 1,600 mm2 of logic in one to sixteen dies, by node."""
+    rows = []
+    for node in ("N7", "N5", "N3", "A14"):
+        for dies in (2, 4, 8, 16):
+            try:
+                found = package_cost(
+                    PackageQuestion(node=node, area=LOGIC_MM2, dies=dies, package="interposer")
+                ).to_dict()
+            except (BadInput, Infeasible):
+                continue
+            low, high = _range(found)
+            rows.append(
+                {
+                    "node": node,
+                    "dies": dies,
+                    "die_mm2": found["dies"][0]["area_mm2"],
+                    "usd": _usd(found),
+                    "low_usd": low,
+                    "high_usd": high,
+                }
+            )
+    return rows
+
+
+def _usd(found: Mapping[str, Any]) -> float:
+    return float(found["usd"])
+
+
+def _range(found: Mapping[str, Any]) -> tuple[float, float]:
+    return float(found["low_usd"]), float(found["high_usd"])
+
+
+def node_rows() -> list[dict[str, Any]]:
+    """One die of 800 mm2, six stacks of HBM3 and 900 GB/s of links at every node."""
+    rows = []
+    for node in NODES:
+        system = own_system(
+            node=node,
+            compute_dies=1,
+            die_area_mm2=800,
+            memory_type="HBM3",
+            memory_stacks=6,
+            scale_up_bytes_per_s="900 GB/s",
+            scale_up_link="serdes-100g",
+        )
+        row: dict[str, Any] = {"node": node, "tokens_per_s_per_gpu": None}
+        try:
+            found = estimate("llama-3.1-70b", system=system, gpus=64, global_batch=64, seq_len=4096)
+            chip = found.scenario.system.chip if found.scenario is not None else None
+            low, high = found.to_dict()["interval"]["p90"]
+            row |= {
+                "tflop_per_s": 0.0 if chip is None else _matrix(chip.matrix_flop_per_s) / 1e12,
+                "watts": 0.0 if chip is None else float(chip.tdp_watts),
+                "tokens_per_s_per_gpu": found.tokens_per_s_per_gpu,
+                "mfu": found.mfu,
+                "low_tokens_per_s_per_gpu": found.tokens_per_s_per_gpu * found.step_s / high,
+                "high_tokens_per_s_per_gpu": found.tokens_per_s_per_gpu * found.step_s / low,
+                "plan": str(found.plan),
+            }
+            cost = package_cost(PackageQuestion(node=node, area=800.0)).to_dict()
+            row |= {
+                "die_usd": _usd(cost),
+                "die_low_usd": _range(cost)[0],
+                "die_high_usd": _range(cost)[1],
+            }
+        except (BadInput, Infeasible) as error:
+            row["problem"] = str(error)[:200]
+        rows.append(row)
+    return rows
+
+
+def _matrix(rates: Mapping[str, Any]) -> float:
+    return float(rates.get("bf16") or rates.get("fp16") or 0.0)

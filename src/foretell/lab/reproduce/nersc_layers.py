@@ -1,0 +1,239 @@
+"""One layer op by op, fixed configurations with the best placement of each, and real runs, on both sides."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from foretell.api.training import estimate
+from foretell.lab.reference.comm import links_of
+from foretell.lab.reference.effects import MEASURED
+from foretell.lab.reference.iteration import memory_of, times_of
+from foretell.lab.reference.layer import op_times
+from foretell.lab.reference.ops import LayerBatch, layer_ops
+from foretell.lab.reference.records import CHIPS, MODELS, Quirks, Strategy
+from foretell.lab.reference.search import evaluate as published_evaluate
+from foretell.lab.reference.space import enumerate_space, expand, panel_counts
+from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
+from foretell.lab.reproduce.nersc_maps import question_of
+from foretell.lab.reproduce.nersc_ours import OUR_MODELS, OurTask, breakdown, days_of, settings
+
+CASES: Mapping[tuple[str, Strategy], tuple[int, int]] = {
+    ("gpt3_1T", "1d"): (8, 1),
+    ("gpt3_1T", "2d"): (4, 2),
+    ("gpt3_1T", "2d-seqp"): (4, 2),
+    ("vit_era5", "2d"): (4, 4),
+    ("vit_era5", "2d-seqp"): (4, 4),
+}
+"""Splits m1 x m2 whose layer is shown, one microbatch of one sample, on B200 in domains of eight."""
+GROUPS = {
+    "fc1": "gemm",
+    "fc2": "gemm",
+    "qkv": "gemm",
+    "vproj": "gemm",
+    "flash": "attention",
+    "ln1": "norm",
+    "ln2": "norm",
+}
+"""Ops of the published layer and the families of ours; the others are elementwise."""
+STAGE_LAYERS, MICRO_BATCHES = 8, 16
+"""Layers of a stage and microbatches of the step that our layer is read from; a stage's share of the head
+is in it, which is small beside eight layers."""
+FIXED_GPUS = 16384
+"""GPUs of the fixed configurations."""
+PARTS = ("compute", "memory", "tensor", "data", "pipeline", "bubble", "recompute", "other")
+"""Columns of a breakdown, on both sides."""
+PUBLISHED_PARTS = {
+    "compute": "t_comp",
+    "memory": "t_mem",
+    "tensor": "t_tp_comm",
+    "data": "t_dp_comm",
+    "pipeline": "t_pp_comm",
+    "bubble": "t_bubble",
+}
+"""The published table's columns of the same parts."""
+
+
+def layer_rows() -> list[dict[str, Any]]:
+    """FLOP, bytes and microseconds of every op of one layer by the published model."""
+    rows = []
+    chip = CHIPS["B200"]
+    for (model, strategy), (m1, m2) in CASES.items():
+        one = np.ones(1, np.int64)
+        panels = one * (
+            max(panel_counts(MODELS[model].embed, max(m1, m2))) if strategy == "2d" else 1
+        )
+        batch = LayerBatch(
+            b=one, m1=one * m1, m2=one * m2, t1=one * m1, t2=one * min(m2, 8 // m1), nb=panels
+        )
+        links = links_of(chip, 8, Quirks())
+        ratio = chip.matrix_flop_per_s / chip.vector_flop_per_s
+        for place, op in enumerate(layer_ops(MODELS[model], strategy, batch, ratio, Quirks())):
+            row: dict[str, Any] = {
+                "model": model,
+                "strategy": strategy,
+                "m1": m1,
+                "m2": m2,
+                "place": place + 1,
+                "op": op.name,
+                "group": GROUPS.get(op.name, "elementwise"),
+                "weight_mb": _one(op.weight_bytes) / 1e6,
+                "stored_mb": _one(op.stored_bytes) / 1e6,
+            }
+            for word, work in (("forward", op.forward), ("backward", op.backward)):
+                comp_s, mem_s, comm_s = op_times(op, work, chip, batch, links)
+                row |= {
+                    f"{word}_gflop": _one(work.flop) / 1e9,
+                    f"{word}_mb": _one(work.moved_bytes) / 1e6,
+                    f"{word}_compute_us": 1e6 * _one(comp_s),
+                    f"{word}_memory_us": 1e6 * _one(mem_s),
+                    f"{word}_comm_us": 1e6 * _one(comm_s),
+                    f"{word}_us": 1e6 * (max(_one(comp_s), _one(mem_s)) + _one(comm_s)),
+                }
+            rows.append(row)
+    return rows
+
+
+def our_layer_rows() -> list[dict[str, Any]]:
+    """Microseconds of one layer and microbatch by our model, by op family, at the same splits."""
+    rows = []
+    for (model, strategy), (m1, m2) in CASES.items():
+        if strategy == "2d":
+            continue
+        stages = MODELS[model].layers // STAGE_LAYERS
+        answer = estimate(
+            OUR_MODELS[model],
+            system="dgx-b200",
+            gpus=m1 * m2 * stages,
+            global_batch=MICRO_BATCHES,
+            seq_len=MODELS[model].seq_len,
+            plan=f"tp{m1} cp{m2} pp{stages} dp1 mbs1",
+            # A layer's time does not depend on the memory's size; the stage must only fit.
+            set=settings(replace(CHIPS["B200"], hbm_bytes=1e13), 8),
+        )
+        found: dict[str, float] = {}
+        for leaf in answer.to_dict()["breakdown"]["children"]:
+            for one in leaf["children"] or [leaf]:
+                by_op = leaf["name"] in ("compute", "memory_bound")
+                name = str(one["name"] if by_op else leaf["name"])
+                if by_op or name in ("tensor_parallel", "context_parallel"):
+                    us = 1e6 * float(one["value"]) / (MICRO_BATCHES * STAGE_LAYERS)
+                    found[name] = found.get(name, 0.0) + us
+        rows += [
+            {"model": model, "strategy": strategy, "m1": m1, "m2": m2, "group": name, "ours_us": us}
+            for name, us in found.items()
+            if us > 0.0
+        ]
+    return rows
+
+
+def _one(value: Any) -> float:
+    return float(np.ravel(np.asarray(value, float))[0])
+
+
+def fixed_rows() -> list[dict[str, Any]]:
+    """Every split of the GPUs at one sample per microbatch, each with the placement that is fastest."""
+    rows: list[dict[str, Any]] = []
+    for model, strategy in (("gpt3_1T", "1d"), ("vit_era5", "2d-seqp")):
+        question = question_of(model, strategy, CHIPS["B200"], 8)
+        space = enumerate_space(MODELS[model], question.strategy, FIXED_GPUS, 8, STUDY_GLOBAL_BATCH)
+        bases = np.nonzero(
+            (space.b == 1) & (memory_of(question, space).total_bytes <= question.chip.hbm_bytes)
+        )[0]
+        plans = expand(space, bases)
+        times = times_of(question, plans, memory_of(question, plans))
+        best: dict[tuple[int, ...], int] = {}
+        for i in np.argsort(times.total_s, kind="stable").tolist():
+            best.setdefault((int(plans.m1[i]), int(plans.m2[i]), int(plans.pp[i])), i)
+        held = memory_of(question, plans).total_bytes
+        fastest = sorted(best.items(), key=lambda item: float(times.total_s[item[1]]))[:24]
+        for (m1, m2, pp), i in sorted(fastest):
+            dp = int(plans.dp[i])
+            parts = {
+                "compute": times.compute_s,
+                "memory": times.memory_s,
+                "tensor": times.tensor_comm_s,
+                "data": times.data_comm_s,
+                "pipeline": times.stage_comm_s,
+                "bubble": times.bubble_s,
+            }
+            name = {
+                "model": model,
+                "strategy": strategy,
+                "gpus": FIXED_GPUS,
+                "m1": m1,
+                "m2": m2,
+                "pp": pp,
+                "dp": dp,
+            }
+            place = f"tp{int(plans.t1[i])}x{int(plans.t2[i])} dp{int(plans.nv_dp[i])} pp{int(plans.nv_pp[i])}"
+            rows.append(
+                {
+                    "side": "published",
+                    **name,
+                    "placement": place,
+                    "days": days_of(model, float(times.total_s[i])),
+                    "memory_gb": float(held[i]) / 1e9,
+                    **{part: days_of(model, float(value[i])) for part, value in parts.items()},
+                }
+            )
+            ours = breakdown(
+                OurTask(model=model, chip="B200", domain=8, gpus=FIXED_GPUS),
+                f"tp{m1} cp{m2} pp{pp} dp{dp} zero1 mbs1",
+            )
+            rows.append(
+                {
+                    "side": "ours",
+                    **name,
+                    "placement": "tp, cp, dp, pp from the inside",
+                    "days": sum(ours.values()) if ours else None,
+                    "memory_gb": None,
+                    **{part: ours.get(part) for part in PARTS},
+                }
+            )
+    return rows
+
+
+OUR_RUNS = {"22B": "gpt-22b", "175B": "gpt3-175b", "530B": "mt-nlg-530b", "1T": "gpt3-1t"}
+"""Real runs of the external check and our models of them."""
+INTERLEAVED = ("175B", "530B")
+"""Runs whose stages held three pieces each."""
+
+
+def measured_rows() -> list[dict[str, Any]]:
+    """Megatron-LM on A100 as it was configured (Korthikanti et al. 2022, Table 5), by both models."""
+    rows = []
+    for model, pp, mbs, batch, seconds in MEASURED:
+        plan = {"tp": 8, "nv_tp": 8, "pp": pp, "dp": 1, "mbs": mbs, "nv_dp": 1, "nv_pp": 1}
+        [found] = published_evaluate(
+            [plan], model=model, strategy="1d", chip="A100", fast_domain=8, global_batch=batch
+        )
+        row: dict[str, Any] = {
+            "run": model.name,
+            "gpus": 8 * pp,
+            "measured_s": seconds,
+            "published_s": found["t"],
+            "published_memory_gb": found["mem"],
+        }
+        pieces = " vpp3" if model.name in INTERLEAVED else ""
+        ours = estimate(
+            OUR_RUNS[model.name],
+            system="dgx-a100",
+            gpus=8 * pp,
+            global_batch=batch,
+            seq_len=2048,
+            plan=f"tp8 pp{pp}{pieces} dp1 mbs{mbs} sp recompute=selective no-flash "
+            "framework=megatron@2022-05",
+        )
+        low, high = ours.to_dict()["interval"]["p90"]
+        rows.append(
+            row
+            | {
+                "ours_s": ours.step_s,
+                "ours_low_s": low,
+                "ours_high_s": high,
+                "ours_memory_gb": ours.peak_memory_bytes / 1e9,
+            }
+        )
+    return rows

@@ -1,0 +1,120 @@
+"""Days over two properties of a chip by the published model: every cell searches all three strategies."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from foretell.lab.reference.iteration import ReferenceQuestion, memory_of, times_of
+from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Floats, Quirks, StudyChip
+from foretell.lab.reference.space import ReferencePlans, enumerate_space, expand
+from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
+from foretell.lab.reproduce.nersc_ours import Property, days_of
+
+MAP_GPUS = 8192
+"""GPUs of the study's own sweeps."""
+MAP_DOMAIN = 8
+"""GPUs of a fast domain there."""
+CAPACITY = Property(
+    name="capacity_gb",
+    title="memory capacity (GB)",
+    values=tuple(float(v) for v in np.geomspace(80e9, 1000e9, 32)),
+    unit=1e9,
+)
+BANDWIDTH = Property(
+    name="bandwidth_tb_per_s",
+    title="memory bandwidth (TB/s)",
+    values=tuple(float(v) for v in np.geomspace(0.5e12, 16e12, 28)),
+    unit=1e12,
+)
+FLOPS = Property(
+    name="tflop_per_s",
+    title="matrix arithmetic (TFLOP/s)",
+    values=tuple(float(v) for v in np.geomspace(312e12, 3750e12, 16)),
+    unit=1e12,
+)
+"""The A100's to those of the chip after the B200 that the study's sweeps end at."""
+COARSE_CAPACITY = replace(CAPACITY, values=CAPACITY.values[::2] + CAPACITY.values[-1:])
+COARSE_BANDWIDTH = replace(BANDWIDTH, values=BANDWIDTH.values[::2] + BANDWIDTH.values[-1:])
+MAPS = {
+    "capacity-bandwidth": (CAPACITY, BANDWIDTH),
+    "flops-capacity": (FLOPS, COARSE_CAPACITY),
+    "flops-bandwidth": (FLOPS, COARSE_BANDWIDTH),
+}
+"""Maps of the study: what lies across and what lies up."""
+
+
+def changed_chip(chip: StudyChip, name: str, value: float) -> StudyChip:
+    """The chip with one property changed; vector arithmetic grows with matrix arithmetic."""
+    if name == "capacity_gb":
+        return replace(chip, hbm_bytes=value)
+    if name == "bandwidth_tb_per_s":
+        return replace(chip, hbm_bytes_per_s=value)
+    factor = value / chip.matrix_flop_per_s
+    return replace(chip, matrix_flop_per_s=value, vector_flop_per_s=factor * chip.vector_flop_per_s)
+
+
+def published_map(model: str, gpus: int, x: Property, y: Property) -> Iterator[dict[str, Any]]:
+    """One cell for each pair of values: days of the fastest plan of any strategy, and that strategy."""
+    most = max((p.values[-1] for p in (x, y) if p.name == "capacity_gb"), default=None)
+    spaces = [_candidates(model, name, gpus, most) for name in STRATEGIES]
+    cache: dict[tuple[float, ...], list[Floats]] = {}
+    for second in y.values:
+        if "capacity_gb" not in (x.name, y.name):
+            cache.clear()  # no two cells share an evaluation
+        for first in x.values:
+            chip = changed_chip(CHIPS["B200"], x.name, first)
+            chip = changed_chip(chip, y.name, second)
+            key = (chip.matrix_flop_per_s, chip.hbm_bytes_per_s)
+            if key not in cache:
+                cache[key] = [_seconds(model, chip, *found) for found in spaces]
+            best = min(
+                (
+                    (float(np.where(found[2] <= chip.hbm_bytes, seconds, np.inf).min()), name)
+                    for name, found, seconds in zip(STRATEGIES, spaces, cache[key], strict=True)
+                    if len(seconds)
+                ),
+                default=(np.inf, ""),
+            )
+            fits = bool(np.isfinite(best[0]))
+            yield {
+                "model": model,
+                "side": "published",
+                "gpus": gpus,
+                x.name: first / x.unit,
+                y.name: second / y.unit,
+                "days": days_of(model, best[0]) if fits else None,
+                "plan": best[1] if fits else "",
+            }
+
+
+def question_of(model: str, strategy: Any, chip: StudyChip, domain: int) -> ReferenceQuestion:
+    """A question of the published model with its quirks."""
+    return ReferenceQuestion(
+        model=MODELS[model],
+        strategy=strategy,
+        chip=chip,
+        fast_domain=domain,
+        global_batch=STUDY_GLOBAL_BATCH,
+        quirks=Quirks(),
+    )
+
+
+def _candidates(
+    model: str, strategy: Any, gpus: int, most_bytes: float | None
+) -> tuple[str, ReferencePlans, Floats]:
+    """Plans that fit the largest memory of a map, and the bytes of each."""
+    space = enumerate_space(MODELS[model], strategy, gpus, MAP_DOMAIN, STUDY_GLOBAL_BATCH)
+    question = question_of(model, strategy, CHIPS["B200"], MAP_DOMAIN)
+    limit = most_bytes or CHIPS["B200"].hbm_bytes
+    bases = np.nonzero(memory_of(question, space).total_bytes <= limit)[0]
+    plans = expand(space, bases)
+    return strategy, plans, memory_of(question, plans).total_bytes
+
+
+def _seconds(
+    model: str, chip: StudyChip, strategy: Any, plans: ReferencePlans, held: Floats
+) -> Floats:
+    question = question_of(model, strategy, chip, MAP_DOMAIN)
+    return times_of(question, plans, memory_of(question, plans)).total_s

@@ -1,0 +1,118 @@
+"""Scores of a trained model on lines it has not seen: BLEU, chrF, and lines that are exactly right."""
+
+from collections.abc import Callable
+from dataclasses import field
+from pathlib import Path
+
+from foretell.errors import BadInput, Problem
+from foretell.lab.translate import folder as files
+from foretell.lab.translate.run import Translator
+from foretell.lab.translate.scores import (
+    BLEU_SIGNATURE,
+    CHRF_SIGNATURE,
+    corpus_bleu,
+    corpus_chrf,
+    exact_match,
+)
+from foretell.lab.translate.text import read_pairs, split
+from foretell.records import as_json, dataclass
+
+MOST_BEAMS = 64
+"""More beams than anyone asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationScores:
+    """Scores of one model on one text."""
+
+    folder: str
+    """The run."""
+    lines: int
+    """Lines translated."""
+    beam: int
+    """Beams; 1 is greedy."""
+    length_penalty: float
+    """Exponent of the length penalty."""
+    bleu: float
+    """BLEU, percent."""
+    chrf: float
+    """chrF2, percent."""
+    exact: float
+    """Share of lines that are exactly the reference."""
+    precisions: tuple[float, ...]
+    """BLEU's precisions of one to four words in a row, percent."""
+    brevity_penalty: float
+    """BLEU's penalty of short translations."""
+    bleu_signature: str = BLEU_SIGNATURE
+    """Settings of BLEU as sacreBLEU writes them."""
+    chrf_signature: str = CHRF_SIGNATURE
+    """Settings of chrF as sacreBLEU writes them."""
+    translations: tuple[str, ...] = field(default=(), repr=False)
+    """The lines themselves."""
+
+    to_dict = as_json(without=("translations",))
+
+
+def evaluate(
+    folder: str | Path,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    beam: int = 4,
+    alpha: float = 0.6,
+    batch: int = 64,
+    most: int | None = None,
+    device: str = "auto",
+    last: bool = False,
+    report: Callable[[int, int], None] | None = None,
+) -> TranslationScores:
+    """Translate a text and score it; without a text, the lines that training held out."""
+    check_evaluation(source, target, beam, alpha, batch, most)
+    translator = Translator(folder, device=device, last=last)
+    pairs = _pairs(Path(folder), source, target)[: most or None]
+    said = translator.translate([a for a, _ in pairs], batch, report, beam=beam, alpha=alpha)
+    wanted = [b for _, b in pairs]
+    bleu = corpus_bleu(said, wanted)
+    return TranslationScores(
+        folder=str(folder),
+        lines=len(pairs),
+        beam=beam,
+        length_penalty=alpha,
+        bleu=bleu.bleu,
+        chrf=corpus_chrf(said, wanted),
+        exact=exact_match(said, wanted),
+        precisions=bleu.precisions,
+        brevity_penalty=bleu.brevity_penalty,
+        translations=tuple(said),
+    )
+
+
+def check_evaluation(
+    source: str | None, target: str | None, beam: int, alpha: float, batch: int, most: int | None
+) -> None:
+    """Numbers in range and both files or none; every problem at once."""
+    problems = [
+        Problem(path=name, value=value, message="is out of range", allowed=allowed)
+        for name, value, good, allowed in (
+            ("beam", beam, 1 <= beam <= MOST_BEAMS, f"1 to {MOST_BEAMS}"),
+            ("length-penalty", alpha, 0.0 <= alpha <= 10.0, "0 to 10"),
+            ("batch", batch, batch >= 1, "1 or more"),
+            ("lines", most, most is None or most >= 1, "1 or more"),
+        )
+        if not good
+    ]
+    if (source is None) != (target is None):
+        missing = "source" if source is None else "target"
+        allowed = "both files, or none for the lines held out in training"
+        problems.append(Problem(path=missing, value=None, message="missing", allowed=allowed))
+    if problems:
+        raise BadInput(problems)
+
+
+def _pairs(folder: Path, source: str | None, target: str | None) -> list[tuple[str, str]]:
+    """Lines of the files, or those that the run held out."""
+    if source is not None and target is not None:
+        return read_pairs(Path(source), Path(target))
+    asked = files.read_settings(folder) or {}
+    text = read_pairs(Path(asked.get("source", "")), Path(asked.get("target", "")))
+    return list(split(text, float(asked["held_out"]), int(asked["seed"])).held_out)

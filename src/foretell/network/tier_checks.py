@@ -1,0 +1,152 @@
+"""Networks that cannot be, fields that move nothing, and rates beyond anything in use.
+
+One gate for every verb: a tier's topology has a file, a field set by hand moves a result, and every rate and
+latency lies where a machine could have it. What is merely unusual is said with the result.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from foretell.errors import Problem
+from foretell.network.library_catalog import library_for
+from foretell.network.library_topology import SWITCHED, is_grid
+from foretell.network.placement import DRAGONFLIES
+from foretell.network.topologies import plain_name, unknown
+from foretell.specs.system import Network, System, Tier
+from foretell.units import format as show
+
+POSSIBLE_RATES = (1e6, 1e15)
+"""Bytes a second of a chip's links that are taken at all: a modem's to a thousand times NVLink's."""
+USUAL_RATES = (1e8, 1e13)
+"""Those in use: 1 Gbit/s Ethernet to the links between dies of a package."""
+LONGEST_S = 1.0
+"""Latency of a hop that is taken at all: beyond a way to the moon and back it is a wrong unit."""
+USUAL_LATENCIES_S = (1e-8, 1e-3)
+"""Those in use: a few clocks between dies to a long way between sites."""
+DRAGONFLY_FIELDS = ("groups", "group_routers", "router_globals")
+"""Fields that dragonflies alone have."""
+
+
+def network_problems(system: System, set_by_hand: Mapping[str, object]) -> list[Problem]:
+    """Every problem of a system's network: unknown topologies, impossible rates, settings without effect."""
+    return [
+        *unknown(system.network.tiers),
+        *_impossible(system.network),
+        *_without_effect(system, set_by_hand),
+    ]
+
+
+def unusual_links(system: System) -> list[str]:
+    """Sentences about rates and latencies that no machine in use has, with the usual range."""
+    said = []
+    for tier in system.network.tiers:
+        rate, latency = _ends(tier.bandwidth_bytes_per_s), _ends(tier.latency_s)
+        if rate[0] < USUAL_RATES[0] or rate[1] > USUAL_RATES[1]:
+            low, high = (show(x, "bytes_per_s") for x in USUAL_RATES)
+            said.append(
+                f"unusual: {show(rate[0], 'bytes_per_s')} into the {tier.name} tier; "
+                f"links in use have {low} to {high} a chip"
+            )
+        if latency[1] > USUAL_LATENCIES_S[1] or 0.0 < latency[0] < USUAL_LATENCIES_S[0]:
+            low, high = (show(x, "s") for x in USUAL_LATENCIES_S)
+            said.append(
+                f"unusual: a hop of the {tier.name} tier takes {show(latency[1], 's')}; "
+                f"{low} to {high} is usual"
+            )
+    own, first = float(system.chip.scale_up_bytes_per_s), system.network.tiers[0]
+    into = _ends(first.bandwidth_bytes_per_s)[0]
+    if own and into > 1.01 * own:
+        said.append(
+            f"unusual: {show(into, 'bytes_per_s')} into the {first.name} tier, more than the "
+            f"{show(own, 'bytes_per_s')} of the links of {system.chip.id}"
+        )
+    pairs = zip(system.network.tiers, system.network.tiers[1:], strict=False)
+    for inner, outer in pairs:
+        slow = _ends(inner.bandwidth_bytes_per_s)[0]
+        fast = _ends(outer.bandwidth_bytes_per_s)[0]
+        if fast > slow:
+            said.append(
+                f"unusual: the {outer.name} tier takes {show(fast, 'bytes_per_s')} from a chip, "
+                f"more than the {show(slow, 'bytes_per_s')} of the {inner.name} inside it"
+            )
+    return said
+
+
+def _ends(value: object) -> tuple[float, float]:
+    """Least and largest of a number, or of an array over systems."""
+    numbers = np.asarray(value, float)
+    return float(numbers.min()), float(numbers.max())
+
+
+def _impossible(network: Network) -> list[Problem]:
+    """Rates and latencies that are a wrong unit rather than a machine."""
+    low, high = POSSIBLE_RATES
+    usual = " to ".join(show(x, "bytes_per_s") for x in USUAL_RATES)
+    problems = [
+        Problem(
+            path=f"network.{tier.name}.bandwidth_bytes_per_s",
+            value=show(_ends(tier.bandwidth_bytes_per_s)[0], "bytes_per_s"),
+            message="no link between chips has such a rate",
+            allowed=f"{show(low, 'bytes_per_s')} to {show(high, 'bytes_per_s')}; usual: {usual}",
+        )
+        for tier in network.tiers
+        if _ends(tier.bandwidth_bytes_per_s)[0] < low or _ends(tier.bandwidth_bytes_per_s)[1] > high
+    ]
+    usual = " to ".join(show(x, "s") for x in USUAL_LATENCIES_S)
+    return problems + [
+        Problem(
+            path=f"network.{tier.name}.latency_s",
+            value=f"{_ends(tier.latency_s)[1]:.6g} s",
+            message="no hop takes so long",
+            allowed=f"up to {show(LONGEST_S, 's')}; usual: {usual}",
+        )
+        for tier in network.tiers
+        if _ends(tier.latency_s)[1] > LONGEST_S
+    ]
+
+
+def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[Problem]:
+    """Settings of a tier that no time follows."""
+    library = library_for(system)
+    tiers = {tier.name: tier for tier in system.network.tiers}
+    problems = []
+    for path, value in set_by_hand.items():
+        parts = path.split(".")
+        tier = tiers.get(parts[1]) if parts[0] == "network" and len(parts) == 3 else None
+        if tier is None:
+            continue
+        why, allowed = _inert(tier, parts[2], library is not None)
+        if why and library is not None and parts[2] in FITTED:
+            why = f"{why} {library.id}"
+        if why:
+            problems.append(
+                Problem(
+                    path=f"--set {path}",
+                    value=value,
+                    message=f"has no effect: {why}",
+                    allowed=allowed,
+                )
+            )
+    return problems
+
+
+FITTED = ("efficiency", "gather_share", "scatter_share", "exchange_share")
+"""Fields whose place the fit of a collective library takes."""
+
+
+def _inert(tier: Tier, field: str, fitted: bool) -> tuple[str, str]:
+    """Why a field of a tier moves nothing, and what does; two empty texts where it does."""
+    name = plain_name(tier.topology)
+    if fitted and field in FITTED:
+        return "collectives follow the fit of", "bandwidth_bytes_per_s, latency_s, taper, topology"
+    if field == "routing" and name not in (*SWITCHED[1:], *DRAGONFLIES):
+        way = "one way" if is_grid(tier) else "no ways to choose from"
+        return f"a {tier.topology} has {way}", "fat-tree, clos, rail-clos or dragonfly as topology"
+    if field in DRAGONFLY_FIELDS and name not in DRAGONFLIES:
+        return f"a {tier.topology} has no groups", "topology=dragonfly or dragonfly-plus"
+    if field == "router_globals" and not float(tier.group_routers):
+        return "how many routers have them is not given", f"network.{tier.name}.group_routers too"
+    if field == "taper" and name == "fully-connected":
+        return "links between every two members cannot be tapered", "bandwidth_bytes_per_s"
+    return "", ""

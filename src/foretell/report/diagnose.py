@@ -1,0 +1,72 @@
+"""A diagnosis on one screen."""
+
+from typing import TYPE_CHECKING
+
+from foretell.api.diagnose import RunDiagnosis, RunsDiagnosis
+from foretell.report.console import table
+from foretell.report.estimate import bullets
+from foretell.report.posterior import WORDS
+from foretell.uncertainty.causes import REST, SHARED
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NAMES = {**WORDS, SHARED: "everything alike", REST: "not explained by a mechanism"}
+"""Cause -> what it is called."""
+
+
+def diagnosis_text(found: RunsDiagnosis) -> "RenderableType":
+    """Each run with its causes, then what to do next."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(f"{found.model} on {found.system}", "bold")]
+    for run in found.runs:
+        parts += [Text(), *_run(run)]
+    lines = []
+    if found.best_plan is not None:
+        step = f"{(found.best_step_s or 0.0) * 1e3:,.0f} ms"
+        lines.append(
+            f"Best plan given these measurements: {found.best_plan} ({step} per iteration)"
+        )
+    if found.next is not None:
+        lines.append(
+            f"Measure next: {found.next.plan} (predicted {found.next.step_s * 1e3:,.0f} ms); narrows the "
+            f"interval of the best plan by {found.next.narrower:.0%}"
+        )
+    if lines:
+        parts += [Text(), bullets("Next", lines)]
+    if found.notes:
+        parts += [Text(), bullets("Notes", list(found.notes))]
+    return Group(*parts)
+
+
+def _run(run: RunDiagnosis) -> "list[RenderableType]":
+    from rich.text import Text
+
+    low, high = (run.interval or {}).get("p90", (run.predicted_s, run.predicted_s))
+    outside = "inside" if low <= run.measured_s <= high else "outside"
+    head = (
+        f"{run.source}\nplan      {run.plan}\nmeasured  {run.measured_s * 1e3:,.1f} ms per iteration\n"
+        f"predicted {run.predicted_s * 1e3:,.1f} ms   90%: {low * 1e3:,.1f} to {high * 1e3:,.1f}   "
+        f"gap {run.gap:+.1%}, {outside} the interval"
+    )
+    made = table(
+        "Likely causes", "probability", "takes", "gain if fixed", "check",
+        right=("probability", "takes", "gain if fixed"),
+    )  # fmt: skip
+    for cause in run.causes:
+        made.add_row(
+            NAMES.get(cause.mechanism, cause.mechanism),
+            f"{cause.probability:.0%}",
+            "" if cause.factor is None else f"x {cause.factor:.2f}",
+            "" if cause.gain is None else f"{cause.gain:.1%}",
+            cause.check,
+        )
+    parts: list[RenderableType] = [Text(head), made]
+    if run.not_told_apart:
+        pairs = [f"{NAMES.get(a, a)} and {NAMES.get(b, b)}" for a, b in run.not_told_apart]
+        parts.append(bullets("Cannot be told apart from this measurement", pairs))
+    if run.over_time is not None and run.over_time["said"]:
+        parts.append(bullets(f"Over {run.over_time['steps']} steps", run.over_time["said"]))
+    return parts

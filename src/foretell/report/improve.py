@@ -1,0 +1,54 @@
+"""What a launch gains, as text: the read-back table, both plans, the flags to change, the launch itself."""
+
+from typing import TYPE_CHECKING
+
+from foretell.api.improve import Improvement
+from foretell.report.console import table
+from foretell.report.estimate import bullets
+from foretell.report.read_back import read_back_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+UNITS = {"tokens_per_s": "tokens/s", "output_tokens_per_s": "output tokens/s"}
+
+
+def improvement_text(found: Improvement) -> "RenderableType":
+    """Everything, the gain first among the numbers."""
+    from rich.console import Group
+    from rich.text import Text
+
+    unit = UNITS[found.metric]
+    rates = table("", "plan", unit, right=(unit,))
+    known = "does not run" if found.before is None else f"{found.before:,.0f}"
+    rates.add_row(
+        "launch",
+        found.plan_before,
+        known + ("" if found.fits_before != "no" else " (does not fit)"),
+    )
+    if found.changes:
+        rates.add_row("better", found.plan_after, f"{found.after:,.0f}")
+    parts: list[RenderableType] = [
+        read_back_text(found.read_back),
+        Text(),
+        Text(f"{found.model} on {found.gpus} x {found.system}", "bold"),
+        rates,
+        Text(),
+        *(Text(text, "bold") for text in found.conclusions),
+    ]
+    if found.changes:
+        changes = table("flag", "launch", "better")
+        for one in found.changes:
+            changes.add_row(one.flag, one.before or "-", one.after or "leave out")
+        parts += [
+            Text(),
+            changes,
+            Text(),
+            Text(f"for {found.export_tool}:", "dim"),
+            Text(found.export),
+        ]
+    if found.export_notes and found.changes:
+        parts += [Text(), bullets("Not said by it", list(found.export_notes))]
+    if found.assumptions:
+        parts += [Text(), bullets("Assumed", list(found.assumptions))]
+    return Group(*parts)

@@ -1,0 +1,309 @@
+"""Figures of the work on performance and cost (arXiv 2507.02456), from lab/reproduce/imec_2025.py."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from foretell.lab.reproduce.records import PaperFigure
+from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis
+from foretell.report.figures.multiples import SmallPanel, small_multiples
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def training(found: PaperFigure) -> Figure:
+    """Time over measured time."""
+    sides = (
+        ("measured", "measured_s", GREY),
+        ("arXiv 2407.14645 (stored)", "published_s", COLOURS[1]),
+        ("Foretell, 90 % interval", "ours_s", COLOURS[0]),
+    )
+    return _beside(found, sides, "Megatron-LM on A100 80 GB: time over measured time")
+
+
+def inference(found: PaperFigure) -> Figure:
+    """Latency over measured latency."""
+    sides = (
+        ("measured", "measured_s", GREY),
+        ("GenZ", "genz_s", COLOURS[1]),
+        ("LLMCompass", "llmcompass_s", COLOURS[2]),
+        ("Vidur", "vidur_s", COLOURS[3]),
+        ("Foretell, 90 % interval", "ours_s", COLOURS[0]),
+    )
+    return _beside(
+        found,
+        sides,
+        "Llama-2 on A100, 200 tokens in and out, batch 1: latency over measured latency",
+    )
+
+
+def _beside(found: PaperFigure, sides: Sequence[tuple[str, str, str]], title: str) -> Figure:
+    rows = found.tables[found.name]
+    names = [str(r["run"]).replace(", ", "<br>").replace(" tp", "<br>tp") for r in rows]
+    traces: list[dict[str, Any]] = []
+    for name, column, colour in sides:
+        values = [None if r[column] is None else r[column] / r["measured_s"] for r in rows]
+        traces.append(
+            {"type": "bar", "name": name, "x": names, "y": values, "marker": {"color": colour}}
+        )
+    traces[-1]["error_y"] = {
+        "type": "data",
+        "symmetric": False,
+        "array": [(r["ours_high_s"] - r["ours_s"]) / r["measured_s"] for r in rows],
+        "arrayminus": [(r["ours_s"] - r["ours_low_s"]) / r["measured_s"] for r in rows],
+    }
+    part = SmallPanel(
+        title="",
+        traces=traces,
+        x={"text": "", "type": "category", "tickangle": 0},
+        y={"text": "over measured", "rangemode": "tozero"},
+    )
+    return small_multiples([part], title, 1, height=320, key=200, gap=130, barmode="group")
+
+
+def flash(found: PaperFigure) -> Figure:
+    """Attention of a layer over the sequence."""
+    rows = found.tables[found.name]
+    traces = [
+        _line(name, [(r["seq_len"], r[column]) for r in rows if r[column] is not None], i)
+        for i, (name, column) in enumerate(
+            (
+                ("additive form (arXiv 2507.02456)", "additive_ms"),
+                ("Foretell, flash kernel", "flash_ms"),
+                ("Foretell, scores stored", "stored_ms"),
+            )
+        )
+    ]
+    values = [r[k] for r in rows for k in ("additive_ms", "flash_ms", "stored_ms") if r[k]]
+    part = SmallPanel(
+        title="",
+        traces=traces,
+        x=counts_axis("tokens", [r["seq_len"] for r in rows]),
+        y=log_axis("ms, forward and backward", values),
+    )
+    return small_multiples(
+        [part], "Attention of one layer of Llama-2-7B on A100", 1, width=1000, height=340, key=240
+    )
+
+
+def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> dict[str, Any]:
+    colour = COLOURS[place % len(COLOURS)]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
+        "line": {"color": colour, "width": 2},
+        "marker": {"color": colour, "size": 6},
+    }
+
+
+LEAVES = (
+    "compute",
+    "memory_bound",
+    "recompute",
+    "tensor_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "bubble",
+    "gradient_sums",
+)
+
+
+def experts(found: PaperFigure) -> Figure:
+    """Steps of plans of a mixture."""
+    rows = found.tables[found.name]
+    names = [
+        f"{str(r['plan']).replace(' dp', '<br>dp')}{'' if r.get('fits') != 'no' else '<br>does not fit'}"
+        for r in rows
+    ]
+    traces = [
+        {
+            "type": "bar",
+            "name": leaf.replace("_", " "),
+            "x": names,
+            "y": [float(r.get(leaf) or 0.0) for r in rows],
+            "marker": {"color": COLOURS[i]},
+        }
+        for i, leaf in enumerate(LEAVES)
+        if any(r.get(leaf) for r in rows)
+    ]
+    part = SmallPanel(
+        title="",
+        traces=traces,
+        x={"text": "", "type": "category", "tickangle": 0},
+        y={"text": "seconds of a step", "rangemode": "tozero"},
+    )
+    return small_multiples(
+        [part],
+        "Mixtral-8x22B on 512 H100, 1,024 sequences of 8,192 tokens",
+        1,
+        height=340,
+        key=160,
+        gap=130,
+        barmode="stack",
+    )
+
+
+def topologies(found: PaperFigure) -> Figure:
+    """Bus bandwidth against size."""
+    rows = found.tables[found.name]
+    parts = []
+    bytes_of = {"64 KiB": 2**16, "1 MiB": 2**20, "16 MiB": 2**24, "256 MiB": 2**28, "1 GiB": 2**30}
+    for kind in dict.fromkeys(r["collective"] for r in rows):
+        own = [r for r in rows if r["collective"] == kind]
+        traces = [
+            _line(
+                name,
+                [(bytes_of[r["size"]], r["seconds"] * 1e3) for r in own if r["topology"] == name],
+                i,
+            )
+            for i, name in enumerate(dict.fromkeys(r["topology"] for r in own))
+        ]
+        x = {
+            "text": "bytes",
+            "type": "log",
+            "tickvals": list(bytes_of.values()),
+            "ticktext": list(bytes_of),
+        }
+        parts.append(
+            SmallPanel(
+                title=str(kind),
+                traces=traces,
+                x=x,
+                y=log_axis("ms", [r["seconds"] * 1e3 for r in own]),
+            )
+        )
+    return small_multiples(
+        parts, "64 chips, 900 GB/s each: time of collectives by topology", 3, key=130, height=320
+    )
+
+
+def front(found: PaperFigure) -> Figure:
+    """Cost against speed; full marks are beaten by none."""
+    rows = found.tables[found.name]
+    traces = []
+    for on, name, colour in ((False, "beaten", GREY), (True, "on the front", COLOURS[0])):
+        own = sorted(
+            (r for r in rows if bool(r["front"]) == on),
+            key=lambda r: float(r["work_tokens_per_s_per_gpu"] or 0),
+        )
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers+text" if on else "markers",
+                "name": name,
+                "x": [r["work_tokens_per_s_per_gpu"] for r in own],
+                "y": [r["usd_per_million_work_tokens"] for r in own],
+                "text": [str(r["label"]) for r in own],
+                "textposition": "bottom left",
+                "line": {"color": colour, "dash": "dot", "width": 1.5},
+                "marker": {"color": colour, "size": 9, **({} if on else {"symbol": "circle-open"})},
+            }
+        )
+    xs = [float(r["work_tokens_per_s_per_gpu"]) for r in rows]
+    ys = [float(r["usd_per_million_work_tokens"]) for r in rows]
+    wide, tall = max(xs) - min(xs), max(ys) - min(ys)
+    part = SmallPanel(
+        title="",
+        traces=traces,
+        x={
+            "text": "work tokens/s per GPU",
+            "range": [min(xs) - 0.15 * wide, max(xs) + 0.05 * wide],
+        },
+        y={
+            "text": "USD per million work tokens",
+            "range": [min(ys) - 0.15 * tall, max(ys) + 0.05 * tall],
+        },
+    )
+    return small_multiples([part], found.title, 1, width=1040, height=420, key=120)
+
+
+def chiplet_cost(found: PaperFigure) -> Figure:
+    """USD against dies."""
+    rows = found.tables[found.name]
+    traces = []
+    for i, node in enumerate(dict.fromkeys(r["node"] for r in rows)):
+        own = [r for r in rows if r["node"] == node]
+        line = _line(node, [(r["dies"], r["usd"]) for r in own], i)
+        line["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [r["high_usd"] - r["usd"] for r in own],
+            "arrayminus": [r["usd"] - r["low_usd"] for r in own],
+        }
+        traces.append(line)
+    part = SmallPanel(
+        title="",
+        traces=traces,
+        x=counts_axis("dies", [r["dies"] for r in rows]),
+        y=log_axis("USD a package", [r[k] for r in rows for k in ("low_usd", "high_usd")]),
+    )
+    return small_multiples(
+        [part],
+        "1,600 mm2 of logic on an interposer, divided over dies",
+        1,
+        width=900,
+        height=340,
+        key=90,
+    )
+
+
+def nodes(found: PaperFigure) -> Figure:
+    """Arithmetic, training and cost by node."""
+    rows = [r for r in found.tables[found.name] if r.get("tokens_per_s_per_gpu")]
+    names = [str(r["node"]) for r in rows]
+    parts: list[SmallPanel] = []
+    for title, column, low, high in (
+        ("matrix arithmetic of a die (TFLOP/s)", "tflop_per_s", None, None),
+        (
+            "Llama-3.1-70B on 64 chips (tokens/s per chip)",
+            "tokens_per_s_per_gpu",
+            "low_tokens_per_s_per_gpu",
+            "high_tokens_per_s_per_gpu",
+        ),
+        ("a good die of 800 mm2 (USD)", "die_usd", "die_low_usd", "die_high_usd"),
+    ):
+        trace: dict[str, Any] = {
+            "type": "bar",
+            "name": title,
+            "showlegend": False,
+            "x": names,
+            "y": [r[column] for r in rows],
+            "marker": {"color": COLOURS[len(parts)]},
+        }
+        if low and high:
+            trace["error_y"] = {
+                "type": "data",
+                "symmetric": False,
+                "array": [r[high] - r[column] for r in rows],
+                "arrayminus": [r[column] - r[low] for r in rows],
+            }
+        parts.append(
+            SmallPanel(
+                title=title,
+                traces=[trace],
+                x={"text": "", "type": "category"},
+                y={"text": "", "rangemode": "tozero"},
+            )
+        )
+    return small_multiples(
+        parts, "From N16 to A14 with the same memory and links", 3, width=1300, height=280
+    )
+
+
+FIGURES: Mapping[str, Callable[[PaperFigure], Figure]] = {
+    "training": training,
+    "inference": inference,
+    "flash": flash,
+    "experts": experts,
+    "topologies": topologies,
+    "topology-front": front,
+    "chiplet-front": front,
+    "memory-front": front,
+    "chiplet-cost": chiplet_cost,
+    "nodes": nodes,
+}
+"""Name -> figure."""

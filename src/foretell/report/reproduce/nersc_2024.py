@@ -1,0 +1,431 @@
+"""Figures of the 2024 study (arXiv 2410.00273), from the tables of lab/reproduce/nersc_2024.py."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from foretell.lab.reproduce.nersc_layers import PARTS
+from foretell.lab.reproduce.nersc_maps import MAPS
+from foretell.lab.reproduce.records import PaperFigure
+from foretell.report.figures.look import COLOURS, GREY, SCALE, Figure, counts_axis, log_axis
+from foretell.report.figures.multiples import SmallPanel, small_multiples
+
+Rows = Sequence[Mapping[str, Any]]
+MODELS = {"gpt3_1T": "GPT, 10^12 parameters", "vit_era5": "ViT, 64,800 patches"}
+"""Models as titles have them."""
+CHIPS = ("A100", "H200", "B200")
+DOMAINS = (4, 8, 64)
+SIDES = {"published": "the published model", "ours": "Foretell"}
+STRATEGY_WORDS = {
+    "1d": "1-D",
+    "2d": "2-D SUMMA",
+    "2d-seqp": "2-D, split sequence",
+    "any": "any plan",
+}
+PART_COLOURS = dict(zip(PARTS, COLOURS, strict=False))
+"""One colour for each part of a breakdown, on both sides."""
+
+
+def days(found: PaperFigure) -> Figure:
+    """Days against GPUs."""
+    return _over_gpus(
+        found,
+        "days",
+        "days of training",
+        "Days of training: solid the published model, dashed ours",
+    )
+
+
+def throughput(found: PaperFigure) -> Figure:
+    """Samples/s and GPU against GPUs."""
+    title = "Samples per second and GPU: solid the published model, dashed ours"
+    return _over_gpus(found, "samples_per_s_per_gpu", "samples/s per GPU", title)
+
+
+def _over_gpus(found: PaperFigure, column: str, y_title: str, title: str) -> Figure:
+    rows = found.tables[found.name]
+    better = min if column == "days" else max
+    parts = []
+    for model, words in MODELS.items():
+        for chip in CHIPS:
+            own = [r for r in rows if r["model"] == model and r["chip"] == chip]
+            traces = []
+            for i, domain in enumerate(DOMAINS):
+                for side, dash in (("published", "solid"), ("ours", "dash")):
+                    best: dict[int, float] = {}
+                    for row in own:
+                        if row["nvs"] == domain and row["side"] == side:
+                            gpus, value = row["gpus"], row[column]
+                            best[gpus] = better(value, best.get(gpus, value))
+                    ours = " (ours)" if side == "ours" else ""
+                    traces.append(_line(f"NVS {domain}{ours}", best, COLOURS[i], dash))
+            values = [row[column] for row in own]
+            counts = [row["gpus"] for row in own]
+            y = log_axis(y_title, values)
+            parts.append(
+                SmallPanel(title=f"{words}, {chip}", traces=traces, x=_gpus_axis(counts), y=y)
+            )
+    return small_multiples(parts, title, 3, key=130)
+
+
+def _gpus_axis(counts: Sequence[int]) -> dict[str, Any]:
+    """A logarithmic axis with every second or third count named."""
+    found = counts_axis("GPUs", counts or [1])
+    step = -(-len(found["tickvals"]) // 5)
+    return {
+        **found,
+        "tickvals": found["tickvals"][::-step][::-1],
+        "ticktext": found["ticktext"][::-step][::-1],
+    }
+
+
+def _line(name: str, points: Mapping[int, float], colour: str, dash: str) -> dict[str, Any]:
+    at = sorted(points)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": at,
+        "y": [points[gpus] for gpus in at],
+        "line": {"color": colour, "dash": dash, "width": 2},
+        "marker": {"color": colour, "size": 5},
+        "hovertemplate": "%{x:,} GPUs: %{y:.4g}",
+    }
+
+
+def speedup(found: PaperFigure) -> Figure:
+    """Two dimensions over one."""
+    rows = found.tables[found.name]
+    parts = []
+    for model, words in MODELS.items():
+        for side, of in SIDES.items():
+            own = [
+                r for r in rows if r["model"] == model and r["side"] == side and r["chip"] == "B200"
+            ]
+            traces = []
+            for i, domain in enumerate(DOMAINS):
+                for strategy, dash in (("2d", "solid"), ("2d-seqp", "dash"), ("any", "solid")):
+                    points = {
+                        r["gpus"]: r["speedup"]
+                        for r in own
+                        if r["nvs"] == domain and r["of"] == strategy
+                    }
+                    if points:
+                        name = f"NVS {domain}, {STRATEGY_WORDS[strategy]}"
+                        traces.append(_line(name, points, COLOURS[i], dash))
+            base = STRATEGY_WORDS[str(own[0]["over"])] if own else "1-D"
+            parts.append(
+                SmallPanel(
+                    title=f"{words}: {of}",
+                    traces=traces,
+                    x=_gpus_axis([r["gpus"] for r in own]),
+                    y={"text": f"speed-up over {base}", "range": [0.85, 1.5]},
+                )
+            )
+    return small_multiples(
+        parts, "B200: speed-up of two dimensions of tensor parallelism", 2, key=210
+    )
+
+
+def configurations(found: PaperFigure) -> Figure:
+    """Shares of the time of the fastest plan against GPUs."""
+    rows = found.tables[found.name]
+    parts = []
+    for model, words in MODELS.items():
+        for side, of in SIDES.items():
+            own = _fastest([r for r in rows if r["model"] == model and r["side"] == side])
+            names = [f"{r['gpus']:,}<br>{_short_plan(str(r['plan']))}" for r in own]
+            parts.append(
+                SmallPanel(
+                    title=f"{words}: {of}",
+                    traces=_shares(own, names),
+                    x={"text": "GPUs and plan", "type": "category", "tickangle": 0},
+                    y={"text": "share of the time (%)", "range": [0, 100]},
+                )
+            )
+    return small_multiples(
+        parts,
+        "B200 in domains of eight: the fastest plan and where its time goes",
+        1,
+        width=1240,
+        height=230,
+        key=110,
+        gap=116,
+        barmode="stack",
+    )
+
+
+def _fastest(rows: Rows) -> list[Mapping[str, Any]]:
+    best: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        if row["gpus"] not in best or row["days"] < best[row["gpus"]]["days"]:
+            best[row["gpus"]] = row
+    return [best[gpus] for gpus in sorted(best)]
+
+
+def _short_plan(plan: str) -> str:
+    words = [
+        w for w in plan.split() if not w.startswith(("recompute=none", "order=")) and w != "sp"
+    ]
+    half = -(-len(words) // 2) if len(words) > 3 else len(words)
+    lines = [" ".join(words[:half]), " ".join(words[half:])]
+    return "<br>".join(line for line in lines if line)
+
+
+def _shares(rows: Rows, names: Sequence[str], scale: str = "share") -> list[dict[str, Any]]:
+    traces = []
+    for part in PARTS:
+        values = [float(r.get(part) or 0.0) for r in rows]
+        if scale == "share":
+            values = [
+                100.0 * v / (float(r["days"]) or 1.0) for v, r in zip(values, rows, strict=True)
+            ]
+        if any(value > 0.0 for value in values):
+            traces.append(
+                {
+                    "type": "bar",
+                    "name": part,
+                    "x": list(names),
+                    "y": values,
+                    "marker": {"color": PART_COLOURS[part]},
+                    "hovertemplate": "%{x}: %{y:.3g}",
+                }
+            )
+    return traces
+
+
+def fixed(found: PaperFigure) -> Figure:
+    """Days of every split, stacked by part."""
+    rows = found.tables[found.name]
+    parts = []
+    for model, words in MODELS.items():
+        for side, of in SIDES.items():
+            own = [r for r in rows if r["model"] == model and r["side"] == side and r["days"]]
+            names = [f"{r['m1']}x{r['m2']}, pp{r['pp']}" for r in own]
+            parts.append(
+                SmallPanel(
+                    title=f"{words}: {of}",
+                    traces=_shares(own, names, "days"),
+                    x={
+                        "text": "tensor split and stages, one sample per micro-batch",
+                        "type": "category",
+                    },
+                    y={"text": "days", "rangemode": "tozero"},
+                )
+            )
+    return small_multiples(
+        parts,
+        "16,384 B200 in domains of eight: fixed configurations, each with its fastest placement",
+        1,
+        width=1240,
+        height=240,
+        key=110,
+        gap=130,
+        barmode="stack",
+    )
+
+
+MAP_TICKS = (0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+"""Values at a map's colours, which follow logarithms."""
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
+
+
+def heat_maps(found: PaperFigure) -> Figure:
+    """Days over two properties, relative to the B200's, on both sides."""
+    x, y = MAPS[found.name]
+    parts = []
+    cells = found.tables[found.name]
+    for model, words in MODELS.items():
+        for side, of in SIDES.items():
+            own = [r for r in cells if r["model"] == model and r["side"] == side]
+            base = _nearest_b200(own, x.name, y.name)
+            across, up = [v / x.unit for v in x.values], [v / y.unit for v in y.values]
+            grid = {(r[x.name], r[y.name]): r["days"] for r in own}
+            ratio = [[grid[a, b] / base if grid.get((a, b)) else None for a in across] for b in up]
+            trace = {
+                "type": "heatmap",
+                "x": [_short(a) for a in across],
+                "y": [_short(b) for b in up],
+                "z": [[None if v is None else math.log10(v) for v in row] for row in ratio],
+                "text": [["" if v is None else f"{v:.2f}" for v in row] for row in ratio],
+                "colorscale": SCALE,
+                "zmin": math.log10(MAP_TICKS[0]),
+                "zmax": math.log10(MAP_TICKS[-1]),
+                "showscale": side == "ours" and model == "gpt3_1T",
+                "colorbar": {
+                    "title": {"text": "days over those of the B200"},
+                    "tickvals": [math.log10(v) for v in MAP_TICKS],
+                    "ticktext": [f"{v:g}" for v in MAP_TICKS],
+                },
+                "hovertemplate": "%{x}, %{y}: %{text}<extra></extra>",
+            }
+            parts.append(
+                SmallPanel(
+                    title=f"{words}: {of}",
+                    traces=[trace],
+                    x={"text": x.title, "type": "category", "showgrid": False},
+                    y={"text": y.title, "type": "category", "showgrid": False},
+                )
+            )
+    title = f"8,192 B200 in domains of eight: days over {x.title.split(' (')[0]} and {y.title.split(' (')[0]}"
+    return small_multiples(parts, title, 2, width=1240, height=340, key=0, gap=124)
+
+
+B200_VALUES = {"capacity_gb": 192.0, "bandwidth_tb_per_s": 8.0, "tflop_per_s": 2500.0}
+"""What a map is relative to."""
+
+
+def _nearest_b200(rows: Rows, x: str, y: str) -> float:
+    known = [r for r in rows if r["days"]]
+    if not known:
+        return 1.0
+    nearest = min(
+        known, key=lambda r: abs(r[x] / B200_VALUES[x] - 1) + abs(r[y] / B200_VALUES[y] - 1)
+    )
+    return float(nearest["days"])
+
+
+GROUP_COLOURS = {
+    "gemm": COLOURS[0],
+    "attention": COLOURS[1],
+    "elementwise": COLOURS[2],
+    "norm": COLOURS[3],
+    "communication": COLOURS[4],
+    "loss": COLOURS[8],
+}
+
+
+def layers(found: PaperFigure) -> Figure:
+    """Milliseconds of one layer by op family, on both sides."""
+    sums: dict[str, dict[str, float]] = {}
+    for row in found.tables["layers"]:
+        name = f"{MODELS[row['model']].split(',')[0]}, {row['strategy']} {row['m1']}x{row['m2']}<br>published"
+        own = sums.setdefault(name, {})
+        for word in ("forward", "backward"):
+            comm = row[f"{word}_comm_us"] / 1e3
+            own["communication"] = own.get("communication", 0.0) + comm
+            own[row["group"]] = own.get(row["group"], 0.0) + row[f"{word}_us"] / 1e3 - comm
+    for row in found.tables["layers_ours"]:
+        name = f"{MODELS[row['model']].split(',')[0]}, {row['strategy']} {row['m1']}x{row['m2']}<br>Foretell"
+        group = "communication" if "parallel" in row["group"] else row["group"]
+        own = sums.setdefault(name, {})
+        own[group] = own.get(group, 0.0) + row["ours_us"] / 1e3
+    names = sorted(sums, key=lambda name: (name.partition("<br>")[0], name.endswith("Foretell")))
+    parts = []
+    for word in ("GPT", "ViT"):
+        some = [name for name in names if name.startswith(word)]
+        traces = [
+            {
+                "type": "bar",
+                "name": group,
+                "x": some,
+                "y": [sums[name].get(group, 0.0) for name in some],
+                "marker": {"color": colour},
+                "hovertemplate": "%{y:.3g} ms",
+            }
+            for group, colour in GROUP_COLOURS.items()
+        ]
+        parts.append(
+            SmallPanel(
+                title=f"{word}: one layer, one sample, forward and backward",
+                traces=traces,
+                x={"text": "", "type": "category", "tickangle": 0},
+                y={"text": "ms", "rangemode": "tozero"},
+            )
+        )
+    return small_multiples(
+        parts, "One layer on B200, by op family", 1, height=260, key=130, barmode="stack"
+    )
+
+
+def factor(found: PaperFigure) -> Figure:
+    """Ours over published, and the difference by part."""
+    rows = [r for r in found.tables[found.name] if r["chip"] == "B200" and r["nvs"] == 8]
+    parts = []
+    for model, words in MODELS.items():
+        own = [r for r in rows if r["model"] == model]
+        names = [f"{r['gpus']:,} GPUs<br>x{r['factor']:.2f}" for r in own]
+        traces = [
+            {
+                "type": "bar",
+                "name": part,
+                "x": names,
+                "y": [
+                    (r[f"our_{part}"] - r[f"published_{part}"]) / r["published_days"] for r in own
+                ],
+                "marker": {"color": PART_COLOURS[part]},
+                "hovertemplate": "%{y:+.3f}",
+            }
+            for part in PARTS
+        ]
+        parts.append(
+            SmallPanel(
+                title=words,
+                traces=traces,
+                x={"text": "", "type": "category", "tickangle": 0},
+                y={"text": "(ours - published) / published days", "rangemode": "tozero"},
+            )
+        )
+    title = "B200 in domains of eight: what the factor between our days and the published ones is made of"
+    return small_multiples(parts, title, 2, height=360, key=110, barmode="relative")
+
+
+def measured_runs(found: PaperFigure) -> Figure:
+    """Seconds of real iterations."""
+    rows = found.tables[found.name]
+    names = [f"{r['run']}, {r['gpus']} GPUs" for r in rows]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": names,
+            "y": [r[column] / r["measured_s"] for r in rows],
+            "marker": {"color": colour},
+            "text": [f"{r[column]:.3g} s" for r in rows],
+            "textposition": "outside",
+        }
+        for name, column, colour in (
+            ("measured", "measured_s", GREY),
+            ("the published model", "published_s", COLOURS[1]),
+            ("Foretell, 90 % interval", "ours_s", COLOURS[0]),
+        )
+    ]
+    traces[2]["error_y"] = {
+        "type": "data",
+        "symmetric": False,
+        "array": [(r["ours_high_s"] - r["ours_s"]) / r["measured_s"] for r in rows],
+        "arrayminus": [(r["ours_s"] - r["ours_low_s"]) / r["measured_s"] for r in rows],
+    }
+    traces[2]["text"] = []
+    part = SmallPanel(
+        title="Megatron-LM, A100 80 GB, eight to a node (Korthikanti et al. 2022, Table 5)",
+        traces=traces,
+        x={"text": "", "type": "category"},
+        y={"text": "time over measured time", "rangemode": "tozero"},
+    )
+    return small_multiples(
+        [part],
+        "Real iterations at a fixed plan",
+        1,
+        width=1000,
+        height=340,
+        key=210,
+        barmode="group",
+    )
+
+
+FIGURES: Mapping[str, Callable[[PaperFigure], Figure]] = {
+    "days": days,
+    "throughput": throughput,
+    "speedup": speedup,
+    "configurations": configurations,
+    "fixed": fixed,
+    **dict.fromkeys(MAPS, heat_maps),
+    "layers": layers,
+    "factor": factor,
+    "measured": measured_runs,
+}
+"""Name -> figure; what is not here is a table alone."""

@@ -1,0 +1,238 @@
+"""Figures of the scaling study of 2024, from the tables of lab/reproduce/scaling_2024.py."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from foretell.lab.reproduce.records import PaperFigure
+from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis
+from foretell.report.figures.multiples import SmallPanel, small_multiples
+
+Rows = Sequence[Mapping[str, Any]]
+SHARES = {"compute": COLOURS[0], "communication": COLOURS[5], "idle": GREY}
+SYSTEM_WORDS = {
+    "polaris-ss10": "Slingshot-10 (9.8 GB/s)",
+    "polaris-ss11": "Slingshot-11 (36 GB/s)",
+    "perlmutter": "Perlmutter (70 GB/s)",
+    "thetagpu-sophia": "HDR InfiniBand (178 GB/s)",
+}
+
+
+def throughput(found: PaperFigure) -> Figure:
+    """Rates of six sizes."""
+    return _lines(
+        found, "tokens_per_s_per_gpu", "tokens/s per GPU", "Throughput on Slingshot-10", log=True
+    )
+
+
+def efficiency(found: PaperFigure) -> Figure:
+    """What is kept."""
+    return _lines(found, "efficiency", "efficiency", "Efficiency on Slingshot-10", log=False)
+
+
+def _lines(found: PaperFigure, column: str, y_title: str, title: str, *, log: bool) -> Figure:
+    rows = [r for r in found.tables[found.name] if r[column] is not None and r["fits"] != "no"]
+    parts = []
+    for model in dict.fromkeys(r["model"] for r in rows):
+        own = [r for r in rows if r["model"] == model]
+        traces = [
+            _line(strategy, [(r["gpus"], r[column]) for r in own if r["strategy"] == strategy], i)
+            for i, strategy in enumerate(dict.fromkeys(r["strategy"] for r in own))
+        ]
+        y: Any = (
+            log_axis(y_title, [r[column] for r in own])
+            if log
+            else {"text": y_title, "range": [0, 1.1]}
+        )
+        parts.append(
+            SmallPanel(title=str(model), traces=traces, x=_gpus([r["gpus"] for r in own]), y=y)
+        )
+    return small_multiples(parts, title, 3, key=90, height=250)
+
+
+def _gpus(counts: Sequence[int]) -> dict[str, Any]:
+    found = counts_axis("GPUs", counts or [1])
+    step = -(-len(found["tickvals"]) // 5)
+    return {**found, **{k: found[k][::-step][::-1] for k in ("tickvals", "ticktext")}}
+
+
+def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
+        "line": {"color": COLOURS[place % 10], "width": 2},
+        "marker": {"color": COLOURS[place % 10], "size": 6},
+    }
+
+
+def shares(found: PaperFigure) -> Figure:
+    """Stacked shares of ZeRO-3 on both systems at a few counts."""
+    rows = [
+        r
+        for r in found.tables[found.name]
+        if r["strategy"] == "zero3" and r["gpus"] in (4, 32, 128)
+    ]
+    parts = []
+    for system in dict.fromkeys(r["system"] for r in rows):
+        own = [r for r in rows if r["system"] == system]
+        names = [f"{r['model']}<br>{r['gpus']}" for r in own]
+        parts.append(_stack(f"ZeRO-3 on {SYSTEM_WORDS.get(system, system)}", names, own))
+    return small_multiples(
+        parts,
+        "Where a step goes: six sizes on 4, 32 and 128 GPUs",
+        1,
+        key=130,
+        height=240,
+        gap=112,
+        barmode="stack",
+    )
+
+
+def _stack(title: str, names: Sequence[str], rows: Rows) -> SmallPanel:
+    traces = [
+        {
+            "type": "bar",
+            "name": part,
+            "x": list(names),
+            "y": [100 * r[part] for r in rows],
+            "marker": {"color": colour},
+        }
+        for part, colour in SHARES.items()
+    ]
+    return SmallPanel(
+        title=title,
+        traces=traces,
+        x={"text": "", "type": "category", "tickangle": 0},
+        y={"text": "share of the step (%)", "range": [0, 100]},
+    )
+
+
+def mixes(found: PaperFigure) -> Figure:
+    """Rates and shares of three mixes on four systems."""
+    rows = [r for r in found.tables[found.name] if r["gpus"] == 128]
+    names = [f"{r['strategy']}<br>{SYSTEM_WORDS[r['system']].split(' (')[0]}" for r in rows]
+    rate = SmallPanel(
+        title="tokens/s per GPU",
+        traces=[
+            {
+                "type": "bar",
+                "name": "tokens/s",
+                "showlegend": False,
+                "x": names,
+                "y": [r["tokens_per_s_per_gpu"] for r in rows],
+                "marker": {"color": [COLOURS[2 + i // 3] for i in range(len(rows))]},
+            }
+        ],
+        x={"text": "", "type": "category", "tickangle": 0},
+        y={"text": "tokens/s per GPU", "rangemode": "tozero"},
+    )
+    return small_multiples(
+        [rate, _stack("where a step goes", names, rows)],
+        "OPT-13B over eight GPUs in three ways, 128 GPUs",
+        1,
+        key=130,
+        height=240,
+        gap=112,
+        barmode="stack",
+    )
+
+
+def volume(found: PaperFigure) -> Figure:
+    """Ours over the rule of volumes."""
+    rows = found.tables[found.name]
+    parts = []
+    for system in dict.fromkeys(r["system"] for r in rows):
+        for strategy in ("zero1", "zero3"):
+            own = [r for r in rows if r["system"] == system and r["strategy"] == strategy]
+            traces = [
+                _line(
+                    model,
+                    [
+                        (r["gpus"], r["ours_s"] / r["volume_rule_s"])
+                        for r in own
+                        if r["model"] == model
+                    ],
+                    i,
+                )
+                for i, model in enumerate(dict.fromkeys(r["model"] for r in own))
+            ]
+            parts.append(
+                SmallPanel(
+                    title=f"{strategy}, {SYSTEM_WORDS[system]}",
+                    traces=traces,
+                    x=_gpus([r["gpus"] for r in own]),
+                    y=log_axis(
+                        "communication over the rule's",
+                        [r["ours_s"] / r["volume_rule_s"] for r in own],
+                    ),
+                )
+            )
+    return small_multiples(
+        parts, "Communication: ours over volume / bus bandwidth", 2, key=120, height=260
+    )
+
+
+def bandwidth(found: PaperFigure) -> Figure:
+    """Gain against bandwidth."""
+    rows = found.tables[found.name]
+    parts = []
+    for strategy in dict.fromkeys(r["strategy"] for r in rows):
+        own = [r for r in rows if r["strategy"] == strategy]
+        traces = [
+            _line(model, [(r["factor"], r["gain"]) for r in own if r["model"] == model], i)
+            for i, model in enumerate(dict.fromkeys(r["model"] for r in own))
+        ]
+        parts.append(
+            SmallPanel(
+                title=str(strategy),
+                traces=traces,
+                x=counts_axis(
+                    "bandwidth between nodes over Slingshot-10's", [r["factor"] for r in own]
+                ),
+                y={"text": "throughput over now", "rangemode": "tozero"},
+            )
+        )
+    return small_multiples(
+        parts, "512 GPUs: what more bandwidth between nodes is worth", 3, key=110, height=280
+    )
+
+
+def measured_runs(found: PaperFigure) -> Figure:
+    """Predicted over measured, with the interval."""
+    rows = found.tables[found.name]
+    parts = []
+    for run in dict.fromkeys(r["run"] for r in rows if r["quantity"] == "samples/s"):
+        own = [r for r in rows if r["run"] == run]
+        line = _line("predicted, 90 % interval", [(r["gpus"], r["predicted"]) for r in own], 0)
+        line["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [max((r["high"] or r["predicted"]) - r["predicted"], 0.0) for r in own],
+            "arrayminus": [max(r["predicted"] - (r["low"] or r["predicted"]), 0.0) for r in own],
+        }
+        points = _line("measured", [(r["gpus"], r["measured"]) for r in own], 5)
+        parts.append(
+            SmallPanel(
+                title=str(run),
+                traces=[line, points],
+                x=_gpus([r["gpus"] for r in own]),
+                y=log_axis("samples/s", [r[k] for r in own for k in ("measured", "predicted")]),
+            )
+        )
+    return small_multiples(
+        parts, "GenSLM's runs, measured and predicted", 3, key=180, width=1340, height=230
+    )
+
+
+FIGURES: Mapping[str, Callable[[PaperFigure], Figure]] = {
+    "throughput": throughput,
+    "efficiency": efficiency,
+    "shares": shares,
+    "mixes": mixes,
+    "volume": volume,
+    "bandwidth": bandwidth,
+    "measured": measured_runs,
+}
+"""Name -> figure."""

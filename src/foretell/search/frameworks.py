@@ -1,0 +1,288 @@
+"""Which plans a framework can run: its rules by release, each a mask over a batch of plans and a sentence.
+
+A plan that satisfies the rules of arithmetic (sharding/rules.py) may still be one that a framework refuses to
+start, or has no flag for. With a framework named, a search keeps to what it can run; without one, every plan
+says which could. Rules are those of the releases named in CHECKED, read from their sources:
+
+    megatron     megatron/core/transformer/transformer_config.py, megatron/training/arguments.py
+                 (validate_args)
+    torchtitan   distributed/pipeline_parallel.py, distributed/parallel_dims.py, models/common/decoder.py
+    deepspeed    runtime/engine.py, runtime/pipe/engine.py, runtime/config.py
+    transformers accelerate's FSDP and TrainingArguments: no pipeline, whole experts
+    nanotron     config/parallelism_config.py: ZeRO 1, 1F1B or all forward first
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.records import dataclass
+from foretell.sharding.rules import Cuts, cuts_of, layers_of
+from foretell.specs.plan import Plan, Plans, batch_of
+from foretell.specs.plan_forms import EVEN, GENERIC, offloads
+from foretell.specs.scenario import Scenario
+
+Mask = NDArray[np.bool_]
+Version = tuple[int, ...]
+
+CHECKED: Mapping[str, str] = {
+    "megatron-core": "0.16",
+    "torchtitan": "0.3",
+    "deepspeed": "0.19",
+    "transformers": "5",
+    "nanotron": "0.4",
+}
+"""Launchers whose rules are kept here, with the release that is meant where none is named."""
+FAMILIES: Mapping[str, str] = {
+    "megatron-core": "megatron-core", "megatron-te": "megatron-core", "megatron-graphs": "megatron-core",
+    "megatron-lm": "megatron-core", "megatron-bridge": "megatron-core", "nemo": "megatron-core",
+    "torchtitan": "torchtitan", "deepspeed": "deepspeed", "transformers": "transformers",
+    "fsdp": "transformers", "fsdp2": "transformers", "fsdp-compiled": "transformers",
+    "nanotron": "nanotron",
+}  # fmt: skip
+"""Words for software and the launcher whose rules it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkRule:
+    """One condition that a framework has."""
+
+    name: str
+    """Its key among what a search rejects."""
+    holds: Callable[[Scenario, Cuts, Plans, Version], Mask]
+    """Where it is satisfied."""
+    says: str
+    """What the framework wants."""
+
+
+def _all(plans: Plans, so: bool) -> Mask:
+    return np.full(len(plans), so)
+
+
+def _layers(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
+    """Equal chunks; embedding and loss as a layer each; or a layout that the plan names."""
+    chunks, layers = plans.pp * plans.vpp, layers_of(scenario.model)
+    even = np.mod(layers, chunks) == 0
+    ends = (np.mod(layers + 2, chunks) == 0) & (layers + 2 > chunks)
+    told = plans.base.layout != EVEN and version >= (0, 13)
+    return np.asarray(even | ends | told | (plans.pp == 1))
+
+
+def _chunks(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
+    """A layer in every chunk: virtual stages are no more than the layers of a stage."""
+    return np.asarray((plans.pp * plans.vpp <= layers_of(scenario.model)) | (plans.pp == 1))
+
+
+def _groups(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
+    """Megatron before 0.16 divides the key-value heads; since then it may copy them too."""
+    ok = np.ones(len(plans), dtype=bool)
+    for heads in cuts.kv_heads:
+        whole = np.mod(heads, plans.tp) == 0
+        ok &= whole | ((np.mod(plans.tp, heads) == 0) & (version >= (0, 16)))
+    return ok
+
+
+def _schedules(*names: str) -> Callable[[Scenario, Cuts, Plans, Version], Mask]:
+    return lambda s, c, p, v: np.asarray((p.pp == 1) | _all(p, p.base.schedule in names))
+
+
+def _stages(*stages: int) -> Callable[[Scenario, Cuts, Plans, Version], Mask]:
+    def holds(s: Scenario, c: Cuts, p: Plans, v: Version) -> Mask:
+        return np.asarray((p.dp * p.cp == 1) | np.isin(p.zero, stages))
+
+    return holds
+
+
+LOOPS = ("1f1b", "interleaved")
+PLAIN_TP = FrameworkRule(
+    name="grid",
+    holds=lambda s, c, p, v: _all(p, p.base.tp_mode == "1d"),
+    says="tensor parallelism by columns and rows alone",
+)
+RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
+    "megatron-core": (
+        PLAIN_TP,
+        FrameworkRule(
+            name="layers",
+            holds=_layers,
+            says="pp x vpp divides the layers, or the layers with embedding and loss, or layout= deals them",
+        ),
+        FrameworkRule(name="chunks", holds=_chunks, says="every virtual stage has a layer"),
+        FrameworkRule(
+            name="kv_heads",
+            holds=_groups,
+            says="tp divides the key-value heads (since 0.16 also a multiple of them)",
+        ),
+        FrameworkRule(
+            name="schedule", holds=_schedules(*LOOPS), says="1F1B, interleaved where vpp > 1"
+        ),
+        FrameworkRule(
+            name="experts",
+            holds=lambda s, c, p, v: np.asarray((p.ep == 1) | _all(p, p.base.precision != "fp16")),
+            says="no expert parallelism in fp16",
+        ),
+        FrameworkRule(
+            name="optimizer",
+            holds=lambda s, c, p, v: np.asarray((p.zero == 0) | _all(p, p.base.optimizer != "muon")),
+            says="Muon without the distributed optimizer",
+        ),
+        FrameworkRule(
+            name="graphs",
+            holds=lambda s, c, p, v: np.asarray((p.recompute != 2) | _all(p, p.base.graphs != "on")),
+            says="no whole layers recomputed with CUDA graphs",
+        ),
+    ),
+    "torchtitan": (
+        PLAIN_TP,
+        FrameworkRule(name="layers", holds=_layers, says="stages that differ by embedding and head alone"),
+        FrameworkRule(name="chunks", holds=_chunks, says="every virtual stage has a layer"),
+        FrameworkRule(
+            name="kv_heads",
+            holds=lambda s, c, p, v: _groups(s, c, p, (0, 0)),
+            says="tp divides the key-value heads",
+        ),
+        FrameworkRule(
+            name="schedule",
+            holds=_schedules(*LOOPS, "gpipe", "zb-v"),
+            says="1F1B, GPipe, Interleaved1F1B or ZBVZeroBubble",
+        ),
+        FrameworkRule(
+            name="zero", holds=_stages(0, 3), says="FSDP (zero3) or copies (zero0)"
+        ),
+        FrameworkRule(
+            name="copies",
+            holds=lambda s, c, p, v: np.asarray((p.zero > 0) | (p.dp == 1) | (p.tp * p.pp * p.cp == 1)),
+            says="copies (zero0) without another parallelism",
+        ),
+        FrameworkRule(
+            name="experts", holds=lambda s, c, p, v: np.asarray(p.etp == 1), says="whole experts (etp1)"
+        ),
+        FrameworkRule(
+            name="recompute",
+            holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
+            says="recompute=none, full, or products (by operation)",
+        ),
+    ),
+    "deepspeed": (
+        PLAIN_TP,
+        FrameworkRule(
+            name="schedule",
+            holds=lambda s, c, p, v: np.asarray(_schedules("1f1b")(s, c, p, v) & (p.vpp == 1)),
+            says="1F1B without virtual stages",
+        ),
+        FrameworkRule(
+            name="zero",
+            holds=lambda s, c, p, v: np.asarray((p.pp == 1) | (p.zero <= 1)),
+            says="ZeRO 2 and 3 without pipeline stages",
+        ),
+        FrameworkRule(
+            name="tensor",
+            holds=lambda s, c, p, v: np.asarray((p.tp == 1) | (p.zero <= 2) | (v >= (0, 19))),
+            says="AutoTP with ZeRO 0 to 2 (since 0.19 also 3)",
+        ),
+        FrameworkRule(
+            name="sequence", holds=lambda s, c, p, v: np.asarray(p.sp == 0),
+            says="no sequence parallelism beside tp"
+        ),
+        FrameworkRule(
+            name="context",
+            holds=lambda s, c, p, v: np.asarray((p.cp == 1) | _all(p, p.base.cp_mode == "ulysses")),
+            says="sequences cut by Ulysses (cp_mode=ulysses)",
+        ),
+        FrameworkRule(
+            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
+            says="recompute=none or full"
+        ),
+    ),
+    "transformers": (
+        PLAIN_TP,
+        FrameworkRule(
+            name="pipeline", holds=lambda s, c, p, v: np.asarray(p.pp == 1), says="no pipeline stages"
+        ),
+        FrameworkRule(
+            name="experts", holds=lambda s, c, p, v: np.asarray(p.ep == 1), says="no expert parallelism"
+        ),
+        FrameworkRule(name="zero", holds=_stages(0, 2, 3), says="copies, or FSDP (zero2, zero3)"),
+        FrameworkRule(
+            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
+            says="recompute=none or full"
+        ),
+    ),
+    "nanotron": (
+        PLAIN_TP,
+        FrameworkRule(
+            name="schedule",
+            holds=lambda s, c, p, v: np.asarray(
+                _schedules("1f1b", "gpipe")(s, c, p, v) & (p.vpp == 1)
+            ),
+            says="1F1B or all forward first, without virtual stages",
+        ),
+        FrameworkRule(name="zero", holds=_stages(0, 1), says="ZeRO 0 or 1"),
+        FrameworkRule(
+            name="kv_heads",
+            holds=lambda s, c, p, v: _groups(s, c, p, (0, 0)),
+            says="tp divides the key-value heads",
+        ),
+        FrameworkRule(
+            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
+            says="recompute=none or full"
+        ),
+    ),
+}  # fmt: skip
+"""Rules by launcher."""
+
+
+def launcher_of(framework: str) -> tuple[str, Version] | None:
+    """The launcher and release that a plan's word for software means; None where no rules are kept for it."""
+    word, _, release = framework.partition("@")
+    name = FAMILIES.get(word)
+    if name is None:
+        return None
+    return name, _version(release if word == name and release[:1].isdigit() else CHECKED[name])
+
+
+@lru_cache(maxsize=64)
+def _version(text: str) -> Version:
+    """0.14.0 as (0, 14, 0); a date, which begins with a year, is the newest."""
+    parts = tuple(int(part) for part in text.split(".") if part.isdigit())
+    return parts if parts and parts[0] < 1000 else (999,)
+
+
+def runs_on(scenario: Scenario, plans: Plans, framework: str) -> tuple[Mask, dict[str, int]]:
+    """Which plans of a batch a framework can run, and how many each rule takes away."""
+    found = launcher_of(framework)
+    alive, lost = np.ones(len(plans), dtype=bool), dict[str, int]()
+    if found is None:
+        return alive, lost
+    name, version = found
+    cuts = cuts_of(scenario.model)
+    for rule in RULES[name]:
+        holds = rule.holds(scenario, cuts, plans, version)
+        gone = int((alive & ~holds).sum())
+        if gone:
+            lost[f"{name}: {rule.name}"] = gone
+        alive &= holds
+    return alive, lost
+
+
+def refusals(scenario: Scenario, plan: Plan, framework: str) -> tuple[str, ...]:
+    """What a framework has against one plan, a sentence for each rule."""
+    found = launcher_of(framework)
+    if found is None:
+        return ()
+    name, version = found
+    cuts, batch = cuts_of(scenario.model), batch_of([plan])
+    said = [rule.says for rule in RULES[name] if not rule.holds(scenario, cuts, batch, version)[0]]
+    if "weights" in offloads(plan.offload) and name == "megatron-core":
+        said.append("no weights in the host's memory")
+    return tuple(said)
+
+
+def launchable_with(scenario: Scenario, plan: Plan) -> tuple[str, ...]:
+    """The launchers that can run a plan; where it names a framework, that one or none."""
+    own = launcher_of(plan.framework)
+    if plan.framework != GENERIC:
+        return () if own is None or refusals(scenario, plan, plan.framework) else (own[0],)
+    return tuple(name for name in RULES if not refusals(scenario, plan, name))

@@ -1,0 +1,93 @@
+"""What options of an engine do to its profile, to a step and to the memory, beside the kernels.
+
+overlap      the host schedules the next step beside the running one, or between steps
+decode_steps decode steps before the scheduler runs again: its time is shared among them
+mixed        prompts beside the decoding sequences, or in steps of their own
+adapters     low-rank adapters (LoRA): their weights, and in every step those of the adapters in the batch
+offload_gb   weights that stay on the host: every step reads them over PCIe
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.catalog.engines import IN_TURN_S
+from foretell.sharding.lora import has_adapter
+from foretell.specs._base import Num
+from foretell.specs.deployment import Deployment
+from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Model
+from foretell.specs.system import System
+from foretell.workload.build import layer_graph
+from foretell.workload.graph import Tokens
+from foretell.workload.ops import Gemm
+from foretell.workload.roles import OpRole, Region
+
+Array = NDArray[np.float64]
+
+HOST_BYTES_PER_S = 50e9
+"""Between chip and host, one way: PCIe 5 x16 as copies reach it."""
+HOST_SHARE = 0.8
+"""Share of the link to the host that copies reach."""
+ADAPTER_LAYER_S = 2e-5
+"""Launches of the two small products of a layer's adapters, in a captured graph: four pairs of kernels (vLLM:
+queries with keys and values, output, gate with up, down; vllm/lora/layers), 2.5 us each (recalled)."""
+READ_SHARE = 0.7
+"""Share of the memory's bandwidth at which adapters are read."""
+
+
+def with_options(p: EngineProfile, d: Deployment) -> EngineProfile:
+    """A profile as the options of a deployment make it."""
+    if d.overlap is not None and d.overlap != p.overlapped:
+        shown = -IN_TURN_S if d.overlap else IN_TURN_S
+        p = replace(
+            p,
+            overlapped=d.overlap,
+            host_step_s=max(p.host_step_s + shown, 0.0),
+            late_steps=max(p.late_steps, 1.0) if d.overlap else max(p.late_steps - 1.0, 0.0),
+        )
+    if d.decode_steps > 1:
+        p = replace(p, host_step_s=p.host_step_s / d.decode_steps)
+    if d.mixed is not None:
+        p = replace(p, policy="mixed" if d.mixed else "prefill-first")
+    return p
+
+
+def look_steps(d: Deployment) -> float:
+    """Decode steps after which the engine looks for new requests."""
+    return float(max(d.receive_steps, d.decode_steps, 1))
+
+
+@lru_cache(maxsize=256)
+def adapter_bytes(model: Model, rank: int) -> float:
+    """Weights of one adapter of all linear maps but the routed experts', in 16 bits.
+
+    Queries, keys and values, and gate and up, are read together and have an adapter each.
+    """
+    tokens = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="prefill")
+    total = 0.0
+    for layer in model.stack.layers:
+        for op in layer_graph(layer, model.stack.hidden, tokens).ops:
+            if isinstance(op, Gemm) and has_adapter(op) and op.region is not Region.EXPERTS:
+                maps = 3.0 if op.role is OpRole.QKV else 2.0 if op.gated else 1.0
+                total += rank * (maps * float(op.k) + float(op.n))
+    return 2.0 * total
+
+
+def option_parts_s(
+    model: Model, system: System, d: Deployment, sequences: Num, layers: int
+) -> dict[str, Array]:
+    """Seconds of a step that options add, by what they are; `sequences` decode or read prompts in it."""
+    found: dict[str, Array] = {}
+    if d.adapters:
+        some = np.asarray(sequences, float)
+        distinct = d.adapters * -np.expm1(some * np.log1p(-1.0 / max(d.adapters, 1.0 + 1e-9)))
+        size = adapter_bytes(model, d.adapter_rank) / d.tp / d.pp
+        rate = READ_SHARE * float(system.chip.memory_bandwidth_bytes_per_s)
+        found["adapters"] = np.asarray(distinct * size / rate + layers * ADAPTER_LAYER_S)
+    if d.offload_gb:
+        link = HOST_SHARE * float(system.chip.host_bytes_per_s) or HOST_BYTES_PER_S
+        found["weights from the host"] = np.asarray(1e9 * d.offload_gb / link)
+    return found

@@ -1,0 +1,194 @@
+"""Latencies of one instance over the requests a second that it meets, for every layout, in closed form."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.records import dataclass
+from foretell.serving.disaggregation import (
+    Pair,
+    answer_side,
+    prompt_loop,
+    prompt_side,
+    prompt_steps,
+)
+from foretell.serving.instances import instances
+from foretell.serving.memory import memory_of
+from foretell.serving.sizing_records import Instance, ServiceTargets
+from foretell.serving.steady import loop_of, steady, way_s
+from foretell.serving.steps import StepTimes, step_times
+from foretell.specs._base import Num
+from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Model
+from foretell.specs.system import System
+
+Array = NDArray[np.float64]
+
+BATCHES = np.unique(np.rint(2.0 ** np.arange(0.0, 11.01, 0.25)))
+"""Sequences at once at which an instance is looked at."""
+BUSY = np.array([0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98])
+"""Shares of the time busy at which a prefill instance is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadCurve:
+    """Latencies of one instance over the requests a second that it meets; rising arrays."""
+
+    deployment: Deployment
+    """The layout."""
+    rates: Array
+    """Requests a second."""
+    ttft_s: Array
+    """Time to the first token; 0 where it decodes alone."""
+    tpot_s: Array
+    """Time per output token; 0 where it does prefill alone."""
+    batch: int
+    """Sequences at once at most, or prompts of a step."""
+    prompt_s: float = 0.0
+    """What a prompt takes beyond the decoding beside it."""
+    step_s: Array | None = None
+    """A decode step of an instance that decodes alone."""
+
+    @property
+    def limit_per_s(self) -> float:
+        """The most requests that it can answer."""
+        return float(self.rates[-1])
+
+    def at(self, rate: float) -> Instance:
+        """The instance under a load."""
+        return Instance(
+            deployment=self.deployment,
+            batch=self.batch,
+            ttft_ms=1e3 * float(np.interp(rate, self.rates, self.ttft_s)),
+            tpot_ms=1e3 * float(np.interp(rate, self.rates, self.tpot_s)),
+            requests_per_s=self.limit_per_s,
+            prompt_s=self.prompt_s,
+        )
+
+    def least(self, rate: float, headroom: float) -> int:
+        """Replicas that can answer a rate and its headroom, however late."""
+        return max(math.ceil(rate * (1.0 + headroom) / self.limit_per_s - 1e-9), 1)
+
+    def replicas(self, wanted: ServiceTargets, slack: float = 1.0) -> int | None:
+        """The fewest that meet both targets (times `slack`) at the rate; None where no number does."""
+        ok = (1e3 * self.ttft_s <= slack * wanted.ttft_ms) & (
+            1e3 * self.tpot_s <= slack * wanted.tpot_ms
+        )
+        if not ok[0]:
+            return None
+        last = len(ok) - 1 if ok.all() else int(np.argmin(ok))
+        least = self.least(wanted.rate, wanted.headroom)
+        few = max(math.ceil(wanted.rate / float(self.rates[last]) - 1e-9), least, 1)
+        while not meets(self.at(wanted.rate / few), wanted, slack):
+            few += max(few // 32, 1)
+        return few
+
+
+def meets(one: Instance, wanted: ServiceTargets, slack: float = 1.0) -> bool:
+    """Whether both latencies of an instance are within the targets."""
+    return one.ttft_ms <= slack * wanted.ttft_ms and one.tpot_ms <= slack * wanted.tpot_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """Every layout under every load."""
+
+    together: tuple[LoadCurve, ...]
+    """Prefill and decode together."""
+    fronts: tuple[LoadCurve, ...]
+    """Prefill alone."""
+    backs: tuple[LoadCurve, ...]
+    """Decode alone."""
+
+
+def curves_of(
+    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: ServiceTargets
+) -> Curves:
+    """Curves of every layout whose weights, and one request, fit."""
+    every = instances(model, system, base, profile, wanted.most_gpus)
+    given = [d for d in every if all(getattr(d, name) == n for name, n in wanted.degrees)]
+    together, fronts, backs = [], [], []
+    # A layout that is not among those tried is looked at as it is given.
+    for layout in given or [base]:
+        times = step_times(model, system, layout, profile)
+        curve = _together(times, wanted)
+        if curve is None:
+            continue
+        together.append(curve)
+        fronts.append(_front(times, wanted))
+        backs.append(_back(times, wanted))
+    return Curves(together=tuple(together), fronts=tuple(fronts), backs=tuple(backs))
+
+
+def traffic_of(wanted: ServiceTargets, concurrency: Num) -> Traffic:
+    """The requests that are asked for."""
+    return Traffic(
+        isl=wanted.isl, osl=wanted.osl, concurrency=concurrency, waves=1e9, cached=wanted.cached
+    )
+
+
+def _together(times: StepTimes, wanted: ServiceTargets) -> LoadCurve | None:
+    """One layout with prefill and decode together; None where not one request fits."""
+    memory = memory_of(times.model, times.system, times.deployment, times.profile)
+    state = steady(times, memory, traffic_of(wanted, BATCHES))
+    ok = state.fit_batch >= BATCHES
+    if not ok.any():
+        return None
+    # After an answer of one token nothing is interrupted: what counts is a step.
+    token_s = state.tpot_s if wanted.osl > 1.0 else state.token_s
+    return LoadCurve(
+        deployment=times.deployment,
+        rates=_rising(state.requests_per_s[ok]),
+        ttft_s=np.maximum.accumulate(state.ttft_steady_s[ok]),
+        tpot_s=np.maximum.accumulate(token_s[ok]),
+        batch=int(BATCHES[ok][-1]),
+        prompt_s=float(state.stall_s[ok][-1]),
+    )
+
+
+def _front(times: StepTimes, wanted: ServiceTargets) -> LoadCurve:
+    """One layout that does prefill alone."""
+    pair = Pair(front=times, fronts=1, back=times, backs=1)
+    loop = prompt_loop(pair, traffic_of(wanted, 1.0))
+    steps = prompt_steps(times, loop)
+    rates = BUSY * float(steps.limit_per_s)
+    spent = prompt_side(steps, loop, rates, None).spent_s + way_s(times.profile, loop.length)
+    return LoadCurve(
+        deployment=times.deployment,
+        rates=rates,
+        ttft_s=np.maximum.accumulate(spent),
+        tpot_s=np.zeros_like(rates),
+        batch=int(steps.most),
+    )
+
+
+def _back(times: StepTimes, wanted: ServiceTargets) -> LoadCurve:
+    """One layout that decodes alone."""
+    memory = memory_of(times.model, times.system, times.deployment, times.profile)
+    loop = loop_of(times, memory, traffic_of(wanted, BATCHES))
+    ok = loop.fit >= BATCHES
+    side = answer_side(times, loop, BATCHES)
+    return LoadCurve(
+        deployment=times.deployment,
+        rates=_rising(side.rate[ok]),
+        ttft_s=np.zeros(int(ok.sum())),
+        tpot_s=np.maximum.accumulate(side.tpot_s[ok]),
+        batch=int(BATCHES[ok][-1]),
+        step_s=side.step_s[ok],
+    )
+
+
+def _rising(rates: Array) -> Array:
+    """Rates that never fall, and grow a little where they would stay."""
+    return np.asarray(np.maximum.accumulate(rates) * (1.0 + 1e-9 * np.arange(len(rates))))
+
+
+def curve_points(curve: LoadCurve) -> list[Instance]:
+    """Single instances at every load of a curve, each with what it answers there."""
+    return [
+        replace(curve.at(float(rate)), batch=int(BATCHES[i]), requests_per_s=float(rate))
+        for i, rate in enumerate(curve.rates)
+    ]

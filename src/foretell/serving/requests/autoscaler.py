@@ -1,0 +1,114 @@
+"""Replicas that are started and stopped as requests come: start-up times, and what is paid for."""
+
+import math
+import re
+
+from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import dataclass
+
+WORDS = ("min", "max", "start", "period", "target")
+"""Words of a rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoscaleRule:
+    """When replicas are started and stopped."""
+
+    least: int = 1
+    """Replicas that always run."""
+    most: int = 0
+    """Replicas at most; 0: as many as the chips allow."""
+    start_s: float = 120.0
+    """From the decision to the first request: a node, the image, the weights, graphs."""
+    period_s: float = 60.0
+    """Seconds over which arrivals are counted, and after which the number is looked at again."""
+    target: float = 0.7
+    """Share of what a replica can answer that it is meant to have."""
+
+
+def read_autoscale(text: str) -> AutoscaleRule:
+    """A rule of words such as `min=1 max=16 start=120 period=60 target=0.7`; seconds and shares."""
+    values: dict[str, float] = {}
+    problems = []
+    for word in text.replace(",", " ").split():
+        name, _, value = word.partition("=")
+        if name not in WORDS or not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?s?", value):
+            problems.append(
+                Problem(path="autoscale", value=word, message="is no word of an autoscaler",
+                        allowed="min=1 max=16 start=120 period=60 target=0.7",
+                        nearest=nearest_name(name, WORDS))
+            )  # fmt: skip
+            continue
+        values[name] = float(value.rstrip("s"))
+    if not 0.0 < values.get("target", 0.7) <= 1.0:
+        problems.append(
+            Problem(path="autoscale", value=text, message="target is out of range",
+                    allowed="above 0, at most 1")
+        )  # fmt: skip
+    if problems:
+        raise BadInput(problems)
+    usual = AutoscaleRule()
+    return AutoscaleRule(
+        least=max(int(values.get("min", usual.least)), 1),
+        most=int(values.get("max", usual.most)),
+        start_s=values.get("start", usual.start_s),
+        period_s=max(values.get("period", usual.period_s), 1e-3),
+        target=values.get("target", usual.target),
+    )
+
+
+class Autoscaler:
+    """Which replicas run, by the arrivals of the last period."""
+
+    def __init__(self, rule: AutoscaleRule, replicas: int, able_per_s: float) -> None:
+        self.rule, self.able_per_s = rule, able_per_s
+        self.most = min(rule.most or replicas, replicas)
+        least = min(rule.least, self.most)
+        self.ready = [0.0] * least + [math.inf] * (replicas - least)
+        """When each replica takes requests; infinite: it does not run."""
+        self.since = [0.0] * least + [math.nan] * (replicas - least)
+        """From when on each is paid for."""
+        self.paid_s = 0.0
+        """Replica-seconds of those that were stopped."""
+        self.came, self.checked = 0, 0.0
+        self.series: list[tuple[float, int]] = [(0.0, least)]
+        """(when, replicas that run or start)."""
+
+    def observe(self, at: float, waiting: int) -> None:
+        """A request comes while others wait: the number is looked at again where the time has come."""
+        self.came += 1
+        if at < self.checked + self.rule.period_s:
+            return
+        span = max(at - self.checked, 1e-9)
+        # What waits is to be answered within the next period.
+        wanted_per_s = self.came / span + waiting / self.rule.period_s
+        wanted = math.ceil(wanted_per_s / (self.rule.target * self.able_per_s) - 1e-9)
+        self._set(at, min(max(wanted, min(self.rule.least, self.most), 1), self.most))
+        self.came, self.checked = 0, at
+
+    def _set(self, at: float, wanted: int) -> None:
+        running = [i for i, ready in enumerate(self.ready) if ready < math.inf]
+        for i in range(len(self.ready)):
+            if len(running) < wanted and i not in running:
+                self.ready[i], self.since[i] = at + self.rule.start_s, at
+                running.append(i)
+        while len(running) > wanted:
+            i = running.pop()
+            self.paid_s += at - self.since[i]
+            self.ready[i], self.since[i] = math.inf, math.nan
+        if self.series[-1][1] != wanted:
+            self.series.append((at, wanted))
+
+    def active(self, at: float) -> list[int]:
+        """Places of the replicas that take requests."""
+        found = [i for i, ready in enumerate(self.ready) if ready <= at]
+        return found or [0]
+
+    def replica_seconds(self, end_s: float) -> float:
+        """Replica-seconds paid for up to the end."""
+        running = sum(
+            max(end_s - since, 0.0)
+            for since, ready in zip(self.since, self.ready, strict=True)
+            if ready < math.inf
+        )
+        return self.paid_s + running

@@ -1,0 +1,115 @@
+"""Blocks of prompts that stay in the cache, and the tiers of memory behind it.
+
+A block is found where all before it are: hits are counted from the beginning of a prompt and end at the first
+miss. Blocks that nobody uses leave the cache, the least recently used first, and go to the next tier of
+memory; from there they come back at its speed.
+"""
+
+from collections import OrderedDict
+
+from foretell.serving.requests.records import KvTier, Requests
+
+
+class BlockCache:
+    """Blocks of one replica; the interface of `Prefixes`."""
+
+    def __init__(self, tiers: tuple[KvTier, ...] = ()) -> None:
+        self.known: OrderedDict[int, int] = OrderedDict()
+        """Block -> sequences that look at it, the least recently used first."""
+        self.used: dict[int, tuple[int, ...]] = {}
+        """Request -> blocks that it looks at and does not hold itself."""
+        self.tiers = [(tier, OrderedDict[int, None]()) for tier in tiers]
+        """Tiers with their blocks, the least recently used first."""
+        self.saved_tokens = 0.0
+        """Prompt tokens that were not computed again."""
+        self.from_tier: dict[str, float] = {tier.name: 0.0 for tier in tiers}
+        """Of these, tokens that came from a tier."""
+        self.loading_s: dict[int, float] = {}
+        """Request -> seconds that its blocks take from their tiers."""
+        self.fresh: dict[int, tuple[int, ...]] = {}
+        """Request -> blocks that came from a tier for it, and take room from now on."""
+        self.size = 0
+
+    def room(self, request: int) -> float:
+        """Tokens of room that the blocks of a request take which came from a tier."""
+        return float(len(self.fresh.pop(request, ())) * self.size)
+
+    def refuse(self, request: int) -> None:
+        """A request is not let in: what came for it is not here after all."""
+        self.leave(request)
+        for block in self.fresh.pop(request, ()):
+            self.known.pop(block, None)
+        self.loading_s.pop(request, None)
+
+    def use(self, request: int, requests: Requests) -> float:
+        """Tokens of the prompt that are there already; they stay until the request leaves."""
+        self.size = requests.block_tokens
+        ids = requests.blocks[request] if requests.blocks is not None else ()
+        found: list[int] = []
+        fresh: list[int] = []
+        seconds = 0.0
+        for block in ids:
+            if block not in self.known:
+                tier = next((one for one in self.tiers if block in one[1]), None)
+                if tier is None:
+                    break
+                seconds += tier[0].s_per_token * self.size
+                self.from_tier[tier[0].name] += self.size
+                self.known[block] = 0
+                fresh.append(block)
+            found.append(block)
+        # The last token of a prompt is always computed.
+        most = (requests.isl[request] - 1) // max(self.size, 1)
+        found = found[:most]
+        for block in found:
+            self.known[block] += 1
+            self.known.move_to_end(block)
+        self.used[request] = tuple(found)
+        self.loading_s[request] = seconds
+        self.fresh[request] = tuple(fresh)
+        return float(len(found) * self.size)
+
+    def keep(self, request: int, requests: Requests) -> None:
+        """A prompt is computed: its whole blocks are common from now on."""
+        ids = requests.blocks[request] if requests.blocks is not None else ()
+        whole = ids[: requests.isl[request] // max(self.size, 1)]
+        own = self.used.get(request, ())
+        fresh = tuple(block for block in whole[len(own) :] if block not in self.known)
+        for block in fresh:
+            self.known[block] = 1
+        self.used[request] = own + fresh
+
+    def leave(self, request: int) -> float:
+        """A request leaves; tokens that stay behind."""
+        mine = self.used.pop(request, ())
+        for block in mine:
+            if block in self.known:
+                self.known[block] -= 1
+        return float(len(mine) * self.size)
+
+    def has(self, request: int, requests: Requests) -> bool:
+        """Whether the beginning of a prompt is here."""
+        ids = requests.blocks[request] if requests.blocks is not None else ()
+        return bool(ids) and ids[0] in self.known
+
+    def evict(self, tokens: float) -> float:
+        """Blocks that nobody uses leave for the next tier until so many tokens are free; those that are."""
+        freed = 0.0
+        for block in [block for block, users in self.known.items() if users <= 0]:
+            if freed >= tokens:
+                break
+            del self.known[block]
+            freed += self.size
+            self._pass_on(block, 0)
+        return freed
+
+    def _pass_on(self, block: int, place: int) -> None:
+        """A block into a tier; what that has no room for goes to the one behind."""
+        if place >= len(self.tiers):
+            return
+        tier, blocks = self.tiers[place]
+        blocks[block] = None
+        blocks.move_to_end(block)
+        while len(blocks) * self.size > tier.tokens:
+            old, _ = blocks.popitem(last=False)
+            self._pass_on(old, place + 1)

@@ -1,0 +1,142 @@
+"""What a sized service is asked for and made of: targets, instances, options."""
+
+from typing import Any, Literal
+
+from foretell.records import JsonRecord, dataclass
+from foretell.specs.deployment import Deployment
+from foretell.specs.deployment_text import deployment_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceTargets:
+    """What a service must do."""
+
+    rate: float
+    """Requests a second."""
+    isl: float
+    """Prompt tokens."""
+    osl: float
+    """Answer tokens."""
+    ttft_ms: float
+    """Longest time to the first token."""
+    tpot_ms: float
+    """Longest time per output token, the first excluded."""
+    headroom: float = 0.2
+    """Share of the rate that must be there besides."""
+    most_gpus: int = 64
+    """Chips of one instance at most."""
+    cached: float = 0.0
+    """Share of a prompt's tokens that a prefix cache has already."""
+    degrees: tuple[tuple[str, int], ...] = ()
+    """Degrees of an instance that are given, such as ("tp", 2); the others are searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One layout at one batch limit."""
+
+    deployment: Deployment
+    """The layout."""
+    batch: int
+    """Sequences at once at most, or prompts of a step where it does prefill alone."""
+    ttft_ms: float
+    """Mean time to the first token at its load; 0 where it decodes alone."""
+    tpot_ms: float
+    """Mean time per output token at its load; 0 where it does prefill alone."""
+    requests_per_s: float
+    """The most that one instance can answer."""
+    prompt_s: float = 0.0
+    """What a prompt takes beyond the decoding beside it; 0 where prompts have other instances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A way to serve it."""
+
+    kind: Literal["aggregated", "disaggregated"]
+    """Prompts and answers together, or apart."""
+    instance: Instance
+    """What answers; where apart, what decodes."""
+    replicas: int
+    """How many of it."""
+    prefill: Instance | None = None
+    """What does prompts, where apart."""
+    prefill_replicas: int = 0
+    """How many of it."""
+    transfer_ms: float = 0.0
+    """What a cache takes from one to the other."""
+
+    @property
+    def gpus(self) -> int:
+        """Chips of all."""
+        front = self.prefill.deployment.gpus * self.prefill_replicas if self.prefill else 0
+        return self.instance.deployment.gpus * self.replicas + front
+
+    @property
+    def requests_per_s(self) -> float:
+        """What all of it answers."""
+        back = self.replicas * self.instance.requests_per_s
+        if self.prefill is None:
+            return back
+        return min(back, self.prefill_replicas * self.prefill.requests_per_s)
+
+    def prompt_share(self, rate: float) -> float:
+        """Share of the chips' time that is for prompts at a rate of requests; where they have chips of their
+        own, the share of these."""
+        if self.prefill is None:
+            return min(rate / self.replicas * self.instance.prompt_s, 1.0)
+        return 1.0 - self.instance.deployment.gpus * self.replicas / self.gpus
+
+    @property
+    def ttft_ms(self) -> float:
+        """Mean time to the first token at the full rate."""
+        return (self.prefill or self.instance).ttft_ms
+
+    @property
+    def tpot_ms(self) -> float:
+        """Mean time per output token at the full rate."""
+        return self.instance.tpot_ms
+
+    def tokens_per_s_per_gpu(self, osl: float) -> float:
+        """Tokens of answers a second and chip at the full rate."""
+        return self.requests_per_s * osl / self.gpus
+
+    def name(self) -> str:
+        """A line that tells it apart: 2 x tp8, or 3 x tp4 + 2 x tp8 for prompts."""
+        text = f"{self.replicas} x {layout_words(self.instance.deployment)}"
+        if self.prefill is None:
+            return text
+        front = f"{self.prefill_replicas} x {layout_words(self.prefill.deployment)}"
+        return f"{front} for prompts + {text} for answers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingPoint(JsonRecord):
+    """One instance on the front of tokens/s of a user and of a chip."""
+
+    option: Option
+    """The instance, once."""
+    osl: float
+    """Answer tokens of a request."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        one = self.option.instance
+        return {
+            "plan": deployment_text(one.deployment),
+            "gpus": one.deployment.gpus,
+            "batch": one.batch,
+            "ttft_ms": one.ttft_ms,
+            "tpot_ms": one.tpot_ms,
+            "output_tokens_per_s_per_user": 1e3 / one.tpot_ms,
+            "output_tokens_per_s_per_gpu": self.option.tokens_per_s_per_gpu(self.osl),
+        }
+
+
+def layout_words(d: Deployment) -> str:
+    """Degrees of a layout as plan words."""
+    words = [
+        f"{key}{value}"
+        for key, value in zip(("tp", "pp", "dp", "ep"), (d.tp, d.pp, d.dp, d.ep), strict=True)
+    ]
+    return " ".join(word for word in words if not word.endswith("p1")) or "tp1"

@@ -1,0 +1,47 @@
+"""The question about measured runs: what is wrong with them."""
+
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from foretell.records import dataclass
+from foretell.specs.questions.common import JSON, MODEL
+from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.training import PLAN, Place
+
+if TYPE_CHECKING:
+    from foretell.specs.questions.common import ModelGiven, PlanGiven
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class DiagnosedRuns:
+    """Measured runs, and the model that was trained."""
+
+    runs: Annotated[
+        "str | Path | Sequence[str | Path]",
+        Flag(
+            help='Logs, CSV or JSONL files, or texts such as "tp8 pp4 zero1 mbs1: 15.2 s".',
+            kind="names",
+            metavar="RUN...",
+            names_file="always",
+        ),
+    ] = field(kw_only=False)
+    model: Annotated[
+        "ModelGiven",
+        Flag(
+            help="The model that was trained.",
+            kind="named",
+            metavar="ID|PATH",
+            names_file="maybe",
+            lists=MODEL.lists,
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class DiagnoseQuestion(Place, DiagnosedRuns):
+    """What is wrong with a run: `foretell diagnose`."""
+
+    plan: Annotated["PlanGiven | None", PLAN] = None
+    edges: ClassVar[tuple[Flag, ...]] = (JSON,)

@@ -1,0 +1,115 @@
+"""Room in memory: what a run does about activations where its plan does not say and all of them do not fit.
+
+A plan leaves recomputation open when no word of it names one. Its software then keeps what its record says
+(`Software.recompute`); where that does not fit the chip, people turn something on, and a published run that
+says nothing has done so. Taken is what costs least of what the software has and fits:
+
+    micro-batch   fewer sequences, where its recipes fill the memory (`Software.micro_tokens`)
+    offload       activations handed to the host, where its recipes do so (`Software.host_activations`)
+    modules       norms, activations, dense parts, experts, attention, where it has them by name
+                  (`Software.module_recompute`)
+    full:N        some layers of each stage computed again, in eighths, where it counts layers
+    full          all of them
+
+Where tensors would fit and only what the allocator reserves beyond them does not, no more than `SLIGHT` is
+paid for room: the allocator gives back what it has in reserve before it fails. Where nothing fits the plan
+stays as it is, and the answer is no. Plans that name no framework are taken word for word.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+
+from foretell.specs.plan import Plan, batch_of
+from foretell.specs.plan_forms import MODULES as ALL_MODULES
+from foretell.specs.plan_forms import join_names, recompute_modules
+from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
+from foretell.training.step import evaluate_rows
+from foretell.training.tables import tables_of
+
+PARTS = 8
+"""Parts of a stage's layers that are tried to be computed again."""
+MODULES = ("norm", "act+norm", "mlp", "mlp+act+norm", "moe", "attention")
+"""Modules that are tried to be computed again, beside those that the plan names already."""
+SLIGHT = 0.05
+"""Share of a step that is paid for room where tensors alone would fit."""
+
+
+def make_room(scenario: Scenario, plan: Plan, named: Collection[str]) -> tuple[Scenario, Plan]:
+    """The plan with what its software does where it would not fit, and the scenario that says so; `named` are
+    the fields that its own words give."""
+    before_s, fits, tensors_fit = _room_of(scenario, plan)
+    if fits:
+        return scenario, plan
+    most_s = before_s * (1.0 + SLIGHT) if tensors_fit else np.inf
+    for plans in (fewer_sequences(scenario, plan, named), ways_of(scenario, plan, named)):
+        rooms = [(*_room_of(scenario, one), one) for one in plans]
+        fitting = [(step_s, one) for step_s, fits, _, one in rooms if fits and step_s <= most_s]
+        if fitting:
+            least = min(fitting, key=lambda pair: pair[0])[1]
+            return replace(scenario, assumptions=(*scenario.assumptions, _said(plan, least))), least
+    return scenario, plan
+
+
+def fewer_sequences(scenario: Scenario, plan: Plan, named: Collection[str]) -> list[Plan]:
+    """The largest smaller micro-batch that fits, of recipes that fill the memory."""
+    if "micro_batch" in named or not scenario.software.micro_tokens:
+        return []
+    smaller = [n for n in range(plan.micro_batch - 1, 0, -1) if plan.micro_batch % n == 0]
+    found = (replace(plan, micro_batch=n) for n in smaller)
+    return [one for one in found if _room_of(scenario, one)[1]][:1]
+
+
+def ways_of(scenario: Scenario, plan: Plan, named: Collection[str]) -> list[Plan]:
+    """Plans that hold less of the activations, by what the software has; none where the plan says what it
+    keeps."""
+    if "recompute" in named:
+        return []
+    ways = [plan, *(replace(plan, recompute=text) for text in recomputations(scenario, plan))]
+    software, chip = scenario.software, scenario.system.chip
+    if software.host_activations and "offload" not in named and chip.host_bytes_per_s:
+        ways += [replace(one, offload="activations") for one in ways if one.offload == "none"]
+    return ways[1:]
+
+
+def recomputations(scenario: Scenario, plan: Plan) -> list[str]:
+    """Values of recompute that keep less than the plan's."""
+    if plan.recompute == "full":
+        return []
+    software, now = scenario.software, recompute_modules(plan.recompute)
+    layers = -(-len(scenario.model.stack.layers) // plan.pp)
+    found = []
+    if software.module_recompute and "products" not in now:
+        more = ({*now, *text.split("+")} for text in MODULES)
+        found += [join_names("+".join(one), ALL_MODULES) or "" for one in more]
+    if _counts_layers(software) and plan.recompute in ("none", "selective"):
+        some = sorted({-(-layers * part // PARTS) for part in range(1, PARTS)})
+        found += [f"full:{n}" for n in some if n < layers]
+    return [*dict.fromkeys(text for text in found if text != plan.recompute), "full"]
+
+
+def _counts_layers(software: Software) -> bool:
+    """Whether a number of layers can be computed again: Megatron's block method, or a share of the layers."""
+    return software.selective in ("selective", "layers") and not software.modules
+
+
+def _room_of(scenario: Scenario, plan: Plan) -> tuple[float, bool, bool]:
+    """Step time of a plan, whether it fits, and whether its tensors alone do."""
+    plans = batch_of([plan])
+    ledger = evaluate_rows(scenario, plans, tables_of(scenario, plans))
+    have, stage = scenario.system.chip.memory_bytes, int(ledger.fullest[0])
+    tensors = ledger.peak_bytes[0] - ledger.memory.allocator[0, stage]
+    return float(ledger.step_s[0]), bool(ledger.peak_bytes[0] <= have), bool(tensors <= have)
+
+
+def _said(plan: Plan, least: Plan) -> str:
+    """What was done, as a sentence."""
+    fields = {"micro_batch": "mbs", "recompute": "recompute=", "offload": "offload="}
+    words = [
+        f"{word}{getattr(least, name)}"
+        for name, word in fields.items()
+        if getattr(least, name) != getattr(plan, name)
+    ]
+    return f"{' '.join(words)}: the plan does not say, and would not fit otherwise"

@@ -1,0 +1,81 @@
+// Launch: a pasted command, script or config of another tool, what it would gain, and which flags to change.
+// The text stays in this page: it is neither in the address nor kept by the server.
+
+import { table } from "../dom.js";
+import { facts, h, number, range, reasons } from "./shared.js";
+
+const kept = { launch: "", system: "h100-sxm", gpus: "", accept_unknown: false };
+
+export default {
+  title: "Launch",
+  groups: () => [],
+
+  async show(desk) {
+    desk.put("trouble");
+    desk.put("paste", box(desk));
+    if (!kept.launch.trim()) { desk.put("summary"); desk.put("changes"); return "paste a launch"; }
+    try {
+      const asked = { ...kept, gpus: kept.gpus || undefined, system: kept.system || undefined };
+      const found = await desk.ask("improve", asked);
+      desk.put("summary", card(found));
+      desk.put("changes", changes(found), readBack(found));
+    } catch (error) {
+      if (!error.errors) throw error;
+      desk.put("summary", h("section", { class: "card" }, h("h2", {}, "This launch cannot be read as it is"), reasons(error.errors)));
+      desk.put("changes");
+    }
+    return "";
+  },
+};
+
+function box(desk) {
+  const text = h("textarea", { id: "launch", rows: 10, spellcheck: "false", "aria-label": "Launch", placeholder: "torchrun ... pretrain_gpt.py --tensor-model-parallel-size 8 ...   or   vllm serve ...   or a config in YAML, TOML or JSON" });
+  text.value = kept.launch;
+  const system = h("input", { id: "launch-system", list: "systems", value: kept.system, "aria-label": "System" });
+  const gpus = h("input", { id: "launch-gpus", inputmode: "numeric", value: kept.gpus, "aria-label": "GPUs, where the launch does not say", placeholder: "GPUs" });
+  const accept = h("input", { id: "launch-accept", type: "checkbox" });
+  accept.checked = kept.accept_unknown;
+  const go = h("button", { type: "button", id: "launch-go" }, "Improve");
+  go.addEventListener("click", () => {
+    Object.assign(kept, { launch: text.value, system: system.value, gpus: gpus.value, accept_unknown: accept.checked });
+    desk.again();
+  });
+  return h("section", { class: "card" }, h("h2", {}, "Paste a launch"), text,
+    h("div", { class: "row" }, system, gpus, h("label", {}, accept, " go on where something is not understood"), go));
+}
+
+function card(found) {
+  const unit = found.metric === "tokens_per_s" ? "tokens/s" : "output tokens/s";
+  return h("section", { class: "card" }, h("h2", {}, `${found.model} on ${found.gpus} × ${found.system}`),
+    h("p", { class: "big" }, found.gain === null ? "does not run" : `${(100 * found.gain).toFixed(1)} %`, h("small", {}, " more throughput")),
+    found.conclusions.map((text) => h("p", {}, text)),
+    facts([
+      [`Launch, ${unit}`, found.before === null ? "none" : number(found.before, "count")],
+      [`Better, ${unit}`, number(found.after, "count")],
+      ["90 % interval of the gain", found.gain_interval ? range(found.gain_interval.p90, "share") : ""],
+      ["Its plan", h("span", { class: "plan" }, found.plan_before)],
+      ["Better plan", h("span", { class: "plan" }, found.plan_after)],
+    ]));
+}
+
+function changes(found) {
+  if (!found.changes.length) return "";
+  return h("section", { class: "card" }, h("h2", {}, `Flags to change, for ${found.export_tool}`),
+    table("Flags of the launch and of the better one", [
+      { title: "flag", of: (row) => row.flag },
+      { title: "launch", of: (row) => row.before ?? "" },
+      { title: "better", of: (row) => row.after ?? "leave out" },
+    ], found.changes),
+    h("pre", { class: "export" }, found.export));
+}
+
+function readBack(found) {
+  return h("details", { class: "card" }, h("summary", {}, `What was read (${found.read_back.length} values)`),
+    table("Every value of the question, and where it comes from", [
+      { title: "value of", of: (row) => row.name },
+      { title: "value", of: (row) => row.value },
+      { title: "from", of: (row) => row.origin },
+      { title: "argument", of: (row) => row.key },
+      { title: "line", of: (row) => row.line ?? "" },
+    ], found.read_back));
+}

@@ -1,0 +1,84 @@
+"""Dispatch and combine by families of kernels: what they must satisfy, and measured exchanges."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretell.lab.validate.dispatch import score_dispatches
+from foretell.network.dispatch import (
+    ROW_BYTES,
+    DispatchLoad,
+    copies_of,
+    dispatch_kernels,
+    exchange_seconds,
+    pass_seconds,
+)
+from foretell.specs.deployment_text import DISPATCHES
+
+LOAD = DispatchLoad(
+    tokens=128.0, hidden=7168.0, row_bytes=ROW_BYTES["fp8"], top_k=8.0, experts=256.0, ranks=32.0,
+    domain=8.0, near_bytes_per_s=450e9, far_bytes_per_s=50e9,
+)  # fmt: skip
+NAMES = tuple(dispatch_kernels())
+
+
+def test_every_family_is_a_word_of_a_plan():
+    assert set(DISPATCHES) == {"auto", "gather", *NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=30, deadline=None)
+@given(
+    tokens=st.floats(1.0, 65536.0),
+    more=st.floats(1.05, 4.0),
+    top_k=st.integers(1, 22),
+    ranks=st.sampled_from([2.0, 8.0, 16.0, 64.0, 144.0]),
+)
+def test_more_takes_longer_and_nothing_takes_nothing(name, tokens, more, top_k, ranks):
+    kernels = dispatch_kernels()[name]
+    load = replace(LOAD, tokens=tokens, top_k=float(top_k), ranks=ranks)
+    first = float(exchange_seconds(kernels, load))
+    assert float(exchange_seconds(kernels, replace(load, tokens=tokens * more))) >= first
+    assert float(exchange_seconds(kernels, replace(load, hidden=more * 7168.0))) >= first
+    assert float(exchange_seconds(kernels, replace(load, far_bytes_per_s=50e9 * more))) <= first
+    assert float(exchange_seconds(kernels, replace(load, tokens=0.0))) == 0.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_is_its_parts(name):
+    kernels = dispatch_kernels()[name]
+    tokens, ranks = np.array([1.0, 64.0, 4096.0]), np.array([8.0, 32.0, 72.0])
+    many = pass_seconds(kernels, kernels.dispatch, replace(LOAD, tokens=tokens, ranks=ranks))
+    each = [
+        pass_seconds(kernels, kernels.dispatch, replace(LOAD, tokens=t, ranks=r))
+        for t, r in zip(tokens, ranks, strict=True)
+    ]
+    assert many == pytest.approx(np.array(each, float), rel=1e-12)
+
+
+def test_copies_by_hand():
+    """32 ranks in nodes of 8, 8 experts a token: k, distinct ranks, or distinct nodes."""
+    known = dispatch_kernels()
+    near, far = copies_of(known["deepep-low-latency"], LOAD)
+    assert (float(near), float(far)) == pytest.approx((8 * 7 / 32, 8 * 24 / 32))
+    ranks = 32 * (1 - (31 / 32) ** 8)
+    nodes = 4 * (1 - (3 / 4) ** 8)
+    near, far = copies_of(known["deepep"], LOAD)
+    assert (float(near), float(far)) == pytest.approx((ranks * 7 / 8, nodes * 3 / 4))
+    near, far = copies_of(known["nvlink-one-sided"], replace(LOAD, domain=72.0, dealt=1.0))
+    assert (float(near), float(far)) == pytest.approx((8 * 31 / 32, 0.0))
+    wide = replace(LOAD, ranks=128.0, limit=4.0)
+    assert float(copies_of(known["deepep"], wide)[1]) == pytest.approx(nodes * 15 / 16)
+
+
+def test_measured_exchanges_are_met(data_dir):
+    found = score_dispatches(data_dir / "network" / "alltoall.csv.gz")
+    assert found.median_ape <= 0.12
+    assert found.rows == 19_524
+    assert found.scored >= 18_700
+    assert 0.85 <= found.inside_p90 <= 0.95
+    for name, score in found.groups["by_library"].items():
+        assert score.median_ape <= 0.15, name

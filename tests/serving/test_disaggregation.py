@@ -1,0 +1,152 @@
+"""Prefill and decode on instances of their own: the closed form, the simulation, rows of tables."""
+
+import json
+
+import numpy as np
+import pytest
+
+import foretell
+from foretell.catalog.acceptance import curves
+from foretell.catalog.engines import own_version
+from foretell.errors import BadInput
+from foretell.lab.calibrate.serving_cases import case_of
+from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
+from foretell.lab.calibrate.serving_rules import draft_tokens
+from foretell.lab.calibrate.serving_workers import missing_workers, worker_layout
+from foretell.specs.deployment import Deployment
+from tests.surfaces.command import foretell as command
+
+LOAD = {"system": "h100-sxm", "gpus": 16, "plan": "tp4 weights=fp8", "isl": 2000, "osl": 200}
+
+
+def test_prefill_chips_are_taken_out_before_the_plan_is_checked() -> None:
+    done = command(
+        "serve", "deepseek-r1", "--system", "h200-sxm", "--simulate", "--gpus", "36",
+        "--prefill-gpus", "4", "--plan", "tp8 ep8 weights=nvfp4", "--requests", "64", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["gpus"], found["prefill_gpus"], found["replicas"]) == (36, 4, 4)
+    assert found["prefill_plan"].startswith("tp4 ep4")
+
+
+def test_a_bare_number_is_taken_out_and_a_named_chip_is_added() -> None:
+    bare = foretell.serve("llama-3.1-70b", **LOAD, concurrency=16, prefill_gpus=4)
+    assert (bare.gpus, bare.replicas, bare.prefill_replicas) == (16, 3, 1)
+    named = foretell.serve(
+        "llama-3.1-70b", **LOAD, concurrency=16, prefill_gpus="8xB200", prefill_plan="tp2"
+    )
+    assert (named.gpus, named.replicas, named.prefill_replicas) == (24, 4, 4)
+    assert named.prefill_system != named.system
+    assert named.usd_per_chip_hour != bare.usd_per_chip_hour
+
+
+def test_every_side_is_laid_out_whole() -> None:
+    with pytest.raises(BadInput) as caught:
+        foretell.serve("llama-3.1-70b", **LOAD, prefill_gpus=6, prefill_plan="tp4")
+    assert {p.path.partition(".")[0] for p in caught.value.problems} <= {"plan", "prefill_plan"}
+    with pytest.raises(BadInput, match="leaves none"):
+        foretell.serve("llama-3.1-70b", **LOAD, prefill_gpus=16)
+    with pytest.raises(BadInput, match="prefill_gpus"):
+        foretell.serve("llama-3.1-70b", **LOAD, prefill_plan="tp4")
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 8}, {"concurrency": 48}, {"rate": 4.0}], ids=str)
+def test_the_closed_form_meets_the_simulation(load: dict[str, float]) -> None:
+    asked = {**LOAD, **load, "prefill_gpus": 8, "spread": 0.8}
+    closed = foretell.serve("llama-3.1-70b", **asked)
+    played = foretell.serve("llama-3.1-70b", **asked, simulate={"requests": 800})
+    assert closed.tpot_ms.mean == pytest.approx(played.tpot_ms.mean, rel=0.06)
+    assert closed.ttft_ms.p50 == pytest.approx(played.ttft_ms.p50, rel=0.2)
+    assert closed.output_tokens_per_s == pytest.approx(played.output_tokens_per_s, rel=0.08)
+
+
+def test_littles_law_holds_over_both_sides() -> None:
+    for flight in (1, 16, 400, 4000):
+        found = foretell.serve(
+            "llama-3.1-70b", **LOAD, concurrency=flight, prefill_gpus=4, prefill_plan="tp2"
+        )
+        spent = found.ttft_ms.mean + found.tpot_ms.mean * 199
+        assert found.requests_per_s * spent / 1e3 == pytest.approx(flight, rel=0.02)
+
+
+def test_more_prefill_instances_are_never_later() -> None:
+    firsts = [
+        foretell.serve(
+            "llama-3.1-70b", **{**LOAD, "gpus": 8 + n}, rate=3.0, prefill_gpus=n, prefill_plan="tp4"
+        ).ttft_ms.mean
+        for n in (4, 8, 16)
+    ]
+    assert firsts == sorted(firsts, reverse=True)
+
+
+def test_a_queue_without_end_is_refused() -> None:
+    with pytest.raises(foretell.Infeasible, match="no end"):
+        foretell.serve("llama-3.1-70b", **LOAD, rate=500.0, prefill_gpus=4)
+
+
+def row_of(**cells: object) -> ServingRow:
+    blank = dict.fromkeys(
+        ("n_gpus", "tp", "pp", "dp", "ep", "batch", "rate", "isl", "osl", "tokens_per_s",
+         "tokens_per_s_per_gpu", "ttft_ms", "tpot_ms", "e2e_ms")
+    )  # fmt: skip
+    text = dict.fromkeys(("notes", "source", "kv_precision", "version"), "")
+    known = {
+        "id": "1", "kind": "online_concurrency", "model": "deepseek-ai/DeepSeek-R1", "gpu": "GB200",
+        "precision": "fp4", "framework": "dynamo-trt", "batch": 64.0, "isl": 1024.0, "osl": 1024.0,
+        "disaggregated": True,
+    }  # fmt: skip
+    return ServingRow(**{**blank, **text, **known, **cells})
+
+
+def test_workers_of_a_row_are_read_as_flags_or_as_counts() -> None:
+    flag = row_of(
+        run="123", prefill=WorkerCells(gpus=4, workers=1, tp=4, ep=4, dp=1),
+        decode=WorkerCells(gpus=32, workers=4, tp=8, ep=8, dp=0),
+    )  # fmt: skip
+    front, back = (worker_layout(flag, side, Deployment()) for side in (flag.prefill, flag.decode))
+    assert (front.tp, front.dp, front.ep) == (1, 4, 4)
+    assert (back.tp, back.dp, back.ep, back.gpus) == (8, 1, 8, 8)
+    count = row_of(
+        prefill=WorkerCells(gpus=8, workers=2, tp=4, ep=4, dp=4),
+        decode=WorkerCells(gpus=32, workers=1, tp=1, ep=32, dp=32),
+    )
+    front, back = (worker_layout(count, s, Deployment()) for s in (count.prefill, count.decode))
+    assert (front.tp, front.dp) == (1, 4)
+    assert (back.tp, back.dp, back.ep) == (1, 32, 32)
+    case = case_of(count)
+    assert case.prefill is not None
+    assert (case.prefill.replicas, case.replicas) == (2, 1.0)
+    assert "prefill and decode" in missing_workers(row_of())
+
+
+def test_drafts_are_the_rows_own_cell_and_never_a_version() -> None:
+    said: list[str] = []
+    old = row_of(framework="trtllm", version="1.1.0rc2.post2", ep=8)
+    assert draft_tokens(old, 1, said)[1] == 0
+    assert draft_tokens(row_of(speculative="unknown"), 1, said)[1] == 0
+    assert draft_tokens(row_of(speculative="mtp", draft_tokens=2), 1, said) == ("mtp", 2)
+    assert own_version("dynamo-trt", "0.7.0.post2") == ""
+    assert own_version("dynamo-trt", "1.2.0rc2") == "1.2.0rc2"
+
+
+def test_acceptance_is_a_curve_and_no_law_of_one_rate() -> None:
+    for curve in curves():
+        assert 1.0 < curve.tokens[0] < 2.0
+        assert all(tokens < 2.0 + i for i, tokens in enumerate(curve.tokens))
+        assert curve.kept(0.0) == 0.0
+        assert curve.kept(1.0) == pytest.approx(curve.tokens[0] - 1.0)
+        assert curve.kept(99.0) == pytest.approx(curve.tokens[-1] - 1.0)
+    rates = np.diff([1.0, *next(c for c in curves() if "deepseek-v4-pro" in c.models).tokens])
+    assert rates[3] < 0.5 * rates[0] ** 4
+
+
+@pytest.mark.parametrize("word", ["mtp:3", "eagle3:5", "dspark", "ngram:4"])
+def test_drafts_of_a_question_speed_it_up(word: str) -> None:
+    asked = {"system": "h200-sxm", "gpus": 8, "plan": "tp8", "concurrency": 4}
+    plain = foretell.serve("deepseek-v3", **asked, speculative="no")
+    drafted = foretell.serve("deepseek-v3", **asked, speculative=word)
+    assert drafted.tpot_ms.mean < plain.tpot_ms.mean
+    assert any("drafts" in text for text in drafted.assumptions)
+    with pytest.raises(BadInput, match="drafter"):
+        foretell.serve("deepseek-v3", **asked, speculative="magic")

@@ -1,0 +1,91 @@
+"""What served numbers rest on: kinds of layouts, evidence, widths from models left out; engines by date."""
+
+from dataclasses import replace
+
+import pytest
+
+import foretell
+from foretell.catalog import model, system
+from foretell.catalog.engines import profile, profiles
+from foretell.catalog.serving_spreads import left_out_overheads, serving_spreads, spread_for
+from foretell.serving.evidence import evidence_for, interval_of, layout_of
+from foretell.specs.deployment import Deployment
+
+H200, GB200 = system("h200-sxm"), system("gb200")
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        (Deployment(tp=8), "tensor"),
+        (Deployment(tp=8, ep=8), "experts"),
+        (Deployment(dp=8, ep=8), "attention-dp"),
+        (Deployment(dp=16, ep=16), "wide"),
+        (Deployment(tp=8, pp=2), "stages"),
+    ],
+)
+def test_kinds_of_layouts(layout, said):
+    assert layout_of(layout, H200) == said
+
+
+def test_a_rack_is_one_domain():
+    assert layout_of(Deployment(dp=16, ep=16), GB200) == "attention-dp"
+
+
+def test_fitted_takes_kind_chip_and_layout():
+    engine = replace(
+        profiles()["vllm-0.18-hopper"],
+        architectures=("hopper",), families=("mixture",), layouts=("tensor", "experts"),
+    )  # fmt: skip
+    mixture, dense = model("gpt-oss-120b"), model("llama-3.1-8b")
+    assert evidence_for(engine, mixture, H200, Deployment(tp=8)) == "fitted"
+    assert evidence_for(engine, dense, H200, Deployment(tp=8)) == "transferred"
+    assert evidence_for(engine, mixture, GB200, Deployment(tp=4)) == "transferred"
+    assert evidence_for(engine, mixture, H200, Deployment(dp=8, ep=8)) == "transferred"
+    assert evidence_for(engine, mixture, H200, Deployment(dp=16, ep=16)) == "transferred"
+
+
+def test_intervals_hold_the_figure_and_each_other():
+    for one in serving_spreads():
+        assert 0.0 < one.p50 < one.p90
+    for name in ("gpt-oss-120b", "llama-3.1-8b"):
+        for evidence in ("fitted", "transferred"):
+            for metric in ("ttft", "tpot", "throughput", "e2e"):
+                found = interval_of(10.0, model(name), evidence, metric)
+                inner, outer = found["p50"], found["p90"]
+                assert outer[0] < inner[0] < 10.0 < inner[1] < outer[1]
+
+
+def test_what_is_new_is_less_sure():
+    for metric in ("tpot", "ttft"):
+        new = spread_for("mixture", "transferred", metric)
+        assert new.p90 > spread_for("dense", "fitted", metric).p90
+
+
+def test_left_out_overheads_are_of_known_models_and_profiles():
+    known = left_out_overheads()
+    assert {name for _, name in known} <= set(profiles())
+    assert ("gpt-oss-120b", "trtllm-1-hopper") in known
+    for (name, _), values in known.items():
+        assert model(name).id == name
+        assert all(value >= 0.0 for value in values.values())
+
+
+def test_engines_by_version_and_date():
+    a100, h100 = system("a100-sxm-80gb").chip, system("h100-sxm").chip
+    assert profile("nemo@2023", a100).id == "nemo-2023"
+    assert profile("2023-08", a100).id == profile("2023", h100).id == "nemo-2023"
+    assert profile("vllm@0.11", system("b200-sxm").chip).id == "vllm-0.11-blackwell"
+    assert profile("vllm@2023", a100).id == "vllm-2023"
+
+
+@pytest.mark.parametrize("chip", ["a100-sxm-80gb", "h100-sxm"])
+def test_the_22_cells_of_llama_2_are_answered(chip):
+    cells = [(size, tp) for size in ("7b", "13b", "70b") for tp in (1, 2, 4, 8)]
+    for size, tp in cells[:8] + cells[9:]:
+        found = foretell.serve(
+            f"llama-2-{size}", system=chip, gpus=tp, plan=f"tp{tp}", isl=200, osl=200, concurrency=1,
+            engine="nemo@2023",
+        )  # fmt: skip
+        assert 0.3e3 < found.e2e_ms.mean < 12e3
+        assert found.evidence == ("fitted" if chip.startswith("a100") else "transferred")

@@ -1,0 +1,145 @@
+"""Wide expert parallelism: rates in print, what balancing and overlap are worth, and what must hold."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from foretell.catalog import model, system
+from foretell.catalog.engines import profile
+from foretell.serving.memory import weight_bytes
+from foretell.serving.steps import StepLoad, step_times
+from foretell.serving.wide_experts import first_experts, slots_of, wide_experts
+from foretell.specs.deployment import Deployment
+from foretell.specs.deployment_text import deployment_text, parse_deployment
+
+DEEPSEEK = model("deepseek-v3")
+
+
+def rank_rate(chip, ep, tokens, context, *, decode, **more):
+    """Tokens a second of one GPU, `tokens` in a step of each rank."""
+    chips = system(chip)
+    form = {"weights": "fp8-block", "experts": "fp8-block"}
+    layout = Deployment(dp=ep, ep=ep, **(form | more))
+    times = step_times(DEEPSEEK, chips, layout, profile("sglang", chips.chip, mixture=True))
+    if decode:
+        load = StepLoad(decoding=tokens * ep, context_tokens=tokens * ep * context)
+    else:
+        load = StepLoad(prefill_tokens=tokens * ep, prompts=tokens * ep / context)
+    return tokens * (1.0 + layout.accepted) / float(times.seconds(load))
+
+
+PRINTED = [
+    ("h100-sxm", 32, 16384.0, 1024.0, False, {}, 7209.0),
+    ("h100-sxm", 32, 16384.0, 2048.0, False, {}, 6818.0),
+    ("h100-sxm", 32, 16384.0, 4096.0, False, {}, 6288.0),
+    ("h100-sxm", 72, 256.0, 2000.0, True, {}, 2785.0),
+    ("h800-sxm", 32, 16384.0, 4096.0, False, {"balance": 1.0}, 7839.0),
+    ("h800-sxm", 128, 128.0, 4096.0, True, {"draft_tokens": 1, "accepted": 0.85}, 2325.0),
+]
+"""Chip, ranks, tokens of a rank, context, decode or prefill, and the rate of a GPU in print: DeepSeek-V3 by
+SGLang (lmsys.org/blog/2025-05-05-large-scale-ep) and by DeepSeek (deepseek-ai/profile-data, computed
+there)."""
+
+
+@pytest.mark.parametrize("row", PRINTED, ids=lambda row: f"{row[0]} ep{row[1]} {row[3]:.0f}")
+def test_rates_in_print_are_met(row):
+    chip, ep, tokens, context, decode, more, printed = row
+    found = rank_rate(chip, ep, tokens, context, decode=decode, **more)
+    assert found == pytest.approx(printed, rel=0.2)
+
+
+def test_what_two_batch_overlap_is_worth():
+    """In print: a loss at 32 sequences of a GPU, about even between 64 and 128, +25.5 % at 256."""
+    gain = {}
+    for tokens in (32.0, 64.0, 128.0, 256.0):
+        on, off = (
+            rank_rate("h100-sxm", 72, tokens, 2000.0, decode=True, tbo=tbo) for tbo in (True, False)
+        )
+        gain[tokens] = on / off
+    assert gain[32.0] < 0.9
+    assert gain[64.0] < 1.05
+    assert gain[128.0] > 0.98
+    assert gain[256.0] == pytest.approx(1.255, rel=0.08)
+    on, off = (
+        rank_rate("h100-sxm", 32, 16384.0, 4096.0, decode=False, tbo=tbo) for tbo in (True, False)
+    )
+    assert 1.2 < on / off < 1.45
+
+
+def test_what_balancing_experts_is_worth():
+    """In print: 1.49 in prefill at EP32, 2.54 in decode at EP72."""
+    for ep, tokens, context, decode, printed in (
+        (32, 16384.0, 4096.0, False, 1.49),
+        (72, 256.0, 2000.0, True, 2.54),
+    ):
+        on, off = (
+            rank_rate("h100-sxm", ep, tokens, context, decode=decode, eplb=eplb)
+            for eplb in (True, False)
+        )
+        assert on / off == pytest.approx(printed, rel=0.25)
+
+
+def test_more_ranks_do_more_for_each_gpu_where_print_says_so():
+    """Decode at few sequences gains from EP16 to EP32, and wide prefill beats one node
+    (lmsys.org/blog/2025-09-26)."""
+    narrow, wide = (
+        rank_rate("h20-sxm", ep, 8.0, 4864.0, decode=True, draft_tokens=1, accepted=0.85)
+        for ep in (16, 32)
+    )
+    assert wide > narrow
+    one_node = rank_rate("h100-sxm", 8, 16384.0, 4096.0, decode=False)
+    for ep in (16, 32, 64):
+        assert rank_rate("h100-sxm", ep, 16384.0, 4096.0, decode=False) > one_node
+
+
+def test_choosing_by_turns_is_never_slower():
+    chips = system("h100-sxm")
+    engine = profile("sglang", chips.chip, mixture=True)
+    layout = Deployment(dp=32, ep=32, weights="fp8-block", experts="fp8-block")
+    loads = StepLoad(
+        decoding=np.array([32.0, 1024.0, 8192.0, 0.0]),
+        context_tokens=np.array([32.0, 1024.0, 8192.0, 0.0]) * 2000.0,
+        prefill_tokens=np.array([0.0, 0.0, 0.0, 262144.0]),
+        prompts=np.array([0.0, 0.0, 0.0, 64.0]),
+    )
+    best = step_times(DEEPSEEK, chips, layout, engine).seconds(loads)
+    off = step_times(DEEPSEEK, chips, replace(layout, tbo=False), engine).seconds(loads)
+    on = step_times(DEEPSEEK, chips, replace(layout, tbo=True), engine).seconds(loads)
+    assert best == pytest.approx(np.minimum(on, off), rel=1e-12)
+
+
+def test_kernels_by_place_and_engine():
+    def names(chip, engine, ep, **more):
+        chips = system(chip)
+        found = wide_experts(
+            chips,
+            Deployment(dp=ep, ep=ep, **more),
+            profile(engine, chips.chip, mixture=True),
+        )
+        return found and (found.decode.id, found.prefill.id)
+
+    assert names("h100-sxm", "sglang", 8) is None
+    assert names("h100-sxm", "sglang", 16) == ("deepep-low-latency", "deepep")
+    assert names("h100-sxm", "vllm", 8, dispatch="deepep") == ("deepep-low-latency", "deepep")
+    assert names("gb200", "trtllm", 32) == ("nvlink-one-sided", "nvlink-one-sided")
+    assert names("mi300x", "sglang", 16) == ("mori-low-latency", "mori")
+    assert names("h100-sxm", "sglang", 32, dispatch="gather") is None
+
+
+def test_redundant_experts_are_counted():
+    ffn = first_experts(DEEPSEEK)
+    layout = Deployment(dp=32, ep=32, weights="fp8-block", experts="fp8-block")
+    assert slots_of(ffn, layout) == 288
+    assert slots_of(ffn, replace(layout, eplb=False)) == 256
+    assert slots_of(ffn, Deployment(dp=72, ep=72)) == 288
+    more = weight_bytes(DEEPSEEK, layout) - weight_bytes(DEEPSEEK, replace(layout, eplb=False))
+    each = 3.0 * 7168 * 2048
+    assert more == pytest.approx(58 * each * (1.0 + 4.0 / 128**2), rel=0.02)
+
+
+def test_words_round_trip():
+    text = (
+        "tp1 dp32 ep32 weights=fp8-block kv=bf16 redundant_experts=16 dispatch=deepep no-eplb tbo"
+    )
+    assert deployment_text(parse_deployment(text)) == text

@@ -1,0 +1,98 @@
+"""`foretell improve`: a launch, its gain, the interval of the gain, and the flags that bring it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretell as package
+from foretell.api.improve import freed_fields
+from foretell.api.launches import FREED, read_launch
+from foretell.errors import BadInput
+from tests.surfaces.command import foretell
+
+SLOW = Path(__file__).parents[2] / "examples" / "launch_slow.sh"
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    return package.improve(str(SLOW))
+
+
+def test_a_slow_launch_gains_and_says_how_surely(found: Any) -> None:
+    low, high = found.gain_interval["p90"]
+    assert 0.0 < low < found.gain < high
+    assert found.certain
+    assert found.after == pytest.approx(found.before * (1.0 + found.gain))
+    inner = found.gain_interval["p50"]
+    assert low < inner[0] < found.gain < inner[1] < high
+
+
+def test_the_flags_to_change_are_those_of_the_tool(found: Any) -> None:
+    changes = {one.flag: (one.before, one.after) for one in found.changes}
+    assert changes["--recompute-granularity"] == ("full", None)
+    assert changes["--pipeline-model-parallel-size"][0] == "8"
+    # Flags of the recipe stay.
+    assert not {"--bf16", "--global-batch-size", "--seq-length", "--num-layers"} & {*changes}
+    assert found.launchable_with == ("megatron-core",)
+
+
+def test_what_is_exported_is_the_better_plan(found: Any) -> None:
+    launch = read_launch(found.export)
+    before = read_launch(str(SLOW))
+    again = package.estimate(**launch.arguments(), system="h100-sxm")
+    assert again.tokens_per_s == pytest.approx(found.after, rel=1e-6)
+    assert (launch.global_batch, launch.seq_len) == (before.global_batch, before.seq_len)
+
+
+def test_words_that_are_not_freed_are_held() -> None:
+    told = foretell("improve", str(SLOW), "--free", "recompute mbs", "--json").json
+    assert told["plan_after"].startswith("tp8 pp8")
+    assert "zero1" in told["plan_after"].split()
+    held = foretell("improve", str(SLOW), "--plan", "tp8", "--json").json
+    assert held["plan_after"].startswith("tp8")
+    assert held["after"] <= foretell("improve", str(SLOW), "--json").json["after"]
+
+
+def test_fields_that_a_text_frees() -> None:
+    assert freed_fields("") == (FREED, ())
+    assert freed_fields("tp, mbs")[0] == ("tp", "micro_batch", "dp")
+    assert freed_fields("schedule dispatch")[1] == ("schedule", "dispatch")
+    with pytest.raises(BadInput, match="precision"):
+        freed_fields("precision")
+
+
+def test_a_launch_as_good_as_it_gets_is_answered_with_no() -> None:
+    better = foretell("improve", str(SLOW), "--json").json
+    again = foretell("improve", better["export"], "--system", "h100-sxm", "--json")
+    assert again.code == 1
+    assert again.json["changes"] == []
+    assert again.json["gain"] == 0.0
+
+
+def test_a_launch_that_does_not_fit_is_answered_with_one_that_does() -> None:
+    text = (
+        "torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --tokenizer-model meta-llama/Llama-3.1-70B "
+        "--tensor-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 64 --seq-length 8192 --bf16"
+    )
+    done = foretell("improve", text, "--system", "h100-sxm", "--json")
+    assert done.code == 0, done.err
+    assert done.json["fits_before"] == "no"
+    assert done.json["answer"]["fits"] == "yes"
+
+
+def test_a_service_is_improved_too() -> None:
+    text = "vllm serve meta-llama/Llama-3.1-70B -tp 8 -pp 2 --max-num-seqs 32"
+    done = foretell("improve", text, "--system", "h100-sxm")
+    assert done.code == 0, done.err
+    assert "instances" in done.out
+    told = foretell("improve", text, "--system", "h100-sxm", "--json").json
+    assert (told["metric"], told["gain"] > 0.0) == ("output_tokens_per_s", True)
+
+
+def test_what_is_not_understood_stops_it() -> None:
+    done = foretell(
+        "improve", "vllm serve meta-llama/Llama-3.1-8B --warp 9", "--system", "h100-sxm"
+    )
+    assert (done.code, done.out) == (2, "")
+    assert "warp is not known here" in done.err

@@ -1,0 +1,83 @@
+"""--measured on every surface: the answer moves to what was measured, says before and after, and is surer."""
+
+from pathlib import Path
+
+import pytest
+
+import foretell
+from foretell.api.diagnose import diagnose
+from tests.surfaces.command import foretell as command
+
+JOB = {"gpus": "512xH100", "global_batch": 1024, "seq_len": 8192}
+PLAN = "tp8 pp4 zero1 mbs1"
+
+
+def test_an_estimate_moves_to_what_was_measured() -> None:
+    plain = foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN)
+    slow = 1.12 * plain.step_s
+    found = foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN, measured=[f"{PLAN}: {slow} s"])
+    assert found.step_s == pytest.approx(slow, rel=0.02)
+    told = found.to_dict()
+    assert told["prior"]["step_s"] == pytest.approx(plain.step_s)
+    assert all(f["factor"] > 1.0 for f in told["posterior_factors"].values())
+    assert found.breakdown is not None
+    assert sum(leaf.value for leaf in found.breakdown.leaves()) == pytest.approx(found.step_s)
+    assert "prior" not in plain.to_dict()
+
+
+def test_rates_and_tables_say_the_same_as_a_time() -> None:
+    plain = foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN)
+    rate = plain.tokens_per_s_per_gpu / 1.1
+    ways = [f"{PLAN}: {1.1 * plain.step_s} s", {"plan": PLAN, "tokens_per_s_per_gpu": rate}]
+    steps = {
+        round(foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN, measured=[way]).step_s, 6)
+        for way in ways
+    }
+    assert len(steps) == 1
+
+
+def test_a_search_explanation_simulation_and_memory_answer_given_it() -> None:
+    measured = [f"{PLAN}: 19.5 s, 45 GiB"]
+    best = foretell.search("llama-3.1-70b", **JOB, top=2, measured=measured).best
+    assert best.posterior_factors is not None
+    assert best.prior is not None
+    assert best.step_s > best.prior["step_s"]
+    told = foretell.simulate("llama-3.1-70b", **JOB, plan=PLAN, measured=measured)
+    assert told.to_dict()["step_s"] == pytest.approx(19.4, rel=0.02)
+    held = foretell.memory("llama-3.1-70b", **JOB, plan=PLAN, measured=measured)
+    plain = foretell.memory("llama-3.1-70b", **JOB, plan=PLAN)
+    assert held.estimate.peak_memory_bytes > plain.estimate.peak_memory_bytes
+
+
+def test_problems_say_which_measurement() -> None:
+    with pytest.raises(foretell.BadInput, match="measured 1"):
+        foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN, measured=["tp7: 3 s"])
+
+
+def test_a_service_moves_to_what_was_measured() -> None:
+    load = {"gpus": "8xH200", "isl": 4000, "osl": 500, "concurrency": 64, "plan": "tp8"}
+    plain = foretell.serve("llama-3.1-70b", **load)
+    slow = 1.1 * plain.tpot_ms.mean
+    found = foretell.serve("llama-3.1-70b", **load, measured=[f"tp8: tpot {slow} ms"])
+    assert plain.tpot_ms.mean < found.tpot_ms.mean <= slow * 1.001
+    assert found.to_dict()["prior"]["tpot_ms"]["mean"] == pytest.approx(plain.tpot_ms.mean)
+
+
+def test_a_diagnosis_says_causes_and_what_to_measure_next() -> None:
+    found = diagnose([f"{PLAN}: 21.5 s"], model="llama-3.1-70b", **JOB).to_dict()
+    (one,) = found["runs"]
+    assert one["gap"] == pytest.approx(0.25, abs=0.1)
+    assert 0.5 < sum(cause["probability"] for cause in one["causes"]) <= 1.0 + 1e-9
+    assert found["next"]["narrower"] > 0.0
+
+
+def test_calibrated_runs_are_a_system(tmp_path: Path) -> None:
+    table, out = tmp_path / "runs.csv", tmp_path / "mine.toml"
+    table.write_text(f"plan,gpus,global_batch,seq_len,step_s\n{PLAN},512,1024,8192,19.5\n")
+    names = ["--model", "llama-3.1-70b", "--system", "h100-sxm"]
+    done = command("calibrate", "runs", str(table), *names, "--out", str(out), "--json")
+    assert done.json["after"] < 0.02
+    told = foretell.estimate(
+        "llama-3.1-70b", system=str(out), gpus=512, global_batch=1024, seq_len=8192, plan=PLAN
+    )
+    assert told.step_s == pytest.approx(19.5, rel=0.02)

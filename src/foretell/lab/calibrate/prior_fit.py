@@ -24,6 +24,7 @@ import numpy as np
 
 from foretell.catalog.files import toml_value
 from foretell.catalog.measured_priors import FILE, MeasuredPrior
+from foretell.lab.validate.held_out import LeftOut
 from foretell.lab.validate.training import RunPrediction, prediction_of, source_label
 from foretell.lab.validate.training_rows import read_rows
 from foretell.records import dataclass
@@ -131,7 +132,7 @@ def runs_of(paths: Sequence[Path]) -> Sources:
     found: Sources = defaultdict(list)
     for path in paths:
         for row in read_rows(path):
-            told = prediction_of(row, row.source) if row.step_s or row.rate else ""
+            told = prediction_of(row, LeftOut(sources=(row.source,))) if row.step_s or row.rate else ""
             if not isinstance(told, str) and source_label(row) == row.source:
                 found[row.source].append(run_of(told))
     return {source: runs for source, runs in found.items() if len(runs) > 1}

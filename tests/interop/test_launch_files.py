@@ -59,6 +59,7 @@ def test_training(name: str) -> None:
         "tool": launch.tool, "gpus": launch.gpus, "batch": told.get("global_batch"),
         "seq_len": told.get("seq_len"), "model": model.id, "weights": count(model).total,
         "layers": len(model.stack.layers), "system": told.get("system"),
+        "weights_dtype": plan.weights,
         "experts": getattr(model.stack.layers[-1].ffn, "experts", 0),
     }  # fmt: skip
     for key, value in truth.items():

@@ -158,6 +158,21 @@ def test_the_command_answers_with_the_contract(capsys: pytest.CaptureFixture[str
     assert told["memory"]["fits"] in ("yes", "no", "too_close")
 
 
+def test_answers_that_grow_make_a_run_longer() -> None:
+    held = foretell.post_train(**GRPO, steps=100)
+    grown = foretell.post_train(**GRPO, steps=100, osl_end=600)
+    assert held.run_s == pytest.approx(100 * held.step_s)
+    assert grown.run_s is not None
+    assert held.run_s is not None
+    assert held.run_s < grown.run_s < 2.5 * held.run_s
+    assert grown.step_s == held.step_s
+
+
+def test_cached_references_need_no_pass() -> None:
+    found = seconds(foretell.post_train(**GRPO, reference="cached"))
+    assert "ref_logprob" not in found
+
+
 def test_everything_wrong_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     words = "post-train qwen2.5-1.5b --algorithm grpoo --placement colo --sync wire --tool-time x"
     assert main(words.split()) == 2

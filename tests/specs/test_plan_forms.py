@@ -106,3 +106,9 @@ def test_a_word_without_effect_is_refused(word: str) -> None:
 ])  # fmt: skip
 def test_recipes_are_taken(word: str) -> None:
     check_choices(make_scenario(), parse_plan(word, 16))
+
+
+def test_paged_optimizers_are_states_on_the_host() -> None:
+    found = parse_plan("dp1 optimizer=paged-adam8bit")
+    assert (found.optimizer, found.offload) == ("adam8bit", "optimizer")
+    assert parse_plan(str(found)) == found

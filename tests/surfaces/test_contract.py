@@ -54,6 +54,12 @@ FLAGS = {
         "--engine --speculative --prefix-hit --price --top --simulate --no-simulate --prices --set "
         "--export --launcher --plot --jsonl --json"
     ).split(),
+    "post-train": (
+        "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "
+        "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --framework --placement "
+        "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
+        "--steps --price --set --log --trace --plot --export --jsonl --json"
+    ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
     "catalog models": ["--json"],
@@ -77,6 +83,7 @@ FLAGS = {
     "calibrate runs": "--out --model --system --gpus --plan --json".split(),
     "validate memory": "--file --json".split(),
     "validate serving": "--file --leave-one-out --simulate --anchors --seed --json".split(),
+    "validate post-training": "--file --leave-one-out --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
@@ -435,7 +442,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, improve, serve, size, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, improve, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

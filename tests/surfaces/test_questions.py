@@ -35,6 +35,7 @@ FUNCTIONS = {
     "diagnose": "api.diagnose.diagnose",
     "serve": "api.serving.serve",
     "size": "api.size.size",
+    "post-train": "api.post_training.post_train",
     "network": "api.network.collective",
     "sensitivity": "studies.sensitivity.sensitivities",
     "scaling": "studies.scaling.run.scaling",
@@ -137,19 +138,13 @@ def test_every_kind_has_a_type_in_json() -> None:
 
 def test_fields_that_may_name_a_file() -> None:
     """What the web looks at, and what it refuses, wherever it is named."""
-    assert {*NAMED} == {"model", "system", "name", "gpus", "prefill_gpus", "arrivals", "launch"}
+    assert {*NAMED} == {
+        "model", "system", "name", "gpus", "prefill_gpus", "arrivals", "launch", "lengths", "trainer_gpus",
+        "rollout_gpus",
+    }  # fmt: skip
     files = {
-        "prices",
-        "import",
-        "plot",
-        "out",
-        "picture",
-        "trace",
-        "storage",
-        "jsonl",
-        "files",
-        "runs",
-    }
+        "prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "runs", "log",
+    }  # fmt: skip
     assert files == FILES
     for field in every_field():
         if field.flag.names_file == "always" and not field.flag.inline:

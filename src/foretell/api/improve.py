@@ -23,6 +23,7 @@ from foretell.records import JsonRecord, dataclass
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
 from foretell.search.ranking import SERVED
+from foretell.search.simpler import NEAR
 from foretell.specs.deployment_text import DEGREES as SERVING_DEGREES
 from foretell.specs.plan_words import DEGREES
 from foretell.specs.questions.flags import asks
@@ -178,10 +179,10 @@ def _training(
     found = search(**{**arguments, "plan": " ".join(held)}, top=TOP, over=",".join(over))
     best = found.best
     if before is not None and before.fits != "no" and before.step_s <= best.step_s:
-        # The simplest of equals may be the slower one: then the fastest counts.
-        best = min(
-            (*found.plans, before), key=lambda one: one.step_s if one.fits == "yes" else 1e30
-        )
+        # The simplest of equals may be the slower one: then the fastest counts, where it gains enough.
+        clear = [one for one in found.plans if one.fits == "yes"]
+        fastest = min(clear, key=lambda one: one.step_s, default=before)
+        best = fastest if NEAR * fastest.step_s < before.step_s else before
     tool = export or WRITTEN.get(launch.tool, launch.tool)
     written = export_plan(best, tool, launcher)
     old = None if before is None else export_plan(before, tool, launcher)

@@ -1,9 +1,10 @@
 """`foretell post-train`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import append, check_tool, lines_file, print_launch
+from foretell.cli.exchange import append, lines_file, print_launch
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
+from foretell.errors import BadInput, unknown
 from foretell.specs.questions.post_training import PostTrainingQuestion
 
 TOOLS = ("verl", "nemo-rl", "trl")
@@ -15,7 +16,8 @@ def post_train(given: Given, edges: Edges) -> int:
     """A step of fine-tuning or reinforcement learning: phases, memory by phase, placement, cost."""
     from foretell.api.post_training import post_train as answer
 
-    check_tool(edges.export, TOOLS)
+    if edges.export and edges.export not in TOOLS:
+        raise BadInput([unknown("export", edges.export, TOOLS)])
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
         found = answer(**given)

@@ -169,6 +169,10 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         **_precision(keys, own, frozen=bool(rank)), **_attention(keys),
     }  # fmt: skip
     values["framework"] = "deepspeed" if engine == "deepspeed" else _framework(keys)
+    if engine == "deepspeed" and values.get("weights") != "nf4":
+        # Its own 16-bit engine: weights in 16 bits, a master copy and states in 32.
+        for kept in ("weights", "master", "gradients", "states"):
+            values.pop(kept, None)
     models = tuple(name for name in [keys.text(*MODEL)] if name)
     seq_len = keys.whole(*LENGTH) or own.length
     batch = None if dp is None else micro * steps * dp
@@ -197,7 +201,11 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
     """(ZeRO's stage, what shards): FSDP's strategy, DeepSpeed's stage, or copies."""
     kind = (keys.text("distributed_type") or "").upper()
     told = keys.whole("deepspeed_config.zero_stage", "zero_optimization.stage", low=0, high=3)
-    file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file")
+    file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config")
+    launched = keys.text("config_file") or ""
+    if not file and not kind and launched:
+        kind, own = _by_name(keys, launched)
+        file = own or file
     if told is not None or kind == "DEEPSPEED" or file:
         if told is None and file:
             match = STAGED.search(file.rpartition("/")[2])
@@ -221,6 +229,21 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
     if "HYBRID" in named:
         keys.doubt("hybrid sharding shares over the GPUs of a node: shard= in --plan says how many")
     return (2 if "GRAD_OP" in named or strategy == "2" else 3), "fsdp"
+
+
+def _by_name(keys: Keys, file: str) -> tuple[str, str | None]:
+    """(distributed_type, DeepSpeed's file) by the name of accelerate's own file, as examples are named."""
+    name = file.rpartition("/")[2].lower()
+    if STAGED.search(name):
+        return "DEEPSPEED", file
+    if "fsdp" in name:
+        keys.note(f"FSDP by the name of {file[:60]}, which is not opened")
+        return "FSDP", None
+    if "multi" in name or "ddp" in name or "single" in name:
+        keys.note(f"copies (DDP) by the name of {file[:60]}, which is not opened")
+        return "MULTI_GPU", None
+    keys.doubt(f"config_file {file[:60]} is a file of its own, which is not opened")
+    return "", None
 
 
 def _reshard(keys: Keys, zero: int) -> bool | None:
@@ -365,9 +388,12 @@ def _method(
 ) -> dict[str, object]:
     """What a post-training question takes: its algorithm, sequences of a step and adapters."""
     told = (keys.text("stage", "rl", "trainer_type") or "").lower()
-    words = " ".join(keys.words).lower()
     kinds = ("dpo", "kto", "orpo", "grpo", "rloo", "ppo", "reward")
-    algorithm = next((kind for kind in kinds if kind in told or f" {kind}" in f" {words}"), "sft")
+    run = keys.given.text.lower()
+    algorithm = next(
+        (kind for kind in kinds if kind in told or re.search(rf"[\s/]{kind}(?:\.py)?\s", run)),
+        "sft",
+    )
     return {
         "algorithm": algorithm,
         "prompts": batch,

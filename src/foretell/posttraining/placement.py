@@ -82,7 +82,8 @@ def candidate_plans(
     share = BESIDE_ENGINE if work.samples > 1 and trainer == "megatron" else 0.85
     room = share * float(scenario.system.chip.memory_bytes)
     step, peak = _alike(scenario, found, work, budget)
-    for row in np.lexsort((np.where(peak <= room, step, peak), peak > room)):
+    order: list[int] = np.lexsort((np.where(peak <= room, step, peak), peak > room)).tolist()
+    for row in order:
         batch = packed_batch(scenario, found[row], work, 1.0 / work.updates, budget, True)
         if not all_broken(batch.scenario, batch.plan, batch_of([batch.plan])):
             return found[row]

@@ -180,12 +180,20 @@ FORM_WORDS: Mapping[str, tuple[str, ...]] = {
 """Words from which the nearest to a wrong value is taken."""
 
 
+PAGED = {"paged-adam": "adam", "paged-adam8bit": "adam8bit"}
+"""Values of optimizer that are another spelling: bitsandbytes keeps their states in pages that may live on
+the host, read as states on the host, `optimizer=adam8bit offload=optimizer`."""
+
+
 def as_written(given: dict[str, object], problems: list[Problem]) -> dict[str, object]:
     """The fields of a text, a grid of features and sequence as the two groups that it is.
 
     2-D sequence parallelism cuts heads and widths over the first dimension and tokens over the second, whose
     ranks gather each other's keys: tensor parallelism with sequence parallelism, and context parallelism.
     """
+    if given.get("optimizer") in PAGED:
+        given = {**given, "optimizer": PAGED[str(given["optimizer"])]}
+        given.setdefault("offload", "optimizer")
     if given.get("tp_mode") != SEQUENCE_GRID:
         return given
     rest = {key: value for key, value in given.items() if key not in ("tp_mode", "tp2")}

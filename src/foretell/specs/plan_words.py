@@ -12,6 +12,7 @@ from foretell.specs.plan_forms import (
     FORM_WORDS,
     FORMS,
     NUMBERS,
+    PAGED,
     SEQUENCE_GRID,
     as_written,
 )
@@ -177,7 +178,8 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
                 )
             ]
         )
-    choices = (*CHOICES[key], SEQUENCE_GRID) if key == "tp_mode" else CHOICES[key]
+    spelled = {"tp_mode": (SEQUENCE_GRID,), "optimizer": tuple(PAGED)}
+    choices = (*CHOICES[key], *spelled.get(key, ()))
     if value not in choices:
         near = nearest_name(value, choices)
         raise BadInput([no_choice(f"plan.{key}", value, ", ".join(choices), near)])

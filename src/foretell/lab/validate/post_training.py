@@ -27,7 +27,7 @@ from foretell.lab.validate.post_training_rows import (
     tuning_question,
     whole,
 )
-from foretell.lab.validate.scores import Scores, scores_of
+from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text
 from foretell.posttraining.step import spread_interval
@@ -42,23 +42,11 @@ SKIPPED = ("do not score", "phase ratios only", "misconfigured, not scored", "mu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostTrainingPrediction:
-    """One number of a row beside ours."""
+class PostTrainingPrediction(Prediction):
+    """One number of a row beside ours, in the unit of the row's column."""
 
-    id: str
-    """The row's id."""
     kind: str
     """rl_step, finetune_step, finetune_run or weight_sync."""
-    metric: str
-    """step, run, memory, sync, or a phase."""
-    predicted: float
-    """Ours, in the unit of the row's column."""
-    measured: float
-    """Theirs."""
-    low: float | None
-    """Lower end of the 90 % interval."""
-    high: float | None
-    """Upper end."""
     source: str
     """The row's source."""
 
@@ -83,7 +71,7 @@ def score_post_training(path: Path, *, leave_one_out: str | None = "source") -> 
     }
     return scores_of(
         len(rows), found, unsupported, labels, leave_one_out=leave_one_out, facts=bars(rows, found)
-    )  # type: ignore[arg-type]
+    )
 
 
 def read_cells(path: Path) -> list[dict[str, str]]:

@@ -32,6 +32,8 @@ Pooled = Annotated[
         most=MOST_CHIPS,
     ),
 ]
+MOST_ANSWER = 2**17
+"""Tokens of an answer that a server answers for."""
 LENGTHS = Flag(
     help="Answer lengths: lognormal (else), fixed, uniform, exponential, or a file of lengths.",
     metavar="SHAPE|FILE",
@@ -74,11 +76,20 @@ class PostTrainingQuestion:
             help="Mean tokens of an answer; else what such limits usually leave.",
             kind="decimal",
             metavar="MEAN",
-            most=MOST_LENGTH,
+            most=MOST_ANSWER,
         ),
     ] = None
     max_osl: Annotated[
-        int | None, _whole("Longest answer; else four times the mean.", MOST_LENGTH)
+        int | None, _whole("Longest answer; else four times the mean.", MOST_ANSWER)
+    ] = None
+    osl_end: Annotated[
+        float | None,
+        Flag(
+            help="Mean tokens of an answer at the end of a run, where lengths grow.",
+            kind="decimal",
+            metavar="MEAN",
+            most=MOST_ANSWER,
+        ),
     ] = None
     lengths: Annotated[str, LENGTHS] = "lognormal"
     updates: Annotated[int, _whole("Optimizer updates of a step.", 2**14)] = 1
@@ -130,6 +141,13 @@ class PostTrainingQuestion:
             metavar="WORDS",
         ),
     ] = None
+    reference: Annotated[
+        str,
+        Flag(
+            help="Reference log-probabilities: auto (as the algorithm), or none or cached: no pass.",
+            metavar="WORD",
+        ),
+    ] = "auto"
     packing: Annotated[
         str,
         Flag(

@@ -1,0 +1,355 @@
+"""The question of a post-training step as what it is made of: workload, trainer, engine, placement."""
+
+from dataclasses import replace
+from typing import Any
+
+from foretell.api.serving import choices_of
+from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
+from foretell.errors import BadInput, Problem, unknown
+from foretell.inputs.question import ask, collect, plan_of, settings_of
+from foretell.posttraining.placement import candidate_plans
+from foretell.posttraining.step import StepSetup
+from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload, read_lengths
+from foretell.search.plan_checks import check_plan
+from foretell.specs.deployment import Deployment
+from foretell.specs.deployment_text import deployment_text
+from foretell.specs.plan import Plan, named_fields
+from foretell.specs.post_training import (
+    ALGORITHMS,
+    AlgorithmForm,
+)
+from foretell.specs.questions.post_training import PostTrainingQuestion
+from foretell.specs.scenario import Scenario
+
+PLACEMENTS = ("colocated", "split", "async", "best")
+SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
+OFFLOADS = ("weights", "optimizer", "reference")
+USUAL_MEAN, USUAL_CAP, USUAL_POWER = 190.0, 1024.0, 0.6
+"""Mean answer under a limit of 1,024 tokens, and the power by which it grows with the limit: means of 130 to
+330 under 1,024 in verl's logs, some 1,400 under 28,672 by what its passes take."""
+
+
+def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetup, dict[str, Any]]:
+    """Everything that a step is made of, and what placements may change of it."""
+    problems = problems_of(question)
+    loop = collect(lambda: post_training_loop(question.framework), problems)
+    form = ALGORITHMS.get(question.algorithm)
+    if form is not None and question.reference != "auto":
+        form = replace(form, reference=False)
+    if form is None:
+        problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
+    usable = form is not None and not problems
+    work = collect(lambda: workload_of(question, form, said), problems) if usable and form else None
+    if problems or loop is None or form is None or work is None:
+        collect(lambda: ask(question.model, system=question.system or "h100-sxm", gpus=8), problems)
+        raise BadInput(problems)
+    scenario, trainer, plan = trainer_of(question, loop, work, said)
+    system, rollout_gpus = scenario.system, 0
+    deployment, profile, given = Deployment(), None, False
+    options: dict[str, Any] = {"placement": question.placement}
+    if form.generates:
+        rollout = scenario
+        if question.rollout_gpus is not None:
+            rollout = ask(
+                scenario.model,
+                system=question.system,
+                gpus=question.rollout_gpus,
+                set=settings_of(question),
+            )
+        rollout_gpus = rollout.job.gpus
+        system = rollout.system
+        engine = question.engine or loop.engine
+        profile, deployment, given = choices_of(
+            replace(rollout, job=replace(rollout.job, gpus=rollout_gpus)),
+            question.rollout_plan,
+            engine,
+            [],
+            question.osl or 2.0,
+        )
+        split = question.placement in ("split", "async")
+        fraction = loop.split_memory_fraction if split else loop.memory_fraction
+        if deployment.memory_fraction is None:
+            deployment = replace(deployment, memory_fraction=fraction)
+            said.append(f"the engine takes {fraction:.0%} of the memory ({loop.name})")
+        if deployment.max_batch is None:
+            deployment = replace(deployment, max_batch=loop.max_batch)
+        profile = replace(profile, eager_layer_s=max(profile.eager_layer_s, loop.eager_layer_s))
+        said.append(f"rollouts by engine profile {profile.id}")
+    else:
+        from foretell.catalog.engines import profile as profile_for
+
+        profile = profile_for(loop.engine, system.chip, mixture=False)
+    placement = question.placement if question.placement != "best" else "colocated"
+    offload = offload_of(question, placement, form)
+    sync = question.sync or ("ipc" if placement == "colocated" else "broadcast")
+    setup = StepSetup(
+        algorithm=form,
+        loop=loop
+        if question.placement != "async" or not question.partial
+        else replace(loop, old_logprobs=False),
+        work=work,
+        scenario=scenario,
+        plan=plan,
+        trainer=trainer,
+        budget=budget_of(question, loop, trainer),
+        rollout_system=system,
+        rollout_gpus=rollout_gpus,
+        deployment=deployment,
+        profile=profile,
+        placement=placement,  # type: ignore[arg-type]
+        sync=sync,  # type: ignore[arg-type]
+        offload=offload,
+        staleness=loop.staleness if question.staleness is None else float(question.staleness),
+        partial=question.partial or (question.staleness is None and loop.partial),
+    )
+    options |= {
+        "layout_given": given,
+        "plan_given": question.plan is not None,
+        "pools_given": question.trainer_gpus is not None and question.rollout_gpus is not None,
+        "sync_given": question.sync is not None,
+    }
+    if form.generates and not given:
+        setup = with_layout(setup)
+        said.append(f"rollout layout {deployment_text(setup.deployment)}: the fastest that fits")
+    return setup, options
+
+
+def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
+    """Tokens of a micro-batch on one rank; 0: the plan's sequences."""
+    if question.micro_tokens is not None:
+        return float(question.micro_tokens)
+    fixed = "micro_batch" in _named(question.plan) or isinstance(question.plan, Plan)
+    tuned = question.algorithm in ("sft", "dpo", "reward") and question.plan is not None
+    return 0.0 if fixed or tuned or loop.sequences(trainer) else float(DEFAULT_BUDGET)
+
+
+USUAL_PROMPT = 256.0
+"""Tokens of a prompt where none are given."""
+DEFAULT_BUDGET = 16_384
+"""Tokens of a micro-batch on one rank."""
+
+
+def with_layout(setup: StepSetup) -> StepSetup:
+    """The setup with the fastest layout of the engine that fits."""
+    from foretell.posttraining.placement import best_layout
+
+    return replace(setup, deployment=best_layout(setup))
+
+
+def _named(plan: Any) -> tuple[str, ...]:
+    return named_fields(plan) if isinstance(plan, str) else ()
+
+
+def trainer_of(
+    question: PostTrainingQuestion,
+    loop: PostTrainingLoop,
+    work: TrajectoryWorkload,
+    said: list[str],
+) -> tuple[Scenario, str, Plan]:
+    """The trainer's scenario, kind and plan; a plan that is not given is the fastest of a few that fit."""
+    given = question.plan
+    gpus = question.trainer_gpus if question.trainer_gpus is not None else question.gpus
+    words = given if isinstance(given, str) else ""
+    named = _named(given)
+    trainer = loop.trainer
+    if any(name in named for name in ("tp", "pp", "ep")) and "zero" not in named:
+        trainer = "megatron"
+    if "framework" in named:
+        text = words
+        software = words.split("framework=")[1].split()[0]
+        trainer = "megatron" if software.startswith(("megatron", "nemo")) else "fsdp"
+    else:
+        text = f"{words} framework={loop.software(trainer)}".strip()
+    if "micro_batch" not in named and loop.sequences(trainer) and question.micro_tokens is None:
+        text += f" mbs{loop.sequences(trainer)}"
+    if given is not None and "zero" not in named and trainer in ("fsdp", "deepspeed"):
+        text += " zero3"
+    if (
+        given is not None
+        and "recompute" not in named
+        and question.algorithm not in ("sft", "dpo", "reward")
+    ):
+        text += " recompute=full"
+    seq_len = max(round(work.passed_length), 8)
+    scenario = ask(
+        question.model,
+        system=question.system,
+        gpus=gpus,
+        set=settings_of(question),
+        global_batch=work.trajectories,
+        seq_len=seq_len,
+        plan=given if isinstance(given, Plan) else text,
+    )
+    if isinstance(given, Plan):
+        return plan_of(scenario, given)[0], trainer, given
+    degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
+    if given is not None and (degrees or trainer != "megatron"):
+        scenario, plan = plan_of(scenario, text, settings_of(question))
+        checked_degrees(scenario, plan)
+        return scenario, trainer, plan
+    scenario, base = plan_of(scenario, text, settings_of(question))
+    plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
+    said.append(f"trainer's plan chosen: the fastest of a few {trainer} plans that fit")
+    return scenario, trainer, plan
+
+
+def checked_degrees(scenario: Scenario, plan: Plan) -> None:
+    """Raise where a plan's degrees cannot be: its batch and length are made to fit."""
+    step = plan.tp * plan.cp * 2
+    job = replace(
+        scenario.job,
+        gpus=plan.gpus
+        if scenario.job.gpus % plan.gpus == 0 and plan.gpus == scenario.job.gpus
+        else scenario.job.gpus,
+        global_batch=plan.dp * plan.micro_batch * plan.pp * plan.vpp * 4,
+        seq_len=-(-scenario.job.seq_len // step) * step,
+    )
+    check_plan(replace(scenario, job=job), plan)
+
+
+def workload_of(
+    question: PostTrainingQuestion, form: AlgorithmForm, said: list[str]
+) -> TrajectoryWorkload:
+    """Trajectories and their lengths; what is left open is said."""
+    samples = question.samples or (8 if form.generates else 1)
+    prompt = question.isl
+    if prompt is None:
+        prompt = USUAL_PROMPT if form.generates else 0.0
+    if not question.samples and form.generates:
+        said.append(f"{samples} answers to each prompt: not given")
+    cap, mean = question.max_osl, question.osl
+    if mean is None:
+        limit = float(cap or USUAL_CAP)
+        mean = min(USUAL_MEAN * (limit / USUAL_CAP) ** USUAL_POWER, limit)
+        said.append(
+            f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
+        )
+    if cap is None:
+        cap = round(4 * mean)
+        said.append(f"answers are cut at {cap} tokens: four times their mean")
+    shape, samples_of = read_lengths(question.lengths, float(cap))
+    if samples_of:
+        mean = sum(samples_of) / len(samples_of)
+    if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
+        shape = "fixed"
+    median, _, p99 = (question.tool_time or "0:0").partition(":")
+    answers = AnswerLengths(
+        mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=samples_of
+    )
+    return TrajectoryWorkload(
+        prompts=question.prompts,
+        samples=samples,
+        prompt_tokens=float(prompt),
+        answers=answers,
+        updates=question.updates,
+        sequences=form.sequences,
+        padded_to=float(prompt) + float(cap) if question.packing == "padded" else 0.0,
+        turns=question.turns,
+        tool_median_s=float(median),
+        tool_p99_s=float(p99 or median),
+    )
+
+
+def offload_of(
+    question: PostTrainingQuestion, placement: str, form: AlgorithmForm
+) -> frozenset[str]:
+    """What the trainer keeps on the host."""
+    if question.offload is not None:
+        return frozenset() if question.offload == "none" else frozenset(question.offload.split("+"))
+    if placement == "colocated" and form.generates:
+        return frozenset(("weights", "optimizer"))
+    return frozenset()
+
+
+def problems_of(question: PostTrainingQuestion) -> list[Problem]:
+    """Words and numbers that cannot be, all at once."""
+    found = []
+    words = {
+        "placement": (question.placement, PLACEMENTS),
+        "sync": (question.sync or "ipc", SYNCS),
+        "packing": (question.packing, ("packed", "padded")),
+        "reference": (question.reference, ("auto", "none", "cached")),
+    }
+    found += [
+        unknown(name, value, allowed)
+        for name, (value, allowed) in words.items()
+        if value not in allowed
+    ]
+    if question.framework.partition("@")[0] not in loop_names():
+        found.append(unknown("framework", question.framework, loop_names()))
+    if question.offload not in (None, "none"):
+        parts = str(question.offload).split("+")
+        found += [
+            unknown("offload", part, ("none", *OFFLOADS)) for part in parts if part not in OFFLOADS
+        ]
+    least = {
+        "prompts": 1,
+        "samples": 0,
+        "updates": 1,
+        "turns": 1,
+        "steps": 1,
+        "max_osl": 1,
+        "micro_tokens": 1,
+    }
+    for name, low in least.items():
+        value = getattr(question, name)
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or value < low
+        ):
+            found.append(
+                Problem(
+                    path=name,
+                    value=value,
+                    message="not a usable number",
+                    allowed=f"a whole number from {low}",
+                )
+            )
+    for name, low_f in {
+        "isl": 0.0,
+        "osl": 1.0,
+        "osl_end": 1.0,
+        "staleness": 0.0,
+        "price": 0.0,
+    }.items():
+        value = getattr(question, name)
+        if value is not None and (
+            not isinstance(value, int | float) or isinstance(value, bool) or value < low_f
+        ):
+            found.append(
+                Problem(
+                    path=name,
+                    value=value,
+                    message="not a usable number",
+                    allowed=f"a number from {low_f:g}",
+                )
+            )
+    if question.tool_time is not None:
+        try:
+            [float(part) for part in question.tool_time.split(":")]
+        except ValueError:
+            message = "is no MEDIAN:P99"
+            found.append(
+                Problem(
+                    path="tool_time",
+                    value=question.tool_time,
+                    message=message,
+                    allowed="seconds, as in 2:30",
+                )
+            )
+    both = question.trainer_gpus is not None, question.rollout_gpus is not None
+    if question.gpus is None and not any(both):
+        message = "missing"
+        found.append(
+            Problem(
+                path="gpus",
+                value=None,
+                message=message,
+                allowed="as in 32xH100, or --trainer-gpus and --rollout-gpus",
+            )
+        )
+    if any(both) and question.gpus is not None:
+        message = "is given beside the pools"
+        found.append(
+            Problem(path="gpus", value=question.gpus, message=message, allowed="one of them")
+        )
+    return found

@@ -3,7 +3,8 @@
     PYTHONPATH=src:. python tests/bench/bench_anthe_h200.py --out "$OUT"      # some six minutes on an H200
 
 Needs torch and numpy alone: words are the tokens, so that no byte pairs are trained. Each line of rows.jsonl
-is one run; a run that the time does not allow is left out and said. `summary.csv` has means and spreads.
+is one run; a run that the time does not allow is left out and said. `summary.csv` has means and spreads, in
+the form of src/foretell/lab/reproduce/anthe_study.csv, to which its rows are added by hand.
 """
 
 import argparse
@@ -174,40 +175,34 @@ def main() -> None:
                 f"{last['train_s']:.1f} s of {time.monotonic() - start:.1f} s",
                 flush=True,
             )
-    write_summary(out / "summary.csv", rows)
+    corpus = f"H200, width {given.width}, {given.steps:,} steps"
+    write_summary(out / "summary.csv", rows, corpus)
     (out / "settings.json").write_text(
         json.dumps({**vars(given), "vocab": len(table.words)}, indent=1)
     )
 
 
-def write_summary(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Means, least and most of each model."""
-    columns = (
-        "held_out_loss",
-        "perplexity",
-        "bleu",
-        "bleu_beam4",
-        "chrf",
-        "exact",
-        "target_tokens_per_s",
-    )
+def write_summary(path: Path, rows: list[dict[str, Any]], corpus: str) -> None:
+    """Means, least and most of each model: rows of src/foretell/lab/reproduce/anthe_study.csv."""
+    columns = ("held_out_loss", "bleu", "chrf")
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        head = [f"{c}_{k}" for c in columns for k in ("mean", "least", "most")]
-        writer.writerow(["model", "weights", "runs", *head])
+        ends = [f"{c}{k}" for c in columns for k in ("", "_least", "_most")]
+        writer.writerow(["corpus", "model", "weights", "runs", *ends])
         for name in FIVE:
             own = [row for row in rows if row["model"] == name]
-            if own:
-                cells = [
-                    f"{value:.5g}"
-                    for c in columns
-                    for value in (
-                        statistics.mean(r[c] for r in own),
-                        min(r[c] for r in own),
-                        max(r[c] for r in own),
-                    )
-                ]
-                writer.writerow([name, own[0]["weights"], len(own), *cells])
+            if not own:
+                continue
+            cells = [
+                f"{value:.5g}"
+                for c in columns
+                for value in (
+                    statistics.mean(r[c] for r in own),
+                    min(r[c] for r in own),
+                    max(r[c] for r in own),
+                )
+            ]
+            writer.writerow([corpus, name, own[0]["weights"], len(own), *cells])
 
 
 if __name__ == "__main__":

@@ -34,35 +34,37 @@ def test_many_independent_parts_are_surer_than_one(values: list[float]) -> None:
         assert low <= together.value <= high
         assert high <= alone.interval[key][1] * (1 + 1e-9)
         assert low >= alone.interval[key][0] * (1 - 1e-9)
-    host = dict.fromkeys(("p50", "p90"), (0.9 * together.value, 1.5 * together.value))
-    wider = whole(together, "plain", "", host).interval
+    wider = whole(together, "plain", make_scenario("dense", gpus=4, batch=64)).interval
     assert wider is not None
     assert wider["p90"][0] <= wider["p50"][0] <= together.value
     assert together.value <= wider["p50"][1] <= wider["p90"][1]
     for key in ("p50", "p90"):
-        assert wider[key][0] <= min(together.interval[key][0], host[key][0])
-        assert wider[key][1] >= max(together.interval[key][1], host[key][1])
+        assert wider[key][0] <= together.interval[key][0]
+        assert wider[key][1] >= together.interval[key][1]
 
 
 def test_runs_of_another_kind_are_less_sure() -> None:
-    """The same step of a kind that runs were further from, or of a framework whose host is not known."""
+    """The same step of a kind that runs were further from."""
     step = leaf("step", 1.0, ("fitted", (0.0,) * 5), None)
-    sure = {"p50": (1.0, 1.0), "p90": (1.0, 1.0)}
-    widths = [whole(step, kind, "", sure).interval for kind in ("plain", "narrow")]
+    scenario = make_scenario("dense", gpus=4, batch=64)
+    widths = [whole(step, kind, scenario).interval for kind in ("plain", "narrow")]
     assert widths[0] is not None
     assert widths[1] is not None
     assert widths[0]["p90"][1] < widths[1]["p90"][1]
 
 
-def test_small_work_is_less_sure_where_the_host_is_supposed() -> None:
-    """Layers that the host may outlast have a higher upper end than layers that hide it."""
-    small, large = (
-        answer_of(make_scenario("dense", gpus=4, batch=64), Plan(dp=4, micro_batch=m), chosen=False)
-        for m in (1, 16)
-    )
-    assert small.interval is not None
-    assert large.interval is not None
-    assert small.interval["p90"][1] / small.step_s > large.interval["p90"][1] / large.step_s
+def test_software_that_was_seen_on_the_chip_is_surer() -> None:
+    """Nothing named is the least sure; evidence is fitted for what was seen on this chip alone."""
+    step = leaf("step", 1.0, ("fitted", (0.0,) * 5), None)
+    scenario = make_scenario("dense", gpus=4, batch=64, chip=make_chip(id="h100-sxm"))
+    found = [
+        whole(step, "plain", replace(scenario, software=software(word)))
+        for word in ("megatron-core", "primus", "generic")
+    ]
+    assert [one.evidence for one in found] == ["fitted", "transferred", "transferred"]
+    ends = [one.interval["p90"] for one in found if one.interval is not None]
+    widths = [high / low for low, high in ends]
+    assert widths[0] < widths[1] < widths[2]
 
 
 def test_a_generation_left_out_is_less_sure() -> None:

@@ -72,6 +72,25 @@ def test_stacks_stand_on_each_other(first: list[float], second: list[float]) -> 
         assert top + tall == pytest.approx(y, abs=0.25)
 
 
+def test_error_bars_of_stacks_are_inside() -> None:
+    """They begin at the sum, and the axis reaches their ends."""
+    traces = [
+        {"type": "bar", "name": "a", "x": ["p"], "y": [5.0]},
+        {
+            "type": "bar",
+            "name": "b",
+            "x": ["p"],
+            "y": [1.0],
+            "error_y": {"array": [4.0], "arrayminus": [2.0]},
+        },
+    ]
+    found = figure(traces, "t", "x", "y", barmode="stack")
+    axis = axis_scales(found, (0.0, 0.0, 100.0, 100.0))["y"]
+    assert axis.low == 0.0
+    assert axis.high >= 10.0
+    drawn(found)
+
+
 def test_groups_stand_beside_each_other() -> None:
     traces = [
         {"type": "bar", "name": c, "x": ["p", "q"], "y": [1.0, 2.0], "marker": {"color": c}}

@@ -127,6 +127,16 @@ def test_retention_is_close_to_what_was_measured() -> None:
     assert all(abs(row["predicted"] - row["measured"]) <= CLOSE_POINTS for row in kept)
 
 
+def test_intervals_hold_four_fifths_of_what_sources_leave_open() -> None:
+    rows = [r for r in compare_published() if r.quantity == "samples/s"]
+    assert len(rows) == 43
+    assert sum(bool(row.inside_open) for row in rows) >= 0.8 * len(rows)
+    for row in rows:
+        assert row.p90 is not None
+        assert row.open_p90 is not None
+        assert row.open_p90[0] <= row.p90[0] <= row.p90[1] <= row.open_p90[1]
+
+
 @pytest.mark.parametrize("name", WORKS)
 def test_the_command_writes_every_kind_of_file(name: str, tmp_path: Path) -> None:
     work = work_named(name)

@@ -57,7 +57,10 @@ def test_the_closed_form_meets_the_simulation(load: dict[str, float]) -> None:
     closed = foretell.serve("llama-3.1-70b", **asked)
     played = foretell.serve("llama-3.1-70b", **asked, simulate={"requests": 800})
     assert closed.tpot_ms.mean == pytest.approx(played.tpot_ms.mean, rel=0.06)
-    assert closed.ttft_ms.p50 == pytest.approx(played.ttft_ms.p50, rel=0.2)
+    assert closed.ttft_ms.mean == pytest.approx(played.ttft_ms.mean, rel=0.1)
+    assert closed.prefill_busy is not None
+    if closed.prefill_busy < 0.9:  # near there the queue's shape is the simulation's alone
+        assert closed.ttft_ms.p50 == pytest.approx(played.ttft_ms.p50, rel=0.12)
     assert closed.output_tokens_per_s == pytest.approx(played.output_tokens_per_s, rel=0.08)
 
 

@@ -49,17 +49,20 @@ def test_intervals_hold_the_figure_and_each_other():
     for one in serving_spreads():
         assert 0.0 < one.p50 < one.p90
     for name in ("gpt-oss-120b", "llama-3.1-8b"):
-        for evidence in ("fitted", "transferred"):
+        for residuals in ("fitted", "near", "far", "disaggregated"):
             for metric in ("ttft", "tpot", "throughput", "e2e"):
-                found = interval_of(10.0, model(name), evidence, metric)
+                found = interval_of(10.0, model(name), residuals, metric)
                 inner, outer = found["p50"], found["p90"]
                 assert outer[0] < inner[0] < 10.0 < inner[1] < outer[1]
 
 
 def test_what_is_new_is_less_sure():
-    for metric in ("tpot", "ttft"):
-        new = spread_for("mixture", "transferred", metric)
-        assert new.p90 > spread_for("dense", "fitted", metric).p90
+    for kind in ("dense", "mixture"):
+        for metric in ("tpot", "ttft", "throughput", "e2e"):
+            fitted, near, far = (
+                spread_for(kind, one, metric).p90 for one in ("fitted", "near", "far")
+            )
+            assert fitted <= near <= far
 
 
 def test_left_out_overheads_are_of_known_models_and_profiles():

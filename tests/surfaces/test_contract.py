@@ -442,7 +442,7 @@ def test_the_nearest_plan_works() -> None:
     [
         (
             ("estimat",),
-            "allowed: estimate, search, memory, simulate, explain, compare-plans, improve, serve, size, ",
+            "allowed: estimate, search, memory, simulate, explain, compare-plans, improve, ",
         ),
         (("catalog", "chip"), "unknown verb 'chip'"),
         (("estimate",), "--model: missing"),

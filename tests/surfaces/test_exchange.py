@@ -251,7 +251,13 @@ def test_price_lists_that_are_none(tmp_path: Path, content: str, said: str) -> N
         (("estimate", "--import", SERVE, "--system", "h100-sxm"), "are of a deployment"),
         (("serve", "--import", MEGATRON, "--system", "h100-sxm"), "are of a training run"),
         (
-            ("estimate", "--import", '{"train_batch_size": 8}', "--system", "h100-sxm"),
+            (
+                "estimate",
+                "--import",
+                '{"train_micro_batch_size_per_gpu": 8}',
+                "--system",
+                "h100-sxm",
+            ),
             "name no model",
         ),
         (("estimate", "llama-3.1-8b", "--gpus", "8xH100", "--export", "vllm"), "--export: unknown"),

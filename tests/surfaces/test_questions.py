@@ -139,8 +139,8 @@ def test_every_kind_has_a_type_in_json() -> None:
 def test_fields_that_may_name_a_file() -> None:
     """What the web looks at, and what it refuses, wherever it is named."""
     assert {*NAMED} == {
-        "model", "system", "name", "gpus", "prefill_gpus", "arrivals", "launch", "lengths",
-        "trainer_gpus", "rollout_gpus",
+        "model", "system", "name", "gpus", "prefill_gpus", "arrivals", "launch", "lengths", "trainer_gpus",
+        "rollout_gpus",
     }  # fmt: skip
     files = {
         "prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "runs", "log",

@@ -1,5 +1,6 @@
 """The scoreboard of serving: every row predicted or refused with a reason, and the bars it must meet."""
 
+import csv
 from dataclasses import replace
 
 import pytest
@@ -52,10 +53,22 @@ def test_held_out_figures_come_first(data_dir):
     assert out.index("held out") < out.index("source")
 
 
-def test_mixtures_are_met_about_as_well_as_dense_models(scores):
+def test_mixtures_are_met_about_as_well_as_dense_models(data_dir):
+    """Of rows that did not draft, and whose first tokens are what requests met: means of SGLang's hold
+    requests that met a compilation (medians of the second table are half of them), and the table does not say
+    who drafts.
+    """
+    with (data_dir / "inference" / "mtp_labels.csv").open() as file:
+        drafted = {cells["id"] for cells in csv.DictReader(file) if cells["mtp"] != "no"}
+    rows = [
+        replace(row, ttft_ms=None) if row.framework == "sglang" else row
+        for row in read_rows(data_dir / "inference" / "measured_serving.csv.gz")
+        if row.id not in drafted
+    ]
+    found = score_rows(rows).to_dict()["moe_over_dense"]
     for metric in ("tpot", "ttft"):
-        assert scores["moe_over_dense"][f"online_concurrency {metric}"] <= 1.5
-    assert scores["moe_over_dense"]["max_throughput throughput"] <= 1.5
+        assert found[f"online_concurrency {metric}"] <= 1.5
+    assert found["max_throughput throughput"] <= 1.5
 
 
 def test_every_row_is_predicted_once_a_metric_or_refused_with_a_reason(scores, data_dir):

@@ -17,6 +17,7 @@ import pytest
 from foretell.catalog import chip
 from foretell.catalog.software import software
 from foretell.kernels.memory import StageMemory
+from foretell.lab.validate.held_out import LeftOut
 from foretell.lab.validate.memory import score_memory_rows
 from foretell.lab.validate.memory_rows import read_memory_rows
 from foretell.lab.validate.training import memory_of, prediction_of
@@ -182,7 +183,7 @@ def test_intervals_of_peaks_hold_nine_in_ten_of_a_source_left_out(
     for row in [r for r in graded if r.source != SWEEP] + [r for r in graded if r.source == SWEEP][
         ::part
     ]:
-        told = prediction_of(row, row.source)
+        told = prediction_of(row, LeftOut(sources=(row.source,)))
         assert not isinstance(told, str)
         (pair,) = memory_of(told)
         assert pair.low is not None
@@ -203,7 +204,7 @@ def test_chances_to_fit_are_those_of_runs(data_dir: Path) -> None:
         for row in [r for r in read_memory_rows(folder / name) if r.framework_id == "nanotron"][
             ::6
         ]:
-            told = prediction_of(row, SWEEP)
+            told = prediction_of(row, LeftOut(sources=(SWEEP,)))
             assert not isinstance(told, str)
             likely.append(fit_of(told.answer))
             ran.append(fate)

@@ -332,6 +332,29 @@ def test_every_view_is_drawn_dark_and_narrow(browser: Any, address: str, view: s
     assert narrow.said == []
 
 
+def test_a_pasted_launch_is_improved(watched: Watched) -> None:
+    text = (
+        "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py --tokenizer-model meta-llama/Llama-3.1-8B "
+        "--tensor-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 128 --seq-length 8192 --bf16"
+    )
+    page = watched.open("view=launch")
+    for place in page.locator("#answer input, #answer textarea").all():
+        assert page.locator(f"label[for='{place.get_attribute('id')}']").count() == 1
+    page.fill("#launch", text)
+    page.click("#launch-go")
+    page.wait_for_selector("#changes table")
+    told = foretell.improve(text, system="h100-sxm")
+    assert told.conclusions[0] in page.locator("#summary").inner_text()
+    assert told.export.splitlines()[0] in page.locator("#changes pre").inner_text()
+    assert "pretrain" not in page.url
+    page.fill("#launch", text + " --warp 9")
+    page.click("#launch-go")
+    page.wait_for_selector("#summary .said")
+    assert "warp is not known here" in page.locator("#summary").inner_text()
+    assert len(watched.said) == 1  # which the browser says of any refusal
+    watched.said.clear()
+
+
 def test_the_keyboard_is_enough(watched: Watched) -> None:
     page = watched.open(f"view=training&{QUERY}")
     page.keyboard.press("Tab")

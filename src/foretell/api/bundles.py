@@ -139,7 +139,7 @@ def _shape(model: Model) -> dict[str, Any]:
         "ffn_hidden": width,
         "n_experts": routed.experts if routed else None,
         "top_k": routed.top_k if routed else None,
-        "vocab": model.embedding.vocab if model.embedding else None,
+        "vocab": model.embedding.vocab or None,
     }
 
 

@@ -95,6 +95,15 @@ class ConditionedStep:
             for key, (low, high) in said.interval.items()
         }
 
+    def peak_ends(self, peak_bytes: float) -> dict[str, tuple[float, float]]:
+        """p50 and p90 around a peak of memory."""
+        assert self.peak is not None
+        middle = self.peak.median
+        return {
+            key: (peak_bytes * math.exp(low - middle), peak_bytes * math.exp(high - middle))
+            for key, (low, high) in self.peak.interval.items()
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditioned:
@@ -151,6 +160,7 @@ class Conditioned:
             found,
             interval=interval,
             breakdown=None if tree is None else tree_of(tree, deviations, interval),
+            peak_interval=None if step.peak is None else step.peak_ends(found.peak_memory_bytes),
             prior=plain_numbers(before),
             posterior_factors=self.factors(step),
         )

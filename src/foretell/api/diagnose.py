@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,8 @@ class RunsDiagnosis:
 @asks(DiagnoseQuestion)
 def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
     """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next."""
-    given = [question.runs] if isinstance(question.runs, str) else list(question.runs)
+    one = question.runs
+    given = [one] if isinstance(one, str | Path) else list(one)
     if not given:
         message, allowed = "missing", "a log, a table, or a text such as 'tp8 pp4: 15.2 s'"
         raise BadInput([Problem(path="runs", value=None, message=message, allowed=allowed)])

@@ -9,6 +9,7 @@ from foretell.errors import BadInput, Infeasible, Problem, unknown
 from foretell.inputs.question import as_texts, collect, named_by, plan_of, scenario_for
 from foretell.inputs.sequences import fill_sequences
 from foretell.search.choices import over_names
+from foretell.search.frameworks import refusals
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.search.search import search_plans
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
@@ -60,6 +61,10 @@ def estimate(question: TrainingQuestion) -> Estimate:
         return estimate_answer(with_run(best, asked))
     scenario, chosen = plan_with_room(scenario, plan, settings)
     result = with_run(step_answer(scenario, chosen, known, chosen=False), asked)
+    against = refusals(scenario, chosen, chosen.framework)
+    if against:
+        said = f"{chosen.framework} refuses this plan as it is: {'; '.join(against)}"
+        result = replace(result, assumptions=(*result.assumptions, said))
     if result.fits == "no":
         raise Infeasible([too_large(scenario, result)], estimate_answer(result))
     return estimate_answer(result)

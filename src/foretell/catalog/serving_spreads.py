@@ -17,6 +17,8 @@ LEFT_OUT = ROOT / "engines_left_out.toml"
 """Overheads of profiles fitted without one model."""
 APART = "disaggregated"
 """Class of residuals of prefill and decode on instances of their own."""
+SURER = {"near": "fitted", "far": "near"}
+"""Class of residuals -> the one that is closer to what was fitted."""
 ANY = "any"
 """Kind of residuals of all models together."""
 
@@ -54,12 +56,12 @@ def spread_for(kind: str, residuals: str, metric: str) -> ServingSpread:
         if (one.residuals, one.metric) == (residuals, metric)
     }
     found = mine.get(kind) or mine.get(ANY)
-    if found is not None and residuals == "near":
-        # What is new to a profile is no surer than what it has seen of the same kind.
-        return max(found, spread_for(kind, "fitted", metric), key=lambda one: one.p90)
-    if found is not None:
-        return found
-    return spread_for(kind, "far", "tpot")
+    if found is None:
+        return spread_for(kind, "far", "tpot")
+    if residuals in SURER:
+        # What is new to a profile is no surer than what it has seen.
+        return max(found, spread_for(kind, SURER[residuals], metric), key=lambda one: one.p90)
+    return found
 
 
 @lru_cache(maxsize=1)

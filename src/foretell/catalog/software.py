@@ -218,7 +218,7 @@ def family_releases(family: str) -> tuple[Release, ...]:
                 )
             )
     if problems:
-        raise BadInput(dict.fromkeys(problems))
+        raise BadInput({p.path + p.message: p for p in problems}.values())
     return tuple(found)
 
 

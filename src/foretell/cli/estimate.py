@@ -36,7 +36,7 @@ def estimate(given: Given, edges: Edges) -> int:
     written = None
     if edges.export and folder is None:
         written = result.export(edges.export, edges.launcher)
-    files = ()
+    files: tuple[str, ...] = ()
     if folder is not None:
         from foretell.api.bundles import training_bundle
 

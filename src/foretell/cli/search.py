@@ -35,7 +35,8 @@ def search(given: Given, edges: Edges) -> int:
     problems = []
     if not found.plans:
         problems = [found.why_none]
-    written, files = None, ()
+    written = None
+    files: tuple[str, ...] = ()
     if edges.export and found.plans and folder is None:
         written = found.best.export(edges.export, edges.launcher)
     elif folder is not None and found.plans:

@@ -136,9 +136,9 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
             if equals:
                 close()
                 flag, values = "", []
-        elif flag and not (values and _override(word)):
+        elif flag and not (values and _override(word, script.used)):
             values.append(word)
-        elif match := _override(word):
+        elif match := _override(word, script.used):
             close()
             flag, values = "", []
             pairs.append((spell_key(match[1]), match[2].rstrip(",")))
@@ -172,10 +172,10 @@ def _written(content: str) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def _override(word: str) -> re.Match[str] | None:
-    """`key=value`; a name in capitals is a shell's variable."""
+def _override(word: str, used: frozenset[str] = frozenset()) -> re.Match[str] | None:
+    """`key=value`; a name in capitals, or one that the script refers to, is a shell's variable."""
     match = _OVERRIDE.fullmatch(word)
-    return None if match is None or match[1].isupper() else match
+    return None if match is None or match[1].isupper() or match[1] in used else match
 
 
 def spell_key(key: str) -> str:

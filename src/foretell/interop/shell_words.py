@@ -28,6 +28,7 @@ _SET = re.compile(r"^[ \t]*set [-+][^\n]*$", re.MULTILINE)
 """Options of the shell itself."""
 _SUM = re.compile(r"\$\(\(([^()]{1,80})\)\)")
 """Arithmetic."""
+_USED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _SBATCH = re.compile(r"^#SBATCH\s+(--?[\w-]+)[ =]+(\S+)", re.MULTILINE)
 SHORT = {"-N": "nodes", "-G": "gpus", "-n": "ntasks", "-J": "job_name"}
 """Short flags of a batch script."""
@@ -51,6 +52,8 @@ class Script:
     """Contents that it writes with <<."""
     batch: Mapping[str, str]
     """Flags of its #SBATCH lines."""
+    used: frozenset[str]
+    """Names of variables that it refers to anywhere."""
 
 
 def read_script(text: str) -> Script:
@@ -87,7 +90,10 @@ def read_script(text: str) -> Script:
             scalars.setdefault(name, number)
     scalars = _settled(scalars)
     expanded = _expanded(words, scalars, arrays)
-    return Script(words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch)
+    referred = frozenset(_USED.findall(text))
+    return Script(
+        words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch, used=referred
+    )
 
 
 def _words(text: str) -> list[str]:
@@ -135,7 +141,7 @@ def _expanded(
             name = (match[1] or match[3]) if match else ""
             if name in arrays:
                 made += arrays[name]
-            elif name in scalars and "$" not in scalars[name]:
+            elif name in scalars and name not in _named(scalars[name]):
                 made += scalars[name].split()
             else:
                 made.append(_VARIABLE.sub(lambda m: _value(m, scalars), word))

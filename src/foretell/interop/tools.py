@@ -4,6 +4,7 @@ A writer's text is read back by the tool's own reader: each field of the plan th
 told in a note, so that nothing is lost in silence.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
@@ -148,7 +149,45 @@ def read_arguments(
     where it is wrong."""
     given = parse_arguments(text)
     beside = known or Known(layers=layers)
-    return READERS[tool or recognise(given)](given, beside)
+    launch = READERS[tool or recognise(given)](given, beside)
+    return replace(launch, doubts=(*launch.doubts, *_not_opened(given), *_behind(given)))
+
+
+FILES = (
+    "job.config_file",
+    "deepspeed_config",
+    "config",
+    "extra_llm_api_options",
+    "yaml_cfg",
+    "fsdp_config",
+)
+"""Arguments that may name a file with more arguments."""
+ENDINGS = (".json", ".yaml", ".yml", ".toml")
+_BEHIND = re.compile(
+    r"\$\{?(\w*(?:ARGS|OPTIONS|OPTS|FLAGS|PARAMS)\w*)(?:\[[@*]\])?\}?", re.IGNORECASE
+)
+
+
+def _not_opened(given: ArgumentTable) -> list[str]:
+    """Files that hold further arguments and that the text itself does not write."""
+    named = [(key, str(value)) for key, value in given.pairs if key in FILES]
+    return [
+        f"{key} {value[:60]} is a file of its own, which is not opened: import that one"
+        for key, value in named
+        if value.endswith(ENDINGS)
+        and "$" not in value
+        and not re.search(rf">\s*\S*{re.escape(value.rpartition('/')[2])}", given.text)
+    ]
+
+
+def _behind(given: ArgumentTable) -> list[str]:
+    """Variables of flags that the text does not set."""
+    values = (
+        one for _, value in given.pairs for one in (value if isinstance(value, list) else [value])
+    )
+    words = dict.fromkeys(str(word) for word in (*given.words, *values))
+    found = [match[1] for word in words if (match := _BEHIND.fullmatch(word))]
+    return [f"${name[:40]} is not set in the text: flags may be behind it" for name in found]
 
 
 def recognise(given: ArgumentTable) -> Tool:

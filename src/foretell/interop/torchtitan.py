@@ -46,7 +46,7 @@ IGNORED = frozenset(
     optimizer.eps optimizer.weight_decay optimizer.implementation model.tokenizer_path
     model.print_after_conversion parallelism.disable_loss_parallel dump_folder
     parallelism.context_parallel_load_balancer parallelism.pipeline_parallel_schedule_csv
-    parallelism.enable_compiled_autograd compile.components compile.backend rdzv_backend rdzv_endpoint
+    parallelism.enable_compiled_autograd compile.components compile.backend rdzv_id rdzv_backend rdzv_endpoint
     local_ranks_filter role tee m job_config master_addr master_port node_rank
     training.disable_cuda_graphs activation_checkpoint.early_stop optimizer.* model_spec.* compile.class
     parallelism.class training.class activation_checkpoint.class activation_checkpoint.debug loss

@@ -169,13 +169,22 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         **_precision(keys, own, frozen=bool(rank)), **_attention(keys),
     }  # fmt: skip
     values["framework"] = "deepspeed" if engine == "deepspeed" else _framework(keys)
+    if engine == "deepspeed" and values.get("weights") != "nf4":
+        # Its own 16-bit engine: weights in 16 bits, a master copy and states in 32.
+        for kept in ("weights", "master", "gradients", "states"):
+            values.pop(kept, None)
     models = tuple(name for name in [keys.text(*MODEL)] if name)
     seq_len = keys.whole(*LENGTH) or own.length
     batch = None if dp is None else micro * steps * dp
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
     name = next(iter(models), None)
-    job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    job: dict[str, int | str | None] = {
+        "model": name,
+        "gpus": gpus,
+        "global_batch": batch,
+        "seq_len": seq_len,
+    }
     return Launch(
         tool=tool,
         models=models,
@@ -185,7 +194,7 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         plan=plan_words(values),
         values=read_back(keys, {**job, **values}, SOURCES),
         accelerator=given.accelerator,
-        post_training=_method(keys, rank, batch, seq_len, str(values["framework"])),
+        post_training=_method(keys, job, _without_replicas(values), tool),
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
         ignored=quiet,
@@ -197,7 +206,11 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
     """(ZeRO's stage, what shards): FSDP's strategy, DeepSpeed's stage, or copies."""
     kind = (keys.text("distributed_type") or "").upper()
     told = keys.whole("deepspeed_config.zero_stage", "zero_optimization.stage", low=0, high=3)
-    file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file")
+    file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config")
+    launched = keys.text("config_file") or ""
+    if not file and not kind and launched:
+        kind, own = _by_name(keys, launched)
+        file = own or file
     if told is not None or kind == "DEEPSPEED" or file:
         if told is None and file:
             match = STAGED.search(file.rpartition("/")[2])
@@ -221,6 +234,21 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
     if "HYBRID" in named:
         keys.doubt("hybrid sharding shares over the GPUs of a node: shard= in --plan says how many")
     return (2 if "GRAD_OP" in named or strategy == "2" else 3), "fsdp"
+
+
+def _by_name(keys: Keys, file: str) -> tuple[str, str | None]:
+    """(distributed_type, DeepSpeed's file) by the name of accelerate's own file, as examples are named."""
+    name = file.rpartition("/")[2].lower()
+    if STAGED.search(name):
+        return "DEEPSPEED", file
+    if "fsdp" in name:
+        keys.note(f"FSDP by the name of {file[:60]}, which is not opened")
+        return "FSDP", None
+    if "multi" in name or "ddp" in name or "single" in name:
+        keys.note(f"copies (DDP) by the name of {file[:60]}, which is not opened")
+        return "MULTI_GPU", None
+    keys.doubt(f"config_file {file[:60]} is a file of its own, which is not opened")
+    return "", None
 
 
 def _reshard(keys: Keys, zero: int) -> bool | None:
@@ -360,18 +388,39 @@ def _framework(keys: Keys) -> str:
     return "transformers-compiled" if compiled else "transformers"
 
 
+def _without_replicas(values: Mapping[str, object]) -> str:
+    """The plan's words but dp, which follows from the chips."""
+    return plan_words({name: value for name, value in values.items() if name != "dp"})
+
+
+METHODS = {
+    "dpo": "dpo",
+    "kto": "dpo",
+    "orpo": "dpo",
+    "grpo": "grpo",
+    "rloo": "grpo",
+    "ppo": "ppo",
+    "reward": "reward",
+}
+"""Methods of these trainers, and the algorithm whose step is theirs."""
+
+
 def _method(
-    keys: Keys, rank: int, batch: int | None, seq_len: int | None, framework: str
+    keys: Keys, launch: Mapping[str, int | str | None], plan: str, tool: str
 ) -> dict[str, object]:
-    """What a post-training question takes: its algorithm, sequences of a step and adapters."""
+    """Arguments of a post-training question: algorithm, sequences of a step, the trainer's plan."""
     told = (keys.text("stage", "rl", "trainer_type") or "").lower()
-    words = " ".join(keys.words).lower()
-    kinds = ("dpo", "kto", "orpo", "grpo", "rloo", "ppo", "reward")
-    algorithm = next((kind for kind in kinds if kind in told or f" {kind}" in f" {words}"), "sft")
-    return {
-        "algorithm": algorithm,
-        "prompts": batch,
-        "isl": seq_len,
-        "lora": rank,
-        "framework": framework,
+    run = keys.given.text.lower()
+    kind = next(
+        (one for one in METHODS if one in told or re.search(rf"[\s/]{one}(?:\.py)?\s", run)), ""
+    )
+    found: dict[str, object] = {
+        "algorithm": METHODS.get(kind, "sft"),
+        "model": launch["model"],
+        "gpus": launch["gpus"],
+        "prompts": launch["global_batch"],
+        "isl": launch["seq_len"],
+        "plan": plan,
+        "framework": "trl" if tool in ("trl", "trainer") else "generic",
     }
+    return {name: value for name, value in found.items() if value is not None}

@@ -5,6 +5,7 @@ What they run is read as any command is; what they add is how many nodes of how 
     SkyPilot     num_nodes, resources.accelerators (H100:8), run
     Kubernetes   of a Pod, Job, Deployment, PyTorchJob, MPIJob, LeaderWorkerSet or JobSet: command and args
                  of the containers with nvidia.com/gpu, their replicas, the node selector's accelerator
+    Compose      the service with GPUs: image, entrypoint and command
     Slurm        #SBATCH lines (shell_words.py); the kind of GPU of --gres or --gpus-per-node
 """
 
@@ -47,6 +48,9 @@ def opened(documents: Sequence[Mapping[str, Any]]) -> Wrapped | None:
             {"resources", "num_nodes", "setup", "workdir", "name"} & {*table}
         ):
             return _task(table)
+    for table in documents:
+        if isinstance(table.get("services"), Mapping):
+            return _composed(table["services"])
     objects = [table for table in documents if "apiVersion" in table and "kind" in table]
     if not objects:
         return None
@@ -86,6 +90,37 @@ def _task(table: Mapping[str, Any]) -> Wrapped:
     return Wrapped(
         script=f"{lines}\n{table['run']}", variables=variables, accelerator=name.strip() or None
     )
+
+
+def _composed(services: Mapping[str, Any]) -> Wrapped | None:
+    """The service of a Docker Compose file that has GPUs, else the first with a command."""
+    some = [one for one in services.values() if isinstance(one, Mapping) and one.get("command")]
+    with_gpus = [one for one in some if _devices(one)]
+    for one in with_gpus or some:
+        command = one["command"]
+        words = (
+            " ".join(map(shlex.quote, _words(command)))
+            if isinstance(command, list)
+            else str(command)
+        )
+        entry = " ".join(map(shlex.quote, _words(one.get("entrypoint"))))
+        script = f"IMAGE={shlex.quote(str(one.get('image') or ''))} {entry} {words}"
+        many = _devices(one)
+        return Wrapped(
+            script=script, variables={"gpus_per_node": str(many)} if many else {}, accelerator=None
+        )
+    return None
+
+
+def _devices(service: Mapping[str, Any]) -> int:
+    """GPUs that a service reserves."""
+    part = service
+    for name in ("deploy", "resources", "reservations"):
+        part = _table(part.get(name))
+    devices = part.get("devices")
+    some = devices if isinstance(devices, list) else []
+    counts = [str(one.get("count")) for one in some if isinstance(one, Mapping)]
+    return sum((int(one) for one in counts if one.isdigit() and len(one) < 7), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,16 +206,16 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
 def _chunk_passes_s(library: Library, shape: GroupShape) -> Array:
     """Seconds per byte of a chunk that passes all steps of a ring, by protocol.
 
-    LL and LL128 are as slow inside a node as between nodes: their words wait for flags. Under Simple a
-    chunk goes from node to node through a port, and from chip to chip over the node's own links.
+    LL and LL128 are as slow inside a node as between nodes: their words wait for flags. Under Simple a chunk
+    goes from node to node through a port; inside a node the port sets the pace, or the node's own links do.
     """
     between = library.between
     assert between is not None
     port = shape.member_s_per_byte / _column(between.chunk_share)
-    far = shape.nodes - 1.0
-    near = (shape.members - shape.nodes) * shape.first_s_per_byte / library.inside.efficiency
+    own = shape.first_s_per_byte / library.inside.efficiency
     words = port * (shape.members - 1.0)
-    words[2] = port[2] * far + near
+    near = between.near_pass * port[2] + (1.0 - between.near_pass) * own
+    words[2] = port[2] * (shape.nodes - 1.0) + near * (shape.members - shape.nodes)
     return words
 
 

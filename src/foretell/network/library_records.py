@@ -106,6 +106,9 @@ class BetweenNodes:
     """Share of the nominal bandwidth that an all-to-all reaches."""
     empty_peer_s: float
     """Each peer of an exchange of nothing."""
+    near_pass: float = 1.0
+    """Share of a port's time that a chunk of a Simple ring takes at a step inside a node: 1 where the port
+    sets the pace of every step, 0 where such a step goes at the rate of the node's own links."""
     start_s: float = 0.0
     """Start of a Simple ring that leaves its nodes, beyond that of one inside a node."""
     topology: str = "fat-tree"

@@ -175,14 +175,27 @@ def _values(name: str, figure: Mapping[str, Any]) -> Iterator[Any]:
                 else listed
             )
         yield from listed
-        bars = trace.get(f"error_{axis}") or {}
-        if bars.get("visible", True) and "array" in bars:
-            below = bars.get("arrayminus") or bars["array"]
-            for value, up, down in zip(listed, bars["array"], below, strict=False):
-                if value is not None:
-                    yield from (value + (up or 0.0), value - (down or 0.0))
+        if not _is_stacked(trace, axis, figure["layout"]):
+            yield from _error_ends(trace, axis, listed)
     yield from _stacked_ends(name, own, figure["layout"])
     yield from _shape_ends(name, figure["layout"])
+
+
+def _error_ends(trace: Mapping[str, Any], axis: str, values: Sequence[Any]) -> Iterator[float]:
+    """Ends of error bars around values."""
+    bars = trace.get(f"error_{axis}") or {}
+    if not bars.get("visible", True) or "array" not in bars:
+        return
+    below = bars.get("arrayminus") or bars["array"]
+    for value, up, down in zip(values, bars["array"], below, strict=False):
+        if value is not None:
+            yield from (value + (up or 0.0), value - (down or 0.0))
+
+
+def _is_stacked(trace: Mapping[str, Any], axis: str, layout: Mapping[str, Any]) -> bool:
+    """Whether a trace's values on this axis stand on those of others."""
+    bars = layout.get("barmode") in ("stack", "relative") and "base" not in trace
+    return (_long_axis(trace) == axis and bars) or bool(trace.get("stackgroup") and axis == "y")
 
 
 def _long_axis(trace: Mapping[str, Any]) -> str:
@@ -195,22 +208,21 @@ def _long_axis(trace: Mapping[str, Any]) -> str:
 def _stacked_ends(
     name: str, own: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]
 ) -> Iterator[float]:
-    """Sums of bars and areas that stand on each other."""
+    """Sums of bars and areas that stand on each other, and the error bars at their ends."""
     axis = name[0]
-    bars = layout.get("barmode") in ("stack", "relative")
     ends: dict[Any, float] = {}
     for trace in own:
-        stacked = (_long_axis(trace) == axis and bars) or (trace.get("stackgroup") and axis == "y")
-        if not stacked or "base" in trace:
+        if not _is_stacked(trace, axis, layout):
             continue
         other = "y" if axis == "x" else "x"
-        side = trace.get(f"{other}axis")
-        for i, (at, value) in enumerate(
-            zip(trace.get(other) or (), trace.get(axis) or (), strict=False)
-        ):
+        side, tops = trace.get(f"{other}axis"), []
+        pairs = zip(trace.get(other) or (), trace.get(axis) or (), strict=False)
+        for i, (at, value) in enumerate(pairs):
             # Areas change twice at one moment: theirs are summed by place.
             key = side, i if trace.get("stackgroup") else at, (value or 0.0) < 0.0
             ends[key] = ends.get(key, 0.0) + (value or 0.0)
+            tops.append(ends[key])
+        yield from _error_ends(trace, axis, tops)
     yield from ends.values()
 
 

@@ -14,7 +14,7 @@ UNITS = {"tokens_per_s": "tokens/s", "output_tokens_per_s": "output tokens/s"}
 
 
 def improvement_text(found: Improvement) -> "RenderableType":
-    """Everything, the gain first among the numbers."""
+    """Everything but the launch itself, which is printed as it stands: folded it could not be pasted."""
     from rich.console import Group
     from rich.text import Text
 
@@ -40,13 +40,7 @@ def improvement_text(found: Improvement) -> "RenderableType":
         changes = table("flag", "launch", "better")
         for one in found.changes:
             changes.add_row(one.flag, one.before or "-", one.after or "leave out")
-        parts += [
-            Text(),
-            changes,
-            Text(),
-            Text(f"for {found.export_tool}:", "dim"),
-            Text(found.export),
-        ]
+        parts += [Text(), changes]
     if found.export_notes and found.changes:
         parts += [Text(), bullets("Not said by it", list(found.export_notes))]
     if found.assumptions:

@@ -140,10 +140,11 @@ def layer_bytes(layer: Layer, model: Model, d: Deployment, hidden: int | None = 
     tokens = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="prefill")
     graph = layer_graph(layer, hidden or model.stack.hidden, tokens)
     total = 0.0
-    spread = d.ep > 1 and d.stage > d.tp and isinstance(layer.ffn, Experts)
+    copies = 1.0
+    if isinstance(layer.ffn, Experts) and d.ep > 1 and d.stage > d.tp:
+        copies = slots_of(layer.ffn, d) / layer.ffn.experts
     for whole, op in zip(graph.ops, tensor_parallel(graph, float(d.tp), 0.0).ops, strict=True):
         if is_routed(op):
-            copies = slots_of(layer.ffn, d) / layer.ffn.experts if spread else 1.0
             total += float(whole.parameters) / d.stage * weight_width(d.experts) * copies
         elif op.family == "gemm" and op.role is not OpRole.ROUTER:
             total += float(op.parameters) * weight_width(d.weights)

@@ -17,7 +17,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.families.base import Dims
 from foretell.kernels.families.experts_loads import loads_of
 from foretell.network.collectives import Group, collective_s, send_s
 from foretell.network.library import prepare
@@ -273,7 +272,9 @@ def token_costs(
     ), exchange
 
 
-def expert_dims(ffn: Experts, hidden: float, d: Deployment, wide: WideExperts | None) -> Dims:
+def expert_dims(
+    ffn: Experts, hidden: float, d: Deployment, wide: WideExperts | None
+) -> dict[str, Num]:
     """Sizes of a mixture's layer of routed experts, for tokens of the stage."""
     return {
         "tokens": TOKENS,
@@ -303,7 +304,7 @@ def dispatch_costs(model: Model, d: Deployment, wide: WideExperts | None) -> tup
         dims = expert_dims(layer.ffn, hidden, d, wide)
         # A copy of the attention has tp ranks, each of which sends its part of the tokens.
         own = TOKENS / d.tp
-        sizes = {name: np.broadcast_to(v, TOKENS.shape) for name, v in dims.items()}
+        sizes = {n: np.broadcast_to(np.asarray(v, float), TOKENS.shape) for n, v in dims.items()}
         sizes["tokens"] = own * d.ep
         even = own * layer.ffn.top_k
         over = np.maximum(loads_of(sizes, np.ones(1)).rows / np.maximum(even, 1e-9), 1.0)

@@ -201,7 +201,7 @@ DROPS = ("jax", "paxml", "maxtext", "levanter")
 
 OWN_DTYPES = (
     "accelerate", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
-    "transformers-compiled", "transformers-liger", "trl",
+    "transformers-compiled", "transformers-kernels", "transformers-liger", "trl",
 )  # fmt: skip
 """Software that states the dtypes of master copy and states; a test holds it to the catalogue."""
 

@@ -118,6 +118,8 @@ class StepEstimate:
     posterior_factors: dict[str, Any] | None = None
     """Mechanism -> what it takes over what was predicted, with its interval; none where nothing was
     measured."""
+    peak_interval: dict[str, tuple[float, float]] | None = None
+    """p50 and p90 of the peak of memory, where peaks were measured; none: by residuals of published ones."""
     totals: Totals | None = field(default=None, repr=False, compare=False)
     """What the step adds up to, from which its numbers follow; no part of the JSON."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)

@@ -259,7 +259,7 @@ class OnePlan:
             "data_parallel": float(on @ spent.data_parallel[0]),
             "bubble": bubble_s,
             "host": self.host.of(many),
-            "fixed": stages * ledger.fixed_s,
+            "fixed": stages * float(np.ravel(ledger.fixed_s)[0]),
             "gradient_sums": mu * float(on @ ledger.sums_s[0]),
             "optimizer": float(on @ spent.optimizer[0]),
         }

@@ -110,6 +110,8 @@ def of_estimate(result: StepEstimate) -> Intervals:
 def peak_of(result: StepEstimate) -> Interval | None:
     """p50 and p90 of the peak of memory; None where its parts are not known."""
     asked = result.scenario
+    if result.peak_interval is not None:
+        return dict(result.peak_interval)
     if result.memory is None or asked is None:
         return None
     return peak_interval(asked, result.plan, held_parts(result.memory))

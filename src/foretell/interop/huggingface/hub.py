@@ -12,7 +12,7 @@ from foretell.errors import BadInput, Problem
 from foretell.interop.huggingface.files import CONFIG, QUANTISATION
 from foretell.interop.user_files import are_read, refusal
 
-_REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
+_REPOSITORY = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}")
 
 
 def is_repository(name: object) -> bool:
@@ -21,7 +21,7 @@ def is_repository(name: object) -> bool:
 
 
 def fetch_config(repository: str) -> Path:
-    """The folder with the config of a repository; from the cache where the hub does not answer."""
+    """The folder with the config of a repository: from the cache, else from the hub."""
     if not are_read():
         raise refusal("model", repository)
     if not is_repository(repository):
@@ -32,7 +32,7 @@ def fetch_config(repository: str) -> Path:
         raise _bad(repository, "is not in the catalogue, and --hub needs huggingface_hub",
                    'pip install "foretell[hub]"') from None  # fmt: skip
     why = ""
-    for cached in (False, True):
+    for cached in (True, False):
         try:
             found = hf_hub_download(repository, CONFIG, local_files_only=cached)
         except Exception as error:  # noqa: BLE001 - many kinds, and all mean that it is not to be had

@@ -101,7 +101,7 @@ _OFI = BetweenNodes(
     step_s=(6e-6, inf, 25e-6),
     inner_step_s=(0.6e-6, inf, 5e-6),
     hop_s=(8e-6, inf, 40e-6),
-    chunk_share=(0.25, inf, 0.15),
+    chunk_share=(0.25, inf, 0.6),
     hop_chunk_share=(0.3, inf, inf),
     chunk_bytes=(256e3, inf, 256e3),
     efficiency=0.72,
@@ -119,7 +119,7 @@ _SOCKETS = replace(
     step_s=(25e-6, inf, 60e-6),
     inner_step_s=(0.6e-6, inf, 10e-6),
     hop_s=(16e-6, inf, 50e-6),
-    chunk_share=(0.08, inf, 0.15),
+    chunk_share=(0.08, inf, 0.6),
     efficiency=0.1,
     peer_step_s=(14e-6, 20e-6),
     exchange_efficiency=0.11,
@@ -144,6 +144,7 @@ _VERBS = BetweenNodes(
     exchange_efficiency=0.7,
     empty_peer_s=1e-6,
     start_s=20e-6,
+    near_pass=0.0,
 )
 TRANSPORT_START: Mapping[str, BetweenNodes] = {
     "infiniband/verbs": _VERBS,
@@ -152,9 +153,10 @@ TRANSPORT_START: Mapping[str, BetweenNodes] = {
         _VERBS,
         id="efa/ofi",
         start_s=0.0,
+        near_pass=1.0,
         step_s=(12e-6, inf, 30e-6),
         hop_s=(14e-6, inf, 40e-6),
-        chunk_share=(0.2, inf, 0.15),
+        chunk_share=(0.2, inf, 0.6),
         hop_chunk_share=(0.25, inf, inf),
         efficiency=0.75,
     ),
@@ -162,9 +164,10 @@ TRANSPORT_START: Mapping[str, BetweenNodes] = {
         _VERBS,
         id="tcpxo/fastrak",
         start_s=0.0,
+        near_pass=1.0,
         step_s=(40e-6, inf, 60e-6),
         hop_s=(40e-6, inf, 60e-6),
-        chunk_share=(0.2, inf, 0.15),
+        chunk_share=(0.2, inf, 0.6),
         hop_chunk_share=(0.25, inf, inf),
     ),
     "slingshot-11/ofi": replace(_OFI, id="slingshot-11/ofi"),
@@ -216,7 +219,8 @@ BETWEEN_FREE = (
 )
 FEW_NODES = frozenset("overlap step_simple inner_simple chunk_simple largest_simple".split())
 """What two nodes do not tell: the steps of a long ring, and how its chunks follow each other. Steps and the
-passing of a chunk through a port stay at NCCL's constants for verbs; the rest is as `SCALE_FROM` has it."""
+passing of a chunk through a port stay at NCCL's constants for verbs, and no port is paid for inside a node;
+the rest is as `SCALE_FROM` has it."""
 SCALE_FROM = {"infiniband": "slingshot-11/ofi-tuned", "roce": "slingshot-11/ofi-tuned"}
 """Fabric -> the transport of which logs of 128 nodes tell that: it is NCCL's, not the fabric's."""
 SHARED: Mapping[str, tuple[frozenset[str], frozenset[str], frozenset[str]]] = {

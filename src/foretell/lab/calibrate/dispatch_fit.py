@@ -94,7 +94,7 @@ def kernels_of(
     )  # fmt: skip
 
 
-def stacked(rows: Sequence[DispatchRow]) -> DispatchLoad:
+def stack_loads(rows: Sequence[DispatchRow]) -> DispatchLoad:
     """The loads of rows as one of arrays."""
     return DispatchLoad(
         **{
@@ -110,7 +110,7 @@ def predicted_s(rows: Sequence[DispatchRow], passes: Mapping[str, DispatchPass])
     for places in sorted_groups(rows):
         first = rows[places[0]]
         kernels = own_kernels(first, kernels_of(first.family))
-        load = stacked([rows[i] for i in places])
+        load = stack_loads([rows[i] for i in places])
         found[places] = pass_seconds(kernels, passes[first.op], load)
     return found
 
@@ -164,7 +164,7 @@ def fit_pass(rows: Sequence[DispatchRow], op: str, family: str = "") -> Dispatch
     measured = np.log([row.seconds for row in mine])
     groups = [
         (places, own_kernels(mine[places[0]], kernels_of(mine[places[0]].family)),
-         stacked([mine[i] for i in places]))
+         stack_loads([mine[i] for i in places]))
         for places in sorted_groups(mine)
     ]  # fmt: skip
 

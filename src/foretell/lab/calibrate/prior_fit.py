@@ -24,6 +24,7 @@ import numpy as np
 
 from foretell.catalog.files import toml_value
 from foretell.catalog.measured_priors import FILE, MeasuredPrior
+from foretell.lab.validate.held_out import LeftOut
 from foretell.lab.validate.training import RunPrediction, prediction_of, source_label
 from foretell.lab.validate.training_rows import read_rows
 from foretell.records import dataclass
@@ -131,7 +132,7 @@ def runs_of(paths: Sequence[Path]) -> Sources:
     found: Sources = defaultdict(list)
     for path in paths:
         for row in read_rows(path):
-            told = prediction_of(row, row.source) if row.step_s or row.rate else ""
+            told = prediction_of(row, LeftOut(sources=(row.source,))) if row.step_s or row.rate else ""
             if not isinstance(told, str) and source_label(row) == row.source:
                 found[row.source].append(run_of(told))
     return {source: runs for source, runs in found.items() if len(runs) > 1}
@@ -324,7 +325,8 @@ def prior_of(told: dict[str, Any], shape: FitShape, interval_scale: float = 1.0)
     def logistic(name: str) -> float:
         return float(1.0 / (1.0 + np.exp(-told[name])))
 
-    spread, own = {}, {}
+    spread: dict[str, float] = {}
+    own: dict[str, float] = {}
     for i, names in enumerate(shape.groups.values()):
         wide = math.exp(told["spread"][i])
         spread |= dict.fromkeys(names, _short(wide))
@@ -357,7 +359,8 @@ def _short(value: float) -> float:
 
 def fold_priors(sources: Sources) -> dict[str, MeasuredPrior]:
     """Source -> the prior of the sources outside its part."""
-    names, found = sorted(sources), {}
+    names = sorted(sources)
+    found: dict[str, MeasuredPrior] = {}
     for part in range(FOLDS):
         left = names[part::FOLDS]
         rest = {source: runs for source, runs in sources.items() if source not in left}
@@ -370,7 +373,7 @@ def interval_scale(
     sources: Sources, priors: dict[str, MeasuredPrior], share: float = 0.9, seed: int = 1
 ) -> float:
     """The factor on deviations at which so many runs of sources left out lie in their intervals, over one and
-    three runs to predict from; a source counts by its rows, the largest less."""
+    three runs to predict from, rows counting alike; never below 1."""
     ratios, weights = [], []
     for many in (1, 3):
         for chosen, source, weight in draws_of(sources, many, seed):
@@ -380,10 +383,10 @@ def interval_scale(
             low, high = said.interval["p90"]
             gap = target.log_ratio - said.median
             ratios.append(gap / (high - said.median) if gap > 0 else gap / (low - said.median))
-            weights.append(weight / DRAWS * min(len(runs), DRAWS))
+            weights.append(weight * len(runs))
     order = np.argsort(ratios)
     held = np.cumsum(np.array(weights)[order]) / sum(weights)
-    return _short(float(np.array(ratios)[order][int(np.searchsorted(held, share))]))
+    return max(_short(float(np.array(ratios)[order][int(np.searchsorted(held, share))])), 1.0)
 
 
 HEAD = """# What measured runs may say before any is seen: spreads of ln(measured / predicted) by mechanism,

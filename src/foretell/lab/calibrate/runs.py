@@ -64,8 +64,9 @@ def calibrate_runs(
     if not rows:
         raise BadInput([Problem(path="files", value=None, message="have no measured runs")])
     first = rows[0].asked
+    named: Any = model or first.get("model")
     question = StepQuestion(
-        model or first.get("model"),
+        named,
         system=system or first.get("system"),
         gpus=gpus or first.get("gpus"),
         global_batch=first.get("global_batch"),

@@ -77,15 +77,13 @@ PULL = 1.0
 """Weight of the pull to the start."""
 STRANGE_MEAN = 2.0
 """Mean over median time to the first token from which a mean is not what requests met."""
-SINGLE = 1.5
-"""Weight of the pull to what is usual where a profile has seen one model alone."""
 FIRM = 4.0
 """Weight of the pull in a fit to other groups: versions and chips differ more than their rows tell."""
 OWN, OTHER = 3.0, 2.0
 """Weight of all rows of a group together where another group is predicted by them: of the same engine, and
 of another one. Rows of a group tell one thing about other groups, however many they are."""
-EVALS = 10
-"""Most steps of a fit."""
+EVALS, FINAL_EVALS = 10, 25
+"""Most steps of a fit that is left out, and of one that is kept."""
 LEAST = 1e-3
 """Values below this share of their scale are none."""
 RATES = ("prefill_tokens_per_gpu_s", "decode_tokens_per_gpu_s")
@@ -189,6 +187,7 @@ def fit_profile(
     names: Sequence[str],
     pull: float = PULL,
     weights: Array | None = None,
+    evals: int | None = None,
 ) -> EngineProfile:
     """The profile that meets the rows best, each with its weight."""
     from scipy.optimize import least_squares
@@ -205,7 +204,11 @@ def fit_profile(
         return np.concatenate([loss, pull * (x - first / scale)])
 
     found = least_squares(
-        residuals, first / scale, bounds=(low / scale, high / scale), diff_step=1e-3, max_nfev=EVALS
+        residuals,
+        first / scale,
+        bounds=(low / scale, high / scale),
+        diff_step=1e-3,
+        max_nfev=evals or EVALS,
     )
     # What ends at its bound of nothing is nothing.
     return at(np.where(found.x < LEAST, 0.0, found.x))
@@ -230,7 +233,7 @@ def fit_all(
 ) -> dict[str, EngineProfile]:
     """Every profile fitted to its rows, with its errors and those of `left_out` profiles on the same rows.
 
-    One that has seen a single model is pulled to what is usual: not all that it tells is the engine's.
+    Under load all begin at what is usual, so that what rows do not tell is that.
     """
     found: dict[str, EngineProfile] = {}
     for name, start in profiles().items():
@@ -238,11 +241,9 @@ def fit_all(
         if not mine or name not in FITTED:
             found[name] = start
             continue
-        one_model = len({case.model.id for case in mine}) == 1
         loaded = any(case.row.kind in LOADED for case in mine)
-        firm = SINGLE if one_model and loaded else PULL
         begin = usual(start) if loaded else start
-        fitted = fit_profile(begin, without_means(mine), FITTED[name], firm)
+        fitted = fit_profile(begin, without_means(mine), FITTED[name], evals=FINAL_EVALS)
         told, out = errors_of(mine, fitted), errors_under(mine, left_out)
         found[name] = replace(
             fitted,

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def is_own(case: ServingCase) -> bool:
     return profiles().get(case.profile.id) == case.profile
 
 
-def thinned(cases: Sequence[ServingCase]) -> list[ServingCase]:
+def thin(cases: Sequence[ServingCase]) -> list[ServingCase]:
     """One row of each point: runs of the same point tell the same."""
     found: dict[object, ServingCase] = {}
     for case in cases:
@@ -101,7 +102,7 @@ def without_model(case: ServingCase, cases: Sequence[ServingCase]) -> EngineProf
 def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str, float]]:
     """Overheads of every model's profiles without it."""
     usable = [c for c in cases if fits_profile(c) and c.profile.id in FITTED]
-    usable = without_means(thinned(usable))
+    usable = without_means(thin(usable))
     found: dict[tuple[str, str], dict[str, float]] = {}
     for case in usable:
         key = (case.model.id, case.profile.id)
@@ -120,18 +121,20 @@ def left_out_profile_of(
     known = left_out_overheads() if overheads is None else overheads
 
     def found(case: ServingCase) -> EngineProfile:
-        values = known.get((case.model.id, case.profile.id))
+        values: Mapping[str, Any] | None = known.get((case.model.id, case.profile.id))
         return replace(case.profile, **values) if values and is_own(case) else case.profile
 
     return found
 
 
 def is_held_out(case: ServingCase, overheads: Overheads | None = None) -> bool:
-    """Whether a row's prediction owes nothing to its own model: left out, or never part of a fit."""
+    """Whether a row's prediction owes nothing to its own model: left out, or never part of a fit.
+
+    A profile that was fitted, and has no fit without any of its models, has seen the one that it has rows of.
+    """
     known = left_out_overheads() if overheads is None else overheads
-    if (case.model.id, case.profile.id) in known or not is_own(case):
-        return True
-    return not any(profile == case.profile.id for _, profile in known)
+    seen = any(profile == case.profile.id for _, profile in known)
+    return seen or not is_own(case) or case.profile.fit.rows == 0
 
 
 def residuals_of(
@@ -231,7 +234,7 @@ def write(tables: Sequence[Path], labels: Path | None = None) -> list[ServingSpr
     found = spreads_of(residuals)
     LEFT_OUT.write_text(overheads_text(overheads))
     SPREADS.write_text(spreads_text(found))
-    ENGINES.write_text(profiles_text(fit_all(thinned(cases), left_out_profile_of(overheads))))
+    ENGINES.write_text(profiles_text(fit_all(thin(cases), left_out_profile_of(overheads))))
     return found
 
 

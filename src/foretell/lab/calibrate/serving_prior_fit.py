@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from foretell.catalog.measured_priors import MeasuredPrior
 from foretell.lab.calibrate.prior_fit import (
     Draws,
     FitShape,
@@ -105,7 +106,7 @@ def _seen(figures: Sequence[FigureRun]) -> list[MeasuredRun]:
 def main(paths: Sequence[str]) -> None:
     """Fit the prior of serving to some tables and write it; other tables of the file stay."""
     sources = sources_of([Path(path) for path in paths])
-    without = {}
+    without: dict[str, MeasuredPrior] = {}
     for left, rows in sources.items():
         rest = {source: held for source, held in sources.items() if source != left}
         prior = replace(prior_of(fit(draws_of(rest), SHAPE), SHAPE), interval_scale=INTERVAL_SCALE)

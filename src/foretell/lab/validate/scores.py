@@ -116,7 +116,7 @@ def scores_of(
     """Scores of predictions, with their groups by the labels; `order` names groups that must be there."""
     signed = np.array([_error(p) for p in predictions])
     error = np.abs(signed)
-    covered = np.array([inside(p) for p in predictions])
+    covered = np.array([is_inside(p) for p in predictions])
     groups = {}
     for name, keys in labels.items():
         column = np.array(keys)
@@ -157,7 +157,7 @@ def _error(p: Prediction) -> float:
     return p.predicted / p.measured - 1.0 if p.measured else p.predicted
 
 
-def inside(p: Prediction) -> float:
+def is_inside(p: Prediction) -> float:
     """1 where the measurement lies in the 90 % interval, 0 where not, NaN where there is none."""
     if p.low is None or p.high is None:
         return float("nan")

@@ -27,7 +27,7 @@ from foretell.lab.calibrate.serving_cases import (
 from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
 from foretell.lab.calibrate.serving_left_out import is_held_out, left_out_profile_of, without_model
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
-from foretell.lab.validate.scores import Prediction, Score, Scores, inside, score, scores_of
+from foretell.lab.validate.scores import Prediction, Score, Scores, is_inside, score, scores_of
 from foretell.lab.validate.serving_simulation import PLAYED, played_figures
 from foretell.serving.evidence import kind_of_model, residual_class
 from foretell.specs.engine import EngineProfile
@@ -130,7 +130,7 @@ def held_out(cases: Sequence[ServingCase]) -> dict[str, Score]:
     return {
         name: score(
             np.array([one.predicted / one.measured - 1.0 for one in told]),
-            np.array([inside(one) for one in told]),
+            np.array([is_inside(one) for one in told]),
         )
         for name, told in sorted(found.items())
     }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretell.api.measured_serving import service_features, service_traits
 from foretell.catalog.measured_priors import measured_prior
@@ -24,7 +25,7 @@ from foretell.specs.engine import EngineProfile
 from foretell.uncertainty.posterior import MeasuredRun, condition
 
 ProfileOf = Callable[[ServingCase], EngineProfile]
-Slopes = Mapping[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
+Slopes = Mapping[str, NDArray[np.float64]]
 """Metric -> its slopes."""
 
 
@@ -66,7 +67,7 @@ def figure_runs(
     return found
 
 
-def case_slopes(cases: Sequence[ServingCase], profile_of: ProfileOf) -> dict[str, Slopes]:
+def case_slopes(cases: Sequence[ServingCase], profile_of: ProfileOf) -> Mapping[str, Slopes]:
     """Row -> metric -> d ln(figure) / d ln(factor), by differences."""
     sides: list[list[dict[str, float]]] = []
     for sign in (STEP, -STEP):

@@ -130,6 +130,13 @@ def experts(found: PaperFigure) -> Figure:
         for i, leaf in enumerate(LEAVES)
         if any(r.get(leaf) for r in rows)
     ]
+    tops = [sum(float(r.get(leaf) or 0.0) for leaf in LEAVES) for r in rows]
+    traces[-1]["error_y"] = {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(r["high_s"] - top, 0.0) for r, top in zip(rows, tops, strict=True)],
+        "arrayminus": [max(top - r["low_s"], 0.0) for r, top in zip(rows, tops, strict=True)],
+    }
     part = SmallPanel(
         title="",
         traces=traces,

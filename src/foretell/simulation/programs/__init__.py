@@ -103,7 +103,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> StepLayout:
         hidden_share=hidden_share(plan, chip),
         update_s=tuple(float(rows.seconds.optimizer[0, s]) for s in stage),
         update_copies_s=update_copies_s,
-        fixed_s=float(rows.fixed_s),
+        fixed_s=float(np.ravel(rows.fixed_s)[0]),
         # What is never hidden is sent apart (simulation/programs/messages.py).
         apart_share=reductions if reductions < 1.0 else 0.0,
         held_cores=held_cores(chip, uses["group_use"]),

@@ -39,6 +39,8 @@ class PublishedFigure:
     """Ours."""
     p90: tuple[float, float] | None
     """What we hold nine tenths of such figures to lie in; None of efficiencies, parts and collectives."""
+    open_p90: tuple[float, float] | None = None
+    """The same with what the source leaves open (sequences, offloading, ports) taken either way."""
     fits: str
     """Whether our plan of the run fits."""
     source: str
@@ -56,7 +58,13 @@ class PublishedFigure:
         """Whether the measured figure lies in our interval."""
         return None if self.p90 is None else self.p90[0] <= self.measured <= self.p90[1]
 
-    to_dict = as_json(more=("error", "inside"))
+    @property
+    def inside_open(self) -> bool | None:
+        """Whether it lies in the interval with what the source leaves open."""
+        span = self.open_p90 or self.p90
+        return None if span is None else span[0] <= self.measured <= span[1]
+
+    to_dict = as_json(more=("error", "inside", "inside_open"))
 
 
 @lru_cache(maxsize=1)
@@ -96,7 +104,30 @@ def _of_run(run: Mapping[str, Any]) -> list[PublishedFigure]:
         for point, measured, predicted in zip(points, *values, strict=True):
             if quantity == "samples/s" or point is not points[0]:
                 found.append(_row(run, quantity, point, measured, predicted))
-    return found
+    return _opened(run, found)
+
+
+def _opened(run: Mapping[str, Any], rows: Sequence[PublishedFigure]) -> list[PublishedFigure]:
+    """The rates with intervals over everything that the source leaves open."""
+    spans: dict[int, list[tuple[float, float]]] = {}
+    for words in run.get("open", ()):
+        changed, settings = dict(run), tuple[str, ...]()
+        for name in words.split():
+            change = table()["open"][name]
+            plan = str(changed["plan"])
+            changed["plan"] = plan.replace(change.get("replaces", ""), change.get("words", ""), 1)
+            settings += tuple(change.get("settings", ()))
+        for point in _predicted(changed, run["gpus"], settings=settings).curves[0].points:
+            if (span := _interval("samples/s", point)) is not None:
+                spans.setdefault(point.gpus, []).append(span)
+    return [
+        replace(row, open_p90=_hull([row.p90, *spans.get(row.gpus, ())])) if row.p90 else row
+        for row in rows
+    ]
+
+
+def _hull(spans: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return min(low for low, _ in spans), max(high for _, high in spans)
 
 
 def _efficiencies(run: Mapping[str, Any], rates: Sequence[float]) -> list[float]:
@@ -115,7 +146,10 @@ def _of_split(split: Mapping[str, Any]) -> list[PublishedFigure]:
 
 
 def _predicted(
-    run: Mapping[str, Any], gpus: int | list[int], global_batch: int | None = None
+    run: Mapping[str, Any],
+    gpus: int | list[int],
+    global_batch: int | None = None,
+    settings: tuple[str, ...] = (),
 ) -> Scaling:
     found = scaling(
         model_named(run["model"]),
@@ -124,6 +158,7 @@ def _predicted(
         strategies=[run["plan"]],
         global_batch=global_batch,
         seq_len=run["seq_len"],
+        set=settings,
     )
     wrong = [p for p in found.curves[0].points if p.step_s is None]
     if wrong:  # a defect of the file

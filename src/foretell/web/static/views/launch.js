@@ -29,10 +29,10 @@ export default {
 };
 
 function box(desk) {
-  const text = h("textarea", { id: "launch", rows: 10, spellcheck: "false", "aria-label": "Launch", placeholder: "torchrun ... pretrain_gpt.py --tensor-model-parallel-size 8 ...   or   vllm serve ...   or a config in YAML, TOML or JSON" });
+  const text = h("textarea", { id: "launch", rows: 10, spellcheck: "false", placeholder: "torchrun ... pretrain_gpt.py --tensor-model-parallel-size 8 ...   or   vllm serve ...   or a config in YAML, TOML or JSON" });
   text.value = kept.launch;
-  const system = h("input", { id: "launch-system", list: "systems", value: kept.system, "aria-label": "System" });
-  const gpus = h("input", { id: "launch-gpus", inputmode: "numeric", value: kept.gpus, "aria-label": "GPUs, where the launch does not say", placeholder: "GPUs" });
+  const system = h("input", { id: "launch-system", list: "systems", value: kept.system });
+  const gpus = h("input", { id: "launch-gpus", inputmode: "numeric", value: kept.gpus });
   const accept = h("input", { id: "launch-accept", type: "checkbox" });
   accept.checked = kept.accept_unknown;
   const go = h("button", { type: "button", id: "launch-go" }, "Improve");
@@ -40,8 +40,12 @@ function box(desk) {
     Object.assign(kept, { launch: text.value, system: system.value, gpus: gpus.value, accept_unknown: accept.checked });
     desk.again();
   });
-  return h("section", { class: "card" }, h("h2", {}, "Paste a launch"), text,
-    h("div", { class: "row" }, system, gpus, h("label", {}, accept, " go on where something is not understood"), go));
+  const named = (id, words, field) => h("div", {}, h("label", { for: id }, words), field);
+  return h("section", { class: "card" }, h("h2", {}, "Paste a launch"),
+    named("launch", "A command, script or config of another tool", text),
+    named("launch-system", "System", system),
+    named("launch-gpus", "GPUs, where the launch does not say", gpus),
+    named("launch-accept", "Go on where something is not understood", accept), go);
 }
 
 function card(found) {

@@ -5,8 +5,8 @@ and the choices and rules of the software that the row names (inputs/plan_defaul
 Read out of several cells: the micro-batch (global batch over dp x accumulation), the batch (what step time
 and rate imply, or dp x micro-batch x accumulation), a share of layers computed again (model and hardware
 utilisation in print). `selective` is what the software calls so. Words of the notes that a run states by:
-async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps, 8-bit
-optimizers, offloading.
+async TP, eager, remat minimal, dropped tokens, DeepEP, folded experts, LoRA with its rank and its maps,
+weights in fp8, 8-bit optimizers, offloading.
 """
 
 import re
@@ -55,6 +55,7 @@ STORED = (
 )
 """In what a frozen base is stored, by the words that say so."""
 OPTIONS = (
+    ("weights=fp8", re.compile(r"\bfp8 weights\b", re.IGNORECASE)),
     ("optimizer=adam8bit", re.compile(r"8-bit (?:paged )?AdamW", re.IGNORECASE)),
     (
         "offload=activations",

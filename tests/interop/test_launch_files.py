@@ -17,6 +17,8 @@ from foretell.interop.launch import TOOLS
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.model import Model
 from foretell.specs.plan import parse_plan
+from foretell.specs.questions import question_type
+from foretell.specs.questions.flags import fields_of
 from foretell.workload.parameters import count
 
 FOLDER = Path(__file__).parent / "launches"
@@ -114,3 +116,11 @@ def test_lines_are_those_of_the_file(name: str) -> None:
                 last,
                 near,
             )
+
+
+@pytest.mark.parametrize("name", [name for name, truth in TRAINED.items() if "post" in truth])
+def test_a_post_training_question_takes_what_was_read(name: str) -> None:
+    launch = read_launch(FOLDER / name)
+    assert launch.post_training is not None
+    known = {field.name for field in fields_of(question_type("post-train"))}
+    assert {*launch.post_training} <= known

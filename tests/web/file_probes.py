@@ -28,7 +28,12 @@ STUDY = {
     "base": {"model": "gpt2", "system": "h100-sxm", "gpus": 8, "global_batch": 8, "rent": "own"},
     "vary": {"seq_len": [128]},
 }
+LAUNCH = (
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 "
+    "--global-batch-size 8 --seq-length 128 --bf16"
+)
 QUESTIONS: dict[str, dict[str, Any]] = {
+    "improve": {"launch": LAUNCH, "model": "gpt2", "system": "h100-sxm"},
     **dict.fromkeys(("estimate", "search", "explain", "memory", "simulate", "simulate/trace"), PLACE),
     "compare-plans": {**{n: v for n, v in PLACE.items() if n != "plan"}, "a": "tp2", "b": "tp4"},
     "sensitivity": PLACE,

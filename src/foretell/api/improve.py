@@ -11,13 +11,13 @@ from typing import Any
 
 from foretell.api.answers import Estimate, ServeAnswer
 from foretell.api.exports import export_plan
+from foretell.api.flag_changes import FlagChange, flag_changes
 from foretell.api.launches import FREED, LaunchQuestion, read_launch, read_question
 from foretell.api.serving import launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
-from foretell.interop.arguments import parse_arguments
-from foretell.interop.launch import SERVING, TRAINING, Launch, ReadValue, Tool, ToolArguments
+from foretell.interop.launch import Launch, ReadValue, Tool
 from foretell.interop.user_files import are_read
 from foretell.records import JsonRecord, dataclass
 from foretell.search.choices import NAMES as STRUCTURAL
@@ -25,7 +25,7 @@ from foretell.search.differences import compare
 from foretell.search.ranking import SERVED
 from foretell.search.simpler import NEAR
 from foretell.specs.deployment_text import DEGREES as SERVING_DEGREES
-from foretell.specs.plan_words import DEGREES
+from foretell.specs.plan_words import DEGREES, read_words
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.improve import ImproveQuestion
 from foretell.specs.questions.serving import ServingQuestion
@@ -41,18 +41,6 @@ TOP = 5
 """Plans that a search keeps."""
 LEAST_GAIN = 1e-3
 """A gain below this is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagChange:
-    """One flag that differs between a launch and the better one."""
-
-    flag: str
-    """The tool's name for it."""
-    before: str | None
-    """Its value in the launch; none: not given."""
-    after: str | None
-    """Its value in the better one; none: leave it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,37 +371,7 @@ def freed_fields(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _field(word: str) -> str:
-    from foretell.specs.plan_words import read_words
-
     return next(iter(read_words(word)[0]), "")
-
-
-def flag_changes(old: ToolArguments | None, new: ToolArguments) -> tuple[FlagChange, ...]:
-    """Flags whose value differs between two texts for one tool, in the order of the new one."""
-    before = {} if old is None else _flags(old.text)
-    after = _flags(new.text)
-    names = list(dict.fromkeys((*after, *before)))
-    return tuple(
-        FlagChange(flag=name, before=before.get(name), after=after.get(name))
-        for name in names
-        if before.get(name) != after.get(name)
-    )
-
-
-def _flags(text: str) -> dict[str, str]:
-    """Flags and values of a text, as the tool spells them."""
-    pairs = parse_arguments(text).pairs
-    dashes = "--" in text
-    return {
-        (f"--{key.replace('_', '-')}" if dashes and "." not in key else key): _shown(value)
-        for key, value in pairs
-    }
-
-
-def _shown(value: Any) -> str:
-    if value is True:
-        return "on"
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _conclusions(
@@ -434,8 +392,3 @@ def _conclusions(
     low, high = interval["p90"]
     sure = "certain" if low > 0.0 else "not certain: nine in ten cases include none"
     return (f"{gain:+.1%} throughput (90%: {low:+.1%} to {high:+.1%}), {sure}",)
-
-
-def tools() -> tuple[str, ...]:
-    """Tools that an improved launch can be written for."""
-    return (*TRAINING, *SERVING)

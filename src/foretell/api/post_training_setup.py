@@ -64,7 +64,7 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
             question.rollout_plan,
             engine,
             [],
-            question.osl or 2.0,
+            (float(question.osl or 2.0), rollout_gpus),
         )
         split = question.placement in ("split", "async")
         fraction = loop.split_memory_fraction if split else loop.memory_fraction

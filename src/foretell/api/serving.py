@@ -285,16 +285,11 @@ def launch_command(
     Where prompts have chips of their own (`prefill_plan`), both halves are written.
     """
     question = _asked_again(part(ServiceQuestion, asked), found.plan)
-    answers = question.deployment
-    front = getattr(asked, "prefill_plan", None)
-    chips = getattr(asked, "prefill_gpus", None)
-    if front and chips:
-        prompts = deployment_of(question.model, front)
-        first = max(int(chips) // prompts.gpus, 1)
-        rest = max((found.gpus - int(chips)) // answers.gpus, 1)
+    answers, pool = question.deployment, question.prefill
+    if pool is not None:
         pools: list[tuple[Role, int, Deployment, int | None]] = [
-            ("prefill", first, prompts, None),
-            ("decode", rest, answers, None),
+            ("prefill", pool.replicas, pool.deployment, None),
+            ("decode", question.replicas, answers, None),
         ]
         return export_fleet(question, tool, pools, launcher)
     return export_fleet(question, tool, [("both", found.replicas, answers, None)], launcher)
@@ -316,7 +311,8 @@ def fraction_between(
 
 def _asked_again(question: ServiceQuestion, plan: str) -> ServeQuestion:
     """The question of a deployment, whatever the load."""
-    place = {name: getattr(question, name) for name in ("system", "gpus", "engine", "set")}
+    names = ("system", "gpus", "engine", "set", "prefill_gpus", "prefill_plan")
+    place = {name: getattr(question, name) for name in names}
     return question_of(ServiceQuestion(question.model, **place, plan=plan, isl=1.0, osl=1.0))[0]
 
 

@@ -16,8 +16,8 @@ def post_train(given: Given, edges: Edges) -> int:
     """A step of fine-tuning or reinforcement learning: phases, memory by phase, placement, cost."""
     from foretell.api.post_training import post_train as answer
 
-    if edges.export and edges.export not in TOOLS:
-        raise BadInput([unknown("export", edges.export, TOOLS)])
+    if edges.export is not None and edges.export not in TOOLS:
+        raise BadInput([unknown("--export", edges.export, TOOLS)])
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
         found = answer(**given)

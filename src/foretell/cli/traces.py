@@ -19,9 +19,9 @@ def trace(given: Given, edges: Edges) -> int:
     found = characterize_trace(**{"files": (), **given})
     if file is not None:
         from foretell.report.figures.files import write_figure
-        from foretell.report.figures.traced import traced_figure
+        from foretell.report.figures.trace_steps import trace_figure
 
-        write_figure(traced_figure(found), file)
+        write_figure(trace_figure(found), file)
     if edges.json:
         write_json(found.to_dict())
     else:

@@ -179,7 +179,12 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
     quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
     name = next(iter(models), None)
-    job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    job: dict[str, int | str | None] = {
+        "model": name,
+        "gpus": gpus,
+        "global_batch": batch,
+        "seq_len": seq_len,
+    }
     return Launch(
         tool=tool,
         models=models,
@@ -189,7 +194,7 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         plan=plan_words(values),
         values=read_back(keys, {**job, **values}, SOURCES),
         accelerator=given.accelerator,
-        post_training=_method(keys, rank, batch, seq_len, str(values["framework"])),
+        post_training=_method(keys, job, _without_replicas(values), tool),
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
         ignored=quiet,
@@ -383,21 +388,39 @@ def _framework(keys: Keys) -> str:
     return "transformers-compiled" if compiled else "transformers"
 
 
+def _without_replicas(values: Mapping[str, object]) -> str:
+    """The plan's words but dp, which follows from the chips."""
+    return plan_words({name: value for name, value in values.items() if name != "dp"})
+
+
+METHODS = {
+    "dpo": "dpo",
+    "kto": "dpo",
+    "orpo": "dpo",
+    "grpo": "grpo",
+    "rloo": "grpo",
+    "ppo": "ppo",
+    "reward": "reward",
+}
+"""Methods of these trainers, and the algorithm whose step is theirs."""
+
+
 def _method(
-    keys: Keys, rank: int, batch: int | None, seq_len: int | None, framework: str
+    keys: Keys, launch: Mapping[str, int | str | None], plan: str, tool: str
 ) -> dict[str, object]:
-    """What a post-training question takes: its algorithm, sequences of a step and adapters."""
+    """Arguments of a post-training question: algorithm, sequences of a step, the trainer's plan."""
     told = (keys.text("stage", "rl", "trainer_type") or "").lower()
-    kinds = ("dpo", "kto", "orpo", "grpo", "rloo", "ppo", "reward")
     run = keys.given.text.lower()
-    algorithm = next(
-        (kind for kind in kinds if kind in told or re.search(rf"[\s/]{kind}(?:\.py)?\s", run)),
-        "sft",
+    kind = next(
+        (one for one in METHODS if one in told or re.search(rf"[\s/]{one}(?:\.py)?\s", run)), ""
     )
-    return {
-        "algorithm": algorithm,
-        "prompts": batch,
-        "isl": seq_len,
-        "lora": rank,
-        "framework": framework,
+    found: dict[str, object] = {
+        "algorithm": METHODS.get(kind, "sft"),
+        "model": launch["model"],
+        "gpus": launch["gpus"],
+        "prompts": launch["global_batch"],
+        "isl": launch["seq_len"],
+        "plan": plan,
+        "framework": "trl" if tool in ("trl", "trainer") else "generic",
     }
+    return {name: value for name, value in found.items() if value is not None}

@@ -19,7 +19,7 @@ Blank cells are filled by rules, each said:
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +32,7 @@ from foretell.catalog.models import catalogue_model, find_model
 from foretell.catalog.names import exists, find
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
+from foretell.lab.calibrate.serving_loops import joules_per_token, median_first_s
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.lab.calibrate.serving_rules import (
     attention_ranks,
@@ -50,9 +51,8 @@ from foretell.serving.drafts import with_acceptance
 from foretell.serving.formats import mixture_of
 from foretell.serving.layouts import query_heads
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
-from foretell.serving.percentiles import first_token_s
 from foretell.serving.static import offline_tokens_per_s, static_batch
-from foretell.serving.steady import SteadyState, request_joules, steady
+from foretell.serving.steady import steady
 from foretell.serving.steps import StepLoad, StepTimes, step_times
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
@@ -324,30 +324,10 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
     nominal = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
     asked = column("batch") if first.prefill is not None else n * copies
     found = in_ms(loop.ttft_s, loop.tpot_s, e2e, asked * osl / nominal)
-    found |= {"joules": joules_per_token(cases, times, memory, (traffic, loop))}
+    found |= {"joules": joules_per_token(times, memory, (traffic, loop), first.prefill)}
     if not any(case.row.ttft_median_ms for case in cases):
         return found
     return found | {"ttft_median": 1e3 * median_first_s(loop, 1.0 / traffic.waves)}
-
-
-def joules_per_token(
-    cases: Sequence[ServingCase],
-    times: StepTimes,
-    memory: Memory,
-    load: tuple[Traffic, SteadyState],
-) -> Array:
-    """Joules of all chips for each output token of a loop, prompts included."""
-    traffic, loop = load
-    answer = 0.5 * (1.0 + traffic.least) * np.asarray(traffic.osl)
-    pool = cases[0].prefill
-    inside = traffic if pool is None else replace(traffic, concurrency=np.maximum(loop.batch, 1.0))
-    prompt, written = request_joules(times, memory, inside, loop)
-    if pool is not None:
-        front = step_times(cases[0].model, pool.system, pool.deployment, times.profile)
-        isl = 0.5 * (1.0 + traffic.least) * np.asarray(traffic.isl)
-        prompts = StepLoad(prefill_tokens=loop.prompts * isl, prompts=loop.prompts)
-        prompt = front.joules(prompts) / loop.prompts
-    return np.asarray((prompt + written) / answer)
 
 
 def pair_of(case: ServingCase, times: StepTimes, engine: EngineProfile) -> Pair:
@@ -356,18 +336,6 @@ def pair_of(case: ServingCase, times: StepTimes, engine: EngineProfile) -> Pair:
     assert pool is not None
     front = step_times(case.model, pool.system, pool.deployment, engine)
     return Pair(front=front, fronts=pool.replicas, back=times, backs=round(case.replicas))
-
-
-def median_first_s(loop: SteadyState, started: float) -> Array:
-    """Median times to the first token of several loops."""
-    many = np.size(loop.ttft_s)
-    each = {f.name: np.broadcast_to(getattr(loop, f.name), (many,)) for f in fields(loop)}
-    return np.array(
-        [
-            np.median(first_token_s(SteadyState(**{k: v[i] for k, v in each.items()}), started))
-            for i in range(many)
-        ]
-    )
 
 
 def in_ms(ttft_s: Array, tpot_s: Array, e2e_s: Array, tokens_per_s: Array) -> Columns:

@@ -309,8 +309,7 @@ def _coverage(rows: Sequence[PublishedFigure]) -> Finding:
         verdict="survives" if wide >= COVERAGE * len(known) else "does not survive",
         why="The runs record neither the sequences per GPU, nor whether states were on the host, nor "
         "how many of a node's ports a job used. On Selene rates grow faster than the GPUs (25B: twice a "
-        "GPU's rate from 8 to 64), as offloaded states make them, and then saturate as with a quarter of "
-        "the ports; 25B stays slower than any of this there.",
+        "GPU's rate from 8 to 64), as offloaded states make them; 25B stays slower than any of this.",
     )
 
 

@@ -367,8 +367,8 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
         words += ["master=none", "states=bf16", "gradients=bf16"]
     words += [word for word in ladder if word != "compile=on"]
     if trained and software.startswith("transformers") and not pure:
-        # The Trainer's bf16 runs under autocast.
-        words.append("autocast=on")
+        # The Trainer's bf16 runs under autocast; PEFT's adapters are in 32 bits.
+        words += ["autocast=on", "master=fp32", "states=fp32"]
     if trained and "litgpt" in software:
         words.append("adapters=qv")
     elif trained and "torchtune" in software:

@@ -18,7 +18,7 @@ from foretell.specs.result import StepEstimate
 Event = dict[str, Any]
 
 
-def traced_figure(found: TraceReport) -> Figure:
+def trace_figure(found: TraceReport) -> Figure:
     """The first step of the busiest rank, and the predicted step below it."""
     trace = next(t for t in found.traces if t.rank == found.busiest)
     asked = found.of(found.busiest)[0].step

@@ -80,8 +80,9 @@ def test_the_figures_held_out_keep_their_bars() -> None:
     assert all(found[name]["median_of_sources"] <= bar for name, bar in bars.items())
     # Leaving something out is not the same as leaving nothing out.
     assert len({found[name]["mean_of_sources"] for name in (*bars, "nothing")}) == 4
-    assert 0.88 <= found["source"]["inside_p90"] <= 0.92
+    # Sources count alike; half of all rows are of one, whose rows are inside more often.
     assert 0.88 <= found["source"]["inside_p90_of_sources"] <= 0.92
+    assert found["source"]["inside_p90"] >= 0.88
     assert found["source"]["median_high_over_low"] <= 1.8
 
 

@@ -16,7 +16,7 @@ from foretell.lab.calibrate.measured_rows import groups_of
 from foretell.lab.calibrate.measured_rows import read as read_measurements
 from foretell.lab.characterize.config import read_config
 from foretell.lab.characterize.traces.read import read_files
-from foretell.serving.requests.arrivals import read_trace
+from foretell.serving.requests.traces import read_trace
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.plan import parse_plan, plan_problems
 from foretell.studies.study_file import read_study

@@ -23,8 +23,8 @@ class Change:
 KNOWN = (
     Change(
         file="transfer.py",
-        old="float(tier.latency_s) + state / rate",
-        new="float(tier.latency_s)",
+        old="for tier in links) + state / rate",
+        new="for tier in links)",
         why="a recurrent state is sent between instances at no cost",
     ),
     Change(

@@ -137,11 +137,20 @@ def is_count(text: str) -> bool:
 @settings(max_examples=CASES["numbers"])
 def test_numbers(folder: Path, bad: dict[str, str]) -> None:
     outcome = ask(folder, **bad)
-    wrong = [name for name, text in bad.items() if not is_count(text) and not named(text)]
+    wrong = [
+        name
+        for name, text in bad.items()
+        if not is_count(text) and not named(text) and not (name.endswith("-len") and short(text))
+    ]
     if wrong:
         assert outcome.code == 2
     for name in wrong:
         assert re.search(rf"^error: {name.replace('-', '_')}\b", outcome.err, re.MULTILINE)
+
+
+def short(text: str) -> bool:
+    """Whether a text is a length in thousands, as in 8k."""
+    return re.fullmatch(r"\s*0*[1-9][0-9]{0,4}\s?[kK]\s*", text) is not None
 
 
 def named(text: str) -> bool:

@@ -46,6 +46,7 @@ ESTIMATE = Estimate(
     tokens_per_s_per_gpu=1153.32,
     tflops_per_gpu=518.1,
     mfu=0.524,
+    mfu_causal=0.49,
     hfu=0.531,
     peak_memory_bytes=52 * GIB,
     memory_capacity_bytes=79.65 * GIB,

@@ -71,7 +71,7 @@ def test_better_is_not_worse_on_our_side(cells: list[dict[str, Any]]) -> None:
 
 
 def test_figures_and_files(
-    cells: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cells: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     from plotly.graph_objects import Figure
 
@@ -85,10 +85,10 @@ def test_figures_and_files(
         Figure(draw([*cells, *sizes], "vit_era5"))
     lines = sensitivity_lines(cells, "vit_era5")["data"]
     assert len(lines) == 2 * len(CHANGES) + 1
-    monkeypatch.setattr(report, "browser", lambda: None)
     written = report.write_all(tmp_path, cells, maps=False)
     assert sorted(file.name for file in written) == [
-        "gpt3_1t-lines.html", "sensitivity.csv", "vit_era5-lines.html",
+        "gpt3_1t-lines.html", "gpt3_1t-lines.svg", "sensitivity.csv", "vit_era5-lines.html",
+        "vit_era5-lines.svg",
     ]  # fmt: skip
     assert "ViT-ERA5, Foretell" in report.table_text(cells)
 

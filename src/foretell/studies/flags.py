@@ -56,6 +56,8 @@ LEVELS = tuple(
     if name not in FLAGS["serve"] and field.flag.kind != "switch"
 )
 """Flags of `size` that make a question of serving one of size."""
+TARGETS = ("ttft", "tpot")
+"""Latency targets: of a service to be sized, unless its concurrency is given."""
 TEXTS = tuple(name for name, field in FIELDS.items() if field.flag.kind == "text")
 """Flags that are words."""
 COUNTS = ("compute_dies", "cores", "cores_built", "memory_stacks", "io_dies", "size")
@@ -73,7 +75,8 @@ def verb_of(kind: object, what: object, given: Iterable[str]) -> Verb | None:
         case "training":
             return "estimate"
         case "serving":
-            return "size" if names & {*LEVELS} else "serve"
+            sized = names & {*LEVELS, *TARGETS} and "concurrency" not in names
+            return "size" if sized else "serve"
         case "cost" if what in ("chip", "run", "token"):
             return "cost chip" if what == "chip" else "cost run" if what == "run" else "cost token"
         case "cost" if what == "package" or (what is None and "system" not in names):

@@ -229,7 +229,7 @@ class ExposedMessages:
         (plans, stages)."""
         ones = [getattr(m, f"{kind}_s") for m in self.messages]
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(self.messages, ones, strict=True)])
-        used = np.asarray(getattr(self.messages[0], f"{kind}_bytes_per_s"))
+        used = self._rate(kind, ones)
 
         def use(tier: Index | int) -> Array:
             return np.asarray(np.minimum(self.needs[tier, self.spot] * used, 1.0)[:, None])
@@ -244,6 +244,16 @@ class ExposedMessages:
         own_s = sum_of([wait_s * use(tier) for wait_s, tier in pairs])
         own_s = own_s + 0.5 * behind.sends_s * use(self.pipe_tier)
         return np.asarray(beyond_s + contention_s(own_s, all_s, behind.pass_s))
+
+    def _rate(self, kind: str, ones: list[Array]) -> Array:
+        """Bytes/s of all messages of a kind together: each group's, by the time that it takes; (plans,)."""
+        rates = [np.asarray(getattr(m, f"{kind}_bytes_per_s")) for m in self.messages]
+        if len(rates) == 1:
+            return rates[0]
+        pairs = zip(self.messages, ones, strict=True)
+        spent = [np.asarray(m.pieces * one_s).sum(axis=-1) for m, one_s in pairs]
+        sent = sum_of([time * rate for time, rate in zip(spent, rates, strict=True)])
+        return np.asarray(sent / np.maximum(sum_of(spent), 1e-30))
 
 
 def backward_waits(plans: Plans, reduced: Array, messages: list[Messages], shown: Num) -> Array:

@@ -264,14 +264,18 @@ ALLOWED = {
     "kernels/families/spread.py: _carried().get(chosen.family.name, WIDEST)": "a kernel family",
     "network/library_catalog.py: table.get(field.name)": "fields of a record",
     "network/library_catalog.py: values[field.name]": "fields of a record",
+    "network/library_catalog.py: field.name not in table": "fields of a record",
+    "serving/encoders.py: tower.name == name": "the tower that a flag asks for",
+    "serving/requests/blocks.py: self.from_tier[tier[0].name]": "a tier of memory, by which hits are counted",
     "network/assumptions.py: tier.name in by_hand": "tiers that the user sets by name",
     "network/stack.py: a.name == algorithm": "the algorithm that the user asks for",
-    "schedules/__init__.py: schedule.name == name": "the schedule that a plan asks for",
     "sharding/context.py: op.name.removesuffix('.core')": "the name of what stands beside it",
     "simulation/memory_timeline.py: kept.get(tensor.name, 0.0)": "bytes by name, to be printed",
     "simulation/memory_timeline.py: kept[tensor.name]": "bytes by name, to be printed",
     "simulation/program.py: messages[0].name.rsplit(' ', 1)": "the name of another message",
     "uncertainty/evidence.py: end.name == 'grouped-gemm'": "a leaf of the step, by kernel family",
+    "uncertainty/evidence.py: c.name not in OF_SOFTWARE": "a leaf of the step",
+    "uncertainty/posterior_tree.py: MECHANISMS.get(tree.name, 'memory_bound')": "a leaf of the step",
 }
 """Names that are read, and why: none is that of an operation, a kept tensor or an edge in a formula."""
 

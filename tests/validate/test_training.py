@@ -520,7 +520,7 @@ class TestRecipes:
             ({"model": "Qwen3 30B (tokendrop)"}, ("alltoall", "off", 1.0, "megatron-bridge")),
             (
                 {"model": "DeepSeekV3", "notes": "25.11 NeMo"},
-                ("dedup", "off", 0.0, "megatron-bridge@25.11"),
+                ("deepep", "off", 0.0, "megatron-bridge@25.11"),
             ),
             (
                 {**OSS, "notes": "26.08 NeMo"},

@@ -44,6 +44,8 @@ class FrameworkForm:
     """Keys and values that heads share are written out for every head."""
     modules: bool = False
     """Modules are those of transformers, one plain operation after the other (kernels/modules.py)."""
+    in_turn: bool = False
+    """Experts run one after the other, each a plain product of the vendor's library."""
     joint: bool = False
     """Queries, keys and values are one product all the same."""
     rms: bool = False
@@ -158,11 +160,11 @@ def _products(
     """x w forward; g w^T and x^T g backward, at equal work; panels of k as products of their own.
 
     `cast` is the share of casting x that falls to this product: several maps of one input share it.
-    Modules of transformers take expert after expert, each a plain product of the vendor's library.
+
     """
     linear = not kept_high(op) and op.role is not OpRole.ADAPTER
     work = op.forward()
-    grouped = op.family == "grouped-gemm" and not written.modules
+    grouped = op.family == "grouped-gemm" and not written.in_turn
     padded = written.padded
     inner = op.k / op.panels
     many = {"groups" if grouped else "batch": op.groups * op.panels}

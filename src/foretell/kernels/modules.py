@@ -112,6 +112,7 @@ def written_of(form: ModuleForm | None, software: Software) -> FrameworkForm:
     return FrameworkForm(
         apart=software.maps_apart,
         repeated=software.repeats_keys,
+        in_turn=software.experts_in_turn,
         joint=form.joint,
         modules=not form.fused,
         rms=form.rms,

@@ -227,7 +227,9 @@ def _played(given: dict[str, Any], limits: Limits) -> Answer:
     return {"plan": str(result.plan), "events": list(events)}
 
 
-PLACE = ("model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan", "set")
+PLACE = (
+    "model", "system", "gpus", "global_batch", "seq_len", "target_len", "plan", "set", "measured",
+)  # fmt: skip
 """Flags of a step."""
 _NOBODY = {"model": "", "system": "", "gpus": 0, "plan": ""}
 ASKED: Mapping[str, Callable[[dict[str, Any], Limits], Answer]] = {**verbs.VERBS, "played": _played}

@@ -70,9 +70,7 @@ def test_better_is_not_worse_on_our_side(cells: list[dict[str, Any]]) -> None:
     assert found["memory capacity"] <= 1.0
 
 
-def test_figures_and_files(
-    cells: list[dict[str, Any]], tmp_path: Path
-) -> None:
+def test_figures_and_files(cells: list[dict[str, Any]], tmp_path: Path) -> None:
     from plotly.graph_objects import Figure
 
     sizes = [

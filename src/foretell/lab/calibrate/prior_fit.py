@@ -132,7 +132,9 @@ def runs_of(paths: Sequence[Path]) -> Sources:
     found: Sources = defaultdict(list)
     for path in paths:
         for row in read_rows(path):
-            told = prediction_of(row, LeftOut(sources=(row.source,))) if row.step_s or row.rate else ""
+            told = (
+                prediction_of(row, LeftOut(sources=(row.source,))) if row.step_s or row.rate else ""
+            )
             if not isinstance(told, str) and source_label(row) == row.source:
                 found[row.source].append(run_of(told))
     return {source: runs for source, runs in found.items() if len(runs) > 1}

@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -21,6 +23,13 @@ from foretell.specs.questions.flags import offered
 from foretell.web import answers
 from foretell.web.assistant import MOST_TEXT, call, short, tool_name, tools
 from foretell.web.assistant_server import make_server
+
+
+def run_apart(ask: Callable[[], Awaitable[None]]) -> None:
+    """Run it in a thread of its own: the browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as apart:
+        apart.submit(anyio.run, ask).result()
+
 
 QUESTION = {"model": "llama-3.1-8b", "gpus": "8xH100"}
 
@@ -107,7 +116,7 @@ def test_the_client_of_the_sdk_reads_it_all() -> None:
             )
             assert published["rows"] > 100
 
-    anyio.run(ask)
+    run_apart(ask)
 
 
 def test_over_standard_input_and_output() -> None:
@@ -119,7 +128,7 @@ def test_over_standard_input_and_output() -> None:
             reply = await client.call_tool("catalog", {"kind": "chips"})
             assert "h100-sxm" in reply.content[0].text
 
-    anyio.run(ask)
+    run_apart(ask)
 
 
 def test_schemas_are_printed() -> None:
@@ -152,7 +161,7 @@ def test_over_http() -> None:
                 reply = await client.call_tool("network", asked)
                 assert not reply.is_error, reply.content[0].text
 
-        anyio.run(ask)
+        run_apart(ask)
     finally:
         process.terminate()
         process.wait(10)

@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlparse
 
 import pytest
@@ -61,7 +62,8 @@ def test_quick_questions_do_not_wait_for_slow_ones_and_who_leaves_is_forgotten()
         finally:
             made.stop()
 
-    asyncio.run(ask())
+    with ThreadPoolExecutor(1) as apart:  # the browser of other tests has a loop in this thread
+        apart.submit(lambda: asyncio.run(ask())).result()
 
 
 def test_deadlines_are_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:

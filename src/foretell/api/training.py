@@ -202,7 +202,7 @@ def search(question: SearchQuestion) -> Search:
 
     place = place_of_search(known, scenario)
     found = search_plans(place.scenario, base, top, question.progress, workers, fixed, tried)
-    return search_answer(replace(found, plans=tuple(place.after(one) for one in found.plans)))
+    return search_answer(replace(found, plans=place.ranked(found.plans)))
 
 
 @asks(SimulateQuestion)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.report.console import table
 from foretell.report.cost import number
 from foretell.report.estimate import bullets
+from foretell.report.posterior import compared_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,6 +28,8 @@ def compare_text(found: "Ranking") -> "RenderableType":
     if len(told["beats"]) > 1:
         parts += [Text(), Text("How often one (row) beats another (column)", "bold"), _beats(told)]
     parts += [Text(), _works(able)]
+    if (measured := compared_table(able)) is not None:
+        parts += [Text(), measured]
     if told["doubts"]:
         parts += [Text(), Text("What decides between the first two", "bold")]
         parts += [Text(f"{100 * d['half_width']:>4.0f} %  {d['cause']}") for d in told["doubts"]]

@@ -92,7 +92,7 @@ def calibrate_runs(
 
 def _mean_of(known: Conditioned) -> tuple[Corrections, dict[str, float]]:
     """The factors that the measured runs have on the mean, what is alike among them included."""
-    steps = [known.step(run.scenario, run.plan) for run in known.runs]
+    steps = [known.step(run.scenario, run.plan, another=True) for run in known.runs]
     names = (*TRAINING, *(TRAINING_MEMORY if known.memory.runs else ()))
     logs = {
         name: float(np.mean([math.log(getattr(step.corrections, name)) for step in steps]))

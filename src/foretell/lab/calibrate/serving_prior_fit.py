@@ -35,12 +35,14 @@ Rows = dict[str, list[FigureRun]]
 """Row -> its figures."""
 
 SHAPE = FitShape(
+    kind="serving",
     groups={name: (name,) for name in SERVING},
     own=(0, 0, 0, 1, 1),
     steps=(("batch",), ("prompt", "answer"), ("tp", "dp", "ep")),
     names=("metric", "model", "chip", "engine"),
     traits=("first_token",),
     spread=(0.2, 0.08, 0.1, 0.3, 0.3),
+    part=("queueing",),
 )
 """What the prior is made of."""
 SHARES = {0: 0.3, 1: 1.0, 2: 1.0, 4: 0.7}
@@ -73,8 +75,9 @@ def sources_of(paths: Sequence[Path]) -> dict[str, Rows]:
 def draws_of(sources: dict[str, Rows], seed: int = 0) -> list[Draws]:
     """Draws of figures with those of one and two other rows, and of none."""
     chance = random.Random(seed)
-    found: dict[int, list[tuple[tuple[MeasuredRun, ...], float]]] = {many: [] for many in SHARES}
-    for rows in sources.values():
+    found: dict[int, list[tuple[tuple[MeasuredRun, ...], float, str]]]
+    found = {many: [] for many in SHARES}
+    for source, rows in sources.items():
         cases = {name: figures[0].case for name, figures in rows.items()}
         picked = chance.sample(list(rows), min(len(rows), DRAWS))
         picked *= max(1, math.ceil(LEAST / len(picked)))
@@ -85,13 +88,14 @@ def draws_of(sources: dict[str, Rows], seed: int = 0) -> list[Draws]:
                 chosen = anchors_of(cases[name], others, many, chance.randrange(2**31))
                 seen = [run for other in chosen for run in _seen(rows[other])]
                 if len(seen) in found:
-                    found[len(seen)] += [((*seen, one.run), weight) for one in rows[name]]
+                    found[len(seen)] += [((*seen, one.run), weight, source) for one in rows[name]]
     return [
         Draws(
             many=many,
             share=SHARES[many],
-            runs=tuple(runs for runs, _ in told),
-            weights=tuple(weight for _, weight in told),
+            runs=tuple(runs for runs, _, _ in told),
+            weights=tuple(weight for _, weight, _ in told),
+            sources=tuple(source for _, _, source in told),
         )
         for many, told in found.items()
     ]

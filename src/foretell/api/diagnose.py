@@ -1,6 +1,5 @@
 """What is wrong with a run: likely causes of the gap to its prediction, and what to measure next."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -223,8 +222,14 @@ def _diagnosis(known: Conditioned, place: int, row: Measurement, run: MeasuredSt
         gap=measured / before.step_s - 1.0,
         causes=tuple(found),
         not_told_apart=tuple(pairs),
-        over_time=series_findings(row.steps_s) if len(row.steps_s) > 2 else None,
+        over_time=series_findings(_seconds(row, measured)) if len(row.steps_s) > 2 else None,
     )
+
+
+def _seconds(row: Measurement, step_s: float) -> list[float]:
+    """The steps of a log in seconds, also where it prints rates alone."""
+    scale = 1.0 if "step_s" in row.values else step_s / float(np.median(row.steps_s))
+    return [scale * value for value in row.steps_s]
 
 
 def _gain(run: MeasuredStep, mechanism: str, factor: float) -> float:

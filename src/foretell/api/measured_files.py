@@ -1,6 +1,7 @@
 """Measured runs as they are given: files, pasted text, inline words and rows -> Measurements."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,10 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
             return points
         found = found or step_measurement(text, name)
         return [found] if found is not None else json_measurements(text, name)
-    if start in ("{", "["):
+    first = text.strip().partition("\n")[0]
+    # A log may begin with [rank0]:, a date in brackets, or a dict as Python prints it.
+    listed = start == "[" and re.match(r"\[\s*[{\]]", text.lstrip()) is not None
+    if listed or (start == "{" and not first.startswith("{'")):
         lines = [json.loads(line) for line in text.splitlines() if _is_json(line)]
         tests = [benchmark_measurement(line, name) for line in lines if isinstance(line, dict)]
         if tests and all(tests):
@@ -94,7 +98,6 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
             return [phases]
         if "train_steps_per_second" not in text or len(lines) == len(text.splitlines()):
             return json_measurements(text, name)
-    first = text.strip().partition("\n")[0]
     if "\n" in text.strip() and "," in first and ":" not in first:
         return csv_measurements(text, name)
     log = step_measurement(text, name) or log_measurement(text, name)

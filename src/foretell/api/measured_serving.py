@@ -92,12 +92,13 @@ class ConditionedService:
                 key: (value * math.exp(low), value * math.exp(high))
                 for key, (low, high) in said[name].interval.items()
             }
+        # A request is its first token and the others, and a fixed concurrency turns over once in that time.
+        later = (before.e2e_ms.mean - old["ttft_ms"]) / max(old["tpot_ms"], 1e-12)
+        whole = moved["ttft_ms"].mean + later * moved["tpot_ms"].mean
         for name in ("e2e_ms", "tpot_with_first_ms"):
-            held = getattr(found, name)
-            now = before.e2e_ms.mean * math.exp(said["e2e_ms"].median)
-            ratio = now / found.e2e_ms.mean if found.e2e_ms.mean > 0.0 else 1.0
-            moved[name] = scaled(held, ratio)
-        rate = before.output_tokens_per_s * math.exp(said["output_tokens_per_s"].median)
+            ratio = whole / found.e2e_ms.mean if found.e2e_ms.mean > 0.0 else 1.0
+            moved[name] = scaled(getattr(found, name), ratio)
+        rate = before.output_tokens_per_s * before.e2e_ms.mean / max(whole, 1e-12)
         faster = 1.0 if q.rate is not None else rate / max(found.output_tokens_per_s, 1e-12)
         for name in RATES:
             moved[name] = getattr(found, name) * faster

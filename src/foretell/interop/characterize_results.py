@@ -1,4 +1,4 @@
-"""Results of `foretell characterize run` as measured runs: its `--json`, or a file of its folder `points/`."""
+"""Results of `foretell characterize run` as measured runs: its `--json`, or a file of its `points/`."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median

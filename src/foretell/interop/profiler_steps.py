@@ -7,6 +7,7 @@ is a prediction and is refused.
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from foretell.errors import BadInput, Problem
@@ -54,5 +55,5 @@ def trace_measurement(told: Mapping[str, Any], name: str) -> Measurement | None:
 def _times(starts: Mapping[int, float], lengths: Mapping[int, float]) -> list[float]:
     """Seconds from each step to the next, and the length of the last."""
     numbers = sorted(starts)
-    gaps = [starts[b] - starts[a] for a, b in zip(numbers, numbers[1:], strict=False)]
+    gaps = [starts[b] - starts[a] for a, b in pairwise(numbers)]
     return [MICROSECOND * value for value in (*gaps, lengths[numbers[-1]]) if value > 0.0]

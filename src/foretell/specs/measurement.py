@@ -62,7 +62,8 @@ class Measurement:
     noise: float = 0.0
     """Relative standard deviation of the mean, from repeated steps."""
     steps_s: tuple[float, ...] = ()
-    """Every step of a log, in its order; empty where a single number is told."""
+    """Every step of a log, in its order: seconds, or what goes with them where only rates are printed; empty
+    where a single number is told."""
     source: str = ""
     """Where it stands: a file and line, or the text."""
     notes: tuple[str, ...] = ()

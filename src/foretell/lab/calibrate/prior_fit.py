@@ -66,6 +66,8 @@ class FitShape:
     """Where the fit sets out: the spread of each group."""
     part: tuple[str, ...]
     """Mechanisms that are far off together in a few places."""
+    start: Mapping[str, Any]
+    """Where else the fit sets out, in the place of START and of what is usual."""
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -98,6 +100,7 @@ TRAINING_FIT = FitShape(
     traits=TRAITS,
     spread=(0.08, 0.12, 0.15, 0.5, 0.15),
     part=("inside_nodes", "between_nodes"),
+    start={},
 )  # fmt: skip
 """Of training steps."""
 START = {
@@ -130,6 +133,7 @@ def start_of(shape: FitShape) -> dict[str, Any]:
         "steps": [math.log(0.2)] * len(shape.steps),
         "names": [math.log(0.5)] * len(shape.names),
         "doubt": [0.0] * len(shape.traits),
+        **shape.start,
     }
 
 

@@ -38,11 +38,16 @@ SHAPE = FitShape(
     kind="serving",
     groups={name: (name,) for name in SERVING},
     own=(0, 0, 0, 1, 1),
-    steps=(("batch",), ("prompt", "answer"), ("tp", "dp", "ep")),
+    steps=(("batch", "answer"), ("prompt",), ("tp", "dp", "ep")),
     names=("metric", "model", "chip", "engine"),
     traits=("first_token",),
     spread=(0.2, 0.08, 0.1, 0.3, 0.3),
     part=("queueing",),
+    start={
+        "steps": [math.log(0.1), math.log(0.4), math.log(0.3)],
+        "names": [math.log(2.0), math.log(0.5), math.log(0.5), math.log(1.0)],
+        "doubt": [1.2],
+    },
 )
 """What the prior is made of."""
 SHARES = {0: 0.3, 1: 1.0, 2: 1.0, 4: 0.7}

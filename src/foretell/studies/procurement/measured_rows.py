@@ -13,8 +13,8 @@ from foretell.studies.procurement.clusters import Given, name_of
 def rows_of(
     measured: Any, systems: Sequence[Given], gpus: int | None, problems: list[Problem]
 ) -> tuple[Measurement, ...]:
-    """The measured runs, each with its system (else the first one) and its chips (else those of every cluster,
-    where they are given)."""
+    """The measured runs, each with its system (else the first one) and its chips (else those that every
+    cluster is given)."""
     if not measured:
         return ()
     try:

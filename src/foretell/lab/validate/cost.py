@@ -151,12 +151,7 @@ def _process(cells: Mapping[str, str]) -> Process:
     }
     if len(given) < 2 and node not in NODES:
         raise ValueError(f"node {node!r} is none of {', '.join(NODES)}")
-    wafer_usd, defects, _ = NODES.get(node, (0.0, 0.0, 0.0))
-    return Process(
-        wafer_usd=given.get("wafer_usd", wafer_usd),
-        defects_per_cm2=given.get("defects_per_cm2", defects),
-        clustering=10.0,
-    )
+    return replace(NODES.get(node, next(iter(NODES.values()))), **given)
 
 
 def _number(cells: Mapping[str, str], column: str) -> float:

@@ -14,8 +14,8 @@ from foretell.specs.software import Software
 
 Tool = Literal[
     "megatron", "nemo", "torchtitan", "deepspeed", "accelerate", "trainer", "trl", "axolotl", "llamafactory",
-    "torchtune", "litgpt", "nanotron", "maxtext", "verl", "nemo-rl", "openrlhf", "vllm", "sglang", "trtllm",
-    "dynamo", "llm-d", "tgi", "llama.cpp",
+    "torchtune", "litgpt", "nanotron", "maxtext", "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal",
+    "prime-rl", "vllm", "sglang", "trtllm", "dynamo", "llm-d", "tgi", "llama.cpp",
 ]  # fmt: skip
 """Programs whose arguments are read."""
 TRAINING: tuple[Tool, ...] = ("megatron", "torchtitan", "deepspeed")
@@ -24,7 +24,9 @@ SERVING: tuple[Tool, ...] = ("vllm", "sglang", "trtllm")
 """Those that serve and that deployments are written for."""
 SERVERS: tuple[Tool, ...] = (*SERVING, "dynamo", "llm-d", "tgi", "llama.cpp")
 """All that serve."""
-REINFORCEMENT: tuple[Tool, ...] = ("verl", "nemo-rl", "openrlhf")
+REINFORCEMENT: tuple[Tool, ...] = (
+    "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal", "prime-rl",
+)  # fmt: skip
 """Those that alternate between generating and training."""
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 """All of them."""

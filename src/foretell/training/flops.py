@@ -13,9 +13,10 @@ from foretell.specs.plan import Plans, recompute_code
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.training.pass_times import repeats_of
-from foretell.training.shapes import graph_parts, named_modules
+from foretell.training.shapes import Lengths, graph_parts, named_modules
 from foretell.training.tables import Tables
 from foretell.workload.build import build
+from foretell.workload.graph import Graph, LayerGraph
 from foretell.workload.ops import AttentionCore, Op
 
 Array = NDArray[np.float64]
@@ -41,7 +42,6 @@ def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float,
     return model_flop, masked_flop, np.asarray(hardware)
 
 
-@lru_cache(maxsize=64)
 def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
     """Matrix operations of a step by the usual convention: forward and backward, forward of the layers,
     forward of the attention cores.
@@ -49,44 +49,66 @@ def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
     Attention counts the whole square (no causal halving), a window counts as a window, and the backward
     pass is twice the forward (Chowdhery et al. 2022, appendix B). Recomputation is not in the first.
     """
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
-    parts = graph_parts(graph)
-    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
-    whole = [_forward_flop(part.ops) for part in parts]
-    layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
-    cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
-    ends = whole[-2][0] + whole[-1][0]
+    layers, cores, ends = _sequence_flops(model, (job.seq_len, job.target_len))
     batch = float(job.global_batch)
     return 3.0 * batch * (layers + ends), batch * layers, batch * cores
 
 
 @lru_cache(maxsize=64)
+def _sequence_flops(model: Model, lengths: Lengths) -> tuple[float, float, float]:
+    """Forward matrix operations of one sequence: of the layers, of their attention cores, of both ends."""
+    parts, graph = _parts_of(model, lengths, flash=False)
+    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
+    whole = [_forward_flop(part.ops) for part in parts]
+    layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
+    cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
+    return layers, cores, whole[-2][0] + whole[-1][0]
+
+
+def _parts_of(
+    model: Model, lengths: Lengths, *, flash: bool
+) -> tuple[tuple[LayerGraph, ...], Graph]:
+    """The parts of a model for one sequence, and their graph."""
+    target = None if lengths[1] is None else float(lengths[1])
+    graph = build(model, batch=1.0, seq_len=float(lengths[0]), target_len=target, flash=flash)
+    return graph_parts(graph), graph
+
+
 def unseen_flop(model: Model, job: Job) -> float:
     """Matrix operations of a forward pass that the usual convention counts and a causal mask leaves out."""
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=True)
+    return float(job.global_batch) * _unseen_by_sequence(model, (job.seq_len, job.target_len))
+
+
+@lru_cache(maxsize=64)
+def _unseen_by_sequence(model: Model, lengths: Lengths) -> float:
+    """The same of one sequence."""
+    _, graph = _parts_of(model, lengths, flash=True)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
     total = 0.0
     for count, part in zip(counts, graph.kinds, strict=True):
         cores = [op for op in part.ops if isinstance(op, AttentionCore)]
         seen = sum(float(op.forward().matrix_flop) for op in cores)
         total += float(count) * max(_forward_flop(cores)[1] - seen, 0.0)
-    return float(job.global_batch) * total
+    return total
+
+
+def modules_flop(model: Model, job: Job, recompute: str, flash: bool) -> float:
+    """Matrix operations of a step that recomputing some modules of every layer adds, counted alike."""
+    lengths = (job.seq_len, job.target_len)
+    return float(job.global_batch) * _modules_by_sequence(model, lengths, recompute, flash)
 
 
 @lru_cache(maxsize=64)
-def modules_flop(model: Model, job: Job, recompute: str, flash: bool) -> float:
-    """Matrix operations of a step that recomputing some modules of every layer adds, counted alike."""
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
+def _modules_by_sequence(model: Model, lengths: Lengths, recompute: str, flash: bool) -> float:
+    """The same of one sequence."""
+    _, graph = _parts_of(model, lengths, flash=False)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
     total = 0.0
     for count, part in zip(counts, graph.kinds, strict=True):
         runs = recompute_layer(part, recompute_modules(recompute), flash=flash).ops
         flop = [run * _forward_flop((op,))[0] for op, run in zip(part.ops, runs, strict=True)]
         total += float(count) * sum(flop)
-    return float(job.global_batch) * total
+    return total
 
 
 def _forward_flop(ops: Sequence[Op]) -> tuple[float, float]:

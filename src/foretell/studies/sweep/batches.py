@@ -90,7 +90,7 @@ def evaluate_columns(scenario: Scenario, plans: Plans) -> dict[str, Array]:
     """Columns of numbers of plans that keep every rule."""
     found = {name: np.empty(len(plans)) for name in OUTPUTS}
     tables = tables_of(scenario, plans)
-    for rows in chunks(tables):
+    for rows in chunks(plans, tables):
         some, part = plans.take(rows), select(tables, rows)
         ledger = evaluate_rows(scenario, some, part)
         for name, values in outputs(totals_of(scenario, some, part, ledger)).items():

@@ -186,7 +186,9 @@ def peak_of(cells: Cells, question: Mapping[str, Any], answer: PostTraining) -> 
     without |= {"allocator"} if allocated else set()
     size = sum(value for name, value in held.items() if name not in without)
     cards = answer.gpus if "sum of all cards" in notes else 1
-    unit = GB if "printed gb" in notes else GIB
+    # LitGPT divides what the allocator reports by 10^9.
+    litgpt = "litgpt" in (cells.get("framework") or "").lower()
+    unit = GB if "printed gb" in notes or litgpt else GIB
     return size * cards / unit
 
 

@@ -145,10 +145,6 @@ FAMILIES = {
     r"deepseek-llm-7b|deepseek-7b": "llama:layers=30,hidden=4096,heads=32,ffn=11008,vocab=102400",
     r"R1-Distill-Qwen-1\.5B": "qwen2.5-1.5b",
     r"R1-Distill-Qwen-7B": "qwen2.5-7b",
-    r"Qwen-1_8B": "llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=151936",
-    r"Qwen-7B$": "llama:layers=32,hidden=4096,heads=32,ffn=11008,vocab=151936",
-    r"Qwen-14B$": "llama:layers=40,hidden=5120,heads=40,ffn=13696,vocab=152064",
-    r"Qwen-72B$": "llama:layers=80,hidden=8192,heads=64,ffn=24576,vocab=152064",
     r"phi-1_5": "gpt:layers=24,hidden=2048,heads=32,ffn=8192,vocab=51200,positions=4096",
     r"phi-2$": "gpt:layers=32,hidden=2560,heads=32,ffn=10240,vocab=51200,positions=4096",
     r"phi-3-mini": "llama:layers=32,hidden=3072,heads=32,ffn=8192,vocab=32064",
@@ -374,6 +370,9 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
     elif trained and "torchtune" in software:
         words.append("adapters=q+v+o+mlp")
     recompute = (cells.get("recompute") or "").strip()
+    if not recompute and software == "litgpt" and engine == "fsdp":
+        # Its fine-tuning scripts checkpoint every block as soon as FSDP shares them.
+        recompute = "full"
     words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
     return words
 

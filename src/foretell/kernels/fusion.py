@@ -35,6 +35,7 @@ FUSED: Mapping[str, Passes] = {
     "residual": Passes(forward=1.1, backward=1.5),
     "act": Passes(forward=1.2, backward=1.9),
     "rotate": Passes(forward=1.5, backward=2.7),
+    "scaled-rotate": Passes(forward=1.5, backward=2.7),
     "bias": Passes(forward=0.0, backward=2.4),
     "loss": Passes(forward=0.65, backward=0.9),
     "loss16": Passes(forward=0.65, backward=0.9),
@@ -55,6 +56,7 @@ PLAIN: Mapping[str, Passes] = {
     "residual": Passes(forward=1.1, backward=1.5),
     "act": Passes(forward=1.8, backward=2.9, kernels=2.0),
     "rotate": Passes(forward=13.0, backward=20.0, kernels=10.0),
+    "scaled-rotate": Passes(forward=13.0, backward=20.0, kernels=10.0),
     "bias": Passes(forward=0.0, backward=2.5),
     "loss": Passes(forward=2.8, backward=4.4, kernels=4.0),
     "loss16": Passes(forward=0.95, backward=1.5, kernels=3.0),
@@ -85,6 +87,7 @@ MODULES: Mapping[str, Passes] = {
     "act": Passes(forward=1.64, backward=1.76, kernels=2.0, back=1.5),
     "composed": Passes(forward=9.0, backward=10.0, kernels=8.0),
     "rotate": Passes(forward=15.2, backward=25.0, kernels=10.0),
+    "scaled-rotate": Passes(forward=15.2, backward=25.0, kernels=10.0),
     "loss": Passes(forward=2.44, backward=4.8, kernels=4.0),
     "join": Passes(forward=0.0, backward=1.3, back=1.0),
     "heads": Passes(forward=0.0, backward=1.0),
@@ -106,6 +109,7 @@ WIDE_MODULES: Mapping[str, Passes] = {
     "residual": Passes(forward=2.5, backward=4.6),
     "composed": Passes(forward=23.6, backward=24.3, kernels=9.0),
     "rotate": Passes(forward=19.5, backward=32.0, kernels=12.0),
+    "scaled-rotate": Passes(forward=19.5, backward=32.0, kernels=12.0),
     "loss": Passes(forward=3.73, backward=4.8, kernels=5.0),
     "join": Passes(forward=0.0, backward=2.5, back=1.0),
     "softmax": Passes(forward=7.1, backward=6.8, kernels=4.0),
@@ -126,6 +130,9 @@ COMPILED_SORTS = Passes(forward=5.4, backward=1.2, kernels=3.0)
 whole layers of experts on one H200, 16 to 128 of them, less their products (calibrate measure, experts)."""
 SPREAD_SORTS = Passes(forward=2.1, backward=4.75, kernels=2.5)
 """Sorting tokens by plain kernels for a plain all-to-all: once by PLAIN's, and once more a copy by rank."""
+
+SPREAD_FUSED = Passes(forward=2.2, backward=2.5, kernels=2.0)
+"""The same by fused kernels: sorted once by FUSED's, and once more a copy by rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +164,7 @@ BY_ROLE = {
     OpRole.ADAPTER_SUM: "residual",
     OpRole.ACTIVATION: "act",
     OpRole.ROTATION: "rotate",
+    OpRole.SCALED_ROTATION: "scaled-rotate",
     OpRole.EXPERT_BIAS: "expert-bias",
     OpRole.CLAMP: "clamp",
 }

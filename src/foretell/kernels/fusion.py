@@ -60,6 +60,8 @@ COMPILED_SORTS = TABLES["apart"]["compiled-sorts"]
 """Sorting tokens by expert and adding their rows up again under a compiler, which calls the library."""
 SPREAD_SORTS = TABLES["apart"]["spread-sorts"]
 """Sorting tokens by plain kernels for a plain all-to-all: once by PLAIN's, and once more a copy by rank."""
+SPREAD_FUSED = TABLES["apart"]["spread-fused"]
+"""The same by fused kernels: sorted once by FUSED's, and once more a copy by rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ BY_ROLE = {
     OpRole.ADAPTER_SUM: "residual",
     OpRole.ACTIVATION: "act",
     OpRole.ROTATION: "rotate",
+    OpRole.SCALED_ROTATION: "scaled-rotate",
     OpRole.EXPERT_BIAS: "expert-bias",
     OpRole.CLAMP: "clamp",
 }

@@ -151,3 +151,16 @@ def test_shell_arithmetic_is_worked_out() -> None:
     script = read_script(text)
     assert script.words[-6:] == ("--a", "16", "--b", "10", "--c", "7")
     assert read_script("run --x $((1/0)) --y $((A+1))").words[-4:][1] == "$((1/0))"
+
+
+def test_a_nemo_recipe_by_its_command_and_one_that_is_not_known() -> None:
+    """The command means the same as the script; another recipe stops the import by its name."""
+    command = (
+        'nemo llm pretrain --factory "llama3_70b(num_nodes=8)" '
+        "trainer.strategy.virtual_pipeline_model_parallel_size=5 data.global_batch_size=128"
+    )
+    found = read_launch(command)
+    same = read_launch(FOLDER / "nemo_recipe.py")
+    assert (found.plan, found.gpus, found.global_batch) == (same.plan, 64, 128)
+    other = read_launch("nemo llm finetune --factory llama3_8b")
+    assert other.not_understood == ("finetune_recipe llama3_8b is not known here",)

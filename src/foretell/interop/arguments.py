@@ -14,6 +14,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.documents import DEEPEST, read_documents
+from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import read_trainer_script
 from foretell.interop.shell_words import Script, read_script
@@ -101,7 +102,7 @@ def _of_table(table: Any, text: str) -> ArgumentTable:
 
 def _of_script(text: str) -> ArgumentTable:
     """A command, a script, or lines of Python that set or call."""
-    calls = read_calls(text) or read_trainer_script(text)
+    calls = read_calls(text) or read_trainer_script(text) or read_recipe(text)
     if calls:
         return ArgumentTable(
             words=(), pairs=tuple((spell_key(k), v) for k, v in calls), variables={}

@@ -64,6 +64,13 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "weights": ("quantization",), "kv": ("kv_cache_dtype",), "max_batch": ("max_running_requests",),
     "max_tokens": ("chunked_prefill_size",), "memory_fraction": ("mem_fraction_static",),
     "draft_tokens": ("speculative_num_draft_tokens",), "graph": ("disable_cuda_graph",),
+    "drafter": ("speculative_algorithm",), "graph_batch": ("cuda_graph_max_bs", "cuda_graph_bs"),
+    "receive_steps": ("scheduler_recv_interval",), "decode_steps": ("num_continuous_decode_steps",),
+    "overlap": ("disable_overlap_schedule",), "mixed": ("enable_mixed_chunk",),
+    "chunked": ("chunked_prefill_size",), "eplb": ("enable_eplb",),
+    "redundant_experts": ("ep_num_redundant_experts",), "tbo": ("enable_two_batch_overlap",),
+    "dispatch": ("moe_a2a_backend", "deepep_mode"), "adapters": ("max_loras_per_batch", "enable_lora"),
+    "adapter_rank": ("max_lora_rank", "enable_lora"), "offload_gb": ("cpu_offload_gb",),
 }  # fmt: skip
 """The flags that each value is from."""
 

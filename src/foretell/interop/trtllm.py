@@ -44,6 +44,9 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "draft_tokens": ("speculative_config.num_nextn_predict_layers", "speculative_config.max_draft_len"),
     "wait_steps": ("batch_wait_timeout_iters", "attention_dp_config.batching_wait_iters"),
     "graph": ("cuda_graph_config",),
+    "drafter": ("speculative_config.decoding_type",), "overlap": ("disable_overlap_scheduler",),
+    "graph_batch": ("cuda_graph_config.max_batch_size", "cuda_graph_config.batch_sizes"),
+    "adapters": ("lora_config.max_loras",), "adapter_rank": ("lora_config.max_lora_rank",),
 }  # fmt: skip
 """The flags and keys that each value is from."""
 

@@ -14,9 +14,9 @@ from foretell.errors import Problem
 from foretell.specs.questions import question_type
 from foretell.web import answers, figures, lists
 from foretell.web.fields import Text, body_model, figure_model, flags_of
+from foretell.web.files import FILES
 from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
-from foretell.web.files import FILES
 from foretell.web.pool import Busy, Inline, Pool
 from foretell.web.progress import EVENTS, Gone, Reply, Report, stream_job, wants_events
 from foretell.web.worker import json_reply

@@ -1,7 +1,7 @@
-"""NeMo 2: `llm.llama3_70b.pretrain_recipe(num_nodes=8)` with what is set on it, or `nemo llm pretrain --factory`.
+"""NeMo 2: `llm.llama3_70b.pretrain_recipe(...)` with what is set on it, or `nemo llm pretrain --factory`.
 
-A recipe is Megatron's flags under NeMo's names: its own values first (nemo_recipes.toml), then what the script
-sets. The text is parsed, never run. A recipe that is not in the table is told as unknown.
+A recipe is Megatron's flags under NeMo's names: its own values first (nemo_recipes.toml), then what the
+script sets. The text is parsed, never run. A recipe that is not in the table is told as unknown.
 """
 
 import ast
@@ -15,14 +15,14 @@ from foretell.interop.python_calls import dotted_name, plain
 
 FILE = Path(__file__).with_suffix(".toml")
 SEQ_LEN, BATCH, MICRO_BATCH = 8192, 512, 1
-"""Of every recipe in the table: MockDataModule(seq_length=8192, global_batch_size=512, micro_batch_size=1)."""
+"""Of every recipe in the table: MockDataModule(seq_length=8192, global_batch_size=512, ...)."""
 DEGREES = {
     "tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size",
     "vpp": "virtual_pipeline_model_parallel_size", "cp": "context_parallel_size",
     "ep": "expert_model_parallel_size", "sp": "sequence_parallel",
 }  # fmt: skip
 _FACTORY = re.compile(
-    r"nemo\s+llm\s+(\w+)\s+(?:.*?\s)?--factory[ =]+(?:\"([^\"]+)\"|'([^']+)'|(\S+))", re.DOTALL
+    r"nemo\s+llm\s+(\w+)\s[^\n]{0,2000}?--factory[ =]+(?:\"([^\"]+)\"|'([^']+)'|(\S+))"
 )
 _OVERRIDE = re.compile(r"(?<=\s)([a-z_]+(?:\.[a-z_]+)+)=(\S+)")
 

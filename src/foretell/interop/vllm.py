@@ -64,7 +64,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "graph": ("enforce_eager",),
     "drafter": ("speculative_config",), "graph_batch": ("cuda_graph_sizes", "compilation_config"),
     "overlap": ("async_scheduling",), "chunked": ("enable_chunked_prefill",), "eplb": ("enable_eplb",),
-    "redundant_experts": ("num_redundant_experts", "eplb_config.num_redundant_experts"), "tbo": ("enable_dbo",),
+    "redundant_experts": ("num_redundant_experts", "eplb_config.num_redundant_experts"),
+    "tbo": ("enable_dbo",),
     "dispatch": ("all2all_backend",), "adapters": ("max_loras", "enable_lora"),
     "adapter_rank": ("max_lora_rank", "enable_lora"), "offload_gb": ("cpu_offload_gb",),
 }  # fmt: skip

@@ -96,6 +96,8 @@ def test_serving(name: str) -> None:
         "gpus": launch.gpus,
         "model": shape(asked).id,
         "system": told.get("system"),
+        "prefill_gpus": told.get("prefill_gpus"),
+        "prefill_plan": told.get("prefill_plan"),
     }
     for key, value in truth.items():
         if key not in NOT_ASKED:

@@ -38,6 +38,10 @@ FREED = (
 """Fields of a plan that a search may choose anew: how the chips are shared out, and nothing of the recipe."""
 
 
+HALF = ("prefill_gpus", "prefill_plan")
+"""What a disaggregated service has beside its decode instances."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchQuestion:
     """A launch as a question, and where each of its values comes from."""
@@ -219,7 +223,7 @@ def _rows(
             rows.append(ReadValue(name=row.name, value=value, origin="flag"))
         elif row.name in words:
             rows.append(ReadValue(name=row.name, value=words.pop(row.name), origin="flag"))
-        elif row.name in ("gpus", "global_batch", "seq_len") or row.name in kept:
+        elif row.name in ("gpus", "global_batch", "seq_len", *HALF) or row.name in kept:
             rows.append(row)
     rows += [
         ReadValue(name=name, value=word, origin="flag") for name, word in words.items() if name

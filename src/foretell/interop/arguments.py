@@ -73,7 +73,7 @@ def _parsed(text: str) -> ArgumentTable:
     sections = _SECTION.search(text) and "<<" not in text
     if start == "[" or (sections and not re.search(r"^[ \t]*--\w", text, re.MULTILINE)):
         return ArgumentTable(words=(), pairs=flat(_toml(text)), variables={})
-    if _like_yaml(text):
+    if like_yaml(text):
         documents = [one for one in read_documents(text) if isinstance(one, Mapping)]
         wrapped = opened(documents)
         if wrapped is None:
@@ -112,7 +112,7 @@ def _of_script(text: str) -> ArgumentTable:
     return _command(script, assigned)
 
 
-def _like_yaml(text: str) -> bool:
+def like_yaml(text: str) -> bool:
     """Whether the first line that says anything is a key of YAML, or the beginning of a document."""
     lines = (line for line in text.splitlines() if line.strip())
     first = next((line for line in lines if not line.lstrip().startswith("#")), "")

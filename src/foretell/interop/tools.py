@@ -38,6 +38,7 @@ from foretell.interop.launch import (
 from foretell.interop.layouts import word_of
 from foretell.interop.own_model import read_table
 from foretell.interop.serving_words import Serving
+from foretell.interop.several_servers import read_servers
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
@@ -157,8 +158,13 @@ def read_arguments(
 ) -> Launch:
     """What a text of arguments says, with what is known beside it; BadInput where no tool is known by it, or
     where it is wrong."""
-    given = parse_arguments(text)
     beside = known or Known(layers=layers)
+    several = read_servers(text, lambda one: _read_one(one, tool, beside))
+    return several if several is not None else _read_one(text, tool, beside)
+
+
+def _read_one(text: str, tool: Tool | None, beside: Known) -> Launch:
+    given = parse_arguments(text)
     launch = _instances(READERS[tool or recognise(given)](given, beside), given, beside)
     return replace(launch, doubts=(*launch.doubts, *_not_opened(given), *_behind(given, launch)))
 
@@ -308,7 +314,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     for field in fields(Deployment):
         given, read = getattr(meant, field.name), getattr(back, field.name)
         if field.name == "max_batch":
-            given = serving.sequences
+            given = serving.rank_sequences
         if field.name == "accepted" or _close(given, read):
             continue
         if field.name in ("weights", "experts"):

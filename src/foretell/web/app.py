@@ -13,7 +13,7 @@ from foretell import __version__
 from foretell.errors import Problem
 from foretell.specs.questions import question_type
 from foretell.web import answers, figures, lists
-from foretell.web.fields import Text, body_model, figure_model, flags_of
+from foretell.web.fields import PastedText, Text, body_model, figure_model, flags_of
 from foretell.web.files import FILES
 from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
@@ -105,6 +105,8 @@ def _add_verbs(app: Any, pools: list[Pool | Inline], bodies: dict[str, type[Base
     traced = body_model("simulate trace", question_type("simulate"))
     bodies["/api/simulate/trace"] = traced
     _add(app, "/api/simulate/trace", _endpoint("simulate trace", traced, pools), "simulate trace")
+    bodies["/api/read"] = PastedText
+    _add(app, "/api/read", _endpoint("read", PastedText, pools), "read")
     _add_cost(app, pools)
     _add_figures(app, pools, bodies)
 
@@ -219,6 +221,10 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
             return rows
         return _told(200, lists.published_figure(json.loads(rows.body), find, theme))
 
+    async def tools(request: Request) -> Any:
+        return await _reply(pools, "tools", {}, request)
+
+    _add(app, "/api/tools", tools, "tools", "GET")
     _add(app, "/api/figures/accuracy", accuracy, "figures accuracy", "GET")
     _add(app, "/api/catalog/show/{name:path}", shown, "catalog show", "GET")
     _add(app, "/api/catalog/{kind}", catalogue, "catalog", "GET")

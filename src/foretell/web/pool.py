@@ -56,7 +56,7 @@ SLOW_VERBS = frozenset(
         "post-train",
         "improve",
         "simulate trace",
-    }  # fmt: skip
+    }
 )
 """Verbs that search, play or sweep."""
 PLANNED_VERBS = frozenset({"estimate", "explain", "memory", "cost run"})
@@ -243,6 +243,8 @@ class Pool:
                 return self._kept[key]
             if await gone():
                 return None
+            if report is not None:
+                report(0, 0)  # it is begun
             loop = asyncio.get_running_loop()
             asked = loop.run_in_executor(self._threads, worker.ask, question, report)
             while not (await asyncio.wait({asked}, timeout=LOOK_S))[0]:

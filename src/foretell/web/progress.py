@@ -1,8 +1,8 @@
 """How far a long answer is: what a verb reports while it works, and Server-Sent Events that carry it.
 
 A request with `Accept: text/event-stream` is answered by events: `progress` at once and a few times a second
-(state, seconds, done, total), then one `answer` with the JSON that a plain request has, or one `errors`.
-Whoever closes the connection cancels the work.
+(state queued or working, seconds, done, total), then one `answer` with the JSON that a plain request has, or
+one `errors`. Whoever closes the connection cancels the work.
 """
 
 import asyncio
@@ -72,7 +72,8 @@ def event(name: str, data: bytes) -> bytes:
 
 async def stream_job(job: Job) -> AsyncIterator[bytes]:
     """Events of a job; where the stream is left before its end, the job is told that nobody waits."""
-    left, far = False, {"done": 0, "total": 0}
+    left = False
+    far: dict[str, Any] = {"state": "queued", "done": 0, "total": 0}
     loop = asyncio.get_running_loop()
     moved = asyncio.Event()
 
@@ -81,7 +82,7 @@ async def stream_job(job: Job) -> AsyncIterator[bytes]:
 
     def told(done: int, total: int) -> None:  # from a worker's thread
         def here() -> None:
-            far.update(done=done, total=total)
+            far.update(state="working", done=done, total=total)
             moved.set()
 
         loop.call_soon_threadsafe(here)
@@ -116,10 +117,9 @@ def _forget(task: "asyncio.Future[Any]") -> None:
         task.exception()  # looked at, so that nothing is said of it
 
 
-def _progress(far: Mapping[str, int], began: float) -> bytes:
-    state = "working" if far["total"] else "waiting"
+def _progress(far: Mapping[str, Any], began: float) -> bytes:
     seconds = round(time.monotonic() - began, 2)
-    return event("progress", json.dumps({"state": state, "seconds": seconds, **far}).encode())
+    return event("progress", json.dumps({"seconds": seconds, **far}).encode())
 
 
 def _last(reply: Reply) -> bytes:

@@ -126,11 +126,13 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
 
 
 def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
-    from foretell.web import figures, lists
+    from foretell.web import figures, lists, reading
     from foretell.web.names import safe
 
     if verb in lists.LISTS:
         return json_reply(200, lists.LISTS[verb](given))
+    if verb in reading.READERS:
+        return json_reply(200, reading.READERS[verb](given))
     if verb.startswith(FIGURE):
         return json_reply(200, figures.draw_figure(verb.removeprefix(FIGURE), given, limits))
     flags = dict(given)

@@ -41,6 +41,8 @@ class PostTrainingLoop:
     """Share that it takes of cards of its own."""
     old_logprobs: bool
     """Whether the trainer computes log-probabilities of the policy before the updates."""
+    reference: bool
+    """Whether a frozen reference is passed, of algorithms that have one."""
     balanced: bool
     """Whether trajectories are dealt to ranks by their tokens."""
     sequences_fsdp: int
@@ -65,8 +67,8 @@ class PostTrainingLoop:
     """What every step takes beside its phases."""
     trajectory_s: float
     """Rewards by rule and advantages, for each trajectory."""
-    token_s: float
-    """Tensors through the controller, for each token."""
+    controller_bytes_per_s: float
+    """Rate at which one process hands padded batches to the workers; 0: nothing passes one process."""
     sync_fixed_s: float
     """What every synchronisation takes."""
     sync_tensor_s: float

@@ -9,7 +9,8 @@ trajectories out of a queue that never drains. With staleness k whole batches ma
                             k may be a share of a batch, and 0 streams: S = max(g, t) + the last part
 
 Pools that meet trajectory by trajectory wait for each other by chance: the two are joined by a norm, which
-adds two fifths where they are equal; batch by batch the longer one decides. The staleness of a trajectory is
+adds two fifths where they are equal and at most one batch is between them, and less the more batches the
+queue holds; batch by batch the longer one decides. The staleness of a trajectory is
 how many weights were published between its first token and its use: the time that it was written and that it
 waited, over S.
 """
@@ -61,7 +62,7 @@ def pipeline_of(pools: PoolTimes, staleness: float, partial: bool) -> Pipeline:
         hidden = pools.generate_s / max(staleness, 1.0)
     rollout_s = max(pools.steady_s, hidden) if staleness > 0 else pools.generate_s
     trainer_s = pools.trainer_s
-    power = MEETING if partial or staleness > 1.0 else WHOLE
+    power = MEETING * max(staleness, 1.0) if partial or staleness > 1.0 else WHOLE
     joined = (trainer_s**power + rollout_s**power) ** (1.0 / power)
     if staleness <= 0:
         joined = max(trainer_s, rollout_s) + trainer_s / PARTS

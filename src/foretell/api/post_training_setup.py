@@ -29,10 +29,12 @@ USUAL_SHARE, USUAL_LONGEST, USUAL_CAP = 0.2, 1100.0, 1024.0
 to 330 under 1,024 in verl's logs, some 1,000 under 8,192, 20,480 and 28,672 by what its passes take."""
 
 
-def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetup, dict[str, Any]]:
+def setups_of(
+    question: PostTrainingQuestion, said: list[str], left_out: tuple[str, ...] = ()
+) -> tuple[StepSetup, dict[str, Any]]:
     """Everything that a step is made of, and what placements may change of it."""
     problems = problems_of(question)
-    loop = collect(lambda: post_training_loop(question.framework), problems)
+    loop = collect(lambda: post_training_loop(question.framework, left_out), problems)
     form = ALGORITHMS.get(question.algorithm)
     if form is not None and (
         question.reference != "auto" or (loop and form.generates and not loop.reference)
@@ -45,7 +47,7 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
     if problems or loop is None or form is None or work is None:
         collect(lambda: ask(question.model, system=question.system or "h100-sxm", gpus=8), problems)
         raise BadInput(problems)
-    scenario, trainer, plan = trainer_of(question, loop, form, work, said)
+    scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
     system, rollout_gpus = scenario.system, 0
     deployment, profile, given = Deployment(), None, False
     options: dict[str, Any] = {"placement": question.placement}
@@ -148,6 +150,7 @@ def trainer_of(
     form: AlgorithmForm,
     work: TrajectoryWorkload,
     said: list[str],
+    left_out: tuple[str, ...] = (),
 ) -> tuple[Scenario, str, Plan]:
     """The trainer's scenario, kind and plan; a plan that is not given is the fastest of a few that fit."""
     given = question.plan
@@ -197,10 +200,10 @@ def trainer_of(
         return plan_of(scenario, given)[0], trainer, given
     degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
     if given is not None and (degrees or trainer != "megatron"):
-        scenario, plan = plan_of(scenario, text, settings_of(question))
+        scenario, plan = plan_of(scenario, text, settings_of(question), left_out=left_out)
         checked_degrees(scenario, plan)
         return scenario, trainer, plan
-    scenario, base = plan_of(scenario, text, settings_of(question))
+    scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
     plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
     said.append(f"trainer's plan chosen: the fastest of a few {trainer} plans that fit")
     return scenario, trainer, plan

@@ -248,7 +248,7 @@ def _joined(
             steady_s=rollout.steady_s,
             latency_s=rollout.latency_s,
         )
-        found = pipeline_of(pools, setup.staleness, setup.partial)
+        found = pipeline_of(pools, setup.staleness, setup.partial, setup.loop.partial_hides)
         staleness, waits = found.staleness, found.waits
         total = found.step_s + beside
         exposed["generate"] = max(found.step_s - trainer_s, 0.0)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.catalog.names import exists, find
-from foretell.catalog.post_training import recognise_loop
+from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.lab.validate.training_model import UnsupportedRun, find_named_model
 
 PHASES = {
@@ -239,8 +239,11 @@ def common_arguments(cells: Cells) -> dict[str, Any]:
     engine = (cells.get("train_engine") or "").lower()
     if "megatron" in engine:
         words.append("framework=megatron-core")
-    elif engine.startswith(("fsdp", "zero-3", "deepspeed")):
+    elif engine.startswith("fsdp"):
         words += ["zero3", "framework=transformers"]
+    elif engine.startswith(("zero-3", "deepspeed")):
+        own = post_training_loop(recognise_loop(cells.get("framework") or "")).trainer
+        words += ["zero3"] if own == "deepspeed" else ["zero3", "framework=deepspeed"]
     asked: dict[str, Any] = {"model": model_of(cells)}
     asked |= {"plan": " ".join(words)} if words else {}
     tp = whole(cells, "rollout_tp")

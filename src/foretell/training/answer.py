@@ -137,15 +137,24 @@ def assumptions_of(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tu
 def spreading(model: Model, plan: Plan) -> list[str]:
     """How tokens and experts are spread, as sentences; none where the plan has neither."""
     said = []
+    if plan.documents:
+        said.append(
+            f"sequences are packed of documents of {plan.documents:,} tokens, which attend within themselves"
+        )
     if plan.cp > 1:
         ways = {
             "ring": "by ring, behind the attention to the block before",
             "allgather": "gathered, nothing hidden",
             "ulysses": "by all-to-all of heads, nothing hidden",
         }
-        said.append(
-            f"context parallelism: keys and values {ways[plan.cp_mode]}; causal work is balanced"
-        )
+        cuts = {
+            "zigzag": "causal work is balanced",
+            "contiguous": "ranks have runs of tokens, and wait for the last under a causal mask",
+            "striped": "causal work is balanced",
+        }
+        heads = plan.cp_mode == "ulysses"
+        even = cuts["zigzag" if heads else plan.cp_cut]
+        said.append(f"context parallelism: keys and values {ways[plan.cp_mode]}; {even}")
     if Experts not in {type(layer.ffn) for layer in model.stack.layers}:
         return said
     if plan.ep == 1:

@@ -211,7 +211,9 @@ def measured_service(question: Any, one: Measurement) -> tuple[ServeQuestion, li
         q = replace(q, deployment=parse_deployment(best.plan, q.deployment))
     slopes = served_slopes(q, ZERO)
     found = []
-    for name in SERVED:
+    # The rate and the whole latency of requests follow from these two.
+    both = all(name in one.values for name in ("ttft_ms", "tpot_ms"))
+    for name in ("ttft_ms", "tpot_ms") if both else SERVED:
         key = SCALED.get(name, name)
         if name not in one.values or key not in METRICS:
             continue

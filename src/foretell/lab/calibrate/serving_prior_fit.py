@@ -3,7 +3,7 @@
     python -m foretell.lab.calibrate.serving_prior_fit FILE ...
 
 As lab/calibrate/prior_fit.py for training: every figure of every row is predicted by a profile fitted without
-its group, and from the TTFT and TPOT of one or two other rows of its source. Needs torch and scipy, and a
+its group, and from the TTFT and TPOT of another row of its source. Needs torch and scipy, and a
 quarter of an hour for the profiles. Writes the table `serving` of catalog/measured_priors.toml.
 """
 
@@ -27,7 +27,12 @@ from foretell.lab.calibrate.prior_fit import (
 from foretell.lab.calibrate.serving_cases import in_their_unit, predicted_all
 from foretell.lab.calibrate.serving_rows import read_rows
 from foretell.lab.validate.serving import left_out, predictions_of, read_case
-from foretell.lab.validate.serving_anchors import FigureRun, anchors_of, figure_runs
+from foretell.lab.validate.serving_anchors import (
+    FigureRun,
+    anchors_of,
+    figure_runs,
+    latencies_of,
+)
 from foretell.specs.corrections import SERVING
 from foretell.uncertainty.posterior import MeasuredRun
 
@@ -50,9 +55,9 @@ SHAPE = FitShape(
     },
 )
 """What the prior is made of."""
-SHARES = {0: 0.3, 1: 1.0, 2: 1.0, 4: 0.7}
+SHARES = {0: 0.3, 1: 1.0, 2: 1.0}
 """Numbers of figures to predict from, and what each counts."""
-DRAWS, LEAST, FULL, NAMED = 80, 20, 100, 60
+DRAWS, LEAST, FULL, NAMED = 50, 20, 100, 60
 """Rows drawn of a source, at least so many, rows from which it counts in full, and letters of its name by
 which sources of one place are one."""
 INTERVAL_SCALE = 1.05
@@ -78,7 +83,7 @@ def sources_of(paths: Sequence[Path]) -> dict[str, Rows]:
 
 
 def draws_of(sources: dict[str, Rows], seed: int = 0) -> list[Draws]:
-    """Draws of figures with those of one and two other rows, and of none."""
+    """Draws of figures with those of another row, and of none."""
     chance = random.Random(seed)
     found: dict[int, list[tuple[tuple[MeasuredRun, ...], float, str]]]
     found = {many: [] for many in SHARES}
@@ -88,10 +93,10 @@ def draws_of(sources: dict[str, Rows], seed: int = 0) -> list[Draws]:
         picked *= max(1, math.ceil(LEAST / len(picked)))
         weight = math.sqrt(min(len(rows), FULL) / FULL) / len(picked)
         for name in picked:
-            for many in (0, 1, 2):
+            for many in (0, 1):
                 others = {n: case for n, case in cases.items() if n != name}
                 chosen = anchors_of(cases[name], others, many, chance.randrange(2**31))
-                seen = [run for other in chosen for run in _seen(rows[other])]
+                seen = [one.run for other in chosen for one in latencies_of(rows[other])]
                 if len(seen) in found:
                     found[len(seen)] += [((*seen, one.run), weight, source) for one in rows[name]]
     return [
@@ -104,12 +109,6 @@ def draws_of(sources: dict[str, Rows], seed: int = 0) -> list[Draws]:
         )
         for many, told in found.items()
     ]
-
-
-def _seen(figures: Sequence[FigureRun]) -> list[MeasuredRun]:
-    """TTFT and TPOT of a row, else its first figure."""
-    latencies = [one.run for one in figures if one.prediction.metric in ("ttft", "tpot")]
-    return latencies or [figures[0].run]
 
 
 def main(paths: Sequence[str]) -> None:

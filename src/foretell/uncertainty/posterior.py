@@ -54,7 +54,7 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PlaceKind:
     """A kind of place."""
 
     share: float
@@ -75,7 +75,7 @@ class Case:
     """Logarithm of its probability, up to a constant of all cases."""
     outliers: tuple[float, ...]
     """Further variance of each run."""
-    place: "Place"
+    place: "PlaceKind"
     """The kind of place."""
     pulls: Array
     """Inverse covariance times residuals; (runs,)."""
@@ -109,7 +109,7 @@ class Posterior:
     """What the slopes are of."""
     runs: tuple[MeasuredRun, ...]
     """The runs."""
-    places: tuple[Place, ...]
+    places: tuple[PlaceKind, ...]
     """The kinds of places."""
     cases: tuple[Case, ...]
     """The cases."""
@@ -256,7 +256,7 @@ def _choices(
     return [(tuple(more.tolist()), 0.0)]
 
 
-def places_of(prior: MeasuredPrior, mechanisms: tuple[str, ...]) -> tuple[Place, ...]:
+def places_of(prior: MeasuredPrior, mechanisms: tuple[str, ...]) -> tuple[PlaceKind, ...]:
     """As usual, far off as a whole, and far off in one part."""
     spread = np.array([prior.spread[name] for name in mechanisms]) ** 2
     more = np.array([prior.part_wide.get(name, 0.0) for name in mechanisms]) ** 2
@@ -264,15 +264,18 @@ def places_of(prior: MeasuredPrior, mechanisms: tuple[str, ...]) -> tuple[Place,
     whole = shared + prior.shared_wide**2
     usual = 1.0 - prior.wide_share - prior.part_share
     found = [
-        Place(share=usual, shared=shared, spread=spread, part=part),
-        Place(share=prior.wide_share, shared=whole, spread=spread, part=part),
-        Place(share=prior.part_share, shared=shared, spread=spread + more, part=part + more),
+        PlaceKind(share=usual, shared=shared, spread=spread, part=part),
+        PlaceKind(share=prior.wide_share, shared=whole, spread=spread, part=part),
+        PlaceKind(share=prior.part_share, shared=shared, spread=spread + more, part=part + more),
     ]
     return tuple(place for place in found if place.share > 0.0)
 
 
 def covariance_of(
-    prior: MeasuredPrior, place: Place, some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]
+    prior: MeasuredPrior,
+    place: PlaceKind,
+    some: Sequence[MeasuredRun],
+    others: Sequence[MeasuredRun],
 ) -> Array:
     """Covariance of what runs of a place have in common with others; (some, others)."""
     if not some or not others:

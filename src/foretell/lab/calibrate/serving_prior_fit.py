@@ -52,6 +52,7 @@ SHAPE = FitShape(
         "steps": [math.log(0.1), math.log(0.4), math.log(0.3)],
         "names": [math.log(2.0), math.log(0.5), math.log(0.5), math.log(1.0)],
         "doubt": [1.2],
+        "mean": 0.0,
     },
 )
 """What the prior is made of."""

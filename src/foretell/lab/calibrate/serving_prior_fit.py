@@ -3,8 +3,8 @@
     python -m foretell.lab.calibrate.serving_prior_fit FILE ...
 
 As lab/calibrate/prior_fit.py for training: every figure of every row is predicted by a profile fitted without
-its group, and from the TTFT and TPOT of another row of its source. Needs torch and scipy, and a
-quarter of an hour for the profiles. Writes the table `serving` of catalog/measured_priors.toml.
+its model, and from the TTFT and TPOT of another row of its source. Needs torch. Writes the table `serving` of
+catalog/measured_priors.toml.
 """
 
 import math
@@ -25,8 +25,9 @@ from foretell.lab.calibrate.prior_fit import (
     write_table,
 )
 from foretell.lab.calibrate.serving_cases import in_their_unit, predicted_all
+from foretell.lab.calibrate.serving_left_out import left_out_profile_of
 from foretell.lab.calibrate.serving_rows import read_rows
-from foretell.lab.validate.serving import left_out, predictions_of, read_case
+from foretell.lab.validate.serving import predictions_of, read_case
 from foretell.lab.validate.serving_anchors import (
     FigureRun,
     anchors_of,
@@ -71,7 +72,7 @@ def sources_of(paths: Sequence[Path]) -> dict[str, Rows]:
     found: dict[str, Rows] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         cases = [case for row in read_rows(path) if not isinstance(case := read_case(row), str)]
-        profile_of = left_out(cases)
+        profile_of = left_out_profile_of()
         told = []
         for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
             if not isinstance(figures, str):

@@ -49,6 +49,7 @@ SHAPE = FitShape(
     traits=("first_token",),
     spread=(0.2, 0.08, 0.1, 0.3, 0.3),
     part=("queueing",),
+    doubt_power=0.0,
     start={
         "steps": [math.log(0.1), math.log(0.4), math.log(0.3)],
         "names": [math.log(2.0), math.log(0.5), math.log(0.5), math.log(1.0)],

@@ -111,7 +111,7 @@ def op_times(
 
     `corrections` are factors on the times, numbers or (shapes,): a slower kernel draws the same watts.
     """
-    width = stacks[0].matrix_flop.shape[1]
+    width = max(stacks[0].matrix_flop.shape[1], np.size(cut))
     table = np.zeros((6, 2 * ops, width))
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
     notes: list[str] = []

@@ -223,6 +223,8 @@ class Software:
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
     experts_in_turn: bool = False
     """Of these modules: whether experts run one after the other, each a plain product, and not as one."""
+    adapters_wide: bool = True
+    """Of these modules: whether adapters are PEFT's, in 32 bits, each with casts of its own."""
     adapter_host: Share = 1.0
     """What the host takes for a kernel of an adapter, over that for one of a module."""
     host_kernel_backward_s: Seconds = 0.0

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.calls import CallStack, call_stacks, maps_of
+from foretell.kernels.calls import CallStack, call_stacks, halves_of, maps_of
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width
@@ -35,7 +35,7 @@ from foretell.sharding.tensor2d import (
 )
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import QUANTISED, RECOMPUTE, Plan, activation_bytes
+from foretell.specs.plan import KEEPS_INPUTS, RECOMPUTE, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.software import Software
 from foretell.workload.build import build
@@ -205,8 +205,8 @@ def _on_one_rank(
     """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
-    apart = maps_of if form is not None and not form.joint else whole_maps
-    stored = base.weights in QUANTISED
+    apart = whole_maps if form is None or form.halves else halves_of if form.joint else maps_of
+    stored = base.weights in KEEPS_INPUTS
     part = with_adapters(part, base.lora, base.adapters, apart, dora=base.dora, stored=stored)
     return tensor_parallel(part, shape.tp, shape.sp)
 

@@ -331,17 +331,13 @@ def fused_cast(record: GemmCoefficients, plan: Plan, software: Software) -> Gemm
     )
 
 
-def with_recasts(
-    stack: CallStack, plan: Plan, software: Software, architecture: str
-) -> CallStack:
+def with_recasts(stack: CallStack, plan: Plan, software: Software, architecture: str) -> CallStack:
     """Products whose weights are cast for every use, where the framework does so, or turned for it."""
     if stack.family != "gemm" or not stack.linear:
         return stack
     held = stack.sizes["held"]
     if software.casts_anew:
-        return replace(
-            stack, sizes={**stack.sizes, "recast": cast_passes(plan, software) * held}
-        )
+        return replace(stack, sizes={**stack.sizes, "recast": cast_passes(plan, software) * held})
     if not turned_anew(plan, architecture):
         return stack
     # Read and written in the format, over a read of 16 bits and a write of the format.

@@ -11,7 +11,7 @@
 Attention, head, table, router, norms and sums stay in 16 or 32 bits in every recipe; gradients, master copy
 and states are choices of their own. Beside the 16-bit weights lie copies in the format, as long as a step's
 micro-batches use them: one for each direction in which products read a matrix, the same one twice where the
-chip's units take it transposed (Blackwell, scaled by tensor). A frozen base in fp8 is one copy: where the units
+chip's units take it transposed (Blackwell, scaled by tensor). A frozen base in fp8 is one copy: where units
 do not take it transposed, it is turned for every data gradient (Transformer Engine without its cache of
 transposes, as the recipes of adapters set it).
 """

@@ -40,6 +40,8 @@ CHUNKED = re.compile(r"chunked cross|fused linear cross", re.IGNORECASE)
 """Words of runs whose head and loss are one operation over chunks of tokens."""
 INPLACE = re.compile(r"liger fused cross", re.IGNORECASE)
 """Words of runs whose loss writes the gradient over the scores."""
+FUSED_KERNELS = re.compile(r"fused norm\b", re.IGNORECASE)
+"""Words of runs with fused kernels of their own for what stands between the products."""
 FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
 """Words of runs whose loss is one kernel."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
@@ -162,7 +164,10 @@ def _loss(row: TrainingRow) -> list[str]:
 
 
 def _fused(row: TrainingRow) -> list[str]:
-    return ["no-fused"] if "eager" in f"{row.framework} {row.notes}".lower() else []
+    said = f"{row.framework} {row.notes}"
+    if "eager" in said.lower():
+        return ["no-fused"]
+    return ["fused"] if FUSED_KERNELS.search(said) else []
 
 
 def _dtypes(row: TrainingRow) -> list[str]:

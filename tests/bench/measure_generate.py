@@ -5,14 +5,14 @@
 
 Models are built from their configs with random weights, bf16, greedy, no end token before the limit. The time
 to the first token is that of generate with one new token; TPOT is what each of the further ones adds. Each is
-the median of several calls after a first that warms up.
+the least of several calls after a first that warms up. Start it on one core (taskset -c 4): threads that move
+between cores doubled the host's time.
 """
 
 import argparse
 import gc
 import json
 import os
-import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +42,8 @@ NEW = 48
 """Tokens of an answer."""
 SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 256, "num_experts": 4,
-         "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_embd": 64, "n_head": 4, "n_layer": 2}  # fmt: skip
+         "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_embd": 64, "n_head": 4,
+         "n_layer": 2}  # fmt: skip
 
 
 def build(name: str, tiny: bool) -> Any:
@@ -61,7 +62,7 @@ def build(name: str, tiny: bool) -> Any:
 
 
 def seconds(model: Any, tokens: torch.Tensor, new: int, repeats: int) -> float:
-    """Median time of one call that answers with so many tokens."""
+    """Least time of one call that answers with so many tokens."""
     found = []
     mask = torch.ones_like(tokens)
     for _ in range(repeats):
@@ -72,7 +73,7 @@ def seconds(model: Any, tokens: torch.Tensor, new: int, repeats: int) -> float:
         )
         wait()
         found.append(perf_counter() - begin)
-    return statistics.median(found)
+    return min(found)
 
 
 def wait() -> None:
@@ -93,8 +94,8 @@ def rows(names: list[str], tiny: bool) -> Iterator[dict[str, Any]]:
             tokens = torch.randint(1, vocabulary, (batch, length), device=model.device)
             try:
                 seconds(model, tokens, 4, 1)
-                first = seconds(model, tokens, 1, 3)
-                whole = seconds(model, tokens, NEW + 1, 2)
+                first = seconds(model, tokens, 1, 6)
+                whole = seconds(model, tokens, NEW + 1, 4)
             except torch.cuda.OutOfMemoryError:
                 continue
             peak = torch.cuda.max_memory_allocated() if CUDA else 0

@@ -11,11 +11,12 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import user_file
 from foretell.records import dataclass
+from foretell.specs.measurement import POST_TRAINED, Measurement
 
 PAIR = re.compile(
     r"([A-Za-z_][\w./]*/[\w./-]+)\s*[:=]\s*(?:np\.float\d+\()?(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
@@ -61,6 +62,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "checkpoint": ("timing_s/save_checkpoint", "timing/train/checkpointing"),
 }
 """Numbers of a step -> the keys under which loops log them."""
+OUTLIER = 0.5
+"""Distance from the median step from which a step is reported."""
 WARM_UP = 2
 """Steps that are left out where there are more."""
 
@@ -105,6 +108,44 @@ def log_of(text: str) -> PostTrainingLog:
     return PostTrainingLog(
         steps=len(kept),
         medians={name: median(values) for name, values in columns.items() if values},
+    )
+
+
+def step_measurement(text: str, name: str) -> Measurement | None:
+    """A log as a measured step of post-training; None where it has no such keys."""
+    series = [found for line in text.splitlines() if (found := line_values(line))]
+    if not series:
+        return None
+    log = log_of(text)
+    told = log.medians
+    notes = []
+    if len(series) > log.steps:
+        notes.append(f"warm-up left out: the first {len(series) - log.steps} steps")
+    known = {key for keys in NAMES.values() for key in keys}
+    open_keys = sorted({key for step in series for key in step if key.startswith("timing")} - known)
+    if open_keys:
+        notes.append(f"times not known here: {', '.join(open_keys)}")
+    kept = series[len(series) - log.steps :]
+    whole = [value for step in kept for key in NAMES["step"] if (value := step.get(key))]
+    spread = 0.0
+    if len(whole) > 2 and "step" in told:
+        far = [value for value in whole if abs(value - told["step"]) > OUTLIER * told["step"]]
+        if far:
+            notes.append(f"{len(far)} steps are more than {OUTLIER:.0%} off the median step")
+        spread = 1.2533 * stdev(whole) / told["step"] / len(whole) ** 0.5
+    asked = {
+        ours: told[theirs]
+        for ours, theirs in (("isl", "mean_prompt"), ("osl", "mean_response"))
+        if theirs in told
+    }
+    return Measurement(
+        asked=asked,
+        values={"step_s": told["step"]} if "step" in told else {},
+        phases={key: told[key] for key in POST_TRAINED if told.get(key, 0.0) > 0.0},
+        noise=min(spread, 0.2),
+        steps_s=tuple(whole),
+        source=f"{name} (post-training log)",
+        notes=tuple(notes),
     )
 
 

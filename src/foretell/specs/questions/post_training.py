@@ -14,6 +14,7 @@ from foretell.specs.questions.common import (
     PLOT,
     Chips,
     Engine,
+    MeasuredRuns,
     ModelName,
     SettingsGiven,
     SystemName,
@@ -170,6 +171,7 @@ class PostTrainingQuestion:
         Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
     ] = None
     set: SettingsGiven = ()
+    measured: MeasuredRuns = ()
     log: Annotated[
         str | Path | None,
         Flag(

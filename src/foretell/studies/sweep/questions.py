@@ -269,11 +269,16 @@ def _check_payment(asked: PointQuestion) -> None:
         check_payment(asked.payment)
 
 
-def load_question(asked: PointQuestion, price: float | None = None) -> tuple[ServeQuestion, bool]:
-    """The flags of serving as its question, without serving anything; and whether a layout is given."""
+def service_question(asked: PointQuestion, price: float | None = None) -> ServiceQuestion:
+    """The flags of serving as a user would give them."""
     known = [field.name for field in fields_of(ServiceQuestion)]
     flags = {name: asked.flags[name] for name in known if name in asked.flags}
     money_apart = asked.verb == "cost token"
     settings = speed_settings(asked.settings) if money_apart else asked.speed
     given = ServiceQuestion(**flags, plan=asked.words or None, set=settings)
-    return question_of(given if price is None else replace(given, price=price))
+    return given if price is None else replace(given, price=price)
+
+
+def load_question(asked: PointQuestion, price: float | None = None) -> tuple[ServeQuestion, bool]:
+    """The flags of serving as its question, without serving anything; and whether a layout is given."""
+    return question_of(service_question(asked, price))

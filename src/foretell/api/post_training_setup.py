@@ -9,8 +9,9 @@ from foretell.errors import BadInput, Problem, unknown
 from foretell.inputs.question import ask, collect, plan_of, settings_of
 from foretell.posttraining.placement import candidate_plans
 from foretell.posttraining.step import StepSetup
-from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload, read_lengths
+from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
 from foretell.search.plan_checks import check_plan
+from foretell.serving.requests.lengths import read_lengths
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.plan import Plan, named_fields
@@ -233,12 +234,21 @@ def workload_of(
 ) -> TrajectoryWorkload:
     """Trajectories and their lengths; what is left open is said."""
     samples = question.samples or (8 if form.generates else 1)
+    read = read_lengths(question.lengths)
     prompt = question.isl
+    if prompt is None and read.prompts:
+        prompt = read.prompt_mean
     if prompt is None:
         prompt = USUAL_PROMPT if form.generates else 0.0
     if not question.samples and form.generates:
         said.append(f"{samples} answers to each prompt: not given")
     cap, mean = question.max_osl, question.osl
+    if read.answers:
+        cap = round(max(read.answers)) if cap is None else cap
+        mean = sum(min(n, float(cap)) for n in read.answers) / len(read.answers)
+        said.append(
+            f"answer lengths of {question.lengths}: {len(read.answers)}, {mean:.0f} on the mean"
+        )
     if mean is None:
         limit = float(cap or USUAL_CAP)
         mean = usual_mean(limit)
@@ -248,14 +258,12 @@ def workload_of(
     if cap is None:
         cap = round(4 * mean)
         said.append(f"answers are cut at {cap} tokens: four times their mean")
-    shape, samples_of = read_lengths(question.lengths, float(cap))
-    if samples_of:
-        mean = sum(samples_of) / len(samples_of)
+    shape = read.shape
     if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
         shape = "fixed"
     median, _, p99 = (question.tool_time or "0:0").partition(":")
     answers = AnswerLengths(
-        mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=samples_of
+        mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=read.answers
     )
     return TrajectoryWorkload(
         prompts=question.prompts,

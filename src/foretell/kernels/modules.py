@@ -34,7 +34,18 @@ from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
 from foretell.workload.roles import ENDS, OpRole, Region, SavedRole
 
-JOINT = ("gpt2", "gpt_neox", "bloom", "falcon", "mpt", "gpt_bigcode", "phi3", "codegen", "dbrx", "qwen")
+JOINT = (
+    "gpt2",
+    "gpt_neox",
+    "bloom",
+    "falcon",
+    "mpt",
+    "gpt_bigcode",
+    "phi3",
+    "codegen",
+    "dbrx",
+    "qwen",
+)
 """Families whose queries, keys and values are one linear layer."""
 JOINT_HALVES = ("phi3",)
 """Families whose gate and up projections are one linear layer."""

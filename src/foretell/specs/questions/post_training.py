@@ -11,6 +11,7 @@ from foretell.specs.questions.common import (
     MOST_CHIPS,
     MOST_LENGTH,
     PLOT,
+    SHAPES_HELP,
     Chips,
     Engine,
     ModelName,
@@ -35,7 +36,7 @@ Pooled = Annotated[
 MOST_ANSWER = 2**17
 """Tokens of an answer that a server answers for."""
 LENGTHS = Flag(
-    help="Answer lengths: lognormal (else), fixed, uniform, exponential, or a file of lengths.",
+    help=f"Answer lengths: {SHAPES_HELP}; else lognormal.",
     metavar="SHAPE|FILE",
     names_file="maybe",
 )

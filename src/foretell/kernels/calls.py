@@ -174,8 +174,7 @@ def _products(
         many["load"] = WHOLE_LOAD if padded and op.region is PADDED else load_elements(op.n, inner)
 
     def call(m: Num, n: Num, k: Num, cast: float, held: float = 1.0) -> Call:
-        narrow = {} if grouped else {"cast": cast, "held": held}
-        sizes = {"m": m, "n": n, "k": k, **many, **narrow}
+        sizes = {"m": m, "n": n, "k": k, **many, "cast": cast, "held": held}
         family = "grouped" if grouped else "gemm"
         return Call(
             family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward

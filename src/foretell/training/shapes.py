@@ -39,6 +39,7 @@ from foretell.specs.plan import KEEPS_INPUTS, RECOMPUTE, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.software import Software
 from foretell.workload.build import build
+from foretell.workload.documents import within_documents
 from foretell.workload.graph import Graph, LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import OpRole
@@ -137,8 +138,11 @@ def shapes_of(
         flash=base.flash,
     )
     whole = graph_parts(graph)
+    if base.documents:
+        whole = tuple(within_documents(part, float(base.documents)) for part in whole)
     if shape.tokens_cut:
-        whole = tuple(context_parallel(part, shape.cp, base.cp_mode) for part in whole)
+        ways = base.cp_mode, base.cp_cut
+        whole = tuple(context_parallel(part, shape.cp, *ways) for part in whole)
     spread = spread_of(shape.tp, shape.ep, shape.etp, base)
     grid = grid_of(shape.tp, shape.tp2, float(base.panels)) if base.tp_mode == "summa" else None
     form = form_of(model, base, software)

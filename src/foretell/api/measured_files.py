@@ -12,6 +12,7 @@ from foretell.interop.measurements import (
     json_measurements,
     row_measurement,
 )
+from foretell.interop.post_training_logs import is_post_training, post_training_measurement
 from foretell.interop.serving_benchmarks import benchmark_measurement
 from foretell.interop.training_logs import log_measurement
 from foretell.interop.user_files import is_there, user_file
@@ -75,6 +76,9 @@ def _content(path: Path) -> str:
 
 def text_measurements(text: str, name: str) -> list[Measurement]:
     """Measurements of a text: JSON, CSV, a log, or inline words, one measurement a line."""
+    loop = post_training_measurement(text, name) if is_post_training(text) else None
+    if loop is not None:
+        return [loop]
     start = text.lstrip()[:1]
     if start == "{" and (whole := _whole_json(text)) is not None:
         found = benchmark_measurement(whole, name)

@@ -215,11 +215,13 @@ def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...
     step, gen, rollout = log.get("step"), log.get("gen"), result.rollout
     if step and gen and rollout is not None:
         tail = rollout.tail_s / max(rollout.seconds, 1e-9)
-        found.append(
-            f"generation is {gen / step:.0%} of the step: {tail:.0%} of that is the tail of "
-            f"{rollout.tail_requests} requests"
-        )
+        found.append(tail_sentence(gen / step, tail, rollout.tail_requests))
     return tuple(found)
+
+
+def tail_sentence(share: float, tail: float, requests: int) -> str:
+    """What a generation is of its step, and its tail of it."""
+    return f"generation is {share:.0%} of the step: {tail:.0%} of that is the tail of {requests} requests"
 
 
 def printed_phases(phases: Sequence[Phase], placement: str) -> dict[str, float]:

@@ -15,6 +15,11 @@ SERVED = (
     "requests_per_s",
 )  # fmt: skip
 """What can be measured of a service."""
+POST_TRAINED = (
+    "gen_s", "old_logprob_s", "ref_logprob_s", "values_s", "reward_s", "adv_s", "update_actor_s",
+    "update_critic_s", "weight_sync_s",
+)  # fmt: skip
+"""What can be measured of a step of reinforcement learning beside TRAINED: its phases."""
 ASKED = (
     "model",
     "system",
@@ -26,6 +31,8 @@ ASKED = (
     "concurrency",
     "rate",
     "engine",
+    "max_osl",
+    "trajectories",
 )
 """What a measurement may tell of its job; the rest is the question's."""
 
@@ -39,7 +46,7 @@ class Measurement:
     asked: Mapping[str, Any] = field(default_factory=dict)
     """What it tells of its job, by the names of ASKED."""
     values: Mapping[str, float] = field(default_factory=dict)
-    """What was measured, by the names of TRAINED and SERVED."""
+    """What was measured, by the names of TRAINED, POST_TRAINED and SERVED."""
     noise: float = 0.0
     """Relative standard deviation of the mean, from repeated steps."""
     steps_s: tuple[float, ...] = ()

@@ -1,6 +1,6 @@
 """Logs of post-training loops: seconds of the phases of every step, lengths and rates, as measured runs.
 
-    verl           step:12 - timing_s/gen:45.2 - perf/throughput:512.3 - response_length/mean:226.8, one line a step
+    verl           step:12 - timing_s/gen:45.2 - perf/throughput:512.3 - response_length/mean:226.8
     NeMo-RL        lines of its console (generation: 12.3s (28.5%)), or timing/train/... of a tracker
     TRL            {'step_time': 12.3, 'completions/mean_length': 200.1}
     OpenRLHF, SkyRL, slime, AReaL, prime-rl   timing/..., perf/..._time, timeperf/..., time/...

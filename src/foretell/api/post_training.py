@@ -38,7 +38,7 @@ class PostTraining(PostTrainingEstimate):
             "phases": [one.to_dict() for one in self.memory],
         }
         told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in ("assumptions", "placement_reasons", "measured_notes"):
+        for name in ("assumptions", "placement_reasons", "measured_notes", "offload"):
             told[name] = list(told[name])
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told
@@ -141,6 +141,7 @@ def answer_from(
         placement_reasons=reasons,
         plan=str(setup.plan),
         rollout_plan=deployment_text(setup.deployment) if rollout is not None else "",
+        offload=tuple(sorted(setup.offload)) if rollout is not None else (),
         trajectories=work.trajectories,
         tokens=work.tokens,
         prompts=work.prompts,

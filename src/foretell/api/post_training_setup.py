@@ -243,6 +243,10 @@ def workload_of(
     if not question.samples and form.generates:
         said.append(f"{samples} answers to each prompt: not given")
     cap, mean = question.max_osl, question.osl
+    if not form.generates and mean is None and not read.answers and prompt:
+        # A sequence that nothing is generated for is one, however it is named.
+        prompt, mean = 0.0, float(prompt)
+        cap = round(mean) if cap is None else cap
     if read.answers:
         cap = round(max(read.answers)) if cap is None else cap
         mean = sum(min(n, float(cap)) for n in read.answers) / len(read.answers)
@@ -257,7 +261,8 @@ def workload_of(
         )
     if cap is None:
         cap = round(4 * mean)
-        said.append(f"answers are cut at {cap} tokens: four times their mean")
+        what = "answers" if form.generates else "sequences"
+        said.append(f"{what} are cut at {cap} tokens: four times their mean")
     shape = read.shape
     if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
         shape = "fixed"

@@ -21,6 +21,7 @@ two pools at once:          pipeline.py, with the same phases
 """
 
 import math
+from dataclasses import replace
 
 from foretell.catalog.post_training import PostTrainingLoop
 from foretell.posttraining.memory import Residency, phase_memory
@@ -32,6 +33,7 @@ from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Head, Model
 from foretell.specs.plan import Plan
 from foretell.specs.post_training import (
     AlgorithmForm,
@@ -128,9 +130,14 @@ class StepResult:
 
 def step_of(setup: StepSetup) -> StepResult:
     """One step; Infeasible where the engine does not fit at all."""
-    passes = trainer_passes(
-        setup.scenario, setup.plan, setup.work, setup.budget, setup.loop.balanced
-    )
+    form, actor = setup.algorithm, setup.scenario
+    if not form.head:
+        actor = replace(actor, model=with_scalar_head(actor.model))
+    passes = trainer_passes(actor, setup.plan, setup.work, setup.budget, setup.loop.balanced)
+    valued = passes
+    if form.critic:
+        critic = replace(actor, model=with_scalar_head(actor.model))
+        valued = trainer_passes(critic, setup.plan, setup.work, setup.budget, setup.loop.balanced)
     rollout = None
     if setup.algorithm.generates:
         rollout = rollout_times(
@@ -141,7 +148,7 @@ def step_of(setup: StepSetup) -> StepResult:
             setup.profile,
             setup.work,
         )
-    seconds = phase_seconds(setup, passes, rollout)
+    seconds = phase_seconds(setup, passes, valued, rollout)
     where = Residency(
         colocated=setup.placement == "colocated" and rollout is not None,
         offload=setup.offload,
@@ -155,9 +162,10 @@ def step_of(setup: StepSetup) -> StepResult:
 
 
 def phase_seconds(
-    setup: StepSetup, passes: TrainerPasses, rollout: RolloutTimes | None
+    setup: StepSetup, passes: TrainerPasses, critic: TrainerPasses, rollout: RolloutTimes | None
 ) -> dict[str, tuple[float, Pool]]:
-    """Seconds of each phase by itself, and the chips that it keeps busy."""
+    """Seconds of each phase by itself, and the chips that it keeps busy; `critic`: passes of the value
+    model, where there is one."""
     form, loop, work = setup.algorithm, setup.loop, setup.work
     each_s = loop.micro_batch_s * passes.micro_batches
     forward_s = passes.forward_s + each_s + carried_s(setup, PASS_BYTES)
@@ -178,16 +186,21 @@ def phase_seconds(
     if form.reference:
         found["ref_logprob"] = (forward_s, "trainer")
     if form.critic:
-        found["values"] = (forward_s, "trainer")
+        found["values"] = (forward_s + critic.forward_s - passes.forward_s, "trainer")
     if rollout is not None:
         found["adv"] = (ADVANTAGES * loop.trajectory_s * work.trajectories, "host")
     found["update_actor"] = (update_s, "trainer")
     if form.critic:
-        found["update_critic"] = (update_s, "trainer")
+        found["update_critic"] = (update_s + critic.update_s - passes.update_s, "trainer")
     if rollout is not None:
         found["weight_sync"] = (sync_of(setup), "all")
         found["host"] = (loop.step_s, "host")
     return found
+
+
+def with_scalar_head(model: Model) -> Model:
+    """A model with one number a token in the place of scores: reward and value models."""
+    return replace(model, id=f"{model.id} with a scalar head", head=Head(outputs=1))
 
 
 def carried_s(setup: StepSetup, each: float) -> float:

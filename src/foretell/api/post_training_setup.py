@@ -11,9 +11,11 @@ from foretell.posttraining.placement import candidate_plans
 from foretell.posttraining.step import StepSetup
 from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
 from foretell.search.plan_checks import check_plan
+from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.requests.lengths import read_lengths
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
+from foretell.specs.model import Model
 from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import (
     ALGORITHMS,
@@ -78,6 +80,11 @@ def setups_of(
             said.append(f"the engine takes {fraction:.0%} of the memory ({loop.name})")
         if deployment.max_batch is None:
             deployment = replace(deployment, max_batch=loop.max_batch)
+        if question.speculative is not None:
+            deployment = with_speculative(question.speculative, deployment)
+        own_rate = deployment.accepted > 0.0
+        deployment, drafts = with_acceptance(scenario.model, deployment, given=own_rate)
+        said += drafts
         profile = replace(profile, eager_layer_s=max(profile.eager_layer_s, loop.eager_layer_s))
         said.append(f"rollouts by engine profile {profile.id}")
     else:
@@ -106,6 +113,7 @@ def setups_of(
         offload=offload,
         staleness=loop.staleness if question.staleness is None else float(question.staleness),
         partial=question.partial or (question.staleness is None and loop.partial),
+        critic=critic_of(question, form, scenario),
     )
     options |= {
         "layout_given": given,
@@ -117,6 +125,21 @@ def setups_of(
         setup = with_layout(setup)
         said.append(f"rollout layout {deployment_text(setup.deployment)}: the fastest that fits")
     return setup, options
+
+
+def critic_of(
+    question: PostTrainingQuestion, form: AlgorithmForm, scenario: Scenario
+) -> Model | None:
+    """The value model: the one that is named, else one as the policy; None where there is none."""
+    if not form.critic:
+        if question.critic is not None:
+            message = f"{form.id} has no value model"
+            raise BadInput([Problem(path="critic", value=str(question.critic), message=message,
+                                    allowed="--algorithm ppo")])  # fmt: skip
+        return None
+    if question.critic is None:
+        return scenario.model
+    return ask(question.critic, system=scenario.system, gpus=scenario.job.gpus).model
 
 
 def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
@@ -278,6 +301,7 @@ def workload_of(
         updates=question.updates,
         sequences=form.sequences,
         padded_to=float(prompt) + float(cap) if question.packing == "padded" else 0.0,
+        filtered=float(question.filtered),
         turns=question.turns,
         tool_median_s=float(median),
         tool_p99_s=float(p99 or median),
@@ -357,6 +381,15 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
                     allowed=f"a number from {low_f:g}",
                 )
             )
+    if not 0.0 <= question.filtered <= 0.95:
+        found.append(
+            Problem(
+                path="filtered",
+                value=question.filtered,
+                message="not a usable share",
+                allowed="a share from 0 to 0.95",
+            )
+        )
     if question.tool_time is not None:
         try:
             [float(part) for part in question.tool_time.split(":")]

@@ -90,6 +90,8 @@ class StepSetup:
     """Batches that may be ahead of the trainer, where both pools work at once."""
     partial: bool = False
     """Whether long answers go on under the next weights."""
+    critic: Model | None = None
+    """The value model; None where there is none."""
 
     @property
     def trainer_gpus(self) -> int:
@@ -135,8 +137,8 @@ def step_of(setup: StepSetup) -> StepResult:
         actor = replace(actor, model=with_scalar_head(actor.model))
     passes = trainer_passes(actor, setup.plan, setup.work, setup.budget, setup.loop.balanced)
     valued = passes
-    if form.critic:
-        critic = replace(actor, model=with_scalar_head(actor.model))
+    if setup.critic is not None:
+        critic = replace(actor, model=with_scalar_head(setup.critic))
         valued = trainer_passes(critic, setup.plan, setup.work, setup.budget, setup.loop.balanced)
     rollout = None
     if setup.algorithm.generates:
@@ -156,7 +158,7 @@ def step_of(setup: StepSetup) -> StepResult:
         rollout_bytes=float(setup.rollout_system.chip.memory_bytes),
         passes_forward=setup.algorithm.old or setup.algorithm.reference,
         reference=setup.algorithm.reference and not setup.plan.lora,
-        critic=1.0 if setup.algorithm.critic else 0.0,
+        critic=critic_share(setup),
     )
     return _joined(setup, passes, rollout, seconds, phase_memory(where, passes, rollout))
 
@@ -196,6 +198,14 @@ def phase_seconds(
         found["weight_sync"] = (sync_of(setup), "all")
         found["host"] = (loop.step_s, "host")
     return found
+
+
+def critic_share(setup: StepSetup) -> float:
+    """Weights of the value model over those of the policy; 0 where there is none."""
+    if setup.critic is None:
+        return 0.0
+    actor = setup.scenario.model
+    return float(count_parameters(setup.critic).text) / float(count_parameters(actor).text)
 
 
 def with_scalar_head(model: Model) -> Model:

@@ -120,6 +120,8 @@ class TrajectoryWorkload:
     """Sequences that the trainer passes for each trajectory."""
     padded_to: float = 0.0
     """Tokens that every sequence is filled up to for the trainer; 0: packed, nothing is filled up."""
+    filtered: float = 0.0
+    """Share of the groups that are thrown away and generated anew (dynamic sampling)."""
     turns: int = 1
     """Turns of a trajectory, each with a call of a tool behind it but the last."""
     tool_median_s: float = 0.0

@@ -249,7 +249,7 @@ def checked_degrees(scenario: Scenario, plan: Plan) -> None:
 
 def usual_mean(limit: float) -> float:
     """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones."""
-    return float((USUAL_SHARE * limit) ** -2 + USUAL_LONGEST**-2) ** -0.5
+    return float(((USUAL_SHARE * limit) ** -2.0 + USUAL_LONGEST**-2.0) ** -0.5)
 
 
 def workload_of(

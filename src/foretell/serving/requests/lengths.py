@@ -7,14 +7,14 @@ A file has one answer length a line, or lines of JSON or columns of CSV with the
 import csv
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.interop.user_files import user_file
 from foretell.serving.requests.traces import NAMES
-from foretell.specs.lengths import SHAPES, LengthForm, LengthShape
+from foretell.specs.lengths import SHAPES, LengthForm
 
 ANSWERS = (*NAMES["osl"], "response_length", "completion_tokens", "length")
 """Names under which a file may have an answer's length."""
@@ -27,8 +27,9 @@ MOST_KEPT = 4096
 
 def read_lengths(given: str, field: str = "lengths") -> LengthForm:
     """The form that a shape's name or a file's name stands for; BadInput where it is neither."""
-    if given in SHAPES:
-        return LengthForm(shape=cast("LengthShape", given))
+    shape = next((one for one in SHAPES if one == given), None)
+    if shape is not None:
+        return LengthForm(shape=shape)
     if not any(mark in given for mark in "./\\"):
         near = nearest_name(given, SHAPES)
         problem = Problem(

@@ -19,6 +19,7 @@ from foretell.api.conditioning import (
     place_of_search,
 )
 from foretell.api.measured_files import read_measured
+from foretell.api.post_training_diagnosis import LoopsDiagnosis, diagnose_loops, is_loop
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings
@@ -146,8 +147,11 @@ class RunsDiagnosis:
 
 
 @asks(DiagnoseQuestion)
-def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
-    """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next."""
+def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis:
+    """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next.
+
+    Logs of reinforcement learning are laid beside their predictions phase by phase.
+    """
     one = question.runs
     given = [one] if isinstance(one, str | Path) else list(one)
     if not given:
@@ -156,6 +160,8 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
     names = ("system", "gpus", "global_batch", "seq_len", "target_len", "set", "plan")
     step = StepQuestion(question.model, **{name: getattr(question, name) for name in names})
     rows = read_measured(given)
+    if rows and all(is_loop(row) for row in rows):
+        return diagnose_loops(question, rows)
     if step.gpus is None and (
         chips := next((r.asked["gpus"] for r in rows if "gpus" in r.asked), 0)
     ):

@@ -39,7 +39,7 @@ class PostTraining(PostTrainingEstimate):
             "phases": [one.to_dict() for one in self.memory],
         }
         told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in ("assumptions", "placement_reasons", "measured_notes"):
+        for name in ("assumptions", "placement_reasons", "measured_notes", "offload"):
             told[name] = list(told[name])
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told
@@ -192,6 +192,7 @@ def answer_from(
         placement_reasons=reasons,
         plan=str(setup.plan),
         rollout_plan=deployment_text(setup.deployment) if rollout is not None else "",
+        offload=tuple(sorted(setup.offload)) if rollout is not None else (),
         trajectories=work.trajectories,
         tokens=work.tokens,
         prompts=work.prompts,
@@ -266,11 +267,13 @@ def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...
     step, gen, rollout = log.get("step"), log.get("gen"), result.rollout
     if step and gen and rollout is not None:
         tail = rollout.tail_s / max(rollout.seconds, 1e-9)
-        found.append(
-            f"generation is {gen / step:.0%} of the step: {tail:.0%} of that is the tail of "
-            f"{rollout.tail_requests} requests"
-        )
+        found.append(tail_sentence(gen / step, tail, rollout.tail_requests))
     return tuple(found)
+
+
+def tail_sentence(share: float, tail: float, requests: int) -> str:
+    """What a generation is of its step, and its tail of it."""
+    return f"generation is {share:.0%} of the step: {tail:.0%} of that is the tail of {requests} requests"
 
 
 def printed_phases(phases: Sequence[Phase], placement: str) -> dict[str, float]:

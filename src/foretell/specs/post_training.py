@@ -147,6 +147,8 @@ class PostTrainingEstimate:
     """The trainer's plan."""
     rollout_plan: str
     """The rollout engine's; empty where nothing is generated."""
+    offload: tuple[str, ...]
+    """What the trainer keeps on the host outside its own phases."""
     trajectories: int
     """Trajectories of a step."""
     tokens: float

@@ -152,7 +152,9 @@ ESTIMATE_KEYS = (
     "tflops_per_gpu mfu hfu peak_memory_bytes energy_joules limited_by interval breakdown memory "
     "assumptions overrides"
 ).split()
-SEARCH_KEYS = "plans plans_evaluated plans_feasible evaluation_seconds rejected".split()
+SEARCH_KEYS = (
+    "plans plans_evaluated plans_pruned plans_feasible evaluation_seconds rejected".split()
+)
 LEAF_KEYS = "name value unit evidence children".split()
 
 

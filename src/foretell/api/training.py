@@ -270,5 +270,6 @@ def best_plan(
         place = place_of_search(known, scenario)
         found = search_plans(place.scenario, base, top=1, fixed=fixed)
         best = place.after(found.best)
-    said = f"plan chosen by search: the best of {found.plans_evaluated} candidates"
+    many = found.plans_evaluated + found.plans_pruned
+    said = f"plan chosen by search: the best of {many} candidates"
     return replace(best, assumptions=(*best.assumptions, said))

@@ -206,8 +206,9 @@ def compare_card(told: Told) -> Card:
 def cost_card(told: Told) -> Card:
     """Money by part."""
     names = ("usd", "usd_per_million_tokens", "usd_per_gpu_hour", "tco_usd", "days", "energy_mwh")
+    what = "a million tokens" if told["what"] == "token" else f"a {told['what']}"
     return Card(
-        title=f"cost of a {told['what']}: {told['name']}",
+        title=f"cost of {what}: {told['name']}",
         facts=facts_of(told, *names),
         bars=bars_of(children(told["breakdown"])),
         bar_title="cost",

@@ -58,7 +58,7 @@ FLAGS = {
         "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "
         "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --framework --placement "
         "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
-        "--steps --price --set --log --trace --plot --export --jsonl --json"
+        "--steps --price --set --log --trace --plot --import --accept-unknown --hub --export --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, GREY, Figure, figure, log_axis
+from foretell.report.figures.look import GREY, Figure, figure, log_axis, nth_colour
 
 Roof = Mapping[str, Any]
 """`name`, `flop_per_s` and `bytes_per_s`."""
@@ -49,7 +49,7 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point], title: str = "Roofl
                 "text": [_told(p) for p in own],
                 "hovertemplate": "%{text}<br>%{y:.4g} TFLOP/s at %{x:.4g} FLOP/B<extra></extra>",
                 "marker": {
-                    "color": COLOURS[i % len(COLOURS)],
+                    "color": nth_colour(i),
                     "size": sizes,
                     "opacity": 0.8,
                     "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},

@@ -6,6 +6,9 @@ import { facts, h, number, range, reasons } from "./shared.js";
 
 const kept = { launch: "", system: "h100-sxm", gpus: "", accept_unknown: false };
 
+// A launch that was dropped on the page.
+export function pasted(text) { kept.launch = text; }
+
 export default {
   title: "Launch",
   groups: () => [],
@@ -13,7 +16,7 @@ export default {
   async show(desk) {
     desk.put("trouble");
     desk.put("paste", box(desk));
-    if (!kept.launch.trim()) { desk.put("summary"); desk.put("changes"); return "paste a launch"; }
+    if (!kept.launch.trim()) { desk.put("summary"); desk.put("changes"); return "Paste or drop a launch"; }
     try {
       const asked = { ...kept, gpus: kept.gpus || undefined, system: kept.system || undefined };
       const found = await desk.ask("improve", asked);
@@ -21,7 +24,7 @@ export default {
       desk.put("changes", changes(found), readBack(found));
     } catch (error) {
       if (!error.errors) throw error;
-      desk.put("summary", h("section", { class: "card" }, h("h2", {}, "This launch cannot be read as it is"), reasons(error.errors)));
+      desk.put("summary", h("section", { class: "card" }, h("h2", {}, "This launch cannot be read"), reasons(error.errors)));
       desk.put("changes");
     }
     return "";
@@ -51,7 +54,7 @@ function box(desk) {
 function card(found) {
   const unit = found.metric === "tokens_per_s" ? "tokens/s" : "output tokens/s";
   return h("section", { class: "card" }, h("h2", {}, `${found.model} on ${found.gpus} × ${found.system}`),
-    h("p", { class: "big" }, found.gain === null ? "does not run" : `${(100 * found.gain).toFixed(1)} %`, h("small", {}, " more throughput")),
+    h("p", { class: "big" }, found.gain === null ? "Does not run as launched" : found.gain < 0.0005 ? "Already the best found" : [`${(100 * found.gain).toFixed(1)} %`, h("small", {}, " more throughput")]),
     found.conclusions.map((text) => h("p", {}, text)),
     facts([
       [`Launch, ${unit}`, found.before === null ? "none" : number(found.before, "count")],

@@ -24,7 +24,7 @@ export default {
     await Promise.all(FIGURES.map(([kind, wide], k) => desk.figureOf(kind, `What would move ${words[k] ?? "it"}`, [active.asked ?? null], [desk.names[desk.at]], { wide })));
     desk.put("elasticities", active.moved ? rows(active.moved) : "");
     desk.put("assumed", assumed(told.map((answer) => answer.moved)));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "sensitivity", flags: answer.asked, answer: answer.moved })).filter(({ answer }) => answer));
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "sensitivity", flags: answer.asked, answer: answer.moved })).filter(({ answer }) => answer));
     return "";
   },
 };

@@ -121,6 +121,7 @@ FLAGS = {
         *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
         *"--utilisation --region".split(), *RUN, "--set", "--measured", "--why", "--plot", "--json",
     ],
+    "changed": "--over --save --json".split(),
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),
     "characterize run": (

@@ -23,7 +23,7 @@ from foretell.api.post_training_diagnosis import LoopsDiagnosis, diagnose_loops,
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.search.search import search_plans
 from foretell.specs.corrections import TRAINING, Corrections
 from foretell.specs.measurement import Measurement
@@ -125,8 +125,10 @@ class NextMeasurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunsDiagnosis:
+class RunsDiagnosis(Answer):
     """What is wrong with some runs, and what to measure next."""
+
+    verb = "diagnose"
 
     model: str
     """Model id."""

@@ -13,6 +13,7 @@ from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.placement import best_setup, rank_placements
 from foretell.posttraining.step import StepResult, spread_interval, step_of
+from foretell.records import Answer
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.post_training import (
     Phase,
@@ -24,10 +25,11 @@ from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.units import format as show
 
 
-class PostTraining(PostTrainingEstimate):
+class PostTraining(PostTrainingEstimate, Answer):
     """One step of fine-tuning or reinforcement learning."""
 
     __slots__ = ()
+    verb = "post-train"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape: the same keys as the attributes."""

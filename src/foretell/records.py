@@ -10,7 +10,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+_Record = TypeVar("_Record")
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -58,6 +60,62 @@ def plain(value: Any) -> Any:
             field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
         }
     return value
+
+
+class Later:
+    """A field's value that is made when it is asked for, once."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    def __call__(self) -> Any:
+        """The value."""
+        return self._make()
+
+
+def made_when_asked(*names: str) -> Callable[[type[_Record]], type[_Record]]:
+    """Fields of a record that may be given as `Later`: whoever reads one finds its value."""
+
+    def with_slots(made: type[_Record]) -> type[_Record]:
+        for name in names:
+            setattr(made, name, _LateField(getattr(made, name)))
+        return made
+
+    return with_slots
+
+
+class _LateField:
+    """A slot that makes its value where it holds a `Later`."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: Any) -> None:
+        self.slot = slot
+
+    def __get__(self, record: object, owner: type | None = None) -> Any:
+        if record is None:
+            return self
+        value = self.slot.__get__(record, owner)
+        if type(value) is Later:
+            value = value()
+            self.slot.__set__(record, value)
+        return value
+
+    def __set__(self, record: object, value: object) -> None:
+        self.slot.__set__(record, value)
+
+
+def values_as_held(record: Any) -> dict[str, Any]:
+    """Field -> value of a record; what is made when it is asked for is not asked for."""
+    kind = type(record)
+    found = {}
+    for name in record.__dataclass_fields__:
+        held = getattr(kind, name, None)
+        late = isinstance(held, _LateField)
+        found[name] = held.slot.__get__(record, kind) if late else getattr(record, name)
+    return found
 
 
 class JsonRecord:

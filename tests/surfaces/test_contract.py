@@ -52,13 +52,13 @@ FLAGS = {
     "size": (
         "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
         "--engine --speculative --prefix-hit --price --top --simulate --no-simulate --prices --set "
-        "--export --launcher --plot --jsonl --json"
+        "--pareto --export --launcher --plot --jsonl --json"
     ).split(),
     "post-train": (
         "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "
         "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --framework --placement "
         "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
-        "--steps --price --set --log --trace --plot --export --jsonl --json"
+        "--steps --price --set --log --trace --plot --import --accept-unknown --hub --export --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
@@ -118,7 +118,7 @@ FLAGS = {
     "compare": [
         *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
         *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
-        *"--utilisation --region".split(), *RUN, "--set", "--plot", "--json",
+        *"--utilisation --region".split(), *RUN, "--set", "--why", "--plot", "--json",
     ],
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),

@@ -74,8 +74,15 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     Raises BadInput for what cannot be understood and Infeasible where no phase can run at all; a phase that
     does not fit is told in the answer (`fits`, `fails_in`).
     """
+    return post_training_of(question)
+
+
+def post_training_of(
+    question: PostTrainingQuestion, left_out: tuple[str, ...] = ()
+) -> PostTraining:
+    """The answer to a question by values that rest on no runs of some sources."""
     said: list[str] = []
-    setup, options = setups_of(question, said)
+    setup, options = setups_of(question, said, left_out)
     reasons: tuple[str, ...] = ()
     alternatives: tuple[Mapping[str, Any], ...] = ()
     undivided = question.placement in ("split", "async") and not options["pools_given"]

@@ -24,17 +24,21 @@ from foretell.specs.scenario import Scenario
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
 OFFLOADS = ("weights", "optimizer", "reference")
-USUAL_MEAN, USUAL_CAP, USUAL_POWER = 190.0, 1024.0, 0.6
-"""Mean answer under a limit of 1,024 tokens, and the power by which it grows with the limit: means of 130 to
-330 under 1,024 in verl's logs, some 1,400 under 28,672 by what its passes take."""
+USUAL_SHARE, USUAL_LONGEST, USUAL_CAP = 0.2, 1100.0, 1024.0
+"""Mean answer over a short limit, its size under a long one, and the limit where none is given: means of 130
+to 330 under 1,024 in verl's logs, some 1,000 under 8,192, 20,480 and 28,672 by what its passes take."""
 
 
-def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetup, dict[str, Any]]:
+def setups_of(
+    question: PostTrainingQuestion, said: list[str], left_out: tuple[str, ...] = ()
+) -> tuple[StepSetup, dict[str, Any]]:
     """Everything that a step is made of, and what placements may change of it."""
     problems = problems_of(question)
-    loop = collect(lambda: post_training_loop(question.framework), problems)
+    loop = collect(lambda: post_training_loop(question.framework, left_out), problems)
     form = ALGORITHMS.get(question.algorithm)
-    if form is not None and question.reference != "auto":
+    if form is not None and (
+        question.reference != "auto" or (loop and form.generates and not loop.reference)
+    ):
         form = replace(form, reference=False)
     if form is None:
         problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
@@ -43,7 +47,7 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
     if problems or loop is None or form is None or work is None:
         collect(lambda: ask(question.model, system=question.system or "h100-sxm", gpus=8), problems)
         raise BadInput(problems)
-    scenario, trainer, plan = trainer_of(question, loop, work, said)
+    scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
     system, rollout_gpus = scenario.system, 0
     deployment, profile, given = Deployment(), None, False
     options: dict[str, Any] = {"placement": question.placement}
@@ -143,8 +147,10 @@ def _named(plan: Any) -> tuple[str, ...]:
 def trainer_of(
     question: PostTrainingQuestion,
     loop: PostTrainingLoop,
+    form: AlgorithmForm,
     work: TrajectoryWorkload,
     said: list[str],
+    left_out: tuple[str, ...] = (),
 ) -> tuple[Scenario, str, Plan]:
     """The trainer's scenario, kind and plan; a plan that is not given is the fastest of a few that fit."""
     given = question.plan
@@ -157,7 +163,13 @@ def trainer_of(
     if "framework" in named:
         text = words
         software = words.split("framework=")[1].split()[0]
-        trainer = "megatron" if software.startswith(("megatron", "nemo")) else "fsdp"
+        trainer = (
+            "megatron"
+            if software.startswith(("megatron", "nemo"))
+            else "deepspeed"
+            if software.startswith("deepspeed")
+            else "fsdp"
+        )
     else:
         text = f"{words} framework={loop.software(trainer)}".strip()
     if "micro_batch" not in named and loop.sequences(trainer) and question.micro_tokens is None:
@@ -170,6 +182,10 @@ def trainer_of(
         and question.algorithm not in ("sft", "dpo", "reward")
     ):
         text += " recompute=full"
+    if trainer in ("fsdp", "deepspeed") and form.generates and "lora" not in named:
+        # Loops train in mixed precision: one copy, states and reduction in 32 bits.
+        wide = {"master": "fp32", "states": "fp32", "gradients": "fp32"}
+        text += "".join(f" {k}={v}" for k, v in wide.items() if k not in named)
     seq_len = max(round(work.passed_length), 8)
     scenario = ask(
         question.model,
@@ -184,10 +200,10 @@ def trainer_of(
         return plan_of(scenario, given)[0], trainer, given
     degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
     if given is not None and (degrees or trainer != "megatron"):
-        scenario, plan = plan_of(scenario, text, settings_of(question))
+        scenario, plan = plan_of(scenario, text, settings_of(question), left_out=left_out)
         checked_degrees(scenario, plan)
         return scenario, trainer, plan
-    scenario, base = plan_of(scenario, text, settings_of(question))
+    scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
     plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
     said.append(f"trainer's plan chosen: the fastest of a few {trainer} plans that fit")
     return scenario, trainer, plan
@@ -207,6 +223,11 @@ def checked_degrees(scenario: Scenario, plan: Plan) -> None:
     check_plan(replace(scenario, job=job), plan)
 
 
+def usual_mean(limit: float) -> float:
+    """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones."""
+    return float((USUAL_SHARE * limit) ** -2 + USUAL_LONGEST**-2) ** -0.5
+
+
 def workload_of(
     question: PostTrainingQuestion, form: AlgorithmForm, said: list[str]
 ) -> TrajectoryWorkload:
@@ -220,7 +241,7 @@ def workload_of(
     cap, mean = question.max_osl, question.osl
     if mean is None:
         limit = float(cap or USUAL_CAP)
-        mean = min(USUAL_MEAN * (limit / USUAL_CAP) ** USUAL_POWER, limit)
+        mean = usual_mean(limit)
         said.append(
             f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
         )

@@ -117,7 +117,7 @@ def explain(question: StepQuestion) -> "Explanation":
 
 def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
     """d ln(result) / d ln(each number of the system), the plan held; `of` is one of RESULTS."""
-    from foretell.search.sensitivity import RESULTS
+    from foretell.training.systems import RESULTS
     from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
 
     if of not in RESULTS:

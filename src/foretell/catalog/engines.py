@@ -24,15 +24,14 @@ NARROW_BATCH, NARROW_TOKENS = 256, 2048
 """Sequences and tokens of a step that vLLM's server allows by default on other cards, and on every A100."""
 OVERHEADS = (
     "host_step_s", "host_sequence_s", "layer_s", "exchange_s", "prefill_factor",
-    "prefill_expert_factor", "prefill_layer_s", "prefill_mixture_s", "prefill_step_s", "latency_s",
+    "prefill_expert_factor", "launch_s", "prefill_step_s", "latency_s",
     "latency_s_per_token", "expert_layer_s",
 )  # fmt: skip
 """What of a profile is fitted to rows under load."""
 USUAL: Mapping[str, float] = {
     "host_step_s": 3e-4,
     "prefill_factor": 1.2,
-    "prefill_layer_s": 5e-4,
-    "prefill_mixture_s": 1e-3,
+    "launch_s": 4.2e-5,
     "latency_s": 0.013,
     "latency_s_per_token": 5e-7,
 }

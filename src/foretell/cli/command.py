@@ -49,6 +49,10 @@ class Edges:
     """File of a drawing."""
     out: str | None = None
     """Folder that files go to."""
+    why: bool = False
+    """Whether the uncertainties behind an order are shown."""
+    pareto: bool = False
+    """Whether the Pareto front is shown."""
     json: bool = False
     """Whether the answer is printed as JSON."""
 

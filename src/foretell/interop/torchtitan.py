@@ -368,7 +368,8 @@ def _precision(keys: Keys) -> dict[str, object]:
     gather = "float8.enable_fsdp_float8_all_gather"
     gathered = keys.flag(gather, f"quantize.linear.{gather}")
     values["gather"] = "fp8" if gathered and values.get("precision") == "fp8" else None
-    keys.flag("float8.precompute_float8_dynamic_scale_for_fsdp")
+    scales = "float8.precompute_float8_dynamic_scale_for_fsdp"
+    keys.flag(scales, f"quantize.linear.{scales}")
     if keys.text("training.dtype") == "bfloat16":
         values |= {"master": "none", "gradients": "bf16", "states": "bf16"}
     elif keys.text("training.mixed_precision_param") == "float32":

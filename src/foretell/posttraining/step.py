@@ -47,6 +47,9 @@ from foretell.workload.parameters import count as count_parameters
 
 ADVANTAGES = 0.6
 """Time of the advantages over that of rewards by rule."""
+PASS_BYTES, UPDATE_BYTES = 36.0, 60.0
+"""Bytes of a place of a padded batch that a controller hands out: tokens, mask, positions and answers in 64
+bits and log-probabilities back; for updates also old and reference ones, advantages, returns and masks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +160,8 @@ def phase_seconds(
     """Seconds of each phase by itself, and the chips that it keeps busy."""
     form, loop, work = setup.algorithm, setup.loop, setup.work
     each_s = loop.micro_batch_s * passes.micro_batches
-    forward_s = passes.forward_s + each_s
+    forward_s = passes.forward_s + each_s + carried_s(setup, PASS_BYTES)
+    update_s = passes.update_s + 2.0 * each_s + carried_s(setup, UPDATE_BYTES)
     found: dict[str, tuple[float, Pool]] = {}
     both: Pool = "all" if setup.placement == "colocated" else "rollout"
     if rollout is not None:
@@ -177,13 +181,23 @@ def phase_seconds(
         found["values"] = (forward_s, "trainer")
     if rollout is not None:
         found["adv"] = (ADVANTAGES * loop.trajectory_s * work.trajectories, "host")
-    found["update_actor"] = (passes.update_s + 2.0 * each_s, "trainer")
+    found["update_actor"] = (update_s, "trainer")
     if form.critic:
-        found["update_critic"] = (passes.update_s + 2.0 * each_s, "trainer")
+        found["update_critic"] = (update_s, "trainer")
     if rollout is not None:
         found["weight_sync"] = (sync_of(setup), "all")
-        found["host"] = (loop.step_s + loop.token_s * work.tokens, "host")
+        found["host"] = (loop.step_s, "host")
     return found
+
+
+def carried_s(setup: StepSetup, each: float) -> float:
+    """One batch through the controller, filled up to the limits; where both pools work at once, trajectories
+    come one by one while the trainer is busy."""
+    loop, work = setup.loop, setup.work
+    if not loop.controller_bytes_per_s or setup.placement == "async" or not setup.algorithm.generates:
+        return 0.0
+    places = work.trajectories * (work.prompt_tokens + work.answers.cap)
+    return each * places / loop.controller_bytes_per_s
 
 
 def onload_s(setup: StepSetup, passes: TrainerPasses) -> float:
@@ -234,7 +248,7 @@ def _joined(
             steady_s=rollout.steady_s,
             latency_s=rollout.latency_s,
         )
-        found = pipeline_of(pools, setup.staleness, setup.partial)
+        found = pipeline_of(pools, setup.staleness, setup.partial, setup.loop.partial_hides)
         staleness, waits = found.staleness, found.waits
         total = found.step_s + beside
         exposed["generate"] = max(found.step_s - trainer_s, 0.0)

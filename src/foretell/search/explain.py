@@ -23,7 +23,6 @@ from foretell.search.sensitivity import (
     Elasticity,
     Number,
     Sensitivity,
-    SystemBatch,
     batch_of_systems,
     elasticities,
     numbers_of,
@@ -40,6 +39,7 @@ from foretell.training.breakdown import time_tree
 from foretell.training.layer_costs import CORE
 from foretell.training.leaves import Phase, runs_of
 from foretell.training.step import evaluate
+from foretell.training.systems import SystemBatch
 from foretell.training.tables import select
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
 

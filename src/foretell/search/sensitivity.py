@@ -23,14 +23,10 @@ from foretell.kernels.op_times import required_dtypes
 from foretell.records import as_json, dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
-from foretell.specs.outputs import OUTPUTS
-from foretell.specs.plan import Plan, Plans, batch_of
+from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import Network, System, Tier
-from foretell.training.answer import totals_of
-from foretell.training.ledger import Ledger
-from foretell.training.step import evaluate_rows
-from foretell.training.tables import Tables, tables_of
+from foretell.training.systems import RESULTS, SystemBatch, evaluate_systems
 from foretell.units import field_unit
 
 Array = NDArray[np.float64]
@@ -72,31 +68,6 @@ class Number:
         """The factor of a what-if: times become shorter, all else larger; all of it slower (`_software`)."""
         less = self.kind == "time" or self.path in (ALL_HARDWARE, *LESS)
         return 1.0 / TWICE if less else TWICE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemBatch:
-    """One plan on many systems, evaluated; arrays begin with the systems."""
-
-    scenario: Scenario
-    """The question, on the system as it is."""
-    plans: Plans
-    """The plan, once for each system."""
-    tables: Tables
-    """What it costs in parts."""
-    rows: Ledger
-    """What it costs in all."""
-
-    def result(self, name: str) -> Array:
-        """One of RESULTS on each system."""
-        if name not in RESULTS:
-            raise KeyError(name)
-        totals = totals_of(self.scenario, self.plans, self.tables, self.rows)
-        return np.asarray(OUTPUTS[name].of(totals))
-
-
-RESULTS = ("step_s", "tokens_per_s", "energy_joules", "peak_memory_bytes")
-"""What a batch can be asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,18 +150,6 @@ CLOCKED = ("chip.matrix_flop_per_s", "chip.vector_flop_per_s")
 """What goes with the clock of the cores."""
 
 
-def evaluate_systems(scenario: Scenario, plan: Plan, system: System, many: int) -> SystemBatch:
-    """One plan on `many` systems: `system` has arrays of that length in some of its numbers."""
-    plans = batch_of([plan] * many)
-    asked = replace(scenario, system=system)
-    tables = tables_of(asked, plans, apart=True)
-    # Inside, what a chip's number meets is (systems, stages).
-    columns = replace(asked, system=replace(system, chip=_as_columns(system.chip)))
-    return SystemBatch(
-        scenario=scenario, plans=plans, tables=tables, rows=evaluate_rows(columns, plans, tables)
-    )
-
-
 def batch_of_systems(scenario: Scenario, plan: Plan, numbers: Sequence[Number]) -> SystemBatch:
     """The system as it is, then each number lower, higher and better: 1 + 3 x numbers rows."""
     many = 1 + 3 * len(numbers)
@@ -199,7 +158,7 @@ def batch_of_systems(scenario: Scenario, plan: Plan, numbers: Sequence[Number]) 
         factor = np.ones(many)
         factor[1 + 3 * i : 4 + 3 * i] = 1.0 - STEP, 1.0 + STEP, number.better
         system = number.scaled(system, factor)
-    return evaluate_systems(scenario, plan, system, many)
+    return evaluate_systems(scenario, batch_of([plan] * many), system)
 
 
 def elasticities(values: Array, numbers: Sequence[Number]) -> Array:
@@ -339,13 +298,3 @@ def _of_tier(place: int, tier: Tier, name: str, words: str) -> Number:
         unit=field_unit(name),
         scaled=scaled,
     )
-
-
-def _as_columns(chip: Chip) -> Chip:
-    """The chip with its arrays over systems as columns."""
-
-    def column(value: Any) -> Any:
-        return value[:, None] if isinstance(value, np.ndarray) and value.ndim else value
-
-    names = ("memory_bandwidth_bytes_per_s", "vector_flop_per_s", "host_bytes_per_s")
-    return replace(chip, **{name: column(getattr(chip, name)) for name in names})

@@ -102,12 +102,12 @@ class Option:
         return self.requests_per_s * osl / self.gpus
 
     def name(self) -> str:
-        """A line that tells it apart: 2 x tp8, or 3 x tp4 + 2 x tp8 for prompts."""
+        """A short name: 2 x tp8, or 2 x tp8 prefill + 3 x tp4 decode."""
         text = f"{self.replicas} x {layout_words(self.instance.deployment)}"
         if self.prefill is None:
             return text
         front = f"{self.prefill_replicas} x {layout_words(self.prefill.deployment)}"
-        return f"{front} for prompts + {text} for answers"
+        return f"{front} prefill + {text} decode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

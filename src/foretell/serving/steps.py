@@ -21,6 +21,7 @@ from foretell.kernels.families.base import p_norm
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
 from foretell.serving.engine_options import option_parts_s
+from foretell.serving.launches import launches_of
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (
@@ -90,6 +91,8 @@ class StepTimes:
     """Passing activations to the next stage: seconds of a message, and of each token in it."""
     layers: int
     """Layers of the model."""
+    launches: float
+    """Kernels that a step with prompts launches one by one."""
     wide: WideExperts | None
     """Kernels that dispatch tokens to experts; None where none do."""
     ring_s: float
@@ -108,8 +111,7 @@ class StepTimes:
             host = (p.eager_layer_s or EAGER_LAYER_S) * self.layers
             beyond = np.asarray(load.decoding, float) / self.deployment.dp > most
             decode_s = np.where(beyond, p_norm(device, host, SIDE_BY_SIDE), device)
-        floor = max(p.prefill_layer_s, layer_s) * self.layers
-        floor = floor + p.prefill_mixture_s * self.tables.mixtures
+        floor = max(p.launch_s * self.launches, layer_s * self.layers)
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
         slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
@@ -347,6 +349,7 @@ def step_times(
         tables=tables_of(model, as_predicted(system), layout, kernels),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
+        launches=launches_of(model, system.chip, layout),
         wide=wide_experts(system, deployment, profile),
         ring_s=ring_s(model, system, layout),
     )

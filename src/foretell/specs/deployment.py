@@ -55,9 +55,9 @@ class Deployment:
     graph: bool = True
     """Whether decode steps are replayed from a captured graph; else the host launches every kernel."""
     max_batch: int | None = None
-    """Sequences at once; None: the engine's own limit."""
+    """Sequences at once of one data-parallel rank; None: the engine's own limit."""
     max_tokens: int | None = None
-    """Tokens of a step; None: the engine's own limit."""
+    """Tokens of a step of one data-parallel rank; None: the engine's own limit."""
     memory_fraction: float | None = None
     """Share of the memory by the engine's own rule; None: the engine's default."""
     wait_steps: float | None = None

@@ -76,10 +76,8 @@ class EngineProfile:
     """Device time of a step with prompt tokens over what its kernels tell."""
     prefill_expert_factor: float = 1.0
     """Time of the experts' kernels in such a step over what their tables tell."""
-    prefill_layer_s: float = 0.0
-    """Least time of one layer of such a step: the host launches its kernels one by one."""
-    prefill_mixture_s: float = 0.0
-    """What a layer of experts adds to that."""
+    launch_s: float = 0.0
+    """Host time of each kernel of such a step: it launches them one by one (serving/launches.py)."""
     prefill_step_s: float = 0.0
     """What such a step takes besides."""
     latency_s: float = 0.013

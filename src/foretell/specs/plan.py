@@ -39,6 +39,7 @@ Loss = Literal["auto", "plain", "kernel", "inplace", "chunked"]
 Compile = Literal["auto", "off", "on"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
+ContextCut = Literal["zigzag", "contiguous", "striped"]
 Dispatch = Literal["alltoall", "dedup", "deepep"]
 TensorMode = Literal["1d", "summa"]
 TensorOverlap = Literal["auto", "off", "on"]
@@ -56,6 +57,8 @@ QUANTISED = {
 """Formats of a frozen base -> bytes of one stored weight with its share of the scales: nf4 has one in 32 bits
 for 64 weights, which double quantisation (-dq) keeps in 8 bits (Dettmers et al. 2023); int4 a scale in 16
 bits and a zero in 4 for 128 (GPTQ)."""
+KEEPS_INPUTS = ("nf4", "nf4-dq")
+"""Formats whose products keep their input though the weights are frozen (bitsandbytes' MatMul4Bit)."""
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0} | dict.fromkeys(QUANTISED, 2.0)
 """Bytes of one stored element; of a quantised base, of what is not quantised and of what products read."""
 
@@ -89,6 +92,11 @@ class Plan:
     """Tensor-parallel ranks inside an expert, where ep spreads the experts; without ep, tp cuts them."""
     cp_mode: ContextMode = "ring"
     """How context-parallel ranks meet the keys of the others: passed on, gathered, or heads for tokens."""
+    cp_cut: ContextCut = "zigzag"
+    """Which tokens a context-parallel rank has: one block from either end, one run, or every cp-th."""
+    documents: int = 0
+    """Tokens of the documents that a sequence is packed of, which attend within themselves alone; 0: it is
+    one document. Of uneven ones the mean square over the mean, which has as many pairs."""
     dispatch: Dispatch = "alltoall"
     """How tokens reach their experts: a copy for each expert, or once to each node and rank that has some."""
     ep_overlap: Literal["off", "on"] = "off"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, Literal
 
-from foretell.records import dataclass
+from foretell.records import dataclass, made_when_asked
 from foretell.specs.outputs import Totals
 from foretell.specs.plan import Plan
 from foretell.specs.run import Run
@@ -55,6 +55,7 @@ class Leaf:
         }
 
 
+@made_when_asked("limited_by", "interval", "breakdown", "memory", "memory_by_stage")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEstimate:
     """One training step of one plan."""

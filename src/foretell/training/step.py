@@ -67,7 +67,7 @@ def evaluate(
     tables = tables_of(scenario, plans)
     step, peak = np.empty(len(plans)), np.empty(len(plans))
     done = 0
-    for rows in chunks(tables):
+    for rows in chunks(plans, tables):
         result = evaluate_rows(scenario, plans.take(rows), select(tables, rows))
         step[rows], peak[rows] = result.step_s, result.peak_bytes
         done += len(rows)

@@ -19,7 +19,7 @@ from foretell.sharding.data import sharing_group, sharing_of, split_counts
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import Plans
+from foretell.specs.plan import BATCH_FIELDS, Plans
 from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
@@ -181,12 +181,14 @@ class Stages:
     """Weights of the largest part; (plans,)."""
 
 
-def chunks(tables: Tables) -> Iterator[Index]:
+def chunks(plans: Plans, tables: Tables) -> Iterator[Index]:
     """Rows of at most CHUNK plans: those with few distinct stages together, so that arrays stay narrow,
-    and of these the ones on the same ranks, so that what they send is computed once."""
+    and of these the ones on the same ranks, so that what they send is computed once. Plans with ZeRO 3 have
+    messages that no others have: they come last."""
     pairs = len(tables.stages.counts)
     spots = int(tables.spot.max(initial=0)) + 1
     stages = tables.stages.distinct[tables.pair]
+    stages = stages + (plans.zero >= 3) * (stages.max(initial=0) + 1)
     order = np.argsort((stages * spots + tables.spot) * pairs + tables.pair, kind="stable")
     for start in range(0, len(order), CHUNK):
         yield order[start : start + CHUNK]
@@ -198,6 +200,42 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
     `apart` gives each plan a row of its own: fields of the system are then arrays over the plans
     (search/sensitivity.py).
     """
+    if len(plans) == 1 and not apart:
+        # A single plan recurs from estimate to estimate, with another batch or another price.
+        try:
+            return _known_tables(_PlacedPlan(scenario, plans))
+        except TypeError:  # numbers that are arrays have no hash
+            return _new_tables(scenario, plans, apart=False)
+    return _new_tables(scenario, plans, apart=apart)
+
+
+class _PlacedPlan:
+    """A plan and all that its tables depend on, as one key: the global batch is no part of it."""
+
+    __slots__ = ("asked", "key")
+
+    def __init__(self, scenario: Scenario, plans: Plans) -> None:
+        self.asked = scenario, plans
+        job = scenario.job
+        numbers = tuple(getattr(plans, name).item() for name in BATCH_FIELDS)
+        place = scenario.model, scenario.system, scenario.software
+        sizes = job.gpus, job.seq_len, job.target_len
+        self.key = (*place, *sizes, plans.base, plans.orders, numbers)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _PlacedPlan) and self.key == other.key
+
+
+@lru_cache(maxsize=256)
+def _known_tables(placed: _PlacedPlan) -> Tables:
+    return _new_tables(*placed.asked, apart=False)
+
+
+def _new_tables(scenario: Scenario, plans: Plans, *, apart: bool) -> Tables:
+    """The tables, computed."""
     own = [np.arange(float(len(plans)))] if apart else []
     first, shape = distinct(*own, *shape_columns(plans))
     names = ("micro_batch", "tp", "sp", "cp", "ep", "etp", "tp2")

@@ -43,8 +43,7 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
     "eager_sequence_s": (0.0, 2e-3, 1e-4),
     "prefill_factor": (0.7, 2.5, 0.1),
     "prefill_expert_factor": (0.5, 4.0, 0.4),
-    "prefill_layer_s": (0.0, 3e-3, 4e-4),
-    "prefill_mixture_s": (0.0, 4e-3, 6e-4),
+    "launch_s": (0.0, 1.5e-4, 1e-5),
     "prefill_step_s": (0.0, 2e-2, 3e-3),
     "latency_s": (0.0, 0.1, 8e-3),
     "latency_s_per_token": (0.0, 2e-5, 2e-6),
@@ -53,8 +52,8 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
 }
 """Field -> least, most, and how far it lightly leaves its start."""
 LOOP = (
-    "host_step_s", "host_sequence_s", "prefill_factor", "prefill_layer_s", "prefill_mixture_s",
-    "prefill_step_s", "latency_s", "latency_s_per_token", "expert_layer_s",
+    "host_step_s", "host_sequence_s", "prefill_factor", "launch_s", "prefill_step_s",
+    "latency_s", "latency_s_per_token", "expert_layer_s",
 )  # fmt: skip
 """What is moved for engines under load: times of the host and of launching. A factor on the experts' kernels
 would stand for the one model that a profile has seen, and its formats."""
@@ -65,7 +64,7 @@ FITTED: Mapping[str, tuple[str, ...]] = {
     "trtllm-1-hopper": LOOP,
     "sglang-0.5-hopper": LOOP,
     "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor", "reserve_bytes"),
-    "trtllm-0.5": ("host_step_s", "prefill_factor", "prefill_layer_s"),
+    "trtllm-0.5": ("host_step_s", "prefill_factor", "launch_s"),
     "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor", "exchange_s"),
     "nemo-2023": ("layer_s", "exchange_s"),
     "torch-2.11": ("prefill_factor",),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.post_training import PostTraining, post_train, printed_phases
+from foretell.api.post_training import PostTraining, post_training_of, printed_phases
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.spreads import post_training_ends
 from foretell.errors import BadInput, Problem, ProblemsError
@@ -33,6 +33,7 @@ from foretell.lab.validate.training_rows import table_text
 from foretell.posttraining.step import spread_interval
 from foretell.posttraining.sync import SyncQuestion, sync_seconds
 from foretell.records import as_json, dataclass
+from foretell.specs.questions.post_training import PostTrainingQuestion
 
 GIB, GB, HOUR = 2.0**30, 1e9, 3600.0
 NEEDED = ("id", "kind", "source_id", "model", "framework")
@@ -54,7 +55,7 @@ class PostTrainingPrediction(Prediction):
 
 
 def score_post_training(path: Path, *, leave_one_out: str | None = "source") -> Scores:
-    """Score a table of post-training runs; intervals are made without the row's own source."""
+    """Score a table of post-training runs; values and intervals are made without the row's own source."""
     rows = read_cells(path)
     found: list[PostTrainingPrediction] = []
     unsupported: list[tuple[str, str]] = []
@@ -89,14 +90,15 @@ def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPred
     notes = (cells.get("notes") or "").lower()
     if any(words in notes for words in SKIPPED):
         return "its notes take it out"
+    out = (cells["source_id"],) if left_out else ()
     try:
         kind = cells["kind"]
         if kind == "weight_sync":
-            pairs = {"sync": (sync_prediction(cells), number(cells, "weight_sync_s"))}
+            pairs = {"sync": (sync_prediction(cells, out), number(cells, "weight_sync_s"))}
         elif kind == "rl_step":
-            pairs = step_pairs(cells)
+            pairs = step_pairs(cells, out)
         else:
-            pairs = tuning_pairs(cells)
+            pairs = tuning_pairs(cells, out)
     except UnsupportedRun as error:
         return str(error)
     except ProblemsError as error:
@@ -133,9 +135,9 @@ def spread_kind(kind: str, metric: str) -> str:
     )
 
 
-def step_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
+def step_pairs(cells: Cells, left_out: tuple[str, ...] = ()) -> dict[str, tuple[float, float | None]]:
     """Whole step and phases of a row of reinforcement learning."""
-    answer = post_train(**rl_question(cells))
+    answer = post_training_of(PostTrainingQuestion(**rl_question(cells)), left_out)
     rate = number(cells, "tokens_per_s_per_gpu")
     printed = number(cells, "step_s") or (answer.tokens / (rate * answer.gpus) if rate else None)
     pairs = {"step": (answer.step_s, printed)}
@@ -149,10 +151,12 @@ def step_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
     return pairs
 
 
-def tuning_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
+def tuning_pairs(
+    cells: Cells, left_out: tuple[str, ...] = ()
+) -> dict[str, tuple[float, float | None]]:
     """Step and memory of a row of fine-tuning."""
     question = tuning_question(cells)
-    answer = post_train(**question)
+    answer = post_training_of(PostTrainingQuestion(**question), left_out)
     step = number(cells, "step_s")
     rate, per_gpu = number(cells, "tokens_per_s"), number(cells, "tokens_per_s_per_gpu")
     tokens = question["prompts"] * question["osl"]
@@ -167,16 +171,19 @@ def tuning_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
         pairs["run"] = (answer.step_s * steps / HOUR, hours)
     peak = number(cells, "peak_mem_gib")
     if peak:
-        pairs["memory"] = (peak_of(cells, question, answer), peak)
+        pairs["memory"] = (peak_of(cells, question, answer, left_out), peak)
     return pairs
 
 
-def peak_of(cells: Cells, question: Mapping[str, Any], answer: PostTraining) -> float:
+def peak_of(
+    cells: Cells, question: Mapping[str, Any], answer: PostTraining, left_out: tuple[str, ...] = ()
+) -> float:
     """The peak as a source counts it: of the longest batch, one card or all, allocated or reserved."""
     notes = (cells.get("notes") or "").lower()
     longest = 1304 if "longest 1,034-1,304" in notes else whole(cells, "max_total")
     if longest and longest > question["osl"]:
-        answer = post_train(**{**question, "osl": float(longest), "max_osl": longest})
+        longer = {**question, "osl": float(longest), "max_osl": longest}
+        answer = post_training_of(PostTrainingQuestion(**longer), left_out)
     held = next(one for one in answer.memory if one.phase == "update_actor").parts
     without = {"framework"}
     allocated = (
@@ -186,11 +193,13 @@ def peak_of(cells: Cells, question: Mapping[str, Any], answer: PostTraining) -> 
     without |= {"allocator"} if allocated else set()
     size = sum(value for name, value in held.items() if name not in without)
     cards = answer.gpus if "sum of all cards" in notes else 1
-    unit = GB if "printed gb" in notes else GIB
+    # LitGPT divides what the allocator reports by 10^9.
+    litgpt = "litgpt" in (cells.get("framework") or "").lower()
+    unit = GB if "printed gb" in notes or litgpt else GIB
     return size * cards / unit
 
 
-def sync_prediction(cells: Cells) -> float:
+def sync_prediction(cells: Cells, left_out: tuple[str, ...] = ()) -> float:
     """Seconds of a synchronisation by what the row says of its mechanism."""
     from foretell.catalog import model as catalogue_model
     from foretell.inputs.system import system_of
@@ -216,9 +225,8 @@ def sync_prediction(cells: Cells) -> float:
         narrow="fp8" in f"{notes} {cells.get('precision_rollout', '')} {cells['id']}".lower(),
         split=split,
     )
-    return sync_seconds(
-        question, post_training_loop(recognise_loop(cells.get("framework") or "")), system
-    )
+    loop = post_training_loop(recognise_loop(cells.get("framework") or ""), left_out)
+    return sync_seconds(question, loop, system)
 
 
 def sync_mechanism(notes: str, split: bool) -> str:

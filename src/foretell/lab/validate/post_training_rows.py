@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.catalog.names import exists, find
-from foretell.catalog.post_training import recognise_loop
+from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.lab.validate.training_model import UnsupportedRun, find_named_model
 
 PHASES = {
@@ -145,10 +145,6 @@ FAMILIES = {
     r"deepseek-llm-7b|deepseek-7b": "llama:layers=30,hidden=4096,heads=32,ffn=11008,vocab=102400",
     r"R1-Distill-Qwen-1\.5B": "qwen2.5-1.5b",
     r"R1-Distill-Qwen-7B": "qwen2.5-7b",
-    r"Qwen-1_8B": "llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=151936",
-    r"Qwen-7B$": "llama:layers=32,hidden=4096,heads=32,ffn=11008,vocab=151936",
-    r"Qwen-14B$": "llama:layers=40,hidden=5120,heads=40,ffn=13696,vocab=152064",
-    r"Qwen-72B$": "llama:layers=80,hidden=8192,heads=64,ffn=24576,vocab=152064",
     r"phi-1_5": "gpt:layers=24,hidden=2048,heads=32,ffn=8192,vocab=51200,positions=4096",
     r"phi-2$": "gpt:layers=32,hidden=2560,heads=32,ffn=10240,vocab=51200,positions=4096",
     r"phi-3-mini": "llama:layers=32,hidden=3072,heads=32,ffn=8192,vocab=32064",
@@ -243,8 +239,11 @@ def common_arguments(cells: Cells) -> dict[str, Any]:
     engine = (cells.get("train_engine") or "").lower()
     if "megatron" in engine:
         words.append("framework=megatron-core")
-    elif engine.startswith(("fsdp", "zero-3", "deepspeed")):
+    elif engine.startswith("fsdp"):
         words += ["zero3", "framework=transformers"]
+    elif engine.startswith(("zero-3", "deepspeed")):
+        own = post_training_loop(recognise_loop(cells.get("framework") or "")).trainer
+        words += ["zero3"] if own == "deepspeed" else ["zero3", "framework=deepspeed"]
     asked: dict[str, Any] = {"model": model_of(cells)}
     asked |= {"plan": " ".join(words)} if words else {}
     tp = whole(cells, "rollout_tp")
@@ -374,6 +373,9 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
     elif trained and "torchtune" in software:
         words.append("adapters=q+v+o+mlp")
     recompute = (cells.get("recompute") or "").strip()
+    if not recompute and software == "litgpt" and engine == "fsdp":
+        # Its fine-tuning scripts checkpoint every block as soon as FSDP shares them.
+        recompute = "full"
     words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
     return words
 

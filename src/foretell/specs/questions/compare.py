@@ -79,8 +79,12 @@ class CompareWork:
         ),
     ] = None
     by: Annotated[
-        str, Flag(help="Ranked by tokens a second, or by USD for a token.", metavar="tokens|usd")
-    ] = "tokens"
+        str | None,
+        Flag(
+            help="Rank by cost per token (usd) or by tokens/s (tokens); else usd.",
+            metavar="usd|tokens",
+        ),
+    ] = None
     global_batch: Annotated[
         int | None,
         Flag(help="Of training: sequences per step.", kind="whole", metavar="N", most=MOST_LENGTH),
@@ -107,7 +111,7 @@ class CompareWork:
     concurrency: Annotated[
         float | None,
         Flag(
-            help="Of a service: requests in flight; else the most that keeps --tpot.",
+            help="Of a service: concurrent requests; else the most that keeps --tpot.",
             kind="decimal",
             metavar="N",
             most=CONCURRENCY.most,
@@ -157,6 +161,13 @@ class CompareWork:
     ] = None
 
 
+WHY = Flag(
+    help="Also show the main uncertainties and how often each system beats each other.",
+    kind="switch",
+    names=("why",),
+    without={"web": "every answer has both"},
+)
+"""Explains the certainty of the order."""
 ONE_ANSWER = "the same question has the same answer"
 
 
@@ -173,4 +184,4 @@ class CompareQuestion(RunConditions, CompareWork):
             without={"command": ONE_ANSWER, "web": ONE_ANSWER},
         ),
     ] = 0
-    edges: ClassVar[tuple[Flag, ...]] = (PLOT, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (WHY, PLOT, JSON)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import (
+    IMPORTS,
     JSON,
     JSONL,
     MOST_CHIPS,
@@ -187,6 +188,7 @@ class PostTrainingQuestion:
     ] = None
     edges: ClassVar[tuple[Flag, ...]] = (
         PLOT,
+        *IMPORTS,
         Flag(
             help="Print the configuration for verl, nemo-rl or trl.",
             metavar="TOOL",

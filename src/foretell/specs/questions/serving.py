@@ -43,7 +43,7 @@ SERVED_PROMPT, SERVED_ANSWER = (
 )
 CONCURRENCY, RATE = (
     Flag(
-        help="Requests in flight, all instances together.",
+        help="Concurrent requests, all instances together.",
         kind="decimal",
         metavar="N",
         most=2**16,
@@ -86,6 +86,14 @@ PrefixHit = Annotated[
         metavar="SHARE",
     ),
 ]
+
+
+PARETO = Flag(
+    help="Also show the Pareto front: tokens/s of a user against tokens/s of a GPU.",
+    kind="switch",
+    names=("pareto",),
+    without={"web": "every answer has the front"},
+)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -388,4 +396,6 @@ class SizeQuestion:
     ] = True
     prices: PriceList = ""
     set: SettingsGiven = ()
-    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (
+        PARETO, EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON,
+    )  # fmt: skip

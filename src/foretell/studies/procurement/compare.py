@@ -37,7 +37,7 @@ from foretell.studies.procurement.workloads import LatencyTargets, run_workload,
 from foretell.studies.sweep.mix import shares
 
 MEASURES = ("tokens", "usd")
-"""What may be ranked by: tokens a second, or what one costs."""
+"""What systems may be ranked by: tokens per second, or the cost of a token."""
 SERVICE = ("isl", "osl", "concurrency", "engine")
 """Flags that make the work a service."""
 APART = ("systems", "model", "budget", "gpus", "workload", "by", "set", "seed")
@@ -57,7 +57,7 @@ def compare(question: CompareQuestion) -> Ranking:
     problems: list[Problem] = []
     levels = {"": level_of(given, "", problems)}
     money = budget_of(question.budget, gpus, problems)
-    if by not in MEASURES:
+    if by is not None and by not in MEASURES:
         problems.append(unknown("by", by, MEASURES))
     systems = [one if isinstance(one, Mapping) else str(one) for one in question.systems]
     names = [name_of(system) for system in systems]
@@ -91,7 +91,7 @@ def _once(systems: Sequence[Given]) -> tuple[list[Given], list[str]]:
         if known is None:
             once.append(system)
         else:
-            said.append(f"{name_of(system)} is the same system as {name_of(known)}: told once")
+            said.append(f"{name_of(system)} is the same system as {name_of(known)}: listed once")
     return once, said
 
 

@@ -86,7 +86,10 @@ def _trained(asked: PointQuestion, name: str, share: float) -> WorkloadResult:
         "tokens_per_s": result.tokens_per_s, "limited_by": result.limited_by,
     }  # fmt: skip
     if result.run is not None:
-        facts |= {"run_days": result.run.days, "run_usd": bill.usd, "tokens": result.run.tokens}
+        facts |= {
+            "run_days": result.run.days, "run_usd": bill.usd, "usd_per_run": bill.usd,
+            "tokens": result.run.tokens,
+        }  # fmt: skip
     ends = (low / result.step_s, high / result.step_s)
     assert result.scenario is not None
     return _done(bill, name, share, 1.0, ends, facts, result.scenario.system.chip.architecture)
@@ -118,7 +121,7 @@ def _served(
         if (given or keeps) and faster:
             best = one, served
     if best is None:
-        message = f"no load keeps the levels: a token takes at least {least:.3g} ms"
+        message = f"no concurrency meets the latency targets: a token takes at least {least:.3g} ms"
         raise Infeasible([Problem(path=f"tpot ({name})", value=levels.tpot_ms, message=message)])
     one, served = best
     bill = service_bill(served, one, asked.payment)
@@ -131,6 +134,7 @@ def _served(
         **{n: bill.facts[n] for n in ("usd_per_million_input_tokens", "usd_per_million_output_tokens")},
     }  # fmt: skip
     written = served.osl / (served.isl + served.osl)
+    facts["usd_per_request"] = 1e-6 * bill.facts["usd_per_million_tokens"] * served.osl
     return _done(bill, name, share, written, ends, facts, one.system.chip.architecture)
 
 

@@ -37,8 +37,8 @@ KEPT: dict[str, tuple[str, str, tuple[int, int]]] = {
 }
 """Pictures that the page shows: address, theme, size."""
 VIEWS = (
-    "training", "serving", "post-training", "launch", "cost", "clusters", "scaling", "network", "sensitivities",
-    "timeline", "accuracy",
+    "training", "serving", "post-training", "launch", "cost", "clusters", "scaling", "network",
+    "sensitivities", "timeline", "accuracy",
 )  # fmt: skip
 
 

@@ -131,14 +131,26 @@ SIZES = {
 have."""
 
 
+SPARSE = re.compile(r"-A\d+(?:\.\d+)?B|\d+x\d+(?:\.\d+)?B|MoE", re.IGNORECASE)
+"""Names of mixtures of experts, which no dense model stands for."""
+FAMILY_SIZES = {
+    "llama": {1.2: "llama-3.2-1b", 3.2: "llama-3.2-3b", 8.0: "llama-3.1-8b", 13.0: "llama-2-13b",
+              70.0: "llama-3.1-70b"},
+    "zephyr": {7.2: "mistral-7b"},
+    "mistral": {7.2: "mistral-7b"},
+}  # fmt: skip
+"""Words of a name whose family has models of its own sizes."""
+
+
 def nearest_size(name: str) -> str | None:
     """The dense model nearest to the size in a name, within a third; None where there is none."""
     found = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", name)
-    if found is None or float(found[1]) <= 0.0:
+    if found is None or float(found[1]) <= 0.0 or SPARSE.search(name):
         return None
     size = float(found[1])
-    best = min(SIZES, key=lambda known: abs(math.log(known / size)))
-    return SIZES[best] if abs(math.log(best / size)) < math.log(4.0 / 3.0) else None
+    sizes = next((known for word, known in FAMILY_SIZES.items() if word in name.lower()), SIZES)
+    best = min(sizes, key=lambda known: abs(math.log(known / size)))
+    return sizes[best] if abs(math.log(best / size)) < math.log(4.0 / 3.0) else None
 
 
 FAMILIES = {
@@ -147,7 +159,12 @@ FAMILIES = {
     r"R1-Distill-Qwen-7B": "qwen2.5-7b",
     r"phi-1_5": "gpt:layers=24,hidden=2048,heads=32,ffn=8192,vocab=51200,positions=4096",
     r"phi-2$": "gpt:layers=32,hidden=2560,heads=32,ffn=10240,vocab=51200,positions=4096",
-    r"phi-3-mini": "llama:layers=32,hidden=3072,heads=32,ffn=8192,vocab=32064",
+    r"Moonlight-16B": "deepseek-v2-lite",
+    r"internlm2-20b": "llama:layers=48,hidden=6144,heads=48,kv_heads=8,ffn=16384,vocab=92544",
+    r"SmolLM2-135M": "llama:layers=30,hidden=576,heads=9,kv_heads=3,ffn=1536,vocab=49152",
+    r"SmolLM2-360M": "llama:layers=32,hidden=960,heads=15,kv_heads=5,ffn=2560,vocab=49152",
+    r"SmolLM2-1\.7B": "llama:layers=24,hidden=2048,heads=32,ffn=8192,vocab=49152",
+    r"phi-3(?:\.5)?-mini": "llama:layers=32,hidden=3072,heads=32,ffn=8192,vocab=32064",
     r"stablelm-base-alpha-3b": "gpt:layers=16,hidden=4096,heads=32,ffn=16384,vocab=50432,positions=4096",
     r"TinyLlama": "llama:layers=22,hidden=2048,heads=32,kv_heads=4,ffn=5632,vocab=32000",
     r"falcon-7b": "gpt:layers=32,hidden=4544,heads=71,kv_heads=1,ffn=18176,vocab=65024",
@@ -173,7 +190,8 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a step of reinforcement learning."""
     chip = chip_of(cells)
     if not any(
-        cells.get(name) for name in ("mean_response", "max_response", "mean_total_len", "max_total")
+        cells.get(name)
+        for name in ("mean_response", "max_response", "mean_total_len", "max_total", "seq_len")
     ):
         raise UnsupportedRun("neither lengths of answers nor their limit are known")
     if "images" in (cells.get("notes") or "").lower():
@@ -185,6 +203,7 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     total, trainer, rollout = (
         whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", ""))
     )
+    isl, osl, max_osl = lengths_of(cells)
     prompts, samples = whole(cells, "prompts_per_step"), whole(cells, "samples_per_prompt")
     all_samples = whole(cells, "samples_per_step")
     if prompts is None and all_samples:
@@ -194,10 +213,9 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         "prompts": prompts or USUAL_PROMPTS,
         "samples": samples or USUAL_SAMPLES,
         "updates": whole(cells, "updates_per_step") or 1,
-        "isl": number(cells, "mean_prompt")
-        or min(number(cells, "max_prompt") or USUAL_PROMPT, USUAL_PROMPT),
-        "osl": number(cells, "mean_response"),
-        "max_osl": whole(cells, "max_response"),
+        "isl": isl,
+        "osl": osl,
+        "max_osl": max_osl,
         "framework": recognise_loop(cells.get("framework") or ""),
     }
     if asked["algorithm"] == "ppo" and (named := CRITIC.search(cells.get("notes") or "")):
@@ -225,6 +243,20 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     if engine.startswith("sglang"):
         asked["engine"] = "sglang"
     return asked
+
+
+def lengths_of(cells: Cells) -> tuple[float, float | None, int | None]:
+    """Mean prompt and answer and the longest answer; what is printed of whole sequences, less the prompt."""
+    isl = number(cells, "mean_prompt")
+    isl = isl or min(number(cells, "max_prompt") or USUAL_PROMPT, USUAL_PROMPT)
+    mean, limit = number(cells, "mean_response"), whole(cells, "max_response")
+    total = number(cells, "mean_total_len") or number(cells, "seq_len")
+    if mean is None and total:
+        mean = max(total - isl, 1.0)
+    longest = whole(cells, "max_total")
+    if limit is None and longest:
+        limit = max(round(longest - isl), 1)
+    return isl, mean, limit
 
 
 def common_arguments(cells: Cells) -> dict[str, Any]:

@@ -17,16 +17,8 @@ from foretell.api.post_training import PostTraining, post_training_of, printed_p
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.spreads import post_training_ends
 from foretell.errors import BadInput, Problem, ProblemsError
-from foretell.lab.validate.post_training_rows import (
-    PHASES,
-    Cells,
-    chip_of,
-    model_of,
-    number,
-    rl_question,
-    tuning_question,
-    whole,
-)
+from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
+from foretell.lab.validate.post_training_rows import PHASES, rl_question, tuning_question
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text

@@ -109,7 +109,7 @@ class LoopsDiagnosis:
 
 def is_loop(row: Measurement) -> bool:
     """Whether a measured run is a log of a post-training loop."""
-    return any(name in row.values for name in POST_TRAINED)
+    return any(name in row.phases for name in POST_TRAINED)
 
 
 def diagnose_loops(question: DiagnoseQuestion, rows: list[Measurement]) -> LoopsDiagnosis:
@@ -124,7 +124,7 @@ def diagnose_loops(question: DiagnoseQuestion, rows: list[Measurement]) -> Loops
 
 def loop_question(question: DiagnoseQuestion, row: Measurement) -> PostTrainingQuestion:
     """The job of a log: what it tells, and what was given beside it."""
-    told, values = row.asked, row.values
+    told, phases = row.asked, row.phases
     gpus = question.gpus if question.gpus is not None else told.get("gpus")
     many = question.global_batch if question.global_batch is not None else told.get("trajectories")
     problems = [
@@ -139,7 +139,7 @@ def loop_question(question: DiagnoseQuestion, row: Measurement) -> PostTrainingQ
         raise BadInput(problems)
     many = int(many or 1)
     samples = next((n for n in (USUAL_SAMPLES, 5, 4, 2) if many % n == 0), 1)
-    algorithm = "ppo" if "values_s" in values else "grpo" if "ref_logprob_s" in values else "dapo"
+    algorithm = "ppo" if "values" in phases else "grpo" if "ref_logprob" in phases else "dapo"
     mean, longest = told.get("osl"), told.get("max_osl")
     return PostTrainingQuestion(
         model=question.model,
@@ -152,7 +152,7 @@ def loop_question(question: DiagnoseQuestion, row: Measurement) -> PostTrainingQ
         osl=mean,
         max_osl=None if longest is None else max(round(longest), round(mean or 1.0), 1),
         plan=question.plan,
-        framework="verl" if algorithm == "ppo" or "old_logprob_s" in values else "generic",
+        framework="verl" if algorithm == "ppo" or "old_logprob" in phases else "generic",
         set=question.set,
     )
 
@@ -161,8 +161,7 @@ def _diagnosis(row: Measurement, found: PostTraining) -> LoopDiagnosis:
     """One log: phases side by side, and what stands out."""
     ours = printed_phases(found.phases, found.placement)
     gaps = []
-    for key in sorted(set(POST_TRAINED) & set(row.values), key=lambda one: -row.values[one]):
-        name, theirs = key.removesuffix("_s"), row.values[key]
+    for name, theirs in sorted(row.phases.items(), key=lambda one: -one[1]):
         if ours.get(name, 0.0) > 0.0:
             ratio = theirs / ours[name]
             verdict = "slower" if ratio > SLOW else "faster" if ratio < FAST else "as expected"
@@ -198,7 +197,7 @@ def _said(row: Measurement, found: PostTraining, gaps: list[PhaseGap]) -> list[s
     """What a reader wants to know first."""
     said = []
     step = row.values.get("step_s") or sum(one.measured_s for one in gaps)
-    gen = row.values.get("gen_s")
+    gen = row.phases.get("gen")
     if gen and step:
         said.append(tail_sentence(gen / step, found.tail_share, found.tail_requests))
     late = [one for one in gaps if one.verdict == "slower"]

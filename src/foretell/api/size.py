@@ -15,7 +15,7 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.serving.requests.lengths import read_lengths
 from foretell.serving.serve import ServeQuestion, divide_rent
 from foretell.serving.serve import intervals as latency_intervals
@@ -120,8 +120,10 @@ class Choice(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing(JsonRecord):
+class Sizing(JsonRecord, Answer):
     """The answer: the cheapest ways to serve a rate within its levels."""
+
+    verb = "size"
 
     model: str
     """Model id."""

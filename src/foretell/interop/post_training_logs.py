@@ -102,6 +102,8 @@ PHASES = (
 )  # fmt: skip
 """Numbers that are seconds of a phase."""
 TIMED = (*PHASES, "step")
+OUTLIER = 0.5
+"""Distance from the median step from which a step is reported."""
 WARM_UP = 2
 """Steps that are left out where there are more."""
 
@@ -155,27 +157,46 @@ def is_post_training(text: str) -> bool:
     )
 
 
-def post_training_measurement(text: str, source: str) -> Measurement | None:
-    """A log of a post-training loop as a measured run; None where it is no such log."""
+def step_measurement(text: str, name: str) -> Measurement | None:
+    """A log as a measured step of post-training; None where it is no such log."""
     try:
-        log = log_of(text)
+        log = log_of(text) if is_post_training(text) else None
     except BadInput:
         return None
-    found = log.medians
-    if not any(name in found for name in PHASES):
+    if log is None or not any(phase in log.medians for phase in PHASES):
         return None
-    values = {f"{name}_s": found[name] for name in TIMED if name in found}
+    found = log.medians
+    values = {"step_s": found["step"]} if "step" in found else {}
     if "tokens_per_s_per_gpu" in found:
         values["tokens_per_s_per_gpu"] = found["tokens_per_s_per_gpu"]
     if "peak_mem_gib" in found:
         values["peak_memory_bytes"] = found["peak_mem_gib"] * 2.0**30
-    many = len(log.steps_s)
-    noise = (
-        stdev(log.steps_s) / found["step"] / many**0.5 if many > 2 and found.get("step") else 0.0
-    )
+    many, step = len(log.steps_s), found.get("step", 0.0)
+    spread = 1.2533 * stdev(log.steps_s) / step / many**0.5 if many > 2 and step else 0.0
     return Measurement(
-        asked=job_of(found), values=values, noise=noise, steps_s=log.steps_s, source=source
+        asked=job_of(found),
+        values=values,
+        phases={key: found[key] for key in PHASES if found.get(key, 0.0) > 0.0},
+        noise=min(spread, 0.2),
+        steps_s=log.steps_s,
+        source=f"{name} (post-training log)",
+        notes=tuple(_notes(text, log)),
     )
+
+
+def _notes(text: str, log: PostTrainingLog) -> Iterable[str]:
+    """What of a log was left out or stands apart."""
+    left = len(list(_steps(text.splitlines()))) - log.steps
+    if left > 0:
+        yield f"warm-up left out: the first {left} steps"
+    known = {key for keys in NAMES.values() for key in keys}
+    keys = {key for key, _ in PAIR.findall(text) if key.startswith("timing")}
+    if keys - known:
+        yield f"times not known here: {', '.join(sorted(keys - known))}"
+    step = log.medians.get("step", 0.0)
+    far = [one for one in log.steps_s if abs(one - step) > OUTLIER * step]
+    if len(log.steps_s) > 2 and far:
+        yield f"{len(far)} steps are more than {OUTLIER:.0%} off the median step"
 
 
 def job_of(found: Mapping[str, float]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ two pools at once:          pipeline.py, with the same phases
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from foretell.catalog.post_training import PostTrainingLoop
@@ -161,6 +162,22 @@ def step_of(setup: StepSetup) -> StepResult:
         critic=critic_share(setup),
     )
     return _joined(setup, passes, rollout, seconds, phase_memory(where, passes, rollout))
+
+
+def scaled_step(result: StepResult, factors: Mapping[str, float]) -> StepResult:
+    """The same step where phases take so many times as long; a phase without a factor stays."""
+    seconds = {p.name: (p.seconds * factors.get(p.name, 1.0), p.pool) for p in result.phases}
+    rollout, longer = result.rollout, factors.get("generate", 1.0)
+    if rollout is not None:
+        rollout = replace(
+            rollout,
+            seconds=rollout.seconds * longer,
+            tail_s=rollout.tail_s * longer,
+            steady_s=rollout.steady_s * longer,
+            latency_s=rollout.latency_s * longer,
+            tokens_per_s=rollout.tokens_per_s / longer,
+        )
+    return _joined(result.setup, result.passes, rollout, seconds, result.memory)
 
 
 def phase_seconds(

@@ -82,15 +82,15 @@ def _run(run: RunDiagnosis) -> "list[RenderableType]":
         f"gap {run.gap:+.1%}, {outside} the interval"
     )
     made = table(
-        "Likely causes", "probability", "takes", "gain if fixed", "check",
-        right=("probability", "takes", "gain if fixed"),
+        "Likely causes", "probability", "then takes", "gain if fixed", "check",
+        right=("probability", "then takes", "gain if fixed"),
     )  # fmt: skip
     for cause in run.causes:
         made.add_row(
             NAMES.get(cause.mechanism, cause.mechanism),
             f"{cause.probability:.0%}",
-            "" if cause.factor is None else f"x {cause.factor:.2f}",
-            "" if cause.gain is None else f"{cause.gain:.1%}",
+            f"x {cause.factor:.2f}",
+            f"{cause.gain:.1%}",
             cause.check,
         )
     parts: list[RenderableType] = [Text(head), made]

@@ -205,3 +205,7 @@ class PostTrainingEstimate:
     """The log beside the prediction, phase by phase, in words."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
+    prior: Mapping[str, Any] | None = None
+    """Step, phases and interval before measured steps were taken into account; None without any."""
+    posterior_factors: Mapping[str, Any] | None = None
+    """Group of phases -> what it takes over what is predicted, and its interval."""

@@ -16,6 +16,7 @@ from foretell.specs.questions.common import (
     SHAPES_HELP,
     Chips,
     Engine,
+    MeasuredRuns,
     ModelName,
     SettingsGiven,
     SystemName,
@@ -193,6 +194,7 @@ class PostTrainingQuestion:
         Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
     ] = None
     set: SettingsGiven = ()
+    measured: MeasuredRuns = ()
     log: Annotated[
         str | Path | None,
         Flag(

@@ -279,3 +279,12 @@ def test_a_fine_tuned_sequence_is_counted_once() -> None:
         "qwen2.5-1.5b", algorithm="sft", gpus="1xH100", prompts=8, osl=1024
     )
     assert by_prompt.tokens == by_answer.tokens == 8 * 1024
+
+
+def test_what_does_not_fit_is_told_what_does() -> None:
+    asked: dict[str, Any] = {**GRPO, "model": "llama-3.1-70b", "gpus": "8xH100"}
+    found = foretell.post_train(**asked)
+    assert found.fits == "no"
+    assert any(way.startswith('--plan "lora=32" fits') for way in found.ways_to_fit)
+    assert foretell.post_train(**asked, plan="lora=32").fits != "no"
+    assert foretell.post_train(**GRPO).ways_to_fit == ()

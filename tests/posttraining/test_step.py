@@ -288,3 +288,15 @@ def test_what_does_not_fit_is_told_what_does() -> None:
     assert any(way.startswith('--plan "lora=32" fits') for way in found.ways_to_fit)
     assert foretell.post_train(**asked, plan="lora=32").fits != "no"
     assert foretell.post_train(**GRPO).ways_to_fit == ()
+
+
+def test_adapters_alone_are_sent_unless_the_loop_merges_them() -> None:
+    full, adapted = (
+        seconds(foretell.post_train(**{**GRPO, "model": "qwen2.5-7b"}, plan=plan))["weight_sync"]
+        for plan in ("zero3", "zero3 lora=16")
+    )
+    merged = foretell.post_train(
+        **{**GRPO, "model": "qwen2.5-7b", "framework": "trl"}, plan="zero3 lora=16"
+    )
+    assert adapted < full - 0.5
+    assert seconds(merged)["weight_sync"] == pytest.approx(full)

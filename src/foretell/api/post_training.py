@@ -42,7 +42,13 @@ class PostTraining(PostTrainingEstimate, Answer):
             "phases": [one.to_dict() for one in self.memory],
         }
         told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in ("assumptions", "placement_reasons", "measured_notes", "offload", "ways_to_fit"):
+        for name in (
+            "assumptions",
+            "placement_reasons",
+            "measured_notes",
+            "offload",
+            "ways_to_fit",
+        ):
             told[name] = list(told[name])
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told

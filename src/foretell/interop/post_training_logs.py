@@ -205,6 +205,8 @@ def job_of(found: Mapping[str, float]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     lengths = {"isl": "mean_prompt", "osl": "mean_response", "max_osl": "max_response"}
     told |= {name: found[key] for name, key in lengths.items() if found.get(key)}
+    if "max_osl" in told:
+        told["max_osl"] = round(told["max_osl"])
     tokens, rate, step = (found.get(name) for name in ("tokens", "tokens_per_s_per_gpu", "step"))
     if tokens and "isl" in told and "osl" in told:
         told["trajectories"] = round(tokens / (told["isl"] + told["osl"]))

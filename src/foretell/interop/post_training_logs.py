@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import user_file
+from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 
 PAIR = re.compile(
@@ -61,6 +61,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "checkpoint": ("timing_s/save_checkpoint", "timing/train/checkpointing"),
 }
 """Numbers of a step -> the keys under which loops log them."""
+MOST = 1e30
+"""Largest number of a log: more is none."""
 WARM_UP = 2
 """Steps that are left out where there are more."""
 
@@ -81,7 +83,7 @@ def read_post_training_log(path: str | Path) -> PostTrainingLog:
     if not file.is_file():
         message = "there is no such file"
         raise BadInput([Problem(path="log", value=str(path), message=message)])
-    return log_of(file.read_text(encoding="utf-8", errors="replace"))
+    return log_of(user_text(file, "log"))
 
 
 def log_of(text: str) -> PostTrainingLog:
@@ -114,14 +116,14 @@ def line_values(line: str) -> dict[str, float]:
     if text.startswith("{"):
         try:
             raw = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raw = {}
         nested = raw.get("metrics", raw.get("data", raw)) if isinstance(raw, dict) else {}
         pairs = nested.items() if isinstance(nested, dict) else ()
         found = {
             str(k): float(v)
             for k, v in pairs
-            if isinstance(v, int | float) and not isinstance(v, bool)
+            if isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= MOST
         }
     else:
         found = {key: float(value) for key, value in PAIR.findall(text)}

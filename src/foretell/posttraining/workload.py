@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import user_file
+from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 
 Array = NDArray[np.float64]
@@ -183,16 +183,16 @@ def read_lengths(given: str, cap: float) -> tuple[LengthShape, tuple[float, ...]
         message = "is neither a shape nor a file"
         raise BadInput([Problem(path="lengths", value=given, message=message, allowed=allowed)])
     found: list[float] = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in user_text(file, "lengths").splitlines():
         text = line.strip()
         try:
             value = json.loads(text) if text else None
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
             value = next((value[name] for name in LENGTH_NAMES if name in value), None)
         if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-            found.append(min(float(value), cap))
+            found.append(float(min(value, cap)))
     if not found:
         message = "has no lengths: one number a line, or JSON lines with osl or response_length"
         raise BadInput([Problem(path="lengths", value=given, message=message)])

@@ -108,7 +108,7 @@ def test_a_megatron_log_tells_plan_job_time_and_memory() -> None:
     assert found.asked == {"global_batch": 256, "seq_len": 4096, "gpus": 64}
     assert found.values["step_s"] == pytest.approx(2.305)
     assert found.values["peak_memory_bytes"] == 34500.0 * 2**20
-    assert "warm-up left out: the first 1 steps" in found.notes
+    assert "warm-up skipped: the first 1 steps" in found.notes
 
 
 @pytest.mark.parametrize("name", LOGS)

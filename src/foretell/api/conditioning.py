@@ -118,7 +118,7 @@ class Conditioned:
     runs: tuple[MeasuredStep, ...]
     """What was measured."""
     notes: tuple[str, ...] = ()
-    """What was said on the way."""
+    """Notes on the way."""
 
     def step(self, scenario: Scenario, plan: Plan, line: StepLine | None = None) -> ConditionedStep:
         """What is held of a step; `line` are its slopes at `at`, where they are known."""
@@ -292,7 +292,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
         here = replace(here, system=system_of(asked["system"], (), {}))
     words: Plan | str | None = one.plan or plan
     if words is None:
-        message = "its plan is not told"
+        message = "its plan is not stated"
         raise BadInput(
             [Problem(path="plan", value=None, message=message, allowed='"tp8 pp4: 15 s"')]
         )

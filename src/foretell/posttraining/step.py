@@ -194,7 +194,11 @@ def carried_s(setup: StepSetup, each: float) -> float:
     """One batch through the controller, filled up to the limits; where both pools work at once, trajectories
     come one by one while the trainer is busy."""
     loop, work = setup.loop, setup.work
-    if not loop.controller_bytes_per_s or setup.placement == "async" or not setup.algorithm.generates:
+    if (
+        not loop.controller_bytes_per_s
+        or setup.placement == "async"
+        or not setup.algorithm.generates
+    ):
         return 0.0
     places = work.trajectories * (work.prompt_tokens + work.answers.cap)
     return each * places / loop.controller_bytes_per_s

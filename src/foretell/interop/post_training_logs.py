@@ -190,7 +190,7 @@ def _notes(text: str, log: PostTrainingLog) -> Iterable[str]:
     """What of a log was left out or stands apart."""
     left = len(list(_steps(text.splitlines()))) - log.steps
     if left > 0:
-        yield f"warm-up left out: the first {left} steps"
+        yield f"warm-up skipped: the first {left} steps"
     known = {key for keys in NAMES.values() for key in keys}
     keys = {key for key, _ in PAIR.findall(text) if key.startswith("timing")}
     if keys - known:

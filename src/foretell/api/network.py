@@ -25,7 +25,7 @@ from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
 from foretell.network.tier_checks import network_problems
 from foretell.network.topologies.sharing import shared_taper
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.network import NetworkQuestion
 from foretell.specs.system import Network, System
@@ -44,8 +44,10 @@ SIZES = tuple(float(2**k) for k in range(10, 34, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveAnswer:
+class CollectiveAnswer(Answer):
     """What one message costs a group."""
+
+    verb = "network"
 
     system: str
     """System id."""
@@ -101,7 +103,7 @@ PLACES = ("system", "network", "chip")
 
 @asks(NetworkQuestion)
 def collective(question: NetworkQuestion) -> CollectiveAnswer:
-    """Ask for one collective; every problem of every argument at once.
+    """Time, bandwidths and algorithm of one collective among a group of a system's chips.
 
     `set` changes fields of the system, as in network.node.latency_s=2us.
     """
@@ -143,6 +145,10 @@ def collective(question: NetworkQuestion) -> CollectiveAnswer:
         changed=tuple(setting.path for setting in chosen),
     )
     return _answer(the_system, q.collective, size_bytes, counts, how)
+
+
+network = collective
+"""The public name: `foretell.network`."""
 
 
 def _usable(imbalance: object, collective: str) -> bool:

@@ -1,5 +1,6 @@
 """Records in, records out: `foretell.post_train`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.placement import best_setup, rank_placements
 from foretell.posttraining.step import StepResult, spread_interval, step_of
+from foretell.records import Answer
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.post_training import (
     Phase,
@@ -23,10 +25,11 @@ from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.units import format as show
 
 
-class PostTraining(PostTrainingEstimate):
+class PostTraining(PostTrainingEstimate, Answer):
     """One step of fine-tuning or reinforcement learning."""
 
     __slots__ = ()
+    verb = "post-train"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape: the same keys as the attributes."""
@@ -38,7 +41,7 @@ class PostTraining(PostTrainingEstimate):
             "phases": [one.to_dict() for one in self.memory],
         }
         told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in ("assumptions", "placement_reasons", "measured_notes"):
+        for name in ("assumptions", "placement_reasons", "measured_notes", "offload"):
             told[name] = list(told[name])
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told
@@ -93,9 +96,59 @@ def post_training_of(
     else:
         result = step_of(setup)
     answer = answer_from(question, result, said, reasons, alternatives)
+    if question.measured:
+        answer = answer_given_measured(question, result, answer, said, reasons, alternatives)
     if question.trace is not None:
         answer.to_chrome_trace(question.trace)
     return answer
+
+
+def answer_given_measured(
+    question: PostTrainingQuestion,
+    result: StepResult,
+    before: PostTraining,
+    said: list[str],
+    reasons: tuple[str, ...],
+    alternatives: tuple[Mapping[str, Any], ...],
+) -> PostTraining:
+    """The answer under the factors of measured steps: every phase, the step, its interval and cost."""
+    from foretell.api.measured_post_training import condition_loop
+
+    def predict(one: PostTrainingQuestion) -> StepResult:
+        here = "colocated" if one.placement == "best" else one.placement
+        return step_of(setups_of(replace(one, placement=here), [])[0])
+
+    known = condition_loop(question, predict, logged_figures)
+    after, told = known.after(result, logged_figures)
+    answer = answer_from(question, after, [*said, *known.notes], reasons, alternatives)
+    prior = {
+        name: getattr(before, name) for name in ("step_s", "tokens_per_s_per_gpu", "usd_per_step")
+    }
+    prior |= {
+        "phases": {phase.name: phase.seconds for phase in before.phases},
+        "interval": {key: list(ends) for key, ends in before.interval.items()},
+    }
+    ends = {
+        key: (
+            after.step_s * math.exp(low - told.median),
+            after.step_s * math.exp(high - told.median),
+        )
+        for key, (low, high) in told.interval.items()
+    }
+    return replace(
+        answer,
+        interval=ends,
+        phases=tuple(known.phase(one, told) for one in answer.phases),
+        prior=prior,
+        posterior_factors=known.factors(told),
+    )
+
+
+def logged_figures(result: StepResult) -> dict[str, float]:
+    """Seconds of the step and its phases under the names of logs."""
+    alone = {phase.name: phase.seconds for phase in result.phases}
+    printed = printed_phases(result.phases, result.setup.placement)
+    return {**alone, **printed, "step": result.step_s}
 
 
 def answer_from(
@@ -141,6 +194,7 @@ def answer_from(
         placement_reasons=reasons,
         plan=str(setup.plan),
         rollout_plan=deployment_text(setup.deployment) if rollout is not None else "",
+        offload=tuple(sorted(setup.offload)) if rollout is not None else (),
         trajectories=work.trajectories,
         tokens=work.tokens,
         prompts=work.prompts,
@@ -215,11 +269,13 @@ def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...
     step, gen, rollout = log.get("step"), log.get("gen"), result.rollout
     if step and gen and rollout is not None:
         tail = rollout.tail_s / max(rollout.seconds, 1e-9)
-        found.append(
-            f"generation is {gen / step:.0%} of the step: {tail:.0%} of that is the tail of "
-            f"{rollout.tail_requests} requests"
-        )
+        found.append(tail_sentence(gen / step, tail, rollout.tail_requests))
     return tuple(found)
+
+
+def tail_sentence(share: float, tail: float, requests: int) -> str:
+    """What a generation is of its step, and its tail of it."""
+    return f"generation is {share:.0%} of the step: {tail:.0%} of that is the tail of {requests} requests"
 
 
 def printed_phases(phases: Sequence[Phase], placement: str) -> dict[str, float]:

@@ -88,12 +88,10 @@ def served_given(
     from foretell.api.measured_serving import condition_service
 
     known, _ = condition_service(part(ServiceQuestion, question), question.measured)
-    here = replace(asked, system=known.place(asked))
     if options is not None:
+        here = replace(asked, system=known.place(asked))
         return play_of(here, given, options, question.progress)
-    found = closed_form(here, given)
-    layout = replace(asked, deployment=parse_deployment(found.plan, asked.deployment))
-    return known.after(layout, serve_one(layout), found)
+    return known.served(asked, given)
 
 
 def options_of(question: ServingQuestion) -> dict[str, Any] | None:

@@ -56,7 +56,7 @@ class PostTrainingLoop:
     partial: bool
     """Whether long answers go on under the next weights where nothing says."""
     partial_hides: float
-    """How fast partial rollouts hide the tail of a generation as staleness grows (posttraining/pipeline.py)."""
+    """How fast partial rollouts hide the tail of a generation as staleness grows (pipeline.py)."""
     eager_layer_s: float
     """Host's time of one layer of a decode step without graphs."""
     wake_s: float

@@ -119,7 +119,9 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
 def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
     """A system with what measured runs on it took: on one of the catalogue (`base`), or described beside."""
     problems: list[Problem] = []
-    told, rest = table["corrections"], {k: v for k, v in table.items() if k != "corrections"}
+    told = table["corrections"]
+    rest = {k: v for k, v in table.items() if k not in ("corrections", "measured_step")}
+    spread = _measured_spread(table.get("measured_step", {}), problems)
     if not isinstance(told, dict):
         message, allowed = "is not a table", "factors by mechanism, such as gemm = 1.05"
         raise BadInput([Problem(path="corrections", value=told, message=message, allowed=allowed)])
@@ -138,8 +140,22 @@ def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
     if problems:
         raise BadInput(problems)
     said = "its mechanisms take what measured runs took ([corrections] of its file)"
-    system = system.with_corrections(Corrections(**factors))
+    system = replace(system.with_corrections(Corrections(**factors)), step_spread=spread)
     return replace(system, assumptions=(said, *system.assumptions))
+
+
+def _measured_spread(told: Any, problems: list[Problem]) -> tuple[float, ...]:
+    """How far a step like those measured may be: quantiles of ln(measured / predicted)."""
+    values = told.get("quantiles", []) if isinstance(told, dict) else None
+    usable = isinstance(values, list) and len(values) in (0, 4)
+    if not usable or any(
+        not isinstance(v, int | float) or not -5.0 < v < 5.0 for v in values or ()
+    ):
+        allowed = "quantiles = [-0.08, -0.03, 0.03, 0.09]: at 5, 25, 75 and 95 %"
+        message = "is no spread of a step"
+        problems.append(Problem(path="measured_step", value=told, message=message, allowed=allowed))
+        return ()
+    return tuple(float(value) for value in values or ())
 
 
 def _is_package(tier: object) -> bool:

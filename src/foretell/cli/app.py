@@ -33,6 +33,7 @@ VERBS = {
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
     "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
+    "changed": "Which predictions moved between two versions, and by which change.",
 }
 """Verbs and what they answer."""
 EXAMPLES = {
@@ -44,6 +45,7 @@ EXAMPLES = {
     "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
     "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
     "diagnose": "'tp8 pp4 zero1 mbs1: 19.5 s' --model llama-3.1-70b --gpus 512xH100 --seq-len 8192",
+    "changed": "predictions-0.11.json",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
     "post-train": "qwen2.5-7b --gpus 32xH100 --prompts 512 --samples 16 --osl 2000 --max-osl 8192",
@@ -219,4 +221,5 @@ def make_app() -> App:
     )
     app.command(translate)
     app.command("foretell.cli.sensitivity:sensitivity", help=help_text("sensitivity"))
+    app.command("foretell.cli.versions:version_changes", name="changed", help=help_text("changed"))
     return app

@@ -53,6 +53,8 @@ class Edges:
     """Whether the uncertainties behind an order are shown."""
     pareto: bool = False
     """Whether the Pareto front is shown."""
+    save: str | None = None
+    """File that a snapshot goes to."""
     json: bool = False
     """Whether the answer is printed as JSON."""
 

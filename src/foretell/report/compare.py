@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.report.console import table
 from foretell.report.cost import number
 from foretell.report.estimate import bullets
+from foretell.report.posterior import compared_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,7 +42,10 @@ def compare_text(found: "Ranking", *, why: bool = False) -> "RenderableType":
         parts += _uncertainty(told)
     if any(one["total_cost"] for one in told["systems"]):
         parts += [Text(), _total_cost(told["systems"])]
-    parts += [Text(), _works([one for one in told["systems"] if one["problem"] is None])]
+    able = [one for one in told["systems"] if one["problem"] is None]
+    parts += [Text(), _works(able)]
+    if (measured := compared_table(able)) is not None:
+        parts += [Text(), measured]
     if told["assumptions"]:
         parts += [Text(), bullets("Assumed", told["assumptions"])]
     return Group(*parts)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.fusion import kind_of
 from foretell.kernels.op_times import traffic_factor
-from foretell.records import JsonRecord, as_json
+from foretell.records import Answer, JsonRecord, as_json
 from foretell.search.search import rank
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -130,8 +130,10 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation(JsonRecord):
+class Explanation(JsonRecord, Answer):
     """One plan, explained."""
+
+    verb = "explain"
 
     estimate: StepEstimate
     """What is explained."""

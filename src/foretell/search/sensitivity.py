@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.op_times import required_dtypes
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import Network, System, Tier
-from foretell.training.systems import RESULTS, SystemBatch, evaluate_systems
+from foretell.training.systems import SystemBatch, evaluate_systems
 from foretell.units import field_unit
 
 Array = NDArray[np.float64]
@@ -97,8 +97,10 @@ class Elasticity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
+class Sensitivity(Answer):
     """Elasticities of one result, the strongest first."""
+
+    verb = "sensitivity"
 
     result: str
     """Which result: step_s, energy_joules, ..."""

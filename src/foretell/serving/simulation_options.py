@@ -5,8 +5,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.serving.requests.arrivals import KINDS, SHAPES
+from foretell.serving.requests.arrivals import KINDS
 from foretell.serving.requests.autoscaler import read_autoscale
+from foretell.serving.requests.lengths import read_lengths
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.sessions import read_sessions
 from foretell.serving.requests.tiers import read_tiers
@@ -15,7 +16,6 @@ from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulation import Play
 
 CHOICES: Mapping[str, Sequence[str]] = {
-    "lengths": SHAPES,
     "routing": ("round-robin", "least-loaded", "prefix-aware", "sticky"),
     "trace_unit": ("s", "ms", "us", "ns"),
     "preemption": ("recompute", "swap"),
@@ -35,6 +35,7 @@ TEXTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "sessions": ("sessions", read_sessions),
     "kv_tiers": ("tiers", read_tiers),
     "autoscale": ("autoscale", read_autoscale),
+    "lengths": ("lengths", read_lengths),
 }
 """Options that are words of their own -> the field that they fill, and who reads them."""
 NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals")

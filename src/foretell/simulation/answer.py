@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.simulation.chance import PERCENTILES, Chance, SyncGroups, draw, job_steps
 from foretell.simulation.programs import StepLayout
 from foretell.simulation.step import held_bytes, played_step, rank_stride
@@ -69,8 +69,10 @@ class StageOfStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation(JsonRecord):
+class Simulation(JsonRecord, Answer):
     """A step as events, beside the closed form."""
+
+    verb = "simulate"
 
     estimate: StepEstimate
     """The closed form's answer."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.simulation.memory import MemoryLine
 from foretell.simulation.memory_timeline import StageLine, StepMemory
 from foretell.specs.result import Leaf, StepEstimate
@@ -17,8 +17,10 @@ MOST_MOMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAnswer(JsonRecord):
+class MemoryAnswer(JsonRecord, Answer):
     """One plan's memory over a step."""
+
+    verb = "memory"
 
     estimate: StepEstimate
     """The plan's estimate, fits or not."""

@@ -147,6 +147,8 @@ class PostTrainingEstimate:
     """The trainer's plan."""
     rollout_plan: str
     """The rollout engine's; empty where nothing is generated."""
+    offload: tuple[str, ...]
+    """What the trainer keeps on the host outside its own phases."""
     trajectories: int
     """Trajectories of a step."""
     tokens: float
@@ -203,3 +205,7 @@ class PostTrainingEstimate:
     """The log beside the prediction, phase by phase, in words."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
+    prior: Mapping[str, Any] | None = None
+    """Step, phases and interval before measured steps were taken into account; None without any."""
+    posterior_factors: Mapping[str, Any] | None = None
+    """Group of phases -> what it takes over what is predicted, and its interval."""

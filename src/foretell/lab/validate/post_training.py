@@ -135,7 +135,9 @@ def spread_kind(kind: str, metric: str) -> str:
     )
 
 
-def step_pairs(cells: Cells, left_out: tuple[str, ...] = ()) -> dict[str, tuple[float, float | None]]:
+def step_pairs(
+    cells: Cells, left_out: tuple[str, ...] = ()
+) -> dict[str, tuple[float, float | None]]:
     """Whole step and phases of a row of reinforcement learning."""
     answer = post_training_of(PostTrainingQuestion(**rl_question(cells)), left_out)
     rate = number(cells, "tokens_per_s_per_gpu")

@@ -165,6 +165,10 @@ FAMILIES = {
 """Families of public models that the catalogue has no entry of, typed out from their config.json."""
 
 
+CRITIC = re.compile(r"\bcritic\s+(?:is\s+|of\s+)?([\w./-]*\d+(?:\.\d+)?[BMbm]\b)")
+"""A value model of another size than the policy, in a row's notes."""
+
+
 def rl_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a step of reinforcement learning."""
     chip = chip_of(cells)
@@ -196,6 +200,8 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         "max_osl": whole(cells, "max_response"),
         "framework": recognise_loop(cells.get("framework") or ""),
     }
+    if asked["algorithm"] == "ppo" and (named := CRITIC.search(cells.get("notes") or "")):
+        asked["critic"] = model_of({"model": named[1]})
     if asked["osl"] and asked["max_osl"]:
         asked["osl"] = min(asked["osl"], asked["max_osl"])
     if asked["osl"] is None and asked["max_osl"] and REASONING.search(cells.get("model") or ""):

@@ -54,10 +54,9 @@ def score_serving(
 
     With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
     form's. `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
-    profiles fitted without its group.
+    profiles fitted without the row's model, as the catalogue has them.
     """
-    told = "group" if anchors else leave_one_out
-    return score_rows(read_rows(Path(path)), told, simulate, (anchors, seed))
+    return score_rows(read_rows(Path(path)), leave_one_out, simulate, (anchors, seed))
 
 
 def score_rows(
@@ -75,7 +74,7 @@ def score_rows(
             unsupported.append((row.id, found))
         else:
             cases.append(found)
-    profile_of = profiles_for(cases, leave_one_out)
+    profile_of = left_out_profile_of() if anchors[0] else profiles_for(cases, leave_one_out)
     told: list[tuple[ServingCase, Prediction]] = []
     closed: list[Prediction] = []
     for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):

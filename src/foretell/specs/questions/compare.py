@@ -15,6 +15,7 @@ from foretell.specs.questions.common import (
     OF_EACH,
     PLOT,
     Given,
+    MeasuredRuns,
     SettingsGiven,
 )
 from foretell.specs.questions.flags import Flag
@@ -176,6 +177,7 @@ class CompareQuestion(RunConditions, CompareWork):
     """Systems ranked by what they do for the money: `foretell compare`."""
 
     set: SettingsGiven = ()
+    measured: MeasuredRuns = ()
     seed: Annotated[
         int,
         Flag(

@@ -5,15 +5,15 @@ import { assumed, facts, h, noCard, number, range, scenarioCard, show, surely, w
 import { nameOf } from "../own.js";
 
 const PAID = ["rent", "price", "years", "utilisation", "region"];
-const STEP = ["model", "systems", "gpus", "budget", "by", "global_batch", "seq_len", "plan", "set", ...PAID];
-const SERVICE = ["model", "systems", "gpus", "budget", "by", "isl", "osl", "ttft", "tpot", "engine", "layout", "set", ...PAID];
+const STEP = ["model", "systems", "gpus", "budget", "by", "global_batch", "seq_len", "plan", "set", "measured", ...PAID];
+const SERVICE = ["model", "systems", "gpus", "budget", "by", "isl", "osl", "ttft", "tpot", "engine", "layout", "set", "measured", ...PAID];
 const USUAL = ["h100-sxm", "h200-sxm", "b200-sxm", "mi300x"];
 
 export default {
   title: "Clusters",
   groups: ({ work = "" }) => [["", ["model", "systems", "gpus", "budget", "work"]],
     [work ? "The service" : "The step", work ? ["isl", "osl", "ttft", "tpot", "engine", "layout"] : ["global_batch", "seq_len", "plan"]],
-    ["Paying", ["by", ...PAID]], ["More", ["set"]]],
+    ["Paying", ["by", ...PAID]], ["More", ["measured", "set"]]],
 
   async show(desk) {
     const questions = desk.names.map((_, i) => question(desk, i));

@@ -2,14 +2,14 @@
 
 import { table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, withUsual } from "./shared.js";
+import { assumed, before, facts, h, headingOf, noCard, number, range, scenarioCard, withUsual } from "./shared.js";
 
-const JOB = ["model", "system", "p_gpus", "algorithm", "prompts", "samples", "isl", "mean_osl", "max_osl", "updates", "placement", "staleness", "loop", "plan", "rollout_plan", "set"];
+const JOB = ["model", "system", "p_gpus", "algorithm", "prompts", "samples", "isl", "mean_osl", "max_osl", "updates", "placement", "staleness", "loop", "plan", "rollout_plan", "set", "measured"];
 
 export default {
   title: "Post-training",
   groups: () => [["", ["model", "system", "p_gpus", "algorithm"]], ["Trajectories", ["prompts", "samples", "isl", "mean_osl", "max_osl", "updates"]],
-    ["Placement", ["placement", "staleness", "loop"]], ["More", ["plan", "rollout_plan", "set"]]],
+    ["Placement", ["placement", "staleness", "loop"]], ["More", ["plan", "rollout_plan", "measured", "set"]]],
 
   async show(desk) {
     const questions = desk.names.map((_, i) => withUsual(desk.flags(JOB, i), { gpus: 32, max_osl: 8192 }));
@@ -42,6 +42,7 @@ function card(answer, i) {
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     answer.rollout_plan ? h("p", { class: "plan" }, answer.rollout_plan) : "",
     facts([
+      ...before(answer, answer.prior?.step_s, "s"),
       ["90 % interval", range(answer.interval?.p90, "s")],
       ["Placement", answer.placement],
       ["Tokens/s per GPU", number(answer.tokens_per_s_per_gpu, "count", "tokens_per_s_per_gpu")],

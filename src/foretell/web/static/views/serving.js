@@ -2,10 +2,10 @@
 
 import { table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
+import { assumed, before, facts, h, headingOf, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
 
 const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set", "measured"];
-const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set"];
+const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set", "measured"];
 
 export default {
   title: "Serving",
@@ -55,6 +55,7 @@ function card(answer, i, sized) {
     h("p", { class: "quiet" }, number(answer.output_tokens_per_s_per_user, "count", "output_tokens_per_s_per_user"), " tokens/s per user, ", number(answer.batch, "count"), " in a batch"),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
+      ...before(answer, answer.prior?.tpot_ms?.mean, "ms"),
       ["TTFT p50 · p90 · p99", h("span", {}, ...levels("ttft_ms"))],
       [h("span", {}, word("TPOT", "tpot with or without the first token"), " p50 · p90 · p99"), h("span", {}, ...levels("tpot_ms"))],
       [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} per token`],

@@ -12,6 +12,14 @@ export function scenarioCard(i, heading, ...children) {
     h("h2", {}, `${NAMES[i]}  `, h("span", { class: "quiet" }, heading)), ...children);
 }
 
+// What was predicted before the measured runs that were pasted, and what moved most.
+export function before(answer, value, unit) {
+  if (!answer.prior) return [];
+  const moved = Object.entries(answer.posterior_factors ?? {}).sort(([, a], [, b]) => Math.abs(Math.log(b.factor)) - Math.abs(Math.log(a.factor))).slice(0, 2);
+  return [["Before the measured runs", number(value, unit, "prior")],
+    ["Moved most", moved.map(([name, { factor }]) => `${name.replaceAll("_", " ")} x ${factor.toFixed(2)}`).join(", ")]];
+}
+
 // A scenario that has no answer, and why. `words` say what the answer no means here.
 export function noCard(i, answer, heading, words = "No plan fits") {
   const errors = answer.refused ?? answer.problems ?? [];

@@ -2,7 +2,7 @@
 
 import { table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, planned, range, reasons, scenarioCard, sure, surely, word } from "./shared.js";
+import { assumed, before, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, planned, range, reasons, scenarioCard, sure, surely, word } from "./shared.js";
 
 export default {
   title: "Training",
@@ -49,6 +49,7 @@ function card(answer, i) {
     h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.interval?.p90, "s")}`),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
+      ...before(answer, answer.prior?.step_s, "s"),
       [word("MFU"), surely(answer, "mfu", "share")],
       ["Tokens/s per GPU", surely(answer, "tokens_per_s_per_gpu", "count")],
       ["TFLOP/s per GPU", surely(answer, "tflops_per_gpu", "count")],

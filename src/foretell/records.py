@@ -7,10 +7,11 @@ and `asdict`, and to `pickle`, a record is what the standard library's decorator
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 _Record = TypeVar("_Record")
 
@@ -138,6 +139,43 @@ class JsonRecord:
             if name in told:
                 return told[name]
         raise AttributeError(f"{type(self).__name__} has no {name}", name=name, obj=self)
+
+
+class Answer:
+    """What a verb gives back: its JSON (`to_dict`), a short text (`print`), a view for notebooks
+    (`_repr_html_`) and a data frame (`to_frame`).
+
+    What shows answers is above this room; the package root knows where (`foretell.answer_views`).
+    """
+
+    __slots__ = ()
+    verb: ClassVar[str] = ""
+    """The verb whose answer it is, as the command line spells it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        raise NotImplementedError
+
+    def to_frame(self, library: str = "polars") -> Any:
+        """The answer as a data frame of polars or pandas: one row per plan, system, option or part."""
+        return _views().answer_frame(self.verb, self.to_dict(), library)
+
+    def __str__(self) -> str:
+        """The main numbers in a few lines."""
+        return str(_views().answer_text(self.verb, self.to_dict()))
+
+    def _repr_html_(self) -> str:
+        """The main numbers with their intervals, a table and a breakdown bar, for notebooks."""
+        return str(_views().answer_html(self.verb, self.to_dict()))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The short text, in IPython's console."""
+        printer.text("..." if cycle else str(self))
+
+
+def _views() -> Any:
+    """The module that shows answers, loaded when the first one is shown."""
+    return sys.modules[__name__.partition(".")[0]].answer_views()
 
 
 def _slotless(plain: type) -> type:

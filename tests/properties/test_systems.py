@@ -1,4 +1,4 @@
-"""A batch of systems is its systems one by one: training steps with every number of a system varied at once."""
+"""A batch of systems is its systems one by one: steps with every number of a system varied at once."""
 
 from dataclasses import replace
 

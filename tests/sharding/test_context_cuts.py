@@ -1,4 +1,4 @@
-"""How a sequence is cut over context-parallel ranks, and of what it is packed: closed forms against counts."""
+"""How sequences are cut over context-parallel ranks, and of what they are packed: closed forms and counts."""
 
 import numpy as np
 import pytest

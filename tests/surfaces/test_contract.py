@@ -121,6 +121,7 @@ FLAGS = {
         *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
         *"--utilisation --region".split(), *RUN, "--set", "--measured", "--why", "--plot", "--json",
     ],
+    "changed": "--over --save --json".split(),
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),
     "characterize run": (
@@ -152,7 +153,9 @@ ESTIMATE_KEYS = (
     "tflops_per_gpu mfu hfu peak_memory_bytes energy_joules limited_by interval breakdown memory "
     "assumptions overrides"
 ).split()
-SEARCH_KEYS = "plans plans_evaluated plans_feasible evaluation_seconds rejected".split()
+SEARCH_KEYS = (
+    "plans plans_evaluated plans_pruned plans_feasible evaluation_seconds rejected".split()
+)
 LEAF_KEYS = "name value unit evidence children".split()
 
 

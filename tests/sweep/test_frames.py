@@ -121,6 +121,7 @@ def test_the_best_plan_of_a_point() -> None:
         assert row["plan"] == str(alone.best.plan)
         assert row["step_s"] == alone.best.step_s
         assert row["plans_evaluated"] == alone.plans_evaluated
+        assert row["plans_pruned"] == alone.plans_pruned
         assert row["step_s_p90_low"] <= row["step_s"] <= row["step_s_p90_high"]
 
 

@@ -122,7 +122,7 @@ def test_cost_network_and_sensitivities_are_what_the_command_line_says(watched: 
     assert watched.value("bus_bytes_per_s") == command(*words, "--json").json["bus_bytes_per_s"]
     watched.after(lambda: page.click("nav >> text=Sensitivities"))
     best = foretell.search(**SMALL).best  # type: ignore[arg-type]
-    found = foretell.sensitivities(**SMALL, plan=str(best.plan)).to_dict()
+    found = foretell.sensitivity(**SMALL, plan=str(best.plan)).to_dict()
     for name, value in found["results"].items():
         assert watched.value(name) == value
     assert page.locator("#elasticities tbody tr").count() == len(found["numbers"])

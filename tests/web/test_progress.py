@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from foretell.web.pool import has_pasted, key_of
-from foretell.web.progress import report, stream_job, wants_events, watched
+from foretell.web.progress import report, stream_job, wants_events, watching
 from tests.web.client import client, server
 
 EVENTS = {"accept": "text/event-stream", "content-type": "application/json"}
@@ -81,7 +81,7 @@ def test_only_who_asks_for_events_has_them(accept: str, wanted: bool) -> None:
 def test_reports_reach_only_who_watches() -> None:
     report(1, 2)  # nobody does
     found: list[tuple[int, int]] = []
-    with watched(lambda done, total: found.append((done, total))):
+    with watching(lambda done, total: found.append((done, total))):
         for done in range(1, 1001):
             report(done, 1000)
     assert found[0] == (1, 1000)

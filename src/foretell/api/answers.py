@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from foretell.errors import BadInput, Problem
-from foretell.records import values_as_held
+from foretell.records import Answer, values_as_held
 from foretell.search.search import SearchResult
 from foretell.specs.result import StepEstimate
 from foretell.specs.service import Interval, Percentiles, ServiceEstimate
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from foretell.specs.scenario import Scenario
 
 
-class Estimate(StepEstimate):
+class Estimate(StepEstimate, Answer):
     """One training step of one plan."""
 
     __slots__ = ()
+    verb = "estimate"
 
     @property
     def intervals(self) -> dict[str, Interval]:
@@ -91,12 +92,14 @@ class Estimate(StepEstimate):
         return estimate_json(self)
 
 
-class Search(SearchResult):
+class Search(SearchResult, Answer):
     """The plans of a search, best first, and how it went."""
 
     __slots__ = ()
+    verb = "search"
+
     plans: tuple[Estimate, ...]
-    """The best plans: those that clearly fit by step time, then those too close to call."""
+    """The best plans: those that clearly fit by step time, then borderline ones."""
 
     @property
     def best(self) -> Estimate:
@@ -104,10 +107,11 @@ class Search(SearchResult):
         return cast("Estimate", super().best)
 
 
-class ServeAnswer(ServiceEstimate):
+class ServeAnswer(ServiceEstimate, Answer):
     """One deployment under one load."""
 
     __slots__ = ()
+    verb = "serve"
 
     @property
     def intervals(self) -> dict[str, Interval]:

@@ -19,10 +19,11 @@ from foretell.api.conditioning import (
     place_of_search,
 )
 from foretell.api.measured_files import read_measured
+from foretell.api.post_training_diagnosis import LoopsDiagnosis, diagnose_loops, is_loop
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.search.search import search_plans
 from foretell.specs.corrections import TRAINING, Corrections
 from foretell.specs.measurement import Measurement
@@ -49,8 +50,8 @@ CHECKS: Mapping[str, str] = {
     "between_nodes": "GPUDirect RDMA, NCCL_IB_HCA, PFC or ECN, oversubscribed switches, rail order",
     "host": "CUDA graphs, garbage collection, data loading, CPU clocks and binding",
     "fixed": "logging, loss reduction and data loading every step",
-    SHARED: "power cap, clocks, stragglers, another precision than told",
-    REST: "a setting that is not told, or an odd measurement: measure again",
+    SHARED: "power cap, clocks, stragglers, another precision than stated",
+    REST: "a setting that is not stated, or an odd measurement: measure again",
 }
 """Mechanism -> what to look at."""
 LIKELY = 0.03
@@ -124,8 +125,10 @@ class NextMeasurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunsDiagnosis:
+class RunsDiagnosis(Answer):
     """What is wrong with some runs, and what to measure next."""
+
+    verb = "diagnose"
 
     model: str
     """Model id."""
@@ -140,14 +143,17 @@ class RunsDiagnosis:
     next: NextMeasurement | None
     """What to measure next."""
     notes: tuple[str, ...]
-    """What was said on the way."""
+    """Notes on the way."""
 
     to_dict = as_json()
 
 
 @asks(DiagnoseQuestion)
-def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
-    """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next."""
+def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis:
+    """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next.
+
+    Logs of reinforcement learning are laid beside their predictions phase by phase.
+    """
     one = question.runs
     given = [one] if isinstance(one, str | Path) else list(one)
     if not given:
@@ -156,6 +162,8 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
     names = ("system", "gpus", "global_batch", "seq_len", "target_len", "set", "plan")
     step = StepQuestion(question.model, **{name: getattr(question, name) for name in names})
     rows = read_measured(given)
+    if rows and all(is_loop(row) for row in rows):
+        return diagnose_loops(question, rows)
     if step.gpus is None and (
         chips := next((r.asked["gpus"] for r in rows if "gpus" in r.asked), 0)
     ):
@@ -165,7 +173,7 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
     known = condition_steps(runs)
     timed = [(row, run) for row, run in zip(rows, runs, strict=True) if run.step_s]
     if not timed:
-        message = "has no step time: what is wrong cannot be told"
+        message = "has no step time: it cannot be diagnosed"
         raise BadInput([Problem(path="runs", value=None, message=message)])
     found = tuple(_diagnosis(known, i, row, run) for i, (row, run) in enumerate(timed))
     best, following = _next(known, timed[0][1], as_texts(question.set))

@@ -19,7 +19,7 @@ from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
 from foretell.interop.launch import Launch, ReadValue, Tool, ToolArguments
 from foretell.interop.user_files import are_read
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
 from foretell.search.ranking import SERVED
@@ -44,8 +44,10 @@ LEAST_GAIN = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Improvement(JsonRecord):
+class Improvement(JsonRecord, Answer):
     """What a launch gains."""
+
+    verb = "improve"
 
     tool: str
     """Whose launch it is."""

@@ -79,12 +79,14 @@ def _content(path: Path) -> str:
 
 def text_measurements(text: str, name: str) -> list[Measurement]:
     """Measurements of a text: JSON, CSV, a log, or inline words, one measurement a line."""
+    loop = step_measurement(text, name)
+    if loop is not None:
+        return [loop]
     start = text.lstrip()[:1]
     if start == "{" and (whole := _whole_json(text)) is not None:
         found = benchmark_measurement(whole, name) or trace_measurement(whole, name)
         if found is None and (points := characterize_measurements(whole, name)) is not None:
             return points
-        found = found or step_measurement(text, name)
         return [found] if found is not None else json_measurements(text, name)
     first = text.strip().partition("\n")[0]
     # A log may begin with [rank0]:, a date in brackets, or a dict as Python prints it.
@@ -94,13 +96,11 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
         tests = [benchmark_measurement(line, name) for line in lines if isinstance(line, dict)]
         if tests and all(tests):
             return [one for one in tests if one is not None]
-        if (phases := step_measurement(text, name)) is not None:
-            return [phases]
         if "train_steps_per_second" not in text or len(lines) == len(text.splitlines()):
             return json_measurements(text, name)
     if "\n" in text.strip() and "," in first and ":" not in first:
         return csv_measurements(text, name)
-    log = step_measurement(text, name) or log_measurement(text, name)
+    log = log_measurement(text, name)
     if log is not None:
         return [log]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -110,7 +110,7 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
 def _whole_json(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -118,6 +118,6 @@ def _whole_json(text: str) -> dict[str, Any] | None:
 def _is_json(line: str) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return bool(line.strip())

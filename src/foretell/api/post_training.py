@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from foretell.api.post_training_advice import ways_to_fit
 from foretell.api.post_training_setup import setups_of
 from foretell.api.serving import rent_of
 from foretell.catalog.spreads import post_training_ends
@@ -13,6 +14,7 @@ from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.placement import best_setup, rank_placements
 from foretell.posttraining.step import StepResult, spread_interval, step_of
+from foretell.records import Answer
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.post_training import (
     Phase,
@@ -24,10 +26,11 @@ from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.units import format as show
 
 
-class PostTraining(PostTrainingEstimate):
+class PostTraining(PostTrainingEstimate, Answer):
     """One step of fine-tuning or reinforcement learning."""
 
     __slots__ = ()
+    verb = "post-train"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape: the same keys as the attributes."""
@@ -39,7 +42,13 @@ class PostTraining(PostTrainingEstimate):
             "phases": [one.to_dict() for one in self.memory],
         }
         told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in ("assumptions", "placement_reasons", "measured_notes"):
+        for name in (
+            "assumptions",
+            "placement_reasons",
+            "measured_notes",
+            "offload",
+            "ways_to_fit",
+        ):
             told[name] = list(told[name])
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told
@@ -73,9 +82,12 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     """One step of fine-tuning or reinforcement learning, its phases, memory and cost.
 
     Raises BadInput for what cannot be understood and Infeasible where no phase can run at all; a phase that
-    does not fit is told in the answer (`fits`, `fails_in`).
+    does not fit is reported in the answer (`fits`, `fails_in`).
     """
-    return post_training_of(question)
+    found = post_training_of(question)
+    if found.fits != "no":
+        return found
+    return replace(found, ways_to_fit=ways_to_fit(question, found, post_training_of))
 
 
 def post_training_of(
@@ -192,6 +204,7 @@ def answer_from(
         placement_reasons=reasons,
         plan=str(setup.plan),
         rollout_plan=deployment_text(setup.deployment) if rollout is not None else "",
+        offload=tuple(sorted(setup.offload)) if rollout is not None else (),
         trajectories=work.trajectories,
         tokens=work.tokens,
         prompts=work.prompts,
@@ -210,6 +223,7 @@ def answer_from(
         if any(m.fits != "yes" for m in result.memory)
         else "yes",
         fails_in=fails,
+        ways_to_fit=(),
         idle_share=result.idle_share,
         tail_share=tail,
         tail_requests=0 if rollout is None else rollout.tail_requests,
@@ -266,11 +280,13 @@ def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...
     step, gen, rollout = log.get("step"), log.get("gen"), result.rollout
     if step and gen and rollout is not None:
         tail = rollout.tail_s / max(rollout.seconds, 1e-9)
-        found.append(
-            f"generation is {gen / step:.0%} of the step: {tail:.0%} of that is the tail of "
-            f"{rollout.tail_requests} requests"
-        )
+        found.append(tail_sentence(gen / step, tail, rollout.tail_requests))
     return tuple(found)
+
+
+def tail_sentence(share: float, tail: float, requests: int) -> str:
+    """What a generation is of its step, and its tail of it."""
+    return f"generation is {share:.0%} of the step: {tail:.0%} of that is the tail of {requests} requests"
 
 
 def printed_phases(phases: Sequence[Phase], placement: str) -> dict[str, float]:

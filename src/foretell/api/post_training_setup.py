@@ -9,10 +9,13 @@ from foretell.errors import BadInput, Problem, unknown
 from foretell.inputs.question import ask, collect, plan_of, settings_of
 from foretell.posttraining.placement import candidate_plans
 from foretell.posttraining.step import StepSetup
-from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload, read_lengths
+from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
 from foretell.search.plan_checks import check_plan
+from foretell.serving.drafts import with_acceptance, with_speculative
+from foretell.serving.requests.lengths import read_lengths
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
+from foretell.specs.model import Model
 from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import (
     ALGORITHMS,
@@ -77,6 +80,11 @@ def setups_of(
             said.append(f"the engine takes {fraction:.0%} of the memory ({loop.name})")
         if deployment.max_batch is None:
             deployment = replace(deployment, max_batch=loop.max_batch)
+        if question.speculative is not None:
+            deployment = with_speculative(question.speculative, deployment)
+        own_rate = deployment.accepted > 0.0
+        deployment, drafts = with_acceptance(scenario.model, deployment, given=own_rate)
+        said += drafts
         profile = replace(profile, eager_layer_s=max(profile.eager_layer_s, loop.eager_layer_s))
         said.append(f"rollouts by engine profile {profile.id}")
     else:
@@ -105,6 +113,7 @@ def setups_of(
         offload=offload,
         staleness=loop.staleness if question.staleness is None else float(question.staleness),
         partial=question.partial or (question.staleness is None and loop.partial),
+        critic=critic_of(question, form, scenario),
     )
     options |= {
         "layout_given": given,
@@ -116,6 +125,21 @@ def setups_of(
         setup = with_layout(setup)
         said.append(f"rollout layout {deployment_text(setup.deployment)}: the fastest that fits")
     return setup, options
+
+
+def critic_of(
+    question: PostTrainingQuestion, form: AlgorithmForm, scenario: Scenario
+) -> Model | None:
+    """The value model: the one that is named, else one as the policy; None where there is none."""
+    if not form.critic:
+        if question.critic is not None:
+            message = f"{form.id} has no value model"
+            raise BadInput([Problem(path="critic", value=str(question.critic), message=message,
+                                    allowed="--algorithm ppo")])  # fmt: skip
+        return None
+    if question.critic is None:
+        return scenario.model
+    return ask(question.critic, system=scenario.system, gpus=scenario.job.gpus).model
 
 
 def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
@@ -205,7 +229,7 @@ def trainer_of(
         return scenario, trainer, plan
     scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
     plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
-    said.append(f"trainer's plan chosen: the fastest of a few {trainer} plans that fit")
+    said.append(f"trainer's plan chosen: the best of a few {trainer} plans")
     return scenario, trainer, plan
 
 
@@ -225,7 +249,7 @@ def checked_degrees(scenario: Scenario, plan: Plan) -> None:
 
 def usual_mean(limit: float) -> float:
     """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones."""
-    return float((USUAL_SHARE * limit) ** -2 + USUAL_LONGEST**-2) ** -0.5
+    return float(((USUAL_SHARE * limit) ** -2.0 + USUAL_LONGEST**-2.0) ** -0.5)
 
 
 def workload_of(
@@ -233,12 +257,25 @@ def workload_of(
 ) -> TrajectoryWorkload:
     """Trajectories and their lengths; what is left open is said."""
     samples = question.samples or (8 if form.generates else 1)
+    read = read_lengths(question.lengths)
     prompt = question.isl
+    if prompt is None and read.prompts:
+        prompt = read.prompt_mean
     if prompt is None:
         prompt = USUAL_PROMPT if form.generates else 0.0
     if not question.samples and form.generates:
         said.append(f"{samples} answers to each prompt: not given")
     cap, mean = question.max_osl, question.osl
+    if not form.generates and mean is None and not read.answers and prompt:
+        # A sequence that nothing is generated for is one, however it is named.
+        prompt, mean = 0.0, float(prompt)
+        cap = round(mean) if cap is None else cap
+    if read.answers:
+        cap = round(max(read.answers)) if cap is None else cap
+        mean = sum(min(n, float(cap)) for n in read.answers) / len(read.answers)
+        said.append(
+            f"answer lengths of {question.lengths}: {len(read.answers)}, {mean:.0f} on the mean"
+        )
     if mean is None:
         limit = float(cap or USUAL_CAP)
         mean = usual_mean(limit)
@@ -247,15 +284,14 @@ def workload_of(
         )
     if cap is None:
         cap = round(4 * mean)
-        said.append(f"answers are cut at {cap} tokens: four times their mean")
-    shape, samples_of = read_lengths(question.lengths, float(cap))
-    if samples_of:
-        mean = sum(samples_of) / len(samples_of)
+        what = "answers" if form.generates else "sequences"
+        said.append(f"{what} are cut at {cap} tokens: four times their mean")
+    shape = read.shape
     if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
         shape = "fixed"
     median, _, p99 = (question.tool_time or "0:0").partition(":")
     answers = AnswerLengths(
-        mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=samples_of
+        mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=read.answers
     )
     return TrajectoryWorkload(
         prompts=question.prompts,
@@ -265,6 +301,7 @@ def workload_of(
         updates=question.updates,
         sequences=form.sequences,
         padded_to=float(prompt) + float(cap) if question.packing == "padded" else 0.0,
+        filtered=float(question.filtered),
         turns=question.turns,
         tool_median_s=float(median),
         tool_p99_s=float(p99 or median),
@@ -344,6 +381,15 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
                     allowed=f"a number from {low_f:g}",
                 )
             )
+    if not 0.0 <= question.filtered <= 0.95:
+        found.append(
+            Problem(
+                path="filtered",
+                value=question.filtered,
+                message="not a usable share",
+                allowed="a share from 0 to 0.95",
+            )
+        )
     if question.tool_time is not None:
         try:
             [float(part) for part in question.tool_time.split(":")]

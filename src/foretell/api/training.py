@@ -207,7 +207,7 @@ def search(question: SearchQuestion) -> Search:
 
 @asks(SimulateQuestion)
 def simulate(question: SimulateQuestion) -> "Simulation":
-    """One plan's step played event by event, beside the closed form; the best plan where none is given.
+    """One plan's step simulated event by event, beside the closed form; the best plan where none is given.
 
     `jitter` and `stragglers` leave task times and slow chips to chance (simulation/chance.py); `trace` is
     where a Chrome trace goes. Raises as `estimate` does.
@@ -270,5 +270,6 @@ def best_plan(
         place = place_of_search(known, scenario)
         found = search_plans(place.scenario, base, top=1, fixed=fixed)
         best = place.after(found.best)
-    said = f"plan chosen by search: the best of {found.plans_evaluated} candidates"
+    many = found.plans_evaluated + found.plans_pruned
+    said = f"plan chosen by search: the best of {many} candidates"
     return replace(best, assumptions=(*best.assumptions, said))

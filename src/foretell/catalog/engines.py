@@ -25,7 +25,7 @@ NARROW_BATCH, NARROW_TOKENS = 256, 2048
 OVERHEADS = (
     "host_step_s", "host_sequence_s", "layer_s", "exchange_s", "prefill_factor",
     "prefill_expert_factor", "launch_s", "prefill_step_s", "latency_s",
-    "latency_s_per_token", "expert_layer_s",
+    "latency_s_per_token", "expert_layer_s", "first_use_s",
 )  # fmt: skip
 """What of a profile is fitted to rows under load."""
 USUAL: Mapping[str, float] = {
@@ -34,6 +34,7 @@ USUAL: Mapping[str, float] = {
     "launch_s": 4.2e-5,
     "latency_s": 0.013,
     "latency_s_per_token": 5e-7,
+    "first_use_s": 0.4,
 }
 """What engines of 2025 and 2026 have about; the rest as a profile has it by default."""
 IN_TURN_S = 6e-4
@@ -173,6 +174,8 @@ def usual(p: EngineProfile) -> EngineProfile:
     values: dict[str, Any] = {f.name: f.default for f in fields(p) if f.name in OVERHEADS}
     values |= USUAL
     values["host_step_s"] += 0.0 if p.overlapped else IN_TURN_S
+    if not p.first_use_s:  # vLLM compiles before it serves (model_executor/warmup/kernel_warmup.py)
+        values["first_use_s"] = 0.0
     return replace(p, **values)
 
 

@@ -56,7 +56,7 @@ class PostTrainingLoop:
     partial: bool
     """Whether long answers go on under the next weights where nothing says."""
     partial_hides: float
-    """How fast partial rollouts hide the tail of a generation as staleness grows (posttraining/pipeline.py)."""
+    """How fast partial rollouts hide the tail of a generation as staleness grows (pipeline.py)."""
     eager_layer_s: float
     """Host's time of one layer of a decode step without graphs."""
     wake_s: float
@@ -71,6 +71,8 @@ class PostTrainingLoop:
     """Rewards by rule and advantages, for each trajectory."""
     controller_bytes_per_s: float
     """Rate at which one process hands padded batches to the workers; 0: nothing passes one process."""
+    sync_merged: bool
+    """Whether adapters are merged into the weights, and all of these sent."""
     sync_fixed_s: float
     """What every synchronisation takes."""
     sync_tensor_s: float

@@ -203,7 +203,7 @@ def read_nemo_rl(given: ArgumentTable, known: Known) -> Launch:
         prompts=prompts,
         samples=samples,
         mini=mini,
-        prompt_len=max(total - (keys.whole("policy.generation.max_new_tokens") or total // 2), 1),
+        prompt_len=_room(total, keys.whole("policy.generation.max_new_tokens") or total // 2),
         answer_len=keys.whole("policy.generation.max_new_tokens") or total // 2,
         algorithm="grpo",
         rollout_tp=keys.whole(f"{engine}.tensor_parallel_size") or 1,
@@ -392,6 +392,12 @@ def _with_limits(step: PolicyStep, rows: tuple[ReadValue, ...]) -> tuple[ReadVal
 
 USUAL_PROMPT = 256
 """Tokens of a prompt below a limit that is higher: a limit is no mean, and prompts are mostly shorter."""
+
+
+def _room(total: int, answer: int) -> int:
+    """Longest prompt that a limit of the whole sequence leaves beside one of the answer; half of it where
+    both are alike."""
+    return total - answer if total > answer else max(total // 2, 1)
 
 
 def _record(step: PolicyStep, tool: Tool, values: Mapping[str, object]) -> dict[str, Any]:

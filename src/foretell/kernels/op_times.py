@@ -36,7 +36,7 @@ from foretell.kernels.fusion import (
 from foretell.kernels.loss import loss_form, narrow_loss
 from foretell.kernels.modules import is_wide
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
-from foretell.kernels.precision import cast_passes, linear_format, plain_format
+from foretell.kernels.precision import cast_passes, linear_format, plain_format, turned_anew
 from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
@@ -116,7 +116,7 @@ def op_times(
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
     notes: list[str] = []
     power = chip_power(chip)
-    for stack in [with_recasts(stack, plan, software) for stack in stacks]:
+    for stack in [with_recasts(stack, plan, software, chip.architecture) for stack in stacks]:
         dtype = call_dtype(stack, plan)
         chosen = coefficients(stack.family, dtype, chip, plan, software)
         engine = engine_of(chip, dtype)
@@ -331,12 +331,20 @@ def fused_cast(record: GemmCoefficients, plan: Plan, software: Software) -> Gemm
     )
 
 
-def with_recasts(stack: CallStack, plan: Plan, software: Software) -> CallStack:
-    """Products whose weights are cast for every use, where the framework does so."""
-    if stack.family != "gemm" or not stack.linear or not software.casts_anew:
+def with_recasts(stack: CallStack, plan: Plan, software: Software, architecture: str) -> CallStack:
+    """Products whose weights are cast for every use, where the framework does so, or turned for it."""
+    if stack.family != "gemm" or not stack.linear:
         return stack
-    sizes = {**stack.sizes, "recast": cast_passes(plan, software) * stack.sizes["held"]}
-    return replace(stack, sizes=sizes)
+    held = stack.sizes["held"]
+    if software.casts_anew:
+        return replace(stack, sizes={**stack.sizes, "recast": cast_passes(plan, software) * held})
+    if not turned_anew(plan, architecture):
+        return stack
+    # Read and written in the format, over a read of 16 bits and a write of the format.
+    width = DTYPES[call_dtype(stack, plan)].weight_bytes
+    backward = np.array([back for _, back in stack.kinds], float)[:, None]
+    turned = 2.0 * width / (2.0 + width)
+    return replace(stack, sizes={**stack.sizes, "recast": turned * backward * held})
 
 
 def kernel_seconds(

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.op_times import required_dtypes
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import Network, System, Tier
-from foretell.training.systems import RESULTS, SystemBatch, evaluate_systems
+from foretell.training.systems import SystemBatch, evaluate_systems
 from foretell.units import field_unit
 
 Array = NDArray[np.float64]
@@ -51,7 +51,7 @@ class Number:
     """One number of a system that can be varied."""
 
     path: str
-    """Where it stands, as for `--set`."""
+    """Its `--set` path."""
     words: str
     """What it is, for a sentence."""
     kind: Kind
@@ -97,8 +97,10 @@ class Elasticity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
+class Sensitivity(Answer):
     """Elasticities of one result, the strongest first."""
+
+    verb = "sensitivity"
 
     result: str
     """Which result: step_s, energy_joules, ..."""
@@ -107,7 +109,7 @@ class Sensitivity:
     plan: str
     """The plan, held."""
     numbers: tuple[Elasticity, ...]
-    """One for each number, the strongest first; joint ones repeat others and stand last."""
+    """One for each number, the strongest first; joint ones repeat others and come last."""
 
     def __getitem__(self, path: str) -> float:
         """The elasticity to the number of a path."""
@@ -138,7 +140,7 @@ def numbers_of(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:
 
 
 CHIP_NUMBERS: tuple[tuple[str, str, Kind], ...] = (
-    ("vector_flop_per_s", "rate of the plain units", "rate"),
+    ("vector_flop_per_s", "rate of the vector units", "rate"),
     ("memory_bandwidth_bytes_per_s", "memory bandwidth", "rate"),
     ("tdp_watts", "power limit", "rate"),
     ("idle_watts", "power at rest", "rate"),
@@ -227,7 +229,7 @@ def _hardware(numbers: Sequence[Number]) -> Number:
 
 
 def _clock(numbers: Sequence[Number]) -> Number:
-    """Matrix and plain units together."""
+    """Matrix and vector units together."""
     chosen = [n for n in numbers if n.path in CLOCKED]
 
     def scaled(system: System, factor: Num) -> System:
@@ -237,7 +239,7 @@ def _clock(numbers: Sequence[Number]) -> Number:
 
     return Number(
         path="chip.clock",
-        words="clock of the cores (matrix and plain units)",
+        words="clock of the cores (matrix and vector units)",
         kind="joint",
         value=1.0,
         unit="",

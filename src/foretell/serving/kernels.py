@@ -30,7 +30,7 @@ from foretell.kernels.power import (
     memory_joules,
 )
 from foretell.records import dataclass
-from foretell.serving.formats import attention_format, kernel_format
+from foretell.serving.formats import attention_format, is_narrow, kernel_format
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import KV_BYTES, Deployment
@@ -133,6 +133,8 @@ class Kernels:
     """Formats."""
     profile: EngineProfile
     """The engine."""
+    narrow: bool = False
+    """Whether the later dense products are as narrow as the experts (serving/formats.py)."""
 
     def chosen(self, family: str, dtype: str) -> FamilyCoefficients:
         """Coefficients of a family as a step meets them."""
@@ -178,6 +180,16 @@ class Kernels:
         self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"
     ) -> KernelCost:
         """All operations, each `counts` times; `phase` tells which attention kernels run."""
+        if self.narrow:
+            own = replace(self, narrow=False)
+            later = replace(own, deployment=replace(own.deployment, weights=own.deployment.experts))
+            total = nothing(width)
+            for kernels, kind in ((own, False), (later, True)):
+                mine = [i for i, op in enumerate(ops) if is_narrow(op) is kind]
+                total = total + kernels.cost(
+                    [ops[i] for i in mine], [counts[i] for i in mine], width, phase
+                )
+            return total
         total = nothing(width)
         if not ops:
             return total

@@ -8,7 +8,7 @@ of activations to a narrow format, and one for each exchange.
 from functools import lru_cache
 
 from foretell.kernels.families.base import DTYPES
-from foretell.serving.formats import kernel_format
+from foretell.serving.formats import is_narrow, kernel_format, narrow_dense
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment
 from foretell.specs.model import Layer, Model, Stack
@@ -32,7 +32,7 @@ GATHERED = 2.0
 
 
 def op_launches(op: Op, layer: Layer, weights: str, experts: str) -> float:
-    """Launches of one operation; `weights` and `experts` are the formats that kernels multiply."""
+    """Launches of one operation; `weights` and `experts` are the formats that its kernels multiply."""
     if op.role is OpRole.ENTRY_NORM:
         return float(max(layer.norms, 1))
     if op.family == "scan":
@@ -53,7 +53,10 @@ def layer_launches(layer: Layer, stack: Stack, model: Model, d: Deployment, chip
     )  # fmt: skip
     graph = layer_graph(layer, stack.hidden, tokens)
     weights, experts = kernel_format(d.weights, chip), kernel_format(d.experts, chip, experts=True)
-    found = sum(op_launches(op, layer, weights, experts) for op in graph.ops)
+    later = experts if narrow_dense(model, d) else weights
+    found = sum(
+        op_launches(op, layer, later if is_narrow(op) else weights, experts) for op in graph.ops
+    )
     for edge in graph.edges:
         if edge.leave and edge.region is Region.EXPERTS and d.stage > d.tp:
             found += GATHERED

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.engine_options import adapter_bytes
-from foretell.serving.formats import weight_width
+from foretell.serving.formats import is_narrow, narrow_dense, weight_width
 from foretell.serving.step_ops import is_routed
 from foretell.serving.tables import kinds_of
 from foretell.serving.wide_experts import slots_of
@@ -139,7 +139,7 @@ def layer_bytes(layer: Layer, model: Model, d: Deployment, hidden: int | None = 
     """Weights of one layer on a rank: dense matrices and experts in their formats, the rest in 16 bits."""
     tokens = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="prefill")
     graph = layer_graph(layer, hidden or model.stack.hidden, tokens)
-    total = 0.0
+    total, narrow = 0.0, narrow_dense(model, d)
     copies = 1.0
     if isinstance(layer.ffn, Experts) and d.ep > 1 and d.stage > d.tp:
         copies = slots_of(layer.ffn, d) / layer.ffn.experts
@@ -147,7 +147,8 @@ def layer_bytes(layer: Layer, model: Model, d: Deployment, hidden: int | None = 
         if is_routed(op):
             total += float(whole.parameters) / d.stage * weight_width(d.experts) * copies
         elif op.family == "gemm" and op.role is not OpRole.ROUTER:
-            total += float(op.parameters) * weight_width(d.weights)
+            later = narrow and is_narrow(op)
+            total += float(op.parameters) * weight_width(d.experts if later else d.weights)
         else:
             total += 2.0 * float(op.parameters)
     return total

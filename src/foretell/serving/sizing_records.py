@@ -5,6 +5,7 @@ from typing import Any, Literal
 from foretell.records import JsonRecord, dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
+from foretell.specs.lengths import LengthForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class ServiceTargets:
     """Chips of one instance at most."""
     cached: float = 0.0
     """Share of a prompt's tokens that a prefix cache has already."""
+    lengths: LengthForm | None = None
+    """How lengths spread; None: all alike."""
     degrees: tuple[tuple[str, int], ...] = ()
     """Degrees of an instance that are given, such as ("tp", 2); the others are searched."""
 

@@ -12,7 +12,8 @@ With n sequences in the engine, prompts of L tokens, answers of O, t_d a decode 
              token budget takes beside the decoding
     TTFT   = c / X - D, which holds t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k x
              (c - 1) / c: a request of a loop finds the prompts of the c - 1 others under way, never its own
-    start  = the first wave is sent at once: its prompts follow each other in steps of the token budget
+    start  = the first wave is sent at once: its prompts follow each other in steps of the token budget, and
+             wait for kernels of experts that are compiled on first use (Triton, DeepGEMM, AITER)
 
 TTFT is one span, from arrival to the first token. Where fewer than are in flight fit, or steps are full of
 prompts (X = k / t_m, D = (O - 1) t_m), the rest of c / X is a queue: all that is over k O in flight. Near
@@ -249,7 +250,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
     queued = np.maximum(settled - at.span_s - waits * step - outside, 0.0)
     beyond = outside - under_way_s(times, loop, at) - line
     beyond = beyond + np.minimum(queued, np.maximum(loop.asked - loop.fit, 0.0) / rate)
-    start = start_s(times, loop) + beyond
+    start = start_s(times, loop) + beyond + (p.first_use_s if times.tables.mixtures else 0.0)
     first = 1.0 / max(traffic.waves, 1.0)
     return SteadyState(
         batch=np.minimum(loop.asked, loop.fit),

@@ -25,6 +25,7 @@ from foretell.network.library_records import Kind
 from foretell.network.placement import tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
+from foretell.serving.formats import narrow_dense
 from foretell.serving.kernels import KernelCost, Kernels, PowerLimitedCost, nothing
 from foretell.serving.step_ops import is_alone, is_cross_keys, is_routed, join_low_ranks, low_rank
 from foretell.serving.wide_experts import (
@@ -177,7 +178,8 @@ def tables_of(
     model: Model, system: System, deployment: Deployment, profile: EngineProfile
 ) -> ServingTables:
     """All tables of a deployment."""
-    kernels = Kernels(chip=system.chip, deployment=deployment, profile=profile)
+    narrow = narrow_dense(model, deployment)
+    kernels = Kernels(chip=system.chip, deployment=deployment, profile=profile, narrow=narrow)
     links = links_of(system, deployment, profile)
     stack = model.stack
     token, exchange = token_costs(model, stack, kernels, links)

@@ -2,8 +2,8 @@
 
 Only attention needs more than its own tokens. Which queries a rank has is `cp_cut`:
 
-    zigzag      blocks i and 2 cp - 1 - i of 2 cp: under a causal mask every rank has 1/cp of the pairs, and of
-                every pair of ranks the same number
+    zigzag      blocks i and 2 cp - 1 - i of 2 cp: under a causal mask every rank has 1/cp of the pairs, the
+                same number with every other rank
     contiguous  one run: the last rank sees nearly all keys, 2 - 1/cp times the mean's pairs, and the others
                 wait for it, at every step of a ring too
     striped     every cp-th token (Brandon et al. 2023): (s + cp) / (s + 1) of the mean, all but even

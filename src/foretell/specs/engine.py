@@ -84,6 +84,8 @@ class EngineProfile:
     """What a request meets before and after the engine: HTTP, tokeniser, queue."""
     latency_s_per_token: float = 0.0
     """The same for each prompt token."""
+    first_use_s: float = 0.0
+    """What the first wave of a mixture of experts waits for kernels that are compiled on first use."""
     late_steps: float = 1.0
     """Decode steps after its own that a first token waits for (asynchronous scheduling)."""
     wait_steps: float = 0.0

@@ -43,6 +43,8 @@ ASKED = (
     "trainer_gpus",
     "rollout_gpus",
     "rollout_plan",
+    "max_osl",
+    "trajectories",
 )
 """What a measurement may tell of its job; the rest is the question's."""
 

@@ -1,7 +1,7 @@
 """Many systems as one: a system whose numbers are arrays, with one value for each system of a batch.
 
-What is a number may differ from system to system; what is structural (names, topologies, sizes of tiers, which
-formats a chip has) is the same for all of them. Formulas broadcast, so that one call answers for all.
+What is a number may differ from system to system; what is structural (names, topologies, sizes of tiers,
+formats) is the same for all of them. Formulas broadcast, so that one call answers for all.
 """
 
 from collections.abc import Callable, Hashable, Sequence

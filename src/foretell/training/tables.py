@@ -19,7 +19,7 @@ from foretell.sharding.data import sharing_group, sharing_of, split_counts
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import BATCH_FIELDS, Plans
+from foretell.specs.plan import BATCH_FIELDS, Plan, Plans
 from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
@@ -194,19 +194,21 @@ def chunks(plans: Plans, tables: Tables) -> Iterator[Index]:
         yield order[start : start + CHUNK]
 
 
-def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Tables:
+def tables_of(
+    scenario: Scenario, plans: Plans, *, apart: bool = False, zeros: Array | None = None
+) -> Tables:
     """Compute each quantity on the distinct combinations of the fields that it depends on.
 
     `apart` gives each plan a row of its own: fields of the system are then arrays over the plans
-    (search/sensitivity.py).
+    (training/systems.py). `zeros` are the ZeRO stages that plans will have, where they are not the plans' own.
     """
-    if len(plans) == 1 and not apart:
+    if len(plans) == 1 and not apart and zeros is None:
         # A single plan recurs from estimate to estimate, with another batch or another price.
         try:
             return _known_tables(_PlacedPlan(scenario, plans))
         except TypeError:  # numbers that are arrays have no hash
-            return _new_tables(scenario, plans, apart=False)
-    return _new_tables(scenario, plans, apart=apart)
+            return _new_tables(scenario, plans, plans.zero, apart=False)
+    return _new_tables(scenario, plans, plans.zero if zeros is None else zeros, apart=apart)
 
 
 class _PlacedPlan:
@@ -231,10 +233,11 @@ class _PlacedPlan:
 
 @lru_cache(maxsize=256)
 def _known_tables(placed: _PlacedPlan) -> Tables:
-    return _new_tables(*placed.asked, apart=False)
+    scenario, plans = placed.asked
+    return _new_tables(scenario, plans, plans.zero, apart=False)
 
 
-def _new_tables(scenario: Scenario, plans: Plans, *, apart: bool) -> Tables:
+def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) -> Tables:
     """The tables, computed."""
     own = [np.arange(float(len(plans)))] if apart else []
     first, shape = distinct(*own, *shape_columns(plans))
@@ -242,7 +245,7 @@ def _new_tables(scenario: Scenario, plans: Plans, *, apart: bool) -> Tables:
     parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
-    system = system_as_filled(scenario)
+    system, sent = system_as_filled(scenario), (plans.base, data_kinds(zeros))
     degrees = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
     # What replicas send depends on a grid's sides too: the weights of norms are on every row.
     degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
@@ -272,8 +275,8 @@ def _new_tables(scenario: Scenario, plans: Plans, *, apart: bool) -> Tables:
         spot=spot,
         data_counts=counts["dp"] * counts["cp"],
         expert_counts=counts["edp"] if parts.experts else None,
-        data_links=links_of(counts["dp"] * counts["cp"], spots.dp * spots.cp, plans, system),
-        expert_links=links_of(counts["edp"], edp_of(spots), plans, system)
+        data_links=links_of(counts["dp"] * counts["cp"], spots.dp * spots.cp, sent, system),
+        expert_links=links_of(counts["edp"], edp_of(spots), sent, system)
         if parts.experts
         else None,
         pipe_counts=counts["pp"],
@@ -304,9 +307,11 @@ def data_kinds(zero: Array) -> tuple[Kind, ...]:
     return kinds + (() if (zero >= 1).all() else ("all-reduce",))
 
 
-def links_of(counts: Array, ranks: Array, plans: Plans, system: System) -> DataLinks:
-    """Groups of `ranks` replicas (by spot) that stand as `counts` says, for what the plans send."""
-    kinds, base = data_kinds(plans.zero), plans.base
+def links_of(
+    counts: Array, ranks: Array, sent: tuple[Plan, tuple[Kind, ...]], system: System
+) -> DataLinks:
+    """Groups of `ranks` replicas (by spot) that stand as `counts` says, for the kinds that plans send."""
+    base, kinds = sent
 
     def placed(where: Array, sent: tuple[Kind, ...]) -> Group:
         return place(

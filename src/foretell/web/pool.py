@@ -19,7 +19,7 @@ from pathlib import Path
 
 from foretell.errors import Problem
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch
-from foretell.web.progress import Report, watched
+from foretell.web.progress import Report, watching
 from foretell.web.worker import (
     CANCEL,
     FIGURE,
@@ -293,7 +293,7 @@ class Inline:
         verb, given = json.loads(question)
 
         def asked() -> Reply:
-            with watched(report):
+            with watching(report):
                 return answer(verb, given, self._limits)
 
         return await asyncio.to_thread(asked)

@@ -39,7 +39,7 @@ def report(done: int, total: int) -> None:
 
 
 @contextmanager
-def watched(watcher: Report | None) -> Iterator[None]:
+def watching(watcher: Report | None) -> Iterator[None]:
     """What reports within is told to `watcher`, a few times a second."""
     if watcher is None:
         yield

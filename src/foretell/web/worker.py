@@ -15,7 +15,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch, check_work
-from foretell.web.progress import watched
+from foretell.web.progress import watching
 
 Reply = tuple[int, str, bytes]
 """Status, content type, content."""
@@ -82,7 +82,7 @@ class CancellableAnswer:
         try:
             self._busy, self._wanted = True, False
             try:
-                with watched(self._report):
+                with watching(self._report):
                     return answer(verb, given, self._limits)
             finally:
                 self._busy = False

@@ -11,9 +11,9 @@ from foretell.workload.ops import AttentionCore, Op
 def within_documents(graph: LayerGraph, tokens: float) -> LayerGraph:
     """The layer over sequences of documents of so many tokens each; the last one may be cut short.
 
-    A causal mask leaves each document the pairs of a sequence of its own, with the same window; attention both
-    ways has its square, which is what the usual convention counts. Attention to other sequences is as it was, and so is attention that stores its
-    scores: it computes the square and masks it.
+    A causal mask leaves each document the pairs of a sequence of its own, with the same window; attention
+    both ways has its square, which is what the usual convention counts. Attention to other sequences is as it
+    was, and so is attention that stores its scores: it computes the square and masks it.
     """
     return with_fields(graph, ops=tuple(_inside(op, tokens) for op in graph.ops))
 

@@ -72,8 +72,8 @@ def keys_read(tokens: Tokens, *, causal: bool, window: Num | None, chunked: bool
 
 
 def reach_of(q_len: Num, kv_len: Num, pairs: Num) -> Num:
-    """Keys that a query sees at most under a causal mask with so many pairs: s w - w (w - 1) / 2 solved for w,
-    s for all keys before it; 0 where the mask is none of the kind."""
+    """Keys that a query sees at most under a causal mask with so many pairs: s w - w (w - 1) / 2 solved for
+    w, s for all keys before it; 0 where the mask is none of the kind."""
     s, many = np.asarray(q_len, float), np.asarray(pairs, float)
     square = (2.0 * s + 1.0) ** 2 - 8.0 * many
     reach = (2.0 * s + 1.0 - np.sqrt(np.maximum(square, 0.0))) / 2.0

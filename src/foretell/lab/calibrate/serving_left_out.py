@@ -51,7 +51,6 @@ from foretell.lab.calibrate.serving_fit import (
     fit_profile,
     fits_profile,
     profiles_text,
-    without_means,
 )
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows, read_table
 from foretell.lab.validate.published_serving import services
@@ -102,14 +101,15 @@ def without_model(case: ServingCase, cases: Sequence[ServingCase]) -> EngineProf
 def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str, float]]:
     """Overheads of every model's profiles without it."""
     usable = [c for c in cases if fits_profile(c) and c.profile.id in FITTED]
-    usable = without_means(thin(usable))
+    usable = thin(usable)
     found: dict[tuple[str, str], dict[str, float]] = {}
     for case in usable:
         key = (case.model.id, case.profile.id)
         if key in found:
             continue
         profile = without_model(case, usable)
-        names = LOOP if case.row.kind in LOADED else FITTED[case.profile.id]
+        # What a fit to other models does not move is as usual.
+        names = FITTED[case.profile.id]
         found[key] = {} if profile is None else {n: float(getattr(profile, n)) for n in names}
     return {key: values for key, values in found.items() if values}
 

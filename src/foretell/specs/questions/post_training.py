@@ -9,9 +9,11 @@ from foretell.specs.questions.common import (
     IMPORTS,
     JSON,
     JSONL,
+    MODEL,
     MOST_CHIPS,
     MOST_LENGTH,
     PLOT,
+    SHAPES_HELP,
     Chips,
     Engine,
     MeasuredRuns,
@@ -20,9 +22,10 @@ from foretell.specs.questions.common import (
     SystemName,
 )
 from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.serving import Speculative
 
 if TYPE_CHECKING:
-    from foretell.specs.questions.common import LayoutGiven, PlanGiven
+    from foretell.specs.questions.common import LayoutGiven, ModelGiven, PlanGiven
 
 Pooled = Annotated[
     int | str | None,
@@ -37,7 +40,7 @@ Pooled = Annotated[
 MOST_ANSWER = 2**17
 """Tokens of an answer that a server answers for."""
 LENGTHS = Flag(
-    help="Answer lengths: lognormal (else), fixed, uniform, exponential, or a file of lengths.",
+    help=f"Answer lengths: {SHAPES_HELP}; else lognormal.",
     metavar="SHAPE|FILE",
     names_file="maybe",
 )
@@ -112,6 +115,26 @@ class PostTrainingQuestion:
         ),
     ] = None
     engine: Engine = None
+    speculative: Speculative = None
+    critic: Annotated[
+        "ModelGiven | None",
+        Flag(
+            help="ppo: the value model, an id, alias or file; else one as large as the policy.",
+            kind="named",
+            metavar="ID|PATH",
+            names_file="maybe",
+            lists=MODEL.lists,
+            inline=MODEL.inline,
+        ),
+    ] = None
+    filtered: Annotated[
+        float,
+        Flag(
+            help="Share of the groups that are thrown away and generated anew (dynamic sampling).",
+            kind="decimal",
+            metavar="SHARE",
+        ),
+    ] = 0.0
     framework: Annotated[
         str,
         Flag(

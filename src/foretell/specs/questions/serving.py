@@ -16,6 +16,7 @@ from foretell.specs.questions.common import (
     MOST_LENGTH,
     ONE_ROW,
     PLOT,
+    SHAPES_HELP,
     Engine,
     MeasuredRuns,
     ModelName,
@@ -166,8 +167,9 @@ class RequestOptions:
     lengths: Annotated[
         str | None,
         Flag(
-            help="Played: fixed, uniform, exponential or lognormal; else fixed, or uniform with --spread.",
-            metavar="SHAPE",
+            help=f"Played: {SHAPES_HELP}; else fixed, or uniform with --spread.",
+            metavar="SHAPE|FILE",
+            names_file="maybe",
             without=PLAYED,
         ),
     ] = None
@@ -387,6 +389,14 @@ class SizeQuestion:
             without={"study": ONE_ROW},
         ),
     ] = 10
+    lengths: Annotated[
+        str | None,
+        Flag(
+            help=f"Simulated: {SHAPES_HELP}; else fixed.",
+            metavar="SHAPE|FILE",
+            names_file="maybe",
+        ),
+    ] = None
     simulate: Annotated[
         bool,
         Flag(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foretell.errors import Infeasible, Problem
-from foretell.records import JsonRecord
+from foretell.records import Answer, JsonRecord
 from foretell.search.ranking import (
     CERTAIN,
     Array,
@@ -94,8 +94,10 @@ class Doubt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking(JsonRecord):
+class Ranking(JsonRecord, Answer):
     """Systems in their order."""
+
+    verb = "compare"
 
     by: str
     """tokens or usd."""

@@ -214,7 +214,7 @@ def columns_of(study: Study, verb: Verb) -> Columns:
         if not batch_axes(study):
             found |= DETAILS
         if searches(study):
-            found |= {"plans_evaluated": "int"}
+            found |= _columns("int", "plans_evaluated plans_pruned")
         if has_run(study):
             found |= RUNS
     if verb in ("estimate", "serve") and is_paid(study):

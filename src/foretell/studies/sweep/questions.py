@@ -25,6 +25,7 @@ from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.errors import BadInput, ForetellError, ProblemsError, Shortfall
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, plan_of
+from foretell.search.search import SearchResult
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.prices import Prices
 from foretell.specs.questions.flags import fields_of
@@ -169,13 +170,18 @@ def _best(asked: PointQuestion) -> dict[str, Any]:
     found = api.search(**asked.place, set=asked.speed, top=1)
     if not found.plans:
         why = str(found.why_none)
-        return {"fits": "no", "plans_evaluated": found.plans_evaluated, "problem": why}
+        return {"fits": "no", **_counts(found), "problem": why}
     best: StepEstimate = found.best
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:
         best = with_run(best, asked_run(scenario, conditions))
     row = estimate_row(asked, scenario, best)
-    return row | {"plans_evaluated": found.plans_evaluated}
+    return row | _counts(found)
+
+
+def _counts(found: SearchResult) -> dict[str, int]:
+    """Plans of a search by what was done with them."""
+    return {"plans_evaluated": found.plans_evaluated, "plans_pruned": found.plans_pruned}
 
 
 def estimate_row(asked: PointQuestion, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:

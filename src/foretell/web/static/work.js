@@ -33,7 +33,7 @@ export class Work {
     this.ticks = setInterval(() => { if (!this.root.hidden) this.draw(); }, 200);
   }
 
-  begin(verb) { this.asks.set(this.next, { verb, state: "queued", done: 0, total: 0 }); return this.next++; }
+  begin(verb) { this.asks.set(this.next, { verb, state: "sent", done: 0, total: 0 }); return this.next++; }
   tell(id, told) { if (this.asks.has(id)) Object.assign(this.asks.get(id), told); }
   end(id) { this.asks.delete(id); }
 

@@ -39,7 +39,7 @@ function grid(caption, first, second, rows) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, h("table", {}, h("caption", {}, caption),
     h("thead", {}, h("tr", {}, ["", first, second, `${first} − ${second}`, "relative"].map((title, i) => h("th", { scope: "col", class: i ? "number" : undefined }, title)))),
     h("tbody", {}, rows.map(([words, unit, x, y]) => h("tr", {}, h("td", {}, words), ...[x, y].map((value) => h("td", { class: "number" }, number(value, unit))),
-      h("td", { class: "number" }, h("data", { value: x - y }, signed(x - y, unit))),
+      h("td", { class: "number" }, h("data", { value: x - y }, Math.abs(x - y) < 1e-9 * Math.abs(x) ? "0" : signed(x - y, unit))),
       h("td", { class: "number" }, y ? show(x / y - 1, "signed") : "–"))))));
 }
 

@@ -32,23 +32,23 @@ export default {
 };
 
 function box(desk) {
-  const text = h("textarea", { id: "launch", rows: 10, spellcheck: "false", placeholder: "torchrun ... pretrain_gpt.py --tensor-model-parallel-size 8 ...   or   vllm serve ...   or a config in YAML, TOML or JSON" });
+  const text = h("textarea", { id: "launch", rows: 10, spellcheck: "false", placeholder: "torchrun ... pretrain_gpt.py --tensor-model-parallel-size 8 ...\nor vllm serve ...\nor a config in YAML, TOML or JSON; a file may also be dropped here" });
   text.value = kept.launch;
   const system = h("input", { id: "launch-system", list: "systems", value: kept.system });
-  const gpus = h("input", { id: "launch-gpus", inputmode: "numeric", value: kept.gpus });
+  const gpus = h("input", { id: "launch-gpus", inputmode: "numeric", value: kept.gpus, placeholder: "from the launch" });
   const accept = h("input", { id: "launch-accept", type: "checkbox" });
   accept.checked = kept.accept_unknown;
-  const go = h("button", { type: "button", id: "launch-go" }, "Improve");
+  const go = h("button", { type: "button", id: "launch-go", class: "main" }, "Improve");
   go.addEventListener("click", () => {
     Object.assign(kept, { launch: text.value, system: system.value, gpus: gpus.value, accept_unknown: accept.checked });
     desk.again();
   });
-  const named = (id, words, field) => h("div", {}, h("label", { for: id }, words), field);
-  return h("section", { class: "card" }, h("h2", {}, "Paste a launch"),
-    named("launch", "A command, script or config of another tool", text),
-    named("launch-system", "System", system),
-    named("launch-gpus", "GPUs, where the launch does not say", gpus),
-    named("launch-accept", "Go on where something is not understood", accept), go);
+  const named = (id, words, field) => h("div", { class: "field" }, h("label", { for: id }, words), field);
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "What would a launch gain?")),
+    h("p", { class: "quiet" }, "The text is not stored: not in the link, and not on the server."),
+    named("launch", "A launch command, script or config of another tool", text),
+    h("div", { class: "trio" }, named("launch-system", "System", system), named("launch-gpus", "GPUs", gpus)),
+    h("div", { class: "row" }, go, h("div", { class: "check" }, accept, h("label", { for: "launch-accept" }, "Continue where an argument is not understood"))));
 }
 
 function card(found) {
@@ -60,9 +60,8 @@ function card(found) {
       [`Launch, ${unit}`, found.before === null ? "none" : number(found.before, "count")],
       [`Better, ${unit}`, number(found.after, "count")],
       ["90 % interval of the gain", found.gain_interval ? range(found.gain_interval.p90, "share") : ""],
-      ["Its plan", h("span", { class: "plan" }, found.plan_before)],
-      ["Better plan", h("span", { class: "plan" }, found.plan_after)],
-    ]));
+    ]),
+    h("p", { class: "plan" }, h("strong", {}, "launch  "), found.plan_before), h("p", { class: "plan" }, h("strong", {}, "better  "), found.plan_after));
 }
 
 function changes(found) {

@@ -26,7 +26,7 @@ export default {
     await Promise.all([
       desk.figureOf("latencies", "Latencies", good, desk.names),
       desk.figureOf("decode", "One decode step", good, desk.names),
-      desk.figureOf("pareto", "Pareto front: speed for one user against throughput per GPU", sizes.map((size, i) => (sized[i].pareto ? size : null)), desk.names, { wide: true }),
+      desk.figureOf("pareto", "Pareto front: speed for one user against throughput per GPU", ...fronts(sizes, sized, desk.names), { wide: true }),
     ]);
     desk.put("levels", sized[desk.at].options ? levels(sized[desk.at], desk) : "");
     desk.put("assumed", assumed(told));
@@ -36,13 +36,20 @@ export default {
   },
 };
 
+// One front for every question that differs from the others.
+function fronts(sizes, sized, names) {
+  const own = new Map();
+  sizes.forEach((size, i) => { if (sized[i].pareto) own.set(JSON.stringify(size), [...(own.get(JSON.stringify(size)) ?? []), names[i]]); });
+  return [[...own.keys()].map((text) => JSON.parse(text)), [...own.values()].map((of) => of.join(" and "))];
+}
+
 const METRICS = [["Tokens/s per GPU", "count", (a) => a.output_tokens_per_s_per_gpu], ["Tokens/s per user", "count", (a) => a.output_tokens_per_s_per_user],
   ["TTFT p50", "ms", (a) => a.ttft_ms?.p50], ["TTFT p90", "ms", (a) => a.ttft_ms?.p90], ["TPOT p50", "ms", (a) => a.tpot_ms?.p50], ["TPOT p90", "ms", (a) => a.tpot_ms?.p90],
   ["Requests/s", "count", (a) => a.requests_per_s], ["$ per million output tokens", "usd", (a) => a.usd_per_million_output_tokens], ["Joules per output token", "count", (a) => a.joules_per_output_token],
   ["KV cache", "bytes", (a) => a.kv_bytes]];
 
 function card(answer, i, sized) {
-  const levels = (name) => ["p50", "p90", "p99"].map((p) => number(answer[name][p], "ms", `${name}.${p}`)).flatMap((one, k) => (k ? [" · ", one] : [one]));
+  const levels = (name) => ["p50", "p90", "p99"].flatMap((p, k) => [k ? " · " : "", number(answer[name][p], "", `${name}.${p}`)]).concat(" ms");
   return scenarioCard(i, headingOf(answer, {}),
     h("p", { class: "big" }, number(answer.output_tokens_per_s_per_gpu, "count", "output_tokens_per_s_per_gpu"), h("small", {}, " tokens/s per GPU")),
     h("p", { class: "quiet" }, number(answer.output_tokens_per_s_per_user, "count", "output_tokens_per_s_per_user"), " tokens/s per user, ", number(answer.batch, "count"), " in a batch"),
@@ -50,8 +57,8 @@ function card(answer, i, sized) {
     facts([
       ...before(answer, answer.prior?.tpot_ms?.mean, "ms"),
       ["TTFT p50 · p90 · p99", h("span", {}, ...levels("ttft_ms"))],
-      [word("TPOT", "tpot with or without the first token"), h("span", {}, ...levels("tpot_ms"))],
-      [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} a token`],
+      [h("span", {}, word("TPOT", "tpot with or without the first token"), " p50 · p90 · p99"), h("span", {}, ...levels("tpot_ms"))],
+      [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} per token`],
       ["Requests/s", surely(answer, "requests_per_s", "count")],
       ["$ per million output tokens", surely(answer, "usd_per_million_output_tokens", "usd")],
       ["Joules per output token", surely(answer, "joules_per_output_token", "count")],

@@ -424,8 +424,9 @@ def interval_scale(
     sources: Sources, priors: dict[str, MeasuredPrior], share: float = 0.9, seed: int = 1
 ) -> float:
     """The factor on deviations at which so many runs of sources left out lie in their intervals, over one and
-    three runs to predict from, rows counting alike; never below 1."""
-    ratios, weights = [], []
+    three runs to predict from; half by rows, half by sources, so that neither a table of thousands nor many of
+    few decide alone."""
+    ratios, by_source, by_row = [], [], []
     for many in (1, 3):
         for chosen, source, weight in draws_of(sources, many, seed):
             runs = sources[source]
@@ -434,10 +435,12 @@ def interval_scale(
             low, high = said.interval["p90"]
             gap = target.log_ratio - said.median
             ratios.append(gap / (high - said.median) if gap > 0 else gap / (low - said.median))
-            weights.append(weight * len(runs))
+            by_source.append(weight)
+            by_row.append(weight * len(runs))
+    weights = np.array(by_source) / sum(by_source) + np.array(by_row) / sum(by_row)
     order = np.argsort(ratios)
-    held = np.cumsum(np.array(weights)[order]) / sum(weights)
-    return max(_short(float(np.array(ratios)[order][int(np.searchsorted(held, share))])), 1.0)
+    held = np.cumsum(weights[order]) / weights.sum()
+    return _short(float(np.array(ratios)[order][int(np.searchsorted(held, share))]))
 
 
 HEAD = """# What measured runs may say before any is seen: spreads of ln(measured / predicted) by mechanism,
@@ -474,7 +477,10 @@ def _lines(prior: MeasuredPrior) -> list[str]:
             f"{name} = {inline(getattr(prior, name))}"
             for name in ("spread", "row_spread", "part_wide")
         ),
-        *(f"{name} = {getattr(prior, name)!r}" for name in (*plain, "interval_scale", "doubt_power")),
+        *(
+            f"{name} = {getattr(prior, name)!r}"
+            for name in (*plain, "interval_scale", "doubt_power")
+        ),
         *(f"{name} = {inline(getattr(prior, name))}" for name in ("distance", "doubt")),
         f"outlier_spread = {toml_value([spread for spread, _ in prior.outliers])}",
         f"outlier_share = {toml_value([share for _, share in prior.outliers])}",

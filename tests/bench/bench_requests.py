@@ -1,10 +1,12 @@
 """Requests per second of the serving simulator, and seconds of a sizing. Prints; never passes or fails.
 
 `python tests/bench/bench_requests.py`: a chat workload (lognormal lengths, 1,000 tokens in and 250 out on the
-mean) with 64 in flight on one core, by process time.
+mean) with 64 requests in flight per replica on one core, by process time: one replica, 64 and 1,024, in plain
+Python and compiled (where numba is installed; compiling itself is not counted).
 """
 
 import time
+from collections.abc import Callable
 
 from foretell.api.serving import serve
 from foretell.api.size import size
@@ -12,34 +14,70 @@ from foretell.catalog.engines import profile
 from foretell.inputs.question import ask
 from foretell.serving.clock import SampledClock
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
-from foretell.serving.requests.records import EngineRules, Fleet
-from foretell.serving.requests.run import play
+from foretell.serving.requests.compiled.jit import INSTALLED
+from foretell.serving.requests.compiled.play import play_compiled
+from foretell.serving.requests.records import EngineRules, Fleet, RequestOutcomes, Requests, Routing
+from foretell.serving.requests.run import play_pure
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
 
 MANY = 50_000
+"""Requests of one replica."""
+FLIGHT, RATE = 64, 5.0
+"""Requests in flight, or requests a second, of each replica."""
+Play = Callable[[Requests, Fleet, SampledClock], RequestOutcomes]
+ROWS: tuple[tuple[int, str, Routing], ...] = (
+    (1, "closed", "round-robin"),
+    (1, "poisson", "round-robin"),
+    (64, "closed", "round-robin"),
+    (64, "closed", "least-loaded"),
+    (64, "poisson", "round-robin"),
+    (64, "poisson", "least-loaded"),
+    (1024, "closed", "round-robin"),
+    (1024, "closed", "least-loaded"),
+    (1024, "poisson", "round-robin"),
+    (1024, "poisson", "least-loaded"),
+)
 
 
-def main() -> None:
+def rate(play: Play, row: tuple[int, str, Routing], clock: SampledClock, tries: int) -> float:
+    """Requests a second of one core, the best of some tries."""
+    replicas, kind, routing = row
+    many = MANY if replicas == 1 else max(MANY, 100 * replicas)
+    requests = draw_requests(
+        Arrivals(kind=kind, concurrency=FLIGHT * replicas, rate=RATE * replicas),  # type: ignore[arg-type]
+        Lengths(mean=1000.0, shape="lognormal"),
+        Lengths(mean=250.0, shape="lognormal"),
+        many,
+        seed=0,
+    )
+    rules = EngineRules(max_batch=256, max_tokens=8192, kv_tokens=1e6)
+    fleet = Fleet(rules=rules, replicas=replicas, routing=routing)
+    best = float("inf")
+    for _ in range(tries):
+        start = time.process_time()
+        play(requests, fleet, clock)
+        best = min(best, time.process_time() - start)
+    return many / best
+
+
+def simulator() -> None:
     """One table."""
     scenario = ask(model="llama-3.1-70b", system="h100-sxm", gpus=8)
     engine = profile("vllm", scenario.system.chip)
     times = step_times(scenario.model, scenario.system, Deployment(tp=8), engine)
     clock = SampledClock(times, 256)
-    requests = draw_requests(
-        Arrivals(concurrency=64),
-        Lengths(mean=1000.0, shape="lognormal"),
-        Lengths(mean=250.0, shape="lognormal"),
-        MANY,
-        seed=0,
-    )
-    fleet = Fleet(rules=EngineRules(max_batch=256, max_tokens=8192, kv_tokens=1e6))
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        play(requests, fleet, clock)
-        best = min(best, time.process_time() - start)
-    print(f"simulator: {MANY / best:,.0f} requests/s of one core, chat, 64 in flight")
+    print("| replicas | arrivals | routing | requests/s, Python | requests/s, compiled |")
+    print("|---|---|---|---|---|")
+    for row in ROWS:
+        pure = rate(play_pure, row, clock, 3 if row[0] == 1 else 1)
+        fast = f"{rate(play_compiled, row, clock, 3):,.0f}" if INSTALLED else "no numba"
+        print(f"| {row[0]:,} | {row[1]} | {row[2]} | {pure:,.0f} | {fast} |", flush=True)
+
+
+def main() -> None:
+    """All."""
+    simulator()
     load = {"system": "h100-sxm", "gpus": 8, "isl": 4000, "osl": 500, "plan": "tp8 weights=fp8"}
     serve("llama-3.1-70b", **load, concurrency=64)
     start = time.process_time()

@@ -44,6 +44,7 @@ FUNCTIONS = {
     "codesign": "studies.sweep.codesign.codesign",
     "optimise": "studies.sweep.optimise.optimise",
     "reproduce": "lab.reproduce.works.reproduce",
+    "changed": "lab.versions.changes.version_changes",
 }
 """The Python function of each verb; a cost is asked with the record itself."""
 
@@ -144,6 +145,7 @@ def test_fields_that_may_name_a_file() -> None:
     }  # fmt: skip
     files = {
         "prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "runs", "log",
+            "save",
     }  # fmt: skip
     assert files == FILES
     for field in every_field():

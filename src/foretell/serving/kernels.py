@@ -71,6 +71,7 @@ PASSES: dict[str, tuple[float, float]] = {
     "residual": (0.5, 0.0),
     "act": (1.0, 1.0),
     "rotate": (1.5, 1.0),
+    "scaled-rotate": (1.5, 1.0),
     "embedding": (1.0, 1.0),
     "routing": (1.0, 1.0),
     "other": (1.0, 1.0),

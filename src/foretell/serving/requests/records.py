@@ -193,3 +193,12 @@ class Series:
     """Requests in the queue."""
     held_tokens: list[float] = field(default_factory=list)
     """Tokens in the cache."""
+
+    def sort(self) -> None:
+        """Order the samples by their moments."""
+        order = np.argsort(np.array(self.at_s), kind="stable").tolist()
+        self.at_s = [self.at_s[i] for i in order]
+        self.replica = [self.replica[i] for i in order]
+        self.decoding = [self.decoding[i] for i in order]
+        self.waiting = [self.waiting[i] for i in order]
+        self.held_tokens = [self.held_tokens[i] for i in order]

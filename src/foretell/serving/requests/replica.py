@@ -47,7 +47,12 @@ class Prompt:
 
 
 class Replica:
-    """State of one replica; `event` takes it to its next event."""
+    """State of one replica; `event` takes it to its next event.
+
+    Where others decide what comes next, the event has two halves: `begin` lets requests in and does a step
+    with prompts; where nothing but decode steps follow, `decode_end_s` tells when they end, and `decode`
+    does them, up to a request that comes before.
+    """
 
     def __init__(
         self, index: int, requests: Requests, rules: EngineRules, clock: Clock, series: Series
@@ -103,16 +108,13 @@ class Replica:
         """Requests here."""
         return self.waiting + len(self.prompts) + self.n
 
-    def next_answer_s(self) -> float:
-        """No answer is whole before this moment."""
-        if self.prompts or self.waiting or not self.n:
-            return self.now
-        k = self._first_end() - self.steps
-        a, b, _ = self.clock.line(self.n, self.context)
-        return self.now + k * (a + b * self.context)
-
     def event(self, until_s: float) -> None:
         """The next step with prompts, or decode steps up to the next answer, arrival or full cache."""
+        if self.begin():
+            self.decode(until_s)
+
+    def begin(self) -> bool:
+        """Let requests in and do a step with prompts; whether there was none, and decode steps follow."""
         if self.queue or self.classes or self.returned:
             self._admit()
         self.events += 1
@@ -120,8 +122,20 @@ class Replica:
             self._note()
         if self.prompts:
             self._prefill()
-        elif self.n:
-            self._decode(until_s)
+            return False
+        return self.n > 0
+
+    def decode_end_s(self) -> float:
+        """When the decode steps that follow end, if no request comes before."""
+        return self.now + self._decode_steps(math.inf)[1]
+
+    def decode(self, until_s: float) -> None:
+        """Steps without prompts, up to the next answer, arrival or full cache."""
+        k, seconds = self._decode_steps(until_s)
+        self._spend(seconds)
+        self._advance(k)
+        self._finish()
+        self._make_room()
 
     # -- letting in -------------------------------------------------------------------------------
 
@@ -268,8 +282,8 @@ class Replica:
         self.n += 1
         self.context += tokens
 
-    def _decode(self, until_s: float) -> None:
-        """Steps without prompts."""
+    def _decode_steps(self, until_s: float) -> tuple[float, float]:
+        """How many steps without prompts come next, and their seconds."""
         rules = self.rules
         k = self._first_end() - self.steps
         grown = self.n * rules.tokens_per_step
@@ -286,10 +300,7 @@ class Replica:
             k = min(k, max(math.ceil((upto - context) / grown), 1.0))
         if until_s < math.inf:
             k = min(k, self._steps_to(until_s - self.now, a, b, grown))
-        self._spend(k * a + b * (k * context + grown * k * (k - 1.0) / 2.0))
-        self._advance(k)
-        self._finish()
-        self._make_room()
+        return k, k * a + b * (k * context + grown * k * (k - 1.0) / 2.0)
 
     def _steps_to(self, left_s: float, a: float, b: float, grown: float) -> float:
         """Whole steps after which a time has passed, at least one."""

@@ -1,15 +1,19 @@
-"""The loop over replicas and arrivals: whoever is earliest goes next."""
+"""The loop over replicas and arrivals: the earliest event goes next."""
 
 import math
+from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from foretell.errors import BadInput, Problem
+from foretell.serving.clock import SampledClock
 from foretell.serving.requests.autoscaler import Autoscaler
+from foretell.serving.requests.compiled.play import is_plain, pays, play_compiled
 from foretell.serving.requests.records import Clock, Fleet, RequestOutcomes, Requests, Series
 from foretell.serving.requests.replica import Replica
+from foretell.serving.requests.routing import Router
 
 EVERY = 4096
 """Answers between two calls of a progress bar."""
@@ -24,6 +28,19 @@ def play(
 ) -> RequestOutcomes:
     """Every request from its arrival to its last token; the same for the same input, always."""
     check(requests, fleet)
+    if isinstance(clock, SampledClock) and is_plain(requests, fleet, clock) and pays(requests):
+        return play_compiled(requests, fleet, clock)
+    return play_pure(requests, fleet, clock, prefill_clock, progress)
+
+
+def play_pure(
+    requests: Requests,
+    fleet: Fleet,
+    clock: Clock,
+    prefill_clock: Clock | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RequestOutcomes:
+    """The reference: the same in plain Python, with all that an engine can do."""
     return _RequestRun(requests, fleet, clock, prefill_clock or clock, progress).play()
 
 
@@ -39,7 +56,7 @@ def check(requests: Requests, fleet: Fleet) -> None:
             Problem(
                 path="concurrency",
                 value=requests.concurrency,
-                message="a closed loop has requests in flight",
+                message="a closed loop needs a concurrency",
                 allowed="at least 1",
             )
         )
@@ -81,14 +98,17 @@ class _RequestRun:
             for i in range(fleet.replicas)
         ]
         self.replicas = [*self.fronts, *self.backs]
+        self.entry = self.fronts or self.backs
+        """Replicas to which requests come."""
+        self.shared = len(self.replicas) > 1 and not self._independent()
+        """Whether what one replica does may bear on another."""
+        self.router = Router(fleet.routing, requests, self.replicas)
         count = len(requests)
         self.arrival = [math.nan] * count
         self.first, self.done = [math.nan] * count, [math.nan] * count
         self.where = [-1] * count
         self.refused = [False] * count
-        self.turn, self.answered = 0, 0
-        self.homes: dict[int, int] = {}
-        """Session -> the replica that its requests stay on."""
+        self.answered = 0
         self.next_turn = self._next_turns()
         """Request -> those that come a pause after its answer."""
         self.scaler = (
@@ -101,6 +121,17 @@ class _RequestRun:
         self.coming: list[tuple[float, int]] = self._coming()
         """(when it reaches the engine, request), a heap."""
         self.next = len(self.coming)
+        self.now = 0.0
+        self.ends: list[tuple[float, int, int]] = []
+        """(when its event ends, replica, version of that event), a heap."""
+        self.version = [0] * len(self.replicas)
+        """The event of each replica that counts: a request may cut decode steps short."""
+        self.works = [False] * len(self.replicas)
+        """Whether an event of a replica is under way, or next."""
+        self.decodes = [False] * len(self.replicas)
+        """Whether it is decode steps, which are yet to be done."""
+        self.starts: deque[Replica] = deque()
+        """Replicas whose next event begins now."""
 
     def _coming(self) -> list[tuple[float, int]]:
         requests = self.requests
@@ -131,53 +162,125 @@ class _RequestRun:
 
     def play(self) -> RequestOutcomes:
         """Until nothing is left."""
-        alone = self.replicas[0] if len(self.replicas) == 1 else None
-        while True:
-            replica = alone if alone is not None and not alone.idle else self._earliest()
-            comes = self.coming[0][0] if self.coming else math.inf
-            moves = self.moving[0][0] if self.moving else math.inf
-            now = math.inf if replica is None else replica.now
-            if min(comes, moves) <= now:
-                if math.isinf(min(comes, moves)):
-                    break
-                if comes <= moves:
-                    self._arrive()
-                else:
-                    self._arrive_moved()
-                continue
-            if replica is None:
-                break
-            bound = min(comes, moves)
-            if alone is None:
-                bound = min(bound, self._others_s(replica))
-            replica.event(bound)
-            self._take(replica)
+        if self.shared:
+            self._together()
+        elif len(self.replicas) > 1:
+            self._apart()
+        else:
+            self._alone(self.replicas[0])
         return self._played()
 
-    def _earliest(self) -> Replica | None:
-        """The replica with work that is furthest behind."""
-        best: Replica | None = None
-        for replica in self.replicas:
-            if not replica.idle and (best is None or replica.now < best.now):
-                best = replica
-        return best
+    def _alone(self, replica: Replica) -> None:
+        """One replica: it jumps from event to event, no further than the next arrival."""
+        while self.coming or not replica.idle:
+            comes = self.coming[0][0] if self.coming else math.inf
+            if comes <= replica.now or replica.idle:
+                self._arrive()
+                continue
+            replica.event(comes)
+            while self.coming and self.coming[0][0] < replica.now:
+                self._arrive()  # before the answers of this event bring others
+            self._take(replica)
 
-    def _others_s(self, replica: Replica) -> float:
-        """No other replica has an answer, and with it a new request, before this moment."""
-        times = [r.next_answer_s() for r in self.replicas if r is not replica and not r.idle]
-        return min(times, default=math.inf)
+    def _independent(self) -> bool:
+        """Whether no replica bears on another: each request's replica and moment are known beforehand."""
+        requests, fleet = self.requests, self.fleet
+        return (
+            requests.at_s is not None
+            and requests.after is None
+            and fleet.routing == "round-robin"
+            and fleet.prefill is None
+            and fleet.autoscale is None
+        )
+
+    def _apart(self) -> None:
+        """Independent replicas, one after another: none waits for the arrivals of the others."""
+        dealt: list[list[tuple[float, int]]] = [[] for _ in self.replicas]
+        turn = 0
+        for at, request in sorted(self.coming):
+            dealt[turn % len(dealt)].append((at, request))
+            turn += not self._too_long(request)
+        for replica, own in zip(self.replicas, dealt, strict=True):
+            self.coming, self.entry = own, [replica]
+            self._alone(replica)
+        self.series.sort()
+
+    def _together(self) -> None:
+        """Replicas that share what comes: a heap of the moments when their events end.
+
+        Decode steps are done when they end, or when a request comes to their replica; a step with prompts
+        is done when it begins. At one moment events end first, then requests come, then events begin.
+        """
+        heap, starts = self.ends, self.starts
+        while True:
+            while heap and heap[0][2] != self.version[heap[0][1]]:
+                heappop(heap)  # decode steps that a request cut short
+            comes = self.coming[0][0] if self.coming else math.inf
+            moves = self.moving[0][0] if self.moving else math.inf
+            comes_s, ends_s = min(comes, moves), heap[0][0] if heap else math.inf
+            if starts and min(comes_s, ends_s) > self.now:
+                self._begin(starts.popleft())
+                continue
+            self.now = min(comes_s, ends_s)
+            if math.isinf(self.now):
+                break
+            if ends_s <= comes_s:
+                self._end(self.replicas[heappop(heap)[1]])
+            elif comes <= moves:
+                self._arrive()
+            else:
+                self._arrive_moved()
+
+    def _begin(self, replica: Replica) -> None:
+        """The next event of a replica begins: its end goes on the heap."""
+        i = replica.index
+        self.decodes[i] = replica.begin()
+        self.router.note(replica)
+        self.version[i] += 1
+        ends_s = replica.decode_end_s() if self.decodes[i] else replica.now
+        heappush(self.ends, (ends_s, i, self.version[i]))
+
+    def _end(self, replica: Replica) -> None:
+        """An event ends: its tokens reach their users, and the next begins."""
+        i = replica.index
+        if self.decodes[i]:
+            replica.decode(math.inf)
+            self.decodes[i] = False
+        self._take(replica)
+        self.router.note(replica)
+        self.works[i] = not replica.idle
+        if self.works[i]:
+            self.starts.append(replica)
+
+    def _hand(self, request: int, at: float, replica: Replica) -> None:
+        """A request reaches a replica, whose decode steps go on to the first that ends after it came."""
+        i = replica.index
+        if self.decodes[i]:
+            replica.decode(at)
+            self.decodes[i] = False
+            self.version[i] += 1
+            heappush(self.ends, (replica.now, i, self.version[i]))
+        elif not self.works[i]:
+            replica.now = max(replica.now, at)
+            self.works[i] = True
+            self.starts.append(replica)
+        replica.push(request)
+        self.router.note(replica)
+
+    def _too_long(self, request: int) -> bool:
+        """Whether a request is longer than a cache."""
+        rules, front = self.fleet.rules, self.fleet.prefill
+        prompt = self.requests.isl[request] + rules.slack_tokens
+        longest = prompt + self.requests.osl[request]
+        return longest > rules.kv_tokens or (front is not None and prompt > front.kv_tokens)
 
     def _arrive(self) -> None:
         at, request = heappop(self.coming)
-        rules = self.fleet.rules
-        longest = self.requests.isl[request] + self.requests.osl[request] + rules.slack_tokens
-        front = self.fleet.prefill
-        prompt = self.requests.isl[request] + rules.slack_tokens
-        if longest > rules.kv_tokens or (front is not None and prompt > front.kv_tokens):
+        if self._too_long(request):
             self.refused[request] = True
             self._follow(at, request)
             return
-        self._deal(request, at, self.fronts or self.backs)
+        self._deal(request, at, self.entry)
 
     def _arrive_moved(self) -> None:
         at, request = heappop(self.moving)
@@ -188,34 +291,14 @@ class _RequestRun:
         if self.scaler is not None and replicas is self.backs:
             self.scaler.observe(at, sum(replica.waiting for replica in replicas))
             replicas = [replicas[i] for i in self.scaler.active(at)]
-        chosen = replicas[0] if len(replicas) == 1 else self._route(request, replicas)
+        chosen = replicas[0] if len(replicas) == 1 else self.router.choose(request, replicas)
+        self.where[request] = chosen.index
+        if self.shared:
+            self._hand(request, at, chosen)
+            return
         if chosen.idle:
             chosen.now = max(chosen.now, at)
-        self.where[request] = chosen.index
         chosen.push(request)
-
-    def _route(self, request: int, replicas: list[Replica]) -> Replica:
-        match self.fleet.routing:
-            case "round-robin":
-                self.turn += 1
-                return replicas[(self.turn - 1) % len(replicas)]
-            case "prefix-aware":
-                least = min(replica.load for replica in replicas)
-                # A warm cache is worth a queue half as long again, and a few more.
-                warm = [
-                    r
-                    for r in replicas
-                    if r.load <= 1.5 * least + 4 and r.prefixes.has(request, self.requests)
-                ]
-                return min(warm or replicas, key=lambda r: r.load)
-            case "sticky" if self.requests.session is not None:
-                name = self.requests.session[request]
-                own = next((r for r in replicas if r.index == self.homes.get(name, -1)), None)
-                chosen = own or min(replicas, key=lambda r: r.load)
-                self.homes[name] = chosen.index
-                return chosen
-            case _:
-                return min(replicas, key=lambda r: r.load)
 
     def _take(self, replica: Replica) -> None:
         """What an event brought."""

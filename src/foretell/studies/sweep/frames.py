@@ -17,6 +17,7 @@ from foretell.studies.sweep.columns import (
     point_columns,
     result_columns,
     searches,
+    system_axes,
 )
 from foretell.studies.sweep.questions import answer_row, question
 from foretell.training.tables import distinct
@@ -30,12 +31,14 @@ SHARD_SEARCHES = 2
 """The same where every point is a search."""
 SHARD_PLANS = 1 << 18
 """The same where points are plans of one batch."""
+SHARD_SYSTEMS = 1 << 15
+"""The same where they are systems."""
 
 
 def shard_points(study: Study) -> int:
     """Points of one shard."""
     if batch_axes(study):
-        return SHARD_PLANS
+        return SHARD_SYSTEMS if {*batch_axes(study)} <= {*system_axes(study)} else SHARD_PLANS
     return SHARD_SEARCHES if searches(study) else min(SHARD_POINTS[verb] for verb in study.verbs)
 
 
@@ -141,7 +144,7 @@ def _answers(
             VariedField(
                 field=study.axes[i].path.removeprefix("plan."),
                 values=study.axes[i].values,
-                places=np.asarray(chosen[i], np.int64)[rows],
+                places=np.asarray(chosen[i])[rows],
             )
             for i in inner
         ]

@@ -25,6 +25,7 @@ from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.errors import BadInput, ForetellError, ProblemsError, Shortfall
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, plan_of
+from foretell.search.search import SearchResult
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.prices import Prices
 from foretell.specs.questions.flags import fields_of
@@ -169,13 +170,18 @@ def _best(asked: PointQuestion) -> dict[str, Any]:
     found = api.search(**asked.place, set=asked.speed, top=1)
     if not found.plans:
         why = str(found.why_none)
-        return {"fits": "no", "plans_evaluated": found.plans_evaluated, "problem": why}
+        return {"fits": "no", **_counts(found), "problem": why}
     best: StepEstimate = found.best
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:
         best = with_run(best, asked_run(scenario, conditions))
     row = estimate_row(asked, scenario, best)
-    return row | {"plans_evaluated": found.plans_evaluated}
+    return row | _counts(found)
+
+
+def _counts(found: SearchResult) -> dict[str, int]:
+    """Plans of a search by what was done with them."""
+    return {"plans_evaluated": found.plans_evaluated, "plans_pruned": found.plans_pruned}
 
 
 def estimate_row(asked: PointQuestion, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:
@@ -269,11 +275,16 @@ def _check_payment(asked: PointQuestion) -> None:
         check_payment(asked.payment)
 
 
-def load_question(asked: PointQuestion, price: float | None = None) -> tuple[ServeQuestion, bool]:
-    """The flags of serving as its question, without serving anything; and whether a layout is given."""
+def service_question(asked: PointQuestion, price: float | None = None) -> ServiceQuestion:
+    """The flags of serving as a user would give them."""
     known = [field.name for field in fields_of(ServiceQuestion)]
     flags = {name: asked.flags[name] for name in known if name in asked.flags}
     money_apart = asked.verb == "cost token"
     settings = speed_settings(asked.settings) if money_apart else asked.speed
     given = ServiceQuestion(**flags, plan=asked.words or None, set=settings)
-    return question_of(given if price is None else replace(given, price=price))
+    return given if price is None else replace(given, price=price)
+
+
+def load_question(asked: PointQuestion, price: float | None = None) -> tuple[ServeQuestion, bool]:
+    """The flags of serving as its question, without serving anything; and whether a layout is given."""
+    return question_of(service_question(asked, price))

@@ -82,7 +82,7 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     """One step of fine-tuning or reinforcement learning, its phases, memory and cost.
 
     Raises BadInput for what cannot be understood and Infeasible where no phase can run at all; a phase that
-    does not fit is told in the answer (`fits`, `fails_in`).
+    does not fit is reported in the answer (`fits`, `fails_in`).
     """
     found = post_training_of(question)
     if found.fits != "no":

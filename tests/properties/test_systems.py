@@ -15,9 +15,10 @@ from foretell.specs.system import System
 from foretell.specs.system_batch import (
     map_numbers,
     one_system,
-    repeat_systems,
+    repeat_chips,
     stack_systems,
     structure_of,
+    system_count,
     take_systems,
     varies_in_batch,
 )
@@ -87,7 +88,9 @@ def test_systems_are_stacked_and_taken() -> None:
     stacked = stack_systems(ones)
     assert one_system(stacked, 3) == ones[3]
     assert one_system(take_systems(stacked, slice(2, 4)), 1) == ones[3]
-    assert one_system(repeat_systems(stacked, 2), MANY + 3) == ones[3]
+    twice = replace(stacked, chip=repeat_chips(stacked.chip, 2), network=ones[3].network)
+    assert one_system(twice, MANY + 3) == ones[3]
+    assert system_count(stacked) == MANY
     assert stack_systems([system, system]) == system
     larger = replace(system.network.tiers[0], size=2.0 * system.network.tiers[0].size)
     other = replace(system, network=replace(system.network, tiers=(larger,)))

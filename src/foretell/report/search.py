@@ -61,7 +61,7 @@ def counts(found: Search) -> str:
     rate = many / max(found.evaluation_seconds, 1e-9)
     said = (
         f"{many:,} plans in {found.evaluation_seconds:.2f} s ({rate:,.0f} per second): "
-        f"{found.plans_pruned:,} pruned by a bound on their step, {found.plans_evaluated:,} evaluated, "
+        f"{found.plans_pruned:,} pruned, {found.plans_evaluated:,} evaluated, "
         f"of which {found.plans_feasible:,} fit or are too close to call"
     )
     if found.rejected:

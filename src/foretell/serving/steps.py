@@ -24,13 +24,12 @@ from foretell.serving.engine_options import option_parts_s
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (
-    CONTEXTS,
-    LENGTHS,
-    PASTS,
     PROMPTS,
     SEQUENCES,
     TOKENS,
+    WHOLE,
     ServingTables,
+    TablePoints,
     links_of,
     pipe_s,
     tables_of,
@@ -86,13 +85,13 @@ class StepTimes:
     """By which engine."""
     tables: ServingTables
     """Seconds of the parts of a step."""
-    send_s: tuple[float, float]
+    send_s: tuple[Num, Num]
     """Passing activations to the next stage: seconds of a message, and of each token in it."""
     layers: int
     """Layers of the model."""
     wide: WideExperts | None
     """Kernels that dispatch tokens to experts; None where none do."""
-    ring_s: float
+    ring_s: Num
     """Seconds of passing one prompt token's keys and values round the ranks that share its prompt."""
 
     def seconds(self, load: StepLoad) -> Array:
@@ -227,8 +226,10 @@ class StepTimes:
 
     def _places(self, on: "FullestRank") -> tuple[Reader, Reader]:
         """Readers of the tables of decoding sequences and of prompts, where a load stands in them."""
-        spots = axis_of(on.sequences, SEQUENCES), axis_of(on.context, CONTEXTS)
-        steps = axis_of(on.prompts, PROMPTS), axis_of(on.new, LENGTHS), axis_of(on.past, PASTS)
+        points = self.tables.points
+        spots = axis_of(on.sequences, SEQUENCES), axis_of(on.context, points.contexts)
+        prompt = axis_of(on.new, points.lengths), axis_of(on.past, points.pasts)
+        steps = axis_of(on.prompts, PROMPTS), *prompt
         some, any_new = chance_of_any(on.sequences, SEQUENCES), chance_of_any(on.prompts, PROMPTS)
         return (
             lambda table: read(table, spots) * some,
@@ -328,9 +329,13 @@ def kernel_side(profile: EngineProfile) -> EngineProfile:
 
 
 def step_times(
-    model: Model, system: System, deployment: Deployment, profile: EngineProfile
+    model: Model,
+    system: System,
+    deployment: Deployment,
+    profile: EngineProfile,
+    points: TablePoints = WHOLE,
 ) -> StepTimes:
-    """An instance with its tables."""
+    """An instance with its tables, or one on each system of a batch."""
     kernels = kernel_side(profile)
     layout = replace(
         deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
@@ -338,13 +343,13 @@ def step_times(
         overlap=None, chunked=None, mixed=None, graph_batch=None, adapters=0, offload_gb=0.0,
     )  # fmt: skip
     links = links_of(system, layout, kernels)
-    near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))
+    near, far = (pipe_s(tokens, model, links) for tokens in (0.0, 1e4))
     return StepTimes(
         model=model,
         system=system,
         deployment=deployment,
         profile=profile,
-        tables=tables_of(model, as_predicted(system), layout, kernels),
+        tables=tables_of(model, as_predicted(system), layout, kernels, points),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
         wide=wide_experts(system, deployment, profile),
@@ -359,9 +364,9 @@ def as_predicted(system: System) -> System:
     return replace(system, corrections=AS_PREDICTED)
 
 
-def ring_s(model: Model, system: System, deployment: Deployment) -> float:
+def ring_s(model: Model, system: System, deployment: Deployment) -> Num:
     """Keys and values of a token to all other ranks of its prompt, in 16 bits: (cp - 1) / cp of them."""
     link = system.network.tiers[0]
-    rate = float(link.bandwidth_bytes_per_s) * float(link.efficiency)
+    rate = link.bandwidth_bytes_per_s * link.efficiency
     token = float(kv_bytes(model, replace(deployment, kv="bf16"), 1.0)) * deployment.pp
     return token * (deployment.cp - 1.0) / deployment.cp / rate

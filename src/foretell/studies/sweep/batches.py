@@ -20,7 +20,7 @@ from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_field
 from foretell.specs.plan_forms import GENERIC
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.specs.system_batch import numbers_of, take_systems, varies_in_batch
+from foretell.specs.system_batch import system_count, take_systems, varies_in_batch
 from foretell.studies.plan_words import plan_texts
 from foretell.studies.sweep.questions import (
     PointQuestion,
@@ -112,7 +112,7 @@ def evaluate_columns(scenario: Scenario, plans: Plans) -> dict[str, Array]:
 
 def evaluate_system_columns(scenario: Scenario, plan: Plan, system: System) -> dict[str, Array]:
     """The same of one plan on a batch of systems."""
-    many = max(np.size(value) for value in numbers_of(system))
+    many = system_count(system)
     found = {name: np.empty(many) for name in OUTPUTS}
     for start in range(0, many, CHUNK):
         rows = slice(start, min(start + CHUNK, many))

@@ -99,7 +99,7 @@ def refuse(refused: Sequence[tuple[Deployment, Infeasible]], gpus: int) -> Infea
     """Why no layout fits: why not the first of the largest, which has the fewest stages."""
     largest = max(layout.gpus for layout, _ in refused)
     why = next(error for layout, error in refused if layout.gpus == largest)
-    if largest < gpus and len(refused) > 1:
+    if largest < gpus:
         spans = f"of {gpus} chips no layout spans more than {largest}"
         return Infeasible(replace(p, allowed=f"{p.allowed}; {spans}") for p in why.problems)
     return why

@@ -53,7 +53,7 @@ class Memory:
     """Weights of the fullest stage."""
     step_bytes: float
     """Activations and scores of the largest step."""
-    reserve_bytes: float
+    reserve_bytes: Num
     """Context, libraries, workspaces, captured graphs."""
     kv_bytes: Num
     """The cache; negative where weights and steps leave nothing."""
@@ -88,7 +88,7 @@ def memory_of(
     )
 
 
-def cache_bytes(rule: str, fraction: float, card: Num, weights: float, other: float) -> Num:
+def cache_bytes(rule: str, fraction: float, card: Num, weights: float, other: Num) -> Num:
     """What a rule leaves to the cache."""
     match rule:
         case "vllm":

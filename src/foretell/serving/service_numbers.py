@@ -4,12 +4,14 @@ Everything broadcasts: of one system the numbers are single, of a batch of syste
 """
 
 from dataclasses import fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.power import chip_power
+from foretell.records import Later
 from foretell.serving.disaggregation import prompt_joules
 from foretell.serving.memory import Memory, longest_contexts
 from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
@@ -36,8 +38,8 @@ def service_numbers(
     firsts = first_token_s(state, started)
     tokens = token_s(state, answer) if answer > 1.0 else np.zeros_like(firsts)
     # Long waits and slow tokens do not come together: the two are paired in unrelated orders.
-    mixed = np.random.default_rng(0).permutation(firsts.shape[-1])
-    whole = firsts[..., mixed] + tokens * (answer - 1.0)
+    firsts_mixed = firsts.take(unrelated_order(firsts.shape[-1]), axis=-1)
+    whole = firsts_mixed + tokens * (answer - 1.0)
     e2e_mean = ttft_mean + tpot_mean * (answer - 1.0)
     rate = np.asarray(state.requests_per_s) * q.in_use
     if q.rate is not None:
@@ -51,8 +53,8 @@ def service_numbers(
         "osl": osl,
         "concurrency": flight * q.in_use,
         "ttft_ms": percentiles_ms(firsts, ttft_mean),
-        "tpot_ms": percentiles_ms(tokens, tpot_mean),
-        "tpot_with_first_ms": percentiles_ms(whole / answer, e2e_mean / answer),
+        "tpot_ms": percentiles_ms(tokens, tpot_mean, ordered=True),
+        "tpot_with_first_ms": Later(lambda: percentiles_ms(whole / answer, e2e_mean / answer)),
         "e2e_ms": percentiles_ms(whole, e2e_mean),
         "requests_per_s": rate,
         "output_tokens_per_s": rate * answer,
@@ -73,12 +75,20 @@ def service_numbers(
         "tokens_per_joule": answer / (in_joules + out_joules),
         "limited_by": limited_by(q, state, parts, limit),
         "step_ms": {name: 1e3 * value for name, value in parts.items()},
-        "goodput_requests_per_s": goodput(q, firsts[..., mixed], tokens, rate),
+        "goodput_requests_per_s": goodput(q, firsts_mixed, tokens, rate),
     }
+
+
+@lru_cache(maxsize=4)
+def unrelated_order(many: int) -> NDArray[np.intp]:
+    """An order of so many requests that has nothing to do with their own."""
+    return np.random.default_rng(0).permutation(many)
 
 
 def plain_number(value: Any) -> Any:
     """A number of one system as Python has it; parts of a step that take no time are left out."""
+    if isinstance(value, Later):
+        value = value()
     if isinstance(value, Percentiles):
         return Percentiles(**{f.name: float(getattr(value, f.name)) for f in fields(value)})
     if isinstance(value, dict):
@@ -103,9 +113,10 @@ def joules_of(
         pool = q.prefill
         front = step_times(q.model, pool.system, pool.deployment, pool.profile)
         watts = np.asarray(chip_power(pool.system.chip).idle_watts)
-        in_joules = prompt_joules(front, q.traffic, float(state.prompts)) + watts * pool.gpus * (
-            1.0 - state.busy
-        ) / rate
+        in_joules = (
+            prompt_joules(front, q.traffic, float(state.prompts))
+            + watts * pool.gpus * (1.0 - state.busy) / rate
+        )
     return in_joules, out_joules + idle_joules(q, flight) / rate
 
 
@@ -175,9 +186,7 @@ def costs(
     return divide_rent(rent * q.deployment.gpus, share_s, (served, prompt, answer))
 
 
-def divide_rent(
-    usd_per_hour: float, share: Num, load: tuple[Num, float, float]
-) -> tuple[Any, Any]:
+def divide_rent(usd_per_hour: float, share: Num, load: tuple[Num, float, float]) -> tuple[Any, Any]:
     """Dollars for a million tokens of prompts and of answers: a rent by the share of the time, or of the
     chips, that prompts take; `load` is requests a second, and tokens of a prompt and of an answer.
 

@@ -24,9 +24,6 @@ from foretell.serving.engine_options import option_parts_s
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (
-    PROMPTS,
-    SEQUENCES,
-    TOKENS,
     WHOLE,
     ServingTables,
     TablePoints,
@@ -164,7 +161,9 @@ class StepTimes:
         on = spread(load, self.deployment, encoder=self.model.encoder is not None)
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
         steps, prompts = self.tables.dispatch_s, self.tables.prompt_dispatch_s
-        return np.where(prefill, table_at(prompts, on.tokens), table_at(steps, on.tokens))
+        return np.where(
+            prefill, self.at_tokens(prompts, on.tokens), self.at_tokens(steps, on.tokens)
+        )
 
     def _parts_s(self, load: StepLoad) -> dict[str, Array]:
         """Parts of a step that runs whole."""
@@ -174,16 +173,18 @@ class StepTimes:
         decode, prefill = self._places(on)
         known = self.system.corrections
         found = {
-            "matrices": table_at(tables.token_s - tables.exchange_s, on.tokens)
-            + table_at(tables.encoder_s, on.read),
-            "exchanges": table_at(tables.exchange_s, on.tokens)
-            + table_at(tables.gather_s, on.stage)
+            "matrices": self.at_tokens(tables.token_s - tables.exchange_s, on.tokens)
+            + self.at_tokens(tables.encoder_s, on.read),
+            "exchanges": self.at_tokens(tables.exchange_s, on.tokens)
+            + self.at_tokens(tables.gather_s, on.stage)
             + self._sent_s(load)
             + self.ring_s * on.prompts * on.new * d.cp,
-            "experts": p.expert_factor * table_at(tables.experts_s, on.stage),
+            "experts": p.expert_factor * self.at_tokens(tables.experts_s, on.stage),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
-            "head": table_at(tables.head_s, on.rows),
-            "gaps": self.gaps_s() * known.step_overhead * chance_of_any(on.stage, TOKENS),
+            "head": self.at_tokens(tables.head_s, on.rows),
+            "gaps": self.gaps_s()
+            * known.step_overhead
+            * chance_of_any(on.stage, tables.points.tokens),
         }
         if known is not AS_PREDICTED:
             # Steps with prompts have a factor of their own.
@@ -194,11 +195,11 @@ class StepTimes:
         if d.draft_tokens and d.drafter != "ngram":
             # A draft is one layer and the head, once for each token that it proposes.
             own = on.sequences
-            body = table_at(tables.token_s, own) + p.expert_factor * table_at(
+            body = self.at_tokens(tables.token_s, own) + p.expert_factor * self.at_tokens(
                 tables.experts_s, own * ranks
             )
             body = (body + decode(tables.decode_s)) / self.layers
-            found["draft"] = d.draft_tokens * (body + table_at(tables.head_s, own))
+            found["draft"] = d.draft_tokens * (body + self.at_tokens(tables.head_s, own))
         found |= option_parts_s(self.model, self.system, d, on.rows, self.layers)
         if d.pp > 1:
             found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
@@ -209,11 +210,13 @@ class StepTimes:
         tables, one = self.tables, replace(self.deployment, dp=1, cp=1)
         on = spread(load, one, encoder=self.model.encoder is not None)
         decode, prefill = self._places(on)
-        spent = table_at(tables.token_joules, on.tokens) + table_at(tables.encoder_joules, on.read)
+        spent = self.at_tokens(tables.token_joules, on.tokens) + self.at_tokens(
+            tables.encoder_joules, on.read
+        )
         spent = (
             spent
-            + table_at(tables.experts_joules, on.stage)
-            + table_at(tables.head_joules, on.rows)
+            + self.at_tokens(tables.experts_joules, on.stage)
+            + self.at_tokens(tables.head_joules, on.rows)
         )
         spent = spent + decode(tables.decode_joules) + prefill(tables.prefill_joules)
         base = chip_power(self.system.chip).base_watts * self.deployment.gpus
@@ -227,14 +230,20 @@ class StepTimes:
     def _places(self, on: "FullestRank") -> tuple[Reader, Reader]:
         """Readers of the tables of decoding sequences and of prompts, where a load stands in them."""
         points = self.tables.points
-        spots = axis_of(on.sequences, SEQUENCES), axis_of(on.context, points.contexts)
+        spots = axis_of(on.sequences, points.sequences), axis_of(on.context, points.contexts)
         prompt = axis_of(on.new, points.lengths), axis_of(on.past, points.pasts)
-        steps = axis_of(on.prompts, PROMPTS), *prompt
-        some, any_new = chance_of_any(on.sequences, SEQUENCES), chance_of_any(on.prompts, PROMPTS)
+        steps = axis_of(on.prompts, points.prompts), *prompt
+        some = chance_of_any(on.sequences, points.sequences)
+        any_new = chance_of_any(on.prompts, points.prompts)
         return (
             lambda table: read(table, spots) * some,
             lambda table: read(table, steps) * any_new,
         )
+
+    def at_tokens(self, table: Array, tokens: Array) -> Array:
+        """A table over tokens; nothing costs nothing."""
+        points = self.tables.points.tokens
+        return np.asarray(read(table, (axis_of(tokens, points),)) * chance_of_any(tokens, points))
 
     def gaps_s(self) -> float:
         """What the engine's layers, exchanges and mixtures take in every step beyond their kernels."""
@@ -291,11 +300,6 @@ def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> FullestRank:
         rows=on_rank + own,
         read=own_new if encoder else np.zeros_like(own_new),
     )
-
-
-def table_at(table: Array, tokens: Array) -> Array:
-    """A table over tokens; nothing costs nothing."""
-    return np.asarray(read(table, (axis_of(tokens, TOKENS),)) * chance_of_any(tokens, TOKENS))
 
 
 def chance_of_any(value: Array, points: Array) -> Array:

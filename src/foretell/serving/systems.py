@@ -4,7 +4,7 @@ One load asks tables for few of their points (lengths, pasts and contexts are th
 system), so that these alone are tabulated: a thousandth of a second is enough for several systems.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Infeasible
-from foretell.records import dataclass
+from foretell.records import Later, dataclass
 from foretell.serving.layouts import merit_of, refuse
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion
@@ -20,7 +20,18 @@ from foretell.serving.serve import check_memory, estimate_of
 from foretell.serving.service_numbers import service_numbers
 from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
-from foretell.serving.tables import CONTEXTS, LENGTHS, PASTS, UNEVEN, TablePoints, around
+from foretell.serving.tables import (
+    CONTEXTS,
+    LENGTHS,
+    PASTS,
+    PROMPTS,
+    SEQUENCES,
+    TOKENS,
+    UNEVEN,
+    TablePoints,
+    around,
+)
+from foretell.serving.wide_experts import WideExperts, halved, wide_experts
 from foretell.specs.deployment import Deployment
 from foretell.specs.service import Percentiles, ServiceEstimate
 from foretell.specs.system_batch import one_system, system_count, take_systems
@@ -28,7 +39,7 @@ from foretell.specs.system_batch import one_system, system_count, take_systems
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-TOGETHER = 256
+TOGETHER = 512
 """Systems that are evaluated together: large enough to amortise calls, small enough for the cache."""
 
 
@@ -63,19 +74,17 @@ class ServedSystems:
         """The service on one system; Infeasible where nothing fits."""
         best = int(self.best[row])
         if best < 0:
-            raise refuse(
-                [(one.question.deployment, self._why_not(one, row)) for one in self.layouts],
-                self.layouts[0].question.gpus,
-            )
+            refused = [(one.question.deployment, self._why_not(one, row)) for one in self.layouts]
+            q = self.layouts[0].question
+            raise refuse(refused, q.gpus) if q.plan_chosen else refused[0][1]
         found = self.layouts[best]
         asked = replace(found.question, system=one_system(found.question.system, row))
         return estimate_of(asked, {name: found.at(name, row) for name in found.numbers})
 
     def _why_not(self, one: LayoutNumbers, row: int) -> Infeasible:
         memory = one.memory
-        held = replace(
-            memory, card_bytes=_at(memory.card_bytes, row), kv_bytes=_at(memory.kv_bytes, row)
-        )
+        names = ("card_bytes", "reserve_bytes", "kv_bytes")
+        held = replace(memory, **{name: _at(getattr(memory, name), row) for name in names})
         try:
             check_memory(one.question, held)
         except Infeasible as error:
@@ -104,13 +113,11 @@ class ServedSystems:
         }
 
 
-def serve_systems(q: ServeQuestion, layouts: Sequence[Deployment]) -> list[ServedSystems]:
+def serve_systems(q: ServeQuestion, layouts: Sequence[Deployment]) -> Iterator[ServedSystems]:
     """The best of some layouts on every system of a batch, in chunks of TOGETHER systems."""
-    many = system_count(q.system)
-    return [
-        _served(replace(q, system=take_systems(q.system, slice(start, start + TOGETHER))), layouts)
-        for start in range(0, many, TOGETHER)
-    ]
+    for start in range(0, system_count(q.system), TOGETHER):
+        rows = slice(start, start + TOGETHER)
+        yield _served(replace(q, system=take_systems(q.system, rows)), layouts)
 
 
 def _served(q: ServeQuestion, layouts: Sequence[Deployment]) -> ServedSystems:
@@ -144,26 +151,43 @@ def layout_numbers(q: ServeQuestion) -> LayoutNumbers:
 
 
 def points_of(q: ServeQuestion) -> TablePoints:
-    """Points of tables around what the steps of one load ask for (serving/steady.py)."""
+    """Points of tables around what the steps of one load can ask for (serving/steady.py).
+
+    Steps of n sequences that decode have few tokens, those with prompts at least a prompt's, or a chunk's:
+    nothing is between. Where a step runs in two halves, so may a prompt.
+    """
     d, p, traffic = q.deployment, q.profile, q.traffic
     mean = 0.5 * (1.0 + traffic.least)
     length, answer = mean * float(np.asarray(traffic.isl)), mean * float(np.asarray(traffic.osl))
-    answer = max(answer, 1.0)
-    fresh = max((1.0 - traffic.cached) * length, 1.0)
+    answer, fresh = max(answer, 1.0), max((1.0 - traffic.cached) * length, 1.0)
+    n = max(float(np.asarray(traffic.concurrency)) / q.replicas, 1.0)
     budget = float(d.max_tokens or p.max_tokens)
     chunks = max(np.ceil(fresh / budget) if d.chunked is not False else 1.0, 1.0)
     new = float(fresh / chunks)
     past = length - fresh + 0.5 * (fresh - new)
-    # A step in two halves may halve a prompt; joules are of ranks that share none.
+    most = min(max(budget * d.dp / fresh, 1.0), n)
+    rows = n * (2.0 + d.draft_tokens)
+    few = around(TOKENS, 1.0, rows)
+    many = around(TOKENS, 0.5 * new / d.cp / d.dp, most * new + rows)
     return TablePoints(
+        tokens=np.union1d(few, many),
+        sequences=around(SEQUENCES, 1.0, n),
         contexts=around(CONTEXTS, length, length + 0.5 * answer, length + UNEVEN * answer),
-        lengths=around(LENGTHS, 0.5 * new / d.cp, new),
-        pasts=around(PASTS, 0.5 * past, past),
+        prompts=around(PROMPTS, 1.0, most),
+        lengths=around(LENGTHS, 0.5 * new / d.cp if halved(d, wide_of(q)) else new / d.cp, new),
+        pasts=around(PASTS, 0.5 * past if halved(d, wide_of(q)) else past, past),
     )
+
+
+def wide_of(q: ServeQuestion) -> WideExperts | None:
+    """Kernels that dispatch tokens to experts; None where none do."""
+    return wide_experts(q.system, q.deployment, q.profile)
 
 
 def _at(value: Any, row: int) -> Any:
     """One system's part of a number, of percentiles or of parts of a step."""
+    if isinstance(value, Later):
+        value = value()
     if isinstance(value, Percentiles):
         names = ("mean", "p50", "p90", "p95", "p99")
         return Percentiles(**{name: _at(getattr(value, name), row) for name in names})

@@ -21,7 +21,7 @@ from foretell.kernels.families.experts_loads import loads_of
 from foretell.network.collectives import Group, collective_s, send_s
 from foretell.network.library import prepare
 from foretell.network.library_catalog import library_for
-from foretell.network.library_records import Kind
+from foretell.network.library_records import Kind, Library
 from foretell.network.placement import over_systems, tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
@@ -41,7 +41,7 @@ from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Stack
-from foretell.specs.system import System
+from foretell.specs.system import Network, System
 from foretell.specs.system_batch import system_count
 from foretell.workload.build import layer_graph, layer_kinds
 from foretell.workload.graph import Phase, Tokens
@@ -92,15 +92,28 @@ SAMPLING_PASSES = 3.0
 class TablePoints:
     """Points of the axes that are tabulated: all of them, or those around the loads that will be asked."""
 
+    tokens: Array
+    """Tokens of a step."""
+    sequences: Array
+    """Decoding sequences."""
     contexts: Array
     """Tokens in a sequence's cache."""
+    prompts: Array
+    """Prompts of a step."""
     lengths: Array
     """New tokens of one prompt."""
     pasts: Array
     """Tokens of one prompt that are in the cache already."""
 
 
-WHOLE = TablePoints(contexts=CONTEXTS, lengths=LENGTHS, pasts=PASTS)
+WHOLE = TablePoints(
+    tokens=TOKENS,
+    sequences=SEQUENCES,
+    contexts=CONTEXTS,
+    prompts=PROMPTS,
+    lengths=LENGTHS,
+    pasts=PASTS,
+)
 
 
 def around(points: Array, *values: float) -> Array:
@@ -169,58 +182,54 @@ class Links:
     """All ranks that share the experts."""
     pipe_counts: Array
     """Where the stages stand; (tiers, 1)."""
-    system: System
-    """Chips and network."""
-    profile: EngineProfile
-    """Whose collectives."""
+    network: Network
+    """The network."""
+
+
+Degrees = tuple[int, int, int, int]
+"""Tensor-parallel ranks, ranks of a stage, stages, and chips of an instance."""
 
 
 def links_of(system: System, deployment: Deployment, profile: EngineProfile) -> Links:
     """Place the groups: tensor parallel innermost, then the rest of the stage, then stages."""
+    library = library_for(system, software="trtllm" if profile.custom_all_reduce else "")
+    d = deployment
+    degrees = d.tp, d.stage, d.pp, d.gpus
     if any(over_systems(tier) for tier in system.network.tiers):
-        return _placed_links(system, deployment, profile, system_count(system))
-    return _links_of(system, deployment, profile)
+        return _placed_links(library, system.network, degrees, system_count(system))
+    return _known_links(library, system.network, degrees)
 
 
-@lru_cache(maxsize=256)
-def _known_links(system: System, deployment: Deployment, profile: EngineProfile) -> Links:
-    return _placed_links(system, deployment, profile, 1)
-
-
-def _links_of(system: System, deployment: Deployment, profile: EngineProfile) -> Links:
-    """Links of networks in plain numbers: remembered, unless the chip's numbers are arrays."""
-    try:
-        return _known_links(system, deployment, profile)
-    except TypeError:
-        return _placed_links(system, deployment, profile, 1)
+@lru_cache(maxsize=1024)
+def _known_links(library: Library | None, network: Network, degrees: Degrees) -> Links:
+    """On one network: the same few placements recur from system to system of a study."""
+    return _placed_links(library, network, degrees, 1)
 
 
 def _placed_links(
-    system: System, deployment: Deployment, profile: EngineProfile, networks: int
+    library: Library | None, network: Network, degrees: Degrees, networks: int
 ) -> Links:
     """The groups on one network, or on each of several."""
-    d = deployment
-    filled = units(system.network, d.gpus)
+    tp, stage, pp, gpus = degrees
+    filled = units(network, gpus)
 
     def counts(size: int, stride: int) -> Array:
-        one = tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, d.gpus)
+        one = tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, gpus)
         return np.repeat(one, networks, axis=1)
 
     kinds: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
-    library = library_for(system, software="trtllm" if profile.custom_all_reduce else "")
 
     def group(size: int) -> Group:
         where = counts(size, 1)
         if library is None:
-            return stack_of(where, system.network, kinds)
-        return prepare(library, system.network, where, kinds)
+            return stack_of(where, network, kinds)
+        return prepare(library, network, where, kinds)
 
     return Links(
-        tensor=group(d.tp),
-        stage=group(d.stage),
-        pipe_counts=counts(d.pp, d.stage),
-        system=system,
-        profile=profile,
+        tensor=group(tp),
+        stage=group(stage),
+        pipe_counts=counts(pp, stage),
+        network=network,
     )
 
 
@@ -256,25 +265,25 @@ def _new_tables(
     kernels = Kernels(chip=system.chip, deployment=deployment, profile=profile, systems=many)
     links = links_of(system, deployment, profile)
     stack = model.stack
-    token, exchange = token_costs(model, stack, kernels, links)
+    token, exchange = token_costs(model, stack, kernels, links, points)
     dispatched = wide_experts(system, deployment, profile)
-    experts, routed_exchange = expert_costs(stack, kernels, links, dispatched)
-    sent, prompts_sent = dispatch_costs(model, deployment, dispatched)
+    experts, routed_exchange = expert_costs(stack, kernels, links, points, dispatched)
+    sent, prompts_sent = dispatch_costs(model, deployment, points, dispatched)
     decode = sequence_cost(model, stack, kernels, "decode", points)
     prefill = sequence_cost(model, stack, kernels, "prefill", points)
-    head = head_costs(model, kernels, links)
-    none = np.zeros(len(TOKENS) * many)
+    head = head_costs(model, kernels, links, points)
+    none = np.zeros(len(points.tokens) * many)
     encoder = PowerLimitedCost(seconds=none, joules=none)
     if model.encoder is not None:
-        encoder, _ = token_costs(model, model.encoder, kernels, links)
+        encoder, _ = token_costs(model, model.encoder, kernels, links, points)
         own = sequence_cost(model, model.encoder, kernels, "prefill", points)
         prefill = PowerLimitedCost(
             seconds=prefill.seconds + own.seconds, joules=prefill.joules + own.joules
         )
     wide = () if many == 1 else (many,)
-    line = (len(TOKENS), *wide)
-    shape = (len(PROMPTS), len(points.lengths), len(points.pasts), *wide)
-    square = (len(SEQUENCES), len(points.contexts), *wide)
+    line = (len(points.tokens), *wide)
+    shape = (len(points.prompts), len(points.lengths), len(points.pasts), *wide)
+    square = (len(points.sequences), len(points.contexts), *wide)
     return ServingTables(
         points=points,
         token_s=token.seconds.reshape(line),
@@ -314,11 +323,11 @@ def reduces_of(stack: Stack) -> float:
 
 
 def token_costs(
-    model: Model, stack: Stack, kernels: Kernels, links: Links
+    model: Model, stack: Stack, kernels: Kernels, links: Links, points: TablePoints
 ) -> tuple[PowerLimitedCost, Array]:
     """Operations on each token, the all-reduces behind them included; and these alone."""
     tp, many_systems = float(kernels.deployment.tp), kernels.systems
-    kernels, (rows,) = kernels.along(TOKENS)
+    kernels, (rows,) = kernels.along(points.tokens)
     tokens = Tokens(
         batch=rows, q_len=1.0, kv_len=1.0, phase="decode",
         rotary=model.embedding.rotary,
@@ -359,7 +368,7 @@ def on_systems(found: Array, systems: int) -> Array:
 
 
 def expert_dims(
-    ffn: Experts, hidden: float, d: Deployment, wide: WideExperts | None, tokens: Array = TOKENS
+    ffn: Experts, hidden: float, d: Deployment, wide: WideExperts | None, tokens: Array
 ) -> dict[str, Num]:
     """Sizes of a mixture's layer of routed experts, for tokens of the stage."""
     return {
@@ -378,21 +387,24 @@ def expert_dims(
     }
 
 
-def dispatch_costs(model: Model, d: Deployment, wide: WideExperts | None) -> tuple[Array, Array]:
+def dispatch_costs(
+    model: Model, d: Deployment, points: TablePoints, wide: WideExperts | None
+) -> tuple[Array, Array]:
     """What dispatches and combines of all layers take, by tokens of a rank: decoding, and with prompts."""
-    decode = prompts = np.zeros_like(TOKENS)
+    tokens = points.tokens
+    decode = prompts = np.zeros_like(tokens)
     if wide is None:
         return decode, prompts
     if np.ndim(wide.near_bytes_per_s):
-        decode = prompts = np.zeros((len(TOKENS), 1))
+        decode = prompts = np.zeros((len(tokens), 1))
     for layer, many in kinds_of(model.stack):
         if not isinstance(layer.ffn, Experts):
             continue
         hidden = float(layer.ffn.latent or model.stack.hidden)
-        dims = expert_dims(layer.ffn, hidden, d, wide)
+        dims = expert_dims(layer.ffn, hidden, d, wide, tokens)
         # A copy of the attention has tp ranks, each of which sends its part of the tokens.
-        own = TOKENS / d.tp
-        sizes = {n: np.broadcast_to(np.asarray(v, float), TOKENS.shape) for n, v in dims.items()}
+        own = tokens / d.tp
+        sizes = {n: np.broadcast_to(np.asarray(v, float), tokens.shape) for n, v in dims.items()}
         sizes["tokens"] = own * d.ep
         even = own * layer.ffn.top_k
         over = np.maximum(loads_of(sizes, np.ones(1)).rows / np.maximum(even, 1e-9), 1.0)
@@ -404,11 +416,15 @@ def dispatch_costs(model: Model, d: Deployment, wide: WideExperts | None) -> tup
 
 
 def expert_costs(
-    stack: Stack, kernels: Kernels, links: Links, wide: WideExperts | None = None
+    stack: Stack,
+    kernels: Kernels,
+    links: Links,
+    points: TablePoints,
+    wide: WideExperts | None = None,
 ) -> tuple[PowerLimitedCost, Array]:
     """Routed experts of all layers for the tokens of the stage, and what they wait for."""
     d, systems = kernels.deployment, kernels.systems
-    kernels, (rows,) = kernels.along(TOKENS)
+    kernels, (rows,) = kernels.along(points.tokens)
     none = np.zeros_like(rows)
     total, hidden_s, exchange = nothing(len(rows)), none, none
     for layer, many in kinds_of(stack):
@@ -421,7 +437,7 @@ def expert_costs(
             wait = none  # dispatched: by the tokens of a rank (dispatch_costs)
         elif d.stage > d.tp:
             # Ranks with tokens of their own gather those of all, and get back the sums of theirs.
-            size = 2.0 * TOKENS[None, :] * hidden
+            size = 2.0 * points.tokens[None, :] * hidden
             gathered_s = collective_s("all-gather", size, links.stage)
             scattered_s = collective_s("reduce-scatter", size, links.stage)
             wait = on_systems(gathered_s + scattered_s, systems)
@@ -454,14 +470,14 @@ def sequence_cost(
     d = kernels.deployment
     rotary = model.embedding.rotary
     if phase == "decode":
-        grid = np.meshgrid(SEQUENCES, points.contexts, indexing="ij")
+        grid = np.meshgrid(points.sequences, points.contexts, indexing="ij")
         kernels, (n, context) = kernels.along(*(axis.ravel() for axis in grid))
         tokens = Tokens(
             batch=n, q_len=1.0 + d.draft_tokens, kv_len=context, cross_len=context, phase=phase,
             rotary=rotary,
         )  # fmt: skip
     else:
-        grid = np.meshgrid(PROMPTS, points.lengths, points.pasts, indexing="ij")
+        grid = np.meshgrid(points.prompts, points.lengths, points.pasts, indexing="ij")
         kernels, (k, new, past) = kernels.along(*(axis.ravel() for axis in grid))
         tokens = Tokens(
             batch=k, q_len=new, kv_len=new + past, cross_len=new, phase=phase, rotary=rotary,
@@ -492,10 +508,12 @@ def without_window(layer: Layer) -> Layer:
     return replace(layer, mixers=mixers)
 
 
-def head_costs(model: Model, kernels: Kernels, links: Links) -> PowerLimitedCost:
+def head_costs(
+    model: Model, kernels: Kernels, links: Links, points: TablePoints
+) -> PowerLimitedCost:
     """Table, final norm, scores over the vocabulary's parts, and the sampling of one token each."""
     tp, systems = float(kernels.deployment.tp), kernels.systems
-    kernels, (rows,) = kernels.along(TOKENS)
+    kernels, (rows,) = kernels.along(points.tokens)
     width = float(model.embedding.width or model.stack.hidden)
     outputs = float(model.head.outputs)
     region, elements = Region.HEAD, rows * model.stack.hidden
@@ -514,7 +532,7 @@ def head_costs(model: Model, kernels: Kernels, links: Links) -> PowerLimitedCost
     cost = kernels.held(kernels.cost(ops, [1.0] * len(ops), len(rows)))
     seconds = cost.seconds + (SAMPLING_S if outputs else 0.0)
     if outputs:
-        size = 2.0 * TOKENS[None, :] * outputs
+        size = 2.0 * points.tokens[None, :] * outputs
         seconds = seconds + on_systems(collective_s("all-gather", size, links.tensor), systems)
     return PowerLimitedCost(seconds=seconds, joules=cost.joules * kernels.deployment.tp)
 
@@ -522,5 +540,5 @@ def head_costs(model: Model, kernels: Kernels, links: Links) -> PowerLimitedCost
 def pipe_s(tokens: float, model: Model, links: Links) -> Num:
     """Seconds of passing the tokens' activations to the next stage; of several networks, of each."""
     size = 2.0 * tokens * model.stack.hidden
-    found = send_s(size, links.pipe_counts, links.system.network)
+    found = send_s(size, links.pipe_counts, links.network)
     return found if len(found) > 1 else float(found[0])

@@ -1,5 +1,6 @@
 """The points of one shard as a table: every column of the study, rows sorted by point."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,12 +31,19 @@ SHARD_SEARCHES = 2
 """The same where every point is a search."""
 SHARD_PLANS = 1 << 18
 """The same where points are plans of one batch."""
+BATCH_S, PLAN_S = 0.015, 1.0 / SHARD_PLANS
+"""Seconds of a batch whatever its size, and of each plan in it."""
 
 
 def shard_points(study: Study) -> int:
     """Points of one shard."""
-    if batch_axes(study):
-        return SHARD_PLANS
+    if inner := batch_axes(study):
+        plans = float(math.prod(len(study.axes[place].values) for place in inner))
+        if len(inner) == len(study.axes):
+            plans = math.inf  # all points are plans of one batch
+        elif study.mode != "product":
+            plans = 1.0
+        return max(int(1.0 / (BATCH_S / plans + PLAN_S)), 1)
     return SHARD_SEARCHES if searches(study) else min(SHARD_POINTS[verb] for verb in study.verbs)
 
 

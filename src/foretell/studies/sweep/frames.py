@@ -1,5 +1,6 @@
 """The points of one shard as a table: every column of the study, rows sorted by point."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,14 +36,24 @@ SHARD_SYSTEMS = 1 << 15
 """The same where they are systems."""
 SHARD_SERVICES = 1 << 12
 """The same where they are systems that serve."""
+BATCH_S, PLAN_S = 0.015, 1.0 / SHARD_PLANS
+"""Seconds of a batch whatever its size, and of each plan in it."""
 
 
 def shard_points(study: Study) -> int:
     """Points of one shard."""
-    if batch_axes(study) and study.verbs == ("serve",):
+    inner = batch_axes(study)
+    if inner and study.verbs == ("serve",):
         return SHARD_SERVICES
-    if batch_axes(study):
-        return SHARD_SYSTEMS if {*batch_axes(study)} <= {*system_axes(study)} else SHARD_PLANS
+    if inner and {*inner} <= {*system_axes(study)}:
+        return SHARD_SYSTEMS
+    if inner:
+        plans = float(math.prod(len(study.axes[place].values) for place in inner))
+        if len(inner) == len(study.axes):
+            plans = math.inf  # all points are plans of one batch
+        elif study.mode != "product":
+            plans = 1.0
+        return max(int(1.0 / (BATCH_S / plans + PLAN_S)), 1)
     # A workload with a plan of its own is no search.
     own = [w for w in study.workloads if w.verb == "estimate" and "plan" not in w.base]
     every = searches(study) and (bool(own) or not study.workloads)

@@ -474,7 +474,10 @@ def _lines(prior: MeasuredPrior) -> list[str]:
             f"{name} = {inline(getattr(prior, name))}"
             for name in ("spread", "row_spread", "part_wide")
         ),
-        *(f"{name} = {getattr(prior, name)!r}" for name in (*plain, "interval_scale", "doubt_power")),
+        *(
+            f"{name} = {getattr(prior, name)!r}"
+            for name in (*plain, "interval_scale", "doubt_power")
+        ),
         *(f"{name} = {inline(getattr(prior, name))}" for name in ("distance", "doubt")),
         f"outlier_spread = {toml_value([spread for spread, _ in prior.outliers])}",
         f"outlier_share = {toml_value([share for _, share in prior.outliers])}",

@@ -50,7 +50,7 @@ class ConditionedService:
     questions: tuple[ServeQuestion, ...]
     """The measured services."""
     notes: tuple[str, ...] = ()
-    """What was said on the way."""
+    """Notes on the way."""
 
     def said(self, q: ServeQuestion) -> dict[str, NextRun]:
         """Metric -> what the posterior says of a deployment's."""

@@ -98,7 +98,7 @@ def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     """What is known of simulated requests; None for the closed form, which takes no such options."""
     given = given_of(part(RequestOptions, question, simulate=False))
     if question.simulate is False and given:
-        message = "says how requests are played"
+        message = "says how requests are simulated"
         raise BadInput(
             Problem(path=name, value=value, message=message, allowed="--simulate")
             for name, value in given.items()
@@ -196,7 +196,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
-        said.append(f"{at_once:g} requests in flight: neither a concurrency nor a rate was given")
+        said.append(f"{at_once:g} concurrent requests: neither a concurrency nor a rate was given")
     said += unused_words(scenario.model, deployment, float(asked.isl) + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if pool is not None:

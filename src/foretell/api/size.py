@@ -59,7 +59,7 @@ class Choice(JsonRecord):
     usd_per_million_output_tokens: float | None
     """The rest of it, over the tokens of answers."""
     meets: bool
-    """Whether both levels hold at the percentile."""
+    """Whether both latency targets are met at the percentile."""
     osl: float
     """Answer tokens of a request."""
     needed: float
@@ -121,7 +121,7 @@ class Choice(JsonRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing(JsonRecord, Answer):
-    """The answer: the cheapest ways to serve a rate within its levels."""
+    """The cheapest ways to serve a rate within its latency targets."""
 
     verb = "size"
 
@@ -134,7 +134,7 @@ class Sizing(JsonRecord, Answer):
     wanted: ServiceTargets
     """What was asked."""
     percentile: str
-    """Where the levels must hold."""
+    """Percentile at which the targets must be met."""
     choices: tuple[Choice, ...]
     """By money, of equal money by headroom and time; none is cheaper than the best simulated one."""
     pareto: tuple[SizingPoint, ...]
@@ -221,9 +221,9 @@ def _given_measured(asked: SizeQuestion, question: ServeQuestion, most: int | st
 
 @asks(SizeQuestion)
 def size(asked: SizeQuestion) -> Sizing:
-    """How many chips answer `rate` requests a second within the levels (milliseconds), and how.
+    """How many chips serve `rate` requests per second within the latency targets (ms), and in which layout.
 
-    `gpus` is the most that one instance may have. Raises Infeasible where no layout meets the levels.
+    `gpus` is the most that one instance may have. Raises Infeasible where no layout meets the targets.
     """
     problems = _problems(asked)
     most = 64 if asked.gpus is None else asked.gpus

@@ -32,7 +32,7 @@ from foretell.lab.validate.serving_simulation import PLAYED, played_figures
 from foretell.serving.evidence import kind_of_model, residual_class
 from foretell.specs.engine import EngineProfile
 
-NO_SOURCE = "not told"
+NO_SOURCE = "not stated"
 """The source of rows that name none."""
 LeaveOut = Literal["group", "model"]
 """What is left out of a fit before its rows are predicted."""
@@ -237,7 +237,7 @@ def board(
         "by_workers": [
             f"{'together' if c.prefill is None else 'disaggregated'} {p.metric}" for c, p in told
         ],
-        "by_speculation": [f"{c.row.speculative or 'not told'} {p.metric}" for c, p in told],
+        "by_speculation": [f"{c.row.speculative or 'not stated'} {p.metric}" for c, p in told],
         "by_group": [f"{c.group} {p.metric}" for c, p in told],
     }
     used = {case.profile.id for case, _ in told}

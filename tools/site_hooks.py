@@ -22,6 +22,14 @@ FENCE = re.compile(r"^(\s*`{3,})(\w+)[ \t]+[^\n`]*$", re.MULTILINE)
 """A block with a word for the tests after its language."""
 
 
+STYLE = """\
+/* Tables without titles have no title row; pages without a contents of their own use the room. */
+.md-typeset table:not([class]) thead:not(:has(th:not(:empty))) { display: none; }
+.md-typeset table:not([class]) td img { max-width: 100%; min-width: 18rem; }
+.md-typeset h1 { color: inherit; font-weight: 600; }
+"""
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are not in docs/."""
     from mkdocs.structure.files import File
@@ -32,6 +40,7 @@ def on_files(files: Any, config: Any) -> Any:
     files.append(File.generated(config, "python-reference.md", content=api_page()))
     icon = (ROOT / ICON).read_bytes()
     files.append(File.generated(config, "assets/icon.svg", content=icon))
+    files.append(File.generated(config, "assets/site.css", content=STYLE))
     return files
 
 
@@ -78,7 +87,35 @@ def api_page() -> str:
         lines += ["", f"## {title}"]
         for name in some:
             thing = getattr(foretell, name)
+            asked = getattr(thing, "question", None)
             lines += ["", f"::: {thing.__module__}.{getattr(thing, '__qualname__', name)}"]
-            # What a record holds is on its own page of the code; here are its fields.
-            lines += ["    options:", "      show_root_toc_entry: true"]
+            if asked is not None:  # its arguments are the fields of its question
+                lines += [
+                    "    options:",
+                    "      show_signature: false",
+                    "",
+                    *arguments(name, asked),
+                ]
     return "\n".join(lines) + "\n"
+
+
+def arguments(name: str, question: Any) -> list[str]:
+    """How a function is called, and a row for every argument of its question."""
+    from dataclasses import MISSING
+
+    from foretell.specs.questions.flags import fields_of
+
+    fields = fields_of(question)
+    first = [field.name for field in fields if field.positional]
+    needed = [f"{f.name}=..." for f in fields if f.required and not f.positional]
+    call = ", ".join([*first, *needed, "..."])
+    rows = [
+        f"```python\nforetell.{name}({call})\n```",
+        "",
+        "| argument | default | |",
+        "|---|---|---|",
+    ]
+    for field in fields:
+        usual = "" if field.default is MISSING else f"`{field.default!r}`"
+        rows.append(f"| `{field.name}` | {usual} | {field.flag.help.replace('|', chr(92) + '|')} |")
+    return rows

@@ -355,7 +355,7 @@ def _silent(run: Training, name: str, given: object, read: object) -> bool:
     if name == "tp_overlap":
         same = run.software.pieces_on == EVERYWHERE and {given, read} <= {*SAME_OVERLAP}
         return plan.tp == 1 or not plan.sp or same
-    if name == "cp_mode":
+    if name in ("cp_mode", "cp_cut"):
         return plan.cp == 1
     if name == "layout":
         chunks = plan.pp * plan.vpp

@@ -108,7 +108,8 @@ def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str
         if key in found:
             continue
         profile = without_model(case, usable)
-        names = LOOP if case.row.kind in LOADED else FITTED[case.profile.id]
+        # What a fit to other models does not move is as usual.
+        names = FITTED[case.profile.id]
         found[key] = {} if profile is None else {n: float(getattr(profile, n)) for n in names}
     return {key: values for key, values in found.items() if values}
 

@@ -51,7 +51,7 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
-        "--engine --speculative --prefix-hit --price --top --simulate --no-simulate --prices --set "
+        "--engine --speculative --prefix-hit --price --top --lengths --simulate --no-simulate --prices --set "
         "--pareto --export --launcher --plot --jsonl --json"
     ).split(),
     "post-train": (

@@ -24,7 +24,7 @@ TOOL = _tool()
 
 
 def words(text: str) -> set[str]:
-    """Words of an output that do not follow from predictions: column names and labels, not numbers or plans."""
+    """Words of an output that do not follow from predictions: column names and labels, no numbers."""
     return set(re.findall(r"[A-Za-z]{4,}", text))
 
 

@@ -4,6 +4,7 @@ import gc
 import resource
 import signal
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from types import FrameType
 
 from foretell.errors import BadInput, Infeasible
 from tests.fuzz.mutate import mutated
+from tests.fuzz.typed import typed
 
 LONGEST_S, KILLED_S = 1.0, 10.0
 """CPU seconds that one input may take, and after which it is given up."""
@@ -55,7 +57,7 @@ def fuzz(
         for content in seeds:
             read(content)  # what is not mutated is read
         for case in range(many):
-            content = mutated(base + case, seeds[case % len(seeds)])
+            content = changed(base + case, seeds[(case // 2) % len(seeds)])
             fault = _one(read, content, told)
             if fault:
                 faults.append(f"{name} case {case}: {fault}; input {content[:300]!r}")
@@ -65,12 +67,20 @@ def fuzz(
     return told
 
 
+def changed(seed: int, content: bytes) -> bytes:
+    """An input made wrong: half of them parse still, with a value of another type or without a part."""
+    found = typed(seed, content) if seed % 2 else None
+    return mutated(seed, content) if found is None else found
+
+
 def _one(read: Callable[[bytes], object], content: bytes, told: dict[str, int]) -> str:
     """What is wrong with how one input is taken; empty where nothing is."""
     began = time.thread_time()
     signal.setitimer(signal.ITIMER_VIRTUAL, KILLED_S)
     try:
-        read(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            read(content)
         told["answers"] += 1
     except (BadInput, Infeasible) as error:
         if not error.problems or not str(error).strip():

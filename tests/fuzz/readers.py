@@ -15,13 +15,13 @@ from foretell.inputs.question import ask, plan_of
 from foretell.lab.calibrate.measured_rows import groups_of
 from foretell.lab.calibrate.measured_rows import read as read_measurements
 from foretell.lab.characterize.config import read_config
-from foretell.lab.characterize.traces.read import read_files
 from foretell.serving.requests.traces import read_trace
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.plan import parse_plan, plan_problems
 from foretell.studies.study_file import read_study
 from foretell.units import parse as parse_unit
 from tests.catalog.known_designs import KNOWN
+from tests.characterize.kineto import collective, copied, kernel, launch, note, op, trace
 from tests.surfaces.command import TOY, TOY_SYSTEM
 
 ROWS = 3
@@ -80,6 +80,10 @@ PRICES = (
     "tpu,tpu-v5p-8,1,,,16.8,,us-central1,us-central1-a\nm5.large,,,2,8,0.1,,us-east-1,\n"
 )
 ARRIVALS = "arrival_s,input_tokens,output_tokens\n0.0,100,20\n0.5,2000,1\n1.25,30,300\n"
+ZONED = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,100,20\n"
+    "2024-05-10T02:00:01.0099301+02:00,100,20\n2024-05-09T20:00:02-0400,7,1\n"
+)
 ARRIVAL_LINES = "\n".join(
     json.dumps({"arrival_s": at, "input_tokens": 100, "output_tokens": 20})
     for at in (0.0, 0.5, 2.5)
@@ -114,6 +118,13 @@ TRACE = json.dumps(
         ],
     },
     indent=1,
+)  # fmt: skip
+KINETO = json.dumps(
+    trace([
+        note("ProfilerStep#3", 0.0, 900.0), op("aten::mm", 10.0, 30.0), launch(20.0, 5.0, 1),
+        kernel("sm90_gemm", 60.0, 200.0, key=1), copied(300.0, 20.0),
+        collective("allreduce", 330.0, 100.0, elements=64, members=2),
+    ])
 )  # fmt: skip
 PLANS = (
     "tp8 pp4 vpp2 dp16 cp2 ep8 etp1 zero1 mbs1 sp no-flash recompute=core+norm schedule=interleaved",
@@ -185,7 +196,84 @@ LAUNCHES: dict[str, tuple[str, ...]] = {
 
 
 def read_measured(path: Path) -> object:
-    return groups_of(read_measurements(path), "h200-sxm")
+    """All that a fit does with a file but for the fitting itself."""
+    from foretell.lab.calibrate import fit
+
+    measured = read_measurements(path)
+    facts = fit.facts_of(measured, "h200-sxm")
+    groups = groups_of(measured, facts.chip.id)
+    left = fit._untold(measured, groups), fit._unfitted_groups(measured)
+    return left, list(fit.unfitted_collectives(measured, kept=facts.new))
+
+
+def read_breakdown(path: Path) -> object:
+    """A trace, broken down and printed as JSON."""
+    from foretell.lab.characterize.traces.run import characterize_trace
+
+    return json.dumps(characterize_trace(path).to_dict(), allow_nan=False)
+
+
+def read_any_measured(path: Path) -> object:
+    from foretell.api.measured_files import read_measured as of_files
+
+    return of_files(path)
+
+
+MEASURED_ROWS = "\n".join(
+    json.dumps(row)
+    for row in (
+        {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, "plan": "tp2", "step_s": 1.25,
+         "global_batch": 64, "seq_len": 4096, "at": "2026-11-15T07:00:00+00:00"},
+        {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, "isl": 1000, "osl": 100,
+         "concurrency": 4, "ttft_ms": 80.0, "tpot_ms": 9.0},
+    )
+)  # fmt: skip
+POST_LOG = "\n".join(
+    json.dumps({"step": i, "timing_s/gen": 30.0 + i, "timing_s/update_actor": 12.5,
+                "response_length/mean": 900, "perf/throughput": 1000.0})
+    for i in range(3)
+)  # fmt: skip
+LENGTHS = "100\n2000\n" + json.dumps({"osl": 300}) + "\n"
+WORDS = (
+    "turns=8 pause=5 new=500",
+    "host:1TB@50GB/s ssd:8TB@6GB/s",
+    "min=1 max=16 start=120 target=0.7",
+)
+TYPED = (
+    "llama:layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256",
+    "gpt:layers=12,hidden=768,heads=12,vocab=50257,name=small",
+    "llama:layers=4,hidden=1024,heads=8,ffn=512,experts=8,top_k=2,shared=1,latent=yes,dense_layers=1",
+)
+
+
+def _words(text: str) -> object:
+    """Texts of sessions, tiers and autoscalers."""
+    from foretell.errors import BadInput
+    from foretell.serving.requests.autoscaler import read_autoscale
+    from foretell.serving.requests.sessions import read_sessions
+    from foretell.serving.requests.tiers import read_tiers
+
+    found, wrong = [], []
+    for read in (read_sessions, read_tiers, read_autoscale):
+        try:
+            found.append(read(text))
+        except BadInput as error:
+            wrong += error.problems
+    if not found:
+        raise BadInput(wrong)
+    return found
+
+
+def _post_log(path: Path) -> object:
+    from foretell.interop.post_training_logs import read_post_training_log
+
+    return read_post_training_log(path)
+
+
+def _lengths(path: Path) -> object:
+    from foretell.posttraining.workload import read_lengths
+
+    return read_lengths(str(path), 1e5)
 
 
 def _launched(text: str) -> object:
@@ -321,7 +409,13 @@ def own_readers(folder: Path) -> list[Reader]:
         ("price list", [PRICES], in_file(folder, "vms.csv", price_file)),
         ("arrivals CSV", [ARRIVALS], in_file(folder, "arrivals.csv", read_trace)),
         ("arrivals lines", [ARRIVAL_LINES], in_file(folder, "arrivals.jsonl", read_trace)),
-        ("trace", [TRACE], in_file(folder, "trace.json", lambda path: read_files([path]))),
+        ("trace", [TRACE, KINETO], in_file(folder, "trace.json", read_breakdown)),
+        ("measured rows", [MEASURED_ROWS], in_file(folder, "rows.jsonl", read_any_measured)),
+        ("post-training log", [POST_LOG], in_file(folder, "log.jsonl", _post_log)),
+        ("lengths", [LENGTHS], in_file(folder, "lengths.txt", _lengths)),
+        ("zoned arrivals", [ZONED], in_file(folder, "zoned.csv", read_trace)),
+        ("words of requests", WORDS, as_text(_words)),
+        ("model text", TYPED, as_text(catalog.model)),
         ("plan text", PLANS, as_text(_planned)),
         ("deployment text", LAYOUTS, as_text(_laid_out)),
         ("--set text", SETTINGS, as_text(_set)),

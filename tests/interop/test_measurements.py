@@ -108,7 +108,7 @@ def test_a_megatron_log_tells_plan_job_time_and_memory() -> None:
     assert found.asked == {"global_batch": 256, "seq_len": 4096, "gpus": 64}
     assert found.values["step_s"] == pytest.approx(2.305)
     assert found.values["peak_memory_bytes"] == 34500.0 * 2**20
-    assert "warm-up left out: the first 1 steps" in found.notes
+    assert "warm-up skipped: the first 1 steps" in found.notes
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -186,7 +186,7 @@ def test_a_log_of_rates_has_its_warm_up_told_apart() -> None:
     )
     (found,) = read_measured([text])
     assert found.values["tokens_per_s_per_gpu"] == pytest.approx(5006, abs=3)
-    assert any("warm-up left out: the first 1 steps" in note for note in found.notes)
+    assert any("warm-up skipped: the first 1 steps" in note for note in found.notes)
     assert any("outliers left out: 1 steps" in note for note in found.notes)
     assert len(found.steps_s) == len(rates)
 

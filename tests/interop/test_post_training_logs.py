@@ -8,7 +8,7 @@ import pytest
 import foretell
 from foretell.api.measured_files import read_measured
 from foretell.errors import BadInput
-from foretell.interop.post_training_logs import log_of, post_training_measurement
+from foretell.interop.post_training_logs import log_of, step_measurement
 
 VERL = (
     "(TaskRunner pid=7) step:{n} - timing_s/gen:{gen} - timing_s/old_log_prob:8.0 - timing_s/ref:7.5 - "
@@ -66,12 +66,12 @@ def test_medians_without_warm_up_validation_and_checkpoint() -> None:
 
 
 def test_a_log_tells_its_job() -> None:
-    found = post_training_measurement(verl_log(), "a.log")
+    found = step_measurement(verl_log(), "a.log")
     assert found is not None
     assert found.asked == {
-        "isl": 116.9, "osl": 223.1, "max_osl": 1024.0, "trajectories": 5120, "gpus": 8,
+        "isl": 116.9, "osl": 223.1, "max_osl": 1024, "trajectories": 5120, "gpus": 8,
     }  # fmt: skip
-    assert found.values["update_actor_s"] == 26.0
+    assert found.phases["update_actor"] == 26.0
     assert read_measured(verl_log())[0].values == found.values
 
 
@@ -114,3 +114,16 @@ def test_a_log_that_does_not_tell_its_job_asks_for_it() -> None:
     line = OTHERS["slime"][0]
     with pytest.raises(BadInput, match="trajectories"):
         foretell.diagnose("\n".join([line] * 3), model="qwen2.5-7b", gpus="8xH100")
+
+
+def test_a_log_conditions_the_step_that_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "verl.log"
+    file.write_text(verl_log())
+    asked = {"model": "qwen2.5-7b", "gpus": "8xH100", "prompts": 640, "samples": 8, "osl": 223.1,
+             "isl": 116.9, "max_osl": 1024, "framework": "verl"}  # fmt: skip
+    before = foretell.post_train(**asked)
+    after = foretell.post_train(**asked, measured=[str(file)])
+    gaps = [abs(one.step_s / 125.0 - 1.0) for one in (after, before)]
+    assert gaps[0] < 0.5 * gaps[1]
+    wider = foretell.post_train(**{**asked, "gpus": "16xH100"}, measured=[str(file)])
+    assert wider.step_s < after.step_s

@@ -48,7 +48,7 @@ def test_a_slow_generation_moves_generation_alone(before: PostTraining, tmp_path
     low, high = found.interval["p90"]
     assert low < found.step_s < high
     assert high / low < before.interval["p90"][1] / before.interval["p90"][0]
-    assert any("warm-up left out: the first 2 steps" in said for said in found.assumptions)
+    assert any("warm-up skipped: the first 2 steps" in said for said in found.assumptions)
     assert any("timing_s/dinner" in said for said in found.assumptions)
 
 

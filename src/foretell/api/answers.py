@@ -99,7 +99,7 @@ class Search(SearchResult, Answer):
     verb = "search"
 
     plans: tuple[Estimate, ...]
-    """The best plans: those that clearly fit by step time, then those too close to call."""
+    """The best plans: those that clearly fit by step time, then borderline ones."""
 
     @property
     def best(self) -> Estimate:

@@ -122,7 +122,7 @@ class Conditioned:
     runs: tuple[MeasuredStep, ...]
     """What was measured."""
     notes: tuple[str, ...] = ()
-    """What was said on the way."""
+    """Notes on the way."""
 
     def step(
         self,
@@ -347,7 +347,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
         here = replace(here, system=system_of(asked["system"], (), {}))
     words: Plan | str | None = one.plan or plan
     if words is None:
-        message = "its plan is not told"
+        message = "its plan is not stated"
         raise BadInput(
             [Problem(path="plan", value=None, message=message, allowed='"tp8 pp4: 15 s"')]
         )

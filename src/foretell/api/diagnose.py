@@ -50,8 +50,8 @@ CHECKS: Mapping[str, str] = {
     "between_nodes": "GPUDirect RDMA, NCCL_IB_HCA, PFC or ECN, oversubscribed switches, rail order",
     "host": "CUDA graphs, garbage collection, data loading, CPU clocks and binding",
     "fixed": "logging, loss reduction and data loading every step",
-    SHARED: "power cap, clocks, stragglers, another precision than told",
-    REST: "a setting that is not told, or an odd measurement: measure again",
+    SHARED: "power cap, clocks, stragglers, another precision than stated",
+    REST: "a setting that is not stated, or an odd measurement: measure again",
 }
 """Mechanism -> what to look at."""
 LIKELY = 0.03
@@ -143,7 +143,7 @@ class RunsDiagnosis(Answer):
     next: NextMeasurement | None
     """What to measure next."""
     notes: tuple[str, ...]
-    """What was said on the way."""
+    """Notes on the way."""
 
     to_dict = as_json()
 
@@ -173,7 +173,7 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis:
     known = condition_steps(runs)
     timed = [(row, run) for row, run in zip(rows, runs, strict=True) if run.step_s]
     if not timed:
-        message = "has no step time: what is wrong cannot be told"
+        message = "has no step time: it cannot be diagnosed"
         raise BadInput([Problem(path="runs", value=None, message=message)])
     found = tuple(_diagnosis(known, i, row, run) for i, (row, run) in enumerate(timed))
     best, following = _next(known, timed[0][1], as_texts(question.set))

@@ -21,7 +21,7 @@ from foretell.interop.arguments import LARGEST_TEXT
 from foretell.interop.huggingface.hub import fetch_config, is_repository
 from foretell.interop.launch import SERVING, TRAINING, Known, Launch, Origin, ReadValue, Tool
 from foretell.interop.tools import read_arguments
-from foretell.interop.user_files import is_there, user_file
+from foretell.interop.user_files import check_regular, is_there, user_file
 from foretell.records import dataclass
 from foretell.specs.deployment_text import DEGREES as SERVING_DEGREES
 from foretell.specs.model import Model
@@ -333,6 +333,7 @@ def _text(given: str | Path, files: bool) -> str:
             user_file(name, "import", "a text")
             raise _bad(name, "there is no such file")
         return name
+    check_regular(path)
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_TEXT + 1)

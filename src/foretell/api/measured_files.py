@@ -110,7 +110,7 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
 def _whole_json(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -118,6 +118,6 @@ def _whole_json(text: str) -> dict[str, Any] | None:
 def _is_json(line: str) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return bool(line.strip())

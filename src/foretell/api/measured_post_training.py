@@ -5,6 +5,7 @@ step time alone moves each by its share of the step. The posterior is that of tr
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -138,6 +139,10 @@ def condition_loop(
 def measured_question(question: PostTrainingQuestion, one: Measurement) -> PostTrainingQuestion:
     """The question of a measured step."""
     told: dict[str, Any] = {name: one.asked[name] for name in JOB if name in one.asked}
+    told |= _chips(question, told)
+    many = one.asked.get("trajectories")
+    if many and "prompts" not in told:
+        told["prompts"] = max(round(many / (told.get("samples") or question.samples or 1)), 1)
     words = [word for word in one.plan.split() if not word.startswith("framework=")]
     told |= {"plan": " ".join(words)} if words else {}
     if question.lengths == "fixed" and "osl" in told:
@@ -145,6 +150,17 @@ def measured_question(question: PostTrainingQuestion, one: Measurement) -> PostT
     if question.max_osl is not None and told.get("osl", 0.0) > question.max_osl:
         told["max_osl"] = int(told["osl"])
     return replace(question, **told, measured=(), log=None, trace=None, steps=None, osl_end=None)
+
+
+def _chips(question: PostTrainingQuestion, told: dict[str, Any]) -> dict[str, Any]:
+    """The chips of a log, which counts them and does not name them: the question's kind, and its pools."""
+    many = told.pop("gpus", None)
+    if many is None or question.trainer_gpus is not None:
+        return {}
+    kind = re.match(r"\d+(x.+)", str(question.gpus or ""))
+    if isinstance(many, str) or kind is None:
+        return {"gpus": many}
+    return {"gpus": f"{many}{kind[1]}"}
 
 
 def _seen(result: StepResult, one: Measurement, figures: Printed) -> list[MeasuredRun]:

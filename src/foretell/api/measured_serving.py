@@ -50,7 +50,7 @@ class ConditionedService:
     questions: tuple[ServeQuestion, ...]
     """The measured services."""
     notes: tuple[str, ...] = ()
-    """What was said on the way."""
+    """Notes on the way."""
 
     def said(self, q: ServeQuestion) -> dict[str, NextRun]:
         """Metric -> what the posterior says of a deployment's."""
@@ -169,7 +169,7 @@ def service_features(
 
 def service_traits(metric: str) -> dict[str, float]:
     """What makes a figure doubtful."""
-    return {"first_token": float(metric in ("ttft", "ttft_ms"))}
+    return {"first_token": float(metric.startswith("ttft"))}
 
 
 def condition_service(question: Any, given: Any) -> tuple[ConditionedService, ServeQuestion]:

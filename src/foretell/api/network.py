@@ -76,7 +76,7 @@ class CollectiveAnswer(Answer):
     assumptions: tuple[str, ...]
     """What was assumed."""
     intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
-    """p50 and p90 of the time and of both bandwidths, by what the fabric's times stand on."""
+    """p50 and p90 of the time and of both bandwidths, by what the fabric's times rest on."""
 
     to_dict = as_json()
 
@@ -179,7 +179,7 @@ def _counts(system: System, group: int, placement: str) -> Array:
                                 allowed=f"1 to {float(t.size):g}") for t in over])  # fmt: skip
     counts = np.array([[given.get(name, 1.0)] for name in names])
     if counts.prod() != group:
-        raise BadInput([Problem(path="placement", value=placement, allowed=f"a product of {group}",
+        raise BadInput([Problem(path="placement", value=placement, allowed=f"factors of {group}",
                                 message=f"gives {counts.prod():.0f} members, not {group}")])  # fmt: skip
     return counts
 

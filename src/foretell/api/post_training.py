@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from foretell.api.post_training_advice import ways_to_fit
 from foretell.api.post_training_setup import setups_of
 from foretell.api.serving import rent_of
 from foretell.catalog.spreads import post_training_ends
@@ -41,7 +42,13 @@ class PostTraining(PostTrainingEstimate, Answer):
             "phases": [one.to_dict() for one in self.memory],
         }
         told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in ("assumptions", "placement_reasons", "measured_notes", "offload"):
+        for name in (
+            "assumptions",
+            "placement_reasons",
+            "measured_notes",
+            "offload",
+            "ways_to_fit",
+        ):
             told[name] = list(told[name])
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told
@@ -75,9 +82,12 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     """One step of fine-tuning or reinforcement learning, its phases, memory and cost.
 
     Raises BadInput for what cannot be understood and Infeasible where no phase can run at all; a phase that
-    does not fit is told in the answer (`fits`, `fails_in`).
+    does not fit is reported in the answer (`fits`, `fails_in`).
     """
-    return post_training_of(question)
+    found = post_training_of(question)
+    if found.fits != "no":
+        return found
+    return replace(found, ways_to_fit=ways_to_fit(question, found, post_training_of))
 
 
 def post_training_of(
@@ -213,6 +223,7 @@ def answer_from(
         if any(m.fits != "yes" for m in result.memory)
         else "yes",
         fails_in=fails,
+        ways_to_fit=(),
         idle_share=result.idle_share,
         tail_share=tail,
         tail_requests=0 if rollout is None else rollout.tail_requests,

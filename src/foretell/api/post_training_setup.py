@@ -229,7 +229,7 @@ def trainer_of(
         return scenario, trainer, plan
     scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
     plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
-    said.append(f"trainer's plan chosen: the fastest of a few {trainer} plans that fit")
+    said.append(f"trainer's plan chosen: the best of a few {trainer} plans")
     return scenario, trainer, plan
 
 

@@ -207,7 +207,7 @@ def search(question: SearchQuestion) -> Search:
 
 @asks(SimulateQuestion)
 def simulate(question: SimulateQuestion) -> "Simulation":
-    """One plan's step played event by event, beside the closed form; the best plan where none is given.
+    """One plan's step simulated event by event, beside the closed form; the best plan where none is given.
 
     `jitter` and `stragglers` leave task times and slow chips to chance (simulation/chance.py); `trace` is
     where a Chrome trace goes. Raises as `estimate` does.

@@ -6,7 +6,7 @@ from typing import Any
 
 from foretell.catalog.cache import stored_table
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import check_file
+from foretell.interop.user_files import check_file, is_too_deep
 
 Table = dict[str, Any]
 """A TOML table as `tomllib` gives it."""
@@ -42,7 +42,10 @@ def read_table(path: Path) -> Table:
             return table
         import tomllib  # only what was not stored when the package was built pays for it
 
-        return tomllib.loads(content.decode())
+        table = tomllib.loads(content.decode())
+        if is_too_deep(table):
+            raise _bad(path, "is nested too deeply")
+        return table
     except FileNotFoundError:
         raise _bad(path, "there is no such file") from None
     except OSError as error:

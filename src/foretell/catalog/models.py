@@ -16,7 +16,14 @@ from typing import Any
 from foretell.catalog.files import read_table
 from foretell.catalog.typed_models import typed_model, typed_words
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import NOT_READ, are_read, is_there, names_only, user_file
+from foretell.interop.user_files import (
+    NOT_READ,
+    are_read,
+    is_there,
+    is_too_deep,
+    names_only,
+    user_file,
+)
 from foretell.records import dataclass
 from foretell.specs.model import Model
 
@@ -257,6 +264,8 @@ def _from_path(path: Path) -> Model:
 
 def _from_table(table: Mapping[str, Any]) -> Model:
     """Our form has a `stack`; everything else is read as a Hugging Face config."""
+    if is_too_deep(table):
+        raise BadInput([Problem(path="model", value=None, message="is nested too deeply")])
     if "stack" in table:
         from foretell.interop.own_model import read_table as read_own
 

@@ -71,6 +71,8 @@ class PostTrainingLoop:
     """Rewards by rule and advantages, for each trajectory."""
     controller_bytes_per_s: float
     """Rate at which one process hands padded batches to the workers; 0: nothing passes one process."""
+    sync_merged: bool
+    """Whether adapters are merged into the weights, and all of these sent."""
     sync_fixed_s: float
     """What every synchronisation takes."""
     sync_tensor_s: float

@@ -130,7 +130,7 @@ def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
         names = {key: rest[key] for key in ("id", "name") if isinstance(rest.get(key), str)}
         unknown = [key for key in rest if key not in ("base", *names)]
         problems += [
-            Problem(path=key, value=None, message="stands beside base", allowed="base, id, name")
+            Problem(path=key, value=None, message="is given beside base", allowed="base, id, name")
             for key in unknown
         ]
         base = named_system(str(rest["base"]))
@@ -182,7 +182,7 @@ def _of_dies(system: System, tier: Table, problems: list[Problem]) -> System:
     dies = round(float(whole.compute_dies))
     if given.get("size", dies) != dies or dies < 2:
         message = "a tier of topology package joins the compute dies of the design"
-        allowed = f"{dies}, or left out" if dies > 1 else "compute_dies above 1"
+        allowed = f"{dies}, or absent" if dies > 1 else "compute_dies above 1"
         problems.append(
             Problem(path="network.package.size", value=given.get("size"), message=message,
                     allowed=allowed)
@@ -303,7 +303,7 @@ def _assemble(table: Table, chip: Chip | None, default_id: str, problems: list[P
     plain = {key: raw for key, raw in table.items() if key not in ("chip", "network")}
     given = read_fields(System, plain, "system", problems, SYSTEM_KEYS)
     if "design" in plain:
-        message = "stands beside a chip: it belongs into the table of the chip"
+        message = "is beside a chip: it belongs in the table of the chip"
         problems.append(
             Problem(path="design", value=None, message=message, allowed="[chip.design]")
         )
@@ -346,7 +346,7 @@ def _tier(name: str, table: object, problems: list[Problem]) -> Tier | None:
         message = "is not a whole number from 1"
         problems.append(Problem(path=f"{path}.size", value=size, message=message))
     elif shape and math.prod(shape) != size:
-        message = f"has a product that is not the size, {size:g}"
+        message = f"does not multiply to the size, {size:g}"
         problems.append(Problem(path=f"{path}.shape", value=list(shape), message=message))
     return None if len(problems) > before else Tier(**given)
 

@@ -17,7 +17,7 @@ from foretell.specs.questions.common import IMPORT
 from foretell.specs.questions.flags import Flag, QuestionField, edges_of, fields_of
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
-_BY_IMPORT = " may be left out where --import names it."
+_BY_IMPORT = " not needed where --import names it."
 
 Given = dict[str, Any]
 """What was given of a question, by the names of its fields."""
@@ -164,7 +164,7 @@ def _about(field: QuestionField, optional: bool) -> Parameter:
 
 
 def parameter(flag: Flag, default: Any = None) -> Parameter:
-    """What the parser is told of a flag by itself."""
+    """The parser's description of a flag by itself."""
     return _about(
         QuestionField(name="", flag=replace(flag, names=()), default=default, positional=False),
         False,

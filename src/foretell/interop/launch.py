@@ -100,7 +100,7 @@ class Launch:
     accelerator: str | None = None
     """The chip that a batch system or cloud is asked for, as it spells it."""
     values: tuple[ReadValue, ...] = ()
-    """Every value that was read, with where it stands."""
+    """Every value that was read, and where."""
     post_training: Mapping[str, Any] | None = None
     """Of fine-tuning and reinforcement learning, what goes beyond a step: method, adapters, generations."""
     notes: tuple[str, ...] = ()

@@ -63,8 +63,8 @@ WORDED = ("recompute", "schedule", "precision", "framework", "optimizer", "atten
 """Columns that are words of a plan with a value."""
 PHASES = (*TRAINED_PHASES, *POST_TRAINED)
 """Parts of a step that may be timed: a column `NAME_s`, or a word and its seconds."""
-LARGEST = 10_000
-"""Rows of a file."""
+LARGEST, LONGEST = 10_000, 1_000
+"""Rows of a file, and characters of one measured number with its unit."""
 
 
 def inline_measurement(text: str, path: str = "measured") -> Measurement:
@@ -95,7 +95,7 @@ def inline_measurement(text: str, path: str = "measured") -> Measurement:
 
 def _value(text: str, path: str, problems: list[Problem]) -> tuple[str, float]:
     """Name and value of one measured number."""
-    match = VALUE.fullmatch(text.strip())
+    match = VALUE.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if match is None:
         problems.append(_problem(path, text.strip(), "is no measured number"))
         return "", 0.0
@@ -128,14 +128,19 @@ def _typed(name: str, value: Any) -> Any:
         return value
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        return value
+    if not math.isfinite(number):
         return value
     return int(number) if number == int(number) else number
 
 
 def csv_measurements(text: str, name: str) -> list[Measurement]:
     """Rows of a table."""
-    rows = list(csv.DictReader(io.StringIO(text), restval=""))
+    try:
+        rows = list(csv.DictReader(io.StringIO(text), restval=""))
+    except csv.Error as error:
+        raise BadInput([_problem(name, "", f"is not CSV: {error}")]) from None
     return table_measurements(rows, name, first=2)
 
 
@@ -144,14 +149,14 @@ def json_measurements(text: str, name: str) -> list[Measurement]:
     if text.lstrip().startswith("["):
         try:
             return table_measurements(json.loads(text), name)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInput([_problem(name, "", f"is not JSON: {error}")]) from None
     rows, problems = [], []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:
                 rows.append(json.loads(line))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 problems.append(_problem(f"{name}:{number}", line[:60], f"is not JSON: {error}"))
     if problems:
         raise BadInput(problems)
@@ -233,6 +238,6 @@ def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) and number > 0.0 else None

@@ -84,7 +84,7 @@ def read_tgi(given: ArgumentTable, known: Known) -> Launch:
     keys = Keys(given, tool="tgi")
     tp = keys.whole("num_shard") or 1
     if not keys.has("num_shard"):
-        keys.note("no num_shard: one GPU; TGI takes all that it sees where it is not told")
+        keys.note("no num_shard: one GPU; TGI takes all that it sees by default")
     told = keys.choice(["quantize"], QUANTISED)
     values: dict[str, object] = {
         "tp": tp, "pp": 1, "weights": told,

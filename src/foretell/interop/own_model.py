@@ -32,7 +32,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.interop.user_files import check_file
+from foretell.interop.user_files import check_file, is_too_deep
 from foretell.specs.block import Block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Replacement
@@ -75,6 +75,8 @@ def read_toml(path: Path) -> Model:
         raise _bad(path, "is nested too deeply") from None
     except ValueError as error:
         raise _bad(path, f"is not TOML: {error}") from None
+    if is_too_deep(table):
+        raise _bad(path, "is nested too deeply")
     return read_table(table, id=path.stem, name=path.name)
 
 

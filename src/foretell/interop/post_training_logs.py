@@ -22,7 +22,7 @@ from statistics import median, stdev
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import user_file
+from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 from foretell.specs.measurement import Measurement
 
@@ -104,6 +104,8 @@ PHASES = (
 TIMED = (*PHASES, "step")
 OUTLIER = 0.5
 """Distance from the median step from which a step is reported."""
+MOST = 1e30
+"""Largest number of a log: more is none."""
 WARM_UP = 2
 """Steps that are left out where there are more."""
 
@@ -126,7 +128,7 @@ def read_post_training_log(path: str | Path) -> PostTrainingLog:
     if not file.is_file():
         message = "there is no such file"
         raise BadInput([Problem(path="log", value=str(path), message=message)])
-    return log_of(file.read_text(encoding="utf-8", errors="replace"))
+    return log_of(user_text(file, "log"))
 
 
 def log_of(text: str) -> PostTrainingLog:
@@ -188,7 +190,7 @@ def _notes(text: str, log: PostTrainingLog) -> Iterable[str]:
     """What of a log was left out or stands apart."""
     left = len(list(_steps(text.splitlines()))) - log.steps
     if left > 0:
-        yield f"warm-up left out: the first {left} steps"
+        yield f"warm-up skipped: the first {left} steps"
     known = {key for keys in NAMES.values() for key in keys}
     keys = {key for key, _ in PAIR.findall(text) if key.startswith("timing")}
     if keys - known:
@@ -205,6 +207,8 @@ def job_of(found: Mapping[str, float]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     lengths = {"isl": "mean_prompt", "osl": "mean_response", "max_osl": "max_response"}
     told |= {name: found[key] for name, key in lengths.items() if found.get(key)}
+    if "max_osl" in told:
+        told["max_osl"] = round(told["max_osl"])
     tokens, rate, step = (found.get(name) for name in ("tokens", "tokens_per_s_per_gpu", "step"))
     if tokens and "isl" in told and "osl" in told:
         told["trajectories"] = round(tokens / (told["isl"] + told["osl"]))
@@ -267,6 +271,7 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or value is None:
         return None
     try:
-        return float(str(value))
-    except ValueError:
+        found = float(str(value))
+    except (ValueError, OverflowError):
         return None
+    return found if abs(found) <= MOST else None

@@ -278,11 +278,13 @@ def write_training(tool: Tool, run: Training) -> ToolArguments:
     written = plain if not run.launcher else TRAINERS[tool](run)
     launch = READERS[tool](parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
     back = parse_plan(launch.plan, run.gpus)
-    notes = [f"{tool} is not told {text}" for text in _differences(run, back)]
+    notes = [f"{tool} has no flag for {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
         launch.seq_len is None and tool == "deepspeed"
     ):
-        notes.append(f"{tool} is not told the sequence length: {run.seq_len}")
+        notes.append(
+            f"{tool} takes no sequence length here: set {run.seq_len} where the data is prepared"
+        )
     if launch.global_batch not in (None, run.global_batch):
         notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
     notes += written.notes
@@ -323,7 +325,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
                     f"{field.name}={given}: {tool} takes it from a checkpoint in this format"
                 )
             continue
-        notes.append(f"{tool} is told {field.name}={read}, not {given}")
+        notes.append(f"{tool} writes {field.name}={read}, not {given}")
     return ToolArguments(tool=tool, text=text, notes=tuple(notes))
 
 
@@ -353,7 +355,7 @@ def _silent(run: Training, name: str, given: object, read: object) -> bool:
     if name == "tp_overlap":
         same = run.software.pieces_on == EVERYWHERE and {given, read} <= {*SAME_OVERLAP}
         return plan.tp == 1 or not plan.sp or same
-    if name == "cp_mode":
+    if name in ("cp_mode", "cp_cut"):
         return plan.cp == 1
     if name == "layout":
         chunks = plan.pp * plan.vpp

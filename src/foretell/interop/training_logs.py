@@ -246,9 +246,9 @@ class SteadySteps:
         """What was left out, as sentences."""
         said = []
         if self.warm:
-            said.append(f"warm-up left out: the first {self.warm} steps")
+            said.append(f"warm-up skipped: the first {self.warm} steps")
         if self.slow:
-            said.append(f"outliers left out: {len(self.slow)} steps far above the median")
+            said.append(f"outliers skipped: {len(self.slow)} steps far above the median")
         return tuple(said)
 
 

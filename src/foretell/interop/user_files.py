@@ -5,7 +5,8 @@ refuses with the same problem whether the file is there or not. What the package
 """
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -17,6 +18,10 @@ PACKAGE = Path(__file__).parents[1]
 NOT_READ = "is no name of the catalogue; files are not read here"
 """What is wrong with a path where names alone are taken."""
 NAMES = "an id or alias of the catalogue"
+LARGEST_BYTES = 1 << 28
+"""A longer text is refused."""
+MOST_NESTED = 100
+"""Tables and lists inside one another."""
 _names_only: ContextVar[bool] = ContextVar("names_only", default=False)
 
 
@@ -39,7 +44,9 @@ def user_file(name: str | os.PathLike[str], field: str, allowed: str = NAMES) ->
     """The path that a user gives in a field; BadInput where names alone are taken."""
     if not are_read():
         raise refusal(field, name, allowed)
-    return Path(name)
+    path = Path(name)
+    check_regular(path)
+    return path
 
 
 def is_there(name: str | os.PathLike[str], *, folder: bool = True) -> bool:
@@ -57,6 +64,51 @@ def check_file(path: Path) -> None:
     """Raise BadInput where names alone are taken, unless the file is the package's own."""
     if not are_read() and (PACKAGE not in path.parents or ".." in path.parts):
         raise refusal("", path)
+    check_regular(path)
+
+
+def check_regular(path: Path) -> None:
+    """Raise BadInput where a path is a device, a pipe or a socket: it may never end, or never begin."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return  # who opens it says what is wrong
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        message = "is a device or a pipe, and no file"
+        raise BadInput(
+            [Problem(path=str(path), value=None, message=message, allowed="a file on the disk")]
+        )
+
+
+def user_text(path: Path, field: str) -> str:
+    """The text of a user's file, what is no text replaced; BadInput where it cannot be read."""
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise BadInput([Problem(path=field, value=str(path), message=message)]) from None
+    if len(content) > LARGEST_BYTES:
+        message = f"is longer than {LARGEST_BYTES} bytes"
+        raise BadInput([Problem(path=field, value=str(path), message=message)])
+    return content.decode("utf-8-sig", "replace")
+
+
+def is_too_deep(value: object) -> bool:
+    """Whether tables and lists stand inside one another deeper than any description of a machine."""
+    level = [value]
+    for _ in range(MOST_NESTED):
+        level = [
+            inner
+            for held in level
+            if isinstance(held, (Mapping, list, tuple))
+            for inner in (held.values() if isinstance(held, Mapping) else held)
+            if isinstance(inner, (Mapping, list, tuple))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def refusal(field: str, value: object, allowed: str = NAMES) -> BadInput:

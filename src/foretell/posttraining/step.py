@@ -212,7 +212,7 @@ def phase_seconds(
     if form.critic:
         found["update_critic"] = (update_s + critic.update_s - passes.update_s, "trainer")
     if rollout is not None:
-        found["weight_sync"] = (sync_of(setup), "all")
+        found["weight_sync"] = (sync_of(setup, passes), "all")
         found["host"] = (loop.step_s, "host")
     return found
 
@@ -252,14 +252,15 @@ def onload_s(setup: StepSetup, passes: TrainerPasses) -> float:
     return moved / setup.loop.wake_bytes_per_s
 
 
-def sync_of(setup: StepSetup) -> float:
-    """The synchronisation of a setup."""
+def sync_of(setup: StepSetup, passes: TrainerPasses) -> float:
+    """The synchronisation of a setup: all weights, or adapters where the engine takes them as they are."""
     model, plan = setup.scenario.model, setup.plan
     many = float(count_parameters(model).text)
+    sent = passes.forward.trained if plan.lora and not setup.loop.sync_merged else many
     question = SyncQuestion(
         model=model,
         parameters=many,
-        sent_parameters=many,
+        sent_parameters=sent,
         mechanism=setup.sync,
         trainer_gpus=plan.gpus,
         offloaded="weights" in setup.offload and setup.placement != "colocated",

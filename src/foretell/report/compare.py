@@ -14,13 +14,10 @@ if TYPE_CHECKING:
 
     from foretell.studies.procurement.ranking import Ranking
 
-PRICES = {
-    "usd_per_million_input_tokens": "USD/M in",
-    "usd_per_million_output_tokens": "USD/M out",
-    "usd_per_request": "USD/request",
-    "usd_per_run": "USD/run",
-}
-"""Prices besides the blended one, and their columns."""
+IN, OUT = "usd_per_million_input_tokens", "usd_per_million_output_tokens"
+"""The split prices of a service."""
+PRICES = {"usd_per_request": "USD/request", "usd_per_run": "USD/run"}
+"""Prices besides those of a million tokens, and their columns."""
 
 
 def compare_text(found: "Ranking", *, why: bool = False) -> "RenderableType":
@@ -52,31 +49,27 @@ def compare_text(found: "Ranking", *, why: bool = False) -> "RenderableType":
 
 
 def _systems(told: Mapping[str, Any]) -> "Table":
-    """One row per system: its cost with the 90 % interval, its speed, and the cluster that is paid for."""
-    prices = [
-        name for name in PRICES if any(one[name] is not None for one in told["systems"])
-    ]  # of what the work has
-    blended = "USD/M tokens" + (" blended" if "usd_per_request" in prices else "")
-    money = (blended, "low", "high", *(PRICES[name] for name in prices))
-    heads = (*money, "tokens/s", "from", "to", "GPUs", "M USD", "years")
+    """One row per system: its cost with the 90 % interval, its speed, and how it is paid."""
+    rows = told["systems"]
+    prices = [name for name in PRICES if any(one[name] is not None for one in rows)]
+    split = any(one[OUT] is not None for one in rows)
+    money = ("USD/M blended", "90 %", "USD/M in / out") if split else ("USD/M tokens", "90 %")
+    heads = (*money, *(PRICES[name] for name in prices), "tokens/s", "GPUs")
     made = table("#", "system", *heads, "paid", right=("#", *heads))
-    for place, one in enumerate(told["systems"], start=1):
+    for place, one in enumerate(rows, start=1):
         if one["problem"] is not None:
             made.add_row("", one["system"], *["-"] * len(heads), "no answer")
             continue
         usd = one["interval"]["usd_per_million_tokens"]
-        speed = one["interval"]["tokens_per_s"]["p90"]
         made.add_row(
             str(place) if one["system"] in told["beats"] else "",
             one["system"],
             _cell(one["usd_per_million_tokens"]),
-            *(["-", "-"] if usd is None else map(number, usd["p90"])),
+            "-" if usd is None else "-".join(map(number, usd["p90"])),
+            *([f"{_cell(one[IN])} / {_cell(one[OUT])}"] if split else []),
             *(_cell(one[name]) for name in prices),
             number(one["tokens_per_s"]),
-            *map(number, speed),
             f"{one['gpus']:,}",
-            "-" if one["usd"] is None else f"{one['usd'] / 1e6:,.2f}",
-            "-" if one["years"] is None else f"{one['years']:g}",
             one["paid"],
         )
     return made

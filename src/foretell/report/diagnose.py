@@ -96,7 +96,7 @@ def _run(run: RunDiagnosis) -> "list[RenderableType]":
     parts: list[RenderableType] = [Text(head), made]
     if run.not_told_apart:
         pairs = [f"{NAMES.get(a, a)} and {NAMES.get(b, b)}" for a, b in run.not_told_apart]
-        parts.append(bullets("Cannot be told apart from this measurement", pairs))
+        parts.append(bullets("This measurement cannot separate", pairs))
     if run.over_time is not None and run.over_time["said"]:
         parts.append(bullets(f"Over {run.over_time['steps']} steps", run.over_time["said"]))
     return parts

@@ -25,6 +25,8 @@ def post_training_text(found: PostTraining) -> "RenderableType":
         parts += [Text(), loop_table(found)]
     if found.measured:
         parts += [Text(), bullets("The log beside it", list(found.measured_notes))]
+    if found.ways_to_fit:
+        parts += [Text(), bullets("What fits", list(found.ways_to_fit))]
     if found.placement_reasons:
         parts += [Text(), bullets("Placement", list(found.placement_reasons))]
     parts += [Text(), bullets("Assumed", list(found.assumptions))]

@@ -51,7 +51,7 @@ MOST = 3
 """Sentences about what would shorten the step."""
 BOUNDS: Mapping[str, str] = {
     "chip.matrix_flop_per_s": "matrix rate",
-    "chip.vector_flop_per_s": "plain units",
+    "chip.vector_flop_per_s": "vector units",
     "chip.memory_bandwidth_bytes_per_s": "memory bandwidth",
     "chip.tdp_watts": "power limit",
     "chip.idle_watts": "power limit",
@@ -76,7 +76,7 @@ class Share:
     share: float
     """Of the whole."""
     evidence: Evidence | None
-    """What it stands on."""
+    """What it rests on."""
     bound: str | None = None
     """What its seconds answer to most; none for bytes."""
     bound_elasticity: float | None = None
@@ -108,7 +108,7 @@ class OpShare:
     bound_elasticity: float
     """d ln(seconds) / d ln(that number)."""
     flop: float
-    """Operations of one run, of the matrix and the plain units."""
+    """Operations of one run, of the matrix and the vector units."""
     moved_bytes: float
     """What one run moves through the device memory, as its kernels are fused."""
 

@@ -47,17 +47,17 @@ class SearchResult:
     """The plans of a search, best first, and how it went."""
 
     plans: tuple[StepEstimate, ...]
-    """The best plans: those that clearly fit by step time, then those too close to call."""
+    """The best plans: those that clearly fit by step time, then borderline ones."""
     plans_evaluated: int
     """Candidates whose step time and memory were both computed."""
     plans_feasible: int
-    """Of these, candidates that fit or are too close to call."""
+    """Of these, candidates that fit or are borderline."""
     plans_pruned: int = 0
     """Candidates that were not evaluated: a bound on their step is longer than what leads."""
     evaluation_seconds: float
     """Wall time from enumeration to ranking."""
     rejected: Mapping[str, int]
-    """Rule -> candidates turned away before they were evaluated."""
+    """Rule -> candidates skipped as invalid."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
     equal: tuple[bool, ...] = ()

@@ -51,7 +51,7 @@ class Number:
     """One number of a system that can be varied."""
 
     path: str
-    """Where it stands, as for `--set`."""
+    """Its `--set` path."""
     words: str
     """What it is, for a sentence."""
     kind: Kind
@@ -109,7 +109,7 @@ class Sensitivity(Answer):
     plan: str
     """The plan, held."""
     numbers: tuple[Elasticity, ...]
-    """One for each number, the strongest first; joint ones repeat others and stand last."""
+    """One for each number, the strongest first; joint ones repeat others and come last."""
 
     def __getitem__(self, path: str) -> float:
         """The elasticity to the number of a path."""
@@ -140,7 +140,7 @@ def numbers_of(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:
 
 
 CHIP_NUMBERS: tuple[tuple[str, str, Kind], ...] = (
-    ("vector_flop_per_s", "rate of the plain units", "rate"),
+    ("vector_flop_per_s", "rate of the vector units", "rate"),
     ("memory_bandwidth_bytes_per_s", "memory bandwidth", "rate"),
     ("tdp_watts", "power limit", "rate"),
     ("idle_watts", "power at rest", "rate"),
@@ -229,7 +229,7 @@ def _hardware(numbers: Sequence[Number]) -> Number:
 
 
 def _clock(numbers: Sequence[Number]) -> Number:
-    """Matrix and plain units together."""
+    """Matrix and vector units together."""
     chosen = [n for n in numbers if n.path in CLOCKED]
 
     def scaled(system: System, factor: Num) -> System:
@@ -239,7 +239,7 @@ def _clock(numbers: Sequence[Number]) -> Number:
 
     return Number(
         path="chip.clock",
-        words="clock of the cores (matrix and plain units)",
+        words="clock of the cores (matrix and vector units)",
         kind="joint",
         value=1.0,
         unit="",

@@ -81,7 +81,7 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
         trace = read_trace(values["arrivals"], values.get("trace_unit"), values.get("block_tokens"))
         if trace.at_s is None and q.rate is not None:
             raise BadInput([_problem("arrivals", values["arrivals"], "the trace has no arrivals: "
-                                     "it is played in a closed loop", "--concurrency")])  # fmt: skip
+                                     "it is simulated in a closed loop", "--concurrency")])  # fmt: skip
         values["arrivals"] = "trace"
         if trace.at_s is None:
             trace = replace(trace, concurrency=max(round(float(q.traffic.concurrency)), 1))

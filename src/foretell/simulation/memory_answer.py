@@ -25,11 +25,11 @@ class MemoryAnswer(JsonRecord, Answer):
     estimate: StepEstimate
     """The plan's estimate, fits or not."""
     step: StepMemory
-    """The step, played."""
+    """The simulated step."""
 
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """p50 and p90 of the peak, and of the step as it was played."""
+        """p50 and p90 of the peak, and of the simulated step."""
         found, told = of_estimate(self.estimate), self.estimate
         kept = {"peak_memory_bytes": found["peak_memory_bytes"]}
         if "step_s" in found:

@@ -72,14 +72,14 @@ class Plan:
     tp: int = 1
     """Tensor-parallel ranks."""
     tp_mode: TensorMode = "1d"
-    """How they share the products: by columns and rows, or as a grid (sharding/tensor2d.py)."""
+    """How they share the GEMMs: by columns and rows, or as a grid (sharding/tensor2d.py)."""
     tp2: int = 0
     """Of a grid, the ranks along its second dimension, which cuts tokens; 0: one."""
     panels: int = 0
-    """Panels in which a grid's products run; 0: as many as leave each a fair width."""
+    """Panels in which a grid's GEMMs run; 0: as many as leave each a fair width."""
     tp_overlap: TensorOverlap = "auto"
-    """Whether exchanges at the ends of a region run in pieces behind its products; auto: as the framework
-    has it."""
+    """Whether communication at the ends of a region runs in pieces behind its GEMMs; auto: as the framework
+    does."""
     pp: int = 1
     """Pipeline stages."""
     vpp: int = 1
@@ -126,7 +126,7 @@ class Plan:
     """Layers of each pipeline chunk, first to last, as in 7,8*14,7; even: as even as they can be dealt, the
     outer chunks with the fewer (sharding/pipeline.py)."""
     precision: PrecisionName = "bf16"
-    """Dtype of the matrix products."""
+    """Dtype of the matrix multiplications."""
     scaling: Scaling = "tensor"
     """What shares one scale in fp8: a tensor, a row, a block of 128; mxfp8 and nvfp4 have their own."""
     lora: int = 0
@@ -182,7 +182,7 @@ class Plan:
     """Placement of the groups on the network, innermost first."""
     autocast: Autocast = "auto"
     """Whether PyTorch's autocast runs over weights in 16 bits too; auto: where weights are in 32 bits and
-    products in 16."""
+    GEMMs in 16."""
     compile: Compile = "auto"
     """Whether torch.compile makes the kernels: selects the compiled form of the framework, or the other;
     auto: as the framework's word says."""
@@ -336,7 +336,7 @@ def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:
 
 
 def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "bf16") -> Plan:
-    """A plan from its text; what is left out takes its default, dp from the chips."""
+    """A plan from its text; words that are absent take their defaults, dp from the chips."""
     if not isinstance(text, str):
         raise BadInput([Problem(path="plan", value=text, message="not a text")])
     return _parsed(text, gpus, precision)

@@ -177,6 +177,8 @@ class PostTrainingEstimate:
     """Whether every phase fits."""
     fails_in: str
     """The phase that does not fit, with its pool; empty: none."""
+    ways_to_fit: tuple[str, ...]
+    """Changes that fit, as flags, where a phase does not; empty where all fit, or none was found."""
     idle_share: float
     """Share of the chips' time in which they wait."""
     tail_share: float

@@ -27,7 +27,7 @@ class Leaf:
     unit: str
     """s or bytes."""
     evidence: Evidence | None = "datasheet"
-    """What the value stands on."""
+    """What the value rests on."""
     joules: float | None = None
     """Energy of this share; none while nothing is known of it."""
     interval: dict[str, tuple[float, float]] | None = None
@@ -85,7 +85,7 @@ class StepEstimate:
     tokens_per_s_per_gpu: float
     """The same per chip."""
     tflops_per_gpu: float
-    """Model TFLOP/s per chip: 3 x the forward products, attention as the whole square (or window)."""
+    """Model TFLOP/s per chip: 3 x the forward GEMMs, attention as the whole square (or window)."""
     mfu: float
     """Model FLOP/s over the dense peak of the plan's precision."""
     hfu: float

@@ -178,7 +178,7 @@ def recipe(plan: Plan) -> str:
     attention = "fused attention" if plan.flash else "attention that stores its scores"
     master = "no" if plan.master == "none" else plan.master
     return (
-        f"recipe: {plan.precision} products, {plan.weights} weights, {plan.gradients} gradients, "
+        f"recipe: {plan.precision} GEMMs, {plan.weights} weights, {plan.gradients} gradients, "
         f"{master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import check_file
+from foretell.interop.user_files import check_file, is_too_deep
 
 CONFIG = "config.json"
 QUANTISATION = "hf_quant_config.json"
@@ -58,6 +58,8 @@ def load_json(path: Path) -> Mapping[str, object]:
         raise _bad(path, f"is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise _bad(path, "is not a JSON table", allowed="{ ... } at the top")
+    if is_too_deep(data):
+        raise _bad(path, "is nested too deeply")
     return data
 
 

@@ -56,7 +56,7 @@ class CalibratedRuns:
     after: float
     """The same with the factors."""
     notes: tuple[str, ...]
-    """What was said on the way."""
+    """Notes on the way."""
     text: str
     """The file."""
 

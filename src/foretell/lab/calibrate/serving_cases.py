@@ -136,7 +136,7 @@ def case_of(row: ServingRow) -> ServingCase:
     system = system_named(row.gpu)
     mixture = mixture_of(model)
     if not row.framework:
-        raise UnsupportedRow("the engine is not told")
+        raise UnsupportedRow("the engine is not stated")
     try:
         profile = profile_for(row.framework, system.chip, row.version, mixture=mixture)
     except BadInput:

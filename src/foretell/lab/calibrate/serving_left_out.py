@@ -108,7 +108,8 @@ def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str
         if key in found:
             continue
         profile = without_model(case, usable)
-        names = LOOP if case.row.kind in LOADED else FITTED[case.profile.id]
+        # What a fit to other models does not move is as usual.
+        names = FITTED[case.profile.id]
         found[key] = {} if profile is None else {n: float(getattr(profile, n)) for n in names}
     return {key: values for key, values in found.items() if values}
 
@@ -124,6 +125,19 @@ def left_out_profile_of(
         return replace(case.profile, **values) if values and is_own(case) else case.profile
 
     return found
+
+
+FITTED_SOURCES = (
+    "ai-dynamo/aiconfigurator", "NVIDIA/TensorRT-LLM", "Mutinifni/splitwise-sim", "single H200",
+)  # fmt: skip
+"""Sources that the catalogue's profiles were fitted to, as tables begin to name them."""
+
+
+def without_source() -> Callable[[ServingCase], EngineProfile]:
+    """A row's profile without its source: without its model where the catalogue was fitted to that source,
+    and the catalogue's own elsewhere, which owes nothing to it."""
+    apart = left_out_profile_of()
+    return lambda case: apart(case) if case.row.source.startswith(FITTED_SOURCES) else case.profile
 
 
 def is_held_out(case: ServingCase, overheads: Overheads | None = None) -> bool:

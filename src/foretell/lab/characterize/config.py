@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.interop.user_files import check_regular, is_there
 from foretell.lab.characterize.models import STYLES, DecoderSizes, sizes_of
 from foretell.lab.characterize.plans import plan_of, plan_problems
 from foretell.records import as_json, dataclass
@@ -154,6 +155,7 @@ def read_config(given: str | Path | Mapping[str, Any]) -> CharacterizeConfig:
 
 
 def _table(path: Path) -> dict[str, Any]:
+    check_regular(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -212,7 +214,7 @@ class _ConfigReader:
             if not _fits(name, value, named[name]):
                 self._bad(f"run.{name}", given.pop(name), "not a usable value", _wants(name))
         system = given.get("system", "")
-        if system and (self.folder / system).is_file():
+        if system and is_there(self.folder / system, folder=False):
             given["system"] = str((self.folder / system).resolve())
         return RunnerSettings(**given)
 

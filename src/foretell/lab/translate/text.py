@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import check_regular
 from foretell.records import dataclass
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def _lines(path: Path, name: str, problems: list[Problem]) -> list[str]:
         problems.append(Problem(path=name, value=str(path), message=what))
         return []
 
+    check_regular(path)
     try:
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if path.suffix == ".gz" else raw

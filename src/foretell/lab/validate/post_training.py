@@ -17,16 +17,8 @@ from foretell.api.post_training import PostTraining, post_training_of, printed_p
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.spreads import post_training_ends
 from foretell.errors import BadInput, Problem, ProblemsError
-from foretell.lab.validate.post_training_rows import (
-    PHASES,
-    Cells,
-    chip_of,
-    model_of,
-    number,
-    rl_question,
-    tuning_question,
-    whole,
-)
+from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
+from foretell.lab.validate.post_training_rows import PHASES, rl_question, tuning_question
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text
@@ -140,9 +132,7 @@ def step_pairs(
 ) -> dict[str, tuple[float, float | None]]:
     """Whole step and phases of a row of reinforcement learning."""
     answer = post_training_of(PostTrainingQuestion(**rl_question(cells)), left_out)
-    rate = number(cells, "tokens_per_s_per_gpu")
-    printed = number(cells, "step_s") or (answer.tokens / (rate * answer.gpus) if rate else None)
-    pairs = {"step": (answer.step_s, printed)}
+    pairs = {"step": (answer.step_s, printed_step(cells, answer, answer.tokens))}
     ours = printed_phases(answer.phases, answer.placement)
     for column, name in PHASES.items():
         if name in ours:
@@ -153,17 +143,25 @@ def step_pairs(
     return pairs
 
 
+def printed_step(cells: Cells, answer: PostTraining, tokens: float) -> float | None:
+    """Seconds of a step as a row prints it, or by its rate of tokens or samples; None where it has none."""
+    step = number(cells, "step_s")
+    if step is not None:
+        return step
+    rate, per_gpu = number(cells, "tokens_per_s"), number(cells, "tokens_per_s_per_gpu")
+    if rate or per_gpu:
+        return tokens / ((per_gpu or 0.0) * answer.gpus or rate or 1.0)
+    samples = number(cells, "samples_per_s")
+    return answer.trajectories / samples if samples else None
+
+
 def tuning_pairs(
     cells: Cells, left_out: tuple[str, ...] = ()
 ) -> dict[str, tuple[float, float | None]]:
     """Step and memory of a row of fine-tuning."""
     question = tuning_question(cells)
     answer = post_training_of(PostTrainingQuestion(**question), left_out)
-    step = number(cells, "step_s")
-    rate, per_gpu = number(cells, "tokens_per_s"), number(cells, "tokens_per_s_per_gpu")
-    tokens = question["prompts"] * question["osl"]
-    if step is None and (rate or per_gpu):
-        step = tokens / (rate or (per_gpu or 1.0) * answer.gpus)
+    step = printed_step(cells, answer, question["prompts"] * question["osl"])
     pairs: dict[str, tuple[float, float | None]] = {}
     # A run's time stands on a data set whose lengths the row does not have.
     if cells["kind"] == "finetune_step":
@@ -182,8 +180,8 @@ def peak_of(
 ) -> float:
     """The peak as a source counts it: of the longest batch, one card or all, allocated or reserved."""
     notes = (cells.get("notes") or "").lower()
-    longest = 1304 if "longest 1,034-1,304" in notes else whole(cells, "max_total")
-    if longest and longest > question["osl"]:
+    longest = longest_of(cells, question)
+    if longest > question["osl"]:
         longer = {**question, "osl": float(longest), "max_osl": longest}
         answer = post_training_of(PostTrainingQuestion(**longer), left_out)
     held = next(one for one in answer.memory if one.phase == "update_actor").parts
@@ -199,6 +197,13 @@ def peak_of(
     litgpt = "litgpt" in (cells.get("framework") or "").lower()
     unit = GB if "printed gb" in notes or litgpt else GIB
     return size * cards / unit
+
+
+def longest_of(cells: Cells, question: Mapping[str, Any]) -> int:
+    """Tokens of the longest batch, of which the peak is."""
+    notes = (cells.get("notes") or "").lower()
+    printed = 1304 if "longest 1,034-1,304" in notes else whole(cells, "max_total")
+    return max(printed or 0, round(question["osl"]))
 
 
 def sync_prediction(cells: Cells, left_out: tuple[str, ...] = ()) -> float:
@@ -277,6 +282,7 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
         p.low <= p.measured <= p.high for p in found if p.low is not None and p.high is not None
     ]
     right, pairs = faster_named(by_id, found)
+    fitting, outcomes = outcomes_named(rows)
     return {
         "bars": {
             "rl_step_median_ape": median("rl step"),
@@ -289,9 +295,31 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
             "finetune_memory_qlora_median_ape": median("fine-tuning memory", True),
             "faster_placement_named": right / pairs if pairs else None,
             "placement_pairs": pairs,
+            "outcome_named": fitting / outcomes if outcomes else None,
+            "outcome_rows": outcomes,
             "inside_p90": float(np.mean(inside)) if inside else None,
         }
     }
+
+
+def outcomes_named(rows: Sequence[Cells]) -> tuple[int, int]:
+    """Of fine-tuning runs that say whether they ran or were out of memory, how many we say the same of; a
+    borderline answer is right either way."""
+    right = known = 0
+    for cells in rows:
+        outcome = (cells.get("outcome") or "").strip().lower()
+        if not cells["kind"].startswith("finetune") or outcome not in ("ran", "out of memory"):
+            continue
+        try:
+            asked = tuning_question(cells)
+            longest = longest_of(cells, asked)
+            asked |= {"osl": float(longest), "max_osl": longest}
+            answer = post_training_of(PostTrainingQuestion(**asked), (cells["source_id"],))
+        except (UnsupportedRun, ProblemsError):
+            continue
+        known += 1
+        right += answer.fits == "too_close" or (answer.fits == "yes") == (outcome == "ran")
+    return right, known
 
 
 def is_lora(cells: Cells) -> bool:

@@ -18,6 +18,9 @@ from foretell.report.figures.look import (
 
 GIB = 2.0**30
 
+NAMES = {"lost": "fragmentation"}
+"""Parts of memory -> what they are called, where that differs."""
+
 
 def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
     """A bar for each distinct stage of an estimate (`memory_by_stage`), and what the chip has."""
@@ -28,7 +31,7 @@ def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
     traces = [
         {
             "type": "bar",
-            "name": kind,
+            "name": NAMES.get(kind, kind),
             "x": names,
             "y": [_part(stage, kind) / GIB for stage in stages],
             "marker": {"color": colours[kind]},
@@ -103,7 +106,7 @@ def memory_over_step(
             "type": "scatter",
             "mode": "lines",
             "stackgroup": "held",
-            "name": kind,
+            "name": NAMES.get(kind, kind),
             "x": [moment * factor for moment in line["moments_s"]],
             "y": [value / GIB for value in held[kind]],
             "line": {"shape": "hv", "width": 0.5, "color": colours[kind]},

@@ -9,7 +9,7 @@ Roof = Mapping[str, Any]
 """`name`, `flop_per_s` and `bytes_per_s`."""
 Point = Mapping[str, Any]
 """`name`, `flop_per_byte` and `flop_per_s`; `group` (a colour) and `share` (of the time) where known."""
-UNITS = {"chip.matrix_flop_per_s": "matrix units", "chip.vector_flop_per_s": "plain units"}
+UNITS = {"chip.matrix_flop_per_s": "matrix units", "chip.vector_flop_per_s": "vector units"}
 """Numbers of a chip that are roofs, and what they are called."""
 ROOM = 3.0
 """How far the axis goes beyond the points and the ridges, as a factor."""

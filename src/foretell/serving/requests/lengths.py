@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.interop.user_files import user_file
+from foretell.interop.user_files import user_file, user_text
 from foretell.serving.requests.traces import NAMES
 from foretell.specs.lengths import SHAPES, LengthForm
 
@@ -40,7 +40,7 @@ def read_lengths(given: str, field: str = "lengths") -> LengthForm:
     if not file.is_file():
         message = "is neither a shape nor a file"
         raise BadInput([Problem(path=field, value=given, message=message, allowed=ALLOWED)])
-    rows = [row for row in _rows(file.read_text(encoding="utf-8", errors="replace")) if row[0] > 0]
+    rows = [row for row in _rows(user_text(file, field)) if row[0] > 0]
     if not rows:
         message = "has no lengths: one number a line, or columns or JSON lines with osl or response_length"
         raise BadInput([Problem(path=field, value=given, message=message)])

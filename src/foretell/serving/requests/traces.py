@@ -14,6 +14,7 @@ and how many tokens a hash id stands for, is read from the file where it can be,
 import csv
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,11 @@ MOST, LATEST = 1e9, 1e19
 """Largest length or number of a row, and largest moment: some logs count nanoseconds."""
 LARGEST_BYTES = 1 << 30
 """A larger file is no list of requests that could be played."""
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?)"
+    r"\s*(?:Z|([+-])([01]\d|2[0-4]):?([0-5]\d)?)?"
+)
+"""A date with a time, and its zone."""
 FEW = 64
 """Rows by which the tokens of a hash id are found."""
 
@@ -267,12 +273,23 @@ def _number(value: object, key: str) -> float | None:
         if key != "at_s":
             return None
         try:
-            # Azure writes seven digits of a second: numpy reads them as nanoseconds.
-            moment = np.datetime64(str(value).strip().removesuffix("Z").split("+")[0], "ns")
-            found = float(moment.astype(np.int64)) * 1e-9
-        except ValueError:
+            found = _moment_s(str(value).strip())
+        except (ValueError, OverflowError):
             return None
     return found if np.isfinite(found) else None
+
+
+def _moment_s(text: str) -> float:
+    """Seconds of a date with a time, in its zone or in none; Azure writes seven digits of a second."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    # numpy reads nanoseconds, and knows no zones
+    seconds = float(np.datetime64(found[1], "ns").astype(np.int64)) * 1e-9
+    if found[2] is None:
+        return seconds
+    away = 3600.0 * int(found[3]) + 60.0 * int(found[4] or 0)
+    return seconds + (away if found[2] == "-" else -away)
 
 
 def _column(row: Mapping[str, Any], key: str) -> str | None:

@@ -32,7 +32,7 @@ class NumberEffect:
     """How all results answer to one number."""
 
     path: str
-    """Where it stands, as for `--set` where it is one field."""
+    """Its `--set` path where it is one field."""
     words: str
     """What it is."""
     kind: str

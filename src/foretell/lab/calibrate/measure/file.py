@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import check_regular
 from foretell.lab.calibrate.measure.point import IDENTITY, MeasurePoint, key_of
 
 FORMAT = 1
@@ -41,15 +43,20 @@ def _plain(value: Any) -> Any:
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Every whole line of a file, in order."""
-    with path.open(errors="replace") as file:
-        for text in file:
-            try:
-                line = json.loads(text)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(line, dict):
-                yield line
+    """Every whole line of a file, in order; BadInput where it cannot be read."""
+    check_regular(path)
+    try:
+        with path.open(errors="replace") as file:
+            for text in file:
+                try:
+                    line = json.loads(text)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(line, dict):
+                    yield line
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
 
 
 def points(path: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Infeasible, Problem
+from foretell.interop.user_files import check_regular
 from foretell.records import JsonRecord, as_json, dataclass
 
 MARKS = ("time (ms)", "elapsed time per iteration (ms)")
@@ -102,6 +103,7 @@ def is_log(path: object) -> bool:
 
 
 def _text(path: Path) -> str:
+    check_regular(path)
     raw = path.read_bytes()
     if path.suffix == ".gz":
         raw = gzip.decompress(raw)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import check_regular
 
 CHUNK = 1 << 20
 """Characters read at once."""
@@ -37,6 +38,7 @@ def _after_blanks(text: str, at: int) -> int:
 def events_of(path: str | Path) -> Iterator[tuple[str, Any]]:
     """("event", an event) for each, and (a key, its value) for every other field of the object."""
     path = Path(path)
+    check_regular(path)
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == MAGIC

@@ -51,12 +51,13 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
-        "--engine --speculative --prefix-hit --price --top --simulate --no-simulate --prices --set "
+        "--engine --speculative --prefix-hit --price --top --lengths --simulate --no-simulate --prices --set "
         "--pareto --export --launcher --plot --jsonl --json"
     ).split(),
     "post-train": (
         "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "
-        "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --framework --placement "
+        "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --speculative --critic --filtered "
+        "--framework --placement "
         "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
         "--steps --price --set --measured --log --trace --plot --import --accept-unknown --hub --export "
         "--jsonl --json"

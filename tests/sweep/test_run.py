@@ -17,10 +17,13 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput
+from foretell.studies.points import point_count
+from foretell.studies.study_file import read_study
 from foretell.studies.sweep import run as runs
 from foretell.studies.sweep import shards
-from foretell.studies.sweep.executors import run_shards, shard_runner
+from foretell.studies.sweep.executors import ShardRunner, run_shards, shard_runner
 from foretell.studies.sweep.export import export, results
+from foretell.studies.sweep.frames import SHARD_PLANS, shard_points
 from foretell.studies.sweep.run import resume, status, sweep
 from tests.surfaces.command import foretell as command
 
@@ -369,3 +372,25 @@ def test_the_example_is_a_study_of_many_shards(root: Path) -> None:
     study = runs.read_study(root / "examples" / "sweep_small.toml")
     assert runs.trial_problems(study) == []
     assert shard_count(study) >= 8
+
+
+def test_shards_are_about_a_second_for_studies_over_plan_words_too() -> None:
+    """Few plans a question: questions decide, and a kill loses a second of them, not the whole study."""
+    vary = {"seq_len": list(range(512, 512 + 720)), "plan.tp": [1, 2, 4], "plan.zero": [1, 3]}
+    base = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8}
+    study = {"study": {"kind": "training", "plan": "flash"}, "base": base, "vary": vary}
+    known = read_study(study)
+    assert shard_points(known) < 500 < point_count(known)
+    words = {"plan.tp": [1, 2, 4], "plan.zero": [1, 3]}
+    assert shard_points(read_study({**study, "vary": words})) == SHARD_PLANS
+
+
+def test_a_small_sweep_begins_no_workers() -> None:
+    def never() -> Any:
+        raise AssertionError("workers were begun for less than they take to begin")
+
+    place = ShardRunner(open=never, ahead=2, workers=2)
+    base = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8}
+    study = read_study({"base": base, "vary": {"plan.tp": [1, 2, 4]}, "study": {"plan": "flash"}})
+    found = dict(run_shards(study, iter([0]), place, 1))
+    assert found == dict(run_shards(study, [0], None))

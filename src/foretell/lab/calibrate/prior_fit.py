@@ -66,6 +66,8 @@ class FitShape:
     """Where the fit sets out: the spread of each group."""
     part: tuple[str, ...]
     """Mechanisms that are far off together in a few places."""
+    doubt_power: float
+    """Whether doubt is of a run's mechanisms too (1) or only of what is beside them (0)."""
     start: Mapping[str, Any]
     """Where else the fit sets out, in the place of START and of what is usual."""
 
@@ -100,6 +102,7 @@ TRAINING_FIT = FitShape(
     traits=TRAITS,
     spread=(0.08, 0.12, 0.15, 0.5, 0.15),
     part=("inside_nodes", "between_nodes"),
+    doubt_power=1.0,
     start={},
 )  # fmt: skip
 """Of training steps."""
@@ -351,10 +354,11 @@ def _covariances(
         common = common + some @ slopes[:, :, one].transpose(1, 2)
     shared = torch.exp(2.0 * told["shared"]) + off * torch.exp(2.0 * told["shared_wide"])
     common = common + shared * whole[:, :, None] * whole[:, None, :]
-    common = common + torch.exp(2.0 * told["likeness"]) * near
-    own = torch.exp(2.0 * told["noise"]) + (slopes**2) @ torch.exp(2.0 * own_spread)
     doubt = torch.exp(batch["traits"] @ told["doubt"])
-    return common * doubt[:, :, None] * doubt[:, None, :], own * doubt**2
+    pairs = doubt[:, :, None] * doubt[:, None, :]
+    common = common * pairs**shape.doubt_power + torch.exp(2.0 * told["likeness"]) * near * pairs
+    own = torch.exp(2.0 * told["noise"]) + (slopes**2) @ torch.exp(2.0 * own_spread)
+    return common, own * doubt**2
 
 
 def mechanism_order(shape: FitShape) -> list[int]:
@@ -396,6 +400,7 @@ def prior_of(told: dict[str, Any], shape: FitShape, interval_scale: float = 1.0)
         ),
         doubt={name: _short(float(told["doubt"][i])) for i, name in enumerate(shape.traits)},
         interval_scale=interval_scale,
+        doubt_power=shape.doubt_power,
     )
 
 
@@ -469,7 +474,10 @@ def _lines(prior: MeasuredPrior) -> list[str]:
             f"{name} = {inline(getattr(prior, name))}"
             for name in ("spread", "row_spread", "part_wide")
         ),
-        *(f"{name} = {getattr(prior, name)!r}" for name in (*plain, "interval_scale")),
+        *(
+            f"{name} = {getattr(prior, name)!r}"
+            for name in (*plain, "interval_scale", "doubt_power")
+        ),
         *(f"{name} = {inline(getattr(prior, name))}" for name in ("distance", "doubt")),
         f"outlier_spread = {toml_value([spread for spread, _ in prior.outliers])}",
         f"outlier_share = {toml_value([share for _, share in prior.outliers])}",

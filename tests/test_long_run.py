@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import foretell
 from foretell.specs.run import Run
 from foretell.training.goodput import Interruptions, goodput
-from foretell.training.long_run import FAILURES_PER_GPU_DAY
+from foretell.training.long_run import USUAL
 
 ASKED: dict[str, Any] = {"system": "h100-sxm", "gpus": 512, "plan": "tp8 pp4 zero1 mbs1"}
 
@@ -30,7 +30,7 @@ def test_a_run_is_its_steps_and_what_interrupts_them() -> None:
     assert found.gpu_hours == pytest.approx(512 * 24 * found.days)
     shares = found.checkpoint_share * found.rework_share * found.restart_share
     assert found.goodput == pytest.approx(shares)
-    assert found.failures == pytest.approx(FAILURES_PER_GPU_DAY * 512 * found.days)
+    assert found.failures == pytest.approx(USUAL["failures_per_gpu_day"] * 512 * found.days)
     assert found.checkpoint_interval_steps == pytest.approx(
         round(found.checkpoint_interval_steps or 0)
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.records import dataclass
+from foretell.records import Later, dataclass, made_when_asked, values_as_held
 
 STANDARD: Callable[..., Any] = dataclasses.dataclass
 
@@ -34,6 +34,16 @@ def copy_of(plain: type) -> type:
 ours = dataclass(frozen=True, slots=True, kw_only=True)(copy_of(Plain))
 theirs = STANDARD(frozen=True, slots=True, kw_only=True)(copy_of(Plain))
 ours.__qualname__ = ours.__name__ = "ours"  # so that pickle finds it
+
+
+@made_when_asked("leaves")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """A record with a field that may come later."""
+
+    name: str
+    leaves: Any = ()
+
 
 VALUES = st.fixed_dictionaries(
     {"a": st.integers(-2, 2)},
@@ -146,3 +156,26 @@ def test_it_is_made_sooner() -> None:
 
     fast = seconds(dataclass(frozen=True, slots=True, kw_only=True))
     assert fast < 0.8 * seconds(STANDARD(frozen=True, slots=True, kw_only=True))
+
+
+def test_a_field_is_made_when_it_is_asked_for() -> None:
+    """A `Later` is made once, by whoever reads it first; copies as held make nothing."""
+    made: list[int] = []
+
+    def make() -> tuple[int, ...]:
+        made.append(1)
+        return (1, 2)
+
+    late = Tree(name="a", leaves=Later(make))
+    copy = Tree(**values_as_held(late))
+    assert made == []
+    assert late.leaves == (1, 2)
+    assert late.leaves is late.leaves
+    assert made == [1]
+    assert pickle.loads(pickle.dumps(late)) == late
+    assert dataclasses.replace(late, name="b").leaves == (1, 2)
+    assert copy == late
+    assert made == [1, 1]
+    assert Tree(name="a").leaves == ()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        late.leaves = (3,)  # type: ignore[misc]

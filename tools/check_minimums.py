@@ -36,7 +36,7 @@ def requirements() -> list[str]:
     extras = project["optional-dependencies"]
     asked = [
         *project["dependencies"],
-        *(r for name in extras if name != "dev" for r in extras[name]),
+        *(r for name in extras if name not in ("dev", "docs") for r in extras[name]),
     ]
     return sorted({line for line in asked if not line.startswith("foretell[")})
 

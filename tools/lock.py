@@ -37,7 +37,7 @@ def requirements(dev: bool) -> list[str]:
     extras = project["optional-dependencies"]
     lines = [
         *project["dependencies"],
-        *(r for name in extras if dev or name != "dev" for r in extras[name]),
+        *(r for name in extras if name != "docs" and (dev or name != "dev") for r in extras[name]),
     ]
     return sorted({line for line in lines if not line.startswith("foretell[")})
 

@@ -4,6 +4,7 @@
 understood and whose answer is no (exit code 1). Both carry every problem found, not the first.
 """
 
+import warnings
 from collections.abc import Iterable
 
 from foretell.records import dataclass
@@ -124,3 +125,18 @@ def _shown(value: object) -> str:
 def _one_line(text: str) -> str:
     """The text with runs of white space, line ends included, made one space."""
     return " ".join(text.split())
+
+
+class ForetellDeprecation(FutureWarning):
+    """A public name, flag or argument that a later release removes; shown by default."""
+
+
+def warn_deprecated(
+    old: str, new: str, *, since: str, removed_in: str, stacklevel: int = 3
+) -> None:
+    """Warn that `old` is deprecated since one release and removed in another, and name what replaces it.
+
+    The stability policy (docs/stability.md): at least two minor releases lie between the two.
+    """
+    message = f"{old} is deprecated since {since} and will be removed in {removed_in}; use {new}"
+    warnings.warn(message, ForetellDeprecation, stacklevel=stacklevel)

@@ -7,10 +7,13 @@ and `asdict`, and to `pickle`, a record is what the standard library's decorator
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+
+_Record = TypeVar("_Record")
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -60,6 +63,62 @@ def plain(value: Any) -> Any:
     return value
 
 
+class Later:
+    """A field's value that is made when it is asked for, once."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    def __call__(self) -> Any:
+        """The value."""
+        return self._make()
+
+
+def made_when_asked(*names: str) -> Callable[[type[_Record]], type[_Record]]:
+    """Fields of a record that may be given as `Later`: whoever reads one finds its value."""
+
+    def with_slots(made: type[_Record]) -> type[_Record]:
+        for name in names:
+            setattr(made, name, _LateField(getattr(made, name)))
+        return made
+
+    return with_slots
+
+
+class _LateField:
+    """A slot that makes its value where it holds a `Later`."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: Any) -> None:
+        self.slot = slot
+
+    def __get__(self, record: object, owner: type | None = None) -> Any:
+        if record is None:
+            return self
+        value = self.slot.__get__(record, owner)
+        if type(value) is Later:
+            value = value()
+            self.slot.__set__(record, value)
+        return value
+
+    def __set__(self, record: object, value: object) -> None:
+        self.slot.__set__(record, value)
+
+
+def values_as_held(record: Any) -> dict[str, Any]:
+    """Field -> value of a record; what is made when it is asked for is not asked for."""
+    kind = type(record)
+    found = {}
+    for name in record.__dataclass_fields__:
+        held = getattr(kind, name, None)
+        late = isinstance(held, _LateField)
+        found[name] = held.slot.__get__(record, kind) if late else getattr(record, name)
+    return found
+
+
 class JsonRecord:
     """A record whose JSON (`to_dict`) has names beside its fields: each of them is an attribute as well.
 
@@ -80,6 +139,43 @@ class JsonRecord:
             if name in told:
                 return told[name]
         raise AttributeError(f"{type(self).__name__} has no {name}", name=name, obj=self)
+
+
+class Answer:
+    """What a verb gives back: its JSON (`to_dict`), a short text (`print`), a view for notebooks
+    (`_repr_html_`) and a data frame (`to_frame`).
+
+    What shows answers is above this room; the package root knows where (`foretell.answer_views`).
+    """
+
+    __slots__ = ()
+    verb: ClassVar[str] = ""
+    """The verb whose answer it is, as the command line spells it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        raise NotImplementedError
+
+    def to_frame(self, library: str = "polars") -> Any:
+        """The answer as a data frame of polars or pandas: one row per plan, system, option or part."""
+        return _views().answer_frame(self.verb, self.to_dict(), library)
+
+    def __str__(self) -> str:
+        """The main numbers in a few lines."""
+        return str(_views().answer_text(self.verb, self.to_dict()))
+
+    def _repr_html_(self) -> str:
+        """The main numbers with their intervals, a table and a breakdown bar, for notebooks."""
+        return str(_views().answer_html(self.verb, self.to_dict()))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The short text, in IPython's console."""
+        printer.text("..." if cycle else str(self))
+
+
+def _views() -> Any:
+    """The module that shows answers, loaded when the first one is shown."""
+    return sys.modules[__name__.partition(".")[0]].answer_views()
 
 
 def _slotless(plain: type) -> type:

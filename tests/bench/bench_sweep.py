@@ -75,7 +75,8 @@ def timed(study: dict[str, Any], workers: int, executor: str) -> tuple[float, fl
         assert found.complete
         table = results(folder)
         if "plans_evaluated" in table.collect_schema().names():
-            return *spent, int(table.select("plans_evaluated").sum().collect().item())
+            counts = table.select("plans_evaluated", "plans_pruned").sum().collect()
+            return *spent, sum(counts.row(0))
         return *spent, found.points
 
 

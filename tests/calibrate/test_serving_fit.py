@@ -31,7 +31,7 @@ def made_up(profile):
 
 
 def test_a_fit_finds_the_overheads_that_made_the_rows():
-    start = replace(usual(profiles()["vllm-0.18-hopper"]), prefill_layer_s=0.0)
+    start = replace(usual(profiles()["vllm-0.18-hopper"]), launch_s=0.0)
     truth = replace(start, host_step_s=1.5e-3, latency_s=30e-3, prefill_factor=1.3)
     cases = [case_of(row) for row in made_up(truth)]
     names = ("host_step_s", "latency_s", "prefill_factor")

@@ -140,7 +140,7 @@ def test_of_another_kind_of_model_a_profile_keeps_its_host_alone(engine, on, mix
     assert not knows_kind(other, mixture=mixture)
     assert other.host_step_s == own.host_step_s
     assert other.prefill_factor == USUAL["prefill_factor"]
-    assert other.prefill_mixture_s == USUAL["prefill_mixture_s"]
+    assert other.launch_s == USUAL["launch_s"]
     assert (other.policy, other.max_tokens, other.memory_rule) == (
         own.policy, own.max_tokens, own.memory_rule,
     )  # fmt: skip

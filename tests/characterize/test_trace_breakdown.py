@@ -376,5 +376,5 @@ def test_events_without_times_are_said(tmp_path: Path) -> None:
     found = characterize_trace(
         written(tmp_path / "t.json", trace([kernel(GEMM, 0.0, 9.0), *odd, late]))
     )
-    assert found.notes == ("t.json: 2 events without usable times left out",)
+    assert found.notes == ("t.json: 2 events without usable times skipped",)
     assert found.steps[0].compute_s == pytest.approx(9e-6)

@@ -1,13 +1,20 @@
 """What frameworks add to the same kernels: sorted experts, biases, rotary positions, exchanges."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from foretell.catalog import chip as catalogue_chip
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.software import software
 from foretell.catalog.systems import named_system
-from foretell.kernels.op_times import traffic_factor
+from foretell.kernels.calls import CallStack
+from foretell.kernels.families.base import DTYPES
+from foretell.kernels.op_times import library_bound, traffic_factor
 from foretell.sharding.recompute import runs
 from foretell.specs.job import Job
+from foretell.specs.model import Model
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
@@ -16,12 +23,12 @@ from foretell.workload.build import build
 
 
 def answer(
-    text: str, model: str = "qwen3-30b-a3b", gpus: int = 8, chip: str = "h100-sxm"
+    text: str, model: str | Model = "qwen3-30b-a3b", gpus: int = 8, chip: str = "h100-sxm"
 ) -> StepEstimate:
     """One plan of a model of the catalogue on one node, 64 sequences of 4,096."""
     plan: Plan = parse_plan(text, gpus)
     scenario = Scenario(
-        model=catalogue_model(model),
+        model=catalogue_model(model) if isinstance(model, str) else model,
         system=named_system(chip),
         job=Job(gpus=gpus, global_batch=64, seq_len=4096),
         software=software(plan.framework),
@@ -40,8 +47,50 @@ def test_a_plain_all_to_all_sorts_by_plain_kernels() -> None:
     plain = seconds(answer("ep8 mbs4 framework=megatron-core").breakdown, "routing")
     fused = seconds(answer("ep8 mbs4 framework=megatron-core dispatch=dedup").breakdown, "routing")
     assert 1.8 < plain / fused < 3.6
+    twice = seconds(answer("ep8 mbs4 framework=megatron-bridge@25.09").breakdown, "routing")
+    assert 1.4 * fused < twice < plain
     graphs = seconds(answer("ep8 mbs4 framework=megatron-graphs").breakdown, "routing")
     assert graphs == pytest.approx(fused, rel=1e-9)
+
+
+def test_rotations_with_a_scale_run_plain_under_megatron() -> None:
+    """Transformer Engine's fused kernel has no scale (YaRN's); where all is plain, it changes nothing."""
+    model = catalogue_model("gpt-oss-20b")
+    layers = [
+        replace(layer, mixers=tuple(replace(m, scaled_rotary=False) for m in layer.mixers))
+        for layer in model.stack.layers
+    ]
+    even = replace(model, stack=replace(model.stack, layers=tuple(layers)))
+    for name, slower in (("megatron-core", 1.01), ("fsdp", 1.0)):
+        told = [answer(f"mbs2 framework={name}", one).step_s for one in ("gpt-oss-20b", even)]
+        assert told[0] >= slower * told[1]
+        assert slower > 1.0 or told[0] == told[1]
+
+
+def test_grouped_products_are_no_faster_than_plain_ones() -> None:
+    """Deep products of tables' kernels ran at 0.93 of the peak; operands in narrow formats are cast."""
+    for name, dtype in (("b200-sxm", "bf16"), ("h100-sxm", "bf16"), ("gb200", "mxfp8")):
+        target = catalogue_chip(name)
+        plan = Plan(precision=dtype)  # type: ignore[arg-type]
+        sizes = {
+            key: np.array([[value]])
+            for key, value in (
+                ("m", 5760.0), ("n", 2880.0), ("k", 32768.0), ("groups", 2.0), ("cast", 1.0),
+                ("held", 0.0),
+            )
+        }  # fmt: skip
+        work = np.zeros((1, 1))
+        stack = CallStack(
+            family="grouped", linear=True, rows=np.array([0]), kinds=(("", True),), sizes=sizes,
+            matrix_flop=work, vector_flop=work, activation_elements=work, weight_elements=work,
+        )  # fmt: skip
+        least_s, cast_s = library_bound(stack, dtype, target, plan, software("megatron-core"))
+        flop = 2.0 * 2.0 * 5760.0 * 2880.0 * 32768.0
+        peak = target.matrix_flop_per_s[DTYPES[dtype].peak]
+        assert 0.4 * peak < flop / least_s.item() < 0.85 * peak
+        assert (cast_s.item() > 0.0) == (dtype == "mxfp8")
+        graphs = software("megatron-graphs")
+        assert library_bound(stack, dtype, target, plan, graphs)[1].item() == 0.0
 
 
 def test_the_host_bounds_small_layers_of_experts() -> None:

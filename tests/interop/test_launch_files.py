@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from foretell.api.launches import LaunchQuestion, read_launch, read_question
+from foretell.api.post_training_launches import read_post_training
 from foretell.catalog import model as catalog_model
 from foretell.interop.launch import TOOLS
+from foretell.interop.shell_words import read_script
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.model import Model
 from foretell.specs.plan import parse_plan
@@ -94,6 +96,8 @@ def test_serving(name: str) -> None:
         "gpus": launch.gpus,
         "model": shape(asked).id,
         "system": told.get("system"),
+        "prefill_gpus": told.get("prefill_gpus"),
+        "prefill_plan": told.get("prefill_plan"),
     }
     for key, value in truth.items():
         if key not in NOT_ASKED:
@@ -124,3 +128,41 @@ def test_a_post_training_question_takes_what_was_read(name: str) -> None:
     assert launch.post_training is not None
     known = {field.name for field in fields_of(question_type("post-train"))}
     assert {*launch.post_training} <= known
+
+
+@pytest.mark.parametrize("name", [name for name, truth in TRAINED.items() if "post" in truth])
+def test_post_train_imports_it(name: str) -> None:
+    """Every value of the truth reaches the question; a flag by hand takes its place, and says so."""
+    truth = TRAINED[name]
+    beside = {"system": "hgx-h100", **truth.get("beside", {})}
+    asked = read_post_training(FOLDER / name, beside)
+    assert {key: asked.arguments.get(key) for key in truth["post"]} == truth["post"]
+    told = {row.name for row in asked.rows}
+    kept = {"gpus", "trainer_gpus"} & {*truth["post"]}
+    assert {*truth["post"]} - kept - {"plan", "framework"} <= told | {"model"}
+    question_type("post-train")(**asked.arguments)
+    again = read_post_training(FOLDER / name, {**beside, "samples": 3, "gpus": "16xH100"})
+    assert (again.arguments["samples"], again.arguments["gpus"]) == (3, "16xH100")
+    assert "rollout_gpus" not in again.arguments
+    assert {row.origin for row in again.rows if row.name in ("samples", "gpus")} == {"flag"}
+
+
+def test_shell_arithmetic_is_worked_out() -> None:
+    """As a shell does: products before sums, whole quotients, brackets, variables inside."""
+    text = 'N=$((2*(3+5)))\nB=$(( N / 3 % 4 + 10 - 1 ))\n: "${C:=7}"\npretrain_gpt.py --a $N --b ${B} --c $C'
+    script = read_script(text)
+    assert script.words[-6:] == ("--a", "16", "--b", "10", "--c", "7")
+    assert read_script("run --x $((1/0)) --y $((A+1))").words[-4:][1] == "$((1/0))"
+
+
+def test_a_nemo_recipe_by_its_command_and_one_that_is_not_known() -> None:
+    """The command means the same as the script; another recipe stops the import by its name."""
+    command = (
+        'nemo llm pretrain --factory "llama3_70b(num_nodes=8)" '
+        "trainer.strategy.virtual_pipeline_model_parallel_size=5 data.global_batch_size=128"
+    )
+    found = read_launch(command)
+    same = read_launch(FOLDER / "nemo_recipe.py")
+    assert (found.plan, found.gpus, found.global_batch) == (same.plan, 64, 128)
+    other = read_launch("nemo llm finetune --factory llama3_8b")
+    assert other.not_understood == ("finetune_recipe llama3_8b is not known here",)

@@ -299,7 +299,7 @@ def test_vllm() -> None:
         "ep8",
         "kv=fp8",
         "weights=fp8",
-        "max_batch=256",
+        "max_batch=64",
         "memory_fraction=0.92",
     } <= words
     assert {"draft_tokens=2", "no-graph"} <= words
@@ -339,7 +339,7 @@ mpirun -n 1 --allow-run-as-root trtllm-serve Qwen/Qwen3-235B-A22B --port=8000 \\
         "dp8",
         "ep8",
         "kv=fp8",
-        "max_batch=512",
+        "max_batch=64",
         "memory_fraction=0.8",
         "draft_tokens=3",
     } <= words

@@ -296,7 +296,6 @@ def test_deployments(tool: Tool, data: st.DataObject) -> None:
         ("vllm", {"tp": 4, "ep": 2}, "ep=4, not 2"),
         ("vllm", {"weights": "nvfp4", "experts": "nvfp4"}, "weights=nvfp4"),
         ("vllm", {"wait_steps": 4.0}, "wait_steps"),
-        ("vllm", {"dp": 3, "max_batch": 64}, "max_batch=63, not 64"),
         ("sglang", {"kv": "int8"}, "kv=bf16, not int8"),
         ("trtllm", {"tp": 4, "dp": 2}, "tp=1, not 4"),
         ("trtllm", {"weights": "fp8", "experts": "fp8"}, "weights=fp8"),

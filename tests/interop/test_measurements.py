@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from foretell.api.measured_files import text_measurements
+from foretell.api.measured_files import read_measured, text_measurements
 from foretell.errors import BadInput
 from foretell.interop.step_series import series_findings
 from foretell.interop.training_logs import steady_steps
@@ -108,7 +108,7 @@ def test_a_megatron_log_tells_plan_job_time_and_memory() -> None:
     assert found.asked == {"global_batch": 256, "seq_len": 4096, "gpus": 64}
     assert found.values["step_s"] == pytest.approx(2.305)
     assert found.values["peak_memory_bytes"] == 34500.0 * 2**20
-    assert "warm-up left out: the first 1 steps" in found.notes
+    assert "warm-up skipped: the first 1 steps" in found.notes
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -137,3 +137,63 @@ def test_warm_up_outliers_and_stalls_are_told_apart() -> None:
     found = series_findings(times)
     assert found["slow_every_steps"] == 20.0
     assert found["drift"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_profiler_trace_has_its_steps() -> None:
+    starts = [0.0, 3.0e6, 5.0e6, 7.0e6, 9.0e6]
+    events = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{i}", "ts": at, "dur": 2e6}
+        for i, at in enumerate(starts)
+    ]
+    (found,) = read_measured([json.dumps({"traceEvents": events})])
+    assert found.values["step_s"] == pytest.approx(2.0)
+    assert any("warm-up" in note for note in found.notes)
+    with pytest.raises(BadInput, match="ProfilerStep"):
+        read_measured([json.dumps({"traceEvents": []})])
+    own = {"traceEvents": events, "otherData": {"plan": "tp8", "step_s": 2.0}}
+    with pytest.raises(BadInput, match="prediction"):
+        read_measured([json.dumps(own)])
+
+
+def test_characterize_results_are_measured_runs() -> None:
+    point = {
+        "key": "a", "model": "gpt3-1.3b", "plan": "tp2 mbs1", "processes": 8, "global_batch": 16,
+        "seq_len": 2048, "measured": {"step_s": 0.5, "steps": 9, "spread": 0.04},
+    }  # fmt: skip
+    table = json.dumps({"points": [point, {"key": "b", "measured": None}]})
+    (found,) = read_measured([table])
+    assert (found.plan, found.values["step_s"], found.asked["gpus"]) == ("tp2 mbs1", 0.5, 8)
+    assert "without a measured step: 1" in found.notes[0]
+    steps = [{"shares_s": {"compute": 0.3, "idle": 0.1}} for _ in range(4)]
+    slow = [{"shares_s": {"compute": 0.6, "idle": 0.2}} for _ in range(4)]
+    ranks = [{"steps": steps, "held_bytes": {}}, {"steps": slow, "held_bytes": {}}]
+    (one,) = read_measured([json.dumps({"ranks": ranks, "point": {"plan": "tp2", "processes": 2}})])
+    assert one.values["step_s"] == pytest.approx(0.8)
+
+
+def test_timed_parts_of_a_step_are_read() -> None:
+    (row,) = read_measured(["plan,step_s,tensor_parallel_s,optimizer_s\ntp8,2.5,0.6,\n"])
+    (text,) = read_measured(["tp8: 2.5 s, tensor_parallel 600 ms"])
+    assert row.phases == text.phases == {"tensor_parallel": 0.6}
+    assert row.values == text.values == {"step_s": 2.5}
+
+
+def test_a_log_of_rates_has_its_warm_up_told_apart() -> None:
+    rates = [900, *[5000 + i for i in range(12)], 2500, *[5000 + i for i in range(12)]]
+    text = "\n".join(
+        f"[rank0]: step: {i:2}  loss: 8.0  memory: 61.20GiB(64.4%)  tps: {rate:,}  tflops: 250.0"
+        for i, rate in enumerate(rates)
+    )
+    (found,) = read_measured([text])
+    assert found.values["tokens_per_s_per_gpu"] == pytest.approx(5006, abs=3)
+    assert any("warm-up skipped: the first 1 steps" in note for note in found.notes)
+    assert any("outliers skipped: 1 steps" in note for note in found.notes)
+    assert len(found.steps_s) == len(rates)
+
+
+def test_a_trainer_log_may_begin_with_a_dict() -> None:
+    text = "{'loss': 8.1, 'epoch': 0.1}\n 10%|#| 10/100 [00:20<03:00,  2.00s/it]\n" * 3
+    (found,) = read_measured([text])
+    assert found.values["step_s"] == pytest.approx(2.0)
+    with pytest.raises(BadInput, match="is not JSON"):
+        read_measured(['[{"step_s": 2.0},'])

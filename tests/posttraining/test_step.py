@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 import foretell
+from foretell.api.post_training_setup import setups_of
+from foretell.catalog.post_training import post_training_loop
 from foretell.cli import run as main
 from foretell.posttraining.pipeline import PoolTimes, pipeline_of
+from foretell.posttraining.step import carried_s
+from foretell.specs.questions.post_training import PostTrainingQuestion
 
 GRPO: dict[str, Any] = {
     "model": "qwen2.5-1.5b",
@@ -123,7 +127,9 @@ def test_tool_calls_are_waited_for() -> None:
 
 def test_staleness_never_slows_a_pipeline_and_is_bounded() -> None:
     pools = PoolTimes(trainer_s=100.0, generate_s=220.0, steady_s=90.0, latency_s=60.0)
-    steps = [pipeline_of(pools, k, partial=True) for k in (0.1, 0.3, 0.5, 1.0, 4.0)]
+    steps = [
+        pipeline_of(pools, k, partial=True, partial_hides=4.0) for k in (0.1, 0.3, 0.5, 1.0, 4.0)
+    ]
     assert [one.step_s for one in steps] == sorted((one.step_s for one in steps), reverse=True)
     assert all(one.step_s >= 100.0 for one in steps)
     assert all(one.staleness <= k for one, k in zip(steps, (0.1, 0.3, 0.5, 1.0, 4.0), strict=True))
@@ -206,3 +212,91 @@ def test_a_log_is_laid_beside_the_prediction(tmp_path) -> None:  # type: ignore[
     answer = foretell.post_train(**GRPO, log=log)
     assert answer.measured["step"] == pytest.approx(40.0)
     assert any(note.startswith("generation is 75%") for note in answer.measured_notes)
+
+
+def test_a_smaller_value_model_makes_its_phases_shorter() -> None:
+    asked = {**GRPO, "algorithm": "ppo"}
+    alike, small = foretell.post_train(**asked), foretell.post_train(**asked, critic="qwen2.5-0.5b")
+    for phase in ("values", "update_critic"):
+        assert seconds(small)[phase] < 0.7 * seconds(alike)[phase]
+    assert seconds(small)["update_actor"] == seconds(alike)["update_actor"]
+    held = [
+        next(m for m in one.memory if m.phase == "update_actor").parts["critic"]
+        for one in (small, alike)
+    ]
+    assert held[0] < 0.5 * held[1]
+    with pytest.raises(foretell.BadInput, match="value model"):
+        foretell.post_train(**GRPO, critic="gpt2")
+
+
+def test_scalar_heads_are_cheaper_than_scores() -> None:
+    pairs = {"prompts": 16, "osl": 512, "gpus": "4xH100", "reference": "cached"}
+    dpo, reward = (
+        foretell.post_train("qwen2.5-1.5b", algorithm=name, **pairs) for name in ("dpo", "reward")
+    )
+    assert reward.step_s < dpo.step_s
+    buffers = [next(iter(one.memory)).parts["buffers"] for one in (reward, dpo)]
+    assert buffers[0] < buffers[1]
+
+
+@pytest.mark.parametrize(("share", "rounds"), [(0.0, 1), (0.3, 2), (0.5, 2), (0.6, 3)])
+def test_filtered_groups_are_generated_in_whole_rounds(share: float, rounds: int) -> None:
+    once = seconds(foretell.post_train(**GRPO))["generate"]
+    assert seconds(foretell.post_train(**GRPO, filtered=share))["generate"] == pytest.approx(
+        rounds * once
+    )
+
+
+def test_drafts_shorten_a_generation_of_few_answers() -> None:
+    few = {**GRPO, "prompts": 4, "samples": 4}
+    plain, drafted = foretell.post_train(**few), foretell.post_train(**few, speculative="eagle3:3")
+    assert seconds(drafted)["generate"] < seconds(plain)["generate"]
+    assert any("eagle3 drafts 3" in said for said in drafted.assumptions)
+
+
+def test_a_controller_takes_as_long_on_more_chips() -> None:
+    """What verl hands out is filled up to the limit: the same bytes whatever the chips."""
+    long = {**GRPO, "max_osl": 32_768, "framework": "verl"}
+    setup, _ = setups_of(PostTrainingQuestion(**long), [])
+    wider, _ = setups_of(PostTrainingQuestion(**{**long, "gpus": "16xH100"}), [])
+    assert carried_s(setup, 36.0) == carried_s(wider, 36.0) > 0.0
+    other, _ = setups_of(PostTrainingQuestion(**{**long, "framework": "slime"}), [])
+    assert carried_s(other, 36.0) == 0.0
+
+
+def test_values_can_leave_a_source_out() -> None:
+    known, without = (post_training_loop("verl", out) for out in ((), ("verl-fully-async",)))
+    assert known.controller_bytes_per_s != without.controller_bytes_per_s
+    assert known.sync_fixed_s == without.sync_fixed_s
+    assert post_training_loop("verl", ("another",)) == known
+
+
+def test_a_fine_tuned_sequence_is_counted_once() -> None:
+    by_prompt = foretell.post_train(
+        "qwen2.5-1.5b", algorithm="sft", gpus="1xH100", prompts=8, isl=1024
+    )
+    by_answer = foretell.post_train(
+        "qwen2.5-1.5b", algorithm="sft", gpus="1xH100", prompts=8, osl=1024
+    )
+    assert by_prompt.tokens == by_answer.tokens == 8 * 1024
+
+
+def test_what_does_not_fit_is_told_what_does() -> None:
+    asked: dict[str, Any] = {**GRPO, "model": "llama-3.1-70b", "gpus": "8xH100"}
+    found = foretell.post_train(**asked)
+    assert found.fits == "no"
+    assert any(way.startswith('--plan "lora=32" fits') for way in found.ways_to_fit)
+    assert foretell.post_train(**asked, plan="lora=32").fits != "no"
+    assert foretell.post_train(**GRPO).ways_to_fit == ()
+
+
+def test_adapters_alone_are_sent_unless_the_loop_merges_them() -> None:
+    full, adapted = (
+        seconds(foretell.post_train(**{**GRPO, "model": "qwen2.5-7b"}, plan=plan))["weight_sync"]
+        for plan in ("zero3", "zero3 lora=16")
+    )
+    merged = foretell.post_train(
+        **{**GRPO, "model": "qwen2.5-7b", "framework": "trl"}, plan="zero3 lora=16"
+    )
+    assert adapted < full - 0.5
+    assert seconds(merged)["weight_sync"] == pytest.approx(full)

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import BadInput
-from foretell.posttraining.workload import SHAPES, AnswerLengths, TrajectoryWorkload, read_lengths
+from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
+from foretell.serving.requests.lengths import read_lengths
+from foretell.specs.lengths import SHAPES
 
 
 @given(
@@ -59,9 +61,26 @@ def test_padded_sequences_are_as_long_as_the_limit() -> None:
 def test_a_file_of_lengths_is_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
     file = tmp_path / "lengths.jsonl"
     file.write_text('{"osl": 10}\n{"response_length": 30}\n20\n')
-    assert read_lengths(str(file), 25.0)[1] == (10.0, 25.0, 20.0)
+    assert read_lengths(str(file)).answers == (10.0, 30.0, 20.0)
+
+
+def test_columns_have_prompts_too(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "trace.csv"
+    file.write_text("at_s,isl,osl\n0,7,10\n1,9,30\n")
+    found = read_lengths(str(file))
+    assert (found.prompts, found.answers) == ((7.0, 9.0), (10.0, 30.0))
+    assert (found.prompt_mean, found.answer_mean) == (8.0, 20.0)
+
+
+def test_a_long_file_is_thinned_evenly(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "lengths.txt"
+    file.write_text("\n".join(str(n) for n in range(1, 50_001)))
+    found = read_lengths(str(file)).answers
+    assert len(found) <= 4096
+    assert (min(found), max(found)) == (1.0, 50_000.0)
+    assert abs(sum(found) / len(found) / 25_000.5 - 1.0) < 0.01
 
 
 def test_neither_a_shape_nor_a_file_is_told_what_is_allowed() -> None:
     with pytest.raises(BadInput, match="lognormal"):
-        read_lengths("gaussian", 100.0)
+        read_lengths("gaussian")

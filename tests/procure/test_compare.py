@@ -1,6 +1,8 @@
 """Procurement: clusters that the money pays for, numbers of the verbs they stand on, honest orders."""
 
 import contextlib
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 import foretell
 from foretell.api.cost import Payment, RunQuestion, run_cost
 from foretell.economics.ask_system import SystemQuestion, system_cost
+from foretell.economics.total_cost import waterfall_steps
 from foretell.errors import BadInput, Infeasible
 from foretell.studies.procurement.clusters import affordable, cost_of, smooth
 from tests.surfaces.command import foretell as command
@@ -45,7 +48,7 @@ def test_a_rent_is_paid_by_the_hour() -> None:
 
 
 def test_numbers_are_those_of_the_verbs() -> None:
-    found = foretell.compare(SYSTEMS, gpus=64, tokens="1T", **TRAINING)
+    found = foretell.compare(SYSTEMS, gpus=64, tokens="1T", by="tokens", **TRAINING)
     assert [kind.problem for kind in found.kinds] == [None] * 3
     for kind in found.kinds:
         facts = kind.works[0].facts
@@ -89,7 +92,7 @@ def test_more_money_does_more_and_the_same_system_ties(tmp_path: Path) -> None:
 def test_one_system_under_two_names_is_told_once(names: tuple[str, str]) -> None:
     found = foretell.compare((*names, "dgx-h200"), gpus=16, **TRAINING)
     assert {kind.system for kind in found.kinds} == {names[0], "dgx-h200"}
-    assert f"{names[1]} is the same system as {names[0]}: told once" in found.assumptions
+    assert f"{names[1]} is the same system as {names[0]}: listed once" in found.assumptions
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_one_system_under_two_names_is_told_once(names: tuple[str, str]) -> None
 def test_a_system_without_a_price_is_told_with_what_it_does(work: dict[str, Any]) -> None:
     """Money that nobody knows is null, no number and no reason to drop a system."""
     names = ("aws-trn2-ultra", "hgx-h100")
-    by_speed = foretell.compare(names, gpus=64, **work)
+    by_speed = foretell.compare(names, gpus=64, by="tokens", **work)
     by_usd = foretell.compare(names, gpus=64, by="usd", **work)
     for found in (by_speed, by_usd):
         one = next(kind for kind in found.kinds if kind.system == "aws-trn2-ultra")
@@ -113,7 +116,8 @@ def test_a_system_without_a_price_is_told_with_what_it_does(work: dict[str, Any]
         low, high = told["interval"]["tokens_per_s"]["p90"]
         assert 0.0 < low <= told["tokens_per_s"] <= high
         assert any(
-            "No price is known of aws-trn2-ultra" in text for text in found.to_dict()["conclusions"]
+            "No price is known for aws-trn2-ultra" in text
+            for text in found.to_dict()["conclusions"]
         )
     # By speed it has its place; by money it stands behind those that have a price, and beats none.
     speeds = [kind.tokens_per_s or 0.0 for kind in by_speed.kinds]
@@ -186,10 +190,11 @@ def test_a_mix(tmp_path: Path) -> None:
 def test_words_and_codes(tmp_path: Path) -> None:
     shown = command(
         "compare", "hgx-h100", "dgx-b200", "--model", "llama-3.1-8b", "--gpus", "8",
-        "--plan", PLAN, "--rent", "on-demand",
+        "--plan", PLAN, "--rent", "on-demand", "--why",
     )  # fmt: skip
     assert shown.code == 0, shown.err
-    assert "How often one (row) beats another (column)" in shown.out
+    assert "Share of draws in which the row is cheaper than the column" in shown.out
+    assert "Main uncertainties in this ranking" in shown.out
     assert "on-demand" in shown.out
     bad = command(
         "compare", "hgx-h100", "dgx-b2000", "--model", "llama-3.1-8c", "--budget", "lots",
@@ -243,3 +248,79 @@ def test_a_mix_that_is_none_is_said_to_be_none(odd: Any) -> None:
             foretell.compare(["h100-sxm"], gpus=8, plan="zero1", workload=mix)
     with pytest.raises(BadInput, match="not a table"):
         foretell.compare(["h100-sxm"], gpus=8, workload={"base": 3})
+
+
+@pytest.mark.parametrize("by", [None, "usd", "tokens"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"budget": "10M", "tokens": "1T", **TRAINING},
+        {"gpus": 64, **TRAINING},
+        {"gpus": 16, "rent": "on-demand", **TRAINING},
+        {"gpus": 8, "tpot": 30, "plan": "tp2", **SERVICE},
+    ],
+)
+def test_the_verdict_never_contradicts_the_cheapest_row(
+    work: dict[str, Any], by: str | None
+) -> None:
+    """The system called cheapest has the lowest price of the table, the one called fastest the top speed."""
+    found = foretell.compare((*SYSTEMS, "aws-trn2-ultra"), by=by, **work)
+    told = found.to_dict()
+    rows = [row for row in told["systems"] if row["problem"] is None]
+    priced = {
+        row["system"]: row["usd_per_million_tokens"]
+        for row in rows
+        if row["usd_per_million_tokens"] is not None
+    }
+    speeds = {row["system"]: row["tokens_per_s"] for row in rows}
+    cheapest, fastest = min(priced, key=priced.__getitem__), max(speeds, key=speeds.__getitem__)
+    assert (told["cheapest"], told["fastest"]) == (cheapest, fastest)
+    assert told["by"] == (by or "usd")
+    assert told["best"] == rows[0]["system"] == (fastest if by == "tokens" else cheapest)
+    verdict = " ".join(told["conclusions"])
+    first = told["best"]
+    for word, name in (("cheapest", cheapest), ("fastest", fastest)):
+        named = (
+            f"also the {word}" if name == first and f"{first} is {word}" not in verdict else name
+        )
+        assert re.search(rf"{named} is {word}|{named}:|{word.capitalize()}: {named}", verdict)
+        for other in {*speeds} - {name}:
+            assert not re.search(rf"{other} is {word}|{word.capitalize()}: {other}", verdict)
+    usd = [row["usd_per_million_tokens"] for row in rows if row["system"] in priced]
+    assert usd == sorted(usd) or by == "tokens"
+
+
+def test_prices_are_blended_and_split_and_agree() -> None:
+    """A request costs its prompt at the input price and its answer at the output price; blended is both."""
+    found = foretell.compare(("hgx-h100",), gpus=8, tpot=30, plan="tp2", **SERVICE)
+    row = found.to_dict()["systems"][0]
+    isl, osl = SERVICE["isl"], SERVICE["osl"]
+    split = isl * row["usd_per_million_input_tokens"] + osl * row["usd_per_million_output_tokens"]
+    assert 1e6 * row["usd_per_request"] == pytest.approx(split)
+    assert row["usd_per_million_tokens"] * (isl + osl) == pytest.approx(split)
+    assert row["usd_per_run"] is None
+    run = foretell.compare(("hgx-h100",), gpus=64, tokens="1T", **TRAINING).to_dict()["systems"][0]
+    assert run["usd_per_run"] == pytest.approx(1e6 * run["usd_per_million_tokens"])
+    assert run["usd_per_request"] is None
+
+
+@pytest.mark.parametrize("residual", [0.0, 0.15, 0.6])
+@pytest.mark.parametrize("years", [2, 5, 9])
+def test_the_waterfall_adds_up_to_the_total_cost(residual: float, years: float) -> None:
+    asked = SystemQuestion(
+        system="dgx-h200", gpus=64, years=years, set=(f"prices.finance.server_residual={residual}",)
+    )
+    facts = system_cost(asked).facts
+    parts = facts["total_cost"]
+    assert list(parts) == [
+        "hardware", "financing", "power", "space", "maintenance", "people", "resale",
+    ]  # fmt: skip
+    assert sum(parts.values()) == pytest.approx(facts["tco_usd"])
+    assert all(usd > 0.0 for name, usd in parts.items() if name != "resale")
+    assert parts["resale"] <= 0.0
+    assert (parts["resale"] < 0.0) == (residual > 0.0)
+    *steps, (name, start, total) = waterfall_steps(parts)
+    assert (name, start) == ("total", 0.0)
+    assert total == pytest.approx(facts["tco_usd"])
+    for (_, begin, change), (_, after, _) in itertools.pairwise(steps):
+        assert after == pytest.approx(begin + change)

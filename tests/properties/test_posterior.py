@@ -11,7 +11,13 @@ from foretell.uncertainty.causes import causes_of
 from foretell.uncertainty.posterior import MeasuredRun, condition, quantile
 
 PRIOR = measured_prior("training")
-SURE = replace(PRIOR, outliers=((1.0, 1e-9), (1.0, 1e-9)), wide_share=1e-12, interval_scale=1.0)
+SURE = replace(
+    PRIOR,
+    outliers=((0.1, 1e-9), (0.3, 1e-9)),
+    wide_share=1e-12,
+    part_share=1e-12,
+    interval_scale=1.0,
+)
 
 
 def run(ratio: float, *, gemm: float = 0.8, tensor: float = 0.2, tp: float = 3.0) -> MeasuredRun:
@@ -47,6 +53,42 @@ def test_nothing_measured_leaves_the_prior() -> None:
 
 def test_more_runs_narrow_the_interval() -> None:
     assert width([run(0.05)] * 4) < width([run(0.05)]) < width([])
+
+
+def test_a_run_that_was_measured_itself_is_known() -> None:
+    one = replace(run(0.4), key="this plan")
+    found = condition(PRIOR, TRAINING, [one])
+    said, other = found.of(replace(one, log_ratio=0.0)), found.of(run(0.0))
+    assert said.median == pytest.approx(0.4, abs=0.02)
+    assert other.median < said.median
+    low, high = said.interval["p90"]
+    assert high - low < 0.1
+
+
+def test_a_mechanism_carries_over_less_to_an_unlike_run() -> None:
+    prior = replace(SURE, carry=0.5, likeness=1e-6)
+    found = condition(prior, TRAINING, [run(0.2)])
+    assert found.of(run(0.0)).median > found.of(run(0.0, tp=9.0)).median > 0.05
+    whole = condition(replace(prior, carry=1.0), TRAINING, [run(0.2)])
+    assert whole.of(run(0.0)).median == pytest.approx(whole.of(run(0.0, tp=9.0)).median)
+
+
+def test_a_slow_fabric_is_told_from_the_rest() -> None:
+    def wired(ratio: float, share: float) -> MeasuredRun:
+        one = run(ratio, gemm=1.0 - share, tensor=0.0)
+        one.slopes[TRAINING.index("between_nodes")] = share
+        return one
+
+    runs = [wired(0.01, 0.02), wired(0.45, 0.6), wired(0.4, 0.5)]
+    found = condition(PRIOR, TRAINING, runs)
+    slow = sum(
+        weight
+        for case, weight in zip(found.cases, found.weights, strict=True)
+        if case.place is found.places[2]
+    )
+    assert slow > 0.8 > PRIOR.part_share
+    factors = dict(zip(TRAINING, found.of(runs[1]).factors, strict=True))
+    assert factors["between_nodes"] > 0.3 > 0.1 > abs(factors["gemm"])
 
 
 def test_an_unlike_run_says_less() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.report.figure_axes import axis_scales
-from foretell.report.figure_svg import figure_svg, unknown_traces
+from foretell.report.figure_svg import figure_svg
 from foretell.report.figure_traces import scale_colour
 from foretell.report.figures.heatmap import heat_map, log_colours
 from foretell.report.figures.lines import lines
@@ -126,10 +126,6 @@ def test_words_are_escaped_and_gaps_are_left() -> None:
     root = drawn(figure([trace, other], "1 < 2 & 3", "x", "y"))
     assert any("& b" in (t.text or "") for t in root.iter(f"{SPACE}text"))
     assert len(list(root.iter(f"{SPACE}polyline"))) == 2  # one point alone is no line
-
-
-def test_what_cannot_be_drawn_is_said() -> None:
-    assert unknown_traces({"data": [{"type": "pie"}, {"type": "bar"}], "layout": {}}) == ["pie"]
 
 
 @given(share=st.floats(0.0, 1.0))

@@ -278,7 +278,7 @@ def test_pages_in_a_browser(tmp_path: Path) -> None:
 def test_operations_stay_under_their_roofs(answers: dict[str, Any]) -> None:
     figure = op_roofline(answers["explain"])
     roofs = [t for t in figure["data"] if t["mode"] == "lines"]
-    assert [t["name"] for t in roofs] == ["matrix units", "plain units"]
+    assert [t["name"] for t in roofs] == ["matrix units", "vector units"]
     numbers = {row["path"]: row["value"] for row in answers["explain"]["elasticities"]}
     drawn_points = sum(len(t["x"]) for t in figure["data"] if t["mode"] == "markers")
     ops = [op for op in answers["explain"]["ops"] if op["flop"] > 0.0]

@@ -37,12 +37,12 @@ SERVICE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def held() -> Sensitivities:
-    return foretell.sensitivities(MODEL, **JOB, plan=PLAN, rent="own")
+    return foretell.sensitivity(MODEL, **JOB, plan=PLAN, rent="own")
 
 
 @pytest.fixture(scope="module")
 def served() -> Sensitivities:
-    return foretell.sensitivities(MODEL, **SERVICE)
+    return foretell.sensitivity(MODEL, **SERVICE)
 
 
 FIELDS = [
@@ -155,7 +155,7 @@ def test_new_plans_are_never_worse_than_the_plan_held(by: float, stack: str) -> 
 
 
 def test_new_plans_are_those_of_a_search_on_the_changed_system() -> None:
-    found = foretell.sensitivities(MODEL, system="h100-sxm", gpus=8, global_batch=64, replan=True)
+    found = foretell.sensitivity(MODEL, system="h100-sxm", gpus=8, global_batch=64, replan=True)
     assert found.replanned
     assert found.best_now is not None
     assert found.best_now.plan == found.plan
@@ -171,7 +171,7 @@ def test_new_plans_are_those_of_a_search_on_the_changed_system() -> None:
 
 
 def test_memory_matters_where_it_ends_the_plan() -> None:
-    found = foretell.sensitivities(MODEL, **JOB, plan="zero1 mbs1", factor=8.0)
+    found = foretell.sensitivity(MODEL, **JOB, plan="zero1 mbs1", factor=8.0)
     memory = found[CAPACITY]
     assert memory.elasticities["step_s"] == 0.0
     assert memory.worse is not None
@@ -188,7 +188,7 @@ def test_all_tiers_together_are_stronger_than_each(held: Sensitivities) -> None:
 
 
 def test_rented_money_goes_with_time_and_rent() -> None:
-    found = foretell.sensitivities(MODEL, **JOB, plan=PLAN, price=3.0)
+    found = foretell.sensitivity(MODEL, **JOB, plan=PLAN, price=3.0)
     hours = found.results["step_s"] * 64 / 3600.0
     tokens = 256 * found.about["seq_len"]
     assert found.results["usd_per_million_tokens"] == pytest.approx(3.0 * hours * 1e6 / tokens)
@@ -228,16 +228,16 @@ def test_factors_know_which_way_is_better() -> None:
 
 def test_bad_input_is_told_at_once() -> None:
     with pytest.raises(BadInput) as caught:
-        foretell.sensitivities(MODEL, **JOB, factor=1.0, set={"chip.nothing": 3})
+        foretell.sensitivity(MODEL, **JOB, factor=1.0, set={"chip.nothing": 3})
     assert {p.path for p in caught.value.problems} == {"factor", "--set chip.nothing"}
     with pytest.raises(BadInput, match="rent"):
-        foretell.sensitivities(MODEL, **JOB, plan=PLAN, rent="sometimes")
+        foretell.sensitivity(MODEL, **JOB, plan=PLAN, rent="sometimes")
     with pytest.raises(Infeasible):
-        foretell.sensitivities("llama-3.1-70b", system="h100-sxm", gpus=8, plan="dp8")
+        foretell.sensitivity("llama-3.1-70b", system="h100-sxm", gpus=8, plan="dp8")
 
 
 def test_an_answer_of_one_token_has_no_time_between_tokens() -> None:
-    found = foretell.sensitivities(
+    found = foretell.sensitivity(
         "llama-3.2-1b", system="h100-sxm", gpus=1, isl=128, osl=1
     ).to_dict()
     assert "tpot_ms" not in found["results"]

@@ -14,7 +14,7 @@ from foretell.specs.engine import EngineProfile, Fit
 PROFILE = EngineProfile(
     id="plain", engine="vllm", since="", until="", years=(0, 0), architectures=(),
     software=("vllm", "trtllm"), source="a test", fit=Fit(rows=0),
-    prefill_layer_s=1e-4, prefill_factor=1.2,
+    launch_s=1e-5, prefill_factor=1.2,
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from foretell.serving.steps import StepLoad, step_times
 from foretell.specs.deployment import Deployment
 
 LLAMA, SYSTEM = model("llama-3.1-8b"), system("h100-sxm")
-ENGINE = replace(profiles()["trtllm-1-hopper"], prefill_layer_s=0.0)
+ENGINE = replace(profiles()["trtllm-1-hopper"], launch_s=0.0)
 
 
 def under(watts):

@@ -153,7 +153,7 @@ def test_kernels_launched_one_by_one_wait_for_the_host():
 def test_short_prompts_are_replayed_from_a_graph_where_an_engine_has_one():
     """No launching shows up to the tokens of the largest graph; beyond it does, and without graphs."""
     floor = 5e-3
-    slow = replace(ENGINE, prefill_layer_s=floor, graph_tokens=512)
+    slow = replace(ENGINE, launch_s=floor / 9.0, graph_tokens=512)  # nine kernels a layer
     times = times_of("llama-3.1-8b", engine=slow)
     short, long = (
         float(times.seconds(StepLoad(prefill_tokens=n, prompts=1.0))) for n in (400.0, 600.0)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from foretell.errors import BadInput
 from foretell.serving.requests.arrivals import (
     KINDS,
-    SHAPES,
     Arrivals,
     Lengths,
     draw_requests,
@@ -18,6 +17,7 @@ from foretell.serving.requests.arrivals import (
 from foretell.serving.requests.levels import levels
 from foretell.serving.requests.records import RequestOutcomes, Series
 from foretell.serving.requests.traces import read_trace
+from foretell.specs.lengths import SHAPES
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 2**32 - 1))
@@ -123,3 +123,16 @@ def test_times_per_token_are_as_defined() -> None:
     assert found.output_tokens_per_s == pytest.approx(6.0 / 2.5)
     assert found.goodput_per_s == pytest.approx(1.0 / 2.5)
     assert found.utilisation == pytest.approx(0.8)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 900), st.integers(1, 900)), min_size=1, max_size=40),
+    st.integers(1, 4),
+    st.integers(0, 99),
+)
+def test_requests_of_a_file_keep_prompt_and_answer_together(
+    rows: list[tuple[int, int]], times: int, seed: int
+) -> None:
+    isl, osl = (Lengths(mean=1.0, samples=tuple(float(row[i]) for row in rows)) for i in (0, 1))
+    found = draw_requests(Arrivals(), isl, osl, times * len(rows), seed)
+    assert sorted(zip(found.isl, found.osl, strict=True)) == sorted(rows * times)

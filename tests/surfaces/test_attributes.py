@@ -27,7 +27,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "memory": lambda: foretell.memory(MODEL, **PLAN),
     "simulate": lambda: foretell.simulate(MODEL, **PLAN),
     "compare_plans": lambda: foretell.compare_plans("zero3", "tp2 zero2", MODEL, **SMALL),
-    "sensitivities": lambda: foretell.sensitivities(MODEL, **PLAN),
+    "sensitivities": lambda: foretell.sensitivity(MODEL, **PLAN),
     "scaling": lambda: foretell.scaling(MODEL, system=SYSTEM, gpus="8,16", strategies="zero3"),
     "compare": lambda: foretell.compare([SYSTEM, "h200-sxm"], model=MODEL, gpus=8, plan="zero3"),
     "serve": lambda: foretell.serve(MODEL, system=SYSTEM, gpus=1),

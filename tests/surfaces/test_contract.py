@@ -51,14 +51,16 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
-        "--engine --speculative --prefix-hit --price --top --simulate --no-simulate --prices --set "
-        "--export --launcher --plot --jsonl --json"
+        "--engine --speculative --prefix-hit --price --top --lengths --simulate --no-simulate --prices --set "
+        "--pareto --export --launcher --plot --jsonl --json"
     ).split(),
     "post-train": (
         "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "
-        "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --framework --placement "
+        "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --speculative --critic --filtered "
+        "--framework --placement "
         "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
-        "--steps --price --set --log --trace --plot --export --jsonl --json"
+        "--steps --price --set --measured --log --trace --plot --import --accept-unknown --hub --export "
+        "--jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
@@ -118,8 +120,9 @@ FLAGS = {
     "compare": [
         *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
         *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
-        *"--utilisation --region".split(), *RUN, "--set", "--plot", "--json",
+        *"--utilisation --region".split(), *RUN, "--set", "--measured", "--why", "--plot", "--json",
     ],
+    "changed": "--over --save --json".split(),
     "doctor": "--folder --results --json".split(),
     "completion": "--shell --json".split(),
     "characterize run": (
@@ -151,7 +154,9 @@ ESTIMATE_KEYS = (
     "tflops_per_gpu mfu hfu peak_memory_bytes energy_joules limited_by interval breakdown memory "
     "assumptions overrides"
 ).split()
-SEARCH_KEYS = "plans plans_evaluated plans_feasible evaluation_seconds rejected".split()
+SEARCH_KEYS = (
+    "plans plans_evaluated plans_pruned plans_feasible evaluation_seconds rejected".split()
+)
 LEAF_KEYS = "name value unit evidence children".split()
 
 

@@ -44,6 +44,7 @@ FUNCTIONS = {
     "codesign": "studies.sweep.codesign.codesign",
     "optimise": "studies.sweep.optimise.optimise",
     "reproduce": "lab.reproduce.works.reproduce",
+    "changed": "lab.versions.changes.version_changes",
 }
 """The Python function of each verb; a cost is asked with the record itself."""
 
@@ -140,10 +141,11 @@ def test_fields_that_may_name_a_file() -> None:
     """What the web looks at, and what it refuses, wherever it is named."""
     assert {*NAMED} == {
         "model", "system", "name", "gpus", "prefill_gpus", "arrivals", "launch", "lengths", "trainer_gpus",
-        "rollout_gpus",
+        "rollout_gpus", "critic",
     }  # fmt: skip
     files = {
         "prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "runs", "log",
+            "save",
     }  # fmt: skip
     assert files == FILES
     for field in every_field():

@@ -71,6 +71,7 @@ ESTIMATE = Estimate(
 SEARCH = Search(
     plans=(replace(ESTIMATE, plan_chosen=True), replace(ESTIMATE, fits="too_close", step_s=60.0)),
     plans_evaluated=133306,
+    plans_pruned=220000,
     plans_feasible=37729,
     evaluation_seconds=0.2,
     rejected={"heads": 12, "interleaving": 590},

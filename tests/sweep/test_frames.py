@@ -41,6 +41,46 @@ def test_plans_of_a_batch_are_estimates() -> None:
     assert seen > 0
 
 
+@pytest.mark.parametrize("mode", ["product", "sample"])
+def test_systems_of_a_batch_are_estimates(mode: str) -> None:
+    """Many points over numbers of a system: the same numbers as point by point, which few points are."""
+    ends = {
+        "chip.memory_bandwidth_bytes_per_s": (1e12, 8e12),
+        "chip.memory_bytes": (2e10, 1.5e11),
+        "chip.matrix_flop_per_s.bf16": (3e14, 3e15),
+        "network.node.bandwidth_bytes_per_s": (1e11, 1e12),
+    }
+    steps = {"steps": 5} if mode == "product" else {}
+    vary = {path: {"low": low, "high": high, **steps} for path, (low, high) in ends.items()}
+    study = {"kind": "training", "plan": "tp2 zero1", "mode": mode}
+    study |= {"samples": 400, "seed": 2} if mode == "sample" else {}
+    base = {**BASE, "gpus": 8}
+    whole = {"study": study, "base": base, "vary": {**vary, "seq_len": [1024, 2048]}}
+    assert batch_axes(read_study(whole)) == (0, 1, 2, 3)
+    many = frame(**whole)
+    assert {*many["fits"].unique()} >= {"yes", "no"}
+    assert "limited_by" not in many.columns
+    for place in range(0, len(many), 131):
+        row = many.row(place, named=True)
+        one = {"study": {"kind": "training", "plan": "tp2 zero1"}, "base": base}
+        own = {name: [row[name]] for name in (*vary, "seq_len")}
+        alone = frame(**one, vary=own).row(0, named=True)
+        assert row["fits"] == alone["fits"]
+        assert row["plan"] == alone["plan"]
+        for name in ("step_s", "hfu", "peak_memory_bytes", "memory_capacity_bytes",
+                     "energy_joules", "usd_per_million_tokens"):  # fmt: skip
+            assert row[name] == pytest.approx(alone[name], rel=1e-12)
+
+
+def test_systems_that_cannot_be_are_told() -> None:
+    vary = {"chip.memory_bytes": {"low": 1e10, "high": 8e10, "steps": 300}}
+    study = {"kind": "training", "plan": "tp3 zero1"}
+    table = frame(study=study, base={**BASE, "gpus": 8}, vary=vary)
+    assert len(table) == 300
+    assert table["problem"].is_not_null().all()
+    assert table["step_s"].is_null().all()
+
+
 def test_a_batch_and_single_plans_agree() -> None:
     """The same points asked as plan texts, which are not batched."""
     texts = [f"tp{tp} zero{zero}" for tp in (1, 2) for zero in (0, 3)]
@@ -81,6 +121,7 @@ def test_the_best_plan_of_a_point() -> None:
         assert row["plan"] == str(alone.best.plan)
         assert row["step_s"] == alone.best.step_s
         assert row["plans_evaluated"] == alone.plans_evaluated
+        assert row["plans_pruned"] == alone.plans_pruned
         assert row["step_s_p90_low"] <= row["step_s"] <= row["step_s_p90_high"]
 
 

@@ -68,7 +68,7 @@ def test_the_verb(table: Path) -> None:
     assert outcome.code == 0
     assert {"rows", "scored", "said_to_fit", "said_not_to_fit", "too_close"} <= set(outcome.json)
     text = foretell("validate", "memory", str(table))
-    assert "said to fit" in text.out
+    assert "predicted to fit" in text.out
     assert foretell("validate", "memory", str(table.parent / "missing.csv")).code == 2
 
 

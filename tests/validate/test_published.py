@@ -92,7 +92,7 @@ def test_the_readme_tells_how_well_kernels_are_fitted(root: Path) -> None:
     points = round(sum(one.points for one in surfaces), -4)
     assert f"fitted to {points:,} public measurements" in page
     for words, families in (
-        ("for products", ("gemm",)),
+        ("for GEMMs", ("gemm",)),
         ("for attention", ("prefill", "decode", "mla-prefill", "mla-decode")),
         ("for experts", ("experts",)),
     ):

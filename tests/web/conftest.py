@@ -4,9 +4,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
 
+from tests.web.browser import Watched
 from tests.web.client import server
 
 PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
@@ -46,3 +48,16 @@ def browser() -> Iterator[Any]:
         made = tool.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield made
         made.close()
+
+
+@pytest.fixture
+def watched(browser: Any, address: str) -> Iterator[Watched]:
+    """A page that must not complain, nor ask another server."""
+    made = Watched(browser, address, viewport={"width": 1280, "height": 900})
+    yield made
+    made.context.close()
+    assert made.said == []
+    hosts = {
+        urlparse(url).netloc for url in made.asked if urlparse(url).scheme in ("http", "https")
+    }
+    assert hosts == {urlparse(address).netloc}

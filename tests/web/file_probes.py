@@ -33,6 +33,7 @@ LAUNCH = (
     "--global-batch-size 8 --seq-length 128 --bf16"
 )
 QUESTIONS: dict[str, dict[str, Any]] = {
+    "read": {"text": LAUNCH},
     "improve": {"launch": LAUNCH, "model": "gpt2", "system": "h100-sxm"},
     **dict.fromkeys(("estimate", "search", "explain", "memory", "simulate", "simulate/trace"), PLACE),
     "compare-plans": {**{n: v for n, v in PLACE.items() if n != "plan"}, "a": "tp2", "b": "tp4"},
@@ -220,6 +221,16 @@ def changes(
             yield from ((name, text, files) for text in texts)
         else:  # a number, a switch, a table
             yield from ((name, text, True) for text in canary.some(name)[:1])
+        if name == "text":  # a dropped file, with a path in every place of it
+            for table in (SYSTEM, TOY, STUDY):
+                yield from (
+                    (name, json.dumps(one), False) for one in spoilt(table, canary.some("")[0])
+                )
+            yield (
+                name,
+                LAUNCH + f" --load {canary.some('')[0]} --yaml-cfg {canary.some('')[0]}",
+                False,
+            )
         if name == "sweep":
             yield from ((name, *change) for change in sweeps(verb, canary, deep))
         elif name == "set":

@@ -23,12 +23,22 @@ KEPT: dict[str, tuple[str, str, tuple[int, int]]] = {
         WIDE,
     ),
     "ui-clusters": (f"view=clusters&{A}", "light", WIDE),
+    "ui-own-cluster": (
+        "view=cost&1.model=llama-3.1-8b&1.own=form&1.c_chip=h200-sxm&1.c_nodes=16&1.tokens=1T",
+        "light",
+        WIDE,
+    ),
+    "ui-post-training": (
+        "view=post-training&1.model=llama-3.1-8b&1.system=h100-sxm&1.p_gpus=32&1.placement=best",
+        "dark",
+        WIDE,
+    ),
     "ui-narrow": (f"view=training&{A}", "dark", NARROW),
 }
 """Pictures that the page shows: address, theme, size."""
 VIEWS = (
-    "training", "serving", "post-training", "cost", "clusters", "scaling", "network", "sensitivities",
-    "timeline", "accuracy",
+    "training", "serving", "post-training", "launch", "cost", "clusters", "scaling", "network",
+    "sensitivities", "timeline", "accuracy",
 )  # fmt: skip
 
 

@@ -64,8 +64,8 @@ def test_answers_are_short_enough_to_read() -> None:
 def test_what_is_left_out_is_said() -> None:
     told = short({"rows": list(range(100)), "deep": {"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}})
     assert told["rows"][:8] == list(range(8))
-    assert "92 more left out" in told["rows"][-1]
-    assert "left out" in json.dumps(told["deep"])
+    assert "92 more omitted" in told["rows"][-1]
+    assert "omitted" in json.dumps(told["deep"])
     wide = short({f"field{i}": ["x" * 200] * 50 for i in range(100)} | {"step_s": 1.23456})
     assert wide["step_s"] == 1.235
     assert len(json.dumps(wide)) <= MOST_TEXT

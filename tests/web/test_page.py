@@ -6,7 +6,6 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
@@ -15,6 +14,7 @@ import pytest
 
 import foretell
 from tests.surfaces.command import foretell as command
+from tests.web.browser import Watched
 
 VIEWS = (
     "training", "serving", "post-training", "cost", "clusters", "scaling", "network", "sensitivities",
@@ -22,56 +22,6 @@ VIEWS = (
 )  # fmt: skip
 SMALL = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 16}
 QUERY = "&".join(f"1.{name}={value}" for name, value in SMALL.items())
-
-
-class Watched:
-    """A page, and everything that it complained of or asked for."""
-
-    def __init__(self, browser: Any, address: str, **options: Any) -> None:
-        self.context = browser.new_context(accept_downloads=True, **options)
-        self.context.set_default_timeout(600_000)  # a loaded machine is no defect
-        self.page = self.context.new_page()
-        self.address = address
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-
-    def open(self, query: str) -> Any:
-        """A view, once it is drawn."""
-        self.page.goto(f"{self.address}?{query}")
-        self.page.wait_for_selector("html[data-drawn] main[aria-busy=false]")
-        return self.page
-
-    def after(self, does: Any) -> None:
-        """Do something, and wait until the page has been drawn again."""
-        before = int(self.page.get_attribute("html", "data-drawn") or 0)
-        does()
-        self.page.wait_for_selector(f"html[data-drawn='{before + 1}'] main[aria-busy=false]")
-
-    def value(self, name: str, scenario: str = "A") -> float:
-        """The exact number that stands under a name."""
-        place = f"[data-scenario={scenario}] data[data-name='{name}']"
-        return float(self.page.get_attribute(place, "value"))
-
-    def saved(self, button: str) -> bytes:
-        """The file that a button downloads."""
-        with self.page.expect_download() as waited:
-            self.page.click(button)
-        return Path(waited.value.path()).read_bytes()
-
-
-@pytest.fixture
-def watched(browser: Any, address: str) -> Iterator[Watched]:
-    made = Watched(browser, address, viewport={"width": 1280, "height": 900})
-    yield made
-    made.context.close()
-    assert made.said == []
-    hosts = {
-        urlparse(url).netloc for url in made.asked if urlparse(url).scheme in ("http", "https")
-    }
-    assert hosts == {urlparse(address).netloc}
 
 
 def test_training_is_what_python_says(watched: Watched) -> None:
@@ -133,7 +83,6 @@ def test_what_is_wrong_stands_beside_its_field(watched: Watched) -> None:
     assert "memory" in page.inner_text("[data-scenario=A]")
     watched.after(lambda: page.fill("#field-gpus", "4k"))
     assert "did you mean 4096 or 4000?" in page.inner_text("#field-gpus-wrong")
-    watched.said = [said for said in watched.said if "422" not in said]  # the browser's own remark
 
 
 def test_a_plan_that_does_not_fit_is_shown_with_why_and_what_would(watched: Watched) -> None:
@@ -173,7 +122,7 @@ def test_cost_network_and_sensitivities_are_what_the_command_line_says(watched: 
     assert watched.value("bus_bytes_per_s") == command(*words, "--json").json["bus_bytes_per_s"]
     watched.after(lambda: page.click("nav >> text=Sensitivities"))
     best = foretell.search(**SMALL).best  # type: ignore[arg-type]
-    found = foretell.sensitivities(**SMALL, plan=str(best.plan)).to_dict()
+    found = foretell.sensitivity(**SMALL, plan=str(best.plan)).to_dict()
     for name, value in found["results"].items():
         assert watched.value(name) == value
     assert page.locator("#elasticities tbody tr").count() == len(found["numbers"])
@@ -230,7 +179,6 @@ def test_scaling_is_what_python_says(watched: Watched) -> None:
     watched.after(lambda: page.fill("#field-counts", "0"))
     assert page.get_attribute("#field-counts", "aria-invalid") == "true"
     assert not page.is_visible("[data-figure=scaling]")
-    watched.said = [said for said in watched.said if "422" not in said]  # the browser's own remark
 
 
 def test_the_timeline_and_its_trace(watched: Watched) -> None:
@@ -351,8 +299,6 @@ def test_a_pasted_launch_is_improved(watched: Watched) -> None:
     page.click("#launch-go")
     page.wait_for_selector("#summary .said")
     assert "warp is not known here" in page.locator("#summary").inner_text()
-    assert len(watched.said) == 1  # which the browser says of any refusal
-    watched.said.clear()
 
 
 def test_the_keyboard_is_enough(watched: Watched) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from foretell.errors import BadInput, Problem
+from foretell.records import Answer, values_as_held
 from foretell.search.search import SearchResult
 from foretell.specs.result import StepEstimate
 from foretell.specs.service import Interval, Percentiles, ServiceEstimate
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from foretell.specs.scenario import Scenario
 
 
-class Estimate(StepEstimate):
+class Estimate(StepEstimate, Answer):
     """One training step of one plan."""
 
     __slots__ = ()
+    verb = "estimate"
 
     @property
     def intervals(self) -> dict[str, Interval]:
@@ -90,12 +92,14 @@ class Estimate(StepEstimate):
         return estimate_json(self)
 
 
-class Search(SearchResult):
+class Search(SearchResult, Answer):
     """The plans of a search, best first, and how it went."""
 
     __slots__ = ()
+    verb = "search"
+
     plans: tuple[Estimate, ...]
-    """The best plans: those that clearly fit by step time, then those too close to call."""
+    """The best plans: those that clearly fit by step time, then borderline ones."""
 
     @property
     def best(self) -> Estimate:
@@ -103,10 +107,11 @@ class Search(SearchResult):
         return cast("Estimate", super().best)
 
 
-class ServeAnswer(ServiceEstimate):
+class ServeAnswer(ServiceEstimate, Answer):
     """One deployment under one load."""
 
     __slots__ = ()
+    verb = "serve"
 
     @property
     def intervals(self) -> dict[str, Interval]:
@@ -153,23 +158,18 @@ def scenario_of(result: StepEstimate) -> "Scenario":
 
 def estimate_answer(found: StepEstimate) -> Estimate:
     """The answer with a step's numbers."""
-    return Estimate(**_values(found))
+    return Estimate(**values_as_held(found))
 
 
 def search_answer(found: SearchResult) -> Search:
     """The answer with a search's plans, each an answer too."""
-    values = _values(found)
+    values = values_as_held(found)
     return Search(**{**values, "plans": tuple(estimate_answer(plan) for plan in found.plans)})
 
 
 def serve_answer(found: ServiceEstimate) -> ServeAnswer:
     """The answer with a service's numbers."""
-    return ServeAnswer(**_values(found))
-
-
-def _values(record: Any) -> dict[str, Any]:
-    """Field -> value of a record."""
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+    return ServeAnswer(**values_as_held(found))
 
 
 def _json_line(answer: Estimate | ServeAnswer) -> str:

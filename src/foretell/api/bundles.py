@@ -171,7 +171,7 @@ Written for {written.called}. Plan: `{result.plan}`
 
 `foretell validate training measured.csv` lays the measurement beside the prediction.
 
-Not said by these files:
+Not expressed by these files:
 {notes}"""
 
 
@@ -191,7 +191,7 @@ Written for {written.called}. {found.replicas} instance(s) of `{found.plan}`
 
 `bash launch.sh` starts the service, `bash benchmark.sh` measures it: result.json is for `--measured`.
 
-Not said by these files:
+Not expressed by these files:
 {notes}"""
 
 

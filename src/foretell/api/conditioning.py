@@ -8,7 +8,7 @@ Conditioned.answer  the step of a plan under it: every leaf, total and interval
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,13 @@ from foretell.search.plan_checks import check_plan
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
 from foretell.specs.measurement import Measurement
 from foretell.specs.plan import Plan
-from foretell.specs.result import StepEstimate
+from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.corrections import peak_slopes, step_slopes
 from foretell.uncertainty.likeness import features_of, traits_of
 from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, condition
-from foretell.uncertainty.posterior_tree import tree_of
+from foretell.uncertainty.posterior_tree import MECHANISMS, tree_of
 
 Array = NDArray[np.float64]
 
@@ -38,6 +38,8 @@ NEAR = 0.15
 """Largest log-factor up to which slopes are good as they were predicted."""
 FAR = 1.2
 """Largest log-factor: beyond it a mechanism is another one."""
+PHASE_NOISE = 0.1
+"""Relative standard deviation of a part of a step: programs draw the line between parts differently."""
 CONTRADICTS = 0.5
 """Probability from which a run is said to contradict the rest."""
 OPEN = 0.02
@@ -56,6 +58,8 @@ class MeasuredStep:
     """Measured time of a step."""
     peak_bytes: float | None
     """Measured peak of memory."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Measured seconds of parts of the step, by the leaves of its breakdown."""
     noise: float = 0.0
     """Relative standard deviation of the time."""
     source: str = ""
@@ -118,11 +122,20 @@ class Conditioned:
     runs: tuple[MeasuredStep, ...]
     """What was measured."""
     notes: tuple[str, ...] = ()
-    """What was said on the way."""
+    """Notes on the way."""
 
-    def step(self, scenario: Scenario, plan: Plan, line: StepLine | None = None) -> ConditionedStep:
-        """What is held of a step; `line` are its slopes at `at`, where they are known."""
-        said = self.steps.of((line or line_of(scenario, plan, self.at)).run)
+    def step(
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        line: StepLine | None = None,
+        *,
+        another: bool = False,
+    ) -> ConditionedStep:
+        """What is held of a step; `line` are its slopes at `at`, where they are known. `another` asks for a
+        step like it and not for itself, whose own part may have been measured."""
+        run = (line or line_of(scenario, plan, self.at)).run
+        said = self.steps.of(replace(run, key=None) if another else run)
         logs = dict(zip(TRAINING, np.clip(said.factors, -FAR, FAR).tolist(), strict=True))
         tiers = ("inside_nodes", "between_nodes")
         found = {
@@ -134,10 +147,6 @@ class Conditioned:
             more = zip(TRAINING_MEMORY, np.clip(peak.factors, -FAR, FAR).tolist(), strict=True)
             found |= {name: math.exp(value) for name, value in more}
         return ConditionedStep(said=said, peak=peak, corrections=Corrections(**found))
-
-    def place(self, scenario: Scenario, plan: Plan) -> Scenario:
-        """The scenario on its system as the measured runs have it."""
-        return self._corrected(scenario, self.step(scenario, plan))
 
     def _corrected(self, scenario: Scenario, step: ConditionedStep) -> Scenario:
         system = scenario.system.with_corrections(step.corrections)
@@ -212,12 +221,13 @@ def condition_steps(
     timed = [run for run in runs if run.step_s]
     at = np.zeros(len(TRAINING))
     lines = lines or [line_of(run.scenario, run.plan, at) for run in timed]
-    found = condition(prior, TRAINING, _seen(timed, lines))
+    parts = [one for run in runs for one in phase_runs(run)]
+    found = condition(prior, TRAINING, [*_seen(timed, lines), *parts])
     moved = np.clip(found.of(lines[0].run).factors, -FAR, FAR) if timed else at
     if np.abs(moved).max() > NEAR:
         at = moved
         lines = [line_of(run.scenario, run.plan, at) for run in timed]
-        found = condition(prior, TRAINING, _seen(timed, lines))
+        found = condition(prior, TRAINING, [*_seen(timed, lines), *parts])
     held = [
         replace(_peak_run(run.scenario, run.plan), log_ratio=math.log(run.peak_bytes / _peak(run)))
         for run in runs
@@ -226,7 +236,7 @@ def condition_steps(
     memory = condition(measured_prior("memory"), TRAINING_MEMORY, held)
     notes = [
         f"contradicts the other measured runs or the prediction, and counts for less: {run.source}"
-        for run, share in zip(timed, found.outlier_shares, strict=True)
+        for run, share in zip(timed, found.outlier_shares, strict=False)
         if share > CONTRADICTS
     ]
     return Conditioned(steps=found, memory=memory, at=at, runs=tuple(runs), notes=tuple(notes))
@@ -240,8 +250,45 @@ def line_of(scenario: Scenario, plan: Plan, at: Array) -> StepLine:
         log_ratio=0.0,
         features=features_of(scenario, plan),
         traits=traits_of(plan),
+        key=run_key(scenario, plan),
     )
     return StepLine(run=run, base=math.log(step_s) - float(slopes @ at))
+
+
+def run_key(scenario: Scenario, plan: Plan) -> tuple[object, ...]:
+    """What makes two runs one and the same."""
+    return (scenario.model.id, scenario.system.id, scenario.job, str(plan))
+
+
+def phase_runs(run: MeasuredStep) -> list[MeasuredRun]:
+    """Measured parts of a step beside their leaves: each tells of its own mechanism alone."""
+    if not run.phases:
+        return []
+    tree = answer_of(run.scenario, run.plan, chosen=False).breakdown
+    leaves = {} if tree is None else leaf_values(tree)
+    found = []
+    for name, seconds in run.phases.items():
+        if leaves.get(name, 0.0) > 0.0:
+            own = np.zeros(len(TRAINING))
+            own[TRAINING.index(MECHANISMS.get(name, "memory_bound"))] = 1.0
+            found.append(
+                MeasuredRun(
+                    slopes=own,
+                    log_ratio=math.log(seconds / leaves[name]),
+                    features=features_of(run.scenario, run.plan),
+                    traits=traits_of(run.plan),
+                    noise=math.hypot(PHASE_NOISE, run.noise),
+                )
+            )
+    return found
+
+
+def leaf_values(tree: Leaf) -> dict[str, float]:
+    """Every part of a tree by its name."""
+    found = {tree.name: tree.value}
+    for child in tree.children:
+        found |= leaf_values(child)
+    return found
 
 
 def _seen(timed: Sequence[MeasuredStep], lines: Sequence[StepLine]) -> list[MeasuredRun]:
@@ -258,7 +305,11 @@ def _peak_run(scenario: Scenario, plan: Plan) -> MeasuredRun:
     """A step's peak of memory by its slopes."""
     _, slopes = peak_slopes(scenario, plan, TRAINING_MEMORY, np.zeros(len(TRAINING_MEMORY)))
     return MeasuredRun(
-        slopes=slopes, log_ratio=0.0, features=features_of(scenario, plan), traits=traits_of(plan)
+        slopes=slopes,
+        log_ratio=0.0,
+        features=features_of(scenario, plan),
+        traits=traits_of(plan),
+        key=run_key(scenario, plan),
     )
 
 
@@ -281,6 +332,10 @@ def measured_steps(
 def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement) -> MeasuredStep:
     """One measurement as a run; BadInput where it cannot be understood."""
     asked = one.asked
+    if one.post_training:
+        message = "is a step of post-training, not of training"
+        allowed = "foretell post-train MODEL --measured FILE"
+        raise BadInput([Problem(path="phases", value=None, message=message, allowed=allowed)])
     job = replace(
         scenario.job,
         **{name: int(asked[name]) for name in ("gpus", "global_batch", "seq_len") if name in asked},
@@ -292,7 +347,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
         here = replace(here, system=system_of(asked["system"], (), {}))
     words: Plan | str | None = one.plan or plan
     if words is None:
-        message = "its plan is not told"
+        message = "its plan is not stated"
         raise BadInput(
             [Problem(path="plan", value=None, message=message, allowed='"tp8 pp4: 15 s"')]
         )
@@ -304,7 +359,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     values = one.values
     predicted = answer_of(here, own, chosen=False)
     step_s = step_seconds(values, predicted)
-    if step_s is None and "peak_memory_bytes" not in values:
+    if step_s is None and not one.phases and "peak_memory_bytes" not in values:
         message = "has neither a step time, a rate nor a peak of memory"
         raise BadInput([Problem(path="values", value=dict(values), message=message)])
     return MeasuredStep(
@@ -312,6 +367,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
         plan=own,
         step_s=step_s,
         peak_bytes=values.get("peak_memory_bytes"),
+        phases=one.phases,
         noise=one.noise,
         source=one.source,
     )
@@ -335,22 +391,23 @@ class SearchPlace:
     """What was measured."""
     before: Scenario
     """The question, on the system as predicted."""
-    step: ConditionedStep
-    """Factors of the first measured run."""
     scenario: Scenario
     """The question, on the system with these factors."""
 
     def after(self, found: StepEstimate) -> StepEstimate:
-        """A plan that was found, with its interval and what was said before."""
-        before = answer_of(self.before, found.plan, chosen=found.plan_chosen)
-        own = self.known.step(self.before, found.plan)
-        return self.known.after(before, found, replace(self.step, said=own.said))
+        """A plan that was found, with the factors that are its own: as `estimate` answers for it."""
+        now = self.known.answer(self.before, found.plan, chosen=found.plan_chosen)
+        return replace(now, assumptions=found.assumptions)
+
+    def ranked(self, plans: Sequence[StepEstimate]) -> tuple[StepEstimate, ...]:
+        """Plans that were found, each with its own factors, the fastest first."""
+        return tuple(sorted(map(self.after, plans), key=lambda one: one.step_s))
 
 
 def place_of_search(known: Conditioned, scenario: Scenario) -> SearchPlace:
     """Where a search looks: what is common to runs that are alike is taken as of the first measured run."""
     first = known.runs[0]
-    step = known.step(first.scenario, first.plan)
+    step = known.step(first.scenario, first.plan, another=True)
     system = scenario.system.with_corrections(step.corrections)
     place = replace(scenario, system=system, assumptions=(*scenario.assumptions, *known.notes))
-    return SearchPlace(known=known, before=scenario, step=step, scenario=place)
+    return SearchPlace(known=known, before=scenario, scenario=place)

@@ -1,6 +1,5 @@
 """What is wrong with a run: likely causes of the gap to its prediction, and what to measure next."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +8,22 @@ from typing import Any
 import numpy as np
 
 from foretell.api.conditioning import (
+    FAR,
+    OPEN,
     Conditioned,
     MeasuredStep,
     condition_steps,
+    factor_json,
     line_of,
     measured_steps,
+    place_of_search,
 )
 from foretell.api.measured_files import read_measured
+from foretell.api.post_training_diagnosis import LoopsDiagnosis, diagnose_loops, is_loop
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.search.search import search_plans
 from foretell.specs.corrections import TRAINING, Corrections
 from foretell.specs.measurement import Measurement
@@ -46,8 +50,8 @@ CHECKS: Mapping[str, str] = {
     "between_nodes": "GPUDirect RDMA, NCCL_IB_HCA, PFC or ECN, oversubscribed switches, rail order",
     "host": "CUDA graphs, garbage collection, data loading, CPU clocks and binding",
     "fixed": "logging, loss reduction and data loading every step",
-    SHARED: "power cap, clocks, stragglers, another precision than told",
-    REST: "a setting that is not told, or an odd measurement: measure again",
+    SHARED: "power cap, clocks, stragglers, another precision than stated",
+    REST: "a setting that is not stated, or an odd measurement: measure again",
 }
 """Mechanism -> what to look at."""
 LIKELY = 0.03
@@ -66,12 +70,12 @@ class Cause:
     """Its name."""
     probability: float
     """That it is the largest part of the gap."""
-    factor: float | None
-    """What it takes over what is predicted; None of what no mechanism explains."""
-    interval: dict[str, tuple[float, float]] | None
+    factor: float
+    """What it takes in this run over what is predicted, if it is the largest part."""
+    interval: dict[str, tuple[float, float]]
     """p50 and p90 of that factor."""
-    gain: float | None
-    """Share of the step that is won where it takes what is predicted; None where that is not known."""
+    gain: float
+    """Share of the step that is won where it then takes what is predicted."""
     check: str
     """What to look at."""
 
@@ -121,8 +125,10 @@ class NextMeasurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunsDiagnosis:
+class RunsDiagnosis(Answer):
     """What is wrong with some runs, and what to measure next."""
+
+    verb = "diagnose"
 
     model: str
     """Model id."""
@@ -137,14 +143,17 @@ class RunsDiagnosis:
     next: NextMeasurement | None
     """What to measure next."""
     notes: tuple[str, ...]
-    """What was said on the way."""
+    """Notes on the way."""
 
     to_dict = as_json()
 
 
 @asks(DiagnoseQuestion)
-def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
-    """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next."""
+def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis:
+    """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next.
+
+    Logs of reinforcement learning are laid beside their predictions phase by phase.
+    """
     one = question.runs
     given = [one] if isinstance(one, str | Path) else list(one)
     if not given:
@@ -153,6 +162,8 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
     names = ("system", "gpus", "global_batch", "seq_len", "target_len", "set", "plan")
     step = StepQuestion(question.model, **{name: getattr(question, name) for name in names})
     rows = read_measured(given)
+    if rows and all(is_loop(row) for row in rows):
+        return diagnose_loops(question, rows)
     if step.gpus is None and (
         chips := next((r.asked["gpus"] for r in rows if "gpus" in r.asked), 0)
     ):
@@ -162,7 +173,7 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
     known = condition_steps(runs)
     timed = [(row, run) for row, run in zip(rows, runs, strict=True) if run.step_s]
     if not timed:
-        message = "has no step time: what is wrong cannot be told"
+        message = "has no step time: it cannot be diagnosed"
         raise BadInput([Problem(path="runs", value=None, message=message)])
     found = tuple(_diagnosis(known, i, row, run) for i, (row, run) in enumerate(timed))
     best, following = _next(known, timed[0][1], as_texts(question.set))
@@ -181,22 +192,25 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis:
 def _diagnosis(known: Conditioned, place: int, row: Measurement, run: MeasuredStep) -> RunDiagnosis:
     """One run: its gap, and the causes."""
     before = answer_of(run.scenario, run.plan, chosen=False)
-    step, causes = known.step(run.scenario, run.plan), causes_of(known.steps, place)
-    factors = known.factors(step)
+    causes, slopes = causes_of(known.steps, place), known.steps.runs[place].slopes
     measured = run.step_s or 0.0
     found = []
     for i in np.argsort(-causes.probability):
         name, likely = causes.names[i], float(causes.probability[i])
         if likely < LIKELY:
             continue
-        told = factors.get(name) if name not in (SHARED, REST) else None
+        slope = float(slopes[i]) if name not in (SHARED, REST) else 1.0
+        if slope < OPEN:
+            continue
+        mean, wide = (float(x[i]) / slope for x in (causes.if_largest, causes.deviation))
+        told = factor_json(min(mean, FAR), wide)
         found.append(
             Cause(
                 mechanism=name,
                 probability=likely,
-                factor=told["factor"] if told else math.exp(float(causes.share[i])),
-                interval=told["interval"] if told else None,
-                gain=_gain(run, step.corrections, name) if told else None,
+                factor=told["factor"],
+                interval=told["interval"],
+                gain=_gain(run, name, told["factor"]),
                 check=CHECKS[name],
             )
         )
@@ -216,20 +230,28 @@ def _diagnosis(known: Conditioned, place: int, row: Measurement, run: MeasuredSt
         gap=measured / before.step_s - 1.0,
         causes=tuple(found),
         not_told_apart=tuple(pairs),
-        over_time=series_findings(row.steps_s) if len(row.steps_s) > 2 else None,
+        over_time=series_findings(_seconds(row, measured)) if len(row.steps_s) > 2 else None,
     )
 
 
-def _gain(run: MeasuredStep, corrections: Corrections, mechanism: str) -> float:
-    """Share of the step that is won where one mechanism takes what is predicted."""
+def _seconds(row: Measurement, step_s: float) -> list[float]:
+    """The steps of a log in seconds, also where it prints rates alone."""
+    scale = 1.0 if "step_s" in row.values else step_s / float(np.median(row.steps_s))
+    return [scale * value for value in row.steps_s]
+
+
+def _gain(run: MeasuredStep, mechanism: str, factor: float) -> float:
+    """Share of the step that is won where a mechanism takes what is predicted and not `factor` times that."""
+    if mechanism in (SHARED, REST):
+        return max(1.0 - 1.0 / factor, 0.0)
 
     def step_s(known: Corrections) -> float:
         system = run.scenario.system.with_corrections(known)
         found, _ = evaluate(replace(run.scenario, system=system), batch_of([run.plan]))
         return float(found[0])
 
-    fixed: dict[str, Any] = {mechanism: min(1.0, getattr(corrections, mechanism))}
-    return 1.0 - step_s(replace(corrections, **fixed)) / step_s(corrections)
+    slow = Corrections(**{mechanism: max(factor, 1.0)})
+    return 1.0 - step_s(Corrections()) / step_s(slow)
 
 
 def _next(
@@ -237,17 +259,19 @@ def _next(
 ) -> tuple[tuple[Plan, float] | None, NextMeasurement | None]:
     """The best plan given what was measured, and the plan that would say most of it."""
     scenario, base = plan_of(run.scenario, None, settings, searched=True)
-    place = replace(scenario, system=known.place(run.scenario, run.plan).system)
+    place = place_of_search(known, scenario)
     base = replace(base, framework=run.plan.framework, precision=run.plan.precision)
     try:
-        found = search_plans(place, base, top=TRIED)
-        best = found.best
+        plans = place.ranked(search_plans(place.scenario, base, top=TRIED).plans)
     except (Infeasible, BadInput):
         return None, None
+    if not plans:
+        return None, None
+    best = plans[0]
     target = line_of(scenario, best.plan, known.at).run
     now = _width(known, target)
     scores = []
-    for one in found.plans:
+    for one in plans:
         if one.plan == run.plan:
             continue
         candidate = line_of(scenario, one.plan, known.at).run

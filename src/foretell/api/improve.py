@@ -17,9 +17,9 @@ from foretell.api.serving import launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
-from foretell.interop.launch import Launch, ReadValue, Tool
+from foretell.interop.launch import Launch, ReadValue, Tool, ToolArguments
 from foretell.interop.user_files import are_read
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
 from foretell.search.ranking import SERVED
@@ -44,8 +44,10 @@ LEAST_GAIN = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Improvement(JsonRecord):
+class Improvement(JsonRecord, Answer):
     """What a launch gains."""
+
+    verb = "improve"
 
     tool: str
     """Whose launch it is."""
@@ -148,6 +150,36 @@ def improved(
     return _training(question, asked, export, launcher)
 
 
+def _improvement(
+    asked: LaunchQuestion,
+    before: Estimate | ServeAnswer | None,
+    best: Estimate | ServeAnswer,
+    written: ToolArguments,
+    *,
+    metric: str,
+    **rest: Any,
+) -> Improvement:
+    """The answer from the two predictions: `metric` names the rate that is to grow."""
+    return Improvement(
+        tool=asked.launch.tool,
+        model=best.model,
+        system=best.system,
+        gpus=best.gpus,
+        metric=metric,
+        before=None if before is None else getattr(before, metric),
+        after=getattr(best, metric),
+        plan_before=str(asked.arguments["plan"] if before is None else before.plan),
+        plan_after=str(best.plan),
+        export=written.text,
+        export_tool=written.called,
+        export_notes=written.notes,
+        read_back=asked.rows,
+        assumptions=tuple(best.assumptions),
+        answer=best,
+        **rest,
+    )
+
+
 # ---- training -----------------------------------------------------------------------------------
 
 
@@ -178,29 +210,19 @@ def _training(
     interval = None if before is None else _gain_interval(before, best)
     certain = interval is not None and interval["p90"][0] > 0.0
     runs = before is not None and before.fits != "no"
-    return Improvement(
-        tool=launch.tool,
-        model=best.model,
-        system=best.system,
-        gpus=best.gpus,
+    return _improvement(
+        asked,
+        before,
+        best,
+        written,
         metric="tokens_per_s",
-        before=None if before is None else before.tokens_per_s,
-        after=best.tokens_per_s,
-        plan_before=str(arguments["plan"]) if before is None else str(before.plan),
-        plan_after=str(best.plan),
         fits_before="no" if before is None else before.fits,
         gain=gain,
         gain_interval=interval,
         certain=certain or not runs,
         changes=flag_changes(old, written),
-        export=written.text,
-        export_tool=written.called,
-        export_notes=written.notes,
         launchable_with=_launchers(best),
-        read_back=asked.rows,
         conclusions=_conclusions(launch, gain, interval, runs=runs, same=best is before),
-        assumptions=best.assumptions,
-        answer=best,
     )
 
 
@@ -278,31 +300,21 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
         changes = (copies, *changes)
     gain = None if before is None else best.output_tokens_per_s / before.output_tokens_per_s - 1.0
     interval = None if before is None else _service_interval(before, best)
-    return Improvement(
-        tool=launch.tool,
-        model=best.model,
-        system=best.system,
-        gpus=best.gpus,
+    return _improvement(
+        asked,
+        before,
+        best,
+        written,
         metric="output_tokens_per_s",
-        before=None if before is None else before.output_tokens_per_s,
-        after=best.output_tokens_per_s,
-        plan_before=str(arguments["plan"]) if before is None else str(before.plan),
-        plan_after=str(best.plan),
         fits_before="no" if before is None else "yes",
         gain=gain,
         gain_interval=interval,
         certain=interval is None or interval["p90"][0] > 0.0,
         changes=changes,
-        export=written.text,
-        export_tool=written.called,
-        export_notes=written.notes,
         launchable_with=(launch.engine,),
-        read_back=asked.rows,
         conclusions=_conclusions(
             launch, gain, interval, runs=before is not None, same=best is before
         ),
-        assumptions=tuple(best.assumptions),
-        answer=best,
     )
 
 

@@ -6,12 +6,14 @@ those of the same field, and the replicas that a launch names go where the chips
 anew. `read_question` also tells where every value comes from, and stops at what it does not understand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from foretell.catalog import model as catalog_model
+from foretell.catalog import system as catalog_system
 from foretell.catalog.models import find_model
 from foretell.catalog.price_files import chip_named
 from foretell.errors import BadInput, Problem
@@ -24,6 +26,7 @@ from foretell.records import dataclass
 from foretell.specs.deployment_text import DEGREES as SERVING_DEGREES
 from foretell.specs.model import Model
 from foretell.specs.plan_words import read_words
+from foretell.specs.system import System
 from foretell.workload.parameters import count
 
 ENDINGS = (".json", ".toml", ".yaml", ".yml", ".sh", ".txt", ".py", ".args", ".slurm", ".sbatch")
@@ -33,6 +36,10 @@ FREED = (
     "layout", "shard", "tp2",
 )  # fmt: skip
 """Fields of a plan that a search may choose anew: how the chips are shared out, and nothing of the recipe."""
+
+
+HALF = ("prefill_gpus", "prefill_plan")
+"""What a disaggregated service has beside its decode instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,35 +109,53 @@ def read_question(
     model = beside.get("model") or None
     plan = beside.get("plan")
     words = plan if isinstance(plan, str) else None
-    launch = read_launch(
-        given,
-        model=model,
-        gpus=beside.get("gpus"),
-        plan=None if serving else words,
-        hub=hub,
-        files=files,
+    read = partial(
+        read_launch, given, model=model, plan=None if serving else words, hub=hub, files=files
     )
+    launch = read(gpus=beside.get("gpus"))
     serving_only(launch, serving)
-    if launch.not_understood and not accept_unknown:
-        raise BadInput(
-            [
-                Problem(
-                    path="import",
-                    value=None,
-                    message=f"{launch.tool}: {text}",
-                    allowed="a flag or plan word that says it, or --accept-unknown",
-                )
-                for text in launch.not_understood
-            ]
-        )
+    if not accept_unknown:
+        refuse_unknown(launch)
     by_hand = {name: value for name, value in beside.items() if name != "model"}
-    if by_hand.get("system") is None and not _names_system(by_hand.get("gpus")):
-        chip = chip_named(launch.accelerator) if launch.accelerator else None
-        by_hand |= {"system": chip} if chip else {}
+    by_hand |= system_of(launch, by_hand)
+    if not serving and launch.gpus is None and by_hand.get("gpus") is None:
+        launch = on_one_node(read, launch, by_hand.get("system"))
     freed = launch if not free else replace(launch, plan=_without(launch.plan, free))
     arguments = merge_launch(freed, model or "", by_hand)
     rows = _rows(freed, arguments, beside, files=files)
     return LaunchQuestion(launch=launch, arguments=arguments, rows=rows)
+
+
+def refuse_unknown(launch: Launch) -> None:
+    """BadInput with everything of a launch that may change the answer and is not understood."""
+    allowed = "a flag or plan word that says it, or --accept-unknown"
+    problems = [
+        Problem(path="import", value=None, message=f"{launch.tool}: {text}", allowed=allowed)
+        for text in launch.not_understood
+    ]
+    if problems:
+        raise BadInput(problems)
+
+
+def system_of(launch: Launch, by_hand: Mapping[str, Any]) -> dict[str, Any]:
+    """The system of the accelerator that a launch asks a cluster for, where none is given by hand."""
+    if by_hand.get("system") is not None or _names_system(by_hand.get("gpus")):
+        return {}
+    chip = chip_named(launch.accelerator) if launch.accelerator else None
+    return {"system": chip} if chip else {}
+
+
+def on_one_node(read: Callable[..., Launch], launch: Launch, system: Any) -> Launch:
+    """The launch on one node of the system, where it names no number of chips: a batch that it says per chip
+    or per replica is then of that node's."""
+    if system is None:
+        return launch
+    found = system if isinstance(system, System) else catalog_system(system)
+    gpus = max(round(float(found.chips_per_node)), 1)
+    one = read(gpus=gpus)
+    place = ReadValue(name="gpus", value=f"{gpus}", origin="assumed", key="one node")
+    rest = tuple(row for row in one.values if row.name != "gpus")
+    return replace(one, gpus=gpus, values=(place, *rest))
 
 
 def merge_launch(launch: Launch, model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +223,7 @@ def _rows(
             rows.append(ReadValue(name=row.name, value=value, origin="flag"))
         elif row.name in words:
             rows.append(ReadValue(name=row.name, value=words.pop(row.name), origin="flag"))
-        elif row.name in ("gpus", "global_batch", "seq_len") or row.name in kept:
+        elif row.name in ("gpus", "global_batch", "seq_len", *HALF) or row.name in kept:
             rows.append(row)
     rows += [
         ReadValue(name=name, value=word, origin="flag") for name, word in words.items() if name
@@ -223,7 +248,8 @@ def _joined(launch: Launch, by_hand: Any, anew: bool) -> Any:
     mine = by_hand or ""
     name = _serving_field if launch.serves else _training_field
     taken = {field for word in mine.split() if (field := name(word))}
-    if anew or taken & {"tp", "pp", "cp"}:
+    # Chips given anew are more instances of a server, and other replicas of a training run.
+    if (anew and not launch.serves) or taken & {"tp", "pp", "cp"}:
         taken.add("dp")
     kept = [word for word in launch.plan.split() if name(word) not in taken]
     return " ".join([*mine.split(), *kept])
@@ -287,8 +313,9 @@ def _known(names: tuple[str, ...]) -> str | None:
     """The first of some names that is a model's: of the catalogue, or a path that is there."""
     for name in names:
         try:
-            if len(name) < 200 and find_model(name) is not None:
-                return name
+            entry = find_model(name) if len(name) < 200 else None
+            if entry is not None:
+                return entry.id if name.startswith(("/", ".", "~", "$")) else name
         except BadInput:
             continue
     return None

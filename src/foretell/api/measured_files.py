@@ -1,17 +1,21 @@
 """Measured runs as they are given: files, pasted text, inline words and rows -> Measurements."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.characterize_results import characterize_measurements
 from foretell.interop.measurements import (
     csv_measurements,
     inline_measurement,
     json_measurements,
     row_measurement,
 )
+from foretell.interop.post_training_logs import step_measurement
+from foretell.interop.profiler_steps import trace_measurement
 from foretell.interop.serving_benchmarks import benchmark_measurement
 from foretell.interop.training_logs import log_measurement
 from foretell.interop.user_files import is_there, user_file
@@ -48,7 +52,7 @@ def _read(one: MeasuredGiven, path: str) -> list[Measurement]:
         if isinstance(one.get("text"), str):
             return text_measurements(one["text"], path)
         found = benchmark_measurement(one, path) or row_measurement(one, path)
-        if not found.values:
+        if not found.values and not found.phases:
             raise BadInput([Problem(path=path, value=None, message="has no measured number")])
         return [found]
     name = str(one)
@@ -75,18 +79,25 @@ def _content(path: Path) -> str:
 
 def text_measurements(text: str, name: str) -> list[Measurement]:
     """Measurements of a text: JSON, CSV, a log, or inline words, one measurement a line."""
+    loop = step_measurement(text, name)
+    if loop is not None:
+        return [loop]
     start = text.lstrip()[:1]
     if start == "{" and (whole := _whole_json(text)) is not None:
-        found = benchmark_measurement(whole, name)
+        found = benchmark_measurement(whole, name) or trace_measurement(whole, name)
+        if found is None and (points := characterize_measurements(whole, name)) is not None:
+            return points
         return [found] if found is not None else json_measurements(text, name)
-    if start in ("{", "["):
+    first = text.strip().partition("\n")[0]
+    # A log may begin with [rank0]:, a date in brackets, or a dict as Python prints it.
+    listed = start == "[" and re.match(r"\[\s*[{\]]", text.lstrip()) is not None
+    if listed or (start == "{" and not first.startswith("{'")):
         lines = [json.loads(line) for line in text.splitlines() if _is_json(line)]
         tests = [benchmark_measurement(line, name) for line in lines if isinstance(line, dict)]
         if tests and all(tests):
             return [one for one in tests if one is not None]
         if "train_steps_per_second" not in text or len(lines) == len(text.splitlines()):
             return json_measurements(text, name)
-    first = text.strip().partition("\n")[0]
     if "\n" in text.strip() and "," in first and ":" not in first:
         return csv_measurements(text, name)
     log = log_measurement(text, name)

@@ -9,14 +9,15 @@ import numpy as np
 
 from foretell.api.conditioning import factor_json
 from foretell.api.measured_files import read_measured
-from foretell.api.serving import question_of
+from foretell.api.serving import closed_form, question_of
 from foretell.catalog.measured_priors import measured_prior
 from foretell.errors import BadInput, Problem
 from foretell.inputs.question import collect
 from foretell.records import dataclass
 from foretell.serving.corrections import METRICS, served_slopes
-from foretell.serving.serve import ServeQuestion
+from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.specs.corrections import SERVING, Corrections
+from foretell.specs.deployment_text import deployment_text, parse_deployment
 from foretell.specs.measurement import SERVED, Measurement
 from foretell.specs.service import Percentiles, ServiceEstimate
 from foretell.specs.system import System
@@ -31,6 +32,12 @@ SCALED = {
     "requests_per_s": "output_tokens_per_s",
 }
 """Figures that go with another one."""
+RATES = (
+    "requests_per_s", "output_tokens_per_s", "output_tokens_per_s_per_gpu",
+    "output_tokens_per_s_per_user",
+)  # fmt: skip
+MONEY = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")
+"""Figures that go with the rate of a service under a fixed concurrency, and those that go against it."""
 ZERO = np.zeros(len(SERVING))
 
 
@@ -43,7 +50,7 @@ class ConditionedService:
     questions: tuple[ServeQuestion, ...]
     """The measured services."""
     notes: tuple[str, ...] = ()
-    """What was said on the way."""
+    """Notes on the way."""
 
     def said(self, q: ServeQuestion) -> dict[str, NextRun]:
         """Metric -> what the posterior says of a deployment's."""
@@ -63,6 +70,12 @@ class ConditionedService:
         """The system of a question as what was measured has it."""
         return q.system.with_corrections(self.corrections(q))
 
+    def served(self, q: ServeQuestion, given: bool) -> ServiceEstimate:
+        """The deployment asked for, or the best one, given what was measured."""
+        found = closed_form(replace(q, system=self.place(q)), given)
+        layout = replace(q, deployment=parse_deployment(found.plan, q.deployment))
+        return self.after(layout, serve_one(layout), found)
+
     def after(
         self, q: ServeQuestion, before: ServiceEstimate, found: ServiceEstimate
     ) -> ServiceEstimate:
@@ -79,11 +92,19 @@ class ConditionedService:
                 key: (value * math.exp(low), value * math.exp(high))
                 for key, (low, high) in said[name].interval.items()
             }
+        # A request is its first token and the others, and a fixed concurrency turns over once in that time.
+        later = (before.e2e_ms.mean - old["ttft_ms"]) / max(old["tpot_ms"], 1e-12)
+        whole = moved["ttft_ms"].mean + later * moved["tpot_ms"].mean
         for name in ("e2e_ms", "tpot_with_first_ms"):
+            ratio = whole / found.e2e_ms.mean if found.e2e_ms.mean > 0.0 else 1.0
+            moved[name] = scaled(getattr(found, name), ratio)
+        rate = before.output_tokens_per_s * before.e2e_ms.mean / max(whole, 1e-12)
+        faster = 1.0 if q.rate is not None else rate / max(found.output_tokens_per_s, 1e-12)
+        for name in RATES:
+            moved[name] = getattr(found, name) * faster
+        for name in MONEY:
             held = getattr(found, name)
-            now = before.e2e_ms.mean * math.exp(said["e2e_ms"].median)
-            ratio = now / found.e2e_ms.mean if found.e2e_ms.mean > 0.0 else 1.0
-            moved[name] = scaled(held, ratio)
+            moved[name] = None if held is None else held / faster
         return replace(
             found,
             **moved,
@@ -127,6 +148,10 @@ def run_of(q: ServeQuestion, metric: str, slopes: np.ndarray[Any, Any]) -> Measu
              float(q.deployment.tp), float(q.deployment.dp), float(q.deployment.ep)),
         ),
         traits=service_traits(metric),
+        key=(
+            metric, q.model.id, q.system.id, q.profile.id, deployment_text(q.deployment), q.gpus, at_once,
+            q.rate, float(np.asarray(q.traffic.isl)), float(np.asarray(q.traffic.osl)),
+        ),
     )  # fmt: skip
 
 
@@ -144,7 +169,7 @@ def service_features(
 
 def service_traits(metric: str) -> dict[str, float]:
     """What makes a figure doubtful."""
-    return {"first_token": float(metric in ("ttft", "ttft_ms"))}
+    return {"first_token": float(metric.startswith("ttft"))}
 
 
 def condition_service(question: Any, given: Any) -> tuple[ConditionedService, ServeQuestion]:
@@ -182,14 +207,13 @@ def measured_service(question: Any, one: Measurement) -> tuple[ServeQuestion, li
         told["plan"] = one.plan
     q, given = question_of(replace(question, **told))
     if not given:
-        from foretell.api.serving import closed_form
-        from foretell.specs.deployment_text import parse_deployment
-
         best = closed_form(q, given)
         q = replace(q, deployment=parse_deployment(best.plan, q.deployment))
     slopes = served_slopes(q, ZERO)
     found = []
-    for name in SERVED:
+    # The rate and the whole latency of requests follow from these two.
+    both = all(name in one.values for name in ("ttft_ms", "tpot_ms"))
+    for name in ("ttft_ms", "tpot_ms") if both else SERVED:
         key = SCALED.get(name, name)
         if name not in one.values or key not in METRICS:
             continue

@@ -25,7 +25,7 @@ from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
 from foretell.network.tier_checks import network_problems
 from foretell.network.topologies.sharing import shared_taper
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.network import NetworkQuestion
 from foretell.specs.system import Network, System
@@ -44,8 +44,10 @@ SIZES = tuple(float(2**k) for k in range(10, 34, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveAnswer:
+class CollectiveAnswer(Answer):
     """What one message costs a group."""
+
+    verb = "network"
 
     system: str
     """System id."""
@@ -74,7 +76,7 @@ class CollectiveAnswer:
     assumptions: tuple[str, ...]
     """What was assumed."""
     intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
-    """p50 and p90 of the time and of both bandwidths, by what the fabric's times stand on."""
+    """p50 and p90 of the time and of both bandwidths, by what the fabric's times rest on."""
 
     to_dict = as_json()
 
@@ -101,7 +103,7 @@ PLACES = ("system", "network", "chip")
 
 @asks(NetworkQuestion)
 def collective(question: NetworkQuestion) -> CollectiveAnswer:
-    """Ask for one collective; every problem of every argument at once.
+    """Time, bandwidths and algorithm of one collective among a group of a system's chips.
 
     `set` changes fields of the system, as in network.node.latency_s=2us.
     """
@@ -145,6 +147,10 @@ def collective(question: NetworkQuestion) -> CollectiveAnswer:
     return _answer(the_system, q.collective, size_bytes, counts, how)
 
 
+network = collective
+"""The public name: `foretell.network`."""
+
+
 def _usable(imbalance: object, collective: str) -> bool:
     """Whether a number is what the busiest member of a collective can get over the mean."""
     if not isinstance(imbalance, int | float) or not 1.0 <= imbalance <= 1e6:
@@ -173,7 +179,7 @@ def _counts(system: System, group: int, placement: str) -> Array:
                                 allowed=f"1 to {float(t.size):g}") for t in over])  # fmt: skip
     counts = np.array([[given.get(name, 1.0)] for name in names])
     if counts.prod() != group:
-        raise BadInput([Problem(path="placement", value=placement, allowed=f"a product of {group}",
+        raise BadInput([Problem(path="placement", value=placement, allowed=f"factors of {group}",
                                 message=f"gives {counts.prod():.0f} members, not {group}")])  # fmt: skip
     return counts
 

@@ -1,10 +1,12 @@
 """Records in, records out: `foretell.post_train`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from foretell.api.post_training_advice import ways_to_fit
 from foretell.api.post_training_setup import setups_of
 from foretell.api.serving import rent_of
 from foretell.catalog.spreads import post_training_ends
@@ -12,6 +14,7 @@ from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.placement import best_setup, rank_placements
 from foretell.posttraining.step import StepResult, spread_interval, step_of
+from foretell.records import Answer
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.post_training import (
     Phase,
@@ -23,10 +26,11 @@ from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.units import format as show
 
 
-class PostTraining(PostTrainingEstimate):
+class PostTraining(PostTrainingEstimate, Answer):
     """One step of fine-tuning or reinforcement learning."""
 
     __slots__ = ()
+    verb = "post-train"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape: the same keys as the attributes."""
@@ -38,7 +42,13 @@ class PostTraining(PostTrainingEstimate):
             "phases": [one.to_dict() for one in self.memory],
         }
         told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in ("assumptions", "placement_reasons", "measured_notes"):
+        for name in (
+            "assumptions",
+            "placement_reasons",
+            "measured_notes",
+            "offload",
+            "ways_to_fit",
+        ):
             told[name] = list(told[name])
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told
@@ -72,10 +82,20 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     """One step of fine-tuning or reinforcement learning, its phases, memory and cost.
 
     Raises BadInput for what cannot be understood and Infeasible where no phase can run at all; a phase that
-    does not fit is told in the answer (`fits`, `fails_in`).
+    does not fit is reported in the answer (`fits`, `fails_in`).
     """
+    found = post_training_of(question)
+    if found.fits != "no":
+        return found
+    return replace(found, ways_to_fit=ways_to_fit(question, found, post_training_of))
+
+
+def post_training_of(
+    question: PostTrainingQuestion, left_out: tuple[str, ...] = ()
+) -> PostTraining:
+    """The answer to a question by values that rest on no runs of some sources."""
     said: list[str] = []
-    setup, options = setups_of(question, said)
+    setup, options = setups_of(question, said, left_out)
     reasons: tuple[str, ...] = ()
     alternatives: tuple[Mapping[str, Any], ...] = ()
     undivided = question.placement in ("split", "async") and not options["pools_given"]
@@ -86,9 +106,59 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     else:
         result = step_of(setup)
     answer = answer_from(question, result, said, reasons, alternatives)
+    if question.measured:
+        answer = answer_given_measured(question, result, answer, said, reasons, alternatives)
     if question.trace is not None:
         answer.to_chrome_trace(question.trace)
     return answer
+
+
+def answer_given_measured(
+    question: PostTrainingQuestion,
+    result: StepResult,
+    before: PostTraining,
+    said: list[str],
+    reasons: tuple[str, ...],
+    alternatives: tuple[Mapping[str, Any], ...],
+) -> PostTraining:
+    """The answer under the factors of measured steps: every phase, the step, its interval and cost."""
+    from foretell.api.measured_post_training import condition_loop
+
+    def predict(one: PostTrainingQuestion) -> StepResult:
+        here = "colocated" if one.placement == "best" else one.placement
+        return step_of(setups_of(replace(one, placement=here), [])[0])
+
+    known = condition_loop(question, predict, logged_figures)
+    after, told = known.after(result, logged_figures)
+    answer = answer_from(question, after, [*said, *known.notes], reasons, alternatives)
+    prior = {
+        name: getattr(before, name) for name in ("step_s", "tokens_per_s_per_gpu", "usd_per_step")
+    }
+    prior |= {
+        "phases": {phase.name: phase.seconds for phase in before.phases},
+        "interval": {key: list(ends) for key, ends in before.interval.items()},
+    }
+    ends = {
+        key: (
+            after.step_s * math.exp(low - told.median),
+            after.step_s * math.exp(high - told.median),
+        )
+        for key, (low, high) in told.interval.items()
+    }
+    return replace(
+        answer,
+        interval=ends,
+        phases=tuple(known.phase(one, told) for one in answer.phases),
+        prior=prior,
+        posterior_factors=known.factors(told),
+    )
+
+
+def logged_figures(result: StepResult) -> dict[str, float]:
+    """Seconds of the step and its phases under the names of logs."""
+    alone = {phase.name: phase.seconds for phase in result.phases}
+    printed = printed_phases(result.phases, result.setup.placement)
+    return {**alone, **printed, "step": result.step_s}
 
 
 def answer_from(
@@ -134,6 +204,7 @@ def answer_from(
         placement_reasons=reasons,
         plan=str(setup.plan),
         rollout_plan=deployment_text(setup.deployment) if rollout is not None else "",
+        offload=tuple(sorted(setup.offload)) if rollout is not None else (),
         trajectories=work.trajectories,
         tokens=work.tokens,
         prompts=work.prompts,
@@ -152,6 +223,7 @@ def answer_from(
         if any(m.fits != "yes" for m in result.memory)
         else "yes",
         fails_in=fails,
+        ways_to_fit=(),
         idle_share=result.idle_share,
         tail_share=tail,
         tail_requests=0 if rollout is None else rollout.tail_requests,
@@ -208,11 +280,13 @@ def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...
     step, gen, rollout = log.get("step"), log.get("gen"), result.rollout
     if step and gen and rollout is not None:
         tail = rollout.tail_s / max(rollout.seconds, 1e-9)
-        found.append(
-            f"generation is {gen / step:.0%} of the step: {tail:.0%} of that is the tail of "
-            f"{rollout.tail_requests} requests"
-        )
+        found.append(tail_sentence(gen / step, tail, rollout.tail_requests))
     return tuple(found)
+
+
+def tail_sentence(share: float, tail: float, requests: int) -> str:
+    """What a generation is of its step, and its tail of it."""
+    return f"generation is {share:.0%} of the step: {tail:.0%} of that is the tail of {requests} requests"
 
 
 def printed_phases(phases: Sequence[Phase], placement: str) -> dict[str, float]:

@@ -9,10 +9,13 @@ from foretell.errors import BadInput, Problem, unknown
 from foretell.inputs.question import ask, collect, plan_of, settings_of
 from foretell.posttraining.placement import candidate_plans
 from foretell.posttraining.step import StepSetup
-from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload, read_lengths
+from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
 from foretell.search.plan_checks import check_plan
+from foretell.serving.drafts import with_acceptance, with_speculative
+from foretell.serving.requests.lengths import read_lengths
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
+from foretell.specs.model import Model
 from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import (
     ALGORITHMS,
@@ -24,17 +27,21 @@ from foretell.specs.scenario import Scenario
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
 OFFLOADS = ("weights", "optimizer", "reference")
-USUAL_MEAN, USUAL_CAP, USUAL_POWER = 190.0, 1024.0, 0.6
-"""Mean answer under a limit of 1,024 tokens, and the power by which it grows with the limit: means of 130 to
-330 under 1,024 in verl's logs, some 1,400 under 28,672 by what its passes take."""
+USUAL_SHARE, USUAL_LONGEST, USUAL_CAP = 0.2, 1100.0, 1024.0
+"""Mean answer over a short limit, its size under a long one, and the limit where none is given: means of 130
+to 330 under 1,024 in verl's logs, some 1,000 under 8,192, 20,480 and 28,672 by what its passes take."""
 
 
-def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetup, dict[str, Any]]:
+def setups_of(
+    question: PostTrainingQuestion, said: list[str], left_out: tuple[str, ...] = ()
+) -> tuple[StepSetup, dict[str, Any]]:
     """Everything that a step is made of, and what placements may change of it."""
     problems = problems_of(question)
-    loop = collect(lambda: post_training_loop(question.framework), problems)
+    loop = collect(lambda: post_training_loop(question.framework, left_out), problems)
     form = ALGORITHMS.get(question.algorithm)
-    if form is not None and question.reference != "auto":
+    if form is not None and (
+        question.reference != "auto" or (loop and form.generates and not loop.reference)
+    ):
         form = replace(form, reference=False)
     if form is None:
         problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
@@ -43,7 +50,7 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
     if problems or loop is None or form is None or work is None:
         collect(lambda: ask(question.model, system=question.system or "h100-sxm", gpus=8), problems)
         raise BadInput(problems)
-    scenario, trainer, plan = trainer_of(question, loop, work, said)
+    scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
     system, rollout_gpus = scenario.system, 0
     deployment, profile, given = Deployment(), None, False
     options: dict[str, Any] = {"placement": question.placement}
@@ -73,6 +80,11 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
             said.append(f"the engine takes {fraction:.0%} of the memory ({loop.name})")
         if deployment.max_batch is None:
             deployment = replace(deployment, max_batch=loop.max_batch)
+        if question.speculative is not None:
+            deployment = with_speculative(question.speculative, deployment)
+        own_rate = deployment.accepted > 0.0
+        deployment, drafts = with_acceptance(scenario.model, deployment, given=own_rate)
+        said += drafts
         profile = replace(profile, eager_layer_s=max(profile.eager_layer_s, loop.eager_layer_s))
         said.append(f"rollouts by engine profile {profile.id}")
     else:
@@ -101,6 +113,7 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
         offload=offload,
         staleness=loop.staleness if question.staleness is None else float(question.staleness),
         partial=question.partial or (question.staleness is None and loop.partial),
+        critic=critic_of(question, form, scenario),
     )
     options |= {
         "layout_given": given,
@@ -112,6 +125,21 @@ def setups_of(question: PostTrainingQuestion, said: list[str]) -> tuple[StepSetu
         setup = with_layout(setup)
         said.append(f"rollout layout {deployment_text(setup.deployment)}: the fastest that fits")
     return setup, options
+
+
+def critic_of(
+    question: PostTrainingQuestion, form: AlgorithmForm, scenario: Scenario
+) -> Model | None:
+    """The value model: the one that is named, else one as the policy; None where there is none."""
+    if not form.critic:
+        if question.critic is not None:
+            message = f"{form.id} has no value model"
+            raise BadInput([Problem(path="critic", value=str(question.critic), message=message,
+                                    allowed="--algorithm ppo")])  # fmt: skip
+        return None
+    if question.critic is None:
+        return scenario.model
+    return ask(question.critic, system=scenario.system, gpus=scenario.job.gpus).model
 
 
 def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
@@ -143,8 +171,10 @@ def _named(plan: Any) -> tuple[str, ...]:
 def trainer_of(
     question: PostTrainingQuestion,
     loop: PostTrainingLoop,
+    form: AlgorithmForm,
     work: TrajectoryWorkload,
     said: list[str],
+    left_out: tuple[str, ...] = (),
 ) -> tuple[Scenario, str, Plan]:
     """The trainer's scenario, kind and plan; a plan that is not given is the fastest of a few that fit."""
     given = question.plan
@@ -157,7 +187,13 @@ def trainer_of(
     if "framework" in named:
         text = words
         software = words.split("framework=")[1].split()[0]
-        trainer = "megatron" if software.startswith(("megatron", "nemo")) else "fsdp"
+        trainer = (
+            "megatron"
+            if software.startswith(("megatron", "nemo"))
+            else "deepspeed"
+            if software.startswith("deepspeed")
+            else "fsdp"
+        )
     else:
         text = f"{words} framework={loop.software(trainer)}".strip()
     if "micro_batch" not in named and loop.sequences(trainer) and question.micro_tokens is None:
@@ -170,6 +206,10 @@ def trainer_of(
         and question.algorithm not in ("sft", "dpo", "reward")
     ):
         text += " recompute=full"
+    if trainer in ("fsdp", "deepspeed") and form.generates and "lora" not in named:
+        # Loops train in mixed precision: one copy, states and reduction in 32 bits.
+        wide = {"master": "fp32", "states": "fp32", "gradients": "fp32"}
+        text += "".join(f" {k}={v}" for k, v in wide.items() if k not in named)
     seq_len = max(round(work.passed_length), 8)
     scenario = ask(
         question.model,
@@ -184,12 +224,12 @@ def trainer_of(
         return plan_of(scenario, given)[0], trainer, given
     degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
     if given is not None and (degrees or trainer != "megatron"):
-        scenario, plan = plan_of(scenario, text, settings_of(question))
+        scenario, plan = plan_of(scenario, text, settings_of(question), left_out=left_out)
         checked_degrees(scenario, plan)
         return scenario, trainer, plan
-    scenario, base = plan_of(scenario, text, settings_of(question))
+    scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
     plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
-    said.append(f"trainer's plan chosen: the fastest of a few {trainer} plans that fit")
+    said.append(f"trainer's plan chosen: the best of a few {trainer} plans")
     return scenario, trainer, plan
 
 
@@ -207,34 +247,51 @@ def checked_degrees(scenario: Scenario, plan: Plan) -> None:
     check_plan(replace(scenario, job=job), plan)
 
 
+def usual_mean(limit: float) -> float:
+    """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones."""
+    return float(((USUAL_SHARE * limit) ** -2.0 + USUAL_LONGEST**-2.0) ** -0.5)
+
+
 def workload_of(
     question: PostTrainingQuestion, form: AlgorithmForm, said: list[str]
 ) -> TrajectoryWorkload:
     """Trajectories and their lengths; what is left open is said."""
     samples = question.samples or (8 if form.generates else 1)
+    read = read_lengths(question.lengths)
     prompt = question.isl
+    if prompt is None and read.prompts:
+        prompt = read.prompt_mean
     if prompt is None:
         prompt = USUAL_PROMPT if form.generates else 0.0
     if not question.samples and form.generates:
         said.append(f"{samples} answers to each prompt: not given")
     cap, mean = question.max_osl, question.osl
+    if not form.generates and mean is None and not read.answers and prompt:
+        # A sequence that nothing is generated for is one, however it is named.
+        prompt, mean = 0.0, float(prompt)
+        cap = round(mean) if cap is None else cap
+    if read.answers:
+        cap = round(max(read.answers)) if cap is None else cap
+        mean = sum(min(n, float(cap)) for n in read.answers) / len(read.answers)
+        said.append(
+            f"answer lengths of {question.lengths}: {len(read.answers)}, {mean:.0f} on the mean"
+        )
     if mean is None:
         limit = float(cap or USUAL_CAP)
-        mean = min(USUAL_MEAN * (limit / USUAL_CAP) ** USUAL_POWER, limit)
+        mean = usual_mean(limit)
         said.append(
             f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
         )
     if cap is None:
         cap = round(4 * mean)
-        said.append(f"answers are cut at {cap} tokens: four times their mean")
-    shape, samples_of = read_lengths(question.lengths, float(cap))
-    if samples_of:
-        mean = sum(samples_of) / len(samples_of)
+        what = "answers" if form.generates else "sequences"
+        said.append(f"{what} are cut at {cap} tokens: four times their mean")
+    shape = read.shape
     if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
         shape = "fixed"
     median, _, p99 = (question.tool_time or "0:0").partition(":")
     answers = AnswerLengths(
-        mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=samples_of
+        mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=read.answers
     )
     return TrajectoryWorkload(
         prompts=question.prompts,
@@ -244,6 +301,7 @@ def workload_of(
         updates=question.updates,
         sequences=form.sequences,
         padded_to=float(prompt) + float(cap) if question.packing == "padded" else 0.0,
+        filtered=float(question.filtered),
         turns=question.turns,
         tool_median_s=float(median),
         tool_p99_s=float(p99 or median),
@@ -323,6 +381,15 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
                     allowed=f"a number from {low_f:g}",
                 )
             )
+    if not 0.0 <= question.filtered <= 0.95:
+        found.append(
+            Problem(
+                path="filtered",
+                value=question.filtered,
+                message="not a usable share",
+                allowed="a share from 0 to 0.95",
+            )
+        )
     if question.tool_time is not None:
         try:
             [float(part) for part in question.tool_time.split(":")]

@@ -15,9 +15,11 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
-from foretell.records import JsonRecord, dataclass
-from foretell.serving.serve import ServeQuestion, divide_rent
+from foretell.records import Answer, JsonRecord, dataclass
+from foretell.serving.requests.lengths import read_lengths
+from foretell.serving.serve import ServeQuestion
 from foretell.serving.serve import intervals as latency_intervals
+from foretell.serving.service_numbers import divide_rent
 from foretell.serving.sizing import SizingSearch, joined_ms, search_layouts
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.serving.sizing_records import Option, ServiceTargets, SizingPoint
@@ -58,7 +60,7 @@ class Choice(JsonRecord):
     usd_per_million_output_tokens: float | None
     """The rest of it, over the tokens of answers."""
     meets: bool
-    """Whether both levels hold at the percentile."""
+    """Whether both latency targets are met at the percentile."""
     osl: float
     """Answer tokens of a request."""
     needed: float
@@ -119,8 +121,10 @@ class Choice(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing(JsonRecord):
-    """The answer: the cheapest ways to serve a rate within its levels."""
+class Sizing(JsonRecord, Answer):
+    """The cheapest ways to serve a rate within its latency targets."""
+
+    verb = "size"
 
     model: str
     """Model id."""
@@ -131,7 +135,7 @@ class Sizing(JsonRecord):
     wanted: ServiceTargets
     """What was asked."""
     percentile: str
-    """Where the levels must hold."""
+    """Percentile at which the targets must be met."""
     choices: tuple[Choice, ...]
     """By money, of equal money by headroom and time; none is cheaper than the best simulated one."""
     pareto: tuple[SizingPoint, ...]
@@ -218,9 +222,9 @@ def _given_measured(asked: SizeQuestion, question: ServeQuestion, most: int | st
 
 @asks(SizeQuestion)
 def size(asked: SizeQuestion) -> Sizing:
-    """How many chips answer `rate` requests a second within the levels (milliseconds), and how.
+    """How many chips serve `rate` requests per second within the latency targets (ms), and in which layout.
 
-    `gpus` is the most that one instance may have. Raises Infeasible where no layout meets the levels.
+    `gpus` is the most that one instance may have. Raises Infeasible where no layout meets the targets.
     """
     problems = _problems(asked)
     most = 64 if asked.gpus is None else asked.gpus
@@ -230,11 +234,15 @@ def size(asked: SizeQuestion) -> Sizing:
         raise BadInput([*error.problems, *problems]) from None
     if problems:
         raise BadInput(problems)
+    form = None if asked.lengths is None else read_lengths(asked.lengths)
     wanted = ServiceTargets(
         rate=float(asked.rate), isl=float(asked.isl), osl=float(asked.osl), ttft_ms=float(asked.ttft),
         tpot_ms=float(asked.tpot), headroom=float(asked.headroom), most_gpus=question.gpus,
-        cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
+        cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""), lengths=form,
     )  # fmt: skip
+    if form is not None and form.answers:
+        wanted = replace(wanted, osl=form.answer_mean)
+        wanted = replace(wanted, isl=form.prompt_mean) if form.prompts else wanted
     q, percentile = question, asked.percentile
     if asked.measured:
         q = _given_measured(asked, question, most)

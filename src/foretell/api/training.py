@@ -117,8 +117,8 @@ def explain(question: StepQuestion) -> "Explanation":
 
 def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
     """d ln(result) / d ln(each number of the system), the plan held; `of` is one of RESULTS."""
-    from foretell.search.sensitivity import RESULTS
     from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
+    from foretell.training.systems import RESULTS
 
     if of not in RESULTS:
         raise BadInput([unknown("of", of, RESULTS)])
@@ -202,12 +202,12 @@ def search(question: SearchQuestion) -> Search:
 
     place = place_of_search(known, scenario)
     found = search_plans(place.scenario, base, top, question.progress, workers, fixed, tried)
-    return search_answer(replace(found, plans=tuple(place.after(one) for one in found.plans)))
+    return search_answer(replace(found, plans=place.ranked(found.plans)))
 
 
 @asks(SimulateQuestion)
 def simulate(question: SimulateQuestion) -> "Simulation":
-    """One plan's step played event by event, beside the closed form; the best plan where none is given.
+    """One plan's step simulated event by event, beside the closed form; the best plan where none is given.
 
     `jitter` and `stragglers` leave task times and slow chips to chance (simulation/chance.py); `trace` is
     where a Chrome trace goes. Raises as `estimate` does.
@@ -270,5 +270,6 @@ def best_plan(
         place = place_of_search(known, scenario)
         found = search_plans(place.scenario, base, top=1, fixed=fixed)
         best = place.after(found.best)
-    said = f"plan chosen by search: the best of {found.plans_evaluated} candidates"
+    many = found.plans_evaluated + found.plans_pruned
+    said = f"plan chosen by search: the best of {many} candidates"
     return replace(best, assumptions=(*best.assumptions, said))

@@ -59,7 +59,7 @@ def system(
 ) -> System:
     """A system by a machine's id or alias, by a chip's (its reference system), from a TOML file or its table.
 
-    What was assumed on the way stands in its `assumptions`. `files=False` takes names and tables alone,
+    What was assumed is listed in its `assumptions`. `files=False` takes names and tables alone,
     for callers that must not open what a stranger asks for. `design` are fields of the design that a
     file or table has its chip described by, in the place of its own.
     """

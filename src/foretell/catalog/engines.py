@@ -6,8 +6,11 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from foretell.catalog.files import ROOT, read_table
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.engine import EngineProfile, Fit
 
@@ -24,17 +27,17 @@ NARROW_BATCH, NARROW_TOKENS = 256, 2048
 """Sequences and tokens of a step that vLLM's server allows by default on other cards, and on every A100."""
 OVERHEADS = (
     "host_step_s", "host_sequence_s", "layer_s", "exchange_s", "prefill_factor",
-    "prefill_expert_factor", "prefill_layer_s", "prefill_mixture_s", "prefill_step_s", "latency_s",
-    "latency_s_per_token", "expert_layer_s",
+    "prefill_expert_factor", "launch_s", "prefill_step_s", "latency_s",
+    "latency_s_per_token", "expert_layer_s", "first_use_s",
 )  # fmt: skip
 """What of a profile is fitted to rows under load."""
 USUAL: Mapping[str, float] = {
     "host_step_s": 3e-4,
     "prefill_factor": 1.2,
-    "prefill_layer_s": 5e-4,
-    "prefill_mixture_s": 1e-3,
+    "launch_s": 4.2e-5,
     "latency_s": 0.013,
     "latency_s_per_token": 5e-7,
+    "first_use_s": 0.4,
 }
 """What engines of 2025 and 2026 have about; the rest as a profile has it by default."""
 IN_TURN_S = 6e-4
@@ -147,12 +150,17 @@ def on_card(p: EngineProfile, chip: Chip) -> EngineProfile:
     if p.architectures and chip.architecture not in p.architectures:
         p = carried_over(p, chip)
     if float(chip.memory_bytes) < WIDE_CARD_BYTES:
-        p = replace(p, reserve_bytes=min(p.reserve_bytes, SMALL_RESERVE * float(chip.memory_bytes)))
+        p = replace(p, reserve_bytes=float(small_reserve(p, chip.memory_bytes)))
     if not p.limits_by_card or wide_card(chip):
         return p
     return replace(
         p, max_batch=min(p.max_batch, NARROW_BATCH), max_tokens=min(p.max_tokens, NARROW_TOKENS)
     )
+
+
+def small_reserve(p: EngineProfile, memory_bytes: Num) -> Num:
+    """What an engine reserves on cards below WIDE_CARD_BYTES, of these bytes."""
+    return np.minimum(p.reserve_bytes, SMALL_RESERVE * memory_bytes)
 
 
 def carried_over(p: EngineProfile, chip: Chip) -> EngineProfile:
@@ -174,6 +182,8 @@ def usual(p: EngineProfile) -> EngineProfile:
     values: dict[str, Any] = {f.name: f.default for f in fields(p) if f.name in OVERHEADS}
     values |= USUAL
     values["host_step_s"] += 0.0 if p.overlapped else IN_TURN_S
+    if not p.first_use_s:  # vLLM compiles before it serves (model_executor/warmup/kernel_warmup.py)
+        values["first_use_s"] = 0.0
     return replace(p, **values)
 
 

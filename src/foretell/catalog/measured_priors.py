@@ -32,20 +32,30 @@ class MeasuredPrior:
     """The same of the few places that are far off."""
     wide_share: float
     """Share of such places."""
+    part_wide: Mapping[str, float]
+    """Mechanism -> further standard deviation in the few places that are far off in one part: the fabric."""
+    part_share: float
+    """Share of such places."""
     noise: float
     """Standard deviation of a run that no mechanism explains."""
     likeness: float
     """Standard deviation of what runs have in common that are alike, beyond their mechanisms."""
+    carry: float
+    """Share of a mechanism's variance that is the same for all runs of a place, however unlike; the rest is
+    common to runs as far as they are alike."""
     distance: Mapping[str, float]
     """Feature -> by how much a step in it makes two runs less alike."""
     mean: float
     """Mean log-factor of everything: what is not modelled takes time."""
     outliers: tuple[tuple[float, float], ...]
-    """Scale on a run's own noise, and the share of runs that have it."""
+    """Further standard deviation of a run, and the share of runs that have it."""
     doubt: Mapping[str, float]
-    """Trait of a run -> logarithm of the factor on all its spreads."""
+    """Trait of a run -> logarithm of the factor on its spreads."""
     interval_scale: float
     """Factor on intervals, so that sources which were left out lie in them as often as promised."""
+    doubt_power: float = 1.0
+    """1 where doubt is of a run's mechanisms too, 0 where only of what is beside them: a first token that is
+    doubtful for its queue does not make its kernels so."""
 
 
 @lru_cache(maxsize=128)
@@ -63,6 +73,6 @@ def _tables() -> Mapping[str, Any]:
 
 
 def _prior(table: Mapping[str, Any]) -> MeasuredPrior:
-    pairs = zip(table["outlier_scale"], table["outlier_share"], strict=True)
-    plain = {k: v for k, v in table.items() if k not in ("outlier_scale", "outlier_share")}
+    pairs = zip(table["outlier_spread"], table["outlier_share"], strict=True)
+    plain = {k: v for k, v in table.items() if k not in ("outlier_spread", "outlier_share")}
     return MeasuredPrior(**plain, outliers=tuple(pairs))

@@ -41,6 +41,8 @@ class PostTrainingLoop:
     """Share that it takes of cards of its own."""
     old_logprobs: bool
     """Whether the trainer computes log-probabilities of the policy before the updates."""
+    reference: bool
+    """Whether a frozen reference is passed, of algorithms that have one."""
     balanced: bool
     """Whether trajectories are dealt to ranks by their tokens."""
     sequences_fsdp: int
@@ -53,6 +55,8 @@ class PostTrainingLoop:
     """Batches that may be ahead of the trainer where nothing says."""
     partial: bool
     """Whether long answers go on under the next weights where nothing says."""
+    partial_hides: float
+    """How fast partial rollouts hide the tail of a generation as staleness grows (pipeline.py)."""
     eager_layer_s: float
     """Host's time of one layer of a decode step without graphs."""
     wake_s: float
@@ -65,8 +69,10 @@ class PostTrainingLoop:
     """What every step takes beside its phases."""
     trajectory_s: float
     """Rewards by rule and advantages, for each trajectory."""
-    token_s: float
-    """Tensors through the controller, for each token."""
+    controller_bytes_per_s: float
+    """Rate at which one process hands padded batches to the workers; 0: nothing passes one process."""
+    sync_merged: bool
+    """Whether adapters are merged into the weights, and all of these sent."""
     sync_fixed_s: float
     """What every synchronisation takes."""
     sync_tensor_s: float
@@ -95,9 +101,13 @@ class PostTrainingLoop:
         return str(getattr(self, f"software_{trainer}"))
 
 
-@lru_cache(maxsize=32)
-def post_training_loop(word: str) -> PostTrainingLoop:
-    """The loop of a word, its release behind @ left away; BadInput with the nearest where there is none."""
+@lru_cache(maxsize=256)
+def post_training_loop(word: str, left_out: tuple[str, ...] = ()) -> PostTrainingLoop:
+    """The loop of a word, its release behind @ left away; BadInput with the nearest where there is none.
+
+    Values that were read from the runs of no other sources than those in `left_out` are what would be assumed
+    without them.
+    """
     table = _table()["loop"]
     name = word.partition("@")[0].lower()
     if name not in table:
@@ -107,7 +117,8 @@ def post_training_loop(word: str) -> PostTrainingLoop:
         if field.name in ("id", "name"):
             continue
         raw = table[name].get(field.name) or table[GENERIC][field.name]
-        given[field.name] = raw["value"]
+        out = bool(raw.get("seen")) and set(raw["seen"]) <= set(left_out)
+        given[field.name] = raw["without"] if out else raw["value"]
     return PostTrainingLoop(id=name, name=table[name]["name"], **given)
 
 

@@ -88,7 +88,7 @@ def kernel_words(surface: Surface) -> str:
     """What a surface was fitted to and how well, in a few words."""
     return (
         f"{surface.family} {surface.dtype} {surface.software} {surface.version}: {surface.points} points, "
-        f"left out {surface.left_out_median_ape:.1%} median, {surface.left_out_p90_ape:.1%} p90"
+        f"held out {surface.left_out_median_ape:.1%} median, {surface.left_out_p90_ape:.1%} p90"
     )
 
 

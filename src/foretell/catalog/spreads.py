@@ -189,7 +189,11 @@ def post_training_ends(kind: str, left_out: str = "") -> Mapping[str, tuple[floa
     mine = [s for s in known if s.kind == kind]
     if len(mine) < FEW:
         mine = [*mine, *known]
-    return mixed_ends(mine) if mine else dict.fromkeys(ENDS, (-0.7, 0.7))
+    if not mine:
+        return dict.fromkeys(ENDS, (-0.7, 0.7))
+    # The next source is one more draw of few: as the quantile of n + 1 draws is wider than that of n.
+    wider = 1.0 + 1.0 / len(mine)
+    return {key: (wider * low, wider * high) for key, (low, high) in mixed_ends(mine).items()}
 
 
 def mixed_ends(

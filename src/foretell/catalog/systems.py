@@ -119,7 +119,9 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
 def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
     """A system with what measured runs on it took: on one of the catalogue (`base`), or described beside."""
     problems: list[Problem] = []
-    told, rest = table["corrections"], {k: v for k, v in table.items() if k != "corrections"}
+    told = table["corrections"]
+    rest = {k: v for k, v in table.items() if k not in ("corrections", "measured_step")}
+    spread = _measured_spread(table.get("measured_step", {}), problems)
     if not isinstance(told, dict):
         message, allowed = "is not a table", "factors by mechanism, such as gemm = 1.05"
         raise BadInput([Problem(path="corrections", value=told, message=message, allowed=allowed)])
@@ -128,7 +130,7 @@ def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
         names = {key: rest[key] for key in ("id", "name") if isinstance(rest.get(key), str)}
         unknown = [key for key in rest if key not in ("base", *names)]
         problems += [
-            Problem(path=key, value=None, message="stands beside base", allowed="base, id, name")
+            Problem(path=key, value=None, message="is given beside base", allowed="base, id, name")
             for key in unknown
         ]
         base = named_system(str(rest["base"]))
@@ -138,8 +140,22 @@ def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
     if problems:
         raise BadInput(problems)
     said = "its mechanisms take what measured runs took ([corrections] of its file)"
-    system = system.with_corrections(Corrections(**factors))
+    system = replace(system.with_corrections(Corrections(**factors)), step_spread=spread)
     return replace(system, assumptions=(said, *system.assumptions))
+
+
+def _measured_spread(told: Any, problems: list[Problem]) -> tuple[float, ...]:
+    """How far a step like those measured may be: quantiles of ln(measured / predicted)."""
+    values = told.get("quantiles", []) if isinstance(told, dict) else None
+    usable = isinstance(values, list) and len(values) in (0, 4)
+    if not usable or any(
+        not isinstance(v, int | float) or not -5.0 < v < 5.0 for v in values or ()
+    ):
+        allowed = "quantiles = [-0.08, -0.03, 0.03, 0.09]: at 5, 25, 75 and 95 %"
+        message = "is no spread of a step"
+        problems.append(Problem(path="measured_step", value=told, message=message, allowed=allowed))
+        return ()
+    return tuple(float(value) for value in values or ())
 
 
 def _is_package(tier: object) -> bool:
@@ -166,7 +182,7 @@ def _of_dies(system: System, tier: Table, problems: list[Problem]) -> System:
     dies = round(float(whole.compute_dies))
     if given.get("size", dies) != dies or dies < 2:
         message = "a tier of topology package joins the compute dies of the design"
-        allowed = f"{dies}, or left out" if dies > 1 else "compute_dies above 1"
+        allowed = f"{dies}, or absent" if dies > 1 else "compute_dies above 1"
         problems.append(
             Problem(path="network.package.size", value=given.get("size"), message=message,
                     allowed=allowed)
@@ -287,7 +303,7 @@ def _assemble(table: Table, chip: Chip | None, default_id: str, problems: list[P
     plain = {key: raw for key, raw in table.items() if key not in ("chip", "network")}
     given = read_fields(System, plain, "system", problems, SYSTEM_KEYS)
     if "design" in plain:
-        message = "stands beside a chip: it belongs into the table of the chip"
+        message = "is beside a chip: it belongs in the table of the chip"
         problems.append(
             Problem(path="design", value=None, message=message, allowed="[chip.design]")
         )
@@ -330,7 +346,7 @@ def _tier(name: str, table: object, problems: list[Problem]) -> Tier | None:
         message = "is not a whole number from 1"
         problems.append(Problem(path=f"{path}.size", value=size, message=message))
     elif shape and math.prod(shape) != size:
-        message = f"has a product that is not the size, {size:g}"
+        message = f"does not multiply to the size, {size:g}"
         problems.append(Problem(path=f"{path}.shape", value=list(shape), message=message))
     return None if len(problems) > before else Tier(**given)
 

@@ -6,7 +6,7 @@ VERBS = {
     "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
     "search": "Every plan ranked, best first; words of --plan are held.",
     "memory": "What every pipeline stage holds over one step, its peak and when.",
-    "simulate": "One training step played event by event, and its trace.",
+    "simulate": "One training step simulated event by event, and its trace.",
     "explain": "Where time and memory go, what bounds each share, and what would move it.",
     "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
     "improve": "What a launch of another tool would gain from other flags, and which.",
@@ -26,13 +26,14 @@ VERBS = {
     "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
     "codesign": "Performance and cost together over architectural choices: the exact front.",
     "optimise": "Architectures searched by trial for objectives within limits, resumable.",
-    "compare": "Systems ranked by what they do for the money, and whether that is certain.",
+    "compare": "Systems ranked by cost per token, run and request, and how certain the order is.",
     "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
     "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
     "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
+    "changed": "Which predictions moved between two versions, and by which change.",
 }
 """Verbs and what they answer."""
 EXAMPLES = {
@@ -44,6 +45,7 @@ EXAMPLES = {
     "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
     "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
     "diagnose": "'tp8 pp4 zero1 mbs1: 19.5 s' --model llama-3.1-70b --gpus 512xH100 --seq-len 8192",
+    "changed": "predictions-0.11.json",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
     "post-train": "qwen2.5-7b --gpus 32xH100 --prompts 512 --samples 16 --osl 2000 --max-osl 8192",
@@ -219,4 +221,5 @@ def make_app() -> App:
     )
     app.command(translate)
     app.command("foretell.cli.sensitivity:sensitivity", help=help_text("sensitivity"))
+    app.command("foretell.cli.versions:version_changes", name="changed", help=help_text("changed"))
     return app

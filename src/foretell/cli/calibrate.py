@@ -70,7 +70,7 @@ def measure(
         if found.left:
             print(f"  {found.left} points are left: the same command goes on with them")
         if found.skipped:
-            print(f"  {found.skipped} points would take too much memory and were left out")
+            print(f"  {found.skipped} points would take too much memory and were skipped")
     return 0
 
 
@@ -81,7 +81,7 @@ def fit(
         str,
         Parameter(
             metavar="ID",
-            help="A chip of the catalogue, whose facts stand; or a new id, whose peaks are measured.",
+            help="A chip of the catalogue, which keeps its facts; or a new id, whose peaks are measured.",
         ),
     ],
     out: Annotated[

@@ -28,7 +28,7 @@ def run(
     resume: Annotated[
         bool,
         Parameter(
-            negative="", show_default=False, help="Go on in a folder; finished points stand."
+            negative="", show_default=False, help="Go on in a folder; finished points are kept."
         ),
     ] = False,
     timeout: Annotated[

@@ -17,7 +17,7 @@ from foretell.specs.questions.common import IMPORT
 from foretell.specs.questions.flags import Flag, QuestionField, edges_of, fields_of
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
-_BY_IMPORT = " may be left out where --import names it."
+_BY_IMPORT = " not needed where --import names it."
 
 Given = dict[str, Any]
 """What was given of a question, by the names of its fields."""
@@ -49,6 +49,12 @@ class Edges:
     """File of a drawing."""
     out: str | None = None
     """Folder that files go to."""
+    why: bool = False
+    """Whether the uncertainties behind an order are shown."""
+    pareto: bool = False
+    """Whether the Pareto front is shown."""
+    save: str | None = None
+    """File that a snapshot goes to."""
     json: bool = False
     """Whether the answer is printed as JSON."""
 
@@ -158,7 +164,7 @@ def _about(field: QuestionField, optional: bool) -> Parameter:
 
 
 def parameter(flag: Flag, default: Any = None) -> Parameter:
-    """What the parser is told of a flag by itself."""
+    """The parser's description of a flag by itself."""
     return _about(
         QuestionField(name="", flag=replace(flag, names=()), default=default, positional=False),
         False,

@@ -1,4 +1,4 @@
-"""`foretell compare`: systems ranked by what they do for the money."""
+"""`foretell compare`: systems ranked by cost, then speed."""
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.output import no_as_json, write_json
@@ -8,7 +8,7 @@ from foretell.specs.questions.compare import CompareQuestion
 
 @command(CompareQuestion)
 def compare(given: Given, edges: Edges) -> int:
-    """The best cluster of each kind for the money and the work, and whether the order is certain."""
+    """Rank systems by cost and speed for a job: USD per million tokens, run and request, and total cost."""
     from foretell.studies.procurement.compare import compare as run
 
     file = plot_file(edges.plot)
@@ -21,5 +21,5 @@ def compare(given: Given, edges: Edges) -> int:
         from foretell.report.compare import compare_text
         from foretell.report.console import show
 
-        show(compare_text(found))
+        show(compare_text(found, why=edges.why))
     return 0

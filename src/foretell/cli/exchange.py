@@ -71,6 +71,28 @@ def imported(
     return result
 
 
+def imported_step(given: Mapping[str, Any], edges: Edges) -> AskedQuestion:
+    """What was given of a post-training question, above what `--import` says."""
+    if edges.import_ is None:
+        return imported(given, edges)
+    from dataclasses import replace
+
+    from foretell.api.post_training_launches import read_post_training
+    from foretell.catalog import model as catalog_model
+
+    asked = read_post_training(
+        edges.import_, given, accept_unknown=edges.accept_unknown, hub=edges.hub
+    )
+    result = AskedQuestion(asked.arguments)
+    result.rows = asked.rows
+    if any(str(text).strip().startswith("model.") for text in given.get("set", ())):
+        note(asked.launch.said())
+        return result
+    record = catalog_model(result["model"])
+    result["model"] = replace(record, assumptions=(*record.assumptions, *asked.launch.said()))
+    return result
+
+
 def _fetched(model: Any) -> Any:
     """A repository that neither the catalogue nor the disk has, from the hub."""
     from foretell.catalog.models import find_model

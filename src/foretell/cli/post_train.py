@@ -1,7 +1,13 @@
 """`foretell post-train`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.exchange import append, lines_file, print_launch
+from foretell.cli.exchange import (
+    append,
+    imported_step,
+    lines_file,
+    print_launch,
+    show_read_back,
+)
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.errors import BadInput, unknown
@@ -20,18 +26,20 @@ def post_train(given: Given, edges: Edges) -> int:
         raise BadInput([unknown("--export", edges.export, TOOLS)])
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
-        found = answer(**given)
+        asked = imported_step(given, edges)
+        found = answer(**asked)
     write_plot(file, "post-train", found.to_dict)
     written = found.export(edges.export) if edges.export else None
     if lines is not None:
         append(lines, found.to_json_line())
     if edges.json:
-        write_json({**found.to_dict(), **(written.to_dict() if written else {})})
+        write_json({**found.to_dict(), **asked.told, **(written.to_dict() if written else {})})
     elif written is not None:
         print_launch(written)
     else:
         from foretell.report.console import show
         from foretell.report.post_training import post_training_text
 
+        show_read_back(asked)
         show(post_training_text(found))
     return 1 if found.fits == "no" else 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command(SimulateQuestion)
 def simulate(given: Given, edges: Edges) -> int:
-    """One training step played event by event, beside the closed form."""
+    """One training step simulated event by event, beside the closed form."""
     from foretell.api import training as api
 
     file, trace = plot_file(edges.plot), given.get("trace")

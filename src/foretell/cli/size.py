@@ -9,7 +9,7 @@ from foretell.specs.questions.serving import SizeQuestion
 
 @command(SizeQuestion)
 def size(given: Given, edges: Edges) -> int:
-    """How many GPUs a service takes, laid out how, at what cost; and the Pareto front."""
+    """How many GPUs a service needs, in which layout, at what cost; --pareto adds the front."""
     from foretell.api.size import size as answer
 
     check_tool(edges.export, serving=True)
@@ -30,5 +30,5 @@ def size(given: Given, edges: Edges) -> int:
     else:
         from foretell.report.console import show
 
-        show(size_text(found))
+        show(size_text(found, pareto=edges.pareto))
     return 0 if found.best.meets else 1

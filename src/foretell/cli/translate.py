@@ -67,7 +67,7 @@ def train(
         int, Parameter(metavar="N", help="Seed of split, weights, order and dropout.")
     ] = 0,
     precision: Annotated[
-        Literal["fp32", "bf16"], Parameter(help="Format of the products.")
+        Literal["fp32", "bf16"], Parameter(help="Format of matrix multiplications.")
     ] = "fp32",
     device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to train.")] = "auto",
     json: Json = False,
@@ -109,7 +109,7 @@ def train(
     print(f"{found.model}, {found.parameters:,} weights, on {found.device}: {found.folder}")
     print(f"lines        {lines['train']:,} to train on, {lines['held_out']:,} held out")
     if lines["blank"] or lines["too_long"]:
-        print(f"left out     {lines['blank']:,} blank, {lines['too_long']:,} too long")
+        print(f"skipped      {lines['blank']:,} blank, {lines['too_long']:,} too long")
     print(
         f"steps        {found.steps:,} in {found.epochs:,} whole epochs; ended by {found.stopped}"
     )

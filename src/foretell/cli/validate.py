@@ -27,7 +27,7 @@ Anchors = Annotated[
     Parameter(
         metavar="K",
         show_default=False,
-        help="Predict every row given K other rows of its source too, the source left out.",
+        help="Predict every row given K other rows of its source too, the source held out.",
     ),
 ]
 Seed = Annotated[int, Parameter(metavar="S", show_default=False, help="Which rows these are.")]
@@ -77,7 +77,7 @@ def kernels(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Score a table of matrix products, attention, experts or element-wise kernels."""
+    """Score a table of matrix multiplications, attention, experts or element-wise kernels."""
     from foretell.lab.validate.kernels import score_kernels
 
     scores = score_kernels(Path(file), chip=chip, software=software, leave_one_out=leave_one_out)

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from foretell.catalog.files import ROOT, read_table
 from foretell.economics.assembly import AssemblyCost, PackageParts, assembly_cost
 from foretell.economics.dies import die_cost
 from foretell.specs._base import Num
@@ -27,63 +28,21 @@ WAFER = Wafer(diameter_mm=300.0, edge_mm=5.0, scribe_mm=0.2, rule="actuary")
 """Its wafer."""
 INTERFACE_SHARE = 0.1
 """Share of a die of several that is interface, as its published examples have it."""
-NODES: Mapping[str, tuple[float, float, float]] = MappingProxyType(
-    {
-        "3": (30000.0, 0.20, 1000e6),
-        "5": (16988.0, 0.11, 542e6),
-        "7": (9346.0, 0.09, 298e6),
-        "10": (5992.0, 0.08, 174e6),
-        "14": (3984.0, 0.08, 106e6),
-        "20": (3677.0, 0.07, 70e6),
-        "28": (2891.0, 0.07, 51e6),
-        "40": (2274.0, 0.07, 38e6),
-        "55": (1937.0, 0.07, 28e6),
-    }
+FILE = read_table(ROOT / "actuary.toml")
+"""Its parameter file's numbers."""
+NODES: Mapping[str, Process] = MappingProxyType(
+    {node: Process(**numbers) for node, numbers in FILE["node"].items()}
 )
-"""Node -> wafer, defects a cm2, NRE of 300 mm2, in its parameter file (commit b85c29f, 2024)."""
-KINDS: Mapping[Form, PackageKind] = MappingProxyType(
-    {
-        "OS": PackageKind(
-            bump_usd_per_mm2=0.005,
-            bond_yield=0.99,
-            substrate_usd_per_mm2=0.005,
-            substrate_area_factor=4.0,
-        ),
-        "FO": PackageKind(
-            carrier="wafer",
-            carrier_wafer_usd=1200.0,
-            carrier_defects_per_cm2=0.05,
-            carrier_clustering=3.0,
-            carrier_area_factor=1.2,
-            carrier_bump_usd_per_mm2=0.005,
-            bump_usd_per_mm2=0.01,
-            bond_yield=0.98,
-            substrate_usd_per_mm2=0.005,
-            substrate_area_factor=4.0,
-            substrate_bond_yield=0.99,
-        ),
-        "SI": PackageKind(
-            carrier="wafer",
-            carrier_wafer_usd=1937.0,
-            carrier_defects_per_cm2=0.06,
-            carrier_clustering=6.0,
-            carrier_area_factor=1.1,
-            carrier_bump_usd_per_mm2=0.005,
-            bump_usd_per_mm2=0.01,
-            bond_yield=0.95,
-            substrate_usd_per_mm2=0.005,
-            substrate_area_factor=4.0,
-            substrate_bond_yield=0.99,
-        ),
-    }
+"""Its nodes."""
+KINDS: Mapping[str, PackageKind] = MappingProxyType(
+    {form: PackageKind(**numbers) for form, numbers in FILE["package"].items()}
 )
-"""Its three packages."""
+"""Its three packages, by form."""
 
 
 def process_of(node: str) -> Process:
     """One of its nodes; KeyError where it has none such."""
-    wafer_usd, defects, nre = NODES[node]
-    return Process(wafer_usd=wafer_usd, defects_per_cm2=defects, clustering=10.0, nre_usd=nre)
+    return NODES[node]
 
 
 def die_of(area_mm2: Num, process: Process) -> DieCost:

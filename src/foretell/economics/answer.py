@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.specs.cost import CostLeaf, Driver
 from foretell.uncertainty.intervals import of_ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostAnswer(JsonRecord):
+class CostAnswer(JsonRecord, Answer):
     """What something costs."""
+
+    verb = "cost"
 
     what: str
     """chip, package or system."""

@@ -113,7 +113,7 @@ def _package(question: PackageQuestion, figures: Sheet) -> tuple[Package, tuple[
         first, *rest = package.dies
         package = replace(package, dies=(replace(first, node=node), *rest))
     if not volume:
-        said = (*said, "NRE is left out; --volume spreads it over so many packages.")
+        said = (*said, "NRE is not included; --volume spreads it over so many packages.")
     return replace(package, volume=volume), said
 
 

@@ -22,6 +22,7 @@ from foretell.economics.cluster import (
 from foretell.economics.fabric import cards, per_node_chips
 from foretell.economics.owning import OwnQuestion, own_cluster
 from foretell.economics.settings import set_prices
+from foretell.economics.total_cost import total_cost_parts
 from foretell.economics.tree import central
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
 from foretell.errors import BadInput, Problem
@@ -171,6 +172,7 @@ def _facts(
         "usd_per_year": central(year.tree.usd),
         "tco_usd": central(year.tree.usd) * years,
         "tco_years": years,
+        "total_cost": total_cost_parts(year.tree, years, central(finance.server_residual)),
         "utilisation": u,
         "peak_watts": central(all_of_it.watts),
         "mwh_per_year": central(year.kwh) / 1e3,

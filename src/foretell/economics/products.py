@@ -221,7 +221,7 @@ def _memory(text: str, sheet: Sheet, said: list[str]) -> str:
     try:
         return sheet.resolve("memories", text, "memory") if text else ""
     except BadInput:
-        said.append(f"Its memory ({text}) has no price here and is left out.")
+        said.append(f"Its memory ({text}) has no price here and is not included.")
         return ""
 
 

@@ -31,6 +31,8 @@ class Setting:
     """Where."""
     text: str
     """What, as text."""
+    numbers: Any = None
+    """An array of values over a batch, in the field's unit, in the place of a text; None: the text."""
 
     @property
     def root(self) -> str:
@@ -247,6 +249,8 @@ def _value(setting: Setting, hint: Any, name: str) -> Any:
     text, path = setting.text, setting.path
     if NoneType in kinds and text.lower() in ("none", "null", ""):
         return None
+    if setting.numbers is not None:
+        return _numbers(setting, hint)
     value: Any = text
     if bool in kinds:
         if text.lower() not in ("true", "false"):
@@ -269,6 +273,16 @@ def _value(setting: Setting, hint: Any, name: str) -> Any:
     if problems:
         raise BadInput(problems)
     return value
+
+
+def _numbers(setting: Setting, hint: Any) -> Any:
+    """Values over a batch: what holds at both of their ends holds between."""
+    values = setting.numbers
+    ends = float(values.min()), float(values.max())
+    problems = [p for end in ends for p in check_value(end, hint, setting.path)]
+    if problems:
+        raise BadInput(problems)
+    return values
 
 
 def _list(setting: Setting, hint: Any, name: str) -> tuple[Any, ...]:

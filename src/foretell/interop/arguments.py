@@ -14,7 +14,9 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.documents import DEEPEST, read_documents
+from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
+from foretell.interop.python_trainers import read_trainer_script
 from foretell.interop.shell_words import Script, read_script
 from foretell.interop.wrappers import accelerator_of, opened
 from foretell.records import dataclass
@@ -47,6 +49,8 @@ class ArgumentTable:
     """The GPU that a batch system or cloud is asked for, as it spells it."""
     text: str = ""
     """The text itself, by which lines are found."""
+    wrapped: bool = False
+    """Whether a task or an object of a cluster starts it, on as many nodes as its variables say."""
 
 
 def parse_arguments(text: str) -> ArgumentTable:
@@ -69,7 +73,7 @@ def _parsed(text: str) -> ArgumentTable:
     sections = _SECTION.search(text) and "<<" not in text
     if start == "[" or (sections and not re.search(r"^[ \t]*--\w", text, re.MULTILINE)):
         return ArgumentTable(words=(), pairs=flat(_toml(text)), variables={})
-    if _like_yaml(text):
+    if like_yaml(text):
         documents = [one for one in read_documents(text) if isinstance(one, Mapping)]
         wrapped = opened(documents)
         if wrapped is None:
@@ -78,7 +82,7 @@ def _parsed(text: str) -> ArgumentTable:
         inner = _of_script(wrapped.script)
         told = dict(inner.variables) | dict(wrapped.variables)
         accelerator = wrapped.accelerator or inner.accelerator
-        return replace(inner, variables=told, accelerator=accelerator)
+        return replace(inner, variables=told, accelerator=accelerator, wrapped=True)
     return _of_script(text)
 
 
@@ -92,12 +96,13 @@ def _of_table(table: Any, text: str) -> ArgumentTable:
         inner,
         variables=dict(inner.variables) | dict(wrapped.variables),
         accelerator=wrapped.accelerator or inner.accelerator,
+        wrapped=True,
     )
 
 
 def _of_script(text: str) -> ArgumentTable:
     """A command, a script, or lines of Python that set or call."""
-    calls = read_calls(text)
+    calls = read_calls(text) or read_trainer_script(text) or read_recipe(text)
     if calls:
         return ArgumentTable(
             words=(), pairs=tuple((spell_key(k), v) for k, v in calls), variables={}
@@ -107,7 +112,7 @@ def _of_script(text: str) -> ArgumentTable:
     return _command(script, assigned)
 
 
-def _like_yaml(text: str) -> bool:
+def like_yaml(text: str) -> bool:
     """Whether the first line that says anything is a key of YAML, or the beginning of a document."""
     lines = (line for line in text.splitlines() if line.strip())
     first = next((line for line in lines if not line.lstrip().startswith("#")), "")

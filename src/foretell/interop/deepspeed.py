@@ -189,14 +189,14 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
         return {"precision": "fp16" if half else "bf16"}
     if keys.flag("torch_autocast.enabled"):
         narrow = keys.choice(["torch_autocast.dtype"], AUTOCAST) or "bf16"
-        keys.note("torch_autocast: weights in 32 bits are cast where products use them")
+        keys.note("torch_autocast: weights in 32 bits are cast where GEMMs use them")
         return {"precision": narrow, "weights": "fp32", "master": "none"}
     left = any(key in ("fp16.enabled", *BRAIN) and value == "auto" for key, value in given.pairs)
     if left or given.words:
         where = "is left to the trainer" if left else "is enabled beside the command"
         keys.note(f"neither bf16 nor fp16 {where}: the chip's usual precision")
         return {}
-    keys.note("neither bf16 nor fp16 is enabled: 32-bit training, products without TF32")
+    keys.note("neither bf16 nor fp16 is enabled: 32-bit training, GEMMs without TF32")
     return {"precision": "fp32"}
 
 

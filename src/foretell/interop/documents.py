@@ -24,7 +24,7 @@ def read_documents(text: str) -> list[Any]:
         known: dict[int, tuple[int, int]] = {}
         sizes = [_size(node, known) for node in roots]
         if sum(many for many, _ in sizes) > MOST_NODES:
-            raise _bad(f"stands for more than {MOST_NODES} values")
+            raise _bad(f"expands to more than {MOST_NODES} values")
         if any(deep > DEEPEST for _, deep in sizes):
             raise _bad("is nested too deeply")
         return [one for one in yaml.safe_load_all(text) if one is not None]

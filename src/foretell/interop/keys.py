@@ -343,7 +343,7 @@ def line_of(given: ArgumentTable, key: str) -> int | None:
 
 def _spelt(key: str) -> str:
     """A pattern for a key in its spellings: dashes for underscores, letters of any case."""
-    return r"(?i)(?<![\w])" + re.escape(key).replace("_", "[-_]") + r"(?![\w])"
+    return r"(?i)(?<!\w)(?<!\w-)" + re.escape(key).replace("_", "[-_]") + r"(?!-?\w)"
 
 
 def _shown(value: object) -> str:

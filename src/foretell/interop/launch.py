@@ -14,8 +14,8 @@ from foretell.specs.software import Software
 
 Tool = Literal[
     "megatron", "nemo", "torchtitan", "deepspeed", "accelerate", "trainer", "trl", "axolotl", "llamafactory",
-    "torchtune", "litgpt", "nanotron", "maxtext", "verl", "nemo-rl", "openrlhf", "vllm", "sglang", "trtllm",
-    "dynamo", "llm-d", "tgi", "llama.cpp",
+    "torchtune", "litgpt", "nanotron", "maxtext", "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal",
+    "prime-rl", "vllm", "sglang", "trtllm", "dynamo", "llm-d", "tgi", "llama.cpp",
 ]  # fmt: skip
 """Programs whose arguments are read."""
 TRAINING: tuple[Tool, ...] = ("megatron", "torchtitan", "deepspeed")
@@ -24,7 +24,9 @@ SERVING: tuple[Tool, ...] = ("vllm", "sglang", "trtllm")
 """Those that serve and that deployments are written for."""
 SERVERS: tuple[Tool, ...] = (*SERVING, "dynamo", "llm-d", "tgi", "llama.cpp")
 """All that serve."""
-REINFORCEMENT: tuple[Tool, ...] = ("verl", "nemo-rl", "openrlhf")
+REINFORCEMENT: tuple[Tool, ...] = (
+    "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal", "prime-rl",
+)  # fmt: skip
 """Those that alternate between generating and training."""
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 """All of them."""
@@ -89,12 +91,16 @@ class Launch:
     """Target tokens of an encoder-decoder."""
     plan: str = ""
     """Words of the plan, or of the deployment."""
+    prefill_gpus: int | None = None
+    """Of a disaggregated service, chips that do prefill alone; `gpus` counts them too."""
+    prefill_plan: str | None = None
+    """Their layout."""
     version: str | None = None
     """The tool's release, where the text says it or its keys are of one alone."""
     accelerator: str | None = None
     """The chip that a batch system or cloud is asked for, as it spells it."""
     values: tuple[ReadValue, ...] = ()
-    """Every value that was read, with where it stands."""
+    """Every value that was read, and where."""
     post_training: Mapping[str, Any] | None = None
     """Of fine-tuning and reinforcement learning, what goes beyond a step: method, adapters, generations."""
     notes: tuple[str, ...] = ()
@@ -129,6 +135,7 @@ class Launch:
         found: dict[str, Any] = {"model": self.models[0] if self.models else self.table}
         if self.serves:
             found |= {"gpus": self.gpus, "engine": self.engine, "plan": self.plan}
+            found |= {"prefill_gpus": self.prefill_gpus, "prefill_plan": self.prefill_plan}
         else:
             found |= {name: getattr(self, name) for name in (*JOB, "plan")}
         return {name: value for name, value in found.items() if value is not None}

@@ -16,7 +16,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.specs.measurement import ASKED, SERVED, TRAINED, Measurement
+from foretell.specs.measurement import (
+    ASKED,
+    POST_TRAINED,
+    SERVED,
+    TRAINED,
+    TRAINED_PHASES,
+    Measurement,
+)
 
 VALUE = re.compile(
     r"(?:(?P<name>[A-Za-z_]+)\s*[=:]?\s*)?(?P<number>[0-9][0-9_,]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*"
@@ -54,6 +61,8 @@ SWITCHED = {"sp": "sp", "flash": "flash", "flash_attn": "flash"}
 """Columns that are switches of a plan."""
 WORDED = ("recompute", "schedule", "precision", "framework", "optimizer", "attention", "lora")
 """Columns that are words of a plan with a value."""
+PHASES = (*TRAINED_PHASES, *POST_TRAINED)
+"""Parts of a step that may be timed: a column `NAME_s`, or a word and its seconds."""
 LARGEST, LONGEST = 10_000, 1_000
 """Rows of a file, and characters of one measured number with its unit."""
 
@@ -75,12 +84,13 @@ def inline_measurement(text: str, path: str = "measured") -> Measurement:
     values = dict(
         _value(part, path, problems) for part in re.split(r",\s+|;", told) if part.strip()
     )
-    if not values and not problems:
+    phases = {name: values.pop(name) for name in PHASES if name in values}
+    if not values and not phases and not problems:
         message = "has no measured number"
         problems.append(_problem(path, text, message))
     if problems:
         raise BadInput(problems)
-    return Measurement(plan=" ".join(plan), asked=asked, values=values, source=text)
+    return Measurement(plan=" ".join(plan), asked=asked, values=values, phases=phases, source=text)
 
 
 def _value(text: str, path: str, problems: list[Problem]) -> tuple[str, float]:
@@ -96,6 +106,8 @@ def _value(text: str, path: str, problems: list[Problem]) -> tuple[str, float]:
         return f"{stem}_ms", number * LATENCY[unit]
     if name == "mfu":
         return "mfu", number * (0.01 if unit == "%" or number > 1.0 else 1.0)
+    if name in PHASES and unit in LATENCY:
+        return name, number * LATENCY[unit or "s"] * 1e-3
     if unit in UNITS:
         told, factor = UNITS[unit]
         return told, number * factor
@@ -112,7 +124,7 @@ def _problem(path: str, value: str, message: str) -> Problem:
 
 def _typed(name: str, value: Any) -> Any:
     """A word's value: whole numbers of counts, else as it is."""
-    if name in ("model", "system", "engine"):
+    if name in ("model", "system", "engine", "rollout_plan"):
         return value
     try:
         number = float(value)
@@ -162,7 +174,7 @@ def table_measurements(rows: Iterable[Any], name: str, first: int = 1) -> list[M
         if isinstance(row.get("config"), Mapping) and isinstance(row.get("metrics"), Mapping):
             row = _tracker_row(row["config"], row["metrics"])
         one = row_measurement(row, where)
-        if not one.values:
+        if not one.values and not one.phases:
             problems.append(_problem(where, "", "has no measured number"))
         found.append(one)
     if problems or len(found) > LARGEST:
@@ -184,12 +196,16 @@ def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
     """One row; blank cells are not told, and columns that are not known are said."""
     told = {COLUMNS.get(key, key): value for key, value in row.items() if value not in ("", None)}
     values: dict[str, float] = {}
+    phases: dict[str, float] = {}
     asked: dict[str, Any] = {}
     words, unknown = [str(told.pop("plan", ""))], list[str]()
     for key, value in told.items():
         if key in (*TRAINED, *SERVED):
             number = _number(value)
             values |= {} if number is None else {key: number}
+        elif key.removesuffix("_s") in PHASES and key.endswith("_s"):
+            number = _number(value)
+            phases |= {} if number is None else {key.removesuffix("_s"): number}
         elif key == "peak_mem_gb" and _number(value):
             values["peak_memory_bytes"] = float(value) * 2.0**30
         elif key in ASKED:
@@ -212,6 +228,7 @@ def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
         plan=" ".join(word for word in words if word),
         asked=asked,
         values=values,
+        phases=phases,
         noise=_number(told.get("noise")) or 0.0,
         source=where,
         notes=notes,

@@ -290,7 +290,7 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     if kind == "selective":
         for name in named:
             if name.strip("\"'") not in MODULES:
-                keys.doubt(f"recompute_modules {name[:40]} is not known here: left out")
+                keys.doubt(f"recompute_modules {name[:40]} is not known here: ignored")
         known = [MODULES[n.strip("\"'")] for n in named if n.strip("\"'") in MODULES]
         ordered = join_names("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
         return {"recompute": "selective" if ordered in (None, "core") else ordered}
@@ -325,7 +325,7 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
             keys.note("neither bf16 nor fp16 is named here: the chip's usual precision")
             return {}
         how = "without TF32" if local else "in TF32 by Transformer Engine"
-        keys.note(f"neither bf16 nor fp16 is named: 32-bit training, products {how}")
+        keys.note(f"neither bf16 nor fp16 is named: 32-bit training, GEMMs {how}")
         return {"precision": "fp32" if local else "tf32"}
     return {"precision": "bf16"}
 

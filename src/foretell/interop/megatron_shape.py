@@ -17,12 +17,12 @@ def shape_flags(model: Model, tp: int, repository: str | None) -> tuple[list[str
     mixers = {mixer for layer in layers for mixer in layer.mixers}
     plain = len(mixers) == 1 and all(len(layer.mixers) == 1 for layer in layers)
     if model.encoder is not None or not plain:
-        return [], [f"the model's own arguments are yours to give: {model.id}"]
+        return [], [f"Add the model flags (--num-layers ...) of {model.id}"]
     mixer = next(iter(mixers))
     if not isinstance(mixer, Attention | LatentAttention):
-        return [], [f"the model's own arguments are yours to give: {model.id}"]
+        return [], [f"Add the model flags (--num-layers ...) of {model.id}"]
     if isinstance(mixer, Attention) and (mixer.cross or mixer.indexer is not None):
-        return [], [f"the model's own arguments are yours to give: {model.id}"]
+        return [], [f"Add the model flags (--num-layers ...) of {model.id}"]
     words = [
         f"--num-layers {len(layers)} --hidden-size {model.stack.hidden}",
         *_attention(mixer, model),

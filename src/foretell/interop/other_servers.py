@@ -15,6 +15,7 @@ from foretell.interop import sglang, trtllm, vllm
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back
 from foretell.interop.launch import Known, Launch
+from foretell.interop.several_servers import joined_halves
 
 TGI_IGNORED = frozenset(
     """port hostname shard_uds_path master_addr master_port huggingface_hub_cache weights_cache_override
@@ -58,8 +59,8 @@ def read_llm_d(given: ArgumentTable, known: Known) -> Launch:
     dp = keys.whole("decode.parallelism.data", "parallelism.data") or 1
     copies = keys.whole("decode.replicas") or 1
     prefill = keys.whole("prefill.replicas", low=0) or 0
-    if prefill and keys.flag("prefill.create") is not False:
-        keys.doubt(f"{prefill} prefill replicas beside the decode ones: their half is not read")
+    own = keys.whole("prefill.parallelism.tensor", "parallelism.tensor") or 1
+    apart = prefill if keys.flag("prefill.create") is not False else 0
     name = keys.text("modelArtifacts.name", "modelArtifacts.uri") or ""
     model = name.removeprefix("hf://")
     values: dict[str, object] = {"tp": tp, "pp": 1, "dp": dp if dp > 1 else None}
@@ -74,7 +75,8 @@ def read_llm_d(given: ArgumentTable, known: Known) -> Launch:
     keys.raise_problems()
     sources = {"model": ("modelArtifacts.name", "modelArtifacts.uri"), "tp": ("decode.parallelism.tensor",),
                "gpus": ("decode.replicas", "decode.parallelism.tensor")}  # fmt: skip
-    return _service(keys, given, "llm-d", model, gpus, values, sources, (quiet, unknown))
+    found = _service(keys, given, "llm-d", model, gpus, values, sources, (quiet, unknown))
+    return joined_halves(found, apart * own, f"tp{own}") if apart else found
 
 
 def read_tgi(given: ArgumentTable, known: Known) -> Launch:
@@ -82,7 +84,7 @@ def read_tgi(given: ArgumentTable, known: Known) -> Launch:
     keys = Keys(given, tool="tgi")
     tp = keys.whole("num_shard") or 1
     if not keys.has("num_shard"):
-        keys.note("no num_shard: one GPU; TGI takes all that it sees where it is not told")
+        keys.note("no num_shard: one GPU; TGI takes all that it sees by default")
     told = keys.choice(["quantize"], QUANTISED)
     values: dict[str, object] = {
         "tp": tp, "pp": 1, "weights": told,

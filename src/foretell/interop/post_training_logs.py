@@ -1,66 +1,109 @@
-"""Logs of post-training loops: `timing_s/*`, `perf/*` and lengths of verl's lines, or of JSON lines.
+"""Logs of post-training loops: seconds of the phases of every step, lengths and rates, as measured runs.
 
-verl prints one line a step (`step:12 - timing_s/gen:45.2 - perf/throughput:512.3 -
-response_length/mean:226.8`); trackers write the same keys as JSON. NeMo-RL and SkyRL use `timing/train/...`
-and `timing/...`. The median over the steps is taken, the first two left out where there are more: they
-compile and warm up.
+    verl           step:12 - timing_s/gen:45.2 - perf/throughput:512.3 - response_length/mean:226.8
+    NeMo-RL        lines of its console (generation: 12.3s (28.5%)), or timing/train/... of a tracker
+    TRL            {'step_time': 12.3, 'completions/mean_length': 200.1}
+    OpenRLHF, SkyRL, slime, AReaL, prime-rl   timing/..., perf/..._time, timeperf/..., time/...
+
+Trackers write the same keys as lines of JSON. `log_of` has the median of every number over the steps, the
+first ones left out where there are more (they compile and warm up), a step without its validation and
+checkpoint. `post_training_measurement` is the same as a `Measurement`: `values` has `step_s` and `PHASE_s` by
+the names of `NAMES` (gen_s, old_logprob_s, update_actor_s ...), `asked` what the log tells of its job (isl,
+osl, max_osl, and from tokens and rates trajectories and gpus), `steps_s` every step.
 """
 
+import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
+from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
+from foretell.specs.measurement import Measurement
 
 PAIR = re.compile(
-    r"([A-Za-z_][\w./]*/[\w./-]+)\s*[:=]\s*(?:np\.float\d+\()?(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+    r"([A-Za-z_][\w.]*/[\w./-]+)['\"]?\s*[:=│|]\s*(?:np\.float\d+\()?"
+    r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
-"""A key with slashes and its number."""
+"""A key with slashes and its number: after a colon, or in the next cell of a table."""
+BULLET = re.compile(
+    r"[•*-]\s*([A-Za-z][\w /().]*?)\s*:\s*(-?\d[\d,]*(?:\.\d+)?)\s*(?:s\b|sec|$|\(|tokens)"
+)
+"""A line of a console's list: a name and its number."""
 NAMES: Mapping[str, tuple[str, ...]] = {
     "gen": (
-        "timing_s/gen",
-        "timing/train/generation",
-        "timing/generate",
-        "timing_s/generate_sequences",
+        "timing_s/gen", "timing_s/generate_sequences", "timing/train/generation", "generation",
+        "timing/generate", "timing/generation", "perf/rollout_time", "timeperf/rollout",
+        "time/generate_completions",
     ),
     "old_logprob": (
-        "timing_s/old_log_prob",
-        "timing/train/policy_and_reference_logprobs",
-        "timing/fwd_logprobs_values_reward",
+        "timing_s/old_log_prob", "timing/train/policy_and_reference_logprobs",
+        "policy_and_reference_logprobs", "timing/fwd_logprobs_values_reward", "perf/log_probs_time",
+        "timeperf/recompute_logp", "timing/make_experience",
     ),
-    "ref_logprob": ("timing_s/ref", "timing_s/ref_log_prob"),
+    "ref_logprob": (
+        "timing_s/ref", "timing_s/ref_log_prob", "perf/ref_log_probs_time", "timeperf/ref_logp",
+    ),
     "values": ("timing_s/values",),
-    "reward": ("timing_s/reward",),
-    "adv": ("timing_s/adv", "timing/compute_advantages_and_returns"),
+    "reward": ("timing_s/reward", "timing/reward", "timeperf/reward"),
+    "adv": (
+        "timing_s/adv", "timing/compute_advantages_and_returns", "timeperf/compute_advantages",
+    ),
     "update_actor": (
-        "timing_s/update_actor",
-        "timing/train/policy_training",
-        "timing/policy_train",
+        "timing_s/update_actor", "timing/train/policy_training", "policy_training",
+        "timing/policy_train", "timing/ppo_train", "perf/actor_train_time", "timeperf/train_step",
+        "time/forward_backward",
     ),
     "update_critic": ("timing_s/update_critic", "timing/critic_train"),
     "weight_sync": (
-        "timing_s/update_weights",
-        "timing_s/reshard",
-        "timing/train/weight_sync",
-        "timing/sync_weights",
+        "timing_s/update_weights", "timing_s/reshard", "timing/train/weight_sync", "weight_sync",
+        "timing/sync_weights", "timing/sync_weights_to_inference_engines", "timing/broadcast",
+        "perf/update_weights_time", "timeperf/update_weights", "time/broadcast_weights",
     ),
-    "step": ("timing_s/step", "timing/train/total_step_time", "timing/step"),
+    "step": (
+        "timing_s/step", "timing/train/total_step_time", "Total step time", "timing/step",
+        "timing/step_total", "perf/step_time", "timeperf/e2e", "time/step", "step_time",
+    ),
+    "slowest": ("timing_s/generation_timing/max", "timing_s/agent_loop/generate_sequences/max"),
     "mean_prompt": ("prompt_length/mean",),
-    "mean_response": ("response_length/mean", "train/mean_gen_tokens_per_sample"),
-    "max_response": ("response_length/max",),
-    "clip_ratio": ("response_length/clip_ratio",),
-    "tokens_per_s_per_gpu": ("perf/throughput",),
+    "mean_response": (
+        "response_length/mean", "train/mean_gen_tokens_per_sample", "Mean Generation Length",
+        "completions/mean_length", "generate/avg_num_tokens", "rollout/response_len/mean",
+        "rollout/response_lengths",
+    ),
+    "max_response": (
+        "response_length/max", "completions/max_length", "rollout/response_len/max",
+    ),
+    "clip_ratio": (
+        "response_length/clip_ratio", "completions/clipped_ratio", "rollout/truncated_ratio",
+    ),
+    "tokens": ("perf/total_num_tokens",),
+    "tokens_per_s_per_gpu": ("perf/throughput", "E2E (Tokens/sec/gpu)"),
     "mfu": ("perf/mfu/actor",),
     "peak_mem_gib": ("perf/max_memory_allocated_gb",),
-    "validation": ("timing_s/testing", "timing/train/validation"),
-    "checkpoint": ("timing_s/save_checkpoint", "timing/train/checkpointing"),
-}
+    "validation": ("timing_s/testing", "timing/train/validation", "timing/eval"),
+    "checkpoint": (
+        "timing_s/save_checkpoint", "timing/train/checkpointing", "timing/save_checkpoints",
+    ),
+}  # fmt: skip
 """Numbers of a step -> the keys under which loops log them."""
+MARKS = {
+    name: tuple(key for key in keys if "/" in key or "_" in key) for name, keys in NAMES.items()
+}
+"""Keys that no other program's log has."""
+PHASES = (
+    "gen", "old_logprob", "ref_logprob", "values", "reward", "adv", "update_actor", "update_critic",
+    "weight_sync",
+)  # fmt: skip
+"""Numbers that are seconds of a phase."""
+TIMED = (*PHASES, "step")
+OUTLIER = 0.5
+"""Distance from the median step from which a step is reported."""
 MOST = 1e30
 """Largest number of a log: more is none."""
 WARM_UP = 2
@@ -69,12 +112,14 @@ WARM_UP = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostTrainingLog:
-    """Medians of a log's steps."""
+    """A log's steps."""
 
     steps: int
-    """Steps that were read."""
+    """Steps that were read, the warm-up skipped."""
     medians: Mapping[str, float]
     """By our names; a step without its validation and checkpoint."""
+    steps_s: tuple[float, ...] = ()
+    """Every step of them, in order; empty where steps are not timed."""
 
 
 def read_post_training_log(path: str | Path) -> PostTrainingLog:
@@ -87,44 +132,146 @@ def read_post_training_log(path: str | Path) -> PostTrainingLog:
 
 
 def log_of(text: str) -> PostTrainingLog:
-    """The medians of a log's text."""
-    steps = [found for line in text.splitlines() if (found := line_values(line))]
+    """The medians of a log's text; BadInput where no phase of a step is timed in it."""
+    steps = list(_steps(text.splitlines()))
     if not steps:
-        message = "has no timing_s/... keys: verl's lines, or JSON lines of a tracker"
+        message = (
+            "has no timing_s/... keys: lines of verl, NeMo-RL, TRL and others, or of a tracker"
+        )
         raise BadInput([Problem(path="log", value=text[:60], message=message)])
     kept = steps[WARM_UP:] if len(steps) > WARM_UP + 1 else steps
     columns: dict[str, list[float]] = defaultdict(list)
     for step in kept:
-        for name, keys in NAMES.items():
-            value = next((step[key] for key in keys if key in step), None)
-            if value is not None:
-                columns[name].append(value)
-        beside = sum(
-            step.get(key, 0.0) for name in ("validation", "checkpoint") for key in NAMES[name]
-        )
-        if beside and columns["step"]:
-            columns["step"][-1] -= beside
+        beside = step.get("validation", 0.0) + step.get("checkpoint", 0.0)
+        for name, value in step.items():
+            columns[name].append(value - beside if name == "step" else value)
     return PostTrainingLog(
         steps=len(kept),
-        medians={name: median(values) for name, values in columns.items() if values},
+        medians={name: median(values) for name, values in columns.items()},
+        steps_s=tuple(columns.get("step", ())),
     )
 
 
+def is_post_training(text: str) -> bool:
+    """Whether a text may be a log of a post-training loop: it times generation or policy updates."""
+    return any(
+        key in text for name in ("gen", "old_logprob", "update_actor") for key in MARKS[name]
+    )
+
+
+def step_measurement(text: str, name: str) -> Measurement | None:
+    """A log as a measured step of post-training; None where it is no such log."""
+    try:
+        log = log_of(text) if is_post_training(text) else None
+    except BadInput:
+        return None
+    if log is None or not any(phase in log.medians for phase in PHASES):
+        return None
+    found = log.medians
+    values = {"step_s": found["step"]} if "step" in found else {}
+    if "tokens_per_s_per_gpu" in found:
+        values["tokens_per_s_per_gpu"] = found["tokens_per_s_per_gpu"]
+    if "peak_mem_gib" in found:
+        values["peak_memory_bytes"] = found["peak_mem_gib"] * 2.0**30
+    many, step = len(log.steps_s), found.get("step", 0.0)
+    spread = 1.2533 * stdev(log.steps_s) / step / many**0.5 if many > 2 and step else 0.0
+    return Measurement(
+        asked=job_of(found),
+        values=values,
+        phases={key: found[key] for key in PHASES if found.get(key, 0.0) > 0.0},
+        noise=min(spread, 0.2),
+        steps_s=log.steps_s,
+        source=f"{name} (post-training log)",
+        notes=tuple(_notes(text, log)),
+    )
+
+
+def _notes(text: str, log: PostTrainingLog) -> Iterable[str]:
+    """What of a log was left out or stands apart."""
+    left = len(list(_steps(text.splitlines()))) - log.steps
+    if left > 0:
+        yield f"warm-up skipped: the first {left} steps"
+    known = {key for keys in NAMES.values() for key in keys}
+    keys = {key for key, _ in PAIR.findall(text) if key.startswith("timing")}
+    if keys - known:
+        yield f"times not known here: {', '.join(sorted(keys - known))}"
+    step = log.medians.get("step", 0.0)
+    far = [one for one in log.steps_s if abs(one - step) > OUTLIER * step]
+    if len(log.steps_s) > 2 and far:
+        yield f"{len(far)} steps are more than {OUTLIER:.0%} off the median step"
+
+
+def job_of(found: Mapping[str, float]) -> dict[str, Any]:
+    """What a log tells of its job: lengths, and trajectories and chips where tokens and their rate are
+    logged."""
+    told: dict[str, Any] = {}
+    lengths = {"isl": "mean_prompt", "osl": "mean_response", "max_osl": "max_response"}
+    told |= {name: found[key] for name, key in lengths.items() if found.get(key)}
+    if "max_osl" in told:
+        told["max_osl"] = round(told["max_osl"])
+    tokens, rate, step = (found.get(name) for name in ("tokens", "tokens_per_s_per_gpu", "step"))
+    if tokens and "isl" in told and "osl" in told:
+        told["trajectories"] = round(tokens / (told["isl"] + told["osl"]))
+    if tokens and rate and step:
+        told["gpus"] = max(round(tokens / (rate * step)), 1)
+    return told
+
+
+def _steps(lines: Iterable[str]) -> Iterable[dict[str, float]]:
+    """Numbers of every step by our names: a name that comes again begins the next step."""
+    step: dict[str, float] = {}
+    for line in lines:
+        found = line_values(line)
+        if any(name in step for name in found):
+            yield from _timed(step)
+            step = {}
+        step |= found
+    yield from _timed(step)
+
+
+def _timed(step: dict[str, float]) -> Iterable[dict[str, float]]:
+    """A step that has any time."""
+    if any(name in step for name in TIMED):
+        yield step
+
+
 def line_values(line: str) -> dict[str, float]:
-    """Keys and numbers of one line, empty where it has no timing."""
+    """Our names and their numbers in one line; of several keys for one name the first of `NAMES`."""
     text = line.strip()
-    if text.startswith("{"):
+    raw: Mapping[str, Any] = {}
+    begin = text.find("{")
+    if begin >= 0:
+        raw = _object(text[begin:])
+    if not raw:
+        raw = dict(PAIR.findall(text))
+    if not raw:
+        raw = {name.strip(): value.replace(",", "") for name, value in BULLET.findall(text)}
+    found = {
+        name: next((n for key in keys if (n := _number(raw.get(key))) is not None), None)
+        for name, keys in NAMES.items()
+    }
+    return {name: number for name, number in found.items() if number is not None}
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    """A line's object: JSON, or a dict as Python prints it; empty where it is neither."""
+    for read in (json.loads, ast.literal_eval):
         try:
-            raw = json.loads(text)
-        except (ValueError, RecursionError):
-            raw = {}
-        nested = raw.get("metrics", raw.get("data", raw)) if isinstance(raw, dict) else {}
-        pairs = nested.items() if isinstance(nested, dict) else ()
-        found = {
-            str(k): float(v)
-            for k, v in pairs
-            if isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= MOST
-        }
-    else:
-        found = {key: float(value) for key, value in PAIR.findall(text)}
-    return found if any(key.startswith(("timing_s/", "timing/")) for key in found) else {}
+            raw = read(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(raw, dict):
+            nested = raw.get("metrics", raw.get("data", raw))
+            return nested if isinstance(nested, dict) else raw
+    return {}
+
+
+def _number(value: object) -> float | None:
+    """A number, also as text; None where it is none."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        found = float(str(value))
+    except (ValueError, OverflowError):
+        return None
+    return found if abs(found) <= MOST else None

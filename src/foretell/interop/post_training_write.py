@@ -43,12 +43,18 @@ def _verl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": max(
             16_384, round(found.max_answer_tokens + 4 * found.prompt_tokens)
         ),
-        "actor_rollout_ref.actor.use_kl_loss": found.algorithm in ("grpo", "ppo"),
+        "actor_rollout_ref.actor.use_kl_loss": _has_reference(found),
+        "actor_rollout_ref.actor.fsdp_config.param_offload": "weights" in found.offload,
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload": "optimizer" in found.offload,
         "trainer.balance_batch": True,
         "trainer.nnodes": nodes,
         "trainer.n_gpus_per_node": min(found.trainer_gpus, 8),
     }
     if megatron:
+        for part in ("param", "optimizer"):
+            name = f"{part}_offload"
+            kept = keys.pop(f"actor_rollout_ref.actor.fsdp_config.{name}")
+            keys[f"actor_rollout_ref.actor.megatron.{name}"] = kept
         for name, word in (
             ("tensor", "tp"),
             ("pipeline", "pp"),
@@ -77,6 +83,11 @@ def _verl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
         notes.append("asynchronous runs start by recipe/fully_async_policy")
     lines = [f"    {key}={_shown(value)} \\" for key, value in keys.items()]
     return "python3 -m verl.trainer.main_ppo \\\n" + "\n".join(lines)[:-2], notes
+
+
+def _has_reference(found: PostTrainingEstimate) -> bool:
+    """Whether a frozen reference is passed."""
+    return any(phase.name == "ref_logprob" for phase in found.phases)
 
 
 def _shown(value: object) -> str:
@@ -159,7 +170,7 @@ def _trl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
             "vllm_mode": "colocate" if found.placement == "colocated" else "server",
             "vllm_tensor_parallel_size": layout.tp if layout else 1,
             "vllm_gpu_memory_utilization": (layout.memory_fraction if layout else None) or 0.3,
-            "beta": 0.04 if found.algorithm == "grpo" else 0.0,
+            "beta": 0.04 if _has_reference(found) else 0.0,
         }
     else:
         words["max_length"] = round(found.prompt_tokens + found.max_answer_tokens)

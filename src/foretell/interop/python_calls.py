@@ -61,7 +61,7 @@ def _assigned(tree: ast.AST) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
-            parts = _dotted(node.targets[0]).split(".")
+            parts = dotted_name(node.targets[0]).split(".")
             if parts[0] in ("config", "cfg", "job_config") and len(parts) > 1:
                 found[".".join(parts[1:])] = plain(node.value)
     return found
@@ -76,12 +76,12 @@ def plain(node: ast.expr) -> Any:
 
 
 def _name(call: ast.Call) -> str:
-    return _dotted(call.func)
+    return dotted_name(call.func)
 
 
-def _dotted(node: ast.expr) -> str:
+def dotted_name(node: ast.expr) -> str:
     """`a.b.c` of an attribute; empty where it is something else."""
     if isinstance(node, ast.Attribute):
-        before = _dotted(node.value)
+        before = dotted_name(node.value)
         return f"{before}.{node.attr}" if before else node.attr
     return node.id if isinstance(node, ast.Name) else ""

@@ -11,11 +11,12 @@ answers to each, lengths, updates, the trainer's plan and the engine's.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words, read_back
-from foretell.interop.launch import Known, Launch, Tool
+from foretell.interop.launch import Known, Launch, ReadValue, Tool
 from foretell.records import dataclass
 
 VERL_IGNORED = frozenset(
@@ -75,6 +76,20 @@ class PolicyStep:
     """Tokens of a micro-batch, where it is packed by them."""
     colocated: bool = True
     """Whether trainer and engine share chips."""
+    rollout_gpus: int | None = None
+    """Chips of the engine's own, where they are not shared."""
+    staleness: float | None = None
+    """Batches that generation may be ahead of the trainer, where it runs beside it; None: in turn."""
+    engine: str | None = None
+    """The engine that generates, where it is named."""
+    turns: int = 1
+    """Turns of a trajectory."""
+    steps: int | None = None
+    """Steps of the run."""
+    reference: bool = True
+    """Whether a frozen copy of the policy passes over the answers, where the algorithm has one."""
+    offload: str | None = None
+    """What the trainer moves to the host while the engine generates."""
 
 
 def read_verl(given: ArgumentTable, known: Known) -> Launch:
@@ -108,12 +123,21 @@ def read_verl(given: ArgumentTable, known: Known) -> Launch:
         rollout_tp=keys.whole(f"{rollout}.tensor_model_parallel_size") or 2,
         fraction=keys.number(f"{rollout}.gpu_memory_utilization", high=1.0) or 0.5,
         micro_tokens=keys.whole(f"{actor}.ppo_max_token_len_per_gpu") if dynamic else None,
+        engine=_engine(keys, f"{rollout}.name"),
+        turns=keys.whole(
+            f"{rollout}.multi_turn.max_assistant_turns", f"{rollout}.multi_turn.max_turns"
+        )
+        or 1,
+        steps=keys.whole("trainer.total_training_steps"),
+        reference=bool(
+            keys.flag(f"{actor}.use_kl_loss") or keys.flag("algorithm.use_kl_in_reward")
+        ),
+        offload=_offload(keys, mine if megatron else f"{actor}.fsdp_config"),
     )
     saved = keys.flag("actor_rollout_ref.model.enable_gradient_checkpointing")
     more: dict[str, object] = {
         "micro_batch": keys.whole(f"{actor}.ppo_micro_batch_size_per_gpu") or 1,
         "recompute": "none" if saved is False else "full",
-        "offload": _offload(keys, f"{mine}" if megatron else f"{actor}.fsdp_config"),
         "lora": keys.whole("actor_rollout_ref.model.lora_rank", low=0) or None,
     }  # fmt: skip
     if megatron:
@@ -133,8 +157,16 @@ def read_verl(given: ArgumentTable, known: Known) -> Launch:
         "tp": (f"{mine}.tensor_model_parallel_size",), "pp": (f"{mine}.pipeline_model_parallel_size",),
         "recompute": ("actor_rollout_ref.model.enable_gradient_checkpointing",),
         "offload": (f"{actor}.fsdp_config.param_offload", f"{actor}.fsdp_config.optimizer_offload"),
+        "algorithm": ("algorithm.adv_estimator",), "prompts": ("data.train_batch_size",),
+        "samples": (f"{rollout}.n",), "isl": ("data.max_prompt_length",),
+        "max_osl": ("data.max_response_length",),
+        "updates": ("data.train_batch_size", f"{actor}.ppo_mini_batch_size"),
+        "rollout_plan": (f"{rollout}.tensor_model_parallel_size", f"{rollout}.gpu_memory_utilization"),
+        "micro_tokens": (f"{actor}.ppo_max_token_len_per_gpu",), "engine": (f"{rollout}.name",),
+        "steps": ("trainer.total_training_steps",),
+        "reference": (f"{actor}.use_kl_loss", "algorithm.use_kl_in_reward"),
     }  # fmt: skip
-    return _launch(keys, given, known, "verl", step, degree, more, sources, VERL_IGNORED)
+    return launch_of_step(keys, given, known, "verl", step, degree, more, sources, VERL_IGNORED)
 
 
 def read_nemo_rl(given: ArgumentTable, known: Known) -> Launch:
@@ -156,20 +188,35 @@ def read_nemo_rl(given: ArgumentTable, known: Known) -> Launch:
     }
     degree = {name: keys.whole(f"{part}.{long}") for name, long in names.items()}
     engine = "policy.generation.vllm_cfg"
-    apart = keys.flag("policy.generation.colocated.enabled") is False
+    apart = "policy.generation.colocated.resources"
+    split = keys.flag("policy.generation.colocated.enabled") is False
+    pool = None
+    if split:
+        pool = (keys.whole(f"{apart}.num_nodes") or 1) * (
+            keys.whole(f"{apart}.gpus_per_node") or each
+        )
+        gpus = max(gpus - pool, 1) if known.gpus is None else gpus
+    ahead = keys.flag("grpo.async_grpo.enabled")
     step = PolicyStep(
         model=keys.text("policy.model_name"),
         gpus=gpus,
         prompts=prompts,
         samples=samples,
         mini=mini,
-        prompt_len=max(total - (keys.whole("policy.generation.max_new_tokens") or total // 2), 1),
+        prompt_len=_room(total, keys.whole("policy.generation.max_new_tokens") or total // 2),
         answer_len=keys.whole("policy.generation.max_new_tokens") or total // 2,
         algorithm="grpo",
         rollout_tp=keys.whole(f"{engine}.tensor_parallel_size") or 1,
         fraction=keys.number(f"{engine}.gpu_memory_utilization", high=1.0),
         micro_tokens=keys.whole("policy.sequence_packing.train_mb_tokens"),
-        colocated=not apart,
+        colocated=not split,
+        rollout_gpus=pool,
+        staleness=float(keys.whole("grpo.async_grpo.max_trajectory_age_steps") or 1)
+        if ahead
+        else None,
+        engine=_engine(keys, "policy.generation.backend"),
+        steps=keys.whole("grpo.max_num_steps"),
+        reference=keys.number("loss_fn.reference_policy_kl_penalty") != 0.0,
     )
     saved = keys.flag(f"{part}.activation_checkpointing")
     more: dict[str, object] = {
@@ -185,8 +232,16 @@ def read_nemo_rl(given: ArgumentTable, known: Known) -> Launch:
         "seq_len": ("policy.max_total_sequence_length",), "micro_batch": ("policy.train_micro_batch_size",),
         "tp": (f"{part}.{names['tp']}",), "pp": (f"{part}.{names['pp']}",), "zero": (f"{part}.enabled",),
         "recompute": (f"{part}.activation_checkpointing",),
+        "prompts": ("grpo.num_prompts_per_step",), "samples": ("grpo.num_generations_per_prompt",),
+        "isl": ("policy.max_total_sequence_length",), "max_osl": ("policy.generation.max_new_tokens",),
+        "updates": ("grpo.num_prompts_per_step", "policy.train_global_batch_size"),
+        "rollout_plan": (f"{engine}.tensor_parallel_size", f"{engine}.gpu_memory_utilization"),
+        "rollout_gpus": (f"{apart}.gpus_per_node", f"{apart}.num_nodes"),
+        "placement": ("policy.generation.colocated.enabled", "grpo.async_grpo.enabled"),
+        "staleness": ("grpo.async_grpo.max_trajectory_age_steps",), "steps": ("grpo.max_num_steps",),
+        "micro_tokens": ("policy.sequence_packing.train_mb_tokens",),
     }  # fmt: skip
-    return _launch(keys, given, known, "nemo-rl", step, degree, more, sources, NEMO_IGNORED)
+    return launch_of_step(keys, given, known, "nemo-rl", step, degree, more, sources, NEMO_IGNORED)
 
 
 def read_openrlhf(given: ArgumentTable, known: Known) -> Launch:
@@ -196,6 +251,9 @@ def read_openrlhf(given: ArgumentTable, known: Known) -> Launch:
     gpus = known.gpus or (keys.whole("actor_num_nodes") or 1) * each
     samples = keys.whole("n_samples_per_prompt") or 1
     shared = bool(keys.flag("colocate_all_models"))
+    pool = (keys.whole("vllm_num_engines") or 0) * (
+        keys.whole("vllm_tensor_parallel_size") or 1
+    ) or None
     step = PolicyStep(
         model=keys.text("pretrain"),
         gpus=gpus,
@@ -209,6 +267,10 @@ def read_openrlhf(given: ArgumentTable, known: Known) -> Launch:
         fraction=keys.number("vllm_gpu_memory_utilization", high=1.0),
         micro_tokens=keys.whole("train_max_tokens_per_gpu"),
         colocated=shared,
+        rollout_gpus=None if shared else pool,
+        staleness=1.0 if keys.flag("async_train") else None,
+        engine="vllm",
+        reference=keys.number("init_kl_coef") != 0.0,
     )
     degree = {"tp": keys.whole("ds_tensor_parallel_size"), "cp": keys.whole("ring_attn_size")}
     more: dict[str, object] = {
@@ -225,8 +287,21 @@ def read_openrlhf(given: ArgumentTable, known: Known) -> Launch:
         "micro_batch": ("micro_train_batch_size",), "zero": ("zero_stage",),
         "recompute": ("gradient_checkpointing",), "offload": ("adam_offload",),
         "dp": ("actor_num_gpus_per_node", "actor_num_nodes"),
+        "algorithm": ("advantage_estimator",), "prompts": ("rollout_batch_size",),
+        "samples": ("n_samples_per_prompt",), "isl": ("prompt_max_len",), "max_osl": ("generate_max_len",),
+        "updates": ("rollout_batch_size", "train_batch_size"),
+        "rollout_plan": ("vllm_tensor_parallel_size", "vllm_gpu_memory_utilization"),
+        "rollout_gpus": ("vllm_num_engines", "vllm_tensor_parallel_size"),
+        "placement": ("colocate_all_models", "async_train"),
+        "micro_tokens": ("train_max_tokens_per_gpu",),
     }  # fmt: skip
-    return _launch(keys, given, known, "openrlhf", step, degree, more, sources, OPEN_IGNORED)
+    return launch_of_step(keys, given, known, "openrlhf", step, degree, more, sources, OPEN_IGNORED)
+
+
+def _engine(keys: Keys, name: str) -> str | None:
+    """The engine that generates: vllm or sglang; another is what the framework's profile has."""
+    told = (keys.text(name) or "").lower()
+    return told if told in ("vllm", "sglang", "trtllm") else None
 
 
 def _offload(keys: Keys, part: str) -> str | None:
@@ -238,7 +313,7 @@ def _offload(keys: Keys, part: str) -> str | None:
     return "+".join(host) or None
 
 
-def _launch(
+def launch_of_step(
     keys: Keys,
     given: ArgumentTable,
     known: Known,
@@ -249,7 +324,9 @@ def _launch(
     sources: Mapping[str, tuple[str, ...]],
     ignored: frozenset[str],
 ) -> Launch:
-    """One update of the policy as a training run, and the whole step beside it."""
+    """One update of the policy as a training run, and the whole step beside it.
+
+    `sources` names the arguments of each value, of the update and of the step."""
     tp, pp, cp = (known.over(name, degree.get(name) or 1) for name in ("tp", "pp", "cp"))
     ep = degree.get("ep") or 1
     if step.gpus is not None and step.gpus % (tp * pp * cp):
@@ -261,23 +338,22 @@ def _launch(
     }  # fmt: skip
     if tp > 1 and values.get("sp") is None:
         values["sp"] = values.get("zero") == 1
-    keys.note(
-        "one update of the policy is read as the training step: post_training has the whole step"
-    )
+    keys.note(ONE_UPDATE)
     quiet, unknown = keys.rest(ignored)
     keys.raise_problems()
     seq_len = step.prompt_len + step.answer_len
+    record = _record(step, tool, values)
     job = {"model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len}
     return Launch(
         tool=tool,
-        models=(step.model,) if step.model else (),
+        models=_names(step.model),
         gpus=step.gpus,
         global_batch=step.mini,
         seq_len=seq_len,
         plan=plan_words(values),
-        values=read_back(keys, {**job, **values}, sources),
+        values=_with_limits(step, read_back(keys, {**job, **values, **_apart(record)}, sources)),
         accelerator=given.accelerator,
-        post_training=_record(step, tool, values),
+        post_training=record,
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
         ignored=quiet,
@@ -285,25 +361,75 @@ def _launch(
     )
 
 
+def _names(model: str | None) -> tuple[str, ...]:
+    """What may name the policy: the repository or folder, and its last part."""
+    return tuple(dict.fromkeys((model, model.rpartition("/")[2]))) if model else ()
+
+
+ONE_UPDATE = (
+    "one update of the policy is read as the training step: post-train takes the whole step"
+)
+"""What a training question is told of such a launch."""
+STEP_VALUES = (
+    "algorithm", "prompts", "samples", "isl", "max_osl", "updates", "rollout_plan", "rollout_gpus",
+    "placement", "staleness", "engine", "micro_tokens", "turns", "steps", "reference", "offload",
+)  # fmt: skip
+"""Values of a step that an update alone does not have, as the read-back table names them."""
+
+
+def _apart(record: Mapping[str, Any]) -> dict[str, object]:
+    """What a step has beyond its update, for the read-back table."""
+    return {name: record[name] for name in STEP_VALUES if name in record}
+
+
+def _with_limits(step: PolicyStep, rows: tuple[ReadValue, ...]) -> tuple[ReadValue, ...]:
+    """Rows, a prompt's length marked as assumed where the launch has only a higher limit."""
+    assumed = step.prompt_len > USUAL_PROMPT
+    return tuple(
+        replace(row, origin="assumed") if assumed and row.name == "isl" else row for row in rows
+    )
+
+
+USUAL_PROMPT = 256
+"""Tokens of a prompt below a limit that is higher: a limit is no mean, and prompts are mostly shorter."""
+
+
+def _room(total: int, answer: int) -> int:
+    """Longest prompt that a limit of the whole sequence leaves beside one of the answer; half of it where
+    both are alike."""
+    return total - answer if total > answer else max(total // 2, 1)
+
+
 def _record(step: PolicyStep, tool: Tool, values: Mapping[str, object]) -> dict[str, Any]:
     """Arguments of a post-training question; what is unknown is left out."""
     rollout = f"tp{step.rollout_tp}"
     if step.fraction is not None:
         rollout += f" memory_fraction={step.fraction:g}"
-    plan = {name: value for name, value in values.items() if name not in ("dp",)}
+    plan = {name: value for name, value in values.items() if name != "dp"}
+    if step.micro_tokens is not None:  # micro-batches are filled by tokens, not by sequences
+        plan.pop("micro_batch", None)
+    apart = not step.colocated
     found = {
         "algorithm": ALGORITHMS.get(step.algorithm, "grpo"),
         "model": step.model,
-        "gpus": step.gpus,
+        "gpus": step.gpus if not apart or step.rollout_gpus is None else None,
+        "trainer_gpus": step.gpus if apart and step.rollout_gpus is not None else None,
+        "rollout_gpus": step.rollout_gpus if apart else None,
         "prompts": step.prompts,
         "samples": step.samples,
-        "isl": step.prompt_len,
+        "isl": min(step.prompt_len, USUAL_PROMPT),
         "max_osl": step.answer_len,
         "updates": max(step.prompts * step.samples // max(step.mini, 1), 1),
         "plan": plan_words(plan),
         "rollout_plan": rollout,
         "framework": tool,
-        "placement": "colocated" if step.colocated else "split",
+        "reference": None if step.reference else "none",
+        "offload": step.offload,
+        "placement": "colocated" if not apart else "split" if not step.staleness else "async",
+        "staleness": step.staleness if apart and step.staleness else None,
+        "engine": step.engine,
         "micro_tokens": step.micro_tokens,
+        "turns": step.turns if step.turns > 1 else None,
+        "steps": step.steps,
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -60,9 +60,11 @@ class Serving:
     """Sequences at once of one instance; None: what the deployment says, or the engine's own."""
 
     @property
-    def sequences(self) -> int | None:
-        """Sequences at once."""
-        return self.batch if self.batch is not None else self.deployment.max_batch
+    def rank_sequences(self) -> int | None:
+        """Sequences at once of one data-parallel rank."""
+        if self.batch is None:
+            return self.deployment.max_batch
+        return -(-self.batch // self.deployment.dp)
 
 
 Words = Sequence[tuple[str, object]]

@@ -64,6 +64,13 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "weights": ("quantization",), "kv": ("kv_cache_dtype",), "max_batch": ("max_running_requests",),
     "max_tokens": ("chunked_prefill_size",), "memory_fraction": ("mem_fraction_static",),
     "draft_tokens": ("speculative_num_draft_tokens",), "graph": ("disable_cuda_graph",),
+    "drafter": ("speculative_algorithm",), "graph_batch": ("cuda_graph_max_bs", "cuda_graph_bs"),
+    "receive_steps": ("scheduler_recv_interval",), "decode_steps": ("num_continuous_decode_steps",),
+    "overlap": ("disable_overlap_schedule",), "mixed": ("enable_mixed_chunk",),
+    "chunked": ("chunked_prefill_size",), "eplb": ("enable_eplb",),
+    "redundant_experts": ("ep_num_redundant_experts",), "tbo": ("enable_two_batch_overlap",),
+    "dispatch": ("moe_a2a_backend", "deepep_mode"), "adapters": ("max_loras_per_batch", "enable_lora"),
+    "adapter_rank": ("max_lora_rank", "enable_lora"), "offload_gb": ("cpu_offload_gb",),
 }  # fmt: skip
 """The flags that each value is from."""
 
@@ -119,7 +126,9 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     longest = keys.whole("context_length", low=-1)
     if longest is not None:
         keys.note(f"context_length {longest}: prompts and answers together must stay below it")
+    # Both count for all ranks together: the engine divides them (server_args.py, pool_configurator.py).
     chunk = keys.whole("chunked_prefill_size", low=-1)
+    running = keys.whole("max_running_requests")
     quantised = keys.choice(
         ["quantization"], {**QUANTISATIONS, "mxfp4": "", "compressed-tensors": ""}
     )
@@ -128,8 +137,8 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         "cp": cp if cp > 1 else None, "ep": ep if ep > 1 else None,
         "weights": quantised or None,
         "kv": keys.choice(["kv_cache_dtype"], CACHES),
-        "max_batch": keys.whole("max_running_requests"),
-        "max_tokens": chunk if chunk is not None and chunk > 0 else None,
+        "max_batch": None if running is None else max(running // copies, 1),
+        "max_tokens": max(chunk // dp, 1) if chunk is not None and chunk > 0 else None,
         "memory_fraction": keys.number("mem_fraction_static", low=0.01, high=1.0),
         "stream_interval": keys.whole("stream_interval"),
         "draft_tokens": draft - 1 if draft and draft > 1 else None,
@@ -179,7 +188,7 @@ DEGREES = ("--pp-size", "--attn-cp-size", "--ep-size", "--stream-interval")
 def write(serving: Serving) -> str:
     """The command."""
     d = serving.deployment
-    several = d.dp > 1
+    several, each = d.dp > 1, serving.rank_sequences
     words: list[tuple[str, object]] = [
         ("--tp-size", d.tp * d.dp * d.cp),
         ("--pp-size", d.pp),
@@ -188,8 +197,8 @@ def write(serving: Serving) -> str:
         ("--attn-cp-size", d.cp),
         ("--enable-prefill-cp", "" if d.cp > 1 else None),
         ("--ep-size", d.ep),
-        ("--max-running-requests", serving.sequences),
-        ("--chunked-prefill-size", d.max_tokens),
+        ("--max-running-requests", None if each is None else each * d.dp),
+        ("--chunked-prefill-size", None if d.max_tokens is None else d.max_tokens * d.dp),
         ("--mem-fraction-static", d.memory_fraction),
         ("--quantization", quantisation(d.weights)),
         ("--kv-cache-dtype", "fp8_e4m3" if d.kv.startswith("fp8") else None),

@@ -16,17 +16,20 @@ LONGEST_VALUE = 20_000
 MOST_HEREDOCS = 64
 """Files that a script writes with << that are looked at."""
 _PIECE = re.compile(
-    r"""(?P<gap>(?:\\\n|\s)+)|(?P<comment>\#[^\n]*)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"
-    |\\(?P<escaped>.)|(?P<bracket>[()])|(?P<plain>[^\s'"\\()\#]+)|(?P<other>.)""",
+    r"""(?P<sum>\$\(\((?:[^()]|\([^()]*\))*\)\))
+    |(?P<gap>(?:\\\n|\s)+)|(?P<comment>\#[^\n]*)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"
+    |\\(?P<escaped>.)|(?P<bracket>[()])|(?P<plain>(?:(?!\$\(\()[^\s'"\\()\#])+)|(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))")
+_FIRST = re.compile(r"\$\{([A-Za-z_]\w*):?=([^{}$\n]*)\}")
+"""A variable that is set where nothing has set it: `: "${GPUS:=8}"`."""
 _COMMAND = re.compile(r"\$\((?!\()[^()]*\)|`[^`\n]*`")
 """A command whose output stands in its place: what it prints is not known."""
 _SET = re.compile(r"^[ \t]*set [-+][^\n]*$", re.MULTILINE)
 """Options of the shell itself."""
-_SUM = re.compile(r"\$\(\(([^()]{1,80})\)\)")
+_SUM = re.compile(r"\$\(\(((?:[^()]|\([^()]*\)){1,120})\)\)")
 """Arithmetic."""
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _SBATCH = re.compile(r"^#SBATCH\s+(--?[\w-]+)[ =]+(\S+)", re.MULTILINE)
@@ -77,6 +80,8 @@ def read_script(text: str) -> Script:
         if not raw[at].startswith("\0"):
             words.append(raw[at])
         at += 1
+    for name, value in _FIRST.findall(rest):
+        scalars.setdefault(name, value.strip("\"'"))
     used = {name for word in words for name in _named(word)}
     for name in order:  # a list of arguments that nothing refers to is what the text is about
         words += [] if name in used else [f"${{{name}}}"]
@@ -92,7 +97,11 @@ def read_script(text: str) -> Script:
     expanded = _expanded(words, scalars, arrays)
     referred = frozenset(_USED.findall(text))
     return Script(
-        words=tuple(expanded), variables=scalars, files=tuple(files), batch=batch, used=referred
+        words=tuple(_SUM.sub(lambda one: _sum(one, scalars), word) for word in expanded),
+        variables=scalars,
+        files=tuple(files),
+        batch=batch,
+        used=referred,
     )
 
 
@@ -168,7 +177,8 @@ def _put_in(name: str, value: str, scalars: Mapping[str, str]) -> str:
     """A variable's value with other variables and arithmetic in it worked out."""
     if len(value) > LONGEST_VALUE:
         return value
-    return _SUM.sub(_sum, _VARIABLE.sub(lambda one: _other(one, name, scalars), value))
+    filled = _VARIABLE.sub(lambda one: _other(one, name, scalars), value)
+    return _SUM.sub(lambda one: _sum(one, scalars), filled)
 
 
 def _other(match: re.Match[str], own: str, scalars: Mapping[str, str]) -> str:
@@ -176,18 +186,38 @@ def _other(match: re.Match[str], own: str, scalars: Mapping[str, str]) -> str:
     return match[0] if (match[1] or match[3]) == own else _value(match, scalars)
 
 
-def _sum(match: re.Match[str]) -> str:
-    """The number that products and sums of whole numbers make; else the text as it is."""
-    parts = re.split(r"\s*([*+])\s*", match[1].strip())
-    if not all(part.isdigit() and len(part) < 10 for part in parts[::2]):
+def _sum(match: re.Match[str], scalars: Mapping[str, str]) -> str:
+    """The whole number that a shell works out of + - * / % and brackets; else the text as it is."""
+    text = re.sub(r"[A-Za-z_]\w*", lambda one: scalars.get(one[0], one[0])[:20], match[1])
+    text = re.sub(r"\s", "", text)
+    try:
+        while inner := re.search(r"\(([^()]*)\)", text):
+            text = text[: inner.start()] + str(_worked_out(inner[1])) + text[inner.end() :]
+        return str(_worked_out(text))
+    except (ValueError, ZeroDivisionError):
         return match[0]
-    total, term = 0, int(parts[0])
-    for sign, part in zip(parts[1::2], parts[2::2], strict=True):
-        if sign == "*":
-            term *= int(part)
-        else:
-            total, term = total + term, int(part)
-    return str(total + term)
+
+
+def _worked_out(text: str) -> int:
+    """A line of whole numbers and signs, products and quotients first; ValueError where it is none."""
+    if not re.fullmatch(r"\d{1,9}(?:[-+*/%]\d{1,12})*", text):
+        raise ValueError(text)
+    total, sign = 0, 1
+    for piece in re.findall(r"[-+]|[^-+]+", text):
+        if piece in "+-":
+            sign = 1 if piece == "+" else -1
+            continue
+        first, *rest = re.findall(r"\d+|[*/%]\d+", piece)
+        term = int(first)
+        for part in rest:
+            other = int(part[1:])
+            term = (
+                term * other
+                if part[0] == "*"
+                else (term // other if part[0] == "/" else term % other)
+            )
+        total += sign * term
+    return total
 
 
 def _value(match: re.Match[str], scalars: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from foretell.interop import (
     other_servers,
     other_trainers,
     reinforcement,
+    reinforcement_others,
     sglang,
     torchtitan,
     torchtitan_write,
@@ -37,6 +38,7 @@ from foretell.interop.launch import (
 from foretell.interop.layouts import word_of
 from foretell.interop.own_model import read_table
 from foretell.interop.serving_words import Serving
+from foretell.interop.several_servers import read_servers
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
@@ -61,6 +63,10 @@ READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "verl": reinforcement.read_verl,
     "nemo-rl": reinforcement.read_nemo_rl,
     "openrlhf": reinforcement.read_openrlhf,
+    "slime": reinforcement_others.read_slime,
+    "skyrl": reinforcement_others.read_skyrl,
+    "areal": reinforcement_others.read_areal,
+    "prime-rl": reinforcement_others.read_prime,
     "vllm": vllm.read,
     "sglang": sglang.read,
     "trtllm": trtllm.read,
@@ -84,6 +90,7 @@ ENGINES: Mapping[Tool, Callable[[Serving], str]] = {
 """Writers of deployments."""
 PROGRAMS: tuple[tuple[str, Tool], ...] = (
     ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
+    ("skyrl", "skyrl"), ("areal", "areal"), ("prime_rl", "prime-rl"), ("slime", "slime"),
     ("dynamo.", "dynamo"), ("dynamo/", "dynamo"), ("text-generation", "tgi"), ("llama-server", "llama.cpp"),
     ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py",
     "nanotron"),
@@ -96,6 +103,10 @@ PROGRAMS: tuple[tuple[str, Tool], ...] = (
 """What a program's name has in it, the surest first."""
 MARKS: tuple[tuple[str, Tool], ...] = (
     ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("grpo.num_prompts_per_step", "nemo-rl"),
+    ("rollout_max_response_len", "slime"), ("n_samples_per_prompt", "slime"),
+    ("trainer.policy.model.path", "skyrl"),
+    ("allocation_mode", "areal"), ("orchestrator.rollouts_per_example", "prime-rl"),
+    ("orchestrator.batch_size", "prime-rl"),
     ("trainer.devices", "nemo"), ("trainer.num_nodes", "nemo"), ("modelArtifacts", "llm-d"),
     ("parallelism.pp_engine", "nanotron"), ("tokens.batch_accumulation_per_replica", "nanotron"),
     ("tokens.micro_batch_size", "nanotron"), ("per_device_batch_size", "maxtext"),
@@ -147,10 +158,38 @@ def read_arguments(
 ) -> Launch:
     """What a text of arguments says, with what is known beside it; BadInput where no tool is known by it, or
     where it is wrong."""
-    given = parse_arguments(text)
     beside = known or Known(layers=layers)
-    launch = READERS[tool or recognise(given)](given, beside)
-    return replace(launch, doubts=(*launch.doubts, *_not_opened(given), *_behind(given)))
+    several = read_servers(text, lambda one: _read_one(one, tool, beside))
+    return several if several is not None else _read_one(text, tool, beside)
+
+
+def _read_one(text: str, tool: Tool | None, beside: Known) -> Launch:
+    given = parse_arguments(text)
+    launch = _instances(READERS[tool or recognise(given)](given, beside), given, beside)
+    return replace(launch, doubts=(*launch.doubts, *_not_opened(given), *_behind(given, launch)))
+
+
+def _instances(launch: Launch, given: ArgumentTable, known: Known) -> Launch:
+    """A server on every node that a task or object starts it on: as many instances as fit."""
+    nodes, each = (given.variables.get(name, "") for name in ("nnodes", "gpus_per_node"))
+    if not (launch.serves and launch.gpus and known.gpus is None and given.wrapped):
+        return launch
+    if not (nodes.isdigit() and each.isdigit() and int(each)):
+        return launch
+    spans = -(-launch.gpus // int(each))
+    copies = int(nodes) // spans
+    if copies < 2:
+        return launch
+    place = f"{spans} nodes" if spans > 1 else "node"
+    note = f"{copies} instances, one on every {place} that it is started on"
+    total = launch.gpus * copies
+    values = tuple(
+        replace(row, value=str(total), key=", ".join(filter(None, (row.key, "replicas"))))
+        if row.name == "gpus"
+        else row
+        for row in launch.values
+    )
+    return replace(launch, gpus=total, values=values, notes=(*launch.notes, note))
 
 
 FILES = (
@@ -180,14 +219,19 @@ def _not_opened(given: ArgumentTable) -> list[str]:
     ]
 
 
-def _behind(given: ArgumentTable) -> list[str]:
-    """Variables of flags that the text does not set."""
+def _behind(given: ArgumentTable, launch: Launch) -> list[str]:
+    """Variables of flags that the text does not set; slime's models are a file of flags, known by name."""
     values = (
         one for _, value in given.pairs for one in (value if isinstance(value, list) else [value])
     )
     words = dict.fromkeys(str(word) for word in (*given.words, *values))
     found = [match[1] for word in words if (match := _BEHIND.fullmatch(word))]
-    return [f"${name[:40]} is not set in the text: flags may be behind it" for name in found]
+    named = launch.tool == "slime" and launch.models
+    return [
+        f"${name[:40]} is not set in the text: flags may be behind it"
+        for name in found
+        if not (named and name == "MODEL_ARGS")
+    ]
 
 
 def recognise(given: ArgumentTable) -> Tool:
@@ -216,7 +260,8 @@ def recognise(given: ArgumentTable) -> Tool:
 
 def _nearer(tool: Tool, named: set[str]) -> Tool:
     """Of trainers that share most keys, the one whose own a file has: TRL's among TrainingArguments'."""
-    if tool == "trainer" and named & {"max_length", "use_peft", "dataset_text_field", "packing"}:
+    own = {"max_length", "use_peft", "dataset_text_field", "packing", "trainer_type"}
+    if tool == "trainer" and named & own:
         return "trl"
     if tool == "deepspeed" and "per_device_train_batch_size" in named:
         return "trainer"
@@ -233,11 +278,13 @@ def write_training(tool: Tool, run: Training) -> ToolArguments:
     written = plain if not run.launcher else TRAINERS[tool](run)
     launch = READERS[tool](parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
     back = parse_plan(launch.plan, run.gpus)
-    notes = [f"{tool} is not told {text}" for text in _differences(run, back)]
+    notes = [f"{tool} has no flag for {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
         launch.seq_len is None and tool == "deepspeed"
     ):
-        notes.append(f"{tool} is not told the sequence length: {run.seq_len}")
+        notes.append(
+            f"{tool} takes no sequence length here: set {run.seq_len} where the data is prepared"
+        )
     if launch.global_batch not in (None, run.global_batch):
         notes.append(f"{tool} runs {launch.global_batch} sequences a step, not {run.global_batch}")
     notes += written.notes
@@ -269,7 +316,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     for field in fields(Deployment):
         given, read = getattr(meant, field.name), getattr(back, field.name)
         if field.name == "max_batch":
-            given = serving.sequences
+            given = serving.rank_sequences
         if field.name == "accepted" or _close(given, read):
             continue
         if field.name in ("weights", "experts"):
@@ -278,7 +325,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
                     f"{field.name}={given}: {tool} takes it from a checkpoint in this format"
                 )
             continue
-        notes.append(f"{tool} is told {field.name}={read}, not {given}")
+        notes.append(f"{tool} writes {field.name}={read}, not {given}")
     return ToolArguments(tool=tool, text=text, notes=tuple(notes))
 
 
@@ -308,7 +355,7 @@ def _silent(run: Training, name: str, given: object, read: object) -> bool:
     if name == "tp_overlap":
         same = run.software.pieces_on == EVERYWHERE and {given, read} <= {*SAME_OVERLAP}
         return plan.tp == 1 or not plan.sp or same
-    if name == "cp_mode":
+    if name in ("cp_mode", "cp_cut"):
         return plan.cp == 1
     if name == "layout":
         chunks = plan.pp * plan.vpp

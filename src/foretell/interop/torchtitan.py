@@ -240,7 +240,7 @@ def _pipeline(keys: Keys, pp: int, layers: int | None) -> tuple[str | None, int]
     each = keys.whole("parallelism.pipeline_parallel_layers_per_stage")
     split = ("parallelism.pipeline_parallel_split_points", "parallelism.module_fqns_per_model_part")
     if pp > 1 and keys.raw(*split):
-        keys.doubt("which modules a stage has is told by name: not followed")
+        keys.doubt("modules of a stage are given by name: not followed")
     if pp == 1:
         return None, 1
     if plain not in SCHEDULES:
@@ -361,18 +361,19 @@ def _precision(keys: Keys) -> dict[str, object]:
         if name in PRECISIONS:
             values["precision"] = PRECISIONS[name]
         elif name:
-            keys.doubt(f"model converter {name[:40]} is not known here: left out")
+            keys.doubt(f"model converter {name[:40]} is not known here: ignored")
     recipe = keys.text("float8.recipe_name", "quantize.linear.float8.recipe_name") or ""
     if values.get("precision") == "fp8" and recipe.startswith("rowwise"):
         values["scaling"] = "row"
     gather = "float8.enable_fsdp_float8_all_gather"
     gathered = keys.flag(gather, f"quantize.linear.{gather}")
     values["gather"] = "fp8" if gathered and values.get("precision") == "fp8" else None
-    keys.flag("float8.precompute_float8_dynamic_scale_for_fsdp")
+    scales = "float8.precompute_float8_dynamic_scale_for_fsdp"
+    keys.flag(scales, f"quantize.linear.{scales}")
     if keys.text("training.dtype") == "bfloat16":
         values |= {"master": "none", "gradients": "bf16", "states": "bf16"}
     elif keys.text("training.mixed_precision_param") == "float32":
-        keys.note("mixed_precision_param float32: 32-bit training, products without TF32")
+        keys.note("mixed_precision_param float32: 32-bit training, GEMMs without TF32")
         values["precision"] = values.get("precision", "fp32")
     if keys.text("training.mixed_precision_reduce") == "bfloat16":
         values["gradients"] = "bf16"
@@ -392,7 +393,7 @@ def _without_fsdp(keys: Keys, values: dict[str, object], cut: bool) -> dict[str,
     if cut and keys.has("training.local_batch_size", "training.batch_size", "training.seq_len"):
         keys.note("tp or pp without FSDP: v0.2 has no mixed precision there, 32-bit training")
         return {"precision": values.get("precision", "fp32"), "weights": "fp32", "master": "none"}
-    keys.note("without FSDP weights are in 32 bits, and cast where products use them")
+    keys.note("without FSDP weights are in 32 bits, and cast where GEMMs use them")
     return {"weights": "fp32", "master": "none"}
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, Tool
+from foretell.interop.reinforcement import STEP_VALUES, USUAL_PROMPT
 from foretell.records import dataclass
 from foretell.specs.plan_words import CHOICES
 
@@ -67,7 +68,7 @@ IGNORED = frozenset(
     metric_for_* remove_unused_columns ddp_* local_rank plot_loss resume_* special_tokens* val_set_size
     test_datasets* strict save_total_limit early_stopping* lora_alpha lora_dropout lora_modules_to_save
     loraplus_* train_on_inputs group_by_length debug weight_* xformers* neftune_* model_revision model_type
-    tokenizer_type is_* beta loss_type label_smoothing* dpo_* kto_* pref_* simpo_* compute_environment debug
+    tokenizer_type is_* loss_type label_smoothing* dpo_* kto_* pref_* simpo_* compute_environment debug
     downcast_bf16 enable_cpu_affinity machine_rank main_* rdzv_backend same_network tpu_* use_cpu
     deepspeed_multinode_launcher deepspeed_hostfile zero3_* deepspeed_config.zero3_* fsdp_config.fsdp_*
     fsdp_config.activation_checkpointing fsdp_config.offload_params deepspeed_config.* config_file config m
@@ -82,7 +83,10 @@ IGNORED = frozenset(
     loss_watchdog_* flash_optimum unfrozen_parameters save_safetensors saves_per_epoch evals_per_epoch
     load_in_8bit lora_on_cpu ref_model enable_thinking save_only_model fsdp_version include_*
     full_determinism average_tokens_across_devices mixed_precision distributed_type num_processes
-    num_machines gradient_clipping gpu_ids""".split()
+    num_machines gradient_clipping gpu_ids beta num_generations max_completion_length max_prompt_length
+    vllm_* use_vllm temperature top_p top_k min_p num_iterations epsilon* scale_rewards reward_weights
+    steps_per_generation generation_batch_size mask_truncated_completions trainer_type
+    precompute_ref_log_probs""".split()
 )
 """Arguments that change no time, memory or cost that is told here."""
 
@@ -128,6 +132,11 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "framework": ("torch_compile", "use_liger_kernel", "deepspeed", "deepspeed_config.zero_stage"),
     "cp": ("context_parallel_size", "sequence_parallel_degree", "parallelism_config.cp_size"),
     "tp": ("tensor_parallel_size", "parallelism_config.tp_size"),
+    "algorithm": ("stage", "rl", "trainer_type"), "prompts": (*MICRO, *STEPS, "num_generations"),
+    "samples": ("num_generations",), "isl": ("max_prompt_length", *LENGTH),
+    "max_osl": ("max_completion_length",),
+    "updates": ("num_iterations",), "placement": ("vllm_mode",), "reference": ("beta",),
+    "rollout_plan": ("vllm_tensor_parallel_size", "vllm_gpu_memory_utilization", "use_vllm"),
 }  # fmt: skip
 """The keys that each value is from."""
 
@@ -173,7 +182,7 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         # Its own 16-bit engine: weights in 16 bits, a master copy and states in 32.
         for kept in ("weights", "master", "gradients", "states"):
             values.pop(kept, None)
-    models = tuple(name for name in [keys.text(*MODEL)] if name)
+    models = _names(keys.text(*MODEL))
     seq_len = keys.whole(*LENGTH) or own.length
     batch = None if dp is None else micro * steps * dp
     quiet, unknown = keys.rest(IGNORED)
@@ -185,6 +194,8 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         "global_batch": batch,
         "seq_len": seq_len,
     }
+    post = _method(keys, job, _without_replicas(values), tool)
+    step = {name: post[name] for name in STEP_VALUES if name in post}
     return Launch(
         tool=tool,
         models=models,
@@ -192,9 +203,9 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         global_batch=batch,
         seq_len=seq_len,
         plan=plan_words(values),
-        values=read_back(keys, {**job, **values}, SOURCES),
+        values=read_back(keys, {**job, **values, **step}, SOURCES),
         accelerator=given.accelerator,
-        post_training=_method(keys, job, _without_replicas(values), tool),
+        post_training=post,
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
         ignored=quiet,
@@ -388,6 +399,15 @@ def _framework(keys: Keys) -> str:
     return "transformers-compiled" if compiled else "transformers"
 
 
+def _names(model: str | None) -> tuple[str, ...]:
+    """The model's name, and without what says that its weights are stored in 4 bits."""
+    return () if not model else tuple(dict.fromkeys((model, STORED.sub("", model))))
+
+
+STORED = re.compile(r"(?:-unsloth)?-bnb-4bit$|-(?:GPTQ|AWQ)(?:-Int[48])?$", re.IGNORECASE)
+"""How names end of repositories with quantised weights."""
+
+
 def _without_replicas(values: Mapping[str, object]) -> str:
     """The plan's words but dp, which follows from the chips."""
     return plan_words({name: value for name, value in values.items() if name != "dp"})
@@ -423,4 +443,26 @@ def _method(
         "plan": plan,
         "framework": "trl" if tool in ("trl", "trainer") else "generic",
     }
+    if found["algorithm"] in ("grpo", "ppo"):
+        found |= _generation(keys, launch["global_batch"])
+    if found["algorithm"] == "dpo" and keys.flag("precompute_ref_log_probs"):
+        found["reference"] = "cached"
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _generation(keys: Keys, answers: object) -> dict[str, object]:
+    """What TRL's GRPO adds: a batch counts answers, several to each prompt (GRPOConfig, trl 1.16)."""
+    samples = keys.whole("num_generations") or 8
+    fraction = keys.number("vllm_gpu_memory_utilization", high=1.0) or 0.3
+    tp = keys.whole("vllm_tensor_parallel_size") or 1
+    prompt = keys.whole("max_prompt_length") or 512
+    return {
+        "prompts": max(int(str(answers)) // samples, 1) if answers else None,
+        "samples": samples,
+        "isl": min(prompt, USUAL_PROMPT),
+        "max_osl": keys.whole("max_completion_length") or 256,
+        "updates": keys.whole("num_iterations") or 1,
+        "rollout_plan": f"tp{tp} memory_fraction={fraction:g}" if keys.flag("use_vllm") else None,
+        "reference": None if keys.number("beta") else "none",
+        "placement": "split" if (keys.text("vllm_mode") or "") == "server" else "colocated",
+    }

@@ -24,6 +24,8 @@ LEAST_SPREAD = 0.002
 """No log is steadier than this share of its step."""
 WARM = 1.1
 """A leading step longer than the median by this factor belongs to the warm-up."""
+FEW = 3
+"""Rates of a log from which warm-up and outliers are told apart."""
 MOST_WARM = 0.3
 """At most this share of a log is warm-up."""
 
@@ -187,9 +189,16 @@ def log_measurement(text: str, name: str) -> Measurement | None:
         values = {k: v for k, v in values.items() if k == "peak_memory_bytes"}
         values["step_s"] = steady.median_s
         notes = (*notes, *steady.notes)
+    elif (rates := _rates([one.values for one in found])) and len(rates) >= FEW:
+        # Seconds of a token on one GPU, which go with the step's.
+        times = [1.0 / rate for rate in rates]
+        steady = steady_steps(times)
+        held = {k: v for k, v in values.items() if k == "peak_memory_bytes"}
+        values = {**held, "tokens_per_s_per_gpu": 1.0 / steady.median_s}
+        notes = (*notes, *steady.notes)
     elif not values:
         notes = (*notes, "samples per second without a global batch: give global_batch=N")
-    noise = steady.noise if times else _noise([one.values for one in found])
+    noise = steady.noise if times else 0.02
     return Measurement(
         plan=plan,
         asked=asked,
@@ -213,9 +222,10 @@ def _medians(told: list[dict[str, float]]) -> dict[str, float]:
     return found
 
 
-def _noise(told: list[dict[str, float]]) -> float:
+def _rates(told: list[dict[str, float]]) -> list[float]:
+    """Tokens a second of one GPU, of every step that prints them."""
     rates = [one["tokens_per_s_per_gpu"] for one in told if "tokens_per_s_per_gpu" in one]
-    return steady_steps([1.0 / rate for rate in rates if rate > 0.0]).noise
+    return [rate for rate in rates if rate > 0.0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,9 +246,9 @@ class SteadySteps:
         """What was left out, as sentences."""
         said = []
         if self.warm:
-            said.append(f"warm-up left out: the first {self.warm} steps")
+            said.append(f"warm-up skipped: the first {self.warm} steps")
         if self.slow:
-            said.append(f"outliers left out: {len(self.slow)} steps far above the median")
+            said.append(f"outliers skipped: {len(self.slow)} steps far above the median")
         return tuple(said)
 
 

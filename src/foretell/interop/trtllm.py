@@ -44,6 +44,9 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "draft_tokens": ("speculative_config.num_nextn_predict_layers", "speculative_config.max_draft_len"),
     "wait_steps": ("batch_wait_timeout_iters", "attention_dp_config.batching_wait_iters"),
     "graph": ("cuda_graph_config",),
+    "drafter": ("speculative_config.decoding_type",), "overlap": ("disable_overlap_scheduler",),
+    "graph_batch": ("cuda_graph_config.max_batch_size", "cuda_graph_config.batch_sizes"),
+    "adapters": ("lora_config.max_loras",), "adapter_rank": ("lora_config.max_lora_rank",),
 }  # fmt: skip
 """The flags and keys that each value is from."""
 
@@ -57,7 +60,6 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     ep = keys.whole("ep_size", "moe_expert_parallel_size", "ep") or 1
     apart = keys.flag("enable_attention_dp") or False
     keys.whole("moe_tensor_parallel_size")
-    sequences = keys.whole("max_batch_size")
     longest = keys.whole("max_seq_len")
     if longest is not None:
         keys.note(f"max_seq_len {longest}: prompts and answers together must stay below it")
@@ -76,7 +78,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         "tp": 1 if apart else ranks, "pp": pp, "dp": ranks if apart and ranks > 1 else None,
         "cp": cp if cp > 1 else None, "ep": ep if ep > 1 else None,
         "kv": keys.choice(["kv_cache_config.dtype", "kv_cache_dtype"], CACHES),
-        "max_batch": None if sequences is None else sequences * (ranks if apart else 1),
+        "max_batch": keys.whole("max_batch_size"),
         "max_tokens": keys.whole("max_num_tokens"),
         "memory_fraction": fraction,
         "stream_interval": keys.whole("stream_interval"),
@@ -129,13 +131,13 @@ DEGREES = ("--pp_size", "--cp_size", "--ep_size")
 
 def write(serving: Serving) -> str:
     """The command, and before it the file of options where it needs one."""
-    d, sequences = serving.deployment, serving.sequences
+    d = serving.deployment
     words: list[tuple[str, object]] = [
         ("--tp_size", d.tp * d.dp),
         ("--pp_size", d.pp),
         ("--cp_size", d.cp),
         ("--ep_size", d.ep),
-        ("--max_batch_size", None if sequences is None else max(sequences // d.dp, 1)),
+        ("--max_batch_size", serving.rank_sequences),
         ("--max_num_tokens", d.max_tokens),
         ("--kv_cache_free_gpu_memory_fraction", d.memory_fraction),
     ]

@@ -62,6 +62,12 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "draft_tokens": ("speculative_config", "num_speculative_tokens",
                      "speculative_config.num_speculative_tokens"),
     "graph": ("enforce_eager",),
+    "drafter": ("speculative_config",), "graph_batch": ("cuda_graph_sizes", "compilation_config"),
+    "overlap": ("async_scheduling",), "chunked": ("enable_chunked_prefill",), "eplb": ("enable_eplb",),
+    "redundant_experts": ("num_redundant_experts", "eplb_config.num_redundant_experts"),
+    "tbo": ("enable_dbo",),
+    "dispatch": ("all2all_backend",), "adapters": ("max_loras", "enable_lora"),
+    "adapter_rank": ("max_lora_rank", "enable_lora"), "offload_gb": ("cpu_offload_gb",),
 }  # fmt: skip
 """The flags that each value is from."""
 
@@ -78,7 +84,6 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     if (keys.whole("decode_context_parallel_size", "dcp") or 1) > 1:
         keys.doubt("decode_context_parallel_size is not known here: every rank keeps its own cache")
     spread = keys.flag("enable_expert_parallel", "ep")
-    sequences = keys.whole("max_num_seqs")
     longest = keys.whole("max_model_len", low=-1)
     if longest is not None:
         keys.note(f"max_model_len {longest}: prompts and answers together must stay below it")
@@ -102,7 +107,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         "ep": tp * dp * cp if spread and tp * dp * cp > 1 else None,
         "weights": keys.choice(["quantization", "q"], {**QUANTISATIONS, **OWN}),
         "kv": keys.choice(["kv_cache_dtype"], {**CACHES, "fp8_inc": "fp8", "fp8_ds_mla": "fp8"}),
-        "max_batch": None if sequences is None else sequences * dp,
+        "max_batch": keys.whole("max_num_seqs"),
         "max_tokens": keys.whole("max_num_batched_tokens"),
         "memory_fraction": keys.number("gpu_memory_utilization", low=0.01, high=1.0),
         "stream_interval": keys.whole("stream_interval"),
@@ -214,7 +219,7 @@ DEGREES = (
 
 def write(serving: Serving) -> str:
     """The command."""
-    d, sequences = serving.deployment, serving.sequences
+    d = serving.deployment
     draft = json.dumps({"method": "mtp", "num_speculative_tokens": d.draft_tokens})
     words: list[tuple[str, object]] = [
         ("--tensor-parallel-size", d.tp),
@@ -222,7 +227,7 @@ def write(serving: Serving) -> str:
         ("--data-parallel-size", d.dp),
         ("--prefill-context-parallel-size", d.cp),
         ("--enable-expert-parallel", "" if d.ep > 1 else None),
-        ("--max-num-seqs", None if sequences is None else max(sequences // d.dp, 1)),
+        ("--max-num-seqs", serving.rank_sequences),
         ("--max-num-batched-tokens", d.max_tokens),
         ("--gpu-memory-utilization", d.memory_fraction),
         ("--quantization", quantisation(d.weights)),

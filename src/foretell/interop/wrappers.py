@@ -152,12 +152,19 @@ def _containers(
         if isinstance(node.get(name), int) and not isinstance(node[name], bool):
             copies *= max(int(node[name]), 1)
     labels = {**labels, **_table(node.get("nodeSelector"))}
+    share = dict.fromkeys(node, copies)
+    if "workerTemplate" in node and isinstance(node.get("size"), int):
+        groups = copies // max(
+            int(node["size"]), 1
+        )  # a leader of each group, the others are workers
+        leaders = groups if "leaderTemplate" in node else 0
+        share |= {"leaderTemplate": leaders, "workerTemplate": copies - leaders}
     for name, value in node.items():
         if name == "containers" and isinstance(value, list):
             for one in value:
                 yield from _container(one, copies, labels)
         elif name not in ("initContainers", "metadata", "selector"):
-            yield from _containers(value, copies, labels, depth + 1)
+            yield from _containers(value, share[name], labels, depth + 1)
 
 
 def _container(node: Any, copies: int, labels: Mapping[str, Any]) -> Iterator[ContainerGroup]:

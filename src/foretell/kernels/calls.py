@@ -62,8 +62,9 @@ class FrameworkForm:
     """Products in 16 bits read casts of weights in 32, and their gradients are widened."""
     casts_inputs: bool = False
     """They read casts of their inputs too, each product its own."""
-    adapters: Literal["", "narrow", "wide"] = ""
-    """Adapters are in 32 bits as PEFT makes them, their products in 16 or in 32; empty: in 16 throughout."""
+    adapters: Literal["", "plain", "narrow", "wide"] = ""
+    """Of modules with frozen weights: adapters are plain and in 16 bits, or in 32 bits as PEFT makes them,
+    their products in 16 (narrow) or in 32 (wide); empty: nothing is frozen."""
 
 
 PLAINLY = FrameworkForm()
@@ -130,7 +131,8 @@ def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAIN
         return calls
     work = op.backward() if backward else op.forward()
     family = "scan" if op.family == "scan" else "pointwise"
-    if written.adapters and op.role is OpRole.ADAPTER_SUM and isinstance(op, Pointwise):
+    peft = written.adapters in ("narrow", "wide")
+    if peft and op.role is OpRole.ADAPTER_SUM and isinstance(op, Pointwise):
         return _adapter_sums(op, row, backward, wide=written.adapters == "wide")
     if written.modules and isinstance(op, Pointwise):
         return _module_passes(op, row, work, written, backward)
@@ -172,8 +174,7 @@ def _products(
         many["load"] = WHOLE_LOAD if padded and op.region is PADDED else load_elements(op.n, inner)
 
     def call(m: Num, n: Num, k: Num, cast: float, held: float = 1.0) -> Call:
-        narrow = {} if grouped else {"cast": cast, "held": held}
-        sizes = {"m": m, "n": n, "k": k, **many, **narrow}
+        sizes = {"m": m, "n": n, "k": k, **many, "cast": cast, "held": held}
         family = "grouped" if grouped else "gemm"
         return Call(
             family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward
@@ -194,6 +195,11 @@ def maps_of(op: Gemm) -> tuple[Gemm, ...]:
         return (op,)  # keys and values are another layer's
     pair = with_fields(op, n=0.5 * op.n_kv, n_kv=0.0)
     return with_fields(op, n=op.n - op.n_kv, n_kv=0.0), pair, pair
+
+
+def halves_of(op: Gemm) -> tuple[Gemm, ...]:
+    """Both halves of a gated part as products of their own, queries, keys and values as one."""
+    return (op,) if op.role is OpRole.QKV else maps_of(op)
 
 
 def joined_maps(op: Gemm) -> float:

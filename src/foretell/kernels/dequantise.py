@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from foretell.kernels.op_times import OpTimes
 from foretell.kernels.optimizer import MEMORY_SHARE
 from foretell.specs.chip import Chip
-from foretell.specs.plan import Plan
+from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import Software
 
 Array = NDArray[np.float64]
@@ -19,6 +19,12 @@ def dequantise_bytes(plan: Plan, software: Software) -> float:
     if plan.weights == "int4":
         return software.dequantise_int4_bytes
     return software.dequantise_nf4_bytes
+
+
+def widening_bytes(plan: Plan, software: Software) -> float:
+    """Bytes that a stored weight takes while it is widened: the wide copy, or what operation after operation
+    leaves for the next one to read, half of all that they move."""
+    return max(DTYPE_BYTES[plan.weights], 0.5 * dequantise_bytes(plan, software))
 
 
 def with_dequantisation(

@@ -20,20 +20,35 @@ autocast    With weights in 32 bits the residual stream and the norms are in 32 
 adapters    PEFT's are in 32 bits: each casts its input to them, and keeps that.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from foretell.kernels.calls import FrameworkForm
 from foretell.records import dataclass
 from foretell.specs._base import Num, with_fields
 from foretell.specs.model import Model
-from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.plan import KEEPS_INPUTS, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.software import Software
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
 from foretell.workload.roles import ENDS, OpRole, Region, SavedRole
 
-JOINT = ("gpt2", "gpt_neox", "bloom", "falcon", "mpt", "gpt_bigcode", "phi3", "codegen", "dbrx")
+JOINT = (
+    "gpt2",
+    "gpt_neox",
+    "bloom",
+    "falcon",
+    "mpt",
+    "gpt_bigcode",
+    "phi3",
+    "codegen",
+    "dbrx",
+    "qwen",
+)
 """Families whose queries, keys and values are one linear layer."""
+JOINT_HALVES = ("phi3",)
+"""Families whose gate and up projections are one linear layer."""
 SHIFTED = ("gemma", "gemma2", "gemma3", "gemma3_text")
 """Families whose norms multiply by one plus the weights, in 32 bits."""
 DROPOUT = ("gpt2",)
@@ -72,6 +87,12 @@ class ModuleForm:
     """Adapters are trained, and nothing else."""
     narrow: bool
     """Products of adapters run in 16 bits."""
+    plain: bool = False
+    """Adapters themselves are in 16 bits, without casts."""
+    keeps: bool = False
+    """Products of the frozen base keep their input (nf4)."""
+    halves: bool = False
+    """Gate and up projections are one linear layer."""
 
 
 def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
@@ -84,14 +105,17 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
     return ModuleForm(
         rms=layer.norm_kind == "rms",
         shifted=model.family in SHIFTED,
-        joint=model.family in JOINT,
+        joint=model.family in JOINT or not software.maps_apart,
         composed=activation in COMPOSED,
         capped=model.family in CAPPED,
         dropout=model.family in DROPOUT,
         wide=wide,
         fused=plan.fused,
         frozen=plan.lora > 0,
-        narrow=wide or plan.autocast == "on" or plan.fused,
+        narrow=wide or plan.autocast == "on" or plan.fused or not software.adapters_wide,
+        keeps=plan.weights in KEEPS_INPUTS,
+        plain=not software.adapters_wide,
+        halves=model.family in JOINT_HALVES,
     )
 
 
@@ -122,8 +146,15 @@ def written_of(form: ModuleForm | None, software: Software) -> FrameworkForm:
         padded=software.pads_vocabulary,
         casts_weights=form.wide,
         casts_inputs=form.wide and not form.fused,
-        adapters="" if not form.frozen else "narrow" if form.narrow else "wide",
+        adapters=_adapters(form),
     )
+
+
+def _adapters(form: ModuleForm) -> Literal["", "plain", "narrow", "wide"]:
+    """How adapters are written, where weights are frozen."""
+    if not form.frozen:
+        return ""
+    return "plain" if form.plain else "narrow" if form.narrow else "wide"
 
 
 def as_run(part: LayerGraph, form: ModuleForm, software: Software) -> LayerGraph:
@@ -160,9 +191,10 @@ def _maps(part: LayerGraph, form: ModuleForm) -> tuple[float, float]:
 def _kept(tensor: Saved, part: LayerGraph, form: ModuleForm) -> Saved:
     """A kept tensor at the bytes per element that its module keeps."""
     if tensor.role is SavedRole.ENTRY and form.frozen and not form.fused:
-        # Frozen maps need their input no more: what adapters read is kept, each its own.
+        # Frozen maps need their input no more but in 4 bits: what adapters read is kept, each its own.
         each = 2.0 if form.narrow else 4.0
-        return with_fields(tensor, elements=_read(part, ENTERING), bytes_per_element=each)
+        own = tensor.elements * (2.0 / each) if form.keeps else 0.0
+        return with_fields(tensor, elements=_read(part, ENTERING) + own, bytes_per_element=each)
     width = _width(tensor, part, form)
     if tensor.role is SavedRole.KEY_VALUE:
         core = next((op for op in part.ops if isinstance(op, AttentionCore)), None)

@@ -27,6 +27,7 @@ from foretell.kernels.fusion import (
     MODULES,
     PLAIN,
     REPEATED,
+    SPREAD_FUSED,
     SPREAD_SORTS,
     WIDE_MODULES,
     Passes,
@@ -35,7 +36,7 @@ from foretell.kernels.fusion import (
 from foretell.kernels.loss import loss_form, narrow_loss
 from foretell.kernels.modules import is_wide
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
-from foretell.kernels.precision import cast_passes, linear_format, plain_format
+from foretell.kernels.precision import cast_passes, linear_format, plain_format, turned_anew
 from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
@@ -110,12 +111,12 @@ def op_times(
 
     `corrections` are factors on the times, numbers or (shapes,): a slower kernel draws the same watts.
     """
-    width = stacks[0].matrix_flop.shape[1]
+    width = max(stacks[0].matrix_flop.shape[1], np.size(cut))
     table = np.zeros((6, 2 * ops, width))
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
     notes: list[str] = []
     power = chip_power(chip)
-    for stack in [with_recasts(stack, plan, software) for stack in stacks]:
+    for stack in [with_recasts(stack, plan, software, chip.architecture) for stack in stacks]:
         dtype = call_dtype(stack, plan)
         chosen = coefficients(stack.family, dtype, chip, plan, software)
         engine = engine_of(chip, dtype)
@@ -133,6 +134,9 @@ def op_times(
         factor, kernels = _passes(stack, plan, software, np.asarray(cut))
         moved = moved * factor
         seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
+        if stack.family == "grouped" and not is_wide(plan, software):
+            least_s, cast_s = library_bound(stack, dtype, chip, plan, software)
+            seconds = np.maximum(seconds, least_s) + cast_s
         some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
         seconds = np.where(some, seconds, 0.0)
         load = OpLoad(
@@ -211,18 +215,20 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     if software.maps_apart:
         found["join"] = JOINED
     if software.complex_rotary:
-        found["rotate"] = COMPLEX_ROTARY
+        found["rotate"] = found["scaled-rotate"] = COMPLEX_ROTARY
     if software.repeats_keys:
         found["repeat"] = REPEATED
     if not plan.fused:
         found["heads"] = Passes(forward=0.0, backward=software.joins_heads)
         found["halves"] = Passes(forward=0.0, backward=software.joins_halves)
         return {**found, "norm": COMPOSED_NORM} if software.norms_composed else found
+    if software.plain_scaled_rotary:
+        found["scaled-rotate"] = PLAIN["scaled-rotate"]
     if software.plain_experts:
         found["expert-bias"] = PLAIN["expert-bias"]
         found["clamp"] = PLAIN["clamp"]
-    if software.plain_experts and plan.dispatch == "alltoall":
-        found["routing"] = SPREAD_SORTS
+    if plan.dispatch == "alltoall" and software.sorts != "once":
+        found["routing"] = SPREAD_SORTS if software.sorts == "plain" else SPREAD_FUSED
     if software.compiled:
         found["routing"] = COMPILED_SORTS
     return found
@@ -275,6 +281,29 @@ def coefficients(
     return choose(chip, "pointwise", "bf16", SOFTWARE)
 
 
+def library_bound(
+    stack: CallStack, dtype: str, chip: Chip, plan: Plan, software: Software
+) -> tuple[Array, Array]:
+    """What the vendor library's plain products of grouped ones' sizes take side by side, which grouped
+    kernels do not beat, and what casting their operands to a narrow format takes besides.
+
+    Tables of grouped products end at the depths of models' layers. Products for the weights' gradients are as
+    deep as an expert has rows.
+    """
+    chosen = coefficients("gemm", dtype, chip, plan, software)
+    engine = engine_of(chip, dtype)
+    engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
+    plain = {"m": stack.sizes["m"], "n": stack.sizes["n"], "k": stack.sizes["k"]}
+    plain |= {"batch": stack.sizes["groups"]}
+    record: Any = chosen.record
+    least_s = chosen.family.seconds(plain | {"cast": np.zeros(1)}, record, engine)
+    if not engine.dtype.quantised or not software.casts_experts:
+        return least_s, np.zeros(1)
+    moved = stack.sizes["cast"] * plain["batch"] * plain["m"] * plain["k"]
+    moved = moved * (2.0 + engine.dtype.activation_bytes) * record.quantise
+    return least_s, np.asarray(moved / (record.memory * engine.bytes_per_s))
+
+
 def library_products(chip: Chip, family: str, dtype: str) -> FamilyCoefficients:
     """Products of the vendor's library: the chip's own tables of it, those of its generation, any."""
     names = (dtype, "fp8") if dtype == "mxfp8" else (dtype,)
@@ -302,12 +331,20 @@ def fused_cast(record: GemmCoefficients, plan: Plan, software: Software) -> Gemm
     )
 
 
-def with_recasts(stack: CallStack, plan: Plan, software: Software) -> CallStack:
-    """Products whose weights are cast for every use, where the framework does so."""
-    if stack.family != "gemm" or not stack.linear or not software.casts_anew:
+def with_recasts(stack: CallStack, plan: Plan, software: Software, architecture: str) -> CallStack:
+    """Products whose weights are cast for every use, where the framework does so, or turned for it."""
+    if stack.family != "gemm" or not stack.linear:
         return stack
-    sizes = {**stack.sizes, "recast": cast_passes(plan, software) * stack.sizes["held"]}
-    return replace(stack, sizes=sizes)
+    held = stack.sizes["held"]
+    if software.casts_anew:
+        return replace(stack, sizes={**stack.sizes, "recast": cast_passes(plan, software) * held})
+    if not turned_anew(plan, architecture):
+        return stack
+    # Read and written in the format, over a read of 16 bits and a write of the format.
+    width = DTYPES[call_dtype(stack, plan)].weight_bytes
+    backward = np.array([back for _, back in stack.kinds], float)[:, None]
+    turned = 2.0 * width / (2.0 + width)
+    return replace(stack, sizes={**stack.sizes, "recast": turned * backward * held})
 
 
 def kernel_seconds(

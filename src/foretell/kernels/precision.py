@@ -11,7 +11,9 @@
 Attention, head, table, router, norms and sums stay in 16 or 32 bits in every recipe; gradients, master copy
 and states are choices of their own. Beside the 16-bit weights lie copies in the format, as long as a step's
 micro-batches use them: one for each direction in which products read a matrix, the same one twice where the
-chip's units take it transposed (Blackwell, scaled by tensor).
+chip's units take it transposed (Blackwell, scaled by tensor). A frozen base in fp8 is one copy: where units
+do not take it transposed, it is turned for every data gradient (Transformer Engine without its cache of
+transposes, as the recipes of adapters set it).
 """
 
 from collections.abc import Mapping
@@ -64,13 +66,25 @@ def is_linear(op: Op) -> bool:
     return isinstance(op, Gemm) and op.family != "grouped-gemm"
 
 
+def reads_either_way(plan: Plan, architecture: str) -> bool:
+    """Whether one copy of a weight serves products in both directions."""
+    scaled = plan.precision == "fp8" and plan.scaling == "tensor"
+    return scaled and architecture in EITHER_WAY
+
+
+def turned_anew(plan: Plan, architecture: str) -> bool:
+    """Whether frozen weights that are kept in fp8 are transposed for every data gradient, not kept twice."""
+    frozen = plan.lora > 0 and plan.weights == "fp8" and plan.precision == "fp8"
+    return frozen and not reads_either_way(plan, architecture)
+
+
 def copy_bytes(plan: Plan, software: Software, architecture: str) -> float:
     """Bytes per weight of a linear layer of the copies in the format, beside the working weights."""
     name = linear_format(plan)
     if name is None or not software.narrow:
         return 0.0
-    either = plan.precision == "fp8" and plan.scaling == "tensor" and architecture in EITHER_WAY
-    copies = 1.0 if either else 2.0
+    one = reads_either_way(plan, architecture) or turned_anew(plan, architecture)
+    copies = 1.0 if one else 2.0
     # Working weights that are in the format already are one of the copies.
     copies -= 1.0 if plan.weights == "fp8" and plan.precision == "fp8" else 0.0
     return copies * DTYPES[name].weight_bytes

@@ -41,6 +41,8 @@ class GroupShape:
     """What the longer edges of a tree add on these topologies, one way."""
     inside_ratio: Array
     """Bytes of gathers inside a node over those on the topology that was measured."""
+    near_ratio: Array
+    """The same of the blocks of an all-to-all inside a node."""
     exchange_ratio: Array
     """The same of the blocks of an all-to-all between nodes."""
     exchange_hops_s: Array
@@ -70,6 +72,7 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
     inner_s, outer_s, member_s, in_x, out_x = zero, zero, zero, zero, zero
     in_steps, out_steps, depth, below, units = zero, zero, zero, np.ones_like(members), members
     tree, node, exchange, hops_s, tree_hops_s = zero, zero, zero, zero, zero
+    near = zero
     weights = []
     inside, between = library.inside, library.between
     for i, (tier, count) in enumerate(zip(tiers, counts, strict=True)):
@@ -86,6 +89,7 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
             in_x = np.maximum(in_x, leaves * as_here.exchange / (rate * direct))
             in_steps = in_steps + here * (tier.latency_s / inside.reference_latency_s)
             node = np.maximum(node, as_here.gather)
+            near = np.maximum(near, np.where(more, as_here.exchange, 1.0))
         elif between is not None:
             ratio = tier.latency_s / between.reference_latency_s
             reach = tier.efficiency if between.efficiency is None else between.efficiency
@@ -112,6 +116,7 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
         tree_ratio=tree,
         tree_hops_s=tree_hops_s,
         inside_ratio=node,
+        near_ratio=near,
         exchange_ratio=exchange,
         exchange_hops_s=hops_s,
         inside_s_per_byte=inner_s,
@@ -302,6 +307,10 @@ def _custom(library: Library, shape: GroupShape) -> LibraryCurve:
     )
 
 
+FLAGGED = 2.0
+"""Bytes on the links for each byte sent under LL: four of data, four of flags."""
+
+
 def _exchange(library: Library, shape: GroupShape) -> LibraryCurve:
     """Direct all-to-all under LL and Simple: every member sends to every other."""
     inside, between = library.inside, library.between
@@ -311,7 +320,10 @@ def _exchange(library: Library, shape: GroupShape) -> LibraryCurve:
     wire = shape.inside_exchange / inside.exchange_efficiency + own
     base = np.array(inside.peer_base_s)[:, None] + np.zeros_like(wire)
     latency = np.stack([near, near])
-    chunk = np.stack([1.0 / (shape.members * inside.peer_chunk_bytes_per_s), np.zeros_like(wire)])
+    block = shape.near_ratio / (shape.members * inside.peer_chunk_bytes_per_s)
+    # Half of what LL sends are flags: its blocks are no faster than twice the bytes on the links.
+    block = np.maximum(block, FLAGGED * shape.inside_exchange)
+    chunk = np.stack([block, np.zeros_like(wire)])
     wires = np.stack([np.zeros_like(wire), wire])
     overlap = np.ones_like(latency)
     if between is not None:

@@ -105,8 +105,8 @@ def is_grid(tier: Tier) -> bool:
 def gather_cost(topology: Topology) -> Cost:
     """An all-gather by the algorithm of least time per byte of those at home."""
     costs = [a.cost("all-gather", topology) for a in able("all-gather", topology)]
-    loads = np.stack(np.broadcast_arrays(*(np.asarray(c.s_per_byte, float) for c in costs)))
-    hops = np.stack(np.broadcast_arrays(*(np.asarray(c.latency_s, float) for c in costs)))
+    both = np.broadcast_arrays(*(c.s_per_byte for c in costs), *(c.latency_s for c in costs))
+    loads, hops = np.stack(both[: len(costs)]), np.stack(both[len(costs) :])
     loads = np.where(np.isfinite(hops), loads, np.inf)
     best = loads.argmin(axis=0)[None]
     return Cost(

@@ -75,6 +75,8 @@ def unusual_links(system: System) -> list[str]:
 
 def _ends(value: object) -> tuple[float, float]:
     """Least and largest of a number, or of an array over systems."""
+    if isinstance(value, float):
+        return value, value
     numbers = np.asarray(value, float)
     return float(numbers.min()), float(numbers.max())
 
@@ -82,28 +84,32 @@ def _ends(value: object) -> tuple[float, float]:
 def _impossible(network: Network) -> list[Problem]:
     """Rates and latencies that are a wrong unit rather than a machine."""
     low, high = POSSIBLE_RATES
-    usual = " to ".join(show(x, "bytes_per_s") for x in USUAL_RATES)
     problems = [
         Problem(
             path=f"network.{tier.name}.bandwidth_bytes_per_s",
             value=show(_ends(tier.bandwidth_bytes_per_s)[0], "bytes_per_s"),
             message="no link between chips has such a rate",
-            allowed=f"{show(low, 'bytes_per_s')} to {show(high, 'bytes_per_s')}; usual: {usual}",
+            allowed=f"{_range(POSSIBLE_RATES, 'bytes_per_s')}; "
+            f"usual: {_range(USUAL_RATES, 'bytes_per_s')}",
         )
         for tier in network.tiers
         if _ends(tier.bandwidth_bytes_per_s)[0] < low or _ends(tier.bandwidth_bytes_per_s)[1] > high
     ]
-    usual = " to ".join(show(x, "s") for x in USUAL_LATENCIES_S)
     return problems + [
         Problem(
             path=f"network.{tier.name}.latency_s",
             value=f"{_ends(tier.latency_s)[1]:.6g} s",
             message="no hop takes so long",
-            allowed=f"up to {show(LONGEST_S, 's')}; usual: {usual}",
+            allowed=f"up to {show(LONGEST_S, 's')}; usual: {_range(USUAL_LATENCIES_S, 's')}",
         )
         for tier in network.tiers
         if _ends(tier.latency_s)[1] > LONGEST_S
     ]
+
+
+def _range(ends: tuple[float, float], unit: str) -> str:
+    """Two ends as words."""
+    return " to ".join(show(x, unit) for x in ends)
 
 
 def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[Problem]:

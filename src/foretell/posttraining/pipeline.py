@@ -5,11 +5,12 @@ trajectories out of a queue that never drains. With staleness k whole batches ma
 
     k <= 1, whole batches   S = max(g, t)            one step off: a batch is generated while one is trained
     k > 1, whole batches    S = max(g', g / k, t)    several batches are in flight, and hide each other's tail
-    partial rollouts        S = max(g', g / (1 + 4 k), t)    long answers go on under the next weights;
+    partial rollouts        S = max(g', g / (1 + c k), t)    long answers go on under the next weights;
                             k may be a share of a batch, and 0 streams: S = max(g, t) + the last part
 
 Pools that meet trajectory by trajectory wait for each other by chance: the two are joined by a norm, which
-adds two fifths where they are equal; batch by batch the longer one decides. The staleness of a trajectory is
+adds two fifths where they are equal and at most one batch is between them, and less the more batches the
+queue holds; batch by batch the longer one decides. The staleness of a trajectory is
 how many weights were published between its first token and its use: the time that it was written and that it
 waited, over S.
 """
@@ -18,9 +19,6 @@ from foretell.records import dataclass
 
 MEETING, WHOLE = 2.0, 8.0
 """Powers of the norm that joins the two pools: trajectory by trajectory, and batch by batch."""
-PARTIAL = 4.0
-"""How fast partial rollouts hide the tail with staleness: verl's 7B on 128 H20 takes 231, 171, 146 and 151 s
-a step with staleness 0, 0.1, 0.3 and 0.5, where update and generation alone take 100 to 110 and about 200."""
 PARTS = 4.0
 """Parts in which a streaming trainer takes a batch."""
 
@@ -53,15 +51,17 @@ class Pipeline:
     """Versions between a trajectory's first token and its use, on the mean."""
 
 
-def pipeline_of(pools: PoolTimes, staleness: float, partial: bool) -> Pipeline:
-    """A step of two pools that work at once."""
+def pipeline_of(
+    pools: PoolTimes, staleness: float, partial: bool, partial_hides: float
+) -> Pipeline:
+    """A step of two pools that work at once; `partial_hides` as in catalog/posttraining.toml."""
     if partial:
-        hidden = pools.generate_s / (1.0 + PARTIAL * staleness)
+        hidden = pools.generate_s / (1.0 + partial_hides * staleness)
     else:
         hidden = pools.generate_s / max(staleness, 1.0)
     rollout_s = max(pools.steady_s, hidden) if staleness > 0 else pools.generate_s
     trainer_s = pools.trainer_s
-    power = MEETING if partial or staleness > 1.0 else WHOLE
+    power = MEETING * max(staleness, 1.0) if partial or staleness > 1.0 else WHOLE
     joined = (trainer_s**power + rollout_s**power) ** (1.0 / power)
     if staleness <= 0:
         joined = max(trainer_s, rollout_s) + trainer_s / PARTS

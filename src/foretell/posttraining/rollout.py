@@ -78,7 +78,19 @@ def rollout_times(
 ) -> RolloutTimes:
     """The generation of one step; Infeasible where the engine does not fit."""
     replicas = max(gpus // deployment.gpus, 1)
-    return _times(model, system, replicas, deployment, profile, work)
+    once = _times(model, system, replicas, deployment, profile, work)
+    if not work.filtered:
+        return once
+    # Whole rounds until enough groups are left; out of an endless queue, as many more.
+    more = 1.0 / (1.0 - work.filtered)
+    rounds = float(math.ceil(more - 1e-9))
+    return replace(
+        once,
+        seconds=rounds * once.seconds,
+        environment_s=rounds * once.environment_s,
+        tail_s=rounds * once.tail_s,
+        steady_s=more * once.steady_s,
+    )
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,8 @@ two pools at once:          pipeline.py, with the same phases
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 
 from foretell.catalog.post_training import PostTrainingLoop
 from foretell.posttraining.memory import Residency, phase_memory
@@ -32,6 +34,7 @@ from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
+from foretell.specs.model import Head, Model
 from foretell.specs.plan import Plan
 from foretell.specs.post_training import (
     AlgorithmForm,
@@ -47,6 +50,9 @@ from foretell.workload.parameters import count as count_parameters
 
 ADVANTAGES = 0.6
 """Time of the advantages over that of rewards by rule."""
+PASS_BYTES, UPDATE_BYTES = 36.0, 60.0
+"""Bytes of a place of a padded batch that a controller hands out: tokens, mask, positions and answers in 64
+bits and log-probabilities back; for updates also old and reference ones, advantages, returns and masks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,8 @@ class StepSetup:
     """Batches that may be ahead of the trainer, where both pools work at once."""
     partial: bool = False
     """Whether long answers go on under the next weights."""
+    critic: Model | None = None
+    """The value model; None where there is none."""
 
     @property
     def trainer_gpus(self) -> int:
@@ -125,9 +133,14 @@ class StepResult:
 
 def step_of(setup: StepSetup) -> StepResult:
     """One step; Infeasible where the engine does not fit at all."""
-    passes = trainer_passes(
-        setup.scenario, setup.plan, setup.work, setup.budget, setup.loop.balanced
-    )
+    form, actor = setup.algorithm, setup.scenario
+    if not form.head:
+        actor = replace(actor, model=with_scalar_head(actor.model))
+    passes = trainer_passes(actor, setup.plan, setup.work, setup.budget, setup.loop.balanced)
+    valued = passes
+    if setup.critic is not None:
+        critic = replace(actor, model=with_scalar_head(setup.critic))
+        valued = trainer_passes(critic, setup.plan, setup.work, setup.budget, setup.loop.balanced)
     rollout = None
     if setup.algorithm.generates:
         rollout = rollout_times(
@@ -138,7 +151,7 @@ def step_of(setup: StepSetup) -> StepResult:
             setup.profile,
             setup.work,
         )
-    seconds = phase_seconds(setup, passes, rollout)
+    seconds = phase_seconds(setup, passes, valued, rollout)
     where = Residency(
         colocated=setup.placement == "colocated" and rollout is not None,
         offload=setup.offload,
@@ -146,18 +159,36 @@ def step_of(setup: StepSetup) -> StepResult:
         rollout_bytes=float(setup.rollout_system.chip.memory_bytes),
         passes_forward=setup.algorithm.old or setup.algorithm.reference,
         reference=setup.algorithm.reference and not setup.plan.lora,
-        critic=1.0 if setup.algorithm.critic else 0.0,
+        critic=critic_share(setup),
     )
     return _joined(setup, passes, rollout, seconds, phase_memory(where, passes, rollout))
 
 
+def scaled_step(result: StepResult, factors: Mapping[str, float]) -> StepResult:
+    """The same step where phases take so many times as long; a phase without a factor stays."""
+    seconds = {p.name: (p.seconds * factors.get(p.name, 1.0), p.pool) for p in result.phases}
+    rollout, longer = result.rollout, factors.get("generate", 1.0)
+    if rollout is not None:
+        rollout = replace(
+            rollout,
+            seconds=rollout.seconds * longer,
+            tail_s=rollout.tail_s * longer,
+            steady_s=rollout.steady_s * longer,
+            latency_s=rollout.latency_s * longer,
+            tokens_per_s=rollout.tokens_per_s / longer,
+        )
+    return _joined(result.setup, result.passes, rollout, seconds, result.memory)
+
+
 def phase_seconds(
-    setup: StepSetup, passes: TrainerPasses, rollout: RolloutTimes | None
+    setup: StepSetup, passes: TrainerPasses, critic: TrainerPasses, rollout: RolloutTimes | None
 ) -> dict[str, tuple[float, Pool]]:
-    """Seconds of each phase by itself, and the chips that it keeps busy."""
+    """Seconds of each phase by itself, and the chips that it keeps busy; `critic`: passes of the value
+    model, where there is one."""
     form, loop, work = setup.algorithm, setup.loop, setup.work
     each_s = loop.micro_batch_s * passes.micro_batches
-    forward_s = passes.forward_s + each_s
+    forward_s = passes.forward_s + each_s + carried_s(setup, PASS_BYTES)
+    update_s = passes.update_s + 2.0 * each_s + carried_s(setup, UPDATE_BYTES)
     found: dict[str, tuple[float, Pool]] = {}
     both: Pool = "all" if setup.placement == "colocated" else "rollout"
     if rollout is not None:
@@ -174,16 +205,43 @@ def phase_seconds(
     if form.reference:
         found["ref_logprob"] = (forward_s, "trainer")
     if form.critic:
-        found["values"] = (forward_s, "trainer")
+        found["values"] = (forward_s + critic.forward_s - passes.forward_s, "trainer")
     if rollout is not None:
         found["adv"] = (ADVANTAGES * loop.trajectory_s * work.trajectories, "host")
-    found["update_actor"] = (passes.update_s + 2.0 * each_s, "trainer")
+    found["update_actor"] = (update_s, "trainer")
     if form.critic:
-        found["update_critic"] = (passes.update_s + 2.0 * each_s, "trainer")
+        found["update_critic"] = (update_s + critic.update_s - passes.update_s, "trainer")
     if rollout is not None:
-        found["weight_sync"] = (sync_of(setup), "all")
-        found["host"] = (loop.step_s + loop.token_s * work.tokens, "host")
+        found["weight_sync"] = (sync_of(setup, passes), "all")
+        found["host"] = (loop.step_s, "host")
     return found
+
+
+def critic_share(setup: StepSetup) -> float:
+    """Weights of the value model over those of the policy; 0 where there is none."""
+    if setup.critic is None:
+        return 0.0
+    actor = setup.scenario.model
+    return float(count_parameters(setup.critic).text) / float(count_parameters(actor).text)
+
+
+def with_scalar_head(model: Model) -> Model:
+    """A model with one number a token in the place of scores: reward and value models."""
+    return replace(model, id=f"{model.id} with a scalar head", head=Head(outputs=1))
+
+
+def carried_s(setup: StepSetup, each: float) -> float:
+    """One batch through the controller, filled up to the limits; where both pools work at once, trajectories
+    come one by one while the trainer is busy."""
+    loop, work = setup.loop, setup.work
+    if (
+        not loop.controller_bytes_per_s
+        or setup.placement == "async"
+        or not setup.algorithm.generates
+    ):
+        return 0.0
+    places = work.trajectories * (work.prompt_tokens + work.answers.cap)
+    return each * places / loop.controller_bytes_per_s
 
 
 def onload_s(setup: StepSetup, passes: TrainerPasses) -> float:
@@ -194,14 +252,15 @@ def onload_s(setup: StepSetup, passes: TrainerPasses) -> float:
     return moved / setup.loop.wake_bytes_per_s
 
 
-def sync_of(setup: StepSetup) -> float:
-    """The synchronisation of a setup."""
+def sync_of(setup: StepSetup, passes: TrainerPasses) -> float:
+    """The synchronisation of a setup: all weights, or adapters where the engine takes them as they are."""
     model, plan = setup.scenario.model, setup.plan
     many = float(count_parameters(model).text)
+    sent = passes.forward.trained if plan.lora and not setup.loop.sync_merged else many
     question = SyncQuestion(
         model=model,
         parameters=many,
-        sent_parameters=many,
+        sent_parameters=sent,
         mechanism=setup.sync,
         trainer_gpus=plan.gpus,
         offloaded="weights" in setup.offload and setup.placement != "colocated",
@@ -234,7 +293,7 @@ def _joined(
             steady_s=rollout.steady_s,
             latency_s=rollout.latency_s,
         )
-        found = pipeline_of(pools, setup.staleness, setup.partial)
+        found = pipeline_of(pools, setup.staleness, setup.partial, setup.loop.partial_hides)
         staleness, waits = found.staleness, found.waits
         total = found.step_s + beside
         exposed["generate"] = max(found.step_s - trainer_s, 0.0)

@@ -6,29 +6,21 @@ long as the longest of many is. With a limit, the distribution is moved until th
 one that was given: logs print that mean.
 """
 
-import json
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
+from foretell.specs.lengths import LengthShape
 
 Array = NDArray[np.float64]
-LengthShape = Literal["lognormal", "fixed", "uniform", "exponential"]
-SHAPES = get_args(LengthShape)
 SIGMAS = (0.5, 1.1)
 """Least and largest spread of the logarithm of an answer's length: 0.4 to 1.0 cover what logs of
 reinforcement learning print of means, longest answers and shares that are cut."""
 LONGEST_Z = 3.67
 """Standard deviations of the longest of some 8,000 answers."""
-LENGTH_NAMES = ("osl", "output_tokens", "num_decode_tokens", "GeneratedTokens", "output_length",
-                "response_length", "length")  # fmt: skip
-"""Keys of a line of JSON that may hold an answer's length."""
 POINTS = 4096
 """Quantiles from which means are taken."""
 
@@ -128,6 +120,8 @@ class TrajectoryWorkload:
     """Sequences that the trainer passes for each trajectory."""
     padded_to: float = 0.0
     """Tokens that every sequence is filled up to for the trainer; 0: packed, nothing is filled up."""
+    filtered: float = 0.0
+    """Share of the groups that are thrown away and generated anew (dynamic sampling)."""
     turns: int = 1
     """Turns of a trajectory, each with a call of a tool behind it but the last."""
     tool_median_s: float = 0.0
@@ -170,30 +164,3 @@ class TrajectoryWorkload:
         """Standard deviation of a trajectory's tokens over their mean."""
         spread = max(self.answers.square_mean - self.answers.mean**2, 0.0)
         return float(np.sqrt(spread)) / self.mean_tokens
-
-
-def read_lengths(given: str, cap: float) -> tuple[LengthShape, tuple[float, ...]]:
-    """A shape's name, or the lengths of a file: one number a line, or lines of JSON with `osl` or the
-    like."""
-    if given in SHAPES:
-        return cast("LengthShape", given), ()
-    allowed = f"{', '.join(SHAPES)}, or a file with one length a line, .csv or .jsonl"
-    file = user_file(given, "lengths", allowed)
-    if not file.is_file():
-        message = "is neither a shape nor a file"
-        raise BadInput([Problem(path="lengths", value=given, message=message, allowed=allowed)])
-    found: list[float] = []
-    for line in user_text(file, "lengths").splitlines():
-        text = line.strip()
-        try:
-            value = json.loads(text) if text else None
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            value = next((value[name] for name in LENGTH_NAMES if name in value), None)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-            found.append(float(min(value, cap)))
-    if not found:
-        message = "has no lengths: one number a line, or JSON lines with osl or response_length"
-        raise BadInput([Problem(path="lengths", value=given, message=message)])
-    return "lognormal", tuple(found)

@@ -8,6 +8,8 @@ from foretell.lab.characterize.table import SHARES, measured_of
 if TYPE_CHECKING:
     from foretell.lab.characterize.run import CharacterizeResult, PointRow
 
+WORDS = {"left out": "skipped"}
+"""Status of a point -> what it is called, where that differs."""
 DEFAULT_WORDS = (
     "pp1", "tp1", "flash", "no-fused", "recompute=none", "gradients=fp32", "framework=pytorch-eager",
 )  # fmt: skip
@@ -27,7 +29,7 @@ def characterized_text(found: "CharacterizeResult") -> str:
         lines.append(f"median error of the step: {middle:.1%} over {len(errors)} points")
     states = [row.status for row in found.rows]
     counts = {s: states.count(s) for s in ("planned", "finished", "failed", "left out")}
-    lines.append(", ".join(f"{many} {name}" for name, many in counts.items() if many))
+    lines.append(", ".join(f"{n} {WORDS.get(name, name)}" for name, n in counts.items() if n))
     lines += [_note(found.note)] if found.note else []
     lines += [f"results: {found.parquet}"] if found.parquet else []
     return "\n".join(lines)
@@ -60,7 +62,7 @@ def _lines(row: "PointRow") -> list[str]:
         )
         lines += [f"  {text}" for text in _held(row, told)]
     elif row.status != "planned":
-        lines.append(f"  {row.status}: {row.why}")
+        lines.append(f"  {WORDS.get(row.status, row.status)}: {row.why}")
     return lines
 
 

@@ -21,7 +21,7 @@ GIB = 2.0**30
 LONG = 0.9
 """MFU with causal attention over that with the whole square from which both are shown."""
 CONVENTIONS = (
-    "MFU: 3 x the forward matrix products, attention as the whole square, over the dense peak; HFU "
+    "MFU: 3 x the forward matrix multiplications, attention as the whole square, over the dense peak; HFU "
     "adds what is recomputed."
 )
 IN_LINES = frozenset(
@@ -37,9 +37,11 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "count": lambda value: f"{value:,.4g}",
 }
 """How an output is printed, by its unit."""
+PRINTED = {"lost": "fragmentation"}
+"""Parts of memory -> what they are called, where that differs."""
 FITS = {
     "yes": f"fits: below {CLOSE_SHARE:.0%} of the memory",
-    "too_close": f"too close to call: above {CLOSE_SHARE:.0%} of the memory",
+    "too_close": f"borderline: above {CLOSE_SHARE:.0%} of the memory",
     "no": "does not fit",
 }
 
@@ -176,7 +178,7 @@ def time_table(tree: Leaf) -> "Table":
 
 def memory_table(result: Estimate) -> "Table":
     """What each distinct stage holds, one stage a row."""
-    parts = [leaf.name for leaf in result.memory_by_stage[0].children]
+    parts = [PRINTED.get(leaf.name, leaf.name) for leaf in result.memory_by_stage[0].children]
     made = table("Memory in GiB", "total", *parts, right=("total", *parts))
     for stage in result.memory_by_stage:
         values = [gib(leaf.value) for leaf in stage.children]
@@ -185,7 +187,7 @@ def memory_table(result: Estimate) -> "Table":
 
 
 def run_table(run: Run) -> "Table":
-    """The whole run: how long, what it takes, and what is lost on the way."""
+    """The whole run: how long, what it takes, and its goodput."""
     made = table("The whole run", "")
     low, high = run.interval["p90"] if run.interval else (run.days, run.days)
     made.add_row(

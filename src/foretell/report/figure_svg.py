@@ -2,7 +2,7 @@
 
 It draws what the figures of this package are made of: bars (beside or on each other, upright or lying),
 lines, markers, areas, error bars, heat maps, several axes, logarithms and categories, legends, notes and
-straight lines. `TRACES` are the kinds it knows; `unknown_traces` says which others a figure has.
+straight lines. `figure_traces.TRACES` are the kinds it knows.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from html import unescape
 from typing import Any
 
 from foretell.report.figure_axes import AxisScale, axis_scales, text_width
-from foretell.report.figure_traces import DASHES, TRACES, colour_of, drawn_trace, scale_colour
+from foretell.report.figure_traces import DASHES, colour_of, drawn_trace, scale_colour
 from foretell.report.svg import (
     FRAME,
     GRID,
@@ -43,12 +43,6 @@ COLOUR_BAR = 84.0
 def figure_svg(figure: Mapping[str, Any]) -> str:
     """The figure as an SVG file."""
     return figure_picture(figure).svg()
-
-
-def unknown_traces(figure: Mapping[str, Any]) -> list[str]:
-    """Kinds of traces in a figure that this cannot draw."""
-    kinds = (str(trace.get("type", "scatter")) for trace in figure["data"])
-    return sorted({kind for kind in kinds if kind not in TRACES})
 
 
 def figure_picture(figure: Mapping[str, Any]) -> Picture:

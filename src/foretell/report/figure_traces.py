@@ -5,7 +5,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from foretell.report.figure_axes import AxisScale
-from foretell.report.figures.look import COLOURS
+from foretell.report.figures.look import nth_colour
 from foretell.report.svg import area, bar, dot, line, polyline, ring, text
 
 Axes = Mapping[str, AxisScale]
@@ -32,7 +32,7 @@ def colour_of(trace: Mapping[str, Any], index: int) -> str:
             return stated
         if isinstance(stated, list | tuple) and stated:
             return str(stated[0])
-    return COLOURS[index % len(COLOURS)]
+    return nth_colour(index)
 
 
 def scale_colour(scale: Sequence[Sequence[Any]], share: float) -> str:

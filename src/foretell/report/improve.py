@@ -42,7 +42,7 @@ def improvement_text(found: Improvement) -> "RenderableType":
             changes.add_row(one.flag, one.before or "-", one.after or "leave out")
         parts += [Text(), changes]
     if found.export_notes and found.changes:
-        parts += [Text(), bullets("Not said by it", list(found.export_notes))]
+        parts += [Text(), bullets("Not expressed by it", list(found.export_notes))]
     if found.assumptions:
         parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)

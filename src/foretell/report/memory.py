@@ -15,7 +15,7 @@ GIB = 2.0**30
 MOST_TENSORS = 6
 """Kept tensors that are named."""
 NOTE = (
-    "allocated: what tensors take at the peak of the step, played; reserved: with what the allocator holds "
+    "allocated: what tensors take at the peak of the simulated step; reserved: with what the allocator holds "
     "beyond them; total: with driver context and communicators. The answer is by the total."
 )
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from foretell.api.post_training import PostTraining
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets
+from foretell.report.posterior import factor_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,12 +21,27 @@ def post_training_text(found: PostTraining) -> "RenderableType":
     from rich.text import Text
 
     parts: list[RenderableType] = [headline(found), Text(), phases(found), Text(), memory(found)]
+    if found.prior is not None:
+        parts += [Text(), loop_table(found)]
     if found.measured:
         parts += [Text(), bullets("The log beside it", list(found.measured_notes))]
+    if found.ways_to_fit:
+        parts += [Text(), bullets("What fits", list(found.ways_to_fit))]
     if found.placement_reasons:
         parts += [Text(), bullets("Placement", list(found.placement_reasons))]
     parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)
+
+
+def loop_table(found: PostTraining) -> "Table":
+    """What measured steps changed: the step before and after, then groups of phases, furthest first."""
+    made = table("Given the measured runs", "before", "now", "90%", right=("before", "now", "90%"))
+    low, high = found.interval["p90"]
+    before = (found.prior or {})["step_s"]
+    made.add_row("step, s", f"{before:,.1f}", f"{found.step_s:,.1f}", f"{low:,.1f} to {high:,.1f}")
+    for row in factor_rows(dict(found.posterior_factors or {})):
+        made.add_row(*row)
+    return made
 
 
 def headline(found: PostTraining) -> "Text":

@@ -1,6 +1,7 @@
 """What measured runs changed in an answer: before and after, and how far each mechanism moved."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foretell.report.console import table
@@ -31,6 +32,11 @@ WORDS = {
     "decode_cache": "decode: cached keys and values",
     "step_overhead": "engine overhead of a step",
     "queueing": "queueing",
+    "generation": "generation",
+    "forward": "log-probabilities",
+    "update": "updates",
+    "synchronisation": "weight synchronisation, wake and sleep",
+    "loop": "rewards and the loop's host",
 }
 """Mechanism -> what it is called."""
 SHOWN = 0.01
@@ -64,3 +70,19 @@ def factor_rows(factors: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         wide = f"{ends['p90'][0]:.2f} to {ends['p90'][1]:.2f}" if ends else ""
         rows.append((WORDS.get(name, name), "x 1.00", f"x {told['factor']:.2f}", wide))
     return rows
+
+
+def compared_table(systems: Sequence[Mapping[str, Any]]) -> "Table | None":
+    """What measured runs changed on each system; None where nothing was measured."""
+    made = table("Given the measured runs", "figure", "before", "now", right=("before", "now"))
+    for one in systems:
+        for facts in one["workloads"].values():
+            prior = facts.get("prior") or {}
+            if "step_s" in prior:
+                before, now = 1e3 * prior["step_s"], 1e3 * facts["step_s"]
+                made.add_row(one["system"], "step time, ms", f"{before:,.1f}", f"{now:,.1f}")
+            for name, called in (("ttft_ms", "TTFT, ms"), ("tpot_ms", "TPOT, ms")):
+                if name in prior:
+                    before = prior[name]["mean"]
+                    made.add_row(one["system"], called, f"{before:,.1f}", f"{facts[name]:,.1f}")
+    return made if made.row_count else None

@@ -27,7 +27,7 @@ def scores_text(scores: Mapping[str, Any]) -> "RenderableType":
     parts += [Text(line) for line in _over_sources(scores)]
     for metric, pair in scores.get("played", {}).items():
         told = f"{metric} of {pair['rows']:,} rows under load: median error "
-        told += f"{percent(pair['played_median_ape'])} as played, "
+        told += f"{percent(pair['played_median_ape'])} as simulated, "
         told += f"{percent(pair['closed_median_ape'])} in closed form"
         parts.append(Text(told))
     for key, groups in scores.items():
@@ -52,8 +52,8 @@ def memory_text(found: Mapping[str, Any]) -> "RenderableType":
     from rich.text import Text
 
     said = (
-        f"{found['scored']:,} of {found['rows']:,} rows scored: {found['said_to_fit']:,} said to fit, "
-        f"{found['said_not_to_fit']:,} not to fit; {found['too_close']:,} of both too close to call"
+        f"{found['scored']:,} of {found['rows']:,} rows scored: {found['said_to_fit']:,} predicted to fit, "
+        f"{found['said_not_to_fit']:,} not to fit; {found['too_close']:,} of both borderline"
     )
     return Group(Text(said, "bold"), *_not_scored(found["unsupported"]))
 

@@ -56,15 +56,17 @@ def launchers(found: Search) -> str:
 
 
 def counts(found: Search) -> str:
-    """How many plans, how fast, and which rules turned others away."""
-    rate = found.plans_evaluated / max(found.evaluation_seconds, 1e-9)
+    """How many plans, how fast, and how many were invalid, by rule."""
+    many = found.plans_evaluated + found.plans_pruned
+    rate = many / max(found.evaluation_seconds, 1e-9)
     said = (
-        f"{found.plans_evaluated:,} plans evaluated in {found.evaluation_seconds:.2f} s "
-        f"({rate:,.0f} per second), {found.plans_feasible:,} fit or are too close to call"
+        f"{many:,} plans in {found.evaluation_seconds:.2f} s ({rate:,.0f} per second): "
+        f"{found.plans_pruned:,} pruned by a bound on their step, {found.plans_evaluated:,} evaluated, "
+        f"of which {found.plans_feasible:,} fit or are borderline"
     )
     if found.rejected:
         rules = ", ".join(f"{rule} {count:,}" for rule, count in found.rejected.items())
-        said += f"\nturned away before that, by rule: {rules}"
+        said += f"\nSkipped as invalid: {sum(found.rejected.values()):,} ({rules})"
     return said
 
 

@@ -79,7 +79,7 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
             )
         )
     if facts["goodput_requests_per_s"] is not None:
-        told.append(f"{facts['goodput_requests_per_s']:.3g} requests/s within the service levels")
+        told.append(f"{facts['goodput_requests_per_s']:.3g} requests/s within the latency targets")
     return told
 
 
@@ -90,7 +90,7 @@ def headline(found: ServeAnswer) -> "Text":
     load = (
         f"{found.rate:g} requests/s"
         if found.rate is not None
-        else f"{found.concurrency:g} in flight"
+        else f"concurrency {found.concurrency:g}"
     )
     chosen = "chosen, the best found" if found.plan_chosen else "as given"
     apart = ""

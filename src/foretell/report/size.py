@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from foretell.api.size import Choice, Sizing
 from foretell.report.console import table
 from foretell.report.estimate import bullets
+from foretell.serving.sizing_records import ServiceTargets
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,8 +15,8 @@ FRONT = 12
 """Points of the front that are shown in text."""
 
 
-def size_text(found: Sizing) -> "RenderableType":
-    """The best option, the others, the front, and what was assumed."""
+def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
+    """The best option, all options by cost, and what was assumed; `pareto` adds the Pareto front."""
     from rich.console import Group
     from rich.text import Text
 
@@ -35,7 +36,9 @@ def size_text(found: Sizing) -> "RenderableType":
         ("90%:  ", "dim"),
         interval_text(found),
     )
-    parts: list[RenderableType] = [head, Text(), options_table(found), Text(), front_table(found)]
+    parts: list[RenderableType] = [head, Text(), options_table(found)]
+    if pareto:
+        parts += [Text(), front_table(found)]
     said = [
         *found.assumptions,
         f"rent: {found.price_source}",
@@ -60,32 +63,43 @@ def interval_text(found: Sizing) -> str:
 
 
 def options_table(found: Sizing) -> "Table":
-    """Ways to serve it, the best first."""
-    right = ("GPUs", "TTFT ms", "TPOT ms", "tokens/s/GPU", "headroom", "$/h", "$/M in", "$/M out")
+    """Options by cost, the cheapest that meets the targets first."""
+    right = (
+        "$/h", "$/M in", "$/M out", "$/request", "GPUs", "TTFT ms", "TPOT ms", "tokens/s/GPU",
+        "headroom",
+    )  # fmt: skip
     made = table("option", *right, right=right)
     for choice in found.choices:
-        made.add_row(*_cells(choice, found.wanted.osl))
+        made.add_row(*_cells(choice, found.wanted))
     return made
 
 
-def _cells(choice: Choice, osl: float) -> tuple[str, ...]:
+def _cells(choice: Choice, wanted: ServiceTargets) -> tuple[str, ...]:
     star = "* " if choice.simulated else "  "
     late = " (borderline)" if choice.borderline else "" if choice.meets else " (misses)"
 
     def usd(value: float | None) -> str:
-        return "" if value is None else f"{value:,.2f}"
+        return "-" if value is None else f"{value:,.2f}"
 
     return (
         f"{star}{choice.option.name()}{late}",
-        str(choice.option.gpus),
-        f"{choice.ttft_ms:,.0f}",
-        f"{choice.tpot_ms:.1f}",
-        f"{choice.option.tokens_per_s_per_gpu(osl):,.0f}",
-        f"{100 * choice.headroom:.0f} %",
         usd(choice.usd_per_hour),
         usd(choice.usd_per_million_input_tokens),
         usd(choice.usd_per_million_output_tokens),
+        _request_usd(choice, wanted),
+        str(choice.option.gpus),
+        f"{choice.ttft_ms:,.0f}",
+        f"{choice.tpot_ms:.1f}",
+        f"{choice.option.tokens_per_s_per_gpu(wanted.osl):,.0f}",
+        f"{100 * choice.headroom:.0f} %",
     )
+
+
+def _request_usd(choice: Choice, wanted: ServiceTargets) -> str:
+    """What a request costs at the wanted rate: the rent of the chips over the requests."""
+    if choice.usd_per_hour is None:
+        return "-"
+    return f"{choice.usd_per_hour / 3600.0 / wanted.rate:#.2g}"
 
 
 def front_table(found: Sizing) -> "Table":

@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import Any
 
-from foretell.records import JsonRecord, as_json, dataclass
+from foretell.records import Answer, JsonRecord, as_json, dataclass
 from foretell.search.explain import ends
 from foretell.specs.plan import Plan
 from foretell.specs.result import Leaf, StepEstimate
@@ -47,8 +47,10 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison(JsonRecord):
+class Comparison(JsonRecord, Answer):
     """Two plans of one question."""
+
+    verb = "compare-plans"
 
     a: StepEstimate
     """Plan A."""

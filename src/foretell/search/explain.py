@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.fusion import kind_of
 from foretell.kernels.op_times import traffic_factor
-from foretell.records import JsonRecord, as_json
+from foretell.records import Answer, JsonRecord, as_json
 from foretell.search.search import rank
 from foretell.search.sensitivity import (
     ALL_HARDWARE,
@@ -23,7 +23,6 @@ from foretell.search.sensitivity import (
     Elasticity,
     Number,
     Sensitivity,
-    SystemBatch,
     batch_of_systems,
     elasticities,
     numbers_of,
@@ -40,6 +39,7 @@ from foretell.training.breakdown import time_tree
 from foretell.training.layer_costs import CORE
 from foretell.training.leaves import Phase, runs_of
 from foretell.training.step import evaluate
+from foretell.training.systems import SystemBatch
 from foretell.training.tables import select
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
 
@@ -51,7 +51,7 @@ MOST = 3
 """Sentences about what would shorten the step."""
 BOUNDS: Mapping[str, str] = {
     "chip.matrix_flop_per_s": "matrix rate",
-    "chip.vector_flop_per_s": "plain units",
+    "chip.vector_flop_per_s": "vector units",
     "chip.memory_bandwidth_bytes_per_s": "memory bandwidth",
     "chip.tdp_watts": "power limit",
     "chip.idle_watts": "power limit",
@@ -76,7 +76,7 @@ class Share:
     share: float
     """Of the whole."""
     evidence: Evidence | None
-    """What it stands on."""
+    """What it rests on."""
     bound: str | None = None
     """What its seconds answer to most; none for bytes."""
     bound_elasticity: float | None = None
@@ -108,7 +108,7 @@ class OpShare:
     bound_elasticity: float
     """d ln(seconds) / d ln(that number)."""
     flop: float
-    """Operations of one run, of the matrix and the plain units."""
+    """Operations of one run, of the matrix and the vector units."""
     moved_bytes: float
     """What one run moves through the device memory, as its kernels are fused."""
 
@@ -130,8 +130,10 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation(JsonRecord):
+class Explanation(JsonRecord, Answer):
     """One plan, explained."""
+
+    verb = "explain"
 
     estimate: StepEstimate
     """What is explained."""

@@ -1,10 +1,9 @@
-"""Exhaustive search: enumerate, evaluate in batches, rank."""
+"""Exhaustive search: enumerate, skip what cannot lead, evaluate in batches, rank."""
 
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,15 @@ from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.search.choices import bases_of, worth_trying
 from foretell.search.frameworks import launchable_with, launcher_of, runs_on
-from foretell.search.interrupts import end_at_once, hold_interrupts
+from foretell.search.leading import leading_plans
 from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
-from foretell.search.space import Space, enumerate_plans, space_key
+from foretell.search.space import Space, enumerate_plans, space_key, take_candidates
 from foretell.sharding.rules import LOOPED, layers_of
 from foretell.specs.plan import QUANTISED, Plan, Plans, batch_of
-from foretell.specs.plan_forms import EVEN, even_sizes, layout_form
+from foretell.specs.plan_forms import EVEN, GENERIC, even_sizes, layout_form
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of, estimate_json
-from foretell.training.step import evaluate
 from foretell.units import format as show
 
 Array = NDArray[np.float64]
@@ -49,15 +47,17 @@ class SearchResult:
     """The plans of a search, best first, and how it went."""
 
     plans: tuple[StepEstimate, ...]
-    """The best plans: those that clearly fit by step time, then those too close to call."""
+    """The best plans: those that clearly fit by step time, then borderline ones."""
     plans_evaluated: int
     """Candidates whose step time and memory were both computed."""
     plans_feasible: int
-    """Of these, candidates that fit or are too close to call."""
+    """Of these, candidates that fit or are borderline."""
+    plans_pruned: int = 0
+    """Candidates that were not evaluated: a bound on their step is longer than what leads."""
     evaluation_seconds: float
     """Wall time from enumeration to ranking."""
     rejected: Mapping[str, int]
-    """Rule -> candidates turned away before they were evaluated."""
+    """Rule -> candidates skipped as invalid."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
     equal: tuple[bool, ...] = ()
@@ -102,6 +102,7 @@ class SearchResult:
             "plans": plans,
             "equal": list(self.equal),
             "plans_evaluated": self.plans_evaluated,
+            "plans_pruned": self.plans_pruned,
             "plans_feasible": self.plans_feasible,
             "evaluation_seconds": self.evaluation_seconds,
             "rejected": dict(self.rejected),
@@ -118,7 +119,9 @@ def search_plans(
     fixed: Collection[str] = (),
     over: Sequence[str] = (),
 ) -> SearchResult:
-    """Evaluate every candidate and keep the `top` best; fields of `fixed` are as in `base`.
+    """The `top` best of all candidates; fields of `fixed` are as in `base`.
+
+    A candidate is evaluated unless a bound on its step shows that it is none of them (search/leading.py).
 
     `over` names structural choices that are tried too, each combination a batch of its own.
     """
@@ -126,29 +129,29 @@ def search_plans(
     capacity = float(scenario.system.chip.memory_bytes)
     rejected: Counter[str] = Counter()
     kept: list[BatchBest] = []
-    evaluated = feasible = 0
+    evaluated = feasible = pruned = 0
+    # Which frameworks and which further choices a plan allows may depend on its ZeRO stage.
+    staged = not over and base.framework == GENERIC
     smallest, smallest_bytes = None, np.inf
     spaces: dict[tuple[object, ...], Space] = {}
     for variant, changed in bases_of(scenario, base, over):
         key = space_key(variant)
         if key not in spaces:
-            spaces[key] = enumerate_plans(scenario, variant, fixed)
+            spaces[key] = enumerate_plans(scenario, variant, fixed, staged=staged)
             rejected.update(spaces[key].rejected)
-        plans = replace(spaces[key].plans, base=variant)
-        runs, lost = runs_on(scenario, plans, variant.framework)
+        space = replace(spaces[key], plans=replace(spaces[key].plans, base=variant))
+        runs, lost = runs_on(scenario, space.plans, variant.framework)
         if lost:
             rejected.update(lost)
-            plans = plans.take(np.flatnonzero(runs))
+            space = take_candidates(space, np.flatnonzero(runs))
         if changed:
-            plans = plans.take(np.flatnonzero(worth_trying(plans, changed)))
-        if len(plans) == 0:
+            space = take_candidates(space, np.flatnonzero(worth_trying(space.plans, changed)))
+        if space.count == 0:
             continue
-        report = _shifted(progress, evaluated, len(plans))
-        if workers > 1:
-            step, peak = _evaluate_parallel(scenario, plans, workers, report)
-        else:
-            step, peak = evaluate(scenario, plans, report)
-        evaluated += len(plans)
+        report = _shifted(progress, evaluated + pruned, space.count)
+        found = leading_plans(scenario, space, top, workers, report)
+        plans, step, peak = found.plans, found.step_s, found.peak_bytes
+        evaluated, pruned = evaluated + len(plans), pruned + found.skipped
         feasible += int((peak <= capacity).sum())
         least = int(peak.argmin())
         if peak[least] < smallest_bytes:
@@ -166,6 +169,7 @@ def search_plans(
         equal=alike,
         plans=estimates,
         plans_evaluated=evaluated,
+        plans_pruned=pruned,
         plans_feasible=feasible,
         evaluation_seconds=seconds,
         rejected=dict(rejected),
@@ -277,29 +281,3 @@ def rank(
         tie = np.round(np.log(key[rows]) * 1e9)
         chosen.append(rows[np.lexsort((rows, key[rows], more[rows], tie))])
     return np.concatenate(chosen)[:top]
-
-
-def _evaluate_parallel(
-    scenario: Scenario,
-    plans: Plans,
-    workers: int,
-    progress: Callable[[int], None] | None,
-) -> tuple[Array, Array]:
-    """The same on several processes, in contiguous shares."""
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-
-    edges = np.linspace(0, len(plans), 4 * workers + 1).astype(int)
-    shares = [slice(int(a), int(b)) for a, b in pairwise(edges) if b > a]
-    step, peak = np.empty(len(plans)), np.empty(len(plans))
-    done = 0
-    # An interrupt ends the workers at once; left alone they would take up the next share.
-    with ProcessPoolExecutor(workers, initializer=end_at_once) as pool:
-        with hold_interrupts():
-            futures = {pool.submit(evaluate, scenario, plans.take(s)): s for s in shares}
-        for future in as_completed(futures):
-            share = futures[future]
-            step[share], peak[share] = future.result()
-            done += share.stop - share.start
-            if progress is not None:
-                progress(done)
-    return step, peak

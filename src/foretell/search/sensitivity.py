@@ -20,17 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.op_times import required_dtypes
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
-from foretell.specs.outputs import OUTPUTS
-from foretell.specs.plan import Plan, Plans, batch_of
+from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import Network, System, Tier
-from foretell.training.answer import totals_of
-from foretell.training.ledger import Ledger
-from foretell.training.step import evaluate_rows
-from foretell.training.tables import Tables, tables_of
+from foretell.training.systems import SystemBatch, evaluate_systems
 from foretell.units import field_unit
 
 Array = NDArray[np.float64]
@@ -55,7 +51,7 @@ class Number:
     """One number of a system that can be varied."""
 
     path: str
-    """Where it stands, as for `--set`."""
+    """Its `--set` path."""
     words: str
     """What it is, for a sentence."""
     kind: Kind
@@ -72,31 +68,6 @@ class Number:
         """The factor of a what-if: times become shorter, all else larger; all of it slower (`_software`)."""
         less = self.kind == "time" or self.path in (ALL_HARDWARE, *LESS)
         return 1.0 / TWICE if less else TWICE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemBatch:
-    """One plan on many systems, evaluated; arrays begin with the systems."""
-
-    scenario: Scenario
-    """The question, on the system as it is."""
-    plans: Plans
-    """The plan, once for each system."""
-    tables: Tables
-    """What it costs in parts."""
-    rows: Ledger
-    """What it costs in all."""
-
-    def result(self, name: str) -> Array:
-        """One of RESULTS on each system."""
-        if name not in RESULTS:
-            raise KeyError(name)
-        totals = totals_of(self.scenario, self.plans, self.tables, self.rows)
-        return np.asarray(OUTPUTS[name].of(totals))
-
-
-RESULTS = ("step_s", "tokens_per_s", "energy_joules", "peak_memory_bytes")
-"""What a batch can be asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +97,10 @@ class Elasticity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
+class Sensitivity(Answer):
     """Elasticities of one result, the strongest first."""
+
+    verb = "sensitivity"
 
     result: str
     """Which result: step_s, energy_joules, ..."""
@@ -136,7 +109,7 @@ class Sensitivity:
     plan: str
     """The plan, held."""
     numbers: tuple[Elasticity, ...]
-    """One for each number, the strongest first; joint ones repeat others and stand last."""
+    """One for each number, the strongest first; joint ones repeat others and come last."""
 
     def __getitem__(self, path: str) -> float:
         """The elasticity to the number of a path."""
@@ -167,7 +140,7 @@ def numbers_of(scenario: Scenario, plan: Plan) -> tuple[Number, ...]:
 
 
 CHIP_NUMBERS: tuple[tuple[str, str, Kind], ...] = (
-    ("vector_flop_per_s", "rate of the plain units", "rate"),
+    ("vector_flop_per_s", "rate of the vector units", "rate"),
     ("memory_bandwidth_bytes_per_s", "memory bandwidth", "rate"),
     ("tdp_watts", "power limit", "rate"),
     ("idle_watts", "power at rest", "rate"),
@@ -179,18 +152,6 @@ CLOCKED = ("chip.matrix_flop_per_s", "chip.vector_flop_per_s")
 """What goes with the clock of the cores."""
 
 
-def evaluate_systems(scenario: Scenario, plan: Plan, system: System, many: int) -> SystemBatch:
-    """One plan on `many` systems: `system` has arrays of that length in some of its numbers."""
-    plans = batch_of([plan] * many)
-    asked = replace(scenario, system=system)
-    tables = tables_of(asked, plans, apart=True)
-    # Inside, what a chip's number meets is (systems, stages).
-    columns = replace(asked, system=replace(system, chip=_as_columns(system.chip)))
-    return SystemBatch(
-        scenario=scenario, plans=plans, tables=tables, rows=evaluate_rows(columns, plans, tables)
-    )
-
-
 def batch_of_systems(scenario: Scenario, plan: Plan, numbers: Sequence[Number]) -> SystemBatch:
     """The system as it is, then each number lower, higher and better: 1 + 3 x numbers rows."""
     many = 1 + 3 * len(numbers)
@@ -199,7 +160,7 @@ def batch_of_systems(scenario: Scenario, plan: Plan, numbers: Sequence[Number]) 
         factor = np.ones(many)
         factor[1 + 3 * i : 4 + 3 * i] = 1.0 - STEP, 1.0 + STEP, number.better
         system = number.scaled(system, factor)
-    return evaluate_systems(scenario, plan, system, many)
+    return evaluate_systems(scenario, batch_of([plan] * many), system)
 
 
 def elasticities(values: Array, numbers: Sequence[Number]) -> Array:
@@ -268,7 +229,7 @@ def _hardware(numbers: Sequence[Number]) -> Number:
 
 
 def _clock(numbers: Sequence[Number]) -> Number:
-    """Matrix and plain units together."""
+    """Matrix and vector units together."""
     chosen = [n for n in numbers if n.path in CLOCKED]
 
     def scaled(system: System, factor: Num) -> System:
@@ -278,7 +239,7 @@ def _clock(numbers: Sequence[Number]) -> Number:
 
     return Number(
         path="chip.clock",
-        words="clock of the cores (matrix and plain units)",
+        words="clock of the cores (matrix and vector units)",
         kind="joint",
         value=1.0,
         unit="",
@@ -339,13 +300,3 @@ def _of_tier(place: int, tier: Tier, name: str, words: str) -> Number:
         unit=field_unit(name),
         scaled=scaled,
     )
-
-
-def _as_columns(chip: Chip) -> Chip:
-    """The chip with its arrays over systems as columns."""
-
-    def column(value: Any) -> Any:
-        return value[:, None] if isinstance(value, np.ndarray) and value.ndim else value
-
-    names = ("memory_bandwidth_bytes_per_s", "vector_flop_per_s", "host_bytes_per_s")
-    return replace(chip, **{name: column(getattr(chip, name)) for name in names})

@@ -39,6 +39,7 @@ from foretell.specs.plan_words import AXES
 from foretell.specs.scenario import Scenario
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 ORDERS: tuple[tuple[str, ...], ...] = tuple(
     order
@@ -67,6 +68,45 @@ class Space:
     """The candidates."""
     rejected: Mapping[str, int]
     """Rule -> how many candidates it turned away (a rejected factorisation counts once)."""
+    stages: Array
+    """ZeRO stages that each candidate stands for, itself the first of them."""
+    place: Index
+    """Number of each candidate among all plans of all stages."""
+    stride: Index
+    """From there to the number of its next stage."""
+
+    @property
+    def count(self) -> int:
+        """Plans of all stages."""
+        return int(self.stages.sum())
+
+    @property
+    def zeros(self) -> Array:
+        """Every ZeRO stage that occurs."""
+        most = self.stages.max(initial=1.0)
+        return np.arange(most) if most > 1.0 else self.plans.zero
+
+
+def take_candidates(space: Space, rows: Index) -> Space:
+    """Some of the candidates."""
+    return replace(
+        space,
+        plans=space.plans.take(rows),
+        stages=space.stages[rows],
+        place=space.place[rows],
+        stride=space.stride[rows],
+    )
+
+
+def all_stages(space: Space, rows: Index) -> tuple[Plans, Index, Index]:
+    """Some candidates with all ZeRO stages that they stand for; whose each is, and its number among all."""
+    many = space.stages[rows].astype(np.intp)
+    of_rows = np.repeat(rows, many)
+    stage = np.arange(len(of_rows)) - np.repeat(np.cumsum(many) - many, many)
+    plans = space.plans.take(of_rows)
+    if len(of_rows) > len(rows):
+        plans = replace(plans, zero=plans.zero + stage)
+    return plans, of_rows, space.place[of_rows] + stage * space.stride[of_rows]
 
 
 def divisors(number: int) -> list[int]:
@@ -75,16 +115,29 @@ def divisors(number: int) -> list[int]:
     return small + [number // d for d in reversed(small) if d * d != number]
 
 
-def enumerate_plans(scenario: Scenario, base: Plan, fixed: Collection[str] = ()) -> Space:
-    """All plans of a scenario; `base` holds the choices that are not searched, and those of `fixed`."""
+def enumerate_plans(
+    scenario: Scenario, base: Plan, fixed: Collection[str] = (), *, staged: bool = False
+) -> Space:
+    """All plans of a scenario; `base` holds the choices that are not searched, and those of `fixed`.
+
+    `staged` leaves out further ZeRO stages of a plan (`all_stages` has them), unless the stage is fixed.
+    """
+    staged = staged and "zero" not in fixed
     if base.tp_mode != "summa":
-        return _enumerate(scenario, base, fixed, base.tp2 if "tp2" in fixed else 0)
+        return _enumerate(scenario, base, fixed, base.tp2 if "tp2" in fixed else 0, staged)
     sides = [base.tp2] if "tp2" in fixed else divisors(scenario.job.gpus)
-    spaces = [_enumerate(scenario, base, fixed, side) for side in sides]
+    spaces = [_enumerate(scenario, base, fixed, side, staged) for side in sides]
     rejected: Counter[str] = Counter()
+    before = np.cumsum([0, *(space.count for space in spaces)])
     for space in spaces:
         rejected.update(space.rejected)
-    return Space(plans=join_plans([space.plans for space in spaces]), rejected=dict(rejected))
+    return Space(
+        plans=join_plans([space.plans for space in spaces]),
+        rejected=dict(rejected),
+        stages=np.concatenate([space.stages for space in spaces]),
+        place=np.concatenate([s.place + many for s, many in zip(spaces, before, strict=False)]),
+        stride=np.concatenate([space.stride for space in spaces]),
+    )
 
 
 def space_key(base: Plan) -> tuple[object, ...]:
@@ -93,11 +146,15 @@ def space_key(base: Plan) -> tuple[object, ...]:
     return base.tp_mode, base.panels, base.tp_overlap == "on", heads, base.schedule, base.shard
 
 
-def _enumerate(scenario: Scenario, base: Plan, fixed: Collection[str], tp2: int) -> Space:
+def _enumerate(
+    scenario: Scenario, base: Plan, fixed: Collection[str], tp2: int, staged: bool
+) -> Space:
     """All plans whose tensor-parallel ranks have one length of their grid's second side; 0: no grid."""
     cuts = cuts_of(scenario.model)
     degrees, rejected = _degrees(scenario, base, cuts, fixed, tp2)
     columns: list[Array] = []
+    numbers: list[tuple[Index, Index, Index]] = []
+    before = 0
     filled = units(scenario.system.network, scenario.job.gpus)
     every = all_orders(base)
     for four, orders in zip(
@@ -105,12 +162,17 @@ def _enumerate(scenario: Scenario, base: Plan, fixed: Collection[str], tp2: int)
     ):
         placed = [every.index(spell_order(base.order, base))] if "order" in fixed else orders
         experts = expert_degrees(cuts, four, base, fixed)
-        block, lost = _block(scenario, four, (experts, placed), base, fixed)
+        block, lost, each = _block(scenario, four, (experts, placed), base, fixed, staged)
         columns.append(block)
         rejected.update(lost)
+        stages = len(ALL_STAGES) if staged and replicas_of(four) > 1 else 1
+        numbers.append(_numbers(block.shape[1], each, stages, before))
+        before += block.shape[1] * stages
     table = np.concatenate(columns, axis=1) if columns else np.empty((len(COLUMNS), 0))
     second = np.full(table.shape[1], float(tp2))
     plans = Plans(**dict(zip(COLUMNS, table, strict=True)), tp2=second, orders=every, base=base)
+    ways = [np.concatenate(column) for column in zip(*numbers, strict=True)]
+    stages, place, stride = ways or [np.empty(0, dtype=np.intp)] * 3
     if fixed:
         wanted = batch_of([base])
         same = [
@@ -118,8 +180,27 @@ def _enumerate(scenario: Scenario, base: Plan, fixed: Collection[str], tp2: int)
             for n in BATCH_FIELDS
             if n in fixed and n != "order"
         ]
-        plans = plans.take(np.flatnonzero(np.all([np.ones(len(plans), bool), *same], axis=0)))
-    return Space(plans=plans, rejected=dict(rejected))
+        rows = np.flatnonzero(np.all([np.ones(len(plans), bool), *same], axis=0))
+        plans, stages, place, stride = plans.take(rows), stages[rows], place[rows], stride[rows]
+    return Space(
+        plans=plans, rejected=dict(rejected), stages=stages * 1.0, place=place, stride=stride
+    )
+
+
+ALL_STAGES = (0, 1, 2, 3)
+"""ZeRO stages of replicas that can share."""
+
+
+def replicas_of(degrees: Degrees) -> int:
+    """Ranks that hold the same weights."""
+    return degrees[1] * degrees[3]
+
+
+def _numbers(many: int, each: int, stages: int, before: int) -> tuple[Index, Index, Index]:
+    """Stages of each candidate of a block, its number where stages are `each` candidates apart, and that."""
+    own = np.arange(many)
+    place = before + own + own // max(each, 1) * each * (stages - 1)
+    return np.full(many, stages), place, np.full(many, each)
 
 
 def context_degrees(scenario: Scenario, base: Plan, fixed: Collection[str]) -> list[int]:
@@ -199,13 +280,14 @@ def _block(
     also: tuple[list[tuple[int, int]], list[int]],
     base: Plan,
     fixed: Collection[str],
-) -> tuple[Array, Counter[str]]:
-    """All further choices of one factorisation, as columns; and what the rules took away."""
-    _, cp, _, dp = degrees
+    staged: bool,
+) -> tuple[Array, Counter[str], int]:
+    """All further choices of one factorisation, as columns; what the rules took away; and how many choices
+    there are below the ZeRO stage."""
     shapes, rejected = _shapes(scenario, degrees, base)
     sides, lost = _sides(scenario, degrees, also[0], base)
     rejected.update({name: count * len(shapes) for name, count in lost.items()})
-    zeros = (0, 1, 2, 3) if dp * cp > 1 else (0,)
+    zeros = ALL_STAGES if replicas_of(degrees) > 1 and not staged else (0,)
     modes: tuple[int, ...] = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
     if "recompute" in fixed and base.recompute not in RECOMPUTE:
         modes = (recompute_code(base.recompute),)
@@ -223,7 +305,7 @@ def _block(
     )
     for row, (values, axis) in zip(rows, columns, strict=True):
         row[...] = np.reshape(values, [-1 if i == axis else 1 for i in range(5)])
-    return rows.reshape(len(COLUMNS), -1), rejected
+    return rows.reshape(len(COLUMNS), -1), rejected, len(modes) * len(sides) * len(also[1])
 
 
 def needs_split(base: Plan) -> bool:

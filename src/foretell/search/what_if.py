@@ -20,16 +20,15 @@ from foretell.search.sensitivity import (
     SOFTWARE,
     STEP,
     Number,
-    SystemBatch,
-    evaluate_systems,
     numbers_of,
 )
 from foretell.specs._base import Num
-from foretell.specs.plan import Plan
+from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.training.answer import answer_of, fits
+from foretell.training.systems import SystemBatch, evaluate_systems
 
 Array = NDArray[np.float64]
 Side = Literal["better", "worse"]
@@ -189,7 +188,7 @@ def _batch(scenario: Scenario, plan: Plan, numbers: Sequence[Number], by: float)
         factor[first : first + 2] = 1.0 - STEP, 1.0 + STEP
         factor[first + 2 : first + 4] = [factor_of(number, side, by) for side in SIDES]
         system = number.scaled(system, factor)
-    return evaluate_systems(scenario, plan, system, many)
+    return evaluate_systems(scenario, batch_of([plan] * many), system)
 
 
 def _slope(values: Array, rows: Sequence[int]) -> float:

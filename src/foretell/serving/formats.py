@@ -5,6 +5,8 @@ from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment, Format
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
+from foretell.workload.ops import Gemm, Op
+from foretell.workload.roles import OpRole, Region
 
 STORED: dict[str, tuple[Format, Format]] = {
     "bf16": ("bf16", "bf16"),
@@ -22,6 +24,10 @@ BLOCKS = ("deepseek", "kimi", "glm", "qwen3", "minimax", "mimo", "step")
 """Families, by how their names begin, whose fp8 checkpoints have a scale for each block of 128 x 128."""
 EXPERTS_ALONE: dict[str, tuple[str, ...]] = {"fp8": ("llama4",)}
 """Precision -> families whose checkpoints have it in the routed experts alone (Meta's `fp8_mixed`)."""
+NARROW_DENSE = ("deepseek_v3", "deepseek_v32")
+"""Families whose checkpoints in nvfp4 have the attention's output projection, dense feed-forward parts and
+shared experts in 4 bits too (`exclude_modules` of nvidia/DeepSeek-V3.1-NVFP4 and V3.2-NVFP4 names the other
+four products of the attention; DeepSeek-R1-0528-FP4-v2's card: it additionally quantizes the wo module)."""
 WHOLE_MIXTURES = ("nemotron",)
 """Families of mixtures whose checkpoints in 4 bits have all of their matrices so."""
 
@@ -34,9 +40,10 @@ def mixture_of(model: Model) -> bool:
 def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
     """Formats of the dense matrices and of the experts, of a checkpoint or of a named precision.
 
-    Mixtures in 4 bits keep what is not routed experts in 16 bits: so do NVIDIA's checkpoints of DeepSeek-V3.1
-    to V4, Kimi-K2.6, GLM-5, MiniMax-M2, Gemma-4-26B-A4B and Qwen3.5 (`exclude_modules` of their
-    hf_quant_config.json: self_attn, in most of them the shared experts too), and gpt-oss.
+    Mixtures in 4 bits keep what is not routed experts in 16 bits: so do NVIDIA's checkpoints of DeepSeek-V4,
+    Kimi-K2.6, GLM-5.1, MiniMax-M2, Gemma-4-26B-A4B and Qwen3.5 (`exclude_modules` of their
+    hf_quant_config.json: self_attn, in most of them the shared experts too), and gpt-oss. Those of
+    DeepSeek-V3 keep only a part of it (`is_narrow`).
     """
     name = precision or model.dtype
     dense, experts = STORED.get(name, ("bf16", "bf16"))
@@ -47,6 +54,20 @@ def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
     if mixture and (narrow or model.family.startswith(EXPERTS_ALONE.get(name, ()))):
         return "bf16", experts
     return dense, experts
+
+
+def narrow_dense(model: Model, deployment: Deployment) -> bool:
+    """Whether dense products of a mixture's checkpoint are as narrow as its experts, but for the first ones
+    of the attention."""
+    kept = deployment.weights == "bf16" and deployment.experts == "nvfp4"
+    return kept and model.family in NARROW_DENSE
+
+
+def is_narrow(op: Op) -> bool:
+    """Whether a product is one of those: the attention's output, a feed-forward part, a shared expert."""
+    parts = (Region.FEED_FORWARD, Region.SHARED_EXPERTS)
+    output = op.region is Region.ATTENTION and op.role is OpRole.OUTPUT
+    return isinstance(op, Gemm) and (output or op.region in parts)
 
 
 def kernel_format(name: str, chip: Chip, *, experts: bool = False) -> str:

@@ -30,12 +30,13 @@ from foretell.kernels.power import (
     memory_joules,
 )
 from foretell.records import dataclass
-from foretell.serving.formats import attention_format, kernel_format
+from foretell.serving.formats import attention_format, is_narrow, kernel_format
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.surface import Surface
+from foretell.specs.system_batch import repeat_chips
 from foretell.workload.ops import AttentionCore, Op
 
 Array = NDArray[np.float64]
@@ -71,6 +72,7 @@ PASSES: dict[str, tuple[float, float]] = {
     "residual": (0.5, 0.0),
     "act": (1.0, 1.0),
     "rotate": (1.5, 1.0),
+    "scaled-rotate": (1.5, 1.0),
     "embedding": (1.0, 1.0),
     "routing": (1.0, 1.0),
     "other": (1.0, 1.0),
@@ -132,6 +134,18 @@ class Kernels:
     """Formats."""
     profile: EngineProfile
     """The engine."""
+    narrow: bool = False
+    """Whether the later dense products are as narrow as the experts (serving/formats.py)."""
+    systems: int = 1
+    """Systems of a batch, of which the chip's numbers are arrays."""
+
+    def along(self, *points: Array) -> tuple["Kernels", tuple[Array, ...]]:
+        """Points of a table, each once for every system, and the kernels with as many chips."""
+        if self.systems == 1:
+            return self, points
+        chips = repeat_chips(self.chip, len(points[0]))
+        own = replace(self, chip=chips, systems=1)
+        return own, tuple(np.repeat(one, self.systems) for one in points)
 
     def chosen(self, family: str, dtype: str) -> FamilyCoefficients:
         """Coefficients of a family as a step meets them."""
@@ -177,6 +191,16 @@ class Kernels:
         self, ops: Sequence[Op], counts: Sequence[float], width: int, phase: str = "token"
     ) -> KernelCost:
         """All operations, each `counts` times; `phase` tells which attention kernels run."""
+        if self.narrow:
+            own = replace(self, narrow=False)
+            later = replace(own, deployment=replace(own.deployment, weights=own.deployment.experts))
+            total = nothing(width)
+            for kernels, kind in ((own, False), (later, True)):
+                mine = [i for i, op in enumerate(ops) if is_narrow(op) is kind]
+                total = total + kernels.cost(
+                    [ops[i] for i in mine], [counts[i] for i in mine], width, phase
+                )
+            return total
         total = nothing(width)
         if not ops:
             return total

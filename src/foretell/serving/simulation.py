@@ -19,7 +19,7 @@ from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
 from foretell.serving.engine_options import look_steps
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
-from foretell.serving.requests.arrivals import Arrivals, Lengths, Shape, draw_requests
+from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
 from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import (
@@ -47,6 +47,7 @@ from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
+from foretell.specs.lengths import LengthForm, LengthShape
 from foretell.specs.model import Model
 from foretell.specs.service import Percentiles, ServiceEstimate
 from foretell.specs.system import System
@@ -68,8 +69,9 @@ class Play:
     """How many."""
     seed: int = 0
     """Of everything that is drawn."""
-    lengths: Shape = "fixed"
-    """Shape of prompt and answer lengths; `spread` of the traffic below 1 makes them uniform."""
+    lengths: LengthForm = LengthForm()
+    """Prompt and answer lengths: a shape, or those of a file; `spread` of the traffic below 1 makes fixed
+    ones uniform."""
     prefixes: int = 0
     """Different common beginnings of prompts; 0: none."""
     prefix_tokens: int = 0
@@ -114,11 +116,14 @@ def serve_simulated(
 def requests_of(q: ServeQuestion, how: Play) -> Requests:
     """Requests by chance as the question and the way of playing say."""
     traffic = q.traffic
-    shape: Shape = "uniform" if traffic.least < 1.0 and how.lengths == "fixed" else how.lengths
+    form = how.lengths
+    shape: LengthShape = "uniform" if traffic.least < 1.0 and form.shape == "fixed" else form.shape
     isl, osl = (
-        Lengths(mean=float(np.asarray(mean)), shape=shape, least=traffic.least)
-        for mean in (traffic.isl, traffic.osl)
+        Lengths(mean=float(np.asarray(mean)), shape=shape, least=traffic.least, samples=samples)
+        for mean, samples in ((traffic.isl, form.prompts), (traffic.osl, form.answers))
     )
+    if form.answers and not form.prompts:
+        isl = replace(isl, shape="fixed")
     flight = max(round(float(np.asarray(traffic.concurrency))), 1)
     arrivals = Arrivals(
         kind=how.arrivals,  # type: ignore[arg-type]

@@ -5,8 +5,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.serving.requests.arrivals import KINDS, SHAPES
+from foretell.serving.requests.arrivals import KINDS
 from foretell.serving.requests.autoscaler import read_autoscale
+from foretell.serving.requests.lengths import read_lengths
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.sessions import read_sessions
 from foretell.serving.requests.tiers import read_tiers
@@ -15,7 +16,6 @@ from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulation import Play
 
 CHOICES: Mapping[str, Sequence[str]] = {
-    "lengths": SHAPES,
     "routing": ("round-robin", "least-loaded", "prefix-aware", "sticky"),
     "trace_unit": ("s", "ms", "us", "ns"),
     "preemption": ("recompute", "swap"),
@@ -35,6 +35,7 @@ TEXTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "sessions": ("sessions", read_sessions),
     "kv_tiers": ("tiers", read_tiers),
     "autoscale": ("autoscale", read_autoscale),
+    "lengths": ("lengths", read_lengths),
 }
 """Options that are words of their own -> the field that they fill, and who reads them."""
 NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals")
@@ -80,7 +81,7 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
         trace = read_trace(values["arrivals"], values.get("trace_unit"), values.get("block_tokens"))
         if trace.at_s is None and q.rate is not None:
             raise BadInput([_problem("arrivals", values["arrivals"], "the trace has no arrivals: "
-                                     "it is played in a closed loop", "--concurrency")])  # fmt: skip
+                                     "it is simulated in a closed loop", "--concurrency")])  # fmt: skip
         values["arrivals"] = "trace"
         if trace.at_s is None:
             trace = replace(trace, concurrency=max(round(float(q.traffic.concurrency)), 1))

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from foretell.records import JsonRecord, dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
+from foretell.specs.lengths import LengthForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class ServiceTargets:
     """Chips of one instance at most."""
     cached: float = 0.0
     """Share of a prompt's tokens that a prefix cache has already."""
+    lengths: LengthForm | None = None
+    """How lengths spread; None: all alike."""
     degrees: tuple[tuple[str, int], ...] = ()
     """Degrees of an instance that are given, such as ("tp", 2); the others are searched."""
 
@@ -102,12 +105,12 @@ class Option:
         return self.requests_per_s * osl / self.gpus
 
     def name(self) -> str:
-        """A line that tells it apart: 2 x tp8, or 3 x tp4 + 2 x tp8 for prompts."""
+        """A short name: 2 x tp8, or 2 x tp8 prefill + 3 x tp4 decode."""
         text = f"{self.replicas} x {layout_words(self.instance.deployment)}"
         if self.prefill is None:
             return text
         front = f"{self.prefill_replicas} x {layout_words(self.prefill.deployment)}"
-        return f"{front} for prompts + {text} for answers"
+        return f"{front} prefill + {text} decode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulation import Play, clock_of, is_unstable, requests_of, rules_of
 from foretell.serving.sizing_records import ServiceTargets
 from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.lengths import LengthForm
 
 Side = Literal["both", "prefill", "decode"]
 """What the instance does."""
@@ -42,9 +43,11 @@ def simulated_ms(
 @lru_cache(maxsize=512)
 def _simulated(q: ServeQuestion, rate: float, side: Side, percentile: str) -> Latencies:
     asked = replace(q, rate=rate)
+    form = q.traffic.lengths or LengthForm()
     if side == "prefill":
         asked = replace(asked, traffic=replace(q.traffic, osl=1.0))
-    how = Play(arrivals="poisson", requests=REQUESTS)
+        form = replace(form, answers=(1.0,) * len(form.answers))
+    how = Play(arrivals="poisson", requests=REQUESTS, lengths=form)
     requests: Requests = requests_of(asked, how)
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
     rules = replace(rules_of(asked, q.deployment, memory, how), decode_only=side == "decode")
@@ -99,6 +102,7 @@ def fewest(
 def sized_question(q: ServeQuestion, wanted: ServiceTargets) -> ServeQuestion:
     """The question of a whole service under a rate."""
     traffic = Traffic(
-        isl=wanted.isl, osl=wanted.osl, concurrency=1.0, waves=1e9, cached=wanted.cached
-    )
+        isl=wanted.isl, osl=wanted.osl, concurrency=1.0, waves=1e9, cached=wanted.cached,
+        lengths=wanted.lengths,
+    )  # fmt: skip
     return replace(q, traffic=traffic, rate=wanted.rate)

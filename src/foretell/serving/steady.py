@@ -12,7 +12,8 @@ With n sequences in the engine, prompts of L tokens, answers of O, t_d a decode 
              token budget takes beside the decoding
     TTFT   = c / X - D, which holds t_d / 2 + rho t_m / 2 + t_m + W + late t_d + latency, rho = X t_m / k x
              (c - 1) / c: a request of a loop finds the prompts of the c - 1 others under way, never its own
-    start  = the first wave is sent at once: its prompts follow each other in steps of the token budget
+    start  = the first wave is sent at once: its prompts follow each other in steps of the token budget, and
+             wait for kernels of experts that are compiled on first use (Triton, DeepGEMM, AITER)
 
 TTFT is one span, from arrival to the first token. Where fewer than are in flight fit, or steps are full of
 prompts (X = k / t_m, D = (O - 1) t_m), the rest of c / X is a queue: all that is over k O in flight. Near
@@ -20,7 +21,7 @@ there prompts wait for each other already (line_s). A prefill-first engine has i
 own, so that the decoding waits for all of t_m. All of it broadcasts over concurrency and lengths.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,19 +225,29 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
     own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
     waits = float(own_wait if d.wait_steps is None else d.wait_steps)
     at = point_of(times, loop, prompts_together(loop, d, np.ones(())), np.ones(()), waits)
+    moving = np.ones(np.shape(at.rate), bool)
     for _ in range(ROUNDS):
-        before = at.rate
+        before = at
         # Of those in flight the engine has what is not on its way to it or back.
         inside = loop.n / np.minimum(at.rate, able_per_s(d, at))
         there = loop.asked * inside / (inside + outside_s(times, loop, at))
-        loop = replace(loop, n=np.minimum(there, loop.fit))
+        loop = replace(loop, n=np.where(moving, np.minimum(there, loop.fit), loop.n))
         reading_s = at.span_s + waits * at.step_s
         came = met_together(at.rate / d.pp, at.step_s, reading_s)
         wanted = np.maximum(came, prompts_together(loop, d, at.share))
         most = np.minimum(loop.most(loop.others(at.share)), loop.n)
         k = np.maximum(np.minimum(wanted, most), 1.0)
         at = point_of(times, loop, k, at.share, waits)
-        if np.all(np.abs(at.rate - before) <= STILL * before):
+        if not moving.all():
+            # What stands still keeps its numbers, whatever is beside it.
+            at = SteadyPoint(
+                **{
+                    f.name: np.where(moving, getattr(at, f.name), getattr(before, f.name))
+                    for f in fields(SteadyPoint)
+                }
+            )
+        moving = moving & (np.abs(at.rate - before.rate) > STILL * before.rate)
+        if not moving.any():
             break
     step, able = at.step_s, able_per_s(d, at)
     inside, outside = loop.n / at.rate, outside_s(times, loop, at)
@@ -249,7 +260,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
     queued = np.maximum(settled - at.span_s - waits * step - outside, 0.0)
     beyond = outside - under_way_s(times, loop, at) - line
     beyond = beyond + np.minimum(queued, np.maximum(loop.asked - loop.fit, 0.0) / rate)
-    start = start_s(times, loop) + beyond
+    start = start_s(times, loop) + beyond + (p.first_use_s if times.tables.mixtures else 0.0)
     first = 1.0 / max(traffic.waves, 1.0)
     return SteadyState(
         batch=np.minimum(loop.asked, loop.fit),

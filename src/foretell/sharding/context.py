@@ -1,8 +1,14 @@
 """Context parallelism: the tokens of a sequence are cut over cp ranks, for every operation.
 
-Only attention needs more than its own tokens. Queries are dealt out in a zig-zag (rank i has the blocks i
-and 2 cp - 1 - i of 2 cp), so that under a causal mask every rank has 1/cp of the pairs. Keys and values
-come in one of three ways (`cp_mode`):
+Only attention needs more than its own tokens. Which queries a rank has is `cp_cut`:
+
+    zigzag      blocks i and 2 cp - 1 - i of 2 cp: under a causal mask every rank has 1/cp of the pairs, the
+                same number with every other rank
+    contiguous  one run: the last rank sees nearly all keys, 2 - 1/cp times the mean's pairs, and the others
+                wait for it, at every step of a ring too
+    striped     every cp-th token (Brandon et al. 2023): (s + cp) / (s + 1) of the mean, all but even
+
+Keys and values come in one of three ways (`cp_mode`):
 
     ring        blocks of keys and values pass from rank to rank, cp - 1 times, behind the attention to the
                 block before; gradients of keys and values travel with them in the backward pass and
@@ -21,8 +27,9 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.specs._base import Num, with_fields
-from foretell.specs.plan import ContextMode
+from foretell.specs.plan import ContextCut, ContextMode
 from foretell.workload.graph import LayerGraph, Saved
+from foretell.workload.masks import first_pairs, reach_of
 from foretell.workload.ops import AttentionCore, Gemm, Lookup, Op, Pointwise, Scan
 from foretell.workload.roles import OpRole, SavedRole
 
@@ -41,13 +48,15 @@ class ContextTraffic:
     """Elements that go into recurrences and come out of them."""
 
 
-def context_parallel(graph: LayerGraph, cp: Num, mode: ContextMode) -> LayerGraph:
-    """The layer on one of `cp` ranks, before tensor parallelism."""
+def context_parallel(
+    graph: LayerGraph, cp: Num, mode: ContextMode, cut: ContextCut = "zigzag"
+) -> LayerGraph:
+    """The layer on the busiest of `cp` ranks, before tensor parallelism."""
     gathers = mode == "allgather"
     ops: list[Op] = []
     for op in graph.ops:
         whole = gathers and op.role is OpRole.LATENT_UP
-        ops.append(op if whole else _cut(op, cp, mode))
+        ops.append(op if whole else _cut(op, cp, mode, cut))
         if mode == "ring" and isinstance(op, AttentionCore):
             ops.append(_merge(op, cp))
     return with_fields(
@@ -65,7 +74,7 @@ def _share(saved: Saved, cp: Num, *, gathers: bool) -> Saved:
     return saved if whole else with_fields(saved, elements=saved.elements / cp)
 
 
-def _cut(op: Op, cp: Num, mode: ContextMode) -> Op:
+def _cut(op: Op, cp: Num, mode: ContextMode, cut: ContextCut) -> Op:
     """One rank's part of an operation: its tokens, or of attention its pairs."""
     if op.role is OpRole.BUILD:
         return op
@@ -77,20 +86,37 @@ def _cut(op: Op, cp: Num, mode: ContextMode) -> Op:
         case Lookup() | Scan():
             return with_fields(op, tokens=op.tokens / cp)
         case AttentionCore():
-            return _core(op, cp, mode)
+            return _core(op, cp, mode, cut)
     raise TypeError(f"{type(op).__name__} cannot be cut by tokens")
 
 
-def _core(op: AttentionCore, cp: Num, mode: ContextMode) -> AttentionCore:
+def _core(op: AttentionCore, cp: Num, mode: ContextMode, cut: ContextCut) -> AttentionCore:
     """ring: cp kernels over 1/cp^2 of the pairs; gathered: 1/cp of the queries; ulysses: of the heads."""
     counted = None if op.counted is None else op.counted / cp
     if mode == "ulysses" and op.split == "heads":
         return with_fields(op.cut(cp), counted=op.counted)
+    pairs = op.pairs / cp * busiest_share(op, cp, cut)
     if mode == "ring":
         blocks = with_fields(op, batch=op.batch * cp, q_len=op.q_len / cp, kv_len=op.kv_len / cp)
         inner = None if counted is None else counted / cp
-        return with_fields(blocks, pairs=op.pairs / cp / cp, counted=inner, calls=cp)
-    return with_fields(op, q_len=op.q_len / cp, pairs=op.pairs / cp, counted=counted)
+        return with_fields(blocks, pairs=pairs / cp, counted=inner, calls=cp)
+    return with_fields(op, q_len=op.q_len / cp, pairs=pairs, counted=counted)
+
+
+def busiest_share(op: AttentionCore, cp: Num, cut: ContextCut) -> Num:
+    """Pairs of the busiest rank over the mean's; in a ring of ranks that wait for each other at every step,
+    of the sum over its steps of the busiest's.
+
+    Of a causal mask, whole or with a sliding window, the last run of tokens has the most pairs.
+    """
+    if cut == "zigzag":
+        return 1.0
+    length, reach = np.asarray(op.q_len, float), reach_of(op.q_len, op.kv_len, op.pairs)
+    if cut == "striped":
+        whole = reach >= length
+        return np.where(whole, (length + cp) / (length + 1.0), 1.0)
+    last = first_pairs(length, reach) - first_pairs(length - length / cp, reach)
+    return np.where(reach > 0.0, last * cp / np.maximum(op.pairs, 1e-12), 1.0)
 
 
 def _merge(op: AttentionCore, cp: Num) -> Pointwise:

@@ -8,7 +8,8 @@ tensor parallelism the adapter of a matrix cut by columns has A on every rank an
 cut by rows and B on every rank, so that its partial sums ride on the matrix's own reduction and nothing more
 is sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one needs its input no more, and
 that is not kept. The frozen matrices of the layers may be stored in 4 bits (QLoRA): products read them
-widened to 16 bits, once for each pass, and keep their input whether it has an adapter or not. DoRA measures
+widened to 16 bits, once for each pass, and those of bitsandbytes (nf4) keep their input whether it has an
+adapter or not. DoRA measures
 the columns of W + A B in every forward pass: A B is written out, and read with W.
 """
 
@@ -81,7 +82,7 @@ def with_adapters(
     stored: bool = False,
 ) -> LayerGraph:
     """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it; `stored`:
-    the frozen ones are in 4 bits."""
+    the frozen ones are in 4 bits and keep their input."""
     if rank == 0:
         return graph
     ops: list[Op] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.simulation.chance import PERCENTILES, Chance, SyncGroups, draw, job_steps
 from foretell.simulation.programs import StepLayout
 from foretell.simulation.step import held_bytes, played_step, rank_stride
@@ -45,21 +45,21 @@ class ShareOfStep:
     name: str
     """What it is."""
     simulated_s: float
-    """Along the rank that sets the pace, played; collectives beside passes count what they hold up."""
+    """Along the rank that sets the pace, simulated; collectives beside passes count what they hold up."""
     closed_s: float
     """Along the slowest stage, in closed form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageOfStep:
-    """One pipeline stage of the played step."""
+    """One pipeline stage of the simulated step."""
 
     stage: int
     """Its number."""
     rank: int
-    """The rank that was played."""
+    """The rank that was simulated."""
     busy_s: float
-    """What it works, waits for exchanges and sends included."""
+    """Busy time, waits for communication and sends included."""
     bubble_s: float
     """What it waits for other stages."""
     data_parallel_s: float
@@ -69,13 +69,15 @@ class StageOfStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation(JsonRecord):
+class Simulation(JsonRecord, Answer):
     """A step as events, beside the closed form."""
+
+    verb = "simulate"
 
     estimate: StepEstimate
     """The closed form's answer."""
     step_s: float
-    """Time of the played step, without chance."""
+    """Time of the simulated step, without chance."""
     shares: tuple[ShareOfStep, ...]
     """Where the time goes, both ways."""
     contention_s: float
@@ -87,13 +89,13 @@ class Simulation(JsonRecord):
     step_percentiles_s: dict[str, float] | None
     """Mean and percentiles of the whole job's step; none where nothing was left to chance."""
     laid: StepLayout
-    """What was played."""
+    """What was simulated."""
     played: PlayedStep
     """The events."""
 
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """p50 and p90 of every predicted number: the closed form's, around the played step."""
+        """p50 and p90 of every predicted number: the closed form's, around the simulated step."""
         return of_estimate(with_step(self.estimate, self.step_s))
 
     def to_dict(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.simulation.memory import MemoryLine
 from foretell.simulation.memory_timeline import StageLine, StepMemory
 from foretell.specs.result import Leaf, StepEstimate
@@ -17,17 +17,19 @@ MOST_MOMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAnswer(JsonRecord):
+class MemoryAnswer(JsonRecord, Answer):
     """One plan's memory over a step."""
+
+    verb = "memory"
 
     estimate: StepEstimate
     """The plan's estimate, fits or not."""
     step: StepMemory
-    """The step, played."""
+    """The simulated step."""
 
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """p50 and p90 of the peak, and of the step as it was played."""
+        """p50 and p90 of the peak, and of the simulated step."""
         found, told = of_estimate(self.estimate), self.estimate
         kept = {"peak_memory_bytes": found["peak_memory_bytes"]}
         if "step_s" in found:

@@ -66,7 +66,7 @@ def _check_plain(value: Any, hint: Any, path: str) -> list[Problem]:
         allowed = "true or false" if hint is bool else "a text"
         return [Problem(path=path, value=value, message="wrong type", allowed=allowed)]
     elif hint is type(None) and value is not None:
-        return [Problem(path=path, value=value, message="must be left out")]
+        return [Problem(path=path, value=value, message="must be absent")]
     return []
 
 

@@ -72,7 +72,7 @@ class Chip:
     price_usd_high: NotNegative = 0.0
     """High end of published prices; 0 where unknown."""
     measured_matmul_flop_per_s: NotNegative = 0.0
-    """Highest published bf16 matrix product rate; 0 where unknown."""
+    """Highest published rate of bf16 matrix multiplications; 0 where unknown."""
     left_out: tuple[str, ...] = ()
     """Chips whose measurements it must not rest on: held-out validation leaves its own out."""
     kernels: tuple[Surface, ...] = ()

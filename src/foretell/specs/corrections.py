@@ -82,3 +82,5 @@ TRAINING_MEMORY = ("activations", "overhead")
 """Mechanisms of its memory."""
 SERVING = ("prefill", "decode_weights", "decode_cache", "step_overhead", "queueing")
 """Mechanisms of a service."""
+POST_TRAINING = ("generation", "forward", "update", "synchronisation", "loop")
+"""Mechanisms of a post-training step: each is a group of its phases."""

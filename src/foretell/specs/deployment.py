@@ -4,6 +4,7 @@ from typing import Literal
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.lengths import LengthForm
 
 Format = Literal["bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "mxfp4", "nvfp4"]
 """Number formats of weights and of the cache."""
@@ -55,9 +56,9 @@ class Deployment:
     graph: bool = True
     """Whether decode steps are replayed from a captured graph; else the host launches every kernel."""
     max_batch: int | None = None
-    """Sequences at once; None: the engine's own limit."""
+    """Sequences at once of one data-parallel rank; None: the engine's own limit."""
     max_tokens: int | None = None
-    """Tokens of a step; None: the engine's own limit."""
+    """Tokens of a step of one data-parallel rank; None: the engine's own limit."""
     memory_fraction: float | None = None
     """Share of the memory by the engine's own rule; None: the engine's default."""
     wait_steps: float | None = None
@@ -129,3 +130,5 @@ class Traffic:
     """Requests over concurrency: all of the first wave are sent at once."""
     cached: float = 0.0
     """Share of a prompt's tokens that a prefix cache has already."""
+    lengths: LengthForm | None = None
+    """How lengths spread where requests are simulated; None: as isl, osl and `least` say."""

@@ -76,16 +76,16 @@ class EngineProfile:
     """Device time of a step with prompt tokens over what its kernels tell."""
     prefill_expert_factor: float = 1.0
     """Time of the experts' kernels in such a step over what their tables tell."""
-    prefill_layer_s: float = 0.0
-    """Least time of one layer of such a step: the host launches its kernels one by one."""
-    prefill_mixture_s: float = 0.0
-    """What a layer of experts adds to that."""
+    launch_s: float = 0.0
+    """Host time of each kernel of such a step: it launches them one by one (serving/launches.py)."""
     prefill_step_s: float = 0.0
     """What such a step takes besides."""
     latency_s: float = 0.013
     """What a request meets before and after the engine: HTTP, tokeniser, queue."""
     latency_s_per_token: float = 0.0
     """The same for each prompt token."""
+    first_use_s: float = 0.0
+    """What the first wave of a mixture of experts waits for kernels that are compiled on first use."""
     late_steps: float = 1.0
     """Decode steps after its own that a first token waits for (asynchronous scheduling)."""
     wait_steps: float = 0.0

@@ -15,6 +15,17 @@ SERVED = (
     "requests_per_s",
 )  # fmt: skip
 """What can be measured of a service."""
+TRAINED_PHASES = (
+    "gemm", "attention", "elementwise", "norm", "loss", "tensor_parallel", "context_parallel",
+    "expert_parallel", "pipeline_parallel", "data_parallel", "host", "optimizer",
+    "gradient_sums",
+)  # fmt: skip
+"""Parts of a training step whose seconds can be measured: leaves of its breakdown."""
+POST_TRAINED = (
+    "gen", "generate", "old_logprob", "ref_logprob", "values", "reward", "adv", "update_actor",
+    "update_critic", "weight_sync",
+)  # fmt: skip
+"""Phases of a post-training step whose seconds can be measured, by the names of logs."""
 ASKED = (
     "model",
     "system",
@@ -26,6 +37,14 @@ ASKED = (
     "concurrency",
     "rate",
     "engine",
+    "prompts",
+    "samples",
+    "updates",
+    "trainer_gpus",
+    "rollout_gpus",
+    "rollout_plan",
+    "max_osl",
+    "trajectories",
 )
 """What a measurement may tell of its job; the rest is the question's."""
 
@@ -40,11 +59,19 @@ class Measurement:
     """What it tells of its job, by the names of ASKED."""
     values: Mapping[str, float] = field(default_factory=dict)
     """What was measured, by the names of TRAINED and SERVED."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of parts of the step, by the names of TRAINED_PHASES and POST_TRAINED."""
     noise: float = 0.0
     """Relative standard deviation of the mean, from repeated steps."""
     steps_s: tuple[float, ...] = ()
-    """Every step of a log, in its order; empty where a single number is told."""
+    """Every step of a log, in its order: seconds, or what goes with them where only rates are printed; empty
+    where a single number is told."""
     source: str = ""
     """Where it stands: a file and line, or the text."""
     notes: tuple[str, ...] = ()
     """What was left out or could not be read, a sentence each."""
+
+    @property
+    def post_training(self) -> bool:
+        """Whether it is a step of post-training."""
+        return any(name in POST_TRAINED for name in self.phases)

@@ -58,6 +58,8 @@ class Attention:
     """Bias of the value projection."""
     o_bias: bool = False
     """Bias of the output projection."""
+    scaled_rotary: bool = False
+    """Whether rotary positions carry a scale beside the angles (YaRN without one of its own)."""
     qk_norm: Literal["none", "head", "whole"] = "none"
     """Normalised queries and keys: one weight per head width, or one per whole width."""
     qk_norm_bias: bool = False

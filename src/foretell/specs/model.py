@@ -107,7 +107,7 @@ class Embedding:
     extra_parameters: int = 0
     """Weights beside these (class token, mask token, per-layer tables)."""
     factor: MapBlock | None = None
-    """What stands for the token table where it is factorised."""
+    """What replaces the token table where it is factorised."""
     block: EmbeddingBlock | None = None
     """What makes the hidden states of the token ids in the place of the table and all the above but
     `vocab`."""
@@ -135,7 +135,7 @@ class Head:
     extra_parameters: int = 0
     """Weights beside these (the transform's norm, a contact head)."""
     factor: MapBlock | None = None
-    """What stands for the scoring matrix where it is factorised."""
+    """What replaces the scoring matrix where it is factorised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

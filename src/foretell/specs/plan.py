@@ -39,6 +39,7 @@ Loss = Literal["auto", "plain", "kernel", "inplace", "chunked"]
 Compile = Literal["auto", "off", "on"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
+ContextCut = Literal["zigzag", "contiguous", "striped"]
 Dispatch = Literal["alltoall", "dedup", "deepep"]
 TensorMode = Literal["1d", "summa"]
 TensorOverlap = Literal["auto", "off", "on"]
@@ -56,6 +57,8 @@ QUANTISED = {
 """Formats of a frozen base -> bytes of one stored weight with its share of the scales: nf4 has one in 32 bits
 for 64 weights, which double quantisation (-dq) keeps in 8 bits (Dettmers et al. 2023); int4 a scale in 16
 bits and a zero in 4 for 128 (GPTQ)."""
+KEEPS_INPUTS = ("nf4", "nf4-dq")
+"""Formats whose products keep their input though the weights are frozen (bitsandbytes' MatMul4Bit)."""
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0} | dict.fromkeys(QUANTISED, 2.0)
 """Bytes of one stored element; of a quantised base, of what is not quantised and of what products read."""
 
@@ -69,14 +72,14 @@ class Plan:
     tp: int = 1
     """Tensor-parallel ranks."""
     tp_mode: TensorMode = "1d"
-    """How they share the products: by columns and rows, or as a grid (sharding/tensor2d.py)."""
+    """How they share the GEMMs: by columns and rows, or as a grid (sharding/tensor2d.py)."""
     tp2: int = 0
     """Of a grid, the ranks along its second dimension, which cuts tokens; 0: one."""
     panels: int = 0
-    """Panels in which a grid's products run; 0: as many as leave each a fair width."""
+    """Panels in which a grid's GEMMs run; 0: as many as leave each a fair width."""
     tp_overlap: TensorOverlap = "auto"
-    """Whether exchanges at the ends of a region run in pieces behind its products; auto: as the framework
-    has it."""
+    """Whether communication at the ends of a region runs in pieces behind its GEMMs; auto: as the framework
+    does."""
     pp: int = 1
     """Pipeline stages."""
     vpp: int = 1
@@ -89,6 +92,11 @@ class Plan:
     """Tensor-parallel ranks inside an expert, where ep spreads the experts; without ep, tp cuts them."""
     cp_mode: ContextMode = "ring"
     """How context-parallel ranks meet the keys of the others: passed on, gathered, or heads for tokens."""
+    cp_cut: ContextCut = "zigzag"
+    """Which tokens a context-parallel rank has: one block from either end, one run, or every cp-th."""
+    documents: int = 0
+    """Tokens of the documents that a sequence is packed of, which attend within themselves alone; 0: it is
+    one document. Of uneven ones the mean square over the mean, which has as many pairs."""
     dispatch: Dispatch = "alltoall"
     """How tokens reach their experts: a copy for each expert, or once to each node and rank that has some."""
     ep_overlap: Literal["off", "on"] = "off"
@@ -118,7 +126,7 @@ class Plan:
     """Layers of each pipeline chunk, first to last, as in 7,8*14,7; even: as even as they can be dealt, the
     outer chunks with the fewer (sharding/pipeline.py)."""
     precision: PrecisionName = "bf16"
-    """Dtype of the matrix products."""
+    """Dtype of the matrix multiplications."""
     scaling: Scaling = "tensor"
     """What shares one scale in fp8: a tensor, a row, a block of 128; mxfp8 and nvfp4 have their own."""
     lora: int = 0
@@ -174,7 +182,7 @@ class Plan:
     """Placement of the groups on the network, innermost first."""
     autocast: Autocast = "auto"
     """Whether PyTorch's autocast runs over weights in 16 bits too; auto: where weights are in 32 bits and
-    products in 16."""
+    GEMMs in 16."""
     compile: Compile = "auto"
     """Whether torch.compile makes the kernels: selects the compiled form of the framework, or the other;
     auto: as the framework's word says."""
@@ -328,7 +336,7 @@ def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:
 
 
 def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "bf16") -> Plan:
-    """A plan from its text; what is left out takes its default, dp from the chips."""
+    """A plan from its text; words that are absent take their defaults, dp from the chips."""
     if not isinstance(text, str):
         raise BadInput([Problem(path="plan", value=text, message="not a text")])
     return _parsed(text, gpus, precision)

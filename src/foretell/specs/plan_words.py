@@ -52,6 +52,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tp_mode": ("1d", "summa"),
     "tp_overlap": ("auto", "off", "on"),
     "cp_mode": ("ring", "allgather", "ulysses"),
+    "cp_cut": ("zigzag", "contiguous", "striped"),
     "dispatch": ("alltoall", "dedup", "deepep"),
     "ep_overlap": ("off", "on"),
     "grad_overlap": ("auto", "off", "on"),

@@ -147,6 +147,8 @@ class PostTrainingEstimate:
     """The trainer's plan."""
     rollout_plan: str
     """The rollout engine's; empty where nothing is generated."""
+    offload: tuple[str, ...]
+    """What the trainer keeps on the host outside its own phases."""
     trajectories: int
     """Trajectories of a step."""
     tokens: float
@@ -175,6 +177,8 @@ class PostTrainingEstimate:
     """Whether every phase fits."""
     fails_in: str
     """The phase that does not fit, with its pool; empty: none."""
+    ways_to_fit: tuple[str, ...]
+    """Changes that fit, as flags, where a phase does not; empty where all fit, or none was found."""
     idle_share: float
     """Share of the chips' time in which they wait."""
     tail_share: float
@@ -203,3 +207,7 @@ class PostTrainingEstimate:
     """The log beside the prediction, phase by phase, in words."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
+    prior: Mapping[str, Any] | None = None
+    """Step, phases and interval before measured steps were taken into account; None without any."""
+    posterior_factors: Mapping[str, Any] | None = None
+    """Group of phases -> what it takes over what is predicted, and its interval."""

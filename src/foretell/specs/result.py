@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, Literal
 
-from foretell.records import dataclass
+from foretell.records import dataclass, made_when_asked
 from foretell.specs.outputs import Totals
 from foretell.specs.plan import Plan
 from foretell.specs.run import Run
@@ -27,7 +27,7 @@ class Leaf:
     unit: str
     """s or bytes."""
     evidence: Evidence | None = "datasheet"
-    """What the value stands on."""
+    """What the value rests on."""
     joules: float | None = None
     """Energy of this share; none while nothing is known of it."""
     interval: dict[str, tuple[float, float]] | None = None
@@ -55,6 +55,7 @@ class Leaf:
         }
 
 
+@made_when_asked("limited_by", "interval", "breakdown", "memory", "memory_by_stage")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEstimate:
     """One training step of one plan."""
@@ -84,7 +85,7 @@ class StepEstimate:
     tokens_per_s_per_gpu: float
     """The same per chip."""
     tflops_per_gpu: float
-    """Model TFLOP/s per chip: 3 x the forward products, attention as the whole square (or window)."""
+    """Model TFLOP/s per chip: 3 x the forward GEMMs, attention as the whole square (or window)."""
     mfu: float
     """Model FLOP/s over the dense peak of the plan's precision."""
     hfu: float

@@ -56,7 +56,7 @@ class Run:
     checkpoint_share: float
     """Factor of it that waiting for checkpoints leaves."""
     rework_share: float
-    """Factor of it that steps lost in failures leave."""
+    """Factor of it that is left after steps repeated because of failures."""
     restart_share: float
     """Factor of it that restarts leave."""
     failures: float

@@ -52,7 +52,7 @@ class ServiceEstimate:
     osl: float
     """Tokens of an answer."""
     concurrency: float
-    """Requests in flight, all instances together."""
+    """Concurrent requests, all instances together."""
     rate: float | None
     """Requests a second that arrive; None under a fixed concurrency."""
     simulated: bool
@@ -134,7 +134,7 @@ class ServiceEstimate:
     transfer_ms: float | None = None
     """What a prompt's cache takes to a decode instance."""
     simulation: dict[str, Any] | None = None
-    """What only a play of requests tells: goodput, queues, preemptions, the cache over time."""
+    """What only a request-level simulation gives: goodput, queues, preemptions, the cache over time."""
     prior: dict[str, Any] | None = None
     """The same numbers before they were conditioned on measured services; None where nothing was measured."""
     posterior_factors: dict[str, Any] | None = None

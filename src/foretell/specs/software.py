@@ -174,7 +174,15 @@ class Software:
     compiled: bool = False
     """Whether PyTorch's compiler makes the kernels, without any of the framework's own."""
     plain_experts: bool = False
-    """Whether tokens are sorted by plain kernels before a plain all-to-all, and experts' biases added so."""
+    """Whether experts' biases are added and gates clamped by plain kernels."""
+    sorts: Literal["once", "twice", "plain"] = "once"
+    """How tokens are sorted around a plain all-to-all: once by fused kernels, by rank and then by expert, or
+    so by plain kernels."""
+    casts_experts: bool = True
+    """Whether operands of grouped products are cast to narrow formats by passes of their own; else the
+    products' kernels read and write them."""
+    plain_scaled_rotary: bool = False
+    """Whether rotary positions with a scale (YaRN's) run by plain kernels though others are fused."""
     maps_apart: bool = False
     """Whether queries, keys and values, and both halves of a gated part, are products of their own, whose
     gradients for the common input are added."""
@@ -215,6 +223,8 @@ class Software:
     """What the host takes for each plain kernel of the forward pass; 0: as kernels/fusion.py has it."""
     experts_in_turn: bool = False
     """Of these modules: whether experts run one after the other, each a plain product, and not as one."""
+    adapters_wide: bool = True
+    """Of these modules: whether adapters are PEFT's, in 32 bits, each with casts of its own."""
     adapter_host: Share = 1.0
     """What the host takes for a kernel of an adapter, over that for one of a module."""
     host_kernel_backward_s: Seconds = 0.0

@@ -84,6 +84,9 @@ class System:
     """What its chip was built from, as given; none: a chip that is known by its numbers alone."""
     corrections: Corrections = AS_PREDICTED
     """What measured runs on it took over what is predicted, by mechanism."""
+    step_spread: tuple[float, ...] = ()
+    """5, 25, 75 and 95 % quantiles of ln(measured / predicted) of a training step like those measured on it;
+    empty where none were."""
 
     def with_corrections(self, more: Corrections) -> "System":
         """The system with further factors; the host's is in the speed of the chip's host."""

@@ -92,7 +92,7 @@ class Axes(Faults):
                 values.append(",".join(map(str, value)) if isinstance(value, list) else value)
         doubled = {repr(v) for v in values if values.count(v) > 1}
         if doubled and self.mode == "product":
-            self.bad(path, ", ".join(sorted(doubled)), "a value stands twice", "each value once")
+            self.bad(path, ", ".join(sorted(doubled)), "a value is given twice", "each value once")
         if name.startswith("plan.") and len(self.problems) == before and self.trains:
             for value in values:
                 self.collect(path, lambda value=value: checked_plan(word_of(last, value)))

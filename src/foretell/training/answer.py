@@ -1,7 +1,7 @@
 """One plan's estimate as a record: totals of its ledger, trees, and what was assumed."""
 
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from foretell.kernels.memory import CLOSE_SHARE
 from foretell.kernels.op_times import required_dtypes
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import library_for
+from foretell.records import Later
 from foretell.specs._base import Num
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
@@ -67,7 +68,8 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     ledger = evaluate_rows(scenario, plans, tables)
-    tree = trees(plans, tables, ledger, scenario)
+    # Trees are half of the time and seldom looked at in a search or a study.
+    tree = cache(lambda: trees(plans, tables, ledger, scenario))
     totals = one_row(totals_of(scenario, plans, tables, ledger))
     job, numbers = scenario.job, outputs(totals)
     return StepEstimate(
@@ -81,11 +83,11 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
         plan_chosen=chosen,
         fits=fits(numbers["peak_memory_bytes"], numbers["memory_capacity_bytes"]),
         **numbers,
-        limited_by=largest_share(tree.time),
-        interval=tree.time.interval,
-        breakdown=tree.time,
-        memory=tree.memory,
-        memory_by_stage=tree.stages,
+        limited_by=Later(lambda: largest_share(tree().time)),
+        interval=Later(lambda: tree().time.interval),
+        breakdown=Later(lambda: tree().time),
+        memory=Later(lambda: tree().memory),
+        memory_by_stage=Later(lambda: tree().stages),
         assumptions=assumptions_of(scenario, plan, tables.parts.notes),
         overrides=dict(scenario.overrides),
         totals=totals,
@@ -135,15 +137,24 @@ def assumptions_of(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tu
 def spreading(model: Model, plan: Plan) -> list[str]:
     """How tokens and experts are spread, as sentences; none where the plan has neither."""
     said = []
+    if plan.documents:
+        said.append(
+            f"sequences are packed of documents of {plan.documents:,} tokens, which attend within themselves"
+        )
     if plan.cp > 1:
         ways = {
             "ring": "by ring, behind the attention to the block before",
             "allgather": "gathered, nothing hidden",
             "ulysses": "by all-to-all of heads, nothing hidden",
         }
-        said.append(
-            f"context parallelism: keys and values {ways[plan.cp_mode]}; causal work is balanced"
-        )
+        cuts = {
+            "zigzag": "causal work is balanced",
+            "contiguous": "ranks have runs of tokens, and wait for the last under a causal mask",
+            "striped": "causal work is balanced",
+        }
+        heads = plan.cp_mode == "ulysses"
+        even = cuts["zigzag" if heads else plan.cp_cut]
+        said.append(f"context parallelism: keys and values {ways[plan.cp_mode]}; {even}")
     if Experts not in {type(layer.ffn) for layer in model.stack.layers}:
         return said
     if plan.ep == 1:
@@ -167,7 +178,7 @@ def recipe(plan: Plan) -> str:
     attention = "fused attention" if plan.flash else "attention that stores its scores"
     master = "no" if plan.master == "none" else plan.master
     return (
-        f"recipe: {plan.precision} products, {plan.weights} weights, {plan.gradients} gradients, "
+        f"recipe: {plan.precision} GEMMs, {plan.weights} weights, {plan.gradients} gradients, "
         f"{master} master copy, {plan.optimizer} with {plan.states} states, {attention}, no dropout"
     )
 

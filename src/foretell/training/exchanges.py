@@ -347,8 +347,8 @@ def _kernel_s(row_bytes: Array, copies: Array, ranks: Array, system: System) -> 
         experts=ranks,
         ranks=ranks,
         domain=np.minimum(float(tiers[0].size), ranks),
-        near_bytes_per_s=tiers[0].bandwidth_bytes_per_s,
-        far_bytes_per_s=tiers[-1].bandwidth_bytes_per_s,
+        near_bytes_per_s=by_group(tiers[0].bandwidth_bytes_per_s, 2),
+        far_bytes_per_s=by_group(tiers[-1].bandwidth_bytes_per_s, 2),
     )
     kernels = dispatch_kernels()["deepep"]
     both = [pass_seconds(kernels, one, load) for one in (kernels.dispatch, kernels.combine)]

@@ -7,15 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.sharding.recompute import recompute_layer
+from foretell.specs._base import with_fields
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plans, recompute_code
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.training.pass_times import repeats_of
-from foretell.training.shapes import graph_parts, named_modules
+from foretell.training.shapes import Lengths, graph_parts, named_modules
 from foretell.training.tables import Tables
 from foretell.workload.build import build
+from foretell.workload.documents import within_documents
+from foretell.workload.graph import Graph
 from foretell.workload.ops import AttentionCore, Op
 
 Array = NDArray[np.float64]
@@ -25,7 +28,7 @@ def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float,
     """Matrix operations of a step by the usual convention, with attention as its mask leaves it, and (plans,)
     with what is recomputed."""
     job, base = scenario.job, plans.base
-    model_flop, forward_flop, core_flop = step_flops(scenario.model, job)
+    model_flop, forward_flop, core_flop = step_flops(scenario.model, job, base.documents)
     # Frozen matrices have a data gradient alone; what adapters multiply is left out.
     model_flop = (2.0 * model_flop / 3.0 + core_flop) if base.lora else model_flop
     once_more = repeats_of(plans, np.arange(len(plans)), tables)[:, 0]
@@ -34,59 +37,88 @@ def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float,
         hardware = hardware + core_flop * (plans.recompute == recompute_code("selective"))
     if named_modules(base.recompute):
         listed = plans.recompute == recompute_code(base.recompute)
-        more = modules_flop(scenario.model, job, base.recompute, base.flash)
+        more = modules_flop(scenario.model, job, base.recompute, base.flash, base.documents)
         hardware = hardware + more * listed
     passes = 2.0 if base.lora else 3.0
-    masked_flop = model_flop - passes * unseen_flop(scenario.model, job)
+    masked_flop = model_flop - passes * unseen_flop(scenario.model, job, base.documents)
     return model_flop, masked_flop, np.asarray(hardware)
 
 
-@lru_cache(maxsize=64)
-def step_flops(model: Model, job: Job) -> tuple[float, float, float]:
+def step_flops(model: Model, job: Job, documents: int = 0) -> tuple[float, float, float]:
     """Matrix operations of a step by the usual convention: forward and backward, forward of the layers,
     forward of the attention cores.
 
-    Attention counts the whole square (no causal halving), a window counts as a window, and the backward
-    pass is twice the forward (Chowdhery et al. 2022, appendix B). Recomputation is not in the first.
+    Attention counts the whole square (no causal halving), of a document where sequences are packed of
+    `documents` tokens each, a window counts as a window, and the backward pass is twice the forward
+    (Chowdhery et al. 2022, appendix B). Recomputation is not in the first.
     """
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
-    parts = graph_parts(graph)
-    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
-    whole = [_forward_flop(part.ops) for part in parts]
-    layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
-    cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
-    ends = whole[-2][0] + whole[-1][0]
+    layers, cores, ends = _sequence_flops(model, (job.seq_len, job.target_len), documents)
     batch = float(job.global_batch)
     return 3.0 * batch * (layers + ends), batch * layers, batch * cores
 
 
 @lru_cache(maxsize=64)
-def unseen_flop(model: Model, job: Job) -> float:
+def _sequence_flops(model: Model, lengths: Lengths, documents: int) -> tuple[float, float, float]:
+    """Forward matrix operations of one sequence: of the layers, of their attention cores, of both ends."""
+    graph = _one_sequence(model, lengths, documents, flash=False)
+    parts = graph_parts(graph)
+    counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
+    whole = [_forward_flop(part.ops) for part in parts]
+    layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
+    cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
+    return layers, cores, whole[-2][0] + whole[-1][0]
+
+
+def _one_sequence(model: Model, lengths: Lengths, documents: int, *, flash: bool) -> Graph:
+    """The graph of one sequence, of documents where it is packed of some."""
+    target = None if lengths[1] is None else float(lengths[1])
+    graph = build(model, batch=1.0, seq_len=float(lengths[0]), target_len=target, flash=flash)
+    if not documents:
+        return graph
+    kinds = tuple(within_documents(part, float(documents)) for part in graph.kinds)
+    return with_fields(graph, kinds=kinds)
+
+
+def unseen_flop(model: Model, job: Job, documents: int = 0) -> float:
     """Matrix operations of a forward pass that the usual convention counts and a causal mask leaves out."""
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=True)
+    lengths = (job.seq_len, job.target_len)
+    return float(job.global_batch) * _unseen_by_sequence(model, lengths, documents)
+
+
+@lru_cache(maxsize=64)
+def _unseen_by_sequence(model: Model, lengths: Lengths, documents: int) -> float:
+    """The same of one sequence."""
+    graph = _one_sequence(model, lengths, documents, flash=True)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
     total = 0.0
     for count, part in zip(counts, graph.kinds, strict=True):
         cores = [op for op in part.ops if isinstance(op, AttentionCore)]
         seen = sum(float(op.forward().matrix_flop) for op in cores)
         total += float(count) * max(_forward_flop(cores)[1] - seen, 0.0)
-    return float(job.global_batch) * total
+    return total
+
+
+def modules_flop(model: Model, job: Job, recompute: str, flash: bool, documents: int = 0) -> float:
+    """Matrix operations of a step that recomputing some modules of every layer adds, counted alike."""
+    lengths = (job.seq_len, job.target_len)
+    return float(job.global_batch) * _modules_by_sequence(
+        model, lengths, recompute, flash, documents
+    )
 
 
 @lru_cache(maxsize=64)
-def modules_flop(model: Model, job: Job, recompute: str, flash: bool) -> float:
-    """Matrix operations of a step that recomputing some modules of every layer adds, counted alike."""
-    target = None if job.target_len is None else float(job.target_len)
-    graph = build(model, batch=1.0, seq_len=float(job.seq_len), target_len=target, flash=False)
+def _modules_by_sequence(
+    model: Model, lengths: Lengths, recompute: str, flash: bool, documents: int
+) -> float:
+    """The same of one sequence."""
+    graph = _one_sequence(model, lengths, documents, flash=False)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
     total = 0.0
     for count, part in zip(counts, graph.kinds, strict=True):
         runs = recompute_layer(part, recompute_modules(recompute), flash=flash).ops
         flop = [run * _forward_flop((op,))[0] for op, run in zip(part.ops, runs, strict=True)]
         total += float(count) * sum(flop)
-    return float(job.global_batch) * total
+    return total
 
 
 def _forward_flop(ops: Sequence[Op]) -> tuple[float, float]:

@@ -28,6 +28,8 @@ class ForwardPass:
     """Weights on one chip of the fullest stage."""
     passing_bytes: float
     """One layer's tensors or the scores, whichever is more."""
+    trained: float
+    """Weights that are trained, of the whole model: all, or those of adapters."""
 
 
 def forward_only(scenario: Scenario, plan: Plan) -> ForwardPass:
@@ -47,4 +49,5 @@ def forward_only(scenario: Scenario, plan: Plan) -> ForwardPass:
         seconds=turns * slowest_s + scenario.software.fixed_s,
         weight_bytes=float(np.max(weights)),
         passing_bytes=float(np.max(passing)),
+        trained=float(np.sum(stages.trained[0]) * plans.tp[0]),
     )

@@ -199,8 +199,19 @@ def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
         # A single shape recurs from estimate to estimate: what it costs is remembered.
         one = _numbers(shape)
         return _one_part_table(scenario.model, lengths, chip, recipe, software, one, known)
-    shapes = shapes_of(scenario.model, lengths, recipe, software, shape)
+    if _all_alike(shape):
+        # One plan on many systems: its operations are the same on all of them.
+        first = Shape(**{f.name: getattr(shape, f.name)[:1] for f in fields(Shape)})
+        shapes = one_shape(scenario.model, lengths, _cut(recipe), software, _numbers(first))
+    else:
+        shapes = shapes_of(scenario.model, lengths, recipe, software, shape)
     return _costed(shapes, chip, recipe, software, shape, known)
+
+
+def _all_alike(shape: Shape) -> bool:
+    """Whether all shapes of a batch are the same one."""
+    columns = (np.asarray(getattr(shape, f.name)) for f in fields(Shape))
+    return all(bool((column == column[0]).all()) for column in columns)
 
 
 def _numbers(shape: Shape) -> Shape:
@@ -228,6 +239,8 @@ def recipe_of(plan: Plan) -> Plan:
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
         schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
         cp_mode=plan.cp_mode,
+        cp_cut=plan.cp_cut,
+        documents=plan.documents,
         tp_mode=plan.tp_mode,
         panels=plan.panels,
         capacity=plan.capacity,
@@ -248,7 +261,14 @@ def _one_part_table(
     known: Corrections,
 ) -> Parts:
     """Costs of one shape."""
-    cut = Plan(
+    arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
+    shapes = one_shape(model, lengths, _cut(recipe), software, shape)
+    return _costed(shapes, chip, recipe, software, arrays, known)
+
+
+def _cut(recipe: Plan) -> Plan:
+    """A recipe reduced to what operations are cut and kept by."""
+    return Plan(
         flash=recipe.flash,
         fused=recipe.fused,
         precision=recipe.precision,
@@ -261,14 +281,13 @@ def _one_part_table(
         dora=recipe.dora,
         recompute=recipe.recompute,
         cp_mode=recipe.cp_mode,
+        cp_cut=recipe.cp_cut,
+        documents=recipe.documents,
         tp_mode=recipe.tp_mode,
         panels=recipe.panels,
         capacity=recipe.capacity,
         imbalance=recipe.imbalance,
     )
-    arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
-    shapes = one_shape(model, lengths, cut, software, shape)
-    return _costed(shapes, chip, recipe, software, arrays, known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,11 +325,12 @@ def _costed(
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
+    weights = np.broadcast_to(shapes.parameters, (len(flat), width))
     cut = np.asarray(shape.tp) > 1.0
     times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known)
     quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
     if base.weights in QUANTISED:
-        times = with_dequantisation(times, shapes.parameters * quantised, chip, base, software)
+        times = with_dequantisation(times, weights * quantised, chip, base, software)
     if base.lora and software.adapter_host < 1.0:
         of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
         lighter = np.where(of_adapters, software.adapter_host, 1.0)
@@ -323,7 +343,7 @@ def _costed(
     slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
     forward_host_s = (layer * host.forward_s + spread * host.routed_s) * slower
     backward_host_s = (layer * host.backward_s + spread * host.routed_s) * slower
-    parameters = _sum_parts(ops, shapes.parameters)
+    parameters = _sum_parts(ops, weights)
     learns = np.array([is_trained(op, base) for op in flat])[:, None]
     found = matrices_of(flat, width, base) if base.optimizer in APART else None
     again_rows = np.array([run for part in shapes.again for run in part.ops], float)[:, None]
@@ -340,7 +360,7 @@ def _costed(
         rerun_ops=1.0 - last[:, 0],
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
-        trained=_sum_parts(ops, shapes.parameters * learns) if base.lora else parameters,
+        trained=_sum_parts(ops, weights * learns) if base.lora else parameters,
         tensors=_tensors(ops, base, software),
         matrices=None
         if found is None
@@ -365,7 +385,7 @@ def _costed(
         }
         if shapes.again
         else {},
-        routed=_sum_parts(ops, shapes.routed),
+        routed=_sum_parts(ops, np.broadcast_to(shapes.routed, weights.shape)),
         tied=stack([shapes.tied], width)[0],
         kept_whole=stack([k.whole for k in shapes.kept], width).T,
         kept_selective=stack([k.selective for k in shapes.kept], width).T,
@@ -373,14 +393,12 @@ def _costed(
         scores=stack([shapes.kept[-1].scores], width)[0],
         gradient=stack([k.gradient for k in shapes.kept], width).T,
         saved=shapes.saved,
-        linear=_sum_parts(ops, shapes.parameters * np.array([[is_linear(op)] for op in flat])),
-        narrow=_sum_parts(ops, shapes.parameters * np.array([[is_narrow(op)] for op in flat]))
+        linear=_sum_parts(ops, weights * np.array([[is_linear(op)] for op in flat])),
+        narrow=_sum_parts(ops, weights * np.array([[is_narrow(op)] for op in flat]))
         if linear_format(base) is not None
         else None,
-        quantised=_sum_parts(ops, shapes.parameters * quantised)
-        if base.weights in QUANTISED
-        else None,
-        widened=(shapes.parameters * quantised).max(axis=0),
+        quantised=_sum_parts(ops, weights * quantised) if base.weights in QUANTISED else None,
+        widened=(weights * quantised).max(axis=0),
         send_bytes=stack([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
         edges=tuple(part.edges for part in whole),

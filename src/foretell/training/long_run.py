@@ -1,16 +1,7 @@
 """From a step to a whole run: steps, checkpoints, failures and restarts (training/goodput.py).
 
-Defaults, each said with the answer:
-
-    failures    419 unexpected interruptions in 54 days on 16,384 chips (Llama Team, The Llama 3 Herd of
-                Models, arXiv 2407.21783, section 3.3.4): 4.7e-4 per chip and day. Two other clusters had 6.50
-                and 2.34 failures per 1,000 days of a node of eight (Kokolis et al., arXiv 2410.21680):
-                8.1e-4 and 2.9e-4, which the interval spans.
-    restart     10 minutes, what detecting and diagnosing a failure takes at most on average at 10,000 chips
-                (Jiang et al., MegaScale, NSDI 2024); reading the checkpoint comes on top.
-    checkpoint  5 seconds that all chips wait for each besides its bytes: plan, buffers, meeting of all ranks.
-                Supposed; writing 7 billion weights behind the steps was published to hold them up 6.3 s.
-    storage     2 TB/s sustained for a cluster of 24,576 chips (Llama 3, section 3.3.1): 81 MB/s a chip.
+Failure rates, restarts, checkpoints and storage that a question does not give are those of catalog/runs.toml,
+each said with the answer.
 """
 
 import math
@@ -21,6 +12,7 @@ from typing import cast, get_args
 import numpy as np
 
 from foretell import units
+from foretell.catalog.files import ROOT, read_table
 from foretell.errors import BadInput, Problem, unknown
 from foretell.kernels.memory import weight_bytes
 from foretell.kernels.power import chip_power
@@ -39,20 +31,12 @@ from foretell.uncertainty.intervals import NEAR, of_run
 from foretell.workload.parameters import count
 
 DAY_S = 86400.0
-FAILURES_PER_GPU_DAY = 419.0 / (54.0 * 16384.0)
-"""Unexpected interruptions of Llama 3's largest run."""
-FAILURES_SPREAD = (2.34e-3 / 8.0 / FAILURES_PER_GPU_DAY, 6.50e-3 / 8.0 / FAILURES_PER_GPU_DAY)
+FACTS = read_table(ROOT / "runs.toml")["run"]
+USUAL: Mapping[str, float] = {name: fact["value"] for name, fact in FACTS.items()}
+"""What holds where a question gives nothing else."""
+_RATE = FACTS["failures_per_gpu_day"]
+FAILURES_SPREAD = (_RATE["low"] / _RATE["value"], _RATE["high"] / _RATE["value"])
 """Other clusters' rates over it."""
-RESTART_S = 600.0
-"""From a failure to the reading of the checkpoint."""
-CHECKPOINT_START_S = 5.0
-"""What all chips wait for a checkpoint besides its bytes."""
-STORAGE_BYTES_PER_S_PER_GPU = 2e12 / 24576.0
-"""What a storage system sustains for each chip of its cluster."""
-COPY_BYTES_PER_S = 20e9
-"""What a chip copies to its host where its link is not known: about PCIe 4."""
-TOKENS_PER_PARAMETER = 20.0
-"""Compute-optimal training (Hoffmann et al., arXiv 2203.15556): about 20 tokens for each parameter."""
 OPTIMAL = ("chinchilla", "compute-optimal")
 """Words for it."""
 MOST_TOKENS = 1e18
@@ -122,19 +106,19 @@ def asked_run(scenario: Scenario, asked: RunTerms) -> Asked:
     """The conditions of a run of a scenario, with a sentence for each that was not given."""
     values = asked.values
     rate, link = values["failures_per_gpu_day"], float(scenario.system.chip.host_bytes_per_s)
-    storage = STORAGE_BYTES_PER_S_PER_GPU * scenario.job.gpus
+    storage = USUAL["storage_bytes_per_s_per_gpu"] * scenario.job.gpus
     restart = values["restart_s"]
     active = float(count(scenario.model).active)
     return LongRun(
-        tokens=TOKENS_PER_PARAMETER * active if asked.tokens is None else asked.tokens,
-        failures_per_gpu_day=FAILURES_PER_GPU_DAY if rate is None else rate,
+        tokens=USUAL["tokens_per_parameter"] * active if asked.tokens is None else asked.tokens,
+        failures_per_gpu_day=USUAL["failures_per_gpu_day"] if rate is None else rate,
         failures_spread=FAILURES_SPREAD if rate is None else (1.0, 1.0),
-        restart_s=RESTART_S if restart is None else restart,
+        restart_s=USUAL["restart_s"] if restart is None else restart,
         checkpoint=asked.checkpoint,
         checkpoint_interval_s=values["checkpoint_interval"] or 0.0,
         checkpoint_wait_s=values["checkpoint_wait_s"],
         storage_bytes_per_s=values["storage_bandwidth"] or storage,
-        copy_bytes_per_s=LINK_SHARE * link or COPY_BYTES_PER_S,
+        copy_bytes_per_s=LINK_SHARE * link or USUAL["copy_bytes_per_s"],
     ), _defaults_said(scenario, asked)
 
 
@@ -161,21 +145,21 @@ def _defaults_said(scenario: Scenario, asked: RunTerms) -> list[str]:
     """A sentence for each condition that was not given."""
     active = float(count(scenario.model).active) / 1e9
     said = {
-        "failures_per_gpu_day": f"failures: {FAILURES_PER_GPU_DAY:.2g} per chip and day, Llama 3's 419 "
-        "in 54 days on 16,384 chips; other clusters have 0.6 to 1.7 times that",
-        "restart_s": f"restart: {RESTART_S:g} s to find and replace what failed, then the checkpoint "
-        "is read",
+        "failures_per_gpu_day": f"failures: {USUAL['failures_per_gpu_day']:.2g} per chip and day, Llama 3's "
+        "419 in 54 days on 16,384 chips; other clusters have 0.6 to 1.7 times that",
+        "restart_s": f"restart: {USUAL['restart_s']:g} s to find and replace what failed, then the "
+        "checkpoint is read",
         "checkpoint": "checkpoints: copied to the host, and written behind the steps that follow",
-        "checkpoint_wait_s": f"each checkpoint holds all chips up {CHECKPOINT_START_S:g} s besides its "
-        "bytes",
-        "storage_bandwidth": f"storage: {STORAGE_BYTES_PER_S_PER_GPU / 1e6:.0f} MB/s for each chip, as "
-        "Llama 3's 2 TB/s for 24,576",
+        "checkpoint_wait_s": f"each checkpoint holds all chips up {USUAL['checkpoint_start_s']:g} s besides "
+        "its bytes",
+        "storage_bandwidth": f"storage: {USUAL['storage_bytes_per_s_per_gpu'] / 1e6:.0f} MB/s for each chip, "
+        "as Llama 3's 2 TB/s for 24,576",
     }
     found = [text for name, text in said.items() if name not in asked.given]
     if asked.tokens is None:
         found.append(
-            f"tokens: compute-optimal, {TOKENS_PER_PARAMETER:g} for each of the {active:.3g} billion "
-            "parameters that a token uses (Hoffmann et al. 2022)"
+            f"tokens: compute-optimal, {USUAL['tokens_per_parameter']:g} for each of the {active:.3g} "
+            "billion parameters that a token uses (Hoffmann et al. 2022)"
         )
     return found
 
@@ -206,7 +190,7 @@ def run_of(result: StepEstimate, scenario: Scenario, asked: LongRun) -> Run:
     later = asked.checkpoint == "async"
     # Replicas share the copying: every chip has its part of one checkpoint.
     wait_s = size / job.gpus / asked.copy_bytes_per_s if later else write_s
-    wait_s = wait_s + CHECKPOINT_START_S
+    wait_s = wait_s + USUAL["checkpoint_start_s"]
     wait_s = wait_s if asked.checkpoint_wait_s is None else asked.checkpoint_wait_s
     given = Interruptions(
         failures_per_s=job.gpus * asked.failures_per_gpu_day / DAY_S,

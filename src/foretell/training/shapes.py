@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.calls import CallStack, call_stacks, maps_of
+from foretell.kernels.calls import CallStack, call_stacks, halves_of, maps_of
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width
@@ -35,10 +35,11 @@ from foretell.sharding.tensor2d import (
 )
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import QUANTISED, RECOMPUTE, Plan, activation_bytes
+from foretell.specs.plan import KEEPS_INPUTS, RECOMPUTE, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.software import Software
 from foretell.workload.build import build
+from foretell.workload.documents import within_documents
 from foretell.workload.graph import Graph, LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import OpRole
@@ -137,8 +138,11 @@ def shapes_of(
         flash=base.flash,
     )
     whole = graph_parts(graph)
+    if base.documents:
+        whole = tuple(within_documents(part, float(base.documents)) for part in whole)
     if shape.tokens_cut:
-        whole = tuple(context_parallel(part, shape.cp, base.cp_mode) for part in whole)
+        ways = base.cp_mode, base.cp_cut
+        whole = tuple(context_parallel(part, shape.cp, *ways) for part in whole)
     spread = spread_of(shape.tp, shape.ep, shape.etp, base)
     grid = grid_of(shape.tp, shape.tp2, float(base.panels)) if base.tp_mode == "summa" else None
     form = form_of(model, base, software)
@@ -201,8 +205,8 @@ def _on_one_rank(
     """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
-    apart = maps_of if form is not None and not form.joint else whole_maps
-    stored = base.weights in QUANTISED
+    apart = whole_maps if form is None or form.halves else halves_of if form.joint else maps_of
+    stored = base.weights in KEEPS_INPUTS
     part = with_adapters(part, base.lora, base.adapters, apart, dora=base.dora, stored=stored)
     return tensor_parallel(part, shape.tp, shape.sp)
 

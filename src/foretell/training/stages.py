@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.dequantise import widening_bytes
 from foretell.kernels.optimizer import Matrices
 from foretell.schedules import schedule_named
-from foretell.specs.plan import DTYPE_BYTES, Plans, spared_share
+from foretell.specs.plan import Plans, spared_share
 from foretell.training.exchanges import Exchange
 from foretell.training.late_gradients import late_weights
 from foretell.training.memory import (
@@ -98,7 +99,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         quantised=None
         if parts.quantised is None
         else on_plans(held, gather(parts.quantised, shape)),
-        widened_bytes=DTYPE_BYTES[plans.base.weights] * parts.widened[tables.shape],
+        widened_bytes=widening_bytes(plans.base, tables.software) * parts.widened[tables.shape],
         late=late_weights(
             plans, tables.software, key, parameters, parts.tied[shape] * ~apart, counts
         ),

@@ -64,10 +64,19 @@ def evaluate(
     scenario: Scenario, plans: Plans, progress: Callable[[int], None] | None = None
 ) -> tuple[Array, Array]:
     """Step time (s) and peak memory (bytes) of every plan."""
-    tables = tables_of(scenario, plans)
+    return evaluate_chunks(scenario, plans, tables_of(scenario, plans), progress)
+
+
+def evaluate_chunks(
+    scenario: Scenario,
+    plans: Plans,
+    tables: Tables,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Array, Array]:
+    """The same, chunk by chunk, with tables that have a row for each plan."""
     step, peak = np.empty(len(plans)), np.empty(len(plans))
     done = 0
-    for rows in chunks(tables):
+    for rows in chunks(plans, tables):
         result = evaluate_rows(scenario, plans.take(rows), select(tables, rows))
         step[rows], peak[rows] = result.step_s, result.peak_bytes
         done += len(rows)

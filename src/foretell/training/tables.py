@@ -19,7 +19,7 @@ from foretell.sharding.data import sharing_group, sharing_of, split_counts
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import Plans
+from foretell.specs.plan import BATCH_FIELDS, Plan, Plans
 from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
@@ -181,30 +181,71 @@ class Stages:
     """Weights of the largest part; (plans,)."""
 
 
-def chunks(tables: Tables) -> Iterator[Index]:
+def chunks(plans: Plans, tables: Tables) -> Iterator[Index]:
     """Rows of at most CHUNK plans: those with few distinct stages together, so that arrays stay narrow,
-    and of these the ones on the same ranks, so that what they send is computed once."""
+    and of these the ones on the same ranks, so that what they send is computed once. Plans with ZeRO 3 have
+    messages that no others have: they come last."""
     pairs = len(tables.stages.counts)
     spots = int(tables.spot.max(initial=0)) + 1
     stages = tables.stages.distinct[tables.pair]
+    stages = stages + (plans.zero >= 3) * (stages.max(initial=0) + 1)
     order = np.argsort((stages * spots + tables.spot) * pairs + tables.pair, kind="stable")
     for start in range(0, len(order), CHUNK):
         yield order[start : start + CHUNK]
 
 
-def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Tables:
+def tables_of(
+    scenario: Scenario, plans: Plans, *, apart: bool = False, zeros: Array | None = None
+) -> Tables:
     """Compute each quantity on the distinct combinations of the fields that it depends on.
 
     `apart` gives each plan a row of its own: fields of the system are then arrays over the plans
-    (search/sensitivity.py).
+    (training/systems.py). `zeros` are the ZeRO stages that plans will have, where these are not their own.
     """
+    if len(plans) == 1 and not apart and zeros is None:
+        # A single plan recurs from estimate to estimate, with another batch or another price.
+        try:
+            return _known_tables(_PlacedPlan(scenario, plans))
+        except TypeError:  # numbers that are arrays have no hash
+            return _new_tables(scenario, plans, plans.zero, apart=False)
+    return _new_tables(scenario, plans, plans.zero if zeros is None else zeros, apart=apart)
+
+
+class _PlacedPlan:
+    """A plan and all that its tables depend on, as one key: the global batch is no part of it."""
+
+    __slots__ = ("asked", "key")
+
+    def __init__(self, scenario: Scenario, plans: Plans) -> None:
+        self.asked = scenario, plans
+        job = scenario.job
+        numbers = tuple(getattr(plans, name).item() for name in BATCH_FIELDS)
+        place = scenario.model, scenario.system, scenario.software
+        sizes = job.gpus, job.seq_len, job.target_len
+        self.key = (*place, *sizes, plans.base, plans.orders, numbers)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _PlacedPlan) and self.key == other.key
+
+
+@lru_cache(maxsize=256)
+def _known_tables(placed: _PlacedPlan) -> Tables:
+    scenario, plans = placed.asked
+    return _new_tables(scenario, plans, plans.zero, apart=False)
+
+
+def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) -> Tables:
+    """The tables, computed."""
     own = [np.arange(float(len(plans)))] if apart else []
     first, shape = distinct(*own, *shape_columns(plans))
     names = ("micro_batch", "tp", "sp", "cp", "ep", "etp", "tp2")
     parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
-    system = system_as_filled(scenario)
+    system, sent = system_as_filled(scenario), (plans.base, data_kinds(zeros))
     degrees = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
     # What replicas send depends on a grid's sides too: the weights of norms are on every row.
     degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
@@ -234,8 +275,8 @@ def tables_of(scenario: Scenario, plans: Plans, *, apart: bool = False) -> Table
         spot=spot,
         data_counts=counts["dp"] * counts["cp"],
         expert_counts=counts["edp"] if parts.experts else None,
-        data_links=links_of(counts["dp"] * counts["cp"], spots.dp * spots.cp, plans, system),
-        expert_links=links_of(counts["edp"], edp_of(spots), plans, system)
+        data_links=links_of(counts["dp"] * counts["cp"], spots.dp * spots.cp, sent, system),
+        expert_links=links_of(counts["edp"], edp_of(spots), sent, system)
         if parts.experts
         else None,
         pipe_counts=counts["pp"],
@@ -266,9 +307,11 @@ def data_kinds(zero: Array) -> tuple[Kind, ...]:
     return kinds + (() if (zero >= 1).all() else ("all-reduce",))
 
 
-def links_of(counts: Array, ranks: Array, plans: Plans, system: System) -> DataLinks:
-    """Groups of `ranks` replicas (by spot) that stand as `counts` says, for what the plans send."""
-    kinds, base = data_kinds(plans.zero), plans.base
+def links_of(
+    counts: Array, ranks: Array, sent: tuple[Plan, tuple[Kind, ...]], system: System
+) -> DataLinks:
+    """Groups of `ranks` replicas (by spot) that stand as `counts` says, for the kinds that plans send."""
+    base, kinds = sent
 
     def placed(where: Array, sent: tuple[Kind, ...]) -> Group:
         return place(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.uncertainty.posterior import Posterior, covariance_of, doubt_of, own_variance
+from foretell.uncertainty.posterior import Posterior, doubt_of, nearness, same_runs
 
 Array = NDArray[np.float64]
 
@@ -28,53 +28,57 @@ class RunCauses:
     """Of each part, that it is the largest in the gap's direction."""
     share: Array
     """Mean log-contribution of each part."""
+    if_largest: Array
+    """Mean log-contribution of each part in the worlds in which it is the largest; 0 where there are none."""
+    deviation: Array
+    """Standard deviation of it there."""
     correlation: Array
     """Between the contributions of the parts: near -1, one could stand for the other."""
 
 
-def causes_of(posterior: Posterior, place: int) -> RunCauses:
+def causes_of(posterior: Posterior, number: int) -> RunCauses:
     """The parts of one of the posterior's runs."""
     prior, names, runs = posterior.prior, posterior.mechanisms, posterior.runs
     random = np.random.default_rng(SEED)
-    slopes = np.array([run.slopes * doubt_of(prior, run) for run in runs])
-    rest = np.array([r.log_ratio - prior.mean * float(r.slopes.sum()) for r in runs])
-    own = np.array([own_variance(prior, names, run) for run in runs])
-    common, _ = covariance_of(prior, names, runs, runs)
-    spread = np.array([prior.spread[name] ** 2 for name in names])
-    alike = common - (slopes * spread) @ slopes.T
-    counts = random.multinomial(DRAWS, posterior.weights)
+    run = runs[number]
+    doubts = np.array([doubt_of(prior, one) for one in runs])
+    slopes = np.array([one.slopes for one in runs]) * doubts[:, None] ** prior.doubt_power
+    near = nearness(prior, [run], runs)[0]
+    alike = prior.likeness**2 * doubts[number] * doubts * near
+    again = same_runs([run], runs)[0]
+    again[number] = 1.0
+    here, every = slopes[number], slopes.sum(axis=1)
+    # What is this run's own of each mechanism is the mechanism's, too.
+    own = (here * np.array([prior.row_spread[name] for name in names])) ** 2
     drawn = []
+    counts = random.multinomial(DRAWS, posterior.weights)
     for case, count in zip(posterior.cases, counts, strict=True):
         if count == 0:
             continue
-        wide = alike + np.diag(own * np.array(case.scales))
-        size = len(names) + 1 + len(runs)
-        before = np.zeros((size, size))
-        before[: len(names), : len(names)] = np.diag(spread)
-        before[len(names), len(names)] = case.shared
-        before[len(names) + 1 :, len(names) + 1 :] = wide
-        seen = np.hstack([slopes, slopes.sum(axis=1)[:, None], np.eye(len(runs))])
-        noise = np.diag([max(run.noise, 1e-4) ** 2 for run in runs])
-        gain = before @ seen.T @ np.linalg.inv(seen @ before @ seen.T + noise)
-        mean, after = gain @ rest, before - gain @ seen @ before
+        place = case.place
+        single = prior.noise**2 * doubts[number] ** 2 + case.outliers[number]
+        each = place.part + np.outer(near, place.spread - place.part)
+        before = np.append(here**2 * place.spread + own, every[number] ** 2 * place.shared)
+        before = np.append(before, prior.likeness**2 * doubts[number] ** 2 + single)
+        rest = alike + single * again
+        parts_seen = (here * each * slopes).T + np.outer(own, again)
+        seen = np.vstack([parts_seen, every[number] * place.shared * every, rest])
+        after = np.diag(before) - seen @ case.precision @ seen.T
         root = np.linalg.cholesky(after + 1e-10 * np.eye(len(after)))
-        drawn.append(mean + random.standard_normal((count, len(mean))) @ root.T)
-    draws = np.concatenate(drawn)
-    many = len(names)
-    parts = np.column_stack(
-        [
-            draws[:, :many] * slopes[place],
-            draws[:, many] * slopes[place].sum(),
-            draws[:, many + 1 + place],
-        ]
-    )
-    sign = 1.0 if rest[place] >= 0.0 else -1.0
-    largest = np.bincount((sign * parts).argmax(axis=1), minlength=many + 2) / len(parts)
+        drawn.append(seen @ case.pulls + random.standard_normal((count, len(after))) @ root.T)
+    parts, many = np.concatenate(drawn), len(names)
+    gap = run.log_ratio - prior.mean * float(run.slopes.sum())
+    sign = 1.0 if gap >= 0.0 else -1.0
+    first = (sign * parts).argmax(axis=1)
+    largest = np.bincount(first, minlength=many + 2) / len(parts)
+    there = [parts[first == i, i] for i in range(many + 2)]
     spreads = parts.std(axis=0)
     scaled = (parts - parts.mean(axis=0)) / np.maximum(spreads, 1e-12)
     return RunCauses(
         names=(*names, SHARED, REST),
         probability=largest,
         share=parts.mean(axis=0),
+        if_largest=np.array([one.mean() if len(one) else 0.0 for one in there]),
+        deviation=np.array([one.std() if len(one) else 0.0 for one in there]),
         correlation=scaled.T @ scaled / len(parts),
     )

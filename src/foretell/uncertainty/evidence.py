@@ -156,6 +156,15 @@ def whole(step: Leaf, kind: str, scenario: Scenario) -> Leaf:
     of_parts = join_intervals(step.value, [c for c in step.children if c.name not in OF_SOFTWARE])
     sources, chips = scenario.software.left_out, scenario.system.chip.left_out
     known = known_to(scenario)
+    if scenario.system.step_spread:
+        # Runs on this very system were measured.
+        ends = dict(
+            zip(("low90", "low50", "high50", "high90"), scenario.system.step_spread, strict=True)
+        )
+        for level in ("50", "90"):
+            low, high = (step.value * math.exp(ends[f"{side}{level}"]) for side in ("low", "high"))
+            found[f"p{level}"] = (low, high)
+        return replace(step, interval=found, evidence=step_evidence(step, known))
     for key, (below, above) in interval_ends(kind, known, sources, chips).items():
         parts = of_parts[key]
         low = min(low, parts[0], step.value * math.exp(below))

@@ -9,12 +9,12 @@ from foretell.specs.scenario import Scenario
 REPEATED = {"none": 0.0, "selective": 0.5, "full": 1.0}
 """How much of the layers is computed again; half of them where modules are named."""
 FEATURES = (
-    "chips", "length", "micro_batch", "tp", "pp", "cp", "ep", "zero3", "recompute", "lora",
+    "chips", "length", "micro_batch", "width", "tp", "pp", "cp", "ep", "zero3", "recompute", "lora",
     "model", "chip", "format",
 )  # fmt: skip
 """Numbers in powers of two, switches, and names."""
-SIZES, DEGREES, SWITCHES = FEATURES[:3], FEATURES[3:7], FEATURES[7:10]
-NAMES = FEATURES[10:]
+SIZES, WIDTH, DEGREES, SWITCHES = FEATURES[:3], FEATURES[3:4], FEATURES[4:8], FEATURES[8:11]
+NAMES = FEATURES[11:]
 TRAITS = ("narrow", "lora")
 """What makes a run doubtful."""
 
@@ -26,6 +26,7 @@ def features_of(scenario: Scenario, plan: Plan) -> dict[str, float | str]:
         "chips": math.log2(job.gpus),
         "length": math.log2(job.seq_len),
         "micro_batch": math.log2(max(plan.micro_batch, 1)),
+        "width": math.log2(scenario.model.stack.hidden),
         "tp": math.log2(plan.tp),
         "pp": math.log2(plan.pp),
         "cp": math.log2(plan.cp),

@@ -2,11 +2,12 @@
 
 A run's ln(measured / predicted) is the sum of four things: its slopes times the log-factors of the place's
 mechanisms (d ln step / d ln factor, from the evaluator that the caller hands over), what runs that are alike
-have in common beside them, what is the run's own, and the noise of its measurement. The first two are normal
-with the spreads of a prior that was learnt from published tables (catalog/measured_priors.py); the run's own
-part may be an outlier, and a place may be far off as a whole. So the posterior is a mixture of normal ones,
-one for each choice of outliers, which is exact: no sampling. With many runs the choice is made run by run
-instead, each judged by all the others.
+have in common beside them, what is the run's own, and the noise of its measurement. A mechanism's factor is
+in part the same for all runs of a place, in part only as far as runs are alike. All are normal with the
+spreads of a prior that was learnt from published tables (catalog/measured_priors.py); the run's own part may
+be an outlier, and a place may be far off as a whole or in one part (its fabric). So the posterior is a
+mixture of normal ones, one for each kind of place and choice of outliers, which is exact: no sampling. With
+many runs the choice is made run by run instead, each judged by all the others.
 
     measured_runs     what is seen
     condition         prior, runs -> Posterior
@@ -15,7 +16,7 @@ instead, each judged by all the others.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ LEVELS: Mapping[str, tuple[float, float]] = {"p50": (0.25, 0.75), "p90": (0.05, 
 """Ends of the intervals, as quantiles."""
 MANY = 4
 """Runs up to which every choice of outliers is weighed."""
+REPEAT = 0.015
+"""Standard deviation of ln(measured) of one and the same run from one time to another; judged."""
 ROUNDS = 8
 """Rounds in which each of many runs is judged by all the others."""
 
@@ -46,6 +49,22 @@ class MeasuredRun:
     """What makes a run doubtful."""
     noise: float = 0.0
     """Standard deviation of ln(measured), from repeated steps."""
+    key: Hashable = None
+    """What was run, to the last setting: two runs with one key have their own part in common, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceKind:
+    """A kind of place."""
+
+    share: float
+    """How many places are of this kind."""
+    shared: float
+    """Variance of what all mechanisms share."""
+    spread: Array
+    """Variance of each mechanism's log-factor; (mechanisms,)."""
+    part: Array
+    """What of it is the same for all runs, however unlike; (mechanisms,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +73,10 @@ class Case:
 
     log_weight: float
     """Logarithm of its probability, up to a constant of all cases."""
-    scales: tuple[float, ...]
-    """Factor on the own variance of each run."""
-    shared: float
-    """Variance of what all mechanisms share."""
+    outliers: tuple[float, ...]
+    """Further variance of each run."""
+    place: "PlaceKind"
+    """The kind of place."""
     pulls: Array
     """Inverse covariance times residuals; (runs,)."""
     precision: Array
@@ -90,6 +109,8 @@ class Posterior:
     """What the slopes are of."""
     runs: tuple[MeasuredRun, ...]
     """The runs."""
+    places: tuple[PlaceKind, ...]
+    """The kinds of places."""
     cases: tuple[Case, ...]
     """The cases."""
     weights: Array
@@ -98,7 +119,10 @@ class Posterior:
     @property
     def outlier_shares(self) -> tuple[float, ...]:
         """How probable it is of each run that it contradicts the rest."""
-        out = np.array([[scale > 4.0 for scale in case.scales] for case in self.cases], float)
+        own = [own_variance(self.prior, self.mechanisms, run) for run in self.runs]
+        out = np.array(
+            [np.array(case.outliers) > 3.0 * np.array(own) for case in self.cases], float
+        )
         return tuple((self.weights @ out).tolist()) if len(self.runs) else ()
 
     def of(self, run: MeasuredRun) -> NextRun:
@@ -106,22 +130,32 @@ class Posterior:
         prior, names = self.prior, self.mechanisms
         mean = prior.mean * float(run.slopes.sum())
         scale, own = doubt_of(prior, run), own_variance(prior, names, run)
-        beside, sums = covariance_of(prior, names, [run], self.runs)
-        alone, square = covariance_of(prior, names, [run], [run])
+        near = nearness(prior, [run], self.runs)
         factors, squares, centres, spreads = [], [], [], []
+        again = same_runs([run], self.runs)[0]
+        owns = np.array([own_variance(prior, names, one) for one in self.runs])
+        crosses = {id(p): covariance_of(prior, p, [run], self.runs)[0] for p in self.places}
+        alone = {id(p): float(covariance_of(prior, p, [run], [run])[0, 0]) for p in self.places}
         for case in self.cases:
-            theta, covariance = _factors_of(self, case)
-            factors.append(scale * theta)
-            squares.append(scale**2 * np.diagonal(covariance))
-            cross = (beside + case.shared * sums)[0]
+            theta, variance = _factors_of(self, case, near[0])
+            factors.append(scale**prior.doubt_power * theta)
+            squares.append(scale ** (2.0 * prior.doubt_power) * variance)
+            cross, before = crosses[id(case.place)], alone[id(case.place)]
+            if again.any():  # measured itself: its own part is known
+                single = owns + np.array(case.outliers)
+                mine = float((single * again).max())
+                cross = cross + again * np.sqrt(mine * single)
+                before += mine
             centres.append(mean + float(cross @ case.pulls))
             explained = float(cross @ case.precision @ cross)
-            spreads.append(max(float((alone + case.shared * square)[0, 0]) - explained, 0.0))
+            spreads.append(max(before - explained, 0.0))
         kinds = np.array(outlier_kinds(prior))
+        if again.any():
+            own, kinds = REPEAT**2, np.array([(0.0, 1.0)])
         weights = np.outer(self.weights, kinds[:, 1]).ravel()
         means = np.repeat(centres, len(kinds))
         wide = prior.interval_scale * np.sqrt(
-            np.add.outer(np.array(spreads), own * kinds[:, 0]).ravel()
+            np.add.outer(np.array(spreads), own + scale**2 * kinds[:, 0]).ravel()
         )
         told = self.weights @ np.array(factors)
         spread = self.weights @ (np.array(squares) + (np.array(factors) - told) ** 2)
@@ -146,27 +180,28 @@ def condition(
     """What is held after some runs; none leave the prior."""
     runs = tuple(runs)
     rest = np.array([run.log_ratio - prior.mean * float(run.slopes.sum()) for run in runs])
-    places = ((prior.shared**2, 1.0 - prior.wide_share),
-              (prior.shared**2 + prior.shared_wide**2, prior.wide_share))  # fmt: skip
+    places = places_of(prior, mechanisms)
     own = np.array([own_variance(prior, mechanisms, run) for run in runs])
-    noise = np.array([run.noise**2 for run in runs])
-    beside, sums = covariance_of(prior, mechanisms, runs, runs)
+    noise = np.array([run.noise**2 + REPEAT**2 * (run.key is not None) for run in runs])
+    again = np.maximum(same_runs(runs, runs), np.eye(len(runs)))
+    doubts = np.array([doubt_of(prior, run) ** 2 for run in runs])
     cases: list[Case] = []
-    for shared, share in places:
-        common = beside + shared * sums
-        for scales, log_share in _choices(prior, common, own, noise, rest):
-            total = common + np.diag(own * np.array(scales) + noise)
+    for place in places:
+        common = covariance_of(prior, place, runs, runs)
+        for outliers, log_share in _choices(prior, common, own + noise, doubts, rest):
+            single = np.sqrt(own + np.array(outliers))
+            total = common + again * np.outer(single, single) + np.diag(noise)
             precision = np.asarray(np.linalg.inv(total), float) if len(runs) else total
             pulls = precision @ rest
             _, log_determinant = np.linalg.slogdet(total) if len(runs) else (1.0, 0.0)
             cases.append(
                 Case(
-                    log_weight=math.log(share)
+                    log_weight=math.log(place.share)
                     + log_share
                     - 0.5 * float(rest @ pulls)
                     - 0.5 * float(log_determinant),
-                    scales=tuple(scales),
-                    shared=shared,
+                    outliers=tuple(outliers),
+                    place=place,
                     pulls=pulls,
                     precision=precision,
                 )
@@ -177,64 +212,89 @@ def condition(
         prior=prior,
         mechanisms=mechanisms,
         runs=runs,
+        places=places,
         cases=tuple(cases),
         weights=weights / weights.sum(),
     )
 
 
 def outlier_kinds(prior: MeasuredPrior) -> list[tuple[float, float]]:
-    """Factor on a run's own variance, and its probability: as usual first."""
+    """Further variance of a run, and its probability: none first."""
     rest = 1.0 - sum(share for _, share in prior.outliers)
-    return [(1.0, rest), *((scale**2, share) for scale, share in prior.outliers)]
+    return [(0.0, rest), *((spread**2, share) for spread, share in prior.outliers)]
 
 
 def _choices(
-    prior: MeasuredPrior, common: Array, own: Array, noise: Array, rest: Array
+    prior: MeasuredPrior, common: Array, own: Array, doubts: Array, rest: Array
 ) -> list[tuple[tuple[float, ...], float]]:
-    """Which runs are outliers: every choice with the logarithm of its probability, or the one that many runs
-    make of each other."""
+    """Which runs are outliers: the further variance of each in every choice with the logarithm of its
+    probability, or in the one that many runs make of each other."""
     kinds, many = outlier_kinds(prior), len(rest)
     if many > 2:
         kinds = [kinds[0], kinds[-1]]
-        kinds = [(scale, share / sum(s for _, s in kinds)) for scale, share in kinds]
+        kinds = [(more, share / sum(s for _, s in kinds)) for more, share in kinds]
     if many <= MANY:
         return [
-            (tuple(scale for scale, _ in chosen), sum(math.log(share) for _, share in chosen))
+            (
+                tuple(more * doubt for (more, _), doubt in zip(chosen, doubts, strict=True)),
+                sum(math.log(share) for _, share in chosen),
+            )
             for chosen in itertools.product(kinds, repeat=many)
         ]
     (_, usual), (wide, rare) = kinds
-    scales = np.ones(many)
+    more = np.zeros(many)
     for _ in range(ROUNDS):
-        inverse = np.linalg.inv(common + np.diag(own * scales + noise))
+        inverse = np.linalg.inv(common + np.diag(own + more))
         # Each run as all the others see it.
         variance = 1.0 / np.diagonal(inverse)
         gap = (inverse @ rest) * variance
-        apart = np.maximum(variance - own * scales, 1e-12)
-        near, far = apart + own, apart + own * wide
+        near = np.maximum(variance - more, own)
+        far = near + wide * doubts
         odds = np.log(rare / usual) + 0.5 * (np.log(near / far) + gap**2 * (1.0 / near - 1.0 / far))
         out = 1.0 / (1.0 + np.exp(-np.clip(odds, -50.0, 50.0)))
-        scales = 1.0 / ((1.0 - out) + out / wide)
-    return [(tuple(scales.tolist()), 0.0)]
+        more = 1.0 / ((1.0 - out) / own + out / (own + wide * doubts)) - own
+    return [(tuple(more.tolist()), 0.0)]
+
+
+def places_of(prior: MeasuredPrior, mechanisms: tuple[str, ...]) -> tuple[PlaceKind, ...]:
+    """As usual, far off as a whole, and far off in one part."""
+    spread = np.array([prior.spread[name] for name in mechanisms]) ** 2
+    more = np.array([prior.part_wide.get(name, 0.0) for name in mechanisms]) ** 2
+    part, shared = prior.carry * spread, prior.shared**2
+    whole = shared + prior.shared_wide**2
+    usual = 1.0 - prior.wide_share - prior.part_share
+    found = [
+        PlaceKind(share=usual, shared=shared, spread=spread, part=part),
+        PlaceKind(share=prior.wide_share, shared=whole, spread=spread, part=part),
+        PlaceKind(share=prior.part_share, shared=shared, spread=spread + more, part=part + more),
+    ]
+    return tuple(place for place in found if place.share > 0.0)
 
 
 def covariance_of(
     prior: MeasuredPrior,
-    mechanisms: tuple[str, ...],
+    place: PlaceKind,
     some: Sequence[MeasuredRun],
     others: Sequence[MeasuredRun],
-) -> tuple[Array, Array]:
-    """Covariance of what runs have in common with others, and what a variance that all mechanisms share adds
-    to it; (some, others)."""
+) -> Array:
+    """Covariance of what runs of a place have in common with others; (some, others)."""
     if not some or not others:
-        empty = np.zeros((len(some), len(others)))
-        return empty, empty
+        return np.zeros((len(some), len(others)))
     left, right = (np.array([run.slopes for run in runs]) for runs in (some, others))
-    spread = np.array([prior.spread[name] for name in mechanisms])
-    apart = distances(prior, some, others)
+    near = nearness(prior, some, others)
     one, other = (np.array([doubt_of(prior, run) for run in runs]) for runs in (some, others))
-    doubts = np.outer(one, other)
-    common = (left * spread**2) @ right.T + prior.likeness**2 * np.exp(-apart)
-    return common * doubts, np.outer(left.sum(axis=1), right.sum(axis=1)) * doubts
+    common = (left * place.part) @ right.T
+    common += (left * (place.spread - place.part)) @ right.T * near
+    common += place.shared * np.outer(left.sum(axis=1), right.sum(axis=1))
+    common *= np.outer(one, other) ** prior.doubt_power
+    return np.asarray(common + prior.likeness**2 * near * np.outer(one, other), float)
+
+
+def same_runs(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> Array:
+    """1 where two runs are one and the same by their keys; (some, others)."""
+    return np.array(
+        [[a.key is not None and a.key == b.key for b in others] for a in some], float
+    ).reshape(len(some), len(others))
 
 
 def own_variance(prior: MeasuredPrior, mechanisms: tuple[str, ...], run: MeasuredRun) -> float:
@@ -249,10 +309,10 @@ def doubt_of(prior: MeasuredPrior, run: MeasuredRun) -> float:
     return math.exp(sum(prior.doubt.get(name, 0.0) * value for name, value in run.traits.items()))
 
 
-def distances(
+def nearness(
     prior: MeasuredPrior, some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]
 ) -> Array:
-    """How unlike runs are: steps in numbers, and names that differ; (some, others)."""
+    """How alike runs are, 1 the same: less by steps in numbers, and by names that differ; (some, others)."""
     apart = np.zeros((len(some), len(others)))
     for name, weight in prior.distance.items():
         left, right = ([run.features.get(name) for run in runs] for runs in (some, others))
@@ -260,18 +320,20 @@ def distances(
             apart += weight * np.abs(np.subtract.outer(np.array(left), np.array(right)))
         else:
             apart += weight * np.array([[a != b for b in right] for a in left])
-    return apart
+    return np.exp(-apart)
 
 
-def _factors_of(posterior: Posterior, case: Case) -> tuple[Array, Array]:
-    """Mean and covariance of the log-factors in one case."""
-    prior, names = posterior.prior, posterior.mechanisms
-    before = np.diag([prior.spread[name] ** 2 for name in names]) + case.shared
+def _factors_of(posterior: Posterior, case: Case, near: Array) -> tuple[Array, Array]:
+    """Mean and variance of the log-factors in one case, of a run that is so near to those measured."""
+    prior, place = posterior.prior, case.place
+    before = place.spread + place.shared
     if not posterior.runs:
-        return np.zeros(len(names)), before
-    slopes = np.array([run.slopes * doubt_of(prior, run) for run in posterior.runs])
-    seen = before @ slopes.T
-    return seen @ case.pulls, before - seen @ case.precision @ seen.T
+        return np.zeros(len(before)), before
+    doubts = [doubt_of(prior, run) ** prior.doubt_power for run in posterior.runs]
+    slopes = np.array([run.slopes for run in posterior.runs]) * np.array(doubts)[:, None]
+    each = place.part + np.outer(near, place.spread - place.part)  # (runs, mechanisms)
+    seen = (each * slopes + place.shared * slopes.sum(axis=1, keepdims=True)).T
+    return seen @ case.pulls, before - np.einsum("mi,ij,mj->m", seen, case.precision, seen)
 
 
 def quantile(weights: Array, means: Array, deviations: Array, share: float) -> float:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from foretell.errors import BadInput, Problem, unknown
-from foretell.specs.questions import arguments
+from foretell.specs.questions import arguments, question_type
 from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
+from foretell.web.progress import report
 from foretell.web.studies import check_counts, check_points, safe_study
 
 Given = dict[str, Any]
@@ -33,11 +34,12 @@ def search(given: Given, limits: Limits) -> Answer:
     export, launcher = _tool(given)
 
     def watch(done: int, total: int) -> None:
+        report(done, total)
         if total > limits.plans:
             most = f"at most {limits.plans:,} plans".replace(",", " ")
             raise TooMuch([too_much("over", total, most)])
 
-    found = api.search(**given, progress=watch)
+    found = api.search(**{**given, "progress": watch})
     if not found.plans:
         return {**found.to_dict(), **no_as_dict([found.why_none])}
     return {**found.to_dict(), **_written(found.best.export(export, launcher) if export else None)}
@@ -242,8 +244,10 @@ def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given)
 def _by_argument(
     verb: str, answer: Callable[[Given, Limits], Answer]
 ) -> Callable[[Given, Limits], Answer]:
-    """The same of fields under the names that the web has for them."""
-    return lambda given, limits: answer(arguments(verb, given), limits)
+    """The answer to fields under the names that the web has for them; it reports how far it is."""
+    fields = {field.name for field in fields_of(question_type(verb))}
+    told: Given = {"progress": report} if "progress" in fields else {}
+    return lambda given, limits: answer({**arguments(verb, given), **told}, limits)
 
 
 _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {

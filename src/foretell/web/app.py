@@ -13,10 +13,13 @@ from foretell import __version__
 from foretell.errors import Problem
 from foretell.specs.questions import question_type
 from foretell.web import answers, figures, lists
-from foretell.web.fields import Text, body_model, figure_model, flags_of
+from foretell.web.fields import PastedText, Text, body_model, figure_model, flags_of
+from foretell.web.files import FILES
 from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
 from foretell.web.pool import Busy, Inline, Pool
+from foretell.web.progress import EVENTS, Gone, Reply, Report, stream_job, wants_events
+from foretell.web.worker import json_reply
 from foretell.web.wrong import Errors, errors_of, problems_of
 
 STATIC = Path(__file__).parent / "static"
@@ -38,6 +41,8 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     },
 }
 """Answers other than the one asked for."""
+RETRY_S = {429: "1", 503: "5"}
+"""After how many seconds to ask again."""
 COSTS = ("chip", "package", "system", "run", "token")
 
 
@@ -100,6 +105,8 @@ def _add_verbs(app: Any, pools: list[Pool | Inline], bodies: dict[str, type[Base
     traced = body_model("simulate trace", question_type("simulate"))
     bodies["/api/simulate/trace"] = traced
     _add(app, "/api/simulate/trace", _endpoint("simulate trace", traced, pools), "simulate trace")
+    bodies["/api/read"] = PastedText
+    _add(app, "/api/read", _endpoint("read", PastedText, pools), "read")
     _add_cost(app, pools)
     _add_figures(app, pools, bodies)
 
@@ -120,13 +127,17 @@ def _kept_figure(name: str, verb: str, body: type[BaseModel], pools: list[Pool |
 
     async def endpoint(request: Request, question: body) -> Any:  # type: ignore[valid-type]
         asked = flags_of(question)
-        found = []
-        for one in asked["questions"]:
-            reply = await _reply(pools, verb, one, request)
-            if reply.status_code != 200:
-                return reply
-            found.append(json.loads(reply.body))
-        return _told(200, figures.of_answers(name, found, asked))
+
+        async def job(gone: Gone, report: Report | None) -> Reply | None:
+            found = []
+            for one in asked["questions"]:
+                reply = await _asked(pools, verb, one, gone, report)
+                if reply is None or reply[0] != 200:
+                    return reply
+                found.append(json.loads(reply[2]))
+            return json_reply(200, figures.of_answers(name, found, asked))
+
+        return await _respond(job, request)
 
     return endpoint
 
@@ -170,7 +181,7 @@ def _add(app: Any, path: str, endpoint: Any, verb: str, method: str = "POST") ->
     about: dict[int | str, dict[str, Any]] = {
         200: {
             "description": "What `foretell` prints with --json",
-            "content": {"application/json": {}},
+            "content": {"application/json": {}, EVENTS: {}},
         }
     }
     if verb.endswith("trace"):
@@ -202,6 +213,9 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
     async def published(request: Request) -> Any:
         return await _reply(pools, "validate published", {}, request)
 
+    async def held_out(request: Request) -> Any:
+        return await _reply(pools, "validate held-out", {}, request)
+
     async def accuracy(
         request: Request, find: Text = "", theme: Literal["light", "dark"] = "light"
     ) -> Any:
@@ -210,9 +224,14 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
             return rows
         return _told(200, lists.published_figure(json.loads(rows.body), find, theme))
 
+    async def tools(request: Request) -> Any:
+        return await _reply(pools, "tools", {}, request)
+
+    _add(app, "/api/tools", tools, "tools", "GET")
     _add(app, "/api/figures/accuracy", accuracy, "figures accuracy", "GET")
     _add(app, "/api/catalog/show/{name:path}", shown, "catalog show", "GET")
     _add(app, "/api/catalog/{kind}", catalogue, "catalog", "GET")
+    _add(app, "/api/validate/held-out", held_out, "validate held-out", "GET")
     _add(app, "/api/validate/published", published, "validate published", "GET")
 
 
@@ -230,22 +249,44 @@ async def _reply(
     pools: list[Pool | Inline], verb: str, asked: Mapping[str, Any], request: Any
 ) -> Any:
     """The answer of a worker as a response."""
-    from starlette.responses import Response
 
+    async def job(gone: Gone, report: Report | None) -> Reply | None:
+        return await _asked(pools, verb, asked, gone, report)
+
+    return await _respond(job, request, stream=request.method == "POST" and verb not in FILES)
+
+
+async def _asked(
+    pools: list[Pool | Inline],
+    verb: str,
+    asked: Mapping[str, Any],
+    gone: Gone,
+    report: Report | None,
+) -> Reply | None:
+    """The reply of a worker, or of a line that is too long."""
     # Sorted, so that a question is known again; not within: a system's tiers stand in their order.
     question = json.dumps([verb, dict(sorted(asked.items()))])
     try:
-        reply = await pools[0].ask(question, request.is_disconnected)
+        return await pools[0].ask(question, gone, report)
     except Busy:
         message = "too many questions wait already; ask again in a moment"
-        errors = errors_of([Problem(path="", value=None, message=message)])
-        return _told(429, errors, {"retry-after": "1"})
+        return json_reply(429, errors_of([Problem(path="", value=None, message=message)]))
+
+
+async def _respond(job: Any, request: Any, stream: bool = True) -> Any:
+    """A job's reply as a response; events with its progress where the request accepts them."""
+    from starlette.responses import Response, StreamingResponse
+
+    headers = {"cache-control": "no-store"}
+    if stream and wants_events(request.headers.get("accept", "")):
+        events = stream_job(job)
+        return StreamingResponse(events, media_type=EVENTS, headers=headers)
+    reply = await job(request.is_disconnected, None)
     if reply is None:  # nobody is there to read it
         return Response(status_code=499)
     status, kind, content = reply
-    headers = {"cache-control": "no-store"}
-    if status == 503:
-        headers["retry-after"] = "5"
+    if status in RETRY_S:
+        headers["retry-after"] = RETRY_S[status]
     if kind == "application/gzip":
         headers["content-disposition"] = 'attachment; filename="foretell-step.json.gz"'
     return Response(content, status_code=status, media_type=kind, headers=headers)

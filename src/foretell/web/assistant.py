@@ -25,12 +25,12 @@ ABOUT: Mapping[str, str] = {
     "search": "The best parallel plans of a training job, ranked by step time.",
     "explain": "Where the time and memory of a training step go, and what would move them.",
     "memory": "What every pipeline stage holds over one training step, its peak and when.",
-    "simulate": "One training step played event by event.",
+    "simulate": "One training step simulated event by event.",
     "compare-plans": "Why one parallel plan beats another, and whether that is certain.",
     "sensitivity": "How step time, cost and energy answer to every number of the system.",
     "serve": "Latencies, throughput, memory, cost and energy of one deployment under one load.",
     "size": "How many GPUs a service takes for a rate and latency targets, laid out how, at what cost.",
-    "compare": "Systems ranked by what they do for the money.",
+    "compare": "Systems ranked by cost, then speed.",
     "scaling": "Throughput of parallel strategies over numbers of GPUs.",
     "codesign": "The front of performance and cost over architectural choices.",
     "optimise": "Architectures searched by trial for objectives within limits.",
@@ -179,12 +179,12 @@ def _cut(value: Any, rows: int, deep: int) -> Any:
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
         if deep <= 0:
-            return f"{len(value)} fields left out; ask with full=true"
+            return f"{len(value)} fields omitted; ask with full=true"
         return {key: _cut(one, rows, deep - 1) for key, one in value.items() if one is not None}
     if isinstance(value, list):
         if deep <= 0:
-            return f"{len(value)} rows left out; ask with full=true"
+            return f"{len(value)} rows omitted; ask with full=true"
         kept = [_cut(one, rows, deep - 1) for one in value[:rows]]
         left = len(value) - len(kept)
-        return [*kept, f"{left} more left out; ask with full=true"] if left else kept
+        return [*kept, f"{left} more omitted; ask with full=true"] if left else kept
     return value

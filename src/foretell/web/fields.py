@@ -61,6 +61,14 @@ class StrictBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=False, title=None)
 
 
+class PastedText(StrictBody):
+    """A text that was dropped on the page or pasted there."""
+
+    text: Document = Field(
+        description="A system's TOML, a config.json, measured runs, or a launch of another tool."
+    )
+
+
 def body_model(verb: str, record: Any, more: Mapping[str, Any] | None = None) -> type[StrictBody]:
     """The request body of a verb's question; `more` are fields that no other surface has."""
     fields = {field.called: _field(field) for field in asked.offered(record, "web")}

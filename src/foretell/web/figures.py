@@ -78,7 +78,12 @@ def _memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     if len(known) == 1:
         return memory_bars(known[0][0])
     bars = [
-        {**a["memory"], "name": name, "interval": a["intervals"].get("peak_memory_bytes")}
+        {
+            **a["memory"],
+            "name": name,
+            "interval": a["intervals"].get("peak_memory_bytes"),
+            "capacity_bytes": a["memory_capacity_bytes"],
+        }
         for a, name in known
     ]
     chips = {a["memory_capacity_bytes"] for a, _ in known}
@@ -160,6 +165,28 @@ def _phases(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     return phase_bars([a for a, _ in known], [name for _, name in known])
 
 
+def _phase_memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+    """What one chip of each pool holds in every phase of a post-training step."""
+    from foretell.report.figures.memory import memory_bars
+
+    rows = (found[0].get("memory") or {}).get("phases") or ()
+    pools = {row["pool"] for row in rows}
+    bars = [
+        {
+            "name": row["phase"].replace("_", " ")
+            + (f"<br>({row['pool']})" if len(pools) > 1 else ""),
+            "value": row["bytes"],
+            "capacity_bytes": row["capacity_bytes"],
+            "children": [{"name": name, "value": value} for name, value in row["parts"].items()],
+        }
+        for row in rows
+    ]
+    chips = {row["capacity_bytes"] for row in rows}
+    shared = {"memory_capacity_bytes": chips.pop() if len(chips) == 1 else None}
+    whole = {"model": "", "gpus": 0, "system": ""}
+    return memory_bars({**whole, **shared, "memory_by_stage": bars}, "Memory by phase")
+
+
 def _over_step(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     from foretell.report.figures.look import figure
     from foretell.report.figures.memory import memory_over_step
@@ -239,14 +266,15 @@ KINDS: Mapping[str, FigureKind] = {
     "plans": FigureKind(verb="search", draw=_plans),
     "shares": FigureKind(verb="explain", draw=_shares),
     "memory-over-step": FigureKind(verb="memory", draw=_over_step),
-    "tornado": FigureKind(verb="sensitivity", draw=_tornado(0)),
-    "tornado-cost": FigureKind(verb="sensitivity", draw=_tornado(1)),
-    "tornado-energy": FigureKind(verb="sensitivity", draw=_tornado(2)),
+    "tornado": FigureKind(verb="sensitivity", draw=_tornado(0), kept=True),
+    "tornado-cost": FigureKind(verb="sensitivity", draw=_tornado(1), kept=True),
+    "tornado-energy": FigureKind(verb="sensitivity", draw=_tornado(2), kept=True),
     "timeline": FigureKind(verb="simulate", draw=_timeline, ask="played"),
-    "pareto": FigureKind(verb="size", draw=_pareto),
-    "latencies": FigureKind(verb="serve", draw=_latencies),
-    "decode": FigureKind(verb="serve", draw=_decode),
-    "phases": FigureKind(verb="post-train", draw=_phases),
+    "pareto": FigureKind(verb="size", draw=_pareto, kept=True),
+    "latencies": FigureKind(verb="serve", draw=_latencies, kept=True),
+    "decode": FigureKind(verb="serve", draw=_decode, kept=True),
+    "phases": FigureKind(verb="post-train", draw=_phases, kept=True),
+    "phase-memory": FigureKind(verb="post-train", draw=_phase_memory, kept=True),
     "cost-run": FigureKind(verb="cost run", draw=_cost("breakdown")),
     "cost-run-energy": FigureKind(verb="cost run", draw=_cost("energy")),
     "cost-token": FigureKind(verb="cost token", draw=_cost("breakdown")),

@@ -24,6 +24,8 @@ class Limits:
     """Questions that may wait for one; further ones are answered 429."""
     deadline_s: float = 20.0
     """Longest time of one answer, not counting the wait; then 422."""
+    watched_s: float = 300.0
+    """The same of an answer whose progress is watched, and which can be cancelled."""
     body_bytes: int = 256 * 1024
     """Largest question; a larger one is answered 413."""
     memory_bytes: int = 8 * 2**30

@@ -39,6 +39,13 @@ def published_rows(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return kept_rows()
 
 
+def held_out(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Errors of training steps with the source, the framework or the chip of a run held out."""
+    from foretell.lab.validate.held_out_scores import held_out_scores
+
+    return dict(held_out_scores())
+
+
 def published_figure(rows: Sequence[Mapping[str, Any]], find: str, theme: Theme) -> dict[str, Any]:
     """The same as a figure, of the rows that have all words of `find`."""
     from foretell.report.figures.look import template
@@ -62,5 +69,6 @@ LISTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "catalog": catalogue,
     "catalog show": show_entry,
     "validate published": published_rows,
+    "validate held-out": held_out,
 }
 """Questions without flags, as a worker knows them."""

@@ -6,6 +6,7 @@ Answers depend on their question alone and are kept for a while.
 """
 
 import asyncio
+import hashlib
 import json
 import multiprocessing
 import os
@@ -18,7 +19,17 @@ from pathlib import Path
 
 from foretell.errors import Problem
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch
-from foretell.web.worker import CANCEL, FIGURE, Reply, answer, errors_reply, unpack_reply, work
+from foretell.web.progress import Report, watching
+from foretell.web.worker import (
+    CANCEL,
+    FIGURE,
+    PROGRESS,
+    Reply,
+    answer,
+    errors_reply,
+    unpack_reply,
+    work,
+)
 
 KEPT_BYTES = 64 * 2**20
 """Answers that are kept, together."""
@@ -33,11 +44,25 @@ MOST_WALL = 4.0
 LOOK_S = 0.25
 """How often it is looked whether whoever asked is still there, and what an answer has taken."""
 SLOW_VERBS = frozenset(
-    {"search", "size", "compare", "codesign", "optimise", "scaling", "sensitivity", "simulate"}
+    {
+        "search",
+        "size",
+        "compare",
+        "codesign",
+        "optimise",
+        "scaling",
+        "sensitivity",
+        "simulate",
+        "post-train",
+        "improve",
+        "simulate trace",
+    }
 )
 """Verbs that search, play or sweep."""
-PLANNED_VERBS = frozenset({"estimate", "explain", "memory"})
+PLANNED_VERBS = frozenset({"estimate", "explain", "memory", "cost run"})
 """Verbs that search where no plan is given."""
+PASTED = frozenset({"measured", "launch", "logs", "text"})
+"""Fields with texts that a user pasted."""
 
 
 class Busy(Exception):
@@ -59,8 +84,12 @@ class Worker:
         theirs.close()
         self._ready = False
 
-    def ask(self, question: str) -> Reply:
-        """The worker's reply to `[verb, flags]` in JSON; 422 where it took too long, 503 where it ended."""
+    def ask(self, question: str, report: Report | None = None) -> Reply:
+        """The worker's reply to `[verb, flags]` in JSON; 422 where it took too long, 503 where it ended.
+
+        With `report`, which is told how far the answer is, it may take as long as a watched one may.
+        """
+        most_s = self._limits.deadline_s if report is None else self._limits.watched_s
         try:
             if not self._ready:
                 self._wait(START_S)
@@ -68,11 +97,17 @@ class Worker:
                 self._ready = True
             begun_s = processor_s(self._process.pid)
             self._pipe.send_bytes(question.encode("ascii"))
-            self._wait_for_answer(begun_s)
-            return unpack_reply(self._pipe.recv_bytes())
+            end = time.monotonic() + MOST_WALL * most_s
+            while True:
+                self._wait_for_answer(begun_s, most_s, end, most_s if report is None else LOOK_S)
+                reply = unpack_reply(self._pipe.recv_bytes())
+                if reply[0] != PROGRESS:
+                    return reply
+                if report is not None:
+                    report(*json.loads(reply[2]))
         except TimeoutError:
             self.restart()
-            most = f"{self._limits.deadline_s:g} s"
+            most = f"{most_s:g} s"
             return _refusal(422, f"takes longer than the {most} that this server gives")
         except (EOFError, OSError):
             self.restart()
@@ -82,11 +117,8 @@ class Worker:
         if not self._pipe.poll(seconds):
             raise TimeoutError
 
-    def _wait_for_answer(self, begun_s: float) -> None:
-        """Until the answer is there, or its processor time is spent: other processes may have the cores."""
-        most_s = self._limits.deadline_s
-        end = time.monotonic() + MOST_WALL * most_s
-        wait_s = most_s
+    def _wait_for_answer(self, begun_s: float, most_s: float, end: float, wait_s: float) -> None:
+        """Until a message is there, or its processor time is spent: other processes may have the cores."""
         while not self._pipe.poll(wait_s):
             spent_s = processor_s(self._process.pid) - begun_s
             if spent_s >= most_s or time.monotonic() >= end or not self._process.is_alive():
@@ -138,6 +170,17 @@ def takes_long(question: str) -> bool:
     )
 
 
+def has_pasted(question: str) -> bool:
+    """Whether `[verb, flags]` in JSON has text that a user pasted: neither it nor its answer is kept."""
+    _, given = json.loads(question)
+    return any(not PASTED.isdisjoint(one) for one in given.get("questions") or [given])
+
+
+def key_of(question: str) -> str:
+    """What a question is known by again: not its text, which may describe hardware of the user's own."""
+    return hashlib.sha256(question.encode("ascii")).hexdigest()
+
+
 class Pool:
     """Workers, the line before them, and answers that are still known."""
 
@@ -159,36 +202,51 @@ class Pool:
         """Questions that are being answered or wait to be."""
         return self._line
 
-    async def ask(self, question: str, gone: Callable[[], Awaitable[bool]]) -> Reply | None:
+    async def ask(
+        self,
+        question: str,
+        gone: Callable[[], Awaitable[bool]],
+        report: Report | None = None,
+    ) -> Reply | None:
         """The reply to `[verb, flags]` in JSON; None where `gone` says that nobody waits for it any more.
 
-        Of two questions that are alike the second has the first one's answer.
+        Of two questions that are alike the second has the first one's answer. `report` is told how far a
+        long answer is.
         """
-        if question in self._kept:
-            self._kept.move_to_end(question)
-            return self._kept[question]
+        key = key_of(question)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
         if self._line >= self._limits.waiting + self._limits.workers:
             raise Busy
         self._line += 1
         try:
             async with self._slow if takes_long(question) else nullcontext():
-                reply = await self._ask(question, gone)
+                reply = await self._ask(question, key, gone, report)
         finally:
             self._line -= 1
-        if reply is not None:
-            self._keep(question, reply)
+        if reply is not None and not has_pasted(question):
+            self._keep(key, reply)
         return reply
 
-    async def _ask(self, question: str, gone: Callable[[], Awaitable[bool]]) -> Reply | None:
+    async def _ask(
+        self,
+        question: str,
+        key: str,
+        gone: Callable[[], Awaitable[bool]],
+        report: Report | None,
+    ) -> Reply | None:
         """The reply of the next idle worker; it is told to stop where nobody waits any more."""
         worker = await self._idle.get()
         try:
-            if question in self._kept:
-                return self._kept[question]
+            if key in self._kept:
+                return self._kept[key]
             if await gone():
                 return None
+            if report is not None:
+                report(0, 0)  # it is begun
             loop = asyncio.get_running_loop()
-            asked = loop.run_in_executor(self._threads, worker.ask, question)
+            asked = loop.run_in_executor(self._threads, worker.ask, question, report)
             while not (await asyncio.wait({asked}, timeout=LOOK_S))[0]:
                 if await gone():
                     worker.cancel()
@@ -225,10 +283,20 @@ class Inline:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
-    async def ask(self, question: str, gone: Callable[[], Awaitable[bool]]) -> Reply | None:
+    async def ask(
+        self,
+        question: str,
+        gone: Callable[[], Awaitable[bool]],
+        report: Report | None = None,
+    ) -> Reply | None:
         """The reply to `[verb, flags]` in JSON."""
         verb, given = json.loads(question)
-        return await asyncio.to_thread(answer, verb, given, self._limits)
+
+        def asked() -> Reply:
+            with watching(report):
+                return answer(verb, given, self._limits)
+
+        return await asyncio.to_thread(asked)
 
     def stop(self) -> None:
         """Nothing is held."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch, check_work
+from foretell.web.progress import watching
 
 Reply = tuple[int, str, bytes]
 """Status, content type, content."""
@@ -23,6 +24,8 @@ GONE: Reply = (499, JSON, b"{}")
 """What is said to nobody: whoever asked has left."""
 CANCEL: int | None = getattr(signals, "SIGUSR1", None)
 """The signal that ends a question under way; None where the system has none such."""
+PROGRESS = 102
+"""Status of a message that is no answer yet, as HTTP has it: how many of how many are done."""
 FIGURE = "figures "
 """What a verb that asks for a figure begins with."""
 
@@ -32,7 +35,7 @@ def work(pipe: Connection, limits: Limits) -> None:
     _quiet()
     _warm(limits)
     _bounded(limits.memory_bytes)
-    task = CancellableAnswer(limits)
+    task = CancellableAnswer(limits, pipe)
     pipe.send_bytes(b"ready")
     while True:
         try:
@@ -49,22 +52,38 @@ class Cancelled(BaseException):
 class CancellableAnswer:
     """Answers one question at a time; SIGUSR1 ends the one under way, and nothing else."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, pipe: Connection) -> None:
         self._limits = limits
+        self._pipe = pipe
         self._busy = False
+        self._sends = False
+        self._wanted = False
         if CANCEL is not None:
             signals.signal(CANCEL, self._cancel)
 
     def _cancel(self, number: int, frame: object) -> None:
-        if self._busy:
+        if self._busy and self._sends:  # no message is left half sent
+            self._wanted = True
+        elif self._busy:
+            raise Cancelled
+
+    def _report(self, done: int, total: int) -> None:
+        """Tell the server how far the answer is."""
+        self._sends = True
+        try:
+            self._pipe.send_bytes(pack_reply((PROGRESS, JSON, b"[%d,%d]" % (done, total))))
+        finally:
+            self._sends = False
+        if self._wanted:
             raise Cancelled
 
     def answer(self, verb: str, given: Mapping[str, Any]) -> Reply:
         """The reply, or 499 where it was cancelled."""
         try:
-            self._busy = True
+            self._busy, self._wanted = True, False
             try:
-                return answer(verb, given, self._limits)
+                with watching(self._report):
+                    return answer(verb, given, self._limits)
             finally:
                 self._busy = False
         except Cancelled:
@@ -107,11 +126,13 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
 
 
 def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
-    from foretell.web import figures, lists
+    from foretell.web import figures, lists, reading
     from foretell.web.names import safe
 
     if verb in lists.LISTS:
         return json_reply(200, lists.LISTS[verb](given))
+    if verb in reading.READERS:
+        return json_reply(200, reading.READERS[verb](given))
     if verb.startswith(FIGURE):
         return json_reply(200, figures.draw_figure(verb.removeprefix(FIGURE), given, limits))
     flags = dict(given)

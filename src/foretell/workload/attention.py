@@ -291,7 +291,7 @@ def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:
             weights=float(biases),
             cut_weights=True,
             split="width",
-            role=OpRole.ROTATION,
+            role=OpRole.SCALED_ROTATION if mixer.scaled_rotary else OpRole.ROTATION,
             region=region,
         )
     ]

@@ -71,6 +71,21 @@ def keys_read(tokens: Tokens, *, causal: bool, window: Num | None, chunked: bool
     return keys
 
 
+def reach_of(q_len: Num, kv_len: Num, pairs: Num) -> Num:
+    """Keys that a query sees at most under a causal mask with so many pairs: s w - w (w - 1) / 2 solved for
+    w, s for all keys before it; 0 where the mask is none of the kind."""
+    s, many = np.asarray(q_len, float), np.asarray(pairs, float)
+    square = (2.0 * s + 1.0) ** 2 - 8.0 * many
+    reach = (2.0 * s + 1.0 - np.sqrt(np.maximum(square, 0.0))) / 2.0
+    # A mask over keys in runs, or merged ones, reads as a sliding window with as many pairs.
+    return np.where((square > 0.0) & (np.asarray(kv_len) <= s), reach, 0.0)
+
+
+def first_pairs(queries: Num, reach: Num) -> Num:
+    """Pairs of the first so many queries of a sequence, each of which sees `reach` keys at most."""
+    return _ramp(queries, reach)
+
+
 def _ramp(x: Num, limit: Num) -> Num:
     """Sum over p = 1..x of min(p, limit)."""
     y = np.minimum(x, limit)

@@ -36,6 +36,8 @@ class OpRole(Enum):
     """Attention's result back to the hidden width."""
     ROTATION = "rotation"
     """Rotary positions on queries and keys."""
+    SCALED_ROTATION = "scaled-rotation"
+    """The same with a scale on the angles' sines and cosines, as YaRN has it."""
     SELECTION = "selection"
     """The choice of the keys that sparse attention keeps."""
     UP = "up"

@@ -196,8 +196,18 @@ def test_two_levels(rails: int, nodes: int, collective: Collective) -> None:
     gather = gather_over((rails, nodes), gathers, order=(1, 0))
     schedule = gather_schedule(collective, gather, range(rails * nodes))
     check_promise(schedule)
-    inner = Switch(members=float(rails), bandwidth_bytes_per_s=7 * RATE, latency_s=1e-6)
-    outer = Switch(members=float(nodes), bandwidth_bytes_per_s=RATE, latency_s=ALPHA)
+    inner = Switch(
+        members=float(rails),
+        bandwidth_bytes_per_s=7 * RATE,
+        latency_s=1e-6,
+        in_network_reduction=False,
+    )
+    outer = Switch(
+        members=float(nodes),
+        bandwidth_bytes_per_s=RATE,
+        latency_s=ALPHA,
+        in_network_reduction=False,
+    )
     costs = (
         find("direct").cost("all-gather", inner),
         find("ring").cost("all-gather", outer),

@@ -203,7 +203,13 @@ class _OneWay(Switch):
 def test_the_checks_can_fail(wrong: type[Switch], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_topology(
-            lambda n: wrong(members=n, bandwidth_bytes_per_s=RATE, latency_s=ALPHA), (1, 4)
+            lambda n: wrong(
+                members=n,
+                bandwidth_bytes_per_s=RATE,
+                latency_s=ALPHA,
+                in_network_reduction=False,
+            ),
+            (1, 4),
         )
 
 

@@ -20,6 +20,7 @@ def read(config: Config) -> Model:
         kv_default=8,
         dim_default=64,
         windows=all_but_every(2, 128, WHY),
+        scaled_rotary=True,
         extra_per_layer=config.need("num_attention_heads"),
     )
     experts, top_k = routed_experts(

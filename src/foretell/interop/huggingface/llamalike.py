@@ -70,6 +70,8 @@ class Traits:
     """Width of a head where the config does not say; None: hidden / heads."""
     windows: Windows = no_windows
     """Sliding windows."""
+    scaled_rotary: bool = False
+    """Whether rotary positions carry a scale."""
     extra_per_layer: int = 0
     """Further weights of each layer."""
     names: HeadNames = COMMON_NAMES
@@ -169,6 +171,7 @@ def attentions(config: Config, traits: Traits, hidden: int, depth: int) -> tuple
             v_bias=qkv,
             o_bias=out,
             qk_norm=normed,
+            scaled_rotary=traits.scaled_rotary,
         )
         for window in dict.fromkeys(traits.windows(config, depth))
     }

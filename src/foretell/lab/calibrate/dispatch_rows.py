@@ -160,7 +160,7 @@ def seconds_of(cells: Mapping[str, str], family: str, load: DispatchLoad) -> flo
     if cells.get("time_us"):
         return 1e-6 * float(cells["time_us"])
     if not cells.get("bandwidth_gb_s"):
-        return "neither time nor bandwidth is told"
+        return "neither time nor bandwidth is given"
     domains = float(np.asarray(load.ranks)) / min(
         float(np.asarray(load.domain)), float(np.asarray(load.ranks))
     )

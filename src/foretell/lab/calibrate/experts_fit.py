@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.stdout.write(
             f"{surface.chip} {surface.dtype} {surface.software} {surface.points} rows: "
             f"{surface.median_ape:.1%} (p90 {surface.p90_ape:.1%}), "
-            f"left out {surface.left_out_median_ape:.1%} ({surface.left_out_p90_ape:.1%})\n"
+            f"held out {surface.left_out_median_ape:.1%} ({surface.left_out_p90_ape:.1%})\n"
         )
     write_surfaces(ROOT / "kernels" / "experts.toml", found)
 

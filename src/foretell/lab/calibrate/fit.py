@@ -346,7 +346,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write(
             f"{s.family:16} {s.dtype:5} {s.software:14} {s.points:4}"
             f"  fitted {s.median_ape:6.2%} {s.p90_ape:6.1%}"
-            f"  left out {s.left_out_median_ape:6.2%} {s.left_out_p90_ape:6.1%}\n"
+            f"  held out {s.left_out_median_ape:6.2%} {s.left_out_p90_ape:6.1%}\n"
         )
     return 0
 

@@ -148,7 +148,7 @@ def text(found: Calibration) -> str:
     lines += [f"  {note}" for note in record["notes"]]
     if record["new_chip"]:
         lines += _fact_lines(record["facts"])
-    lines += ["", f"{'surface':44}{'points':>7}{'median':>9}{'p90':>8}{'bias':>8}   left out"]
+    lines += ["", f"{'surface':44}{'points':>7}{'median':>9}{'p90':>8}{'bias':>8}   held out"]
     for row in record["passes"]:
         name = f"{row['family']} {row['dtype']} {row['software']} {row['pass']}"
         out = f"{_percent(row['left_out_median_ape']):>9}{_percent(row['left_out_p90_ape']):>8}"

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.write(
                 f"{s.chip:16} {s.dtype:10} {s.software:7} {s.version:10} {s.points:6}"
                 f"  fitted {s.median_ape:6.2%} {s.p90_ape:6.1%}"
-                f"  left out {s.left_out_median_ape:6.2%} {s.left_out_p90_ape:6.1%}\n"
+                f"  held out {s.left_out_median_ape:6.2%} {s.left_out_p90_ape:6.1%}\n"
             )
             sys.stdout.flush()
     write_surfaces(out, surfaces)

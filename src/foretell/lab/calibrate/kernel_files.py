@@ -71,7 +71,7 @@ def read_kernels(path: Path, chip: str = "", software: str = "") -> KernelTable:
     elif module == "pointwise_rows" and not chip:
         groups = tuple(_reader(module)(table, chip, software, version))
     else:
-        message = "is not a chip of the catalogue" if chip else "no chip is told by the file's name"
+        message = "is not a chip of the catalogue" if chip else "the file's name names no chip"
         raise BadInput(
             [Problem(path="chip", value=chip or path.name, message=message, allowed="--chip ID")]
         )

@@ -60,7 +60,7 @@ def unfitted_collectives(measured: Measurements, *, kept: bool) -> list[tuple[st
     for line in lines:
         kind, variant = str(line["family"]).replace("_", "-"), str(line["variant"])
         if not kept:
-            why = "the catalogue's network stands; write [network.node] into the file for another"
+            why = "the catalogue's network is kept; write [network.node] into the file for another"
         elif line.get("nodes") != 1:
             why = "between machines: write [network.cluster] into the file"
         elif line["family"] not in PASSES:

@@ -106,7 +106,7 @@ def _new(measured: Measurements, chip: str, seen: str) -> Facts:
     card: Mapping[str, Any] = measured.environment.get("card", {})
     rates = _rates(measured)
     if not rates:
-        raise BadInput([_missing("no matrix product", "gemm")])
+        raise BadInput([_missing("no matrix multiplication", "gemm")])
     bandwidth = _bandwidth(measured, float(card.get("l2_bytes", 0.0)))
     if bandwidth <= 0.0:
         raise BadInput([_missing("no copy, and nothing else that moves memory", "copies")])
@@ -166,12 +166,12 @@ def _rates(measured: Measurements) -> dict[str, float]:
 
 def _peaks(rates: Mapping[str, float], on_cpu: bool) -> dict[str, Any]:
     """Peaks by format; products in 16 bits are what plans run, so that there are always some."""
-    found = {name: fact_entry(rate, "the best product measured") for name, rate in rates.items()}
+    found = {name: fact_entry(rate, "the best GEMM measured") for name, rate in rates.items()}
     if not {"bf16", "fp16"} & rates.keys():
         widest = "a CPU's fp32 rate" if on_cpu else "the fp32 rate"
         value = max(rates.values())
         for name in ("bf16", "fp16"):
-            found[name] = fact_entry(value, f"not measured: {widest} stands for it", "inferred")
+            found[name] = fact_entry(value, f"not measured: {widest} is taken for it", "inferred")
     return found
 
 
@@ -242,13 +242,13 @@ def _vector(
 ) -> dict[str, Any]:
     """Peak of the plain units: the fp32 products of a CPU; on a card lanes x clock, which is a guess."""
     if measured.on_cpu and "fp32" in rates:
-        return fact_entry(rates["fp32"], "the best fp32 product: the plain units run it")
+        return fact_entry(rates["fp32"], "the best fp32 GEMM: the vector units run it")
     cores, clock = float(card.get("cores", 0.0)), float(card.get("max_sm_clock_hz", 0.0))
     if cores and clock:
         wide = 64.0 if card.get("capability") == "8.0" else LANES.get(architecture, 128.0)
         note = f"a guess: {wide:g} multiply-adds of a core each clock"
         return fact_entry(2.0 * wide * cores * clock, note, "inferred")
-    note = "a guess: a twentieth of the best product's rate"
+    note = "a guess: a twentieth of the best GEMM's rate"
     return fact_entry(max(rates.values()) / 20.0, note, "inferred")
 
 

@@ -1,7 +1,7 @@
 """Fit what chips spend on flops and bytes to measured watts.
 
 `python -m foretell.lab.calibrate.power_fit DATA_DIR` writes catalog/kernels/power.toml. The H200 stands on
-loops measured with clocks (power_measured.py) and its table. Rows below the curve count little, since
+loops measured with clocks (power_loops.toml) and its table. Rows below the curve count little, since
 unwritten weights and blurred samples mostly lower the watts (power_rows.py). What a flop costs on the B200
 stands on two grounds (blackwell_joules): published products on random data (power_published.py), which one
 machine ran, and its tables, whose data draws less than random data does, by as much as on the H200. It
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.catalog.files import ROOT, toml_value
+from foretell.catalog.files import ROOT, read_table, toml_value
 from foretell.kernels.families.base import DTYPES, engine_of
 from foretell.kernels.op_times import coefficients
 from foretell.kernels.power import (
@@ -31,7 +31,6 @@ from foretell.kernels.power import (
     memory_joules,
     sustain_ops,
 )
-from foretell.lab.calibrate import power_measured as h200
 from foretell.lab.calibrate import power_published as b200
 from foretell.lab.calibrate.power_rows import SETTLED_S, PowerRows, read_rows
 from foretell.lab.calibrate.power_transferred import TRANSFERRED
@@ -39,6 +38,9 @@ from foretell.lab.calibrate.surfaces import QUANTILES
 from foretell.specs.plan import Plan
 
 Array = NDArray[np.float64]
+
+H200 = read_table(Path(__file__).with_name("power_loops.toml"))
+"""Loops measured on one H200, and its clocks."""
 
 START = PowerCoefficients(
     base_share=0.18,
@@ -64,7 +66,7 @@ ORDER = ("h200-sxm", "b200-sxm", "gb200")
 PULL = 0.5
 """How lightly the first may leave its start."""
 LOOPS = {
-    "h200-sxm": "loops measured on one H200 (power_measured.py); ",
+    "h200-sxm": "loops measured on one H200 (power_loops.toml); ",
     "b200-sxm": "a flop: products of SimuMax 1.2 on random data (power_published.py), tables of products"
     " that the limit held; the base: ",
     "gb200": "a flop: the B200's, the same die; the base: ",
@@ -156,14 +158,15 @@ def loop_watts(numbers: PowerCoefficients) -> tuple[Array, Array]:
 
     The clock that a loop would hold with watts to spare falls from 1,980 to 1,735 MHz with its matrix load.
     """
-    columns = np.array([loop[1:] for loop in h200.LOOPS], float).T
+    columns = np.array([loop[1:] for loop in H200["loops"]], float).T
     tera_flop, bits, memory, cache, watts, clock = columns
     load = OpLoad(
         seconds=1.0, clock_share=0.0, matrix_flop=1e12 * tera_flop, bits=bits,
         memory_bytes=1e12 * memory, cache_bytes=1e12 * cache,
     )  # fmt: skip
-    matrix = np.minimum(1.0, tera_flop * (bits / 16.0) / h200.MATRIX_FULL_TFLOP_PER_S)
-    free = h200.MAX_CLOCK_MHZ - (h200.MAX_CLOCK_MHZ - h200.MATRIX_CLOCK_MHZ) * matrix
+    matrix = np.minimum(1.0, tera_flop * (bits / 16.0) / H200["matrix_full_tflop_per_s"])
+    light, full = H200["max_clock_mhz"], H200["matrix_clock_mhz"]
+    free = light - (light - full) * matrix
     fall = np.minimum(1.0, clock / free) ** numbers.clock_power
     base = power_of("h200-sxm", numbers).base_watts
     return base + core_joules(load, numbers) * fall + memory_joules(load, numbers), watts

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.files import toml_value
-from foretell.catalog.measured_priors import FILE, MeasuredPrior
+from foretell.catalog.measured_priors import MeasuredPrior
+from foretell.lab.calibrate.prior_file import text_of, write_table
 from foretell.lab.validate.held_out import LeftOut
 from foretell.lab.validate.training import RunPrediction, prediction_of, source_label
 from foretell.lab.validate.training_rows import read_rows
@@ -36,6 +36,7 @@ from foretell.uncertainty.likeness import (
     SIZES,
     SWITCHES,
     TRAITS,
+    WIDTH,
     features_of,
     traits_of,
 )
@@ -49,10 +50,12 @@ Sources = dict[str, list[MeasuredRun]]
 class FitShape:
     """What a prior is made of."""
 
+    kind: str
+    """training or serving: the order of slopes."""
     groups: Mapping[str, tuple[str, ...]]
     """Mechanisms that have a spread in common."""
     own: tuple[int, ...]
-    """Of each group, which of two shares of its spread is a run's own."""
+    """Of each group, which of three shares of its spread is a run's own."""
     steps: tuple[tuple[str, ...], ...]
     """Features that are numbers; those of a tuple count alike."""
     names: tuple[str, ...]
@@ -61,6 +64,12 @@ class FitShape:
     """What makes a run doubtful."""
     spread: tuple[float, ...]
     """Where the fit sets out: the spread of each group."""
+    part: tuple[str, ...]
+    """Mechanisms that are far off together in a few places."""
+    doubt_power: float
+    """Whether doubt is of a run's mechanisms too (1) or only of what is beside them (0)."""
+    start: Mapping[str, Any]
+    """Where else the fit sets out, in the place of START and of what is usual."""
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -73,7 +82,10 @@ class FitShape:
         return tuple(name for group in self.steps for name in group)
 
 
+SLOPES = {"training": TRAINING, "serving": SERVING}
+"""Order of the slopes of each kind."""
 TRAINING_FIT = FitShape(
+    kind="training",
     groups={
         "kernels": ("gemm", "attention", "memory_bound"),
         "experts": ("experts",),
@@ -84,27 +96,36 @@ TRAINING_FIT = FitShape(
         "host": ("host",),
         "fixed": ("fixed",),
     },
-    own=(0, 0, 1, 1, 1),
-    steps=(SIZES, DEGREES, SWITCHES),
+    own=(0, 0, 1, 2, 2),
+    steps=(SIZES, WIDTH, DEGREES, SWITCHES),
     names=NAMES,
     traits=TRAITS,
     spread=(0.08, 0.12, 0.15, 0.5, 0.15),
+    part=("inside_nodes", "between_nodes"),
+    doubt_power=1.0,
+    start={},
 )  # fmt: skip
 """Of training steps."""
 START = {
-    "row_share": [math.log(0.5)] * 2,
+    "row_share": [math.log(0.5)] * 3,
     "shared": math.log(0.05),
     "shared_wide": math.log(0.3),
-    "wide": -2.5,
+    "wide": 0.0,
+    "part_wide": math.log(0.5),
+    "part": 0.0,
     "noise": math.log(0.02),
     "likeness": math.log(0.05),
+    "carry": -1.0,
     "mean": 0.012,
-    "near": math.log(3.0),
-    "near_share": -2.0,
+    "near": math.log(0.08),
+    "near_share": 0.0,
     "far": math.log(3.0),
-    "far_share": -2.0,
+    "far_share": 0.0,
 }
 """Round numbers from which the fit sets out, as logarithms, or logits of shares."""
+MOST = {"wide": 0.15, "part": 0.15, "near_share": 0.25, "far_share": 0.08}
+"""Largest shares: an outlier in more than one case of ten would be no outlier, and would make the end of
+every 90 % interval its own."""
 
 
 def start_of(shape: FitShape) -> dict[str, Any]:
@@ -115,6 +136,7 @@ def start_of(shape: FitShape) -> dict[str, Any]:
         "steps": [math.log(0.2)] * len(shape.steps),
         "names": [math.log(0.5)] * len(shape.names),
         "doubt": [0.0] * len(shape.traits),
+        **shape.start,
     }
 
 
@@ -125,6 +147,8 @@ ANCHORS = {0: 0.5, 1: 1.0, 3: 1.0}
 DRAWS, FULL, FOLDS, CLOSE = 36, 10, 9, 0.05
 """Draws of a source, rows from which it counts in full, parts that are left out in turn, and the error that
 counts as much as one unit of probability."""
+WORSE = 3.0
+"""What it counts besides that a source is further off with runs of it than without: a run must not hurt."""
 
 
 def runs_of(paths: Sequence[Path]) -> Sources:
@@ -193,7 +217,14 @@ def fit(draws: Sequence["Draws"], shape: FitShape) -> dict[str, Any]:
         search.zero_grad()
         total: Any = 0.0
         for many, batch, weights, share in data:
-            total = total - 10.0 * share * (weights * _scores(batch, told, shape, many)).sum()
+            found, off = _scores(batch, told, shape, many)
+            if many:
+                found = found - torch.sqrt(off**2 + 1e-4) / CLOSE
+            total = total - 10.0 * share * (weights * found).sum()
+            if many:
+                worse = off.abs() - (batch["ratio"][:, -1] - told["mean"]).abs()
+                each = batch["source"] @ (weights * worse)
+                total = total + 10.0 * share * WORSE * torch.relu(each).sum() / CLOSE
         for name, value in told.items():
             pull = PULL_MEAN if name == "mean" else PULL
             total = total + 0.5 * pull * ((value - start[name]) ** 2).sum()
@@ -216,6 +247,8 @@ class Draws:
     """The runs of each draw."""
     weights: tuple[float, ...]
     """Its weight."""
+    sources: tuple[str, ...]
+    """Its source."""
 
 
 def training_draws(sources: Sources) -> list[Draws]:
@@ -229,6 +262,7 @@ def training_draws(sources: Sources) -> list[Draws]:
                 share=share,
                 runs=tuple(tuple(sources[s][i] for i in chosen) for chosen, s, _ in told),
                 weights=tuple(weight for _, _, weight in told),
+                sources=tuple(source for _, source, _ in told),
             )
         )
     return found
@@ -249,30 +283,34 @@ def _tensors(draws: Draws, shape: FitShape) -> tuple[dict[str, Any], Any]:
         "traits": np.array([[[r.traits[t] for t in shape.traits] for r in row] for row in rows]),
         "steps": np.abs(values[:, :, None] - values[:, None]),
         "names": (words[:, :, None] != words[:, None]).astype(float),
+        "source": (np.unique(draws.sources)[:, None] == np.array(draws.sources)).astype(float),
     }
     return {k: torch.tensor(v) for k, v in batch.items()}, torch.tensor(draws.weights)
 
 
 def _scores(batch: dict[str, Any], told: dict[str, Any], shape: FitShape, many: int) -> Any:
-    """Logarithm of the probability of what was measured, less the distance of the mean from it."""
+    """Logarithm of the probability of what was measured, and its distance from the mean."""
     import torch
 
-    share, far = torch.sigmoid(told["near_share"]), torch.sigmoid(told["far_share"])
-    one = torch.tensor(1.0)
-    near_scale = torch.exp(2.0 * told["near"].abs())
-    far_scale = near_scale * torch.exp(2.0 * told["far"].abs())
-    kinds = [(one, (1 - share) * (1 - far)), (near_scale, share * (1 - far)), (far_scale, far)]
-    chosen = kinds if many <= 2 else [(one, 1 - far), (far_scale, far)]
+    shares = {name: most * torch.sigmoid(told[name]) for name, most in MOST.items()}
+    share, far = shares["near_share"], shares["far_share"]
+    none = torch.tensor(0.0)
+    near_off = torch.exp(2.0 * told["near"])
+    far_off = near_off * torch.exp(2.0 * told["far"].abs())
+    kinds = [(none, 1 - share - far), (near_off, share), (far_off, far)]
+    chosen = kinds if many <= 2 else [(none, 1 - far), (far_off, far)]
+    doubt = torch.exp(2.0 * batch["traits"] @ told["doubt"])
     mean = told["mean"] * batch["slopes"].sum(2)
     rest, logs, centres, variances = batch["ratio"] - mean, [], [], []
-    wide = torch.sigmoid(told["wide"])
-    for place, of_place in ((0.0, 1 - wide), (1.0, wide)):
-        common, own = _covariances(batch, told, shape, place)
+    wide, part = shares["wide"], shares["part"]
+    places = [(0.0, 0.0, 1 - wide - part), (1.0, 0.0, wide), (0.0, 1.0, part)]
+    for whole, partly, of_place in places if shape.part else places[:2]:
+        common, own = _covariances(batch, told, shape, whole, partly)
         for case in product(chosen, repeat=many):
             log, centre, left = torch.log(of_place), 0.0 * rest[:, -1], common[:, -1, -1]
             if many:
-                scales = torch.stack([scale for scale, _ in case])
-                total = common[:, :-1, :-1] + torch.diag_embed(own[:, :-1] * scales)
+                more = torch.stack([off for off, _ in case]) * doubt[:, :-1]
+                total = common[:, :-1, :-1] + torch.diag_embed(own[:, :-1] + more)
                 root = torch.linalg.cholesky(total)
                 seen = torch.stack([rest[:, :-1], common[:, :-1, -1]], 2)
                 z = torch.linalg.solve_triangular(root, seen, upper=False)
@@ -280,22 +318,23 @@ def _scores(batch: dict[str, Any], told: dict[str, Any], shape: FitShape, many: 
                 log = log + sum(torch.log(p) for _, p in case)
                 log = log - 0.5 * (z[..., 0] ** 2).sum(1) - torch.log(diagonal).sum(1)
                 centre, left = (z[..., 0] * z[..., 1]).sum(1), left - (z[..., 1] ** 2).sum(1)
-            for scale, p in kinds:
+            for off, p in kinds:
                 logs.append(log + torch.log(p) + 0.0 * centre)
                 centres.append(centre)
-                variances.append(left + own[:, -1] * scale)
+                variances.append(left + own[:, -1] + off * doubt[:, -1])
     weights = torch.log_softmax(torch.stack(logs, 1), 1)
     centres_, spread = torch.stack(centres, 1), torch.stack(variances, 1)
     gap = rest[:, -1:] - centres_
     found = torch.logsumexp(weights - 0.5 * gap**2 / spread - 0.5 * torch.log(spread), 1)
     off = (torch.exp(weights) * gap).sum(1)
-    return found - (torch.sqrt(off**2 + 1e-4) / CLOSE if many else 0.0)
+    return found, off
 
 
 def _covariances(
-    batch: dict[str, Any], told: dict[str, Any], shape: FitShape, place: float
+    batch: dict[str, Any], told: dict[str, Any], shape: FitShape, off: float, partly: float
 ) -> tuple[Any, Any]:
-    """What the runs of a draw have in common, and what is each one's own."""
+    """What the runs of a draw have in common, and what is each one's own; in a place that is `off` as a whole
+    or in part."""
     import torch
 
     order = mechanism_order(shape)
@@ -303,29 +342,35 @@ def _covariances(
     spread = told["spread"][group][order]
     own_spread = spread + told["row_share"][[shape.own[g] for g in group]][order]
     slopes, whole = batch["slopes"], batch["slopes"].sum(2)
-    common = (slopes * torch.exp(2.0 * spread)) @ slopes.transpose(1, 2)
-    shared = torch.exp(2.0 * told["shared"]) + place * torch.exp(2.0 * told["shared_wide"])
-    common = common + shared * whole[:, :, None] * whole[:, None, :]
     many = [len(group) for group in shape.steps]
     weights = torch.repeat_interleave(torch.exp(told["steps"]), torch.tensor(many))
-    apart = batch["steps"] @ weights + batch["names"] @ torch.exp(told["names"])
-    common = common + torch.exp(2.0 * told["likeness"] - apart)
-    own = torch.exp(2.0 * told["noise"]) + (slopes**2) @ torch.exp(2.0 * own_spread)
+    near = torch.exp(-(batch["steps"] @ weights + batch["names"] @ torch.exp(told["names"])))
+    carry = torch.sigmoid(told["carry"])
+    common = (slopes * torch.exp(2.0 * spread)) @ slopes.transpose(1, 2)
+    common = common * (carry + (1.0 - carry) * near)
+    if partly:
+        one = [SLOPES[shape.kind].index(name) for name in shape.part]
+        some = torch.exp(2.0 * told["part_wide"]) * slopes[:, :, one]
+        common = common + some @ slopes[:, :, one].transpose(1, 2)
+    shared = torch.exp(2.0 * told["shared"]) + off * torch.exp(2.0 * told["shared_wide"])
+    common = common + shared * whole[:, :, None] * whole[:, None, :]
     doubt = torch.exp(batch["traits"] @ told["doubt"])
-    return common * doubt[:, :, None] * doubt[:, None, :], own * doubt**2
+    pairs = doubt[:, :, None] * doubt[:, None, :]
+    common = common * pairs**shape.doubt_power + torch.exp(2.0 * told["likeness"]) * near * pairs
+    own = torch.exp(2.0 * told["noise"]) + (slopes**2) @ torch.exp(2.0 * own_spread)
+    return common, own * doubt**2
 
 
 def mechanism_order(shape: FitShape) -> list[int]:
     """Place of each mechanism, in the order of slopes, among those of the groups."""
-    slopes = TRAINING if set(shape.mechanisms) == set(TRAINING) else SERVING
-    return [shape.mechanisms.index(name) for name in slopes]
+    return [shape.mechanisms.index(name) for name in SLOPES[shape.kind]]
 
 
 def prior_of(told: dict[str, Any], shape: FitShape, interval_scale: float = 1.0) -> MeasuredPrior:
     """The fitted numbers as a prior."""
 
     def logistic(name: str) -> float:
-        return float(1.0 / (1.0 + np.exp(-told[name])))
+        return _short(MOST.get(name, 1.0) * float(1.0 / (1.0 + np.exp(-told[name]))))
 
     spread: dict[str, float] = {}
     own: dict[str, float] = {}
@@ -335,23 +380,27 @@ def prior_of(told: dict[str, Any], shape: FitShape, interval_scale: float = 1.0)
         own |= dict.fromkeys(names, _short(wide * math.exp(told["row_share"][shape.own[i]])))
     steps = {n: told["steps"][i] for i, group in enumerate(shape.steps) for n in group}
     distance = {**steps, **dict(zip(shape.names, told["names"], strict=True))}
-    near = math.exp(abs(told["near"]))
+    near = math.exp(told["near"])
     return MeasuredPrior(
         spread=spread,
         row_spread=own,
         shared=_short(math.exp(told["shared"])),
         shared_wide=_short(math.exp(told["shared_wide"])),
-        wide_share=_short(logistic("wide")),
+        wide_share=logistic("wide"),
+        part_wide=dict.fromkeys(shape.part, _short(math.exp(told["part_wide"]))),
+        part_share=logistic("part") if shape.part else 0.0,
         noise=_short(math.exp(told["noise"])),
         likeness=_short(math.exp(told["likeness"])),
+        carry=logistic("carry"),
         distance={name: _short(math.exp(value)) for name, value in distance.items()},
         mean=_short(float(told["mean"])),
         outliers=(
-            (_short(near), _short(logistic("near_share") * (1.0 - logistic("far_share")))),
-            (_short(near * math.exp(abs(told["far"]))), _short(logistic("far_share"))),
+            (_short(near), logistic("near_share")),
+            (_short(near * math.exp(abs(told["far"]))), logistic("far_share")),
         ),
         doubt={name: _short(float(told["doubt"][i])) for i, name in enumerate(shape.traits)},
         interval_scale=interval_scale,
+        doubt_power=shape.doubt_power,
     )
 
 
@@ -375,8 +424,9 @@ def interval_scale(
     sources: Sources, priors: dict[str, MeasuredPrior], share: float = 0.9, seed: int = 1
 ) -> float:
     """The factor on deviations at which so many runs of sources left out lie in their intervals, over one and
-    three runs to predict from, rows counting alike; never below 1."""
-    ratios, weights = [], []
+    three runs to predict from; half by rows, half by sources, so that neither one table of thousands nor many
+    of few rows decide alone."""
+    ratios, by_source, by_row = [], [], []
     for many in (1, 3):
         for chosen, source, weight in draws_of(sources, many, seed):
             runs = sources[source]
@@ -385,39 +435,12 @@ def interval_scale(
             low, high = said.interval["p90"]
             gap = target.log_ratio - said.median
             ratios.append(gap / (high - said.median) if gap > 0 else gap / (low - said.median))
-            weights.append(weight * len(runs))
+            by_source.append(weight)
+            by_row.append(weight * len(runs))
+    weights = np.array(by_source) / sum(by_source) + np.array(by_row) / sum(by_row)
     order = np.argsort(ratios)
-    held = np.cumsum(np.array(weights)[order]) / sum(weights)
-    return max(_short(float(np.array(ratios)[order][int(np.searchsorted(held, share))])), 1.0)
-
-
-HEAD = """# What measured runs may say before any is seen: spreads of ln(measured / predicted) by mechanism,
-# from published runs whose source was left out. Written by lab/calibrate/prior_fit.py and
-# serving_prior_fit.py from tables that are not part of the repository; catalog/measured_priors.py says
-# what each number is.
-"""
-
-
-def text_of(kind: str, prior: MeasuredPrior, without: dict[str, MeasuredPrior]) -> str:
-    """One table of the file: what all sources give, and what the others give without each."""
-    lines = [f"[{kind}]", *_lines(prior), ""]
-    for source, other in sorted(without.items()):
-        lines += [f"[{kind}.without.{toml_value(source)}]", *_lines(other), ""]
-    return "\n".join(lines)
-
-
-def _lines(prior: MeasuredPrior) -> list[str]:
-    def inline(values: Any) -> str:
-        return "{" + ", ".join(f"{key} = {value!r}" for key, value in values.items()) + "}"
-
-    plain = ("shared", "shared_wide", "wide_share", "noise", "likeness", "mean", "interval_scale")
-    return [
-        *(f"{name} = {inline(getattr(prior, name))}" for name in ("spread", "row_spread")),
-        *(f"{name} = {getattr(prior, name)!r}" for name in plain),
-        *(f"{name} = {inline(getattr(prior, name))}" for name in ("distance", "doubt")),
-        f"outlier_scale = {toml_value([scale for scale, _ in prior.outliers])}",
-        f"outlier_share = {toml_value([share for _, share in prior.outliers])}",
-    ]
+    held = np.cumsum(weights[order]) / weights.sum()
+    return _short(float(np.array(ratios)[order][int(np.searchsorted(held, share))]))
 
 
 def main(paths: Sequence[str]) -> None:
@@ -430,20 +453,6 @@ def main(paths: Sequence[str]) -> None:
     whole = prior_of(fit(training_draws(sources), TRAINING_FIT), TRAINING_FIT, scale)
     apart = {source: replace(prior, interval_scale=scale) for source, prior in without.items()}
     write_table("training", text_of("training", whole, apart))
-
-
-def write_table(kind: str, text: str) -> None:
-    """Put one table into the file; the others stay."""
-    import re
-
-    held = FILE.read_text() if FILE.exists() else HEAD
-    start = re.search(rf"^\[{kind}\]$", held, re.MULTILINE)
-    if start is None:
-        FILE.write_text(held.rstrip() + "\n\n" + text)
-        return
-    after = re.search(rf"^\[(?!{kind}[.\]])[^\]]*\]$", held[start.end() :], re.MULTILINE)
-    rest = held[start.end() + after.start() :] if after else ""
-    FILE.write_text(held[: start.start()] + text + ("\n" + rest if rest else ""))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ Blank cells are filled by rules, each said:
                 flight, the first wave at once (the public benchmark that such rows come from)
     fractions   of memory, where the notes tell them
     options     those of the public benchmark's scripts (InferenceX) for TensorRT-LLM: prompts of 1024 for
-                answers of 1024 wait up to 20 steps for each other (dense models, tp below 8)
+                answers of 1024 wait up to 20 steps for each other (dense models, tp below 8);
+                DeepSeek-R1's step takes one prompt beside its sequences
     drafts      as the row's `speculative` cell says, kept as the drafter's curve says; else none
     workers     of prefill and decode apart: serving_workers.py
     offline     TensorRT-LLM's tables since 0.19: mixtures with attention data parallel, up to 4096 at once;
@@ -41,6 +42,7 @@ from foretell.lab.calibrate.serving_rules import (
     formats_of,
     fraction_of,
     offline_limit,
+    script_tokens,
     script_wait,
 )
 from foretell.lab.calibrate.serving_workers import missing_workers, worker_layout
@@ -134,7 +136,7 @@ def case_of(row: ServingRow) -> ServingCase:
     system = system_named(row.gpu)
     mixture = mixture_of(model)
     if not row.framework:
-        raise UnsupportedRow("the engine is not told")
+        raise UnsupportedRow("the engine is not stated")
     try:
         profile = profile_for(row.framework, system.chip, row.version, mixture=mixture)
     except BadInput:
@@ -181,7 +183,11 @@ def case_of(row: ServingRow) -> ServingCase:
         random=row.kind == "online_concurrency",
     )
     said += kept
-    deployment = replace(deployment, wait_steps=script_wait(row, model, profile, tp, said))
+    deployment = replace(
+        deployment,
+        wait_steps=script_wait(row, model, profile, tp, said),
+        max_tokens=script_tokens(row, model, profile, drafts, said),
+    )
     if query_heads(model) % tp:
         raise UnsupportedRow(
             f"tp{tp} does not divide the heads: ranks of several workers in one number"

@@ -43,18 +43,18 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
     "eager_sequence_s": (0.0, 2e-3, 1e-4),
     "prefill_factor": (0.7, 2.5, 0.1),
     "prefill_expert_factor": (0.5, 4.0, 0.4),
-    "prefill_layer_s": (0.0, 3e-3, 4e-4),
-    "prefill_mixture_s": (0.0, 4e-3, 6e-4),
+    "launch_s": (0.0, 1.5e-4, 1e-5),
     "prefill_step_s": (0.0, 2e-2, 3e-3),
     "latency_s": (0.0, 0.1, 8e-3),
     "latency_s_per_token": (0.0, 2e-5, 2e-6),
     "expert_layer_s": (0.0, 6e-5, 1e-5),
+    "first_use_s": (0.0, 8.0, 0.5),
     "reserve_bytes": (0.0, 3e10, 1e9),
 }
 """Field -> least, most, and how far it lightly leaves its start."""
 LOOP = (
-    "host_step_s", "host_sequence_s", "prefill_factor", "prefill_layer_s", "prefill_mixture_s",
-    "prefill_step_s", "latency_s", "latency_s_per_token", "expert_layer_s",
+    "host_step_s", "host_sequence_s", "prefill_factor", "launch_s", "prefill_step_s",
+    "latency_s", "latency_s_per_token", "expert_layer_s",
 )  # fmt: skip
 """What is moved for engines under load: times of the host and of launching. A factor on the experts' kernels
 would stand for the one model that a profile has seen, and its formats."""
@@ -62,21 +62,21 @@ FITTED: Mapping[str, tuple[str, ...]] = {
     "trtllm-1-blackwell": LOOP,
     "vllm-0.11-blackwell": LOOP,
     "vllm-0.18-hopper": LOOP,
-    "trtllm-1-hopper": LOOP,
-    "sglang-0.5-hopper": LOOP,
+    "trtllm-1-hopper": (*LOOP, "first_use_s"),
+    "sglang-0.5-hopper": (*LOOP, "first_use_s"),
     "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor", "reserve_bytes"),
-    "trtllm-0.5": ("host_step_s", "prefill_factor", "prefill_layer_s"),
+    "trtllm-0.5": ("host_step_s", "prefill_factor", "launch_s"),
     "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor", "exchange_s"),
     "nemo-2023": ("layer_s", "exchange_s"),
     "torch-2.11": ("prefill_factor",),
 }
 """Profile -> what is moved."""
-UNIT: Mapping[str, float] = {"tpot": 0.04, "ttft": 0.06, "e2e": 0.05, "throughput": 0.06}
+UNIT: Mapping[str, float] = {
+    "tpot": 0.04, "ttft": 0.06, "ttft_mean": 0.12, "e2e": 0.05, "throughput": 0.06,
+}  # fmt: skip
 """Error of a metric that counts as one."""
 PULL = 1.0
 """Weight of the pull to the start."""
-STRANGE_MEAN = 2.0
-"""Mean over median time to the first token from which a mean is not what requests met."""
 FIRM = 4.0
 """Weight of the pull in a fit to other groups: versions and chips differ more than their rows tell."""
 OWN, OTHER = 3.0, 2.0
@@ -125,33 +125,11 @@ def cases_of(rows: Sequence[ServingRow]) -> list[ServingCase]:
 def targets(row: ServingRow) -> dict[str, float]:
     """What a row is fitted to: first and further tokens; the whole, and rates under load, follow."""
     told = measured_figures(row)
-    told.pop("ttft_mean", None)
     if "ttft" in told and "tpot" in told:
         told.pop("e2e", None)
     if row.kind in LOADED and len(told) > 1:
         told.pop("throughput", None)
     return told
-
-
-def without_means(cases: Sequence[ServingCase]) -> list[ServingCase]:
-    """The rows, less mean first tokens of groups whose means are not what their requests met.
-
-    Where rows of a group have both, and means are mostly more than twice the medians, requests met a
-    compilation inside the measured window (SGLang on H200: 2.4 times, and the ninety-ninth percentile 15
-    times the median).
-    """
-    ratios: dict[str, list[float]] = {}
-    for case in cases:
-        if case.row.ttft_median_ms and case.row.ttft_ms:
-            ratio = case.row.ttft_ms / case.row.ttft_median_ms
-            ratios.setdefault(case.group, []).append(ratio)
-    strange = {group for group, found in ratios.items() if np.median(found) > STRANGE_MEAN}
-    return [
-        replace(case, row=replace(case.row, ttft_ms=None))
-        if case.group in strange and case.row.ttft_median_ms is None
-        else case
-        for case in cases
-    ]
 
 
 def errors_of(cases: Sequence[ServingCase], profile: EngineProfile) -> FitErrors:
@@ -243,7 +221,7 @@ def fit_all(
             continue
         loaded = any(case.row.kind in LOADED for case in mine)
         begin = usual(start) if loaded else start
-        fitted = fit_profile(begin, without_means(mine), FITTED[name], evals=FINAL_EVALS)
+        fitted = fit_profile(begin, mine, FITTED[name], evals=FINAL_EVALS)
         told, out = errors_of(mine, fitted), errors_under(mine, left_out)
         found[name] = replace(
             fitted,

@@ -51,7 +51,6 @@ from foretell.lab.calibrate.serving_fit import (
     fit_profile,
     fits_profile,
     profiles_text,
-    without_means,
 )
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows, read_table
 from foretell.lab.validate.published_serving import services
@@ -102,14 +101,15 @@ def without_model(case: ServingCase, cases: Sequence[ServingCase]) -> EngineProf
 def fit_left_out(cases: Sequence[ServingCase]) -> dict[tuple[str, str], dict[str, float]]:
     """Overheads of every model's profiles without it."""
     usable = [c for c in cases if fits_profile(c) and c.profile.id in FITTED]
-    usable = without_means(thin(usable))
+    usable = thin(usable)
     found: dict[tuple[str, str], dict[str, float]] = {}
     for case in usable:
         key = (case.model.id, case.profile.id)
         if key in found:
             continue
         profile = without_model(case, usable)
-        names = LOOP if case.row.kind in LOADED else FITTED[case.profile.id]
+        # What a fit to other models does not move is as usual.
+        names = FITTED[case.profile.id]
         found[key] = {} if profile is None else {n: float(getattr(profile, n)) for n in names}
     return {key: values for key, values in found.items() if values}
 
@@ -125,6 +125,19 @@ def left_out_profile_of(
         return replace(case.profile, **values) if values and is_own(case) else case.profile
 
     return found
+
+
+FITTED_SOURCES = (
+    "ai-dynamo/aiconfigurator", "NVIDIA/TensorRT-LLM", "Mutinifni/splitwise-sim", "single H200",
+)  # fmt: skip
+"""Sources that the catalogue's profiles were fitted to, as tables begin to name them."""
+
+
+def without_source() -> Callable[[ServingCase], EngineProfile]:
+    """A row's profile without its source: without its model where the catalogue was fitted to that source,
+    and the catalogue's own elsewhere, which owes nothing to it."""
+    apart = left_out_profile_of()
+    return lambda case: apart(case) if case.row.source.startswith(FITTED_SOURCES) else case.profile
 
 
 def is_held_out(case: ServingCase, overheads: Overheads | None = None) -> bool:

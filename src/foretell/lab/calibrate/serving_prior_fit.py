@@ -2,9 +2,9 @@
 
     python -m foretell.lab.calibrate.serving_prior_fit FILE ...
 
-As lab/calibrate/prior_fit.py for training: every figure of every row is predicted by a profile fitted without
-its group, and from the TTFT and TPOT of one or two other rows of its source. Needs torch and scipy, and a
-quarter of an hour for the profiles. Writes the table `serving` of catalog/measured_priors.toml.
+As lab/calibrate/prior_fit.py for training: every figure of every row is predicted by a profile that owes
+nothing to its source, and from the TTFT and TPOT of another row of its source. Needs torch. Writes the table
+`serving` of catalog/measured_priors.toml.
 """
 
 import math
@@ -16,18 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from foretell.catalog.measured_priors import MeasuredPrior
-from foretell.lab.calibrate.prior_fit import (
-    Draws,
-    FitShape,
-    fit,
-    prior_of,
-    text_of,
-    write_table,
-)
+from foretell.lab.calibrate.prior_file import text_of, write_table
+from foretell.lab.calibrate.prior_fit import Draws, FitShape, fit, prior_of
 from foretell.lab.calibrate.serving_cases import in_their_unit, predicted_all
+from foretell.lab.calibrate.serving_left_out import without_source
 from foretell.lab.calibrate.serving_rows import read_rows
-from foretell.lab.validate.serving import left_out, predictions_of, read_case
-from foretell.lab.validate.serving_anchors import FigureRun, anchors_of, figure_runs
+from foretell.lab.validate.serving import predictions_of, read_case
+from foretell.lab.validate.serving_anchors import (
+    FigureRun,
+    anchors_of,
+    figure_runs,
+    latencies_of,
+)
 from foretell.specs.corrections import SERVING
 from foretell.uncertainty.posterior import MeasuredRun
 
@@ -35,17 +35,26 @@ Rows = dict[str, list[FigureRun]]
 """Row -> its figures."""
 
 SHAPE = FitShape(
+    kind="serving",
     groups={name: (name,) for name in SERVING},
     own=(0, 0, 0, 1, 1),
-    steps=(("batch",), ("prompt", "answer"), ("tp", "dp", "ep")),
+    steps=(("batch", "answer"), ("prompt",), ("tp", "dp", "ep")),
     names=("metric", "model", "chip", "engine"),
     traits=("first_token",),
     spread=(0.2, 0.08, 0.1, 0.3, 0.3),
+    part=("queueing",),
+    doubt_power=0.0,
+    start={
+        "steps": [math.log(0.1), math.log(0.4), math.log(0.3)],
+        "names": [math.log(2.0), math.log(0.5), math.log(0.5), math.log(1.0)],
+        "doubt": [1.2],
+        "mean": 0.0,
+    },
 )
 """What the prior is made of."""
-SHARES = {0: 0.3, 1: 1.0, 2: 1.0, 4: 0.7}
+SHARES = {0: 0.3, 1: 1.0, 2: 1.0}
 """Numbers of figures to predict from, and what each counts."""
-DRAWS, LEAST, FULL, NAMED = 80, 20, 100, 60
+DRAWS, LEAST, FULL, NAMED = 50, 20, 100, 60
 """Rows drawn of a source, at least so many, rows from which it counts in full, and letters of its name by
 which sources of one place are one."""
 INTERVAL_SCALE = 1.05
@@ -58,7 +67,7 @@ def sources_of(paths: Sequence[Path]) -> dict[str, Rows]:
     found: dict[str, Rows] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         cases = [case for row in read_rows(path) if not isinstance(case := read_case(row), str)]
-        profile_of = left_out(cases)
+        profile_of = without_source()
         told = []
         for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
             if not isinstance(figures, str):
@@ -71,36 +80,32 @@ def sources_of(paths: Sequence[Path]) -> dict[str, Rows]:
 
 
 def draws_of(sources: dict[str, Rows], seed: int = 0) -> list[Draws]:
-    """Draws of figures with those of one and two other rows, and of none."""
+    """Draws of figures with those of another row, and of none."""
     chance = random.Random(seed)
-    found: dict[int, list[tuple[tuple[MeasuredRun, ...], float]]] = {many: [] for many in SHARES}
-    for rows in sources.values():
+    found: dict[int, list[tuple[tuple[MeasuredRun, ...], float, str]]]
+    found = {many: [] for many in SHARES}
+    for source, rows in sources.items():
         cases = {name: figures[0].case for name, figures in rows.items()}
         picked = chance.sample(list(rows), min(len(rows), DRAWS))
         picked *= max(1, math.ceil(LEAST / len(picked)))
         weight = math.sqrt(min(len(rows), FULL) / FULL) / len(picked)
         for name in picked:
-            for many in (0, 1, 2):
+            for many in (0, 1):
                 others = {n: case for n, case in cases.items() if n != name}
                 chosen = anchors_of(cases[name], others, many, chance.randrange(2**31))
-                seen = [run for other in chosen for run in _seen(rows[other])]
+                seen = [one.run for other in chosen for one in latencies_of(rows[other])]
                 if len(seen) in found:
-                    found[len(seen)] += [((*seen, one.run), weight) for one in rows[name]]
+                    found[len(seen)] += [((*seen, one.run), weight, source) for one in rows[name]]
     return [
         Draws(
             many=many,
             share=SHARES[many],
-            runs=tuple(runs for runs, _ in told),
-            weights=tuple(weight for _, weight in told),
+            runs=tuple(runs for runs, _, _ in told),
+            weights=tuple(weight for _, weight, _ in told),
+            sources=tuple(source for _, _, source in told),
         )
         for many, told in found.items()
     ]
-
-
-def _seen(figures: Sequence[FigureRun]) -> list[MeasuredRun]:
-    """TTFT and TPOT of a row, else its first figure."""
-    latencies = [one.run for one in figures if one.prediction.metric in ("ttft", "tpot")]
-    return latencies or [figures[0].run]
 
 
 def main(paths: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 Each rule is a published default: of a checkpoint, an engine or a public benchmark's scripts.
 """
 
+import math
 import re
 
 from foretell.catalog.acceptance import read_speculative
@@ -29,6 +30,8 @@ PRECISIONS: dict[str, str] = {
 SHORT, MANY_RANKS, BATCH_WAIT = 1024.0, 8, 20.0
 """Lengths and degree for which the benchmark's scripts let prompts wait, and for how many steps
 (github.com/SemiAnalysisAI/InferenceX, benchmarks)."""
+SCRIPT_FAMILY, BLOCK_TOKENS = "deepseek_v3", 64
+"""Family of the models whose scripts set the tokens of a step, and the blocks that these are rounded to."""
 WORDS = (
     ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp4", "fp4"), ("awq", "int4"), ("gptq", "int4"),
     ("int4", "int4"), ("w4a", "int4"), ("4bit", "int4"), ("fp8", "fp8"), ("int8", "int8"),
@@ -105,6 +108,24 @@ def script_wait(
         said.append(f"prompts wait up to {BATCH_WAIT:g} steps for each other")
         return BATCH_WAIT
     return None
+
+
+def script_tokens(
+    row: ServingRow, model: Model, profile: EngineProfile, drafts: int, said: list[str]
+) -> int | None:
+    """Tokens of a step by the benchmark's scripts: those of DeepSeek-R1 under TensorRT-LLM take one prompt.
+
+    Its dsr1_*_trt*.sh set max_num_tokens to (drafts + 1) x concurrency + the prompt's tokens + 64, in whole
+    blocks of 64.
+    """
+    if row.kind != "online_concurrency" or row.disaggregated or row.batch is None or not row.isl:
+        return None
+    if profile.engine != "trtllm" or not profile.since >= "1" or model.family != SCRIPT_FAMILY:
+        return None
+    tokens = (drafts + 1) * row.batch + row.isl + BLOCK_TOKENS
+    found = math.ceil(tokens / BLOCK_TOKENS) * BLOCK_TOKENS
+    said.append("tokens of a step: one prompt and a token of each sequence")
+    return found
 
 
 def balance_of(row: ServingRow) -> float | None:

@@ -79,7 +79,7 @@ def plan_problems(plan: Plan, sizes: DecoderSizes, processes: int, seq_len: int)
     if plan.weights in RUNS["weights"] and plan.weights not in COMPUTES.get(
         plan.precision, RUNS["weights"]
     ):
-        message = f"products in {plan.precision} do not take weights in {plan.weights}"
+        message = f"GEMMs in {plan.precision} do not take weights in {plan.weights}"
         allowed = ", ".join(p for p, weights in COMPUTES.items() if plan.weights in weights)
         found.append(
             Problem(path="plan.precision", value=plan.precision, message=message, allowed=allowed)

@@ -60,7 +60,7 @@ def claims_table(claims: list[Claim]) -> str:
         [claim.name, claim.statement, claim.ours, "confirmed" if claim.holds else "**differs**"]
         for claim in claims
     ]
-    return markdown(["", "said", "found", ""], rows)
+    return markdown(["", "claimed", "found", ""], rows)
 
 
 def quick_sections(base: BestPlans) -> dict[str, Section]:

@@ -89,11 +89,11 @@ def flash() -> PaperFigure:
     rows = attention_rows()
     last = rows[-1]
     finding = Finding(
-        statement="flash attention is loads, products, reductions and stores one after the other",
+        statement="flash attention is loads, GEMMs, reductions and stores one after the other",
         published=f"additive form at {last['seq_len']:,} tokens: {last['additive_ms']:.1f} ms a layer",
         ours=f"fitted flash kernel {last['flash_ms']:.1f} ms, scores stored {last['stored_ms']:.1f} ms",
         verdict="survives in part",
-        why="Kernels overlap products with exponentials; the additive form with a fixed share of "
+        why="Kernels overlap GEMMs with exponentials; the additive form with a fixed share of "
         "the units is right "
         "within a small factor and moves like ours with the length.",
     )
@@ -127,7 +127,7 @@ def topologies() -> PaperFigure:
         "times a switch's, "
         f"all-to-all {min(swaps):.1f} to {max(swaps):.1f} times",
         verdict="survives",
-        why="Sums run along rings that a torus has; exchanges of all with all cross its middle.",
+        why="Sums run along rings that a torus has; all-to-all crosses its middle.",
     )
     return _figure("topologies", rows, (finding,))
 
@@ -232,7 +232,7 @@ IMEC_2025 = PublishedWork(
     missing=(
         (
             "The work's validation tables, case studies and cost equations were not readable: no number "
-            "here is said to be its own, except where a figure names its source."
+            "here is claimed to be its own, except where a figure names its source."
         ),
     ),
 )

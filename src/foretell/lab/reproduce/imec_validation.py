@@ -1,9 +1,11 @@
 """Published times of training and inference, and what attention and a mixture take, on several sides."""
 
+from pathlib import Path
 from typing import Any
 
 from foretell.api.serving import serve
 from foretell.api.training import estimate
+from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Infeasible
 from foretell.records import dataclass
 
@@ -21,118 +23,16 @@ class MegatronRun:
     batch: int
     """Sequences of a step."""
     measured_s: float
-    """Korthikanti et al. 2022, Table 5; from 1,920 GPUs on Narayanan et al. 2021, Table 1 (from TFLOP/s)."""
+    """As published."""
     published_s: float
-    """Stored by RAPID-LLM (imec_data/A100_train.csv): most likely predictions of arXiv 2407.14645."""
+    """As arXiv 2407.14645's line of work predicts it."""
 
 
-_FULL, _SELECTIVE = "no-sp recompute=full no-flash", "sp recompute=selective no-flash"
-RUNS = (
-    MegatronRun(
-        name="22B, 8, full",
-        model="gpt-22b",
-        words=f"tp8 pp1 dp1 mbs4 {_FULL}",
-        batch=4,
-        measured_s=1.42,
-        published_s=1.4,
-    ),
-    MegatronRun(
-        name="22B, 8, selective",
-        model="gpt-22b",
-        words=f"tp8 pp1 dp1 mbs4 {_SELECTIVE}",
-        batch=4,
-        measured_s=1.10,
-        published_s=1.1,
-    ),
-    MegatronRun(
-        name="175B, 64, full",
-        model="gpt3-175b",
-        words=f"tp8 pp8 vpp3 dp1 mbs1 {_FULL}",
-        batch=64,
-        measured_s=18.13,
-        published_s=16.9,
-    ),
-    MegatronRun(
-        name="175B, 64, selective",
-        model="gpt3-175b",
-        words=f"tp8 pp8 vpp3 dp1 mbs1 {_SELECTIVE}",
-        batch=64,
-        measured_s=13.75,
-        published_s=12.9,
-    ),
-    MegatronRun(
-        name="530B, 280, full",
-        model="mt-nlg-530b",
-        words=f"tp8 pp35 vpp3 dp1 mbs1 {_FULL}",
-        batch=280,
-        measured_s=49.05,
-        published_s=46.8,
-    ),
-    MegatronRun(
-        name="530B, 280, selective",
-        model="mt-nlg-530b",
-        words=f"tp8 pp35 vpp3 dp1 mbs1 {_SELECTIVE}",
-        batch=280,
-        measured_s=37.83,
-        published_s=35.5,
-    ),
-    MegatronRun(
-        name="1T, 512, full",
-        model="gpt3-1t",
-        words=f"tp8 pp64 dp1 mbs1 {_FULL}",
-        batch=512,
-        measured_s=94.42,
-        published_s=87.9,
-    ),
-    MegatronRun(
-        name="1T, 512, selective",
-        model="gpt3-1t",
-        words=f"tp8 pp64 dp1 mbs1 {_SELECTIVE}",
-        batch=512,
-        measured_s=71.49,
-        published_s=69.1,
-    ),
-    MegatronRun(
-        name="310B, 1,920, full",
-        model="gpt-310.1b",
-        words=f"tp8 pp16 dp15 mbs1 {_FULL}",
-        batch=2160,
-        measured_s=37.61,
-        published_s=34.1,
-    ),
-    MegatronRun(
-        name="530B, 2,520, full",
-        model="mt-nlg-530b",
-        words=f"tp8 pp35 dp9 mbs1 {_FULL}",
-        batch=2520,
-        measured_s=54.08,
-        published_s=51.2,
-    ),
-    MegatronRun(
-        name="1008B, 3,072, full",
-        model="gpt3-1t",
-        words=f"tp8 pp64 dp6 mbs1 {_FULL}",
-        batch=3072,
-        measured_s=102.63,
-        published_s=100.7,
-    ),
-)
+FILE = read_table(Path(__file__).with_suffix(".toml"))
+RUNS = tuple(MegatronRun(**run) for run in FILE["run"])
 """Runs with a published prediction."""
-LATENCIES: tuple[tuple[str, int, float, float, float, float | None], ...] = (
-    ("llama-2-7b", 1, 2.19, 3.088, 3.314, 1.908),
-    ("llama-2-7b", 2, 1.544, 1.644, 3.017, 2.016),
-    ("llama-2-7b", 4, 1.28, 0.928, 2.696, None),
-    ("llama-2-7b", 8, 1.187, 0.647, 2.536, 1.253),
-    ("llama-2-13b", 1, 3.884, 5.987, 5.041, None),
-    ("llama-2-13b", 2, 2.499, 3.12, 4.222, None),
-    ("llama-2-13b", 4, 1.894, 1.694, 3.596, None),
-    ("llama-2-13b", 8, 1.693, 1.079, 3.283, None),
-    ("llama-2-70b", 2, 10.5, 16.085, 12.326, 11.432),
-    ("llama-2-70b", 4, 6.403, 8.324, 9.137, None),
-    ("llama-2-70b", 8, 4.735, 4.638, 7.543, 4.848),
-)
-"""Model, tensor ranks, seconds measured by NVIDIA (NeMo, as arXiv 2407.14645 uses them), predicted by GenZ,
-LLMCompass and Vidur (RAPID-LLM's tables)."""
+PEERS = ("genz_s", "llmcompass_s", "vidur_s")
+"""Columns of other models' predictions of a request's latency."""
 
 
 def training_rows() -> list[dict[str, Any]]:
@@ -177,7 +77,8 @@ def training_rows() -> list[dict[str, Any]]:
 def inference_rows() -> list[dict[str, Any]]:
     """End-to-end latency of one request at a time."""
     rows = []
-    for model, tp, measured, genz, compass, vidur in LATENCIES:
+    for cell in FILE["latency"]:
+        model, tp = cell["model"], cell["tp"]
         found = serve(
             model,
             system="dgx-a100",
@@ -195,10 +96,8 @@ def inference_rows() -> list[dict[str, Any]]:
                 "run": f"{model} tp{tp}",
                 "model": model,
                 "tp": tp,
-                "measured_s": measured,
-                "genz_s": genz,
-                "llmcompass_s": compass,
-                "vidur_s": vidur,
+                "measured_s": cell["measured_s"],
+                **{name: cell.get(name) for name in PEERS},
                 "ours_s": found["e2e_ms"]["mean"] / 1e3,
                 "ours_low_s": low / 1e3,
                 "ours_high_s": high / 1e3,

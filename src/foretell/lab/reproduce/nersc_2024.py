@@ -396,7 +396,7 @@ NERSC_2024 = PublishedWork(
     missing=(
         (
             "The paper's own table of Megatron-LM runs on Perlmutter was not at hand; published runs of "
-            "Megatron-LM on A100 stand in its place."
+            "Megatron-LM on A100 replace it."
         ),
         "The validation of its collectives needs the NCCL measurements: foretell validate collectives FILE.",
     ),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -144,19 +144,14 @@ def partition_of(text: str) -> tuple[float, float]:
 def _process(cells: Mapping[str, str]) -> Process:
     """The node's parameters, the row's own in their place."""
     node = cells.get("node_nm", "").lower().removesuffix("nm").strip().removesuffix(".0")
-    given = {
+    given: dict[str, Any] = {
         name: _number(cells, column)
         for name, column in (("wafer_usd", "wafer_usd"), ("defects_per_cm2", "D0_per_cm2"))
         if cells.get(column)
     }
     if len(given) < 2 and node not in NODES:
         raise ValueError(f"node {node!r} is none of {', '.join(NODES)}")
-    wafer_usd, defects, _ = NODES.get(node, (0.0, 0.0, 0.0))
-    return Process(
-        wafer_usd=given.get("wafer_usd", wafer_usd),
-        defects_per_cm2=given.get("defects_per_cm2", defects),
-        clustering=10.0,
-    )
+    return replace(NODES.get(node, next(iter(NODES.values()))), **given)
 
 
 def _number(cells: Mapping[str, str], column: str) -> float:

@@ -34,8 +34,8 @@ WORDS = "framework=pytorch-eager no-fused weights=bf16 gradients=bf16 master=non
 """How those steps ran."""
 LIMITS = {
     "host": "host",
-    "compute.gemm": "products",
-    "memory_bound.gemm": "loads of products",
+    "compute.gemm": "GEMMs",
+    "memory_bound.gemm": "loads of GEMMs",
     "memory_bound.elementwise": "memory",
 }
 """What limits a step, as the page calls it."""

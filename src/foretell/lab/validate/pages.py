@@ -11,9 +11,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from foretell.kernels.families.choose import catalogue_surfaces
 from foretell.lab.calibrate.collectives import PRINTED
 from foretell.lab.validate.collectives import score_collectives
 from foretell.lab.validate.dispatch import score_dispatches
+from foretell.lab.validate.held_out_scores import readme_sentence
 from foretell.lab.validate.memory import score_memory, score_memory_rows
 from foretell.lab.validate.published import Sections, with_written
 from foretell.lab.validate.serving import score_serving
@@ -41,6 +43,12 @@ HELD_OUT: tuple[tuple[str, str], ...] = (
     ("input_throughput", "prefill throughput"),
 )
 """Metric of rows predicted without their model, and what the page calls it."""
+FAMILIES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("for GEMMs", ("gemm",)),
+    ("for attention", ("prefill", "decode", "mla-prefill", "mla-decode")),
+    ("for experts", ("experts",)),
+)
+"""Kinds of kernels, and the families of surfaces that they are."""
 SIZES = {
     "below_64kib": "below 64 KiB",
     "64kib_to_16mib": "64 KiB to 16 MiB",
@@ -112,8 +120,8 @@ def memory_text(data: Path) -> str:
     ).to_dict()
     said = (
         f"Of {failed['scored']:,} nanotron runs that ran out of memory "
-        f"{failed['said_not_to_fit'] / failed['scored']:.1%} are said not to fit, of the "
-        f"{ran['scored']:,} that ran {ran['said_to_fit'] / ran['scored']:.1%} are said to fit."
+        f"{failed['said_not_to_fit'] / failed['scored']:.1%} are predicted not to fit, of the "
+        f"{ran['scored']:,} that ran {ran['said_to_fit'] / ran['scored']:.1%} are predicted to fit."
     )
     return "\n".join([*lines, "", said])
 
@@ -188,7 +196,54 @@ def _collectives(table: Path, groups: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def readme_scores(data: Path) -> str:
+    """README.md's list of errors, held-out figures first: training, serving, kernels, collectives."""
+    scores = serving_scores(data)
+    held, loop = scores["by_held_out"], scores["by_kind"]["online_concurrency"]
+    apart = {
+        name: f"{100.0 * held[name]['median_ape']:.2g} %" for name in ("tpot", "ttft", "throughput")
+    }
+    rows = sum(held[name]["rows"] for name in apart)
+    inside = sum(held[name]["rows"] * held[name]["inside_p90"] for name in apart) / rows
+    tpot, ttft = (100.0 * loop[name]["median_ape"] for name in ("tpot", "ttft"))
+    sizes = score_collectives(data / "network" / "nccl_multinode.csv.gz").to_dict()["by_size"]
+    large, middle, small = (
+        100.0 * sizes[name]["median_ape"]
+        for name in ("from_16mib", "64kib_to_16mib", "below_64kib")
+    )
+    services = (
+        f"with their model held out, services are off by {apart['tpot']} in TPOT, {apart['ttft']} in TTFT "
+        f"and {apart['throughput']} in throughput, {inside:.0%} of them inside the 90 % interval (in sample, "
+        f"over {loop['tpot']['rows']} measured services at fixed concurrency, TPOT is off by {tpot:.1f} %, "
+        f"TTFT by {ttft:.1f} %)"
+    )
+    collectives = (
+        f"public NCCL tests are off by {large:.1f} % from 16 MiB on, {middle:.1f} % from 64 KiB, "
+        f"{small:.1f} % below"
+    )
+    named = {
+        "Training": readme_sentence(), "Serving": services, "Kernels": kernels_sentence(),
+        "Collectives": collectives,
+    }  # fmt: skip
+    return "\n".join(f"- **{name}**: {text}." for name, text in named.items())
+
+
+def kernels_sentence() -> str:
+    """How well kernels are fitted, on shapes that were held out."""
+    surfaces = catalogue_surfaces()
+    points = round(sum(one.points for one in surfaces), -4)
+    errors = []
+    for words, families in FAMILIES:
+        found = [100.0 * s.left_out_median_ape for s in surfaces if s.family in families]
+        errors.append(f"{min(found):.0f} to {max(found):.0f} % {words}")
+    return (
+        f"fitted to {points:,} public measurements; median errors on held-out shapes "
+        + ", ".join(errors)
+    )
+
+
 SECTIONS: Sections = (
+    ("README.md", "scores", readme_scores),
     ("docs/accuracy.md", "scoreboard", scoreboard),
     ("docs/memory.md", "memory", memory_text),
     ("docs/serving.md", "held-out serving", held_out_text),

@@ -13,26 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.post_training import PostTraining, post_train, printed_phases
+from foretell.api.post_training import PostTraining, post_training_of, printed_phases
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.spreads import post_training_ends
 from foretell.errors import BadInput, Problem, ProblemsError
-from foretell.lab.validate.post_training_rows import (
-    PHASES,
-    Cells,
-    chip_of,
-    model_of,
-    number,
-    rl_question,
-    tuning_question,
-    whole,
-)
+from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
+from foretell.lab.validate.post_training_rows import PHASES, rl_question, tuning_question
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text
 from foretell.posttraining.step import spread_interval
 from foretell.posttraining.sync import SyncQuestion, sync_seconds
 from foretell.records import as_json, dataclass
+from foretell.specs.questions.post_training import PostTrainingQuestion
 
 GIB, GB, HOUR = 2.0**30, 1e9, 3600.0
 NEEDED = ("id", "kind", "source_id", "model", "framework")
@@ -54,7 +47,7 @@ class PostTrainingPrediction(Prediction):
 
 
 def score_post_training(path: Path, *, leave_one_out: str | None = "source") -> Scores:
-    """Score a table of post-training runs; intervals are made without the row's own source."""
+    """Score a table of post-training runs; values and intervals are made without the row's own source."""
     rows = read_cells(path)
     found: list[PostTrainingPrediction] = []
     unsupported: list[tuple[str, str]] = []
@@ -89,14 +82,15 @@ def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPred
     notes = (cells.get("notes") or "").lower()
     if any(words in notes for words in SKIPPED):
         return "its notes take it out"
+    out = (cells["source_id"],) if left_out else ()
     try:
         kind = cells["kind"]
         if kind == "weight_sync":
-            pairs = {"sync": (sync_prediction(cells), number(cells, "weight_sync_s"))}
+            pairs = {"sync": (sync_prediction(cells, out), number(cells, "weight_sync_s"))}
         elif kind == "rl_step":
-            pairs = step_pairs(cells)
+            pairs = step_pairs(cells, out)
         else:
-            pairs = tuning_pairs(cells)
+            pairs = tuning_pairs(cells, out)
     except UnsupportedRun as error:
         return str(error)
     except ProblemsError as error:
@@ -133,12 +127,12 @@ def spread_kind(kind: str, metric: str) -> str:
     )
 
 
-def step_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
+def step_pairs(
+    cells: Cells, left_out: tuple[str, ...] = ()
+) -> dict[str, tuple[float, float | None]]:
     """Whole step and phases of a row of reinforcement learning."""
-    answer = post_train(**rl_question(cells))
-    rate = number(cells, "tokens_per_s_per_gpu")
-    printed = number(cells, "step_s") or (answer.tokens / (rate * answer.gpus) if rate else None)
-    pairs = {"step": (answer.step_s, printed)}
+    answer = post_training_of(PostTrainingQuestion(**rl_question(cells)), left_out)
+    pairs = {"step": (answer.step_s, printed_step(cells, answer, answer.tokens))}
     ours = printed_phases(answer.phases, answer.placement)
     for column, name in PHASES.items():
         if name in ours:
@@ -149,15 +143,25 @@ def step_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
     return pairs
 
 
-def tuning_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
+def printed_step(cells: Cells, answer: PostTraining, tokens: float) -> float | None:
+    """Seconds of a step as a row prints it, or by its rate of tokens or samples; None where it has none."""
+    step = number(cells, "step_s")
+    if step is not None:
+        return step
+    rate, per_gpu = number(cells, "tokens_per_s"), number(cells, "tokens_per_s_per_gpu")
+    if rate or per_gpu:
+        return tokens / ((per_gpu or 0.0) * answer.gpus or rate or 1.0)
+    samples = number(cells, "samples_per_s")
+    return answer.trajectories / samples if samples else None
+
+
+def tuning_pairs(
+    cells: Cells, left_out: tuple[str, ...] = ()
+) -> dict[str, tuple[float, float | None]]:
     """Step and memory of a row of fine-tuning."""
     question = tuning_question(cells)
-    answer = post_train(**question)
-    step = number(cells, "step_s")
-    rate, per_gpu = number(cells, "tokens_per_s"), number(cells, "tokens_per_s_per_gpu")
-    tokens = question["prompts"] * question["osl"]
-    if step is None and (rate or per_gpu):
-        step = tokens / (rate or (per_gpu or 1.0) * answer.gpus)
+    answer = post_training_of(PostTrainingQuestion(**question), left_out)
+    step = printed_step(cells, answer, question["prompts"] * question["osl"])
     pairs: dict[str, tuple[float, float | None]] = {}
     # A run's time stands on a data set whose lengths the row does not have.
     if cells["kind"] == "finetune_step":
@@ -167,16 +171,19 @@ def tuning_pairs(cells: Cells) -> dict[str, tuple[float, float | None]]:
         pairs["run"] = (answer.step_s * steps / HOUR, hours)
     peak = number(cells, "peak_mem_gib")
     if peak:
-        pairs["memory"] = (peak_of(cells, question, answer), peak)
+        pairs["memory"] = (peak_of(cells, question, answer, left_out), peak)
     return pairs
 
 
-def peak_of(cells: Cells, question: Mapping[str, Any], answer: PostTraining) -> float:
+def peak_of(
+    cells: Cells, question: Mapping[str, Any], answer: PostTraining, left_out: tuple[str, ...] = ()
+) -> float:
     """The peak as a source counts it: of the longest batch, one card or all, allocated or reserved."""
     notes = (cells.get("notes") or "").lower()
-    longest = 1304 if "longest 1,034-1,304" in notes else whole(cells, "max_total")
-    if longest and longest > question["osl"]:
-        answer = post_train(**{**question, "osl": float(longest), "max_osl": longest})
+    longest = longest_of(cells, question)
+    if longest > question["osl"]:
+        longer = {**question, "osl": float(longest), "max_osl": longest}
+        answer = post_training_of(PostTrainingQuestion(**longer), left_out)
     held = next(one for one in answer.memory if one.phase == "update_actor").parts
     without = {"framework"}
     allocated = (
@@ -186,11 +193,20 @@ def peak_of(cells: Cells, question: Mapping[str, Any], answer: PostTraining) -> 
     without |= {"allocator"} if allocated else set()
     size = sum(value for name, value in held.items() if name not in without)
     cards = answer.gpus if "sum of all cards" in notes else 1
-    unit = GB if "printed gb" in notes else GIB
+    # LitGPT divides what the allocator reports by 10^9.
+    litgpt = "litgpt" in (cells.get("framework") or "").lower()
+    unit = GB if "printed gb" in notes or litgpt else GIB
     return size * cards / unit
 
 
-def sync_prediction(cells: Cells) -> float:
+def longest_of(cells: Cells, question: Mapping[str, Any]) -> int:
+    """Tokens of the longest batch, of which the peak is."""
+    notes = (cells.get("notes") or "").lower()
+    printed = 1304 if "longest 1,034-1,304" in notes else whole(cells, "max_total")
+    return max(printed or 0, round(float(question["osl"])))
+
+
+def sync_prediction(cells: Cells, left_out: tuple[str, ...] = ()) -> float:
     """Seconds of a synchronisation by what the row says of its mechanism."""
     from foretell.catalog import model as catalogue_model
     from foretell.inputs.system import system_of
@@ -216,9 +232,8 @@ def sync_prediction(cells: Cells) -> float:
         narrow="fp8" in f"{notes} {cells.get('precision_rollout', '')} {cells['id']}".lower(),
         split=split,
     )
-    return sync_seconds(
-        question, post_training_loop(recognise_loop(cells.get("framework") or "")), system
-    )
+    loop = post_training_loop(recognise_loop(cells.get("framework") or ""), left_out)
+    return sync_seconds(question, loop, system)
 
 
 def sync_mechanism(notes: str, split: bool) -> str:
@@ -267,6 +282,7 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
         p.low <= p.measured <= p.high for p in found if p.low is not None and p.high is not None
     ]
     right, pairs = faster_named(by_id, found)
+    fitting, outcomes = outcomes_named(rows)
     return {
         "bars": {
             "rl_step_median_ape": median("rl step"),
@@ -279,9 +295,31 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
             "finetune_memory_qlora_median_ape": median("fine-tuning memory", True),
             "faster_placement_named": right / pairs if pairs else None,
             "placement_pairs": pairs,
+            "outcome_named": fitting / outcomes if outcomes else None,
+            "outcome_rows": outcomes,
             "inside_p90": float(np.mean(inside)) if inside else None,
         }
     }
+
+
+def outcomes_named(rows: Sequence[Cells]) -> tuple[int, int]:
+    """Of fine-tuning runs that say whether they ran or were out of memory, how many we say the same of; a
+    borderline answer is right either way."""
+    right = known = 0
+    for cells in rows:
+        outcome = (cells.get("outcome") or "").strip().lower()
+        if not cells["kind"].startswith("finetune") or outcome not in ("ran", "out of memory"):
+            continue
+        try:
+            asked = tuning_question(cells)
+            longest = longest_of(cells, asked)
+            asked |= {"osl": float(longest), "max_osl": longest}
+            answer = post_training_of(PostTrainingQuestion(**asked), (cells["source_id"],))
+        except (UnsupportedRun, ProblemsError):
+            continue
+        known += 1
+        right += answer.fits == "too_close" or (answer.fits == "yes") == (outcome == "ran")
+    return right, known
 
 
 def is_lora(cells: Cells) -> bool:

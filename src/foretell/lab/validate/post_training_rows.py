@@ -4,14 +4,12 @@ What is blank is filled as a user's blanks are: lengths by the limit, prompts an
 usual numbers, the plan by the trainer. Cells that are measured are never read into the question.
 """
 
-import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from foretell.catalog.names import exists, find
-from foretell.catalog.post_training import recognise_loop
-from foretell.lab.validate.training_model import UnsupportedRun, find_named_model
+from foretell.catalog.post_training import post_training_loop, recognise_loop
+from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
+from foretell.lab.validate.training_model import UnsupportedRun
 
 PHASES = {
     "gen_s": "gen",
@@ -61,119 +59,16 @@ OFFLOADS = {
 ADAPTERS_ONLY = re.compile(r"^adapter\b|adapter v2", re.IGNORECASE)
 """Notes of methods that are neither LoRA nor full fine-tuning."""
 
-
-Cells = Mapping[str, str]
-
-
-def number(cells: Cells, name: str) -> float | None:
-    """A cell as a number; None where it is none."""
-    try:
-        return float((cells.get(name) or "").strip())
-    except ValueError:
-        return None
-
-
-def whole(cells: Cells, name: str) -> int | None:
-    """A cell as a whole number."""
-    value = number(cells, name)
-    return None if value is None else round(value)
-
-
-def chip_of(cells: Cells) -> str:
-    """The chip's id; UnsupportedRun where none is known."""
-    text = (cells.get("chip") or "").strip()
-    for part in re.split(r"\s+or\s+|\(|,", text):
-        name = part.strip().replace("A800", "A100")
-        if name and exists(name, ("chip",)):
-            return find(name, ("chip",)).id
-        bare = re.sub(r"-?\d+G(?:B|iB)?$", "", name)
-        size = re.search(r"(\d+)G", name)
-        tries = [f"{bare}-sxm-{size[1]}gb" if size else bare, f"{bare}-sxm", bare]
-        for one in tries:
-            if one and exists(one, ("chip",)):
-                return find(one, ("chip",)).id
-    raise UnsupportedRun(f"the chip {text or '(blank)'} is not known")
-
-
-def model_of(cells: Cells) -> str:
-    """The model's id; UnsupportedRun where the catalogue has none like it."""
-    text = (cells.get("model") or "").strip()
-    short = text.rsplit("/", maxsplit=1)[-1]
-    tries = [text, short, re.sub(r"-(Instruct|Chat|hf|Base|it|chat|instruct)\b", "", short)]
-    tries += [
-        re.sub(r"-(Math|Distill-Qwen|Coder|VL)\b|-(unsloth|bnb-4bit).*", "", one)
-        for one in list(tries)
-    ]
-    tries += [one.replace("Qwen2-", "Qwen2.5-").replace("_", ".") for one in list(tries)]
-    tries += [FAMILIES[pattern] for pattern in FAMILIES if re.search(pattern, text, re.IGNORECASE)]
-    for one in tries:
-        known = find_named_model(one) if one else None
-        if known is not None:
-            return known
-        if one.startswith(("llama:", "gpt:")):
-            return one
-    near = nearest_size(short)
-    if near is None:
-        raise UnsupportedRun(f"the catalogue has no model {text or '(blank)'}")
-    return near
-
-
-SIZES = {
-    0.5: "qwen2.5-0.5b",
-    1.5: "qwen2.5-1.5b",
-    3.0: "qwen2.5-3b",
-    7.5: "qwen2.5-7b",
-    14.0: "qwen2.5-14b",
-    32.0: "qwen2.5-32b",
-    72.0: "llama-3.1-70b",
-}
-"""Dense models of usual shapes, by billions of weights, in the place of one that the catalogue does not
-have."""
-
-
-def nearest_size(name: str) -> str | None:
-    """The dense model nearest to the size in a name, within a third; None where there is none."""
-    found = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", name)
-    if found is None or float(found[1]) <= 0.0:
-        return None
-    size = float(found[1])
-    best = min(SIZES, key=lambda known: abs(math.log(known / size)))
-    return SIZES[best] if abs(math.log(best / size)) < math.log(4.0 / 3.0) else None
-
-
-FAMILIES = {
-    r"deepseek-llm-7b|deepseek-7b": "llama:layers=30,hidden=4096,heads=32,ffn=11008,vocab=102400",
-    r"R1-Distill-Qwen-1\.5B": "qwen2.5-1.5b",
-    r"R1-Distill-Qwen-7B": "qwen2.5-7b",
-    r"Qwen-1_8B": "llama:layers=24,hidden=2048,heads=16,ffn=5504,vocab=151936",
-    r"Qwen-7B$": "llama:layers=32,hidden=4096,heads=32,ffn=11008,vocab=151936",
-    r"Qwen-14B$": "llama:layers=40,hidden=5120,heads=40,ffn=13696,vocab=152064",
-    r"Qwen-72B$": "llama:layers=80,hidden=8192,heads=64,ffn=24576,vocab=152064",
-    r"phi-1_5": "gpt:layers=24,hidden=2048,heads=32,ffn=8192,vocab=51200,positions=4096",
-    r"phi-2$": "gpt:layers=32,hidden=2560,heads=32,ffn=10240,vocab=51200,positions=4096",
-    r"phi-3-mini": "llama:layers=32,hidden=3072,heads=32,ffn=8192,vocab=32064",
-    r"stablelm-base-alpha-3b": "gpt:layers=16,hidden=4096,heads=32,ffn=16384,vocab=50432,positions=4096",
-    r"TinyLlama": "llama:layers=22,hidden=2048,heads=32,kv_heads=4,ffn=5632,vocab=32000",
-    r"falcon-7b": "gpt:layers=32,hidden=4544,heads=71,kv_heads=1,ffn=18176,vocab=65024",
-    r"falcon-40b": "gpt:layers=60,hidden=8192,heads=128,kv_heads=8,ffn=32768,vocab=65024",
-    r"CodeLlama-34b": "llama:layers=48,hidden=8192,heads=64,kv_heads=8,ffn=22016,vocab=32000",
-    r"Llama-2-7b": "llama-2-7b",
-    r"Llama-2-13b": "llama-2-13b",
-    r"gemma-2b$": "llama:layers=18,hidden=2048,heads=8,kv_heads=1,head_dim=256,ffn=16384,vocab=256000",
-    r"gemma-7b$": "llama:layers=28,hidden=3072,heads=16,kv_heads=16,head_dim=256,ffn=24576,vocab=256000",
-    r"gemma-2-2b": "gemma-2-2b",
-    r"gemma-2-9b": "gemma-2-9b",
-    r"Mistral-7B": "mistral-7b",
-    r"Qwen3\.5-9B": "qwen3-8b",
-}
-"""Families of public models that the catalogue has no entry of, typed out from their config.json."""
+CRITIC = re.compile(r"\bcritic\s+(?:is\s+|of\s+)?([\w./-]*\d+(?:\.\d+)?[BMbm]\b)")
+"""A value model of another size than the policy, in a row's notes."""
 
 
 def rl_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a step of reinforcement learning."""
     chip = chip_of(cells)
     if not any(
-        cells.get(name) for name in ("mean_response", "max_response", "mean_total_len", "max_total")
+        cells.get(name)
+        for name in ("mean_response", "max_response", "mean_total_len", "max_total", "seq_len")
     ):
         raise UnsupportedRun("neither lengths of answers nor their limit are known")
     if "images" in (cells.get("notes") or "").lower():
@@ -185,6 +80,7 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     total, trainer, rollout = (
         whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", ""))
     )
+    isl, osl, max_osl = lengths_of(cells)
     prompts, samples = whole(cells, "prompts_per_step"), whole(cells, "samples_per_prompt")
     all_samples = whole(cells, "samples_per_step")
     if prompts is None and all_samples:
@@ -194,12 +90,13 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         "prompts": prompts or USUAL_PROMPTS,
         "samples": samples or USUAL_SAMPLES,
         "updates": whole(cells, "updates_per_step") or 1,
-        "isl": number(cells, "mean_prompt")
-        or min(number(cells, "max_prompt") or USUAL_PROMPT, USUAL_PROMPT),
-        "osl": number(cells, "mean_response"),
-        "max_osl": whole(cells, "max_response"),
+        "isl": isl,
+        "osl": osl,
+        "max_osl": max_osl,
         "framework": recognise_loop(cells.get("framework") or ""),
     }
+    if asked["algorithm"] == "ppo" and (named := CRITIC.search(cells.get("notes") or "")):
+        asked["critic"] = model_of({"model": named[1]})
     if asked["osl"] and asked["max_osl"]:
         asked["osl"] = min(asked["osl"], asked["max_osl"])
     if asked["osl"] is None and asked["max_osl"] and REASONING.search(cells.get("model") or ""):
@@ -225,17 +122,23 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     return asked
 
 
+def lengths_of(cells: Cells) -> tuple[float, float | None, int | None]:
+    """Mean prompt and answer and the longest answer; what is printed of whole sequences, less the prompt."""
+    isl = number(cells, "mean_prompt")
+    isl = isl or min(number(cells, "max_prompt") or USUAL_PROMPT, USUAL_PROMPT)
+    mean, limit = number(cells, "mean_response"), whole(cells, "max_response")
+    total = number(cells, "mean_total_len") or number(cells, "seq_len")
+    if mean is None and total:
+        mean = max(total - isl, 1.0)
+    longest = whole(cells, "max_total")
+    if limit is None and longest:
+        limit = max(round(longest - isl), 1)
+    return isl, mean, limit
+
+
 def common_arguments(cells: Cells) -> dict[str, Any]:
     """Model, plans, offload: what all kinds of rows have."""
-    words = []
-    for name, word in (
-        ("train_tp", "tp"),
-        ("train_pp", "pp"),
-        ("train_cp", "cp"),
-        ("train_ep", "ep"),
-    ):
-        degree = whole(cells, name)
-        words += [f"{word}{degree}"] if degree and degree > 1 else []
+    words = degree_words(cells)
     micro = whole(cells, "micro_batch")
     words += [f"mbs{micro}"] if micro else []
     recompute = (cells.get("recompute") or "").strip()
@@ -243,8 +146,11 @@ def common_arguments(cells: Cells) -> dict[str, Any]:
     engine = (cells.get("train_engine") or "").lower()
     if "megatron" in engine:
         words.append("framework=megatron-core")
-    elif engine.startswith(("fsdp", "zero-3", "deepspeed")):
+    elif engine.startswith("fsdp"):
         words += ["zero3", "framework=transformers"]
+    elif engine.startswith(("zero-3", "deepspeed")):
+        own = post_training_loop(recognise_loop(cells.get("framework") or "")).trainer
+        words += ["zero3"] if own == "deepspeed" else ["zero3", "framework=deepspeed"]
     asked: dict[str, Any] = {"model": model_of(cells)}
     asked |= {"plan": " ".join(words)} if words else {}
     tp = whole(cells, "rollout_tp")
@@ -255,6 +161,7 @@ def common_arguments(cells: Cells) -> dict[str, Any]:
     asked |= {"rollout_plan": " ".join(layout)} if layout else {}
     offload = (cells.get("offload") or "").lower()
     named = list(dict.fromkeys(OFFLOADS[word] for word in OFFLOADS if word in offload))
+    named = ["reference"] if offload.startswith("reference") else named
     if named:
         asked["offload"] = "+".join(named)
     elif offload == "none":
@@ -262,9 +169,20 @@ def common_arguments(cells: Cells) -> dict[str, Any]:
     return asked
 
 
+def degree_words(cells: Cells) -> list[str]:
+    """The trainer's degrees above one."""
+    words = []
+    for word in ("tp", "pp", "cp", "ep"):
+        degree = whole(cells, f"train_{word}")
+        words += [f"{word}{degree}"] if degree and degree > 1 else []
+    return words
+
+
 def is_eager(cells: Cells) -> bool:
-    """Whether rollouts ran without graphs: verl's recipes before 0.5 set enforce_eager; its first FSDP is of
-    that time where no version is printed."""
+    """Whether rollouts ran without graphs: by transformers' generate, or by verl's recipes before 0.5, which
+    set enforce_eager; its first FSDP is of that time where no version is printed."""
+    if re.match(r"(?:hf|transformers|hugging)", (cells.get("rollout_engine") or "").lower()):
+        return True
     if recognise_loop(cells.get("framework") or "") != "verl":
         return False
     version = re.match(r"(\d+)\.(\d+)", (cells.get("framework_version") or "").strip())
@@ -343,15 +261,23 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
     framework = (cells.get("framework") or "").lower()
     engine = (cells.get("train_engine") or "").lower()
     zero = re.search(r"zero-?(\d)", engine)
+    degrees = degree_words(cells)
+    words += degrees
     if zero:
         words.append(f"zero{zero[1]}")
+    elif degrees or "megatron" in engine:
+        words.append("zero1")
+    elif "ddp" in engine or engine == "none":
+        words.append("zero0")
     elif gpus > 1 and (engine or "torchtune" in framework):
         words.append("zero3")
     else:
         words.append("zero0")
     software = SOFTWARE.get(
-        next((name for name in SOFTWARE if name in framework), ""), "transformers"
+        next((name for name in SOFTWARE if name in f"{framework} {engine}"), ""), "transformers"
     )
+    if software.startswith("transformers") and "liger" in f"{framework} {notes}".lower():
+        software = "transformers-liger@4"
     if (
         software == "transformers@4"
         and FUSED_CODE.search(cells.get("model") or "")
@@ -363,6 +289,9 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
     words.append(f"framework={software}{'-compiled' if compiled else ''}")
     precision = (cells.get("precision_train") or "").lower()
     pure = "true" in precision or software.startswith("torchtune")
+    if zero and not trained and not pure:
+        # DeepSpeed keeps master weights and states in 32 bits beside bf16 and fp16.
+        words += ["master=fp32", "states=fp32"]
     if pure:
         words += ["master=none", "states=bf16", "gradients=bf16"]
     words += [word for word in ladder if word != "compile=on"]
@@ -374,8 +303,28 @@ def tuning_words(cells: Cells, gpus: int) -> list[str]:
     elif trained and "torchtune" in software:
         words.append("adapters=q+v+o+mlp")
     recompute = (cells.get("recompute") or "").strip()
+    if not recompute and software == "litgpt" and engine == "fsdp":
+        # Its fine-tuning scripts checkpoint every block as soon as FSDP shares them.
+        recompute = "full"
+    if not recompute and any(name in framework for name in CHECKPOINTS):
+        recompute = "full"
+    words += [f"offload={'+'.join(offloaded)}"] if (offloaded := host_parts(cells)) else []
     words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
     return words
+
+
+CHECKPOINTS = ("llama-factory", "llamafactory", "axolotl", "unsloth", "ms-swift", "trl")
+"""Frameworks of fine-tuning that checkpoint activations unless they are told not to."""
+
+
+def host_parts(cells: Cells) -> list[str]:
+    """What a row says lives on the host, in words of a plan."""
+    text = (cells.get("offload") or "").lower()
+    if not text or text == "none":
+        return []
+    names = {"optimizer": ("optimizer", "host", "cpu"), "activations": ("activation",),
+             "weights": ("weights", "param", "host", "cpu")}  # fmt: skip
+    return [name for name, marks in names.items() if any(mark in text for mark in marks)]
 
 
 LADDER = (
@@ -413,6 +362,11 @@ SOFTWARE = {
     "litgpt": "litgpt",
     "torchtune": "torchtune",
     "unsloth": "unsloth",
+    "xtuner": "deepspeed",
+    "torchtitan": "torchtitan",
+    "automodel": "nemo-automodel",
+    "megatron": "megatron-core",
+    "nemo": "nemo",
     "transformers": "transformers@4",
     "axolotl": "transformers@4",
     "llama-factory": "transformers@4",

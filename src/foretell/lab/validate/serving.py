@@ -25,14 +25,19 @@ from foretell.lab.calibrate.serving_cases import (
     predicted_all,
 )
 from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
-from foretell.lab.calibrate.serving_left_out import is_held_out, left_out_profile_of, without_model
+from foretell.lab.calibrate.serving_left_out import (
+    is_held_out,
+    left_out_profile_of,
+    without_model,
+    without_source,
+)
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
 from foretell.lab.validate.scores import Prediction, Score, Scores, is_inside, score, scores_of
 from foretell.lab.validate.serving_simulation import PLAYED, played_figures
 from foretell.serving.evidence import kind_of_model, residual_class
 from foretell.specs.engine import EngineProfile
 
-NO_SOURCE = "not told"
+NO_SOURCE = "not stated"
 """The source of rows that name none."""
 LeaveOut = Literal["group", "model"]
 """What is left out of a fit before its rows are predicted."""
@@ -54,10 +59,9 @@ def score_serving(
 
     With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
     form's. `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
-    profiles fitted without its group.
+    the catalogue's profiles, without the row's model where they were fitted to its source.
     """
-    told = "group" if anchors else leave_one_out
-    return score_rows(read_rows(Path(path)), told, simulate, (anchors, seed))
+    return score_rows(read_rows(Path(path)), leave_one_out, simulate, (anchors, seed))
 
 
 def score_rows(
@@ -75,7 +79,7 @@ def score_rows(
             unsupported.append((row.id, found))
         else:
             cases.append(found)
-    profile_of = profiles_for(cases, leave_one_out)
+    profile_of = without_source() if anchors[0] else profiles_for(cases, leave_one_out)
     told: list[tuple[ServingCase, Prediction]] = []
     closed: list[Prediction] = []
     for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
@@ -238,7 +242,7 @@ def board(
         "by_workers": [
             f"{'together' if c.prefill is None else 'disaggregated'} {p.metric}" for c, p in told
         ],
-        "by_speculation": [f"{c.row.speculative or 'not told'} {p.metric}" for c, p in told],
+        "by_speculation": [f"{c.row.speculative or 'not stated'} {p.metric}" for c, p in told],
         "by_group": [f"{c.group} {p.metric}" for c, p in told],
     }
     used = {case.profile.id for case, _ in told}

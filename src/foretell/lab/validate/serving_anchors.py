@@ -1,8 +1,8 @@
 """Rows of a serving table predicted from other rows of their source: `validate serving FILE --anchors K`.
 
 As lab/validate/anchors.py for training. A row has several figures (TTFT, TPOT ...), each a measurement of its
-own with its slopes to the mechanisms of serving; all figures of the chosen rows count. Profiles are those
-that were fitted without the row's group, and the prior is the one without its source.
+own with its slopes to the mechanisms of serving; the latencies of the chosen rows count. Profiles
+owe nothing to the row's source (calibrate/serving_left_out.py), and the prior is the one without it.
 """
 
 import math
@@ -114,7 +114,7 @@ def anchored_figures(
         row = one.case.row
         if row.id not in posteriors:
             chosen = anchors_of(one.case, sources[row.source], many, seed)
-            seen = [figure.run for name in chosen for figure in rows[name]]
+            seen = [figure.run for name in chosen for figure in latencies_of(rows[name])]
             prior = measured_prior("serving", row.source)
             posteriors[row.id] = condition(prior, SERVING, seen) if seen else None
         posterior = posteriors[row.id]
@@ -129,6 +129,12 @@ def anchored_figures(
         )
         found.append((one.case, anchored))
     return found
+
+
+def latencies_of(figures: Sequence[FigureRun]) -> list[FigureRun]:
+    """What a row is seen by: its TTFT and TPOT, which its rate and whole latency follow from; else all."""
+    latencies = [one for one in figures if one.prediction.metric in ("ttft", "tpot")]
+    return latencies or list(figures)
 
 
 def anchors_of(

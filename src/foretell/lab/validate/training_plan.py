@@ -27,14 +27,21 @@ NO_OVERLAP = re.compile(r"overlap[^;,.]{0,12}(?:disabled|off)|no overlap", re.IG
 """Words of runs that wait for every exchange."""
 ASYNC = re.compile(r"async ?tp", re.IGNORECASE)
 """Words of runs whose tensor-parallel exchanges run behind the products."""
-FUSED_DISPATCH = re.compile(r"DeepEP|HybridEP", re.IGNORECASE)
-"""Dispatchers that send one copy to a node."""
+FUSED_DISPATCH = (
+    ("deepep", re.compile(r"DeepEP", re.IGNORECASE)),
+    ("dedup", re.compile(r"HybridEP", re.IGNORECASE)),
+)
+"""Dispatchers that send one copy to a node, by the words that say so."""
+HIDDEN_DISPATCH = re.compile(r"(?:all-to-all|a2a|EP) overlap", re.IGNORECASE)
+"""Words of runs that dispatch behind another micro-batch's work."""
 FOLDED = re.compile(r"fold", re.IGNORECASE)
 """A word of runs whose experts are not cut by tensor parallelism."""
 CHUNKED = re.compile(r"chunked cross|fused linear cross", re.IGNORECASE)
 """Words of runs whose head and loss are one operation over chunks of tokens."""
 INPLACE = re.compile(r"liger fused cross", re.IGNORECASE)
 """Words of runs whose loss writes the gradient over the scores."""
+FUSED_KERNELS = re.compile(r"fused norm\b", re.IGNORECASE)
+"""Words of runs with fused kernels of their own for what stands between the products."""
 FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
 """Words of runs whose loss is one kernel."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
@@ -157,7 +164,10 @@ def _loss(row: TrainingRow) -> list[str]:
 
 
 def _fused(row: TrainingRow) -> list[str]:
-    return ["no-fused"] if "eager" in f"{row.framework} {row.notes}".lower() else []
+    said = f"{row.framework} {row.notes}"
+    if "eager" in said.lower():
+        return ["no-fused"]
+    return ["fused"] if FUSED_KERNELS.search(said) else []
 
 
 def _dtypes(row: TrainingRow) -> list[str]:
@@ -177,7 +187,9 @@ def _experts(row: TrainingRow) -> list[str]:
     # A table's header says of all its rows that none is dropped; the model's own name knows better.
     words = ["capacity=1"] if DROPPED.search(f"{row.model} {row.framework} {row.notes}") else []
     spread = (row.ep or 1) > 1
-    words += ["dispatch=dedup"] if spread and FUSED_DISPATCH.search(row.notes) else []
+    named = [name for name, pattern in FUSED_DISPATCH if spread and pattern.search(row.notes)]
+    words += [f"dispatch={name}" for name in named[:1]]
+    words += ["ep_overlap=on"] if spread and HIDDEN_DISPATCH.search(row.notes) else []
     return words + (["etp1"] if spread and FOLDED.search(row.framework) else [])
 
 

@@ -34,7 +34,7 @@ class Switch(Topology):
     """Rate of a port, one direction."""
     latency_s: Num
     """Latency from a member to another, through the switch."""
-    in_network_reduction: bool = False
+    in_network_reduction: bool
     """Whether the switch adds up and multicasts (NVLS, SHARP)."""
 
     patterns: ClassVar[Mapping[Pattern, Claim]] = {

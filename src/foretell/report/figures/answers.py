@@ -16,6 +16,7 @@ from foretell.report.figures.pareto import pareto
 from foretell.report.figures.roofline import op_roofline
 from foretell.report.figures.timeline import timeline
 from foretell.report.figures.tornado import elasticity_rows, result_rows, tornado
+from foretell.report.figures.waterfall import total_cost_figures
 from foretell.units import field_unit
 from foretell.units import format as show
 
@@ -108,10 +109,13 @@ def sensitivity_figure(answer: Answer) -> Figure:
 
 
 def compare_figure(answer: Answer) -> Figure:
-    """What each cluster does, and what a million tokens cost on it."""
-    columns = ("tokens_per_s", "usd_per_million_tokens")
-    title = f"{answer['best']} first of {len(answer['systems'])} systems"
-    return panels([clusters(answer, column) for column in columns], title, 1, 420)
+    """What a million tokens cost on each cluster, its speed, and its total cost by part."""
+    columns = ("usd_per_million_tokens", "tokens_per_s")
+    parts = [clusters(answer, column) for column in columns]
+    first = answer["cheapest"] or answer["best"]
+    word = "cheapest" if answer["cheapest"] else "fastest"
+    title = f"{first} is the {word} of {len(answer['systems'])} systems"
+    return panels([*parts, *total_cost_figures(answer)], title, 1, 420)
 
 
 def network_figure(answer: Answer) -> Figure:

@@ -7,7 +7,9 @@ from foretell.report.figures.look import (
     COLOURS,
     GREY,
     Figure,
+    distinct_colours,
     error_bars,
+    every_row,
     figure,
     gap_of,
     unit_of_seconds,
@@ -86,6 +88,7 @@ def shares_bars(explained: Answer, title: str = "") -> Figure:
     shares = [s for s in explained["time"] if s["share"] >= 5e-4][::-1]
     factor, unit = unit_of_seconds([s["value"] for s in shares])
     values = [s["value"] * factor for s in shares]
+    colours = _colours([s["name"] for s in shares[::-1]])
     bars = {
         "type": "bar",
         "orientation": "h",
@@ -95,12 +98,13 @@ def shares_bars(explained: Answer, title: str = "") -> Figure:
         "text": [f"{s['share']:.1%}, {s['bound']}" for s in shares],
         "textposition": "outside",
         "cliponaxis": False,
-        "marker": {"color": [_colour(s["name"], i) for i, s in enumerate(shares)]},
+        "marker": {"color": [colours[s["name"]] for s in shares]},
         "hovertemplate": "%{y}: %{x:.4g} " + unit + "<br>%{text}<extra></extra>",
     }
     heading = title or f"{_title([explained])}, {explained['plan']}"
     room = {"text": f"time in a step ({unit})", "range": [0.0, 1.3 * max(values, default=1.0)]}
-    return figure([bars] if shares else [], heading, room, "")
+    names = {"text": "", "type": "category", **every_row(len(shares))}
+    return figure([bars] if shares else [], heading, room, names)
 
 
 def _shares(tree: Answer) -> dict[str, float]:
@@ -131,16 +135,17 @@ def _stacked(
     if any(rest):
         columns["other"] = rest
     places = _places(labels)
+    colours = _colours(list(columns))
     traces: list[dict[str, Any]] = [
         {
             "type": "bar",
             "name": kind.replace("_", " "),
             "x": places,
             "y": [value * factor for value in column],
-            "marker": {"color": _colour(kind, i)},
+            "marker": {"color": colours[kind]},
             "hovertemplate": "%{y:.4g}",
         }
-        for i, (kind, column) in enumerate(columns.items())
+        for kind, column in columns.items()
     ]
     totals = [whole * factor for whole in wholes]
     spread = error_bars(totals, intervals, factor)
@@ -193,9 +198,10 @@ def _places(labels: Sequence[str]) -> list[str]:
     return found
 
 
-def _colour(name: str, place: int) -> str:
-    known = KNOWN.get(name) or KNOWN.get(name.split(".")[0])
-    return known or COLOURS[place % len(COLOURS)]
+def _colours(names: Sequence[str]) -> dict[str, str]:
+    """A colour for every share, none twice; a kind of compute may have compute's."""
+    known = {name: KNOWN.get(name) or KNOWN.get(name.split(".")[0]) for name in names}
+    return distinct_colours(names, {name: one for name, one in known.items() if one})
 
 
 def _title(answers: Sequence[Answer]) -> str:

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.look import (
-    COLOURS,
     GREY,
     Figure,
     counts_axis,
     error_bars,
     figure,
     gap_of,
+    nth_colour,
     title_of,
     words_of,
 )
@@ -29,7 +29,7 @@ def clusters(answer: Mapping[str, Any], column: str) -> Figure:
         "y": values,
         "text": [f"{row['gpus']:,} GPUs" for row in rows],
         "textposition": "none",
-        "marker": {"color": [COLOURS[i % len(COLOURS)] for i in range(len(rows))]},
+        "marker": {"color": [nth_colour(i) for i in range(len(rows))]},
         "error_y": {
             **error_bars(values, [(row["interval"] or {}).get(column) for row in rows]),
             "color": GREY,
@@ -66,7 +66,7 @@ def curves(answers: Answers, names: Sequence[str], column: str) -> Figure:
                     "x": [point["gpus"] for point in points],
                     "y": [factor * point[column] for point in points],
                     "text": [point["plan"] for point in points],
-                    "line": {"color": COLOURS[len(traces) % len(COLOURS)]},
+                    "line": {"color": nth_colour(len(traces))},
                     "error_y": error_bars(
                         [factor * point[column] for point in points],
                         [point["intervals"].get(column) for point in points],

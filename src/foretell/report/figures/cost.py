@@ -5,12 +5,12 @@ from typing import Any
 
 from foretell.report.figures.lines import lines
 from foretell.report.figures.look import (
-    COLOURS,
     GREY,
     Figure,
     error_bars,
     figure,
     gap_of,
+    nth_colour,
     shown_value,
     words_of,
 )
@@ -78,7 +78,7 @@ def _stacked(
             "name": kind,
             "x": list(names),
             "y": [stack.get(kind, 0.0) for stack in stacks],
-            "marker": {"color": COLOURS[i % len(COLOURS)]},
+            "marker": {"color": nth_colour(i)},
             "hovertemplate": "%{y:,.4g} USD",
         }
         for i, kind in enumerate(kinds)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from foretell.lab.calibrate.fit import Calibration
-from foretell.report.figures.look import COLOURS, GREY, Figure, figure, log_axis
+from foretell.report.figures.look import GREY, Figure, figure, log_axis, nth_colour
 
 NEAR = 0.10
 """Distance of the two lines beside the diagonal."""
@@ -25,7 +25,7 @@ def fit_figure(found: Calibration) -> Figure:
             "name": f"{name} ({len(pairs)})",
             "x": [measured for measured, _ in pairs],
             "y": [predicted for _, predicted in pairs],
-            "marker": {"color": COLOURS[i % len(COLOURS)], "size": 5, "opacity": 0.6},
+            "marker": {"color": nth_colour(i), "size": 5, "opacity": 0.6},
         }
         for i, (name, pairs) in enumerate(points.items())
     ]

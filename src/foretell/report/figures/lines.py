@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.look import (
-    COLOURS,
     Figure,
     axis,
     counts_axis,
     error_bars,
     figure,
+    nth_colour,
     sentence,
     shown_in,
     shown_value,
@@ -51,7 +51,7 @@ def lines(
             "x": [by_x * row[x] if numbers else str(row[x]) for row in own],
             "y": values,
             "text": [str(row.get("plan") or "") for row in own],
-            "line": {"color": COLOURS[i % len(COLOURS)]},
+            "line": {"color": nth_colour(i)},
             "hovertemplate": "%{x}: %{y:.4g}<br>%{text}",
         }
         if ends:
@@ -82,7 +82,7 @@ def latency_bars(answers: Rows, names: Sequence[str] = (), title: str = "") -> F
             "yaxis": f"y{side}",
             "legendgroup": label,
             "showlegend": not side,
-            "marker": {"color": COLOURS[i % len(COLOURS)]},
+            "marker": {"color": nth_colour(i)},
             "hovertemplate": "%{y:.4g} ms",
         }
         for name, side in (("ttft_ms", ""), ("tpot_ms", "2"))

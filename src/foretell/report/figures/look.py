@@ -8,6 +8,7 @@ place of black). Everything else of a theme stands in `layout.template`: for the
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 from foretell.specs.outputs import OUTPUTS
@@ -22,6 +23,11 @@ COLOURS = (
     "#8A929C", "#A0673A",
 )  # fmt: skip
 """One a trace, in this order."""
+MORE_COLOURS = (
+    "#004D7A", "#7A5200", "#00664A", "#8A3A66", "#2E7FB8", "#8F3E00", "#5444A8", "#6E6100",
+    "#5A626B", "#F4B6D2", "#7FCDBB", "#F2C879", "#B9A9F5", "#A3D977", "#6B4E2E", "#3F4A57",
+)  # fmt: skip
+"""Taken where the first ten are used up: darker and lighter ones, each unlike the others."""
 GREY = "#8A929C"
 """Of what is there for comparison: ideals, limits."""
 LIMIT = "#D55E00"
@@ -85,6 +91,39 @@ UNITS = {
     "joules": (1e-6, "MJ"),
 }
 """Units in which people read what we keep in SI: factor and symbol."""
+
+
+def distinct_colours(
+    names: Sequence[str], known: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """A colour for every name, none twice: those that are known keep theirs where it is still free."""
+    found: dict[str, str] = {}
+    for name in names:
+        colour = known.get(name)
+        if colour is not None and colour.upper() not in (one.upper() for one in found.values()):
+            found[name] = colour
+    used = {colour.upper() for colour in found.values()}
+    free = [one for one in (*COLOURS, *MORE_COLOURS) if one.upper() not in used]
+    rest = [name for name in dict.fromkeys(names) if name not in found]
+    for place, name in enumerate(rest):
+        found[name] = free[place] if place < len(free) else _hue(place)
+    return found
+
+
+def nth_colour(place: int) -> str:
+    """The colour of the trace at a place; no two places have the same."""
+    every = (*COLOURS, *MORE_COLOURS)
+    return every[place] if place < len(every) else _hue(place)
+
+
+def _hue(place: int) -> str:
+    """A colour of its own for any number of names: hues in steps of the golden angle."""
+    return f"hsl({round(place * 137.508) % 360}, {45 + 10 * (place % 3)}%, {40 + 7 * (place % 4)}%)"
+
+
+def every_row(many: int) -> dict[str, Any]:
+    """What an axis of names needs so that none is left out."""
+    return {"tickmode": "linear", "tick0": 0, "dtick": 1, "range": [-0.6, many - 0.4]}
 
 
 def template(theme: Theme = "light") -> dict[str, Any]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.look import (
-    COLOURS,
     GREY,
     HELD,
     LIMIT,
     Figure,
+    distinct_colours,
     error_bars,
     figure,
     gap_of,
@@ -18,32 +18,52 @@ from foretell.report.figures.look import (
 
 GIB = 2.0**30
 
+NAMES = {"lost": "fragmentation"}
+"""Parts of memory -> what they are called, where that differs."""
+
 
 def memory_bars(answer: Mapping[str, Any], title: str = "") -> Figure:
     """A bar for each distinct stage of an estimate (`memory_by_stage`), and what the chip has."""
     stages = answer.get("memory_by_stage") or ([answer["memory"]] if answer.get("memory") else [])
     kinds = list(dict.fromkeys(part["name"] for stage in stages for part in stage["children"]))
     names = [stage["name"] for stage in stages]
+    colours = distinct_colours(kinds, HELD)
     traces = [
         {
             "type": "bar",
-            "name": kind,
+            "name": NAMES.get(kind, kind),
             "x": names,
             "y": [_part(stage, kind) / GIB for stage in stages],
-            "marker": {"color": HELD.get(kind, COLOURS[i % len(COLOURS)])},
+            "marker": {"color": colours[kind]},
             "hovertemplate": "%{y:.4g} GiB",
         }
-        for i, kind in enumerate(kinds)
+        for kind in kinds
     ]
     traces += _whisker(answer, stages)
     heading = title or f"Memory: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
-    capacity = answer.get("memory_capacity_bytes")
+    shapes, words = _capacities(answer.get("memory_capacity_bytes"), stages)
     return figure(
-        traces, heading, {"text": "", "type": "category"}, "held at the peak (GiB)",
+        traces, heading, {"text": "", "type": "category"}, "used at the peak (GiB)",
         barmode="stack", bargap=gap_of(len(names)), legend={"traceorder": "reversed"},
-        shapes=[] if not capacity else [_level(capacity / GIB)],
-        annotations=[] if not capacity else [_level_name(capacity / GIB)],
+        shapes=shapes, annotations=words,
     )  # fmt: skip
+
+
+def _capacities(
+    shared: float | None, stages: Sequence[Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Lines at what the chips have, and their words: one across, or one over each bar that has its own."""
+    if shared:
+        return [_level(shared / GIB)], [_level_name(shared / GIB)]
+    own = [(place, stage["capacity_bytes"] / GIB) for place, stage in enumerate(stages)
+           if stage.get("capacity_bytes")]  # fmt: skip
+    shapes = [
+        {**_level(gib), "xref": "x", "x0": place - 0.46, "x1": place + 0.46} for place, gib in own
+    ]
+    words = [
+        {**_level_name(gib, ""), "xref": "x", "x": place, "xanchor": "center"} for place, gib in own
+    ]
+    return shapes, words
 
 
 def _whisker(
@@ -80,19 +100,20 @@ def memory_over_step(
     held = line["held_bytes"]
     kinds = [kind for kind in HELD if kind in held]
     kinds += [kind for kind in held if kind not in kinds]
+    colours = distinct_colours(kinds, HELD)
     traces = [
         {
             "type": "scatter",
             "mode": "lines",
             "stackgroup": "held",
-            "name": kind,
+            "name": NAMES.get(kind, kind),
             "x": [moment * factor for moment in line["moments_s"]],
             "y": [value / GIB for value in held[kind]],
-            "line": {"shape": "hv", "width": 0.5, "color": HELD.get(kind, COLOURS[i % 10])},
-            "fillcolor": HELD.get(kind, COLOURS[i % len(COLOURS)]),
+            "line": {"shape": "hv", "width": 0.5, "color": colours[kind]},
+            "fillcolor": colours[kind],
             "hovertemplate": "%{y:.4g} GiB",
         }
-        for i, kind in enumerate(kinds)
+        for kind in kinds
     ]
     heading = title or (
         f"Memory of stage {wanted}: {answer['model']} on {answer['gpus']:,} x {answer['system']}"
@@ -103,7 +124,7 @@ def memory_over_step(
     }
     return figure(
         traces, heading, f"time in the step ({unit})",
-        {"text": "held (GiB)", "rangemode": "tozero"},
+        {"text": "used (GiB)", "rangemode": "tozero"},
         hovermode="x unified", legend={"traceorder": "reversed"},
         shapes=[_level(gib) for gib in levels.values()],
         annotations=[_level_name(gib, name) for name, gib in levels.items()],
@@ -122,6 +143,6 @@ def _level(gib: float) -> dict[str, Any]:
 
 
 def _level_name(gib: float, name: str = "capacity") -> dict[str, Any]:
-    told = note(f"{name} {gib:.4g} GiB", 1.0, gib)
+    told = note(f"{name} {gib:.4g} GiB".strip(), 1.0, gib)
     told |= {"xref": "x domain", "yref": "y"}
     return {**told, "xanchor": "right", "yanchor": "bottom", "font": {"color": LIMIT}}

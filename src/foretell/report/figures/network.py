@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, Figure, figure, log_axis
+from foretell.report.figures.look import Figure, figure, log_axis, nth_colour
 
 KIB = 1024.0
 
@@ -13,7 +13,7 @@ def bandwidths(answers: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Fi
     traces: list[dict[str, Any]] = []
     for i, (name, answer) in enumerate(zip(names, answers, strict=True)):
         rows = [row for row in answer.get("sizes", ()) if row["bus_bytes_per_s"] > 0.0]
-        colour = COLOURS[i % len(COLOURS)]
+        colour = nth_colour(i)
         traces.append(
             {
                 "type": "scatter",

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.look import (
-    COLOURS,
     GREY,
     Figure,
     figure,
+    nth_colour,
     sentence,
     shown_in,
     shown_value,
@@ -58,7 +58,7 @@ def pareto(
         )
     groups = list(dict.fromkeys(_group(row, group) for row in known))
     for i, name in enumerate(groups):
-        colour = COLOURS[i % len(COLOURS)]
+        colour = nth_colour(i)
         for own, on in ((rest, False), (best, True)):
             chosen = [row for row in own if _group(row, group) == name]
             if chosen:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.heatmap import heat_map
-from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, figure
+from foretell.report.figures.look import GREY, Figure, counts_axis, figure, nth_colour
 from foretell.report.figures.panels import panels
 
 Cells = Sequence[Mapping[str, Any]]
@@ -32,7 +32,7 @@ def sensitivity_lines(cells: Cells, model: str) -> Figure:
                 "name": f"{name} x2",
                 "x": [gpus for gpus, _ in found[name]],
                 "y": [ratio for _, ratio in found[name]],
-                "line": {"color": COLOURS[names.index(name) % len(COLOURS)]},
+                "line": {"color": nth_colour(names.index(name))},
                 "hovertemplate": "%{x:,} GPUs: %{y:.3f}",
             }
             for name in names

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, GREY, Figure, figure, log_axis
+from foretell.report.figures.look import GREY, Figure, figure, log_axis, nth_colour
 
 Roof = Mapping[str, Any]
 """`name`, `flop_per_s` and `bytes_per_s`."""
 Point = Mapping[str, Any]
 """`name`, `flop_per_byte` and `flop_per_s`; `group` (a colour) and `share` (of the time) where known."""
-UNITS = {"chip.matrix_flop_per_s": "matrix units", "chip.vector_flop_per_s": "plain units"}
+UNITS = {"chip.matrix_flop_per_s": "matrix units", "chip.vector_flop_per_s": "vector units"}
 """Numbers of a chip that are roofs, and what they are called."""
 ROOM = 3.0
 """How far the axis goes beyond the points and the ridges, as a factor."""
@@ -49,7 +49,7 @@ def roofline(roofs: Sequence[Roof], points: Sequence[Point], title: str = "Roofl
                 "text": [_told(p) for p in own],
                 "hovertemplate": "%{text}<br>%{y:.4g} TFLOP/s at %{x:.4g} FLOP/B<extra></extra>",
                 "marker": {
-                    "color": COLOURS[i % len(COLOURS)],
+                    "color": nth_colour(i),
                     "size": sizes,
                     "opacity": 0.8,
                     "line": {"width": 1, "color": "rgba(128,128,128,0.6)"},

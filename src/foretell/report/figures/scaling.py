@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.look import (
-    COLOURS,
     GREY,
     Figure,
     counts_axis,
     error_bars,
     figure,
     log_axis,
+    nth_colour,
     unit_of_seconds,
 )
 
@@ -27,7 +27,7 @@ def strong_scaling(series: Mapping[str, Answers], title: str = "Strong scaling")
         if not answers:
             continue
         values = [answer["step_s"] * factor for answer in answers]
-        traces.append(_line(name, answers, values, factor, COLOURS[i % len(COLOURS)]))
+        traces.append(_line(name, answers, values, factor, nth_colour(i)))
         first = answers[0]
         ideal = [values[0] * first["gpus"] / answer["gpus"] for answer in answers]
         traces.append(_ideal(name, answers, ideal, "linear"))
@@ -44,7 +44,7 @@ def weak_scaling(series: Mapping[str, Answers], title: str = "Weak scaling") -> 
         if not answers:
             continue
         values = [answer["tokens_per_s"] / answer["gpus"] for answer in answers]
-        traces.append(_line(name, answers, values, None, COLOURS[i % len(COLOURS)]))
+        traces.append(_line(name, answers, values, None, nth_colour(i)))
         traces.append(_ideal(name, answers, [values[0]] * len(answers), "no loss"))
     y = {"text": "tokens/s per GPU", "rangemode": "tozero"}
     return figure(traces, title, counts_axis("GPUs", _gpus(lines)), y, showlegend=True)

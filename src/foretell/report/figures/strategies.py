@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, Figure, counts_axis, figure, unit_of_seconds
+from foretell.report.figures.look import (
+    COLOURS,
+    Figure,
+    counts_axis,
+    figure,
+    nth_colour,
+    unit_of_seconds,
+)
 from foretell.report.figures.panels import panels
 from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
 from foretell.studies.scaling.study import ScalingStudy
@@ -54,7 +61,7 @@ def efficiency(name: str, curves: Sequence[Curve]) -> Figure:
                 "x": [point.gpus for point in known],
                 "y": [100.0 * (point.efficiency or 0.0) for point in known],
                 "line": {
-                    "color": COLOURS[i % len(COLOURS)],
+                    "color": nth_colour(i),
                     "width": 2.0 + 1.2 * (len(curves) - 1 - i),
                 },
             }

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, GREY, Figure, figure, unit_of_seconds
+from foretell.report.figures.look import COLOURS, GREY, Figure, figure, nth_colour, unit_of_seconds
 
 KNOWN: Mapping[str, str] = {
     "forward": COLOURS[0],
@@ -57,7 +57,7 @@ def timeline(events: Sequence[Mapping[str, Any]], title: str = "One step") -> Fi
                 "x": [(end - start) * scale for _, start, end, _ in flat],
                 "text": [words for *_, words in flat],
                 "textposition": "none",
-                "marker": {"color": KNOWN.get(kind, COLOURS[i % 10]), "line": {"width": 0}},
+                "marker": {"color": KNOWN.get(kind, nth_colour(i)), "line": {"width": 0}},
                 "hovertemplate": "%{text}: %{base:.4g} + %{x:.4g} " + unit,
             }
         )

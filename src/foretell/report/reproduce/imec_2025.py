@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foretell.lab.reproduce.records import PaperFigure
-from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis
+from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis, nth_colour
 from foretell.report.figures.multiples import SmallPanel, small_multiples
 
 Rows = Sequence[Mapping[str, Any]]
@@ -86,7 +86,7 @@ def flash(found: PaperFigure) -> Figure:
 
 
 def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> dict[str, Any]:
-    colour = COLOURS[place % len(COLOURS)]
+    colour = nth_colour(place)
     return {
         "type": "scatter",
         "mode": "lines+markers",

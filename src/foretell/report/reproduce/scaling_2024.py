@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foretell.lab.reproduce.records import PaperFigure
-from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis
+from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis, nth_colour
 from foretell.report.figures.multiples import SmallPanel, small_multiples
 
 Rows = Sequence[Mapping[str, Any]]
@@ -62,8 +62,8 @@ def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> dict[
         "name": name,
         "x": [x for x, _ in points],
         "y": [y for _, y in points],
-        "line": {"color": COLOURS[place % 10], "width": 2},
-        "marker": {"color": COLOURS[place % 10], "size": 6},
+        "line": {"color": nth_colour(place), "width": 2},
+        "marker": {"color": nth_colour(place), "size": 6},
     }
 
 

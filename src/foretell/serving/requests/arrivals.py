@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.requests.records import Requests
+from foretell.specs.lengths import LengthShape
 
 Array = NDArray[np.float64]
 Kind = Literal["closed", "poisson", "gamma", "burst"]
 KINDS: tuple[Kind, ...] = ("closed", "poisson", "gamma", "burst")
-Shape = Literal["fixed", "uniform", "exponential", "lognormal"]
-SHAPES: tuple[Shape, ...] = ("fixed", "uniform", "exponential", "lognormal")
 LOGNORMAL_SIGMA = 1.0
 """Spread of the logarithm of a lognormal length: answers of public chat logs have 0.9 to 1.2."""
 GAMMA_CV = 2.0
@@ -27,13 +26,18 @@ class Lengths:
 
     mean: float
     """Mean, or the whole length of a uniform one."""
-    shape: Shape = "fixed"
+    shape: LengthShape = "fixed"
     """fixed; uniform between `least` x mean and mean; exponential; lognormal."""
     least: float = 0.8
     """Smallest share of a uniform length."""
+    samples: tuple[float, ...] = ()
+    """Lengths of a file, in the place of mean and shape; dealt evenly, in an order by chance."""
 
     def draw(self, rng: np.random.Generator, many: int) -> list[int]:
         """So many whole lengths, each at least 1."""
+        if self.samples:
+            order = rng.permutation(np.arange(many) * len(self.samples) // max(many, 1))
+            return [max(round(self.samples[i]), 1) for i in order]
         found = np.full(many, self.mean)
         match self.shape:
             case "uniform":
@@ -61,7 +65,11 @@ class Arrivals:
 def draw_requests(arrivals: Arrivals, isl: Lengths, osl: Lengths, many: int, seed: int) -> Requests:
     """So many requests; the same for the same seed."""
     rng = np.random.default_rng(seed)
-    prompts, answers = isl.draw(rng, many), osl.draw(rng, many)
+    if isl.samples and osl.samples:
+        # Prompt and answer of one request of a file stay together.
+        prompts, answers = (one.draw(np.random.default_rng(seed), many) for one in (isl, osl))
+    else:
+        prompts, answers = isl.draw(rng, many), osl.draw(rng, many)
     if arrivals.kind == "closed":
         return Requests(isl=prompts, osl=answers, concurrency=arrivals.concurrency)
     gaps = _gaps(arrivals, rng, many)

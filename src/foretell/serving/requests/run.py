@@ -56,7 +56,7 @@ def check(requests: Requests, fleet: Fleet) -> None:
             Problem(
                 path="concurrency",
                 value=requests.concurrency,
-                message="a closed loop has requests in flight",
+                message="a closed loop needs a concurrency",
                 allowed="at least 1",
             )
         )

@@ -3,7 +3,7 @@
 flags.py     what a field is on every surface
 common.py    fields that several questions share
 training.py, improve.py, serving.py, post_training.py, cost.py, network.py, compare.py, studies.py, sweep.py,
-reproduce.py   the questions
+reproduce.py, versions.py   the questions
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,6 +40,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "codesign": "sweep.CodesignQuestion",
         "optimise": "sweep.OptimiseQuestion",
         "reproduce": "reproduce.ReproduceQuestion",
+        "changed": "versions.VersionsQuestion",
     }
 )
 """Verb -> its question, by module and name: one question alone is loaded for a command."""

@@ -29,6 +29,8 @@ MOST_CHIPS, MOST_LENGTH = 2**20, 2**22
 """Largest numbers of chips, and of sequences and tokens of a sequence, that a server answers for."""
 CLOSED_FORM = "a study asks the closed form"
 ONE_ROW = "a study has one row for each point"
+SHAPES_HELP = "fixed, uniform, exponential, lognormal, or a file of lengths"
+"""What `--lengths` takes in serve, size and post-train."""
 OF_PROCESS = "processes and files of the caller"
 
 MODEL = Flag(

@@ -15,6 +15,7 @@ from foretell.specs.questions.common import (
     OF_EACH,
     PLOT,
     Given,
+    MeasuredRuns,
     SettingsGiven,
 )
 from foretell.specs.questions.flags import Flag
@@ -79,8 +80,12 @@ class CompareWork:
         ),
     ] = None
     by: Annotated[
-        str, Flag(help="Ranked by tokens a second, or by USD for a token.", metavar="tokens|usd")
-    ] = "tokens"
+        str | None,
+        Flag(
+            help="Rank by cost per token (usd) or by tokens/s (tokens); else usd.",
+            metavar="usd|tokens",
+        ),
+    ] = None
     global_batch: Annotated[
         int | None,
         Flag(help="Of training: sequences per step.", kind="whole", metavar="N", most=MOST_LENGTH),
@@ -107,7 +112,7 @@ class CompareWork:
     concurrency: Annotated[
         float | None,
         Flag(
-            help="Of a service: requests in flight; else the most that keeps --tpot.",
+            help="Of a service: concurrent requests; else the most that keeps --tpot.",
             kind="decimal",
             metavar="N",
             most=CONCURRENCY.most,
@@ -157,6 +162,13 @@ class CompareWork:
     ] = None
 
 
+WHY = Flag(
+    help="Also show the main uncertainties and how often each system beats each other.",
+    kind="switch",
+    names=("why",),
+    without={"web": "every answer has both"},
+)
+"""Explains the certainty of the order."""
 ONE_ANSWER = "the same question has the same answer"
 
 
@@ -165,6 +177,7 @@ class CompareQuestion(RunConditions, CompareWork):
     """Systems ranked by what they do for the money: `foretell compare`."""
 
     set: SettingsGiven = ()
+    measured: MeasuredRuns = ()
     seed: Annotated[
         int,
         Flag(
@@ -173,4 +186,4 @@ class CompareQuestion(RunConditions, CompareWork):
             without={"command": ONE_ANSWER, "web": ONE_ANSWER},
         ),
     ] = 0
-    edges: ClassVar[tuple[Flag, ...]] = (PLOT, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (WHY, PLOT, JSON)

@@ -89,7 +89,9 @@ class PackageQuestion:
     ] = ""
     volume: Annotated[
         Given,
-        Flag(help="Packages to spread NRE over; else it is left out.", kind="amount", metavar="N"),
+        Flag(
+            help="Packages to spread NRE over; else it is not included.", kind="amount", metavar="N"
+        ),
     ] = ""
     set: Figures = ()
     typed: ClassVar[bool] = True

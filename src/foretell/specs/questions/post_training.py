@@ -6,21 +6,26 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import (
+    IMPORTS,
     JSON,
     JSONL,
+    MODEL,
     MOST_CHIPS,
     MOST_LENGTH,
     PLOT,
+    SHAPES_HELP,
     Chips,
     Engine,
+    MeasuredRuns,
     ModelName,
     SettingsGiven,
     SystemName,
 )
 from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.serving import Speculative
 
 if TYPE_CHECKING:
-    from foretell.specs.questions.common import LayoutGiven, PlanGiven
+    from foretell.specs.questions.common import LayoutGiven, ModelGiven, PlanGiven
 
 Pooled = Annotated[
     int | str | None,
@@ -35,7 +40,7 @@ Pooled = Annotated[
 MOST_ANSWER = 2**17
 """Tokens of an answer that a server answers for."""
 LENGTHS = Flag(
-    help="Answer lengths: lognormal (else), fixed, uniform, exponential, or a file of lengths.",
+    help=f"Answer lengths: {SHAPES_HELP}; else lognormal.",
     metavar="SHAPE|FILE",
     names_file="maybe",
 )
@@ -110,6 +115,26 @@ class PostTrainingQuestion:
         ),
     ] = None
     engine: Engine = None
+    speculative: Speculative = None
+    critic: Annotated[
+        "ModelGiven | None",
+        Flag(
+            help="ppo: the value model, an id, alias or file; else one as large as the policy.",
+            kind="named",
+            metavar="ID|PATH",
+            names_file="maybe",
+            lists=MODEL.lists,
+            inline=MODEL.inline,
+        ),
+    ] = None
+    filtered: Annotated[
+        float,
+        Flag(
+            help="Share of the groups that are thrown away and generated anew (dynamic sampling).",
+            kind="decimal",
+            metavar="SHARE",
+        ),
+    ] = 0.0
     framework: Annotated[
         str,
         Flag(
@@ -169,6 +194,7 @@ class PostTrainingQuestion:
         Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
     ] = None
     set: SettingsGiven = ()
+    measured: MeasuredRuns = ()
     log: Annotated[
         str | Path | None,
         Flag(
@@ -187,6 +213,7 @@ class PostTrainingQuestion:
     ] = None
     edges: ClassVar[tuple[Flag, ...]] = (
         PLOT,
+        *IMPORTS,
         Flag(
             help="Print the configuration for verl, nemo-rl or trl.",
             metavar="TOOL",

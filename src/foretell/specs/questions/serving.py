@@ -16,6 +16,7 @@ from foretell.specs.questions.common import (
     MOST_LENGTH,
     ONE_ROW,
     PLOT,
+    SHAPES_HELP,
     Engine,
     MeasuredRuns,
     ModelName,
@@ -43,7 +44,7 @@ SERVED_PROMPT, SERVED_ANSWER = (
 )
 CONCURRENCY, RATE = (
     Flag(
-        help="Requests in flight, all instances together.",
+        help="Concurrent requests, all instances together.",
         kind="decimal",
         metavar="N",
         most=2**16,
@@ -86,6 +87,14 @@ PrefixHit = Annotated[
         metavar="SHARE",
     ),
 ]
+
+
+PARETO = Flag(
+    help="Also show the Pareto front: tokens/s of a user against tokens/s of a GPU.",
+    kind="switch",
+    names=("pareto",),
+    without={"web": "every answer has the front"},
+)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -158,8 +167,9 @@ class RequestOptions:
     lengths: Annotated[
         str | None,
         Flag(
-            help="Played: fixed, uniform, exponential or lognormal; else fixed, or uniform with --spread.",
-            metavar="SHAPE",
+            help=f"Played: {SHAPES_HELP}; else fixed, or uniform with --spread.",
+            metavar="SHAPE|FILE",
+            names_file="maybe",
             without=PLAYED,
         ),
     ] = None
@@ -379,6 +389,14 @@ class SizeQuestion:
             without={"study": ONE_ROW},
         ),
     ] = 10
+    lengths: Annotated[
+        str | None,
+        Flag(
+            help=f"Simulated: {SHAPES_HELP}; else fixed.",
+            metavar="SHAPE|FILE",
+            names_file="maybe",
+        ),
+    ] = None
     simulate: Annotated[
         bool,
         Flag(
@@ -388,4 +406,6 @@ class SizeQuestion:
     ] = True
     prices: PriceList = ""
     set: SettingsGiven = ()
-    edges: ClassVar[tuple[Flag, ...]] = (EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON)
+    edges: ClassVar[tuple[Flag, ...]] = (
+        PARETO, EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON,
+    )  # fmt: skip

@@ -219,7 +219,7 @@ class SimulateQuestion(StepQuestion):
         Flag(help="Chance: how many times longer a slow chip takes.", kind="decimal", metavar="X"),
     ] = 1.3
     repeats: Annotated[
-        int, Flag(help="Chance: steps played.", kind="whole", metavar="N", most=100)
+        int, Flag(help="Chance: steps simulated.", kind="whole", metavar="N", most=100)
     ] = 20
     seed: Annotated[int, Flag(help="Chance: seed.", kind="whole", metavar="N")] = 0
 

@@ -1,7 +1,7 @@
 """How many chips a sum of money pays for, bought and run or rented, over the years."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from foretell import catalog, units
@@ -42,6 +42,8 @@ class ClusterBill:
     """How many."""
     paid: str
     """own, the term of the rent, or no price."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """What the sum is made of: hardware, power, space, people, resale; of a rented cluster the rent."""
 
 
 def name_of(system: Given) -> str:
@@ -59,14 +61,16 @@ def cost_of(system: Given, gpus: int, paid: Payment) -> ClusterBill:
         )
         facts = system_cost(asked).facts
         return ClusterBill(
-            system=system, gpus=gpus, usd=facts["tco_usd"], years=facts["tco_years"], paid="own"
-        )
+            system=system, gpus=gpus, usd=facts["tco_usd"], years=facts["tco_years"], paid="own",
+            parts=facts["total_cost"],
+        )  # fmt: skip
     way, usd_per_hour = rent_of(system, paid)
     figures = with_flags(sheet(), paid.years, paid.utilisation).figures
     years, use = figures["finance.server_years"].value, figures["finance.utilisation"].value
     hours = HOURS * years * (1.0 if way in RESERVED else use)
+    usd = gpus * usd_per_hour * hours
     return ClusterBill(
-        system=system, gpus=gpus, usd=gpus * usd_per_hour * hours, years=years, paid=way
+        system=system, gpus=gpus, usd=usd, years=years, paid=way, parts={"rent": usd}
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from foretell.errors import BadInput, Problem, ProblemsError, unknown
 from foretell.inputs.question import as_texts
+from foretell.specs.measurement import Measurement
 from foretell.specs.questions.compare import CompareQuestion
 from foretell.specs.questions.flags import asks, values_of
 from foretell.specs.study import Study
@@ -24,6 +25,7 @@ from foretell.studies.procurement.clusters import (
     name_of,
     same_system,
 )
+from foretell.studies.procurement.measured_rows import notes_of, rows_of
 from foretell.studies.procurement.question import (
     budget_of,
     level_of,
@@ -37,10 +39,10 @@ from foretell.studies.procurement.workloads import LatencyTargets, run_workload,
 from foretell.studies.sweep.mix import shares
 
 MEASURES = ("tokens", "usd")
-"""What may be ranked by: tokens a second, or what one costs."""
+"""What systems may be ranked by: tokens per second, or the cost of a token."""
 SERVICE = ("isl", "osl", "concurrency", "engine")
 """Flags that make the work a service."""
-APART = ("systems", "model", "budget", "gpus", "workload", "by", "set", "seed")
+APART = ("systems", "model", "budget", "gpus", "workload", "by", "set", "seed", "measured")
 """Fields of the question that are no flags of its work."""
 
 
@@ -57,7 +59,7 @@ def compare(question: CompareQuestion) -> Ranking:
     problems: list[Problem] = []
     levels = {"": level_of(given, "", problems)}
     money = budget_of(question.budget, gpus, problems)
-    if by not in MEASURES:
+    if by is not None and by not in MEASURES:
         problems.append(unknown("by", by, MEASURES))
     systems = [one if isinstance(one, Mapping) else str(one) for one in question.systems]
     names = [name_of(system) for system in systems]
@@ -73,13 +75,14 @@ def compare(question: CompareQuestion) -> Ranking:
         table = mix_of(workload, given, levels, problems)
     if settings := as_texts(question.set):
         table["base"]["set"] = [*table["base"].get("set", ()), *settings]
+    measured = rows_of(question.measured, systems, gpus, problems)
     study = study_of(table, systems, problems)
     if problems or study is None:
         raise BadInput(problems)
     once, said = _once(systems)
-    kinds = [_kind(study, system, money, gpus, levels) for system in once]
+    kinds = [_kind(study, system, money, gpus, levels, measured) for system in once]
     found = rank_kinds(study, kinds, money, by, question.seed)
-    return replace(found, assumptions=(*said, *found.assumptions))
+    return replace(found, assumptions=(*said, *notes_of(measured), *found.assumptions))
 
 
 def _once(systems: Sequence[Given]) -> tuple[list[Given], list[str]]:
@@ -91,7 +94,7 @@ def _once(systems: Sequence[Given]) -> tuple[list[Given], list[str]]:
         if known is None:
             once.append(system)
         else:
-            said.append(f"{name_of(system)} is the same system as {name_of(known)}: told once")
+            said.append(f"{name_of(system)} is the same system as {name_of(known)}: listed once")
     return once, said
 
 
@@ -101,6 +104,7 @@ def _kind(
     budget: float | None,
     gpus: int | None,
     levels: Mapping[str, LatencyTargets],
+    measured: Sequence[Measurement] = (),
 ) -> ClusterKind:
     """The best cluster of one kind: of those that the money pays for, the one that does most."""
     tried: list[ClusterKind] = []
@@ -112,18 +116,21 @@ def _kind(
             clusters = affordable(system, budget, paid)
     except ProblemsError as error:
         if budget is None and lacks_price(error):
-            return _unpriced(study, system, int(gpus or 0), levels, error)
+            return _unpriced(study, system, int(gpus or 0), levels, error, measured)
         return _not(name_of(system), None, error)
     for cluster in clusters:
         try:
-            tried.append(_of_cluster(study, cluster, levels))
+            tried.append(_of_cluster(study, cluster, levels, measured))
         except ProblemsError as error:
             tried.append(_not(name_of(system), cluster, error))
     return max(tried, key=lambda kind: kind.tokens_per_s or 0.0)
 
 
 def _of_cluster(
-    study: Study, cluster: ClusterBill, levels: Mapping[str, LatencyTargets]
+    study: Study,
+    cluster: ClusterBill,
+    levels: Mapping[str, LatencyTargets],
+    measured: Sequence[Measurement],
 ) -> ClusterKind:
     """Every workload on one cluster, and the mix of them."""
     share = shares(study)
@@ -135,6 +142,7 @@ def _of_cluster(
             cluster.gpus,
             share["" if workload is None else workload.name],
             levels.get("" if workload is None else workload.name, levels[""]),
+            measured,
         )
         for workload in (study.workloads or (None,))
     )
@@ -156,12 +164,13 @@ def _unpriced(
     gpus: int,
     levels: Mapping[str, LatencyTargets],
     error: ProblemsError,
+    measured: Sequence[Measurement],
 ) -> ClusterKind:
     """What a cluster does of which no price is known: a rent stands in, and nothing of it is told."""
     cluster = ClusterBill(system=system, gpus=gpus, usd=None, years=None, paid=NO_PRICE)
     stand_in = replace(study, base={**study.base, "rent": "on-demand", "price": 1.0})
     try:
-        kind = _of_cluster(stand_in, cluster, levels)
+        kind = _of_cluster(stand_in, cluster, levels, measured)
     except ProblemsError as other:
         return _not(name_of(system), cluster, other)
     works = tuple(without_money(one) for one in kind.works)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foretell.errors import Infeasible, Problem
-from foretell.records import JsonRecord
+from foretell.records import Answer, JsonRecord
 from foretell.search.ranking import (
     CERTAIN,
     Array,
@@ -24,7 +24,12 @@ from foretell.studies.procurement.workloads import WorkloadResult
 from foretell.studies.sweep.mix import shares
 
 MOST_DOUBTS = 5
-"""Reasons that are told why an order is doubtful."""
+"""Main uncertainties that are listed."""
+PRICES_OF_WORK = (
+    "usd_per_run", "usd_per_request", "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+)  # fmt: skip
+"""Prices besides the blended one of a million tokens: of a run, of a request, and split by direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +58,13 @@ class ClusterKind:
         """The same under the name that every result has; empty where it cannot be."""
         return {name: ends for name, ends in (self.interval or {}).items() if ends is not None}
 
+    def one_fact(self, name: str) -> Any:
+        """A fact that one workload alone has; None where several or none have it."""
+        found = [one.facts[name] for one in self.works if one.facts.get(name) is not None]
+        return found[0] if len(found) == 1 else None
+
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """The cluster as JSON."""
         bought = self.cluster
         return {
             "system": self.system,
@@ -64,6 +74,8 @@ class ClusterKind:
             "paid": None if bought is None else bought.paid,
             "tokens_per_s": self.tokens_per_s,
             "usd_per_million_tokens": self.usd_per_million_tokens,
+            **{name: self.one_fact(name) for name in PRICES_OF_WORK},
+            "total_cost": None if bought is None or bought.usd is None else dict(bought.parts),
             "interval": self.interval,
             "intervals": self.intervals,
             "workloads": {one.part.workload: one.facts for one in self.works},
@@ -82,8 +94,10 @@ class Doubt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking(JsonRecord):
+class Ranking(JsonRecord, Answer):
     """Systems in their order."""
+
+    verb = "compare"
 
     by: str
     """tokens or usd."""
@@ -94,9 +108,9 @@ class Ranking(JsonRecord):
     beats: tuple[tuple[float, ...], ...]
     """Of those that contend, how probable it is that one (row) beats another (column), in their order."""
     certain: bool
-    """Whether the first beats every other in nine cases of ten."""
+    """Whether the first ranks before every other in at least 90 % of draws."""
     doubts: tuple[Doubt, ...]
-    """What makes first or second doubtful, the largest first."""
+    """Main uncertainties between the first two, the largest first."""
     workloads: Mapping[str, float]
     """Shares of the mix."""
     assumptions: tuple[str, ...]
@@ -112,6 +126,18 @@ class Ranking(JsonRecord):
         """The first."""
         return self.kinds[0]
 
+    @property
+    def cheapest(self) -> ClusterKind | None:
+        """The system with the lowest cost per million tokens; None where no price is known."""
+        priced = [kind for kind in self.kinds if _contends(kind, "usd")]
+        return min(priced, key=lambda kind: _key(kind, "usd"), default=None)
+
+    @property
+    def fastest(self) -> ClusterKind | None:
+        """The system with the most tokens/s."""
+        able = [kind for kind in self.kinds if kind.problem is None]
+        return min(able, key=lambda kind: _key(kind, "tokens"), default=None)
+
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON."""
         able = [kind.system for kind in self.contenders]
@@ -119,6 +145,8 @@ class Ranking(JsonRecord):
             "by": self.by,
             "budget_usd": self.budget_usd,
             "best": able[0] if able else None,
+            "cheapest": None if self.cheapest is None else self.cheapest.system,
+            "fastest": None if self.fastest is None else self.fastest.system,
             "certain": self.certain,
             "systems": [kind.to_dict() for kind in self.kinds],
             "beats": {
@@ -133,10 +161,14 @@ class Ranking(JsonRecord):
 
 
 def rank_kinds(
-    study: Study, kinds: Sequence[ClusterKind], budget: float | None, by: str, seed: int
+    study: Study, kinds: Sequence[ClusterKind], budget: float | None, by: str | None, seed: int
 ) -> Ranking:
-    """The kinds in their order, with intervals from cases that were drawn together."""
+    """The kinds in their order, with intervals from cases that were drawn together.
+
+    Without `by` the order is by money, or by speed where no price is known at all.
+    """
     able = [kind for kind in kinds if kind.problem is None]
+    by = by or ("usd" if any(_contends(kind, "usd") for kind in able) else "tokens")
     if not any(_contends(kind, by) for kind in able):
         why = [(kind.system, kind.problem or kind.no_price or "cannot be") for kind in kinds]
         raise Infeasible([Problem(path=path, value=None, message=text) for path, text in why])
@@ -224,30 +256,71 @@ def _contender(kind: ClusterKind) -> Contender:
 
 
 def conclusions(found: Ranking) -> list[str]:
-    """The ranking in sentences."""
+    """The verdict in sentences: the first by what was ranked, the other measure, and how certain it is."""
     able = found.contenders
-    first = able[0]
-    unpriced = [kind.system for kind in found.kinds if kind.no_price]
-    lacking = [f"No price is known of {', '.join(unpriced)}: speed alone is told."]
-    lacking = lacking if unpriced else []
-    if len(able) < 2:
-        return [f"{first.system} is the only one with an answer.", *lacking]
-    second, sure = able[1], found.beats[0][1]
-    if found.by == "usd":
-        ratio = (second.usd_per_million_tokens or 0.0) / (first.usd_per_million_tokens or 1.0)
-        lead = (
-            f"a token of {first.system} costs {1 - 1 / ratio:.0%} less than one of {second.system}"
-        )
-    else:
-        ratio = (first.tokens_per_s or 0.0) / (second.tokens_per_s or 1.0)
-        lead = f"{first.system} does {ratio - 1:.0%} more than {second.system}"
-    said = [f"{lead}, and beats it in {sure:.0%} of cases."]
-    if found.certain:
-        said.append("It beats every other in nine cases of ten: that is certain enough.")
-    else:
+    said = [_lead(found)]
+    if (other := _other_measure(found)) is not None:
+        said.append(other)
+    if len(able) > 1 and found.certain:
+        said.append("Ranked first in at least 90 % of draws.")
+    elif len(able) > 1:
         close = [k.system for k, p in zip(able[1:], found.beats[0][1:], strict=True) if p < CERTAIN]
-        said.append(f"Not certain against: {', '.join(close)}.")
-    if found.doubts:
-        told = ", ".join(f"{name} ({by:.0%})" for name, by in found.doubts[:3])
-        said.append(f"What is not shared between the first two, and decides: {told}.")
-    return said + lacking
+        said.append(f"Not certain (first in under 90 % of draws) against: {', '.join(close)}.")
+    if unpriced := [kind.system for kind in found.kinds if kind.no_price]:
+        names = ", ".join(unpriced)
+        said.append(f"No price is known for {names}: listed with speed only, and the reason.")
+    return said
+
+
+def _lead(found: Ranking) -> str:
+    """Who is first, by how much before the second, and in how many draws."""
+    first, *others = found.contenders
+    money = found.by == "usd"
+    price, speed = _price_words(first), _speed_words(first)
+    lead = (
+        f"{first.system} is cheapest: {price}" if money else f"{first.system} is fastest: {speed}"
+    )
+    if not others:
+        return f"{first.system} is the only system with an answer: {price if money else speed}."
+    second = others[0]
+    if money:
+        by = 1.0 - (first.usd_per_million_tokens or 0.0) / (second.usd_per_million_tokens or 1.0)
+        how = f"{by:.0%} less than {second.system}"
+    else:
+        by = (first.tokens_per_s or 0.0) / (second.tokens_per_s or 1.0) - 1.0
+        how = f"{by:.0%} more than {second.system}"
+    word = "cheaper" if money else "faster"
+    return f"{lead}, {how} ({word} in {found.beats[0][1]:.0%} of draws)."
+
+
+def _other_measure(found: Ranking) -> str | None:
+    """The fastest where money ranks, the cheapest where speed does; None where nothing is to compare."""
+    money = found.by == "usd"
+    other = found.fastest if money else found.cheapest
+    if other is None or sum(kind.problem is None for kind in found.kinds) < 2:
+        return None
+    words = _speed_words(other) if money else _price_words(other)
+    name = "fastest" if money else "cheapest"
+    if other.system == found.contenders[0].system:
+        return f"It is also the {name}: {words}."
+    return f"{name.capitalize()}: {other.system}, {words}."
+
+
+def _price_words(kind: ClusterKind) -> str:
+    """The blended price, and that of a run or a request where there is one."""
+    service = kind.one_fact("usd_per_request")
+    said = f"{significant(kind.usd_per_million_tokens or 0.0)} USD per million tokens"
+    if service is not None:
+        return f"{said} (prompt and answer blended), {significant(service)} USD per request"
+    run = kind.one_fact("usd_per_run")
+    return said if run is None else f"{said}, {significant(run)} USD per run"
+
+
+def _speed_words(kind: ClusterKind) -> str:
+    gpus = "" if kind.cluster is None else f" on {kind.cluster.gpus:,} GPUs"
+    return f"{kind.tokens_per_s or 0.0:,.0f} tokens/s{gpus}"
+
+
+def significant(value: float) -> str:
+    """A number to three significant digits, large ones with commas."""
+    return f"{value:,.0f}" if value >= 1000.0 else f"{value:#.3g}"

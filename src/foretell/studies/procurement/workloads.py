@@ -1,6 +1,7 @@
 """What a cluster does with the work: each workload's speed, price, plan, and what may be wrong with them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +13,21 @@ from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
 from foretell.errors import Infeasible, Problem
 from foretell.search.ranking import SERVED, TRAINED, SystemWorkload
+from foretell.serving.serve import ServeQuestion
 from foretell.specs.cost import CostLeaf
+from foretell.specs.measurement import Measurement
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import Axis, Study, Workload
 from foretell.studies.flags import RUN
 from foretell.studies.procurement.clusters import Given
+from foretell.studies.procurement.measured_rows import serving_rows, training_rows
 from foretell.studies.sweep.columns import bill_row
-from foretell.studies.sweep.questions import PointQuestion, load_question, question
+from foretell.studies.sweep.questions import (
+    PointQuestion,
+    load_question,
+    question,
+    service_question,
+)
 from foretell.uncertainty.intervals import request_time
 
 PER_GPU = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -65,35 +74,51 @@ def run_workload(
     gpus: int,
     share: float,
     levels: LatencyTargets,
+    measured: Sequence[Measurement] = (),
 ) -> WorkloadResult:
-    """A workload on so many chips of a system; Infeasible where it does not fit."""
+    """A workload on so many chips of a system, given what was measured; Infeasible where it does not fit."""
     chosen = [(Axis(path="system"), system), (Axis(path="gpus"), gpus)]
     asked = question(study, workload, chosen)
     name = "" if workload is None else workload.name
     if asked.verb == "estimate":
-        return _trained(asked, name, share)
-    return _served(asked, name, share, gpus, levels)
+        return _trained(asked, name, share, training_rows(measured))
+    return _served(asked, name, share, gpus, levels, serving_rows(measured))
 
 
-def _trained(asked: PointQuestion, name: str, share: float) -> WorkloadResult:
+def _trained(
+    asked: PointQuestion, name: str, share: float, measured: Sequence[Measurement]
+) -> WorkloadResult:
     assert asked.payment is not None
     run = {flag: asked.flags[flag] for flag in RUN if flag in asked.flags}
-    result = api.estimate(**asked.place, **run, plan=asked.words or None, set=asked.speed)
+    given: Any = measured
+    result = api.estimate(
+        **asked.place, **run, plan=asked.words or None, set=asked.speed, measured=given
+    )
     bill = estimate_bill(result, asked.payment)
     low, high = (result.interval or {}).get("p90", (result.step_s, result.step_s))
     facts = {
         "plan": str(result.plan), "fits": result.fits, "step_s": result.step_s, "mfu": result.mfu,
         "tokens_per_s": result.tokens_per_s, "limited_by": result.limited_by,
     }  # fmt: skip
+    if measured:
+        facts |= {"prior": result.prior, "posterior_factors": result.posterior_factors}
     if result.run is not None:
-        facts |= {"run_days": result.run.days, "run_usd": bill.usd, "tokens": result.run.tokens}
+        facts |= {
+            "run_days": result.run.days, "run_usd": bill.usd, "usd_per_run": bill.usd,
+            "tokens": result.run.tokens,
+        }  # fmt: skip
     ends = (low / result.step_s, high / result.step_s)
     assert result.scenario is not None
     return _done(bill, name, share, 1.0, ends, facts, result.scenario.system.chip.architecture)
 
 
 def _served(
-    asked: PointQuestion, name: str, share: float, gpus: int, levels: LatencyTargets
+    asked: PointQuestion,
+    name: str,
+    share: float,
+    gpus: int,
+    levels: LatencyTargets,
+    measured: Sequence[Measurement],
 ) -> WorkloadResult:
     """A service at the load that it bears: the fastest of all that keep its levels, or the one given."""
     assert asked.payment is not None
@@ -105,7 +130,7 @@ def _served(
         more = {} if load is None else {"concurrency": load}
         one, fixed = load_question(_with(asked, more), price=1.0)
         try:
-            served = closed_form(one, fixed)
+            served = _under_load(asked, more, one, fixed, measured)
         except Infeasible:
             if load is None or best is None:
                 if load == loads[-1]:
@@ -118,7 +143,7 @@ def _served(
         if (given or keeps) and faster:
             best = one, served
     if best is None:
-        message = f"no load keeps the levels: a token takes at least {least:.3g} ms"
+        message = f"no concurrency meets the latency targets: a token takes at least {least:.3g} ms"
         raise Infeasible([Problem(path=f"tpot ({name})", value=levels.tpot_ms, message=message)])
     one, served = best
     bill = service_bill(served, one, asked.payment)
@@ -128,10 +153,28 @@ def _served(
         "concurrency": served.concurrency, "ttft_ms": served.ttft_ms.mean,
         "tpot_ms": served.tpot_ms.mean, "output_tokens_per_s": served.output_tokens_per_s,
         "limited_by": served.limited_by,
+        **({"prior": served.prior, "posterior_factors": served.posterior_factors} if measured else {}),
         **{n: bill.facts[n] for n in ("usd_per_million_input_tokens", "usd_per_million_output_tokens")},
     }  # fmt: skip
     written = served.osl / (served.isl + served.osl)
+    facts["usd_per_request"] = 1e-6 * bill.facts["usd_per_million_tokens"] * served.osl
     return _done(bill, name, share, written, ends, facts, one.system.chip.architecture)
+
+
+def _under_load(
+    asked: PointQuestion,
+    load: dict[str, Any],
+    q: ServeQuestion,
+    fixed: bool,
+    measured: Sequence[Measurement],
+) -> ServiceEstimate:
+    """A service at one load, given what was measured."""
+    if not measured:
+        return closed_form(q, fixed)
+    from foretell.api.measured_serving import condition_service
+
+    known, _ = condition_service(service_question(_with(asked, load), price=1.0), measured)
+    return known.served(q, fixed)
 
 
 def without_money(done: WorkloadResult) -> WorkloadResult:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from foretell.records import as_json, dataclass
+from foretell.records import Answer, as_json, dataclass
 from foretell.specs.result import Fits
 
 Mode = Literal["weak", "strong"]
@@ -103,8 +103,10 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class Scaling(Answer):
     """Models and strategies on one system."""
+
+    verb = "scaling"
 
     system: str
     """System id."""

@@ -203,7 +203,7 @@ def _sentence(
         said += f"below {floor:.0%} from {below.gpus} chips on ({below.efficiency:.0%})"
     end = below or last
     if lost is not None and (end.efficiency or 1.0) < 0.99:
-        said += f"; most is lost to {lost.replace('_', ' ')}"
+        said += f"; the largest loss is {lost.replace('_', ' ')}"
         said += f", and the step follows the {end.follows}" if end.follows else ""
         if end.follows:
             said += f" (twice as good: {1.0 - min(end.twice.values()):.0%} shorter)"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.records import JsonRecord, as_json
+from foretell.records import Answer, JsonRecord, as_json
 
 MOST_FACTOR = 1000.0
 """Numbers are made better or worse by no more."""
@@ -32,7 +32,7 @@ class NumberEffect:
     """How all results answer to one number."""
 
     path: str
-    """Where it stands, as for `--set` where it is one field."""
+    """Its `--set` path where it is one field."""
     words: str
     """What it is."""
     kind: str
@@ -52,8 +52,10 @@ class NumberEffect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivities(JsonRecord):
+class Sensitivities(JsonRecord, Answer):
     """Every number's effect on every result."""
+
+    verb = "sensitivity"
 
     about: Mapping[str, Any]
     """The question: model, system, gpus and the like."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem, unknown
-from foretell.records import JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import CodesignQuestion
 from foretell.specs.study import Study
@@ -41,8 +41,10 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codesign(JsonRecord):
+class Codesign(JsonRecord, Answer):
     """A study with its front."""
+
+    verb = "codesign"
 
     study: Study
     """What was asked."""

@@ -10,7 +10,9 @@ from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE
 from foretell.specs.result import StepEstimate
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import BEST, Axis, Study, Verb
+from foretell.specs.system_batch import varies_in_batch
 from foretell.studies.flags import PAID, RUN
+from foretell.studies.points import point_count
 
 ColumnType = Literal["text", "float", "int", "bool"]
 Columns = dict[str, ColumnType]
@@ -20,6 +22,8 @@ def _columns(kind: ColumnType, names: str) -> Columns:
     return dict.fromkeys(names.split(), kind)
 
 
+FEW_SYSTEMS = 256
+"""Points over numbers of a system up to which each is an estimate of its own, with its interval and limit."""
 POINT = "point"
 """The column that numbers the points."""
 TRAINING: Columns = {
@@ -131,7 +135,13 @@ OF_VERB: Mapping[Verb, Columns] = {
 
 
 def batch_axes(study: Study) -> tuple[int, ...]:
-    """Axes whose values are numbers of one batch of plans; none where the plan is not fixed."""
+    """Axes whose values are numbers of one batch: of plans, or of systems where they are many.
+
+    None where the plan is not fixed. Points that are evaluated one by one tell what limits them, too: few
+    systems are.
+    """
+    if study.verbs == ("serve",) and not study.workloads and is_closed_form(study):
+        return system_axes(study) if point_count(study) > 1 else ()
     own_plans = any("plan" in workload.base for workload in study.workloads)
     if study.verbs != ("estimate",) or study.plan == BEST or own_plans:
         return ()
@@ -140,8 +150,27 @@ def batch_axes(study: Study) -> tuple[int, ...]:
     paths = [axis.path for axis in study.axes]
     # Which schedule it is may decide what chunks mean.
     scheduled = "plan.schedule" in paths or "schedule=" in study.plan
-    return tuple(
+    of_plans = tuple(
         place for place, axis in enumerate(study.axes) if _in_batch(axis, scheduled=scheduled)
+    )
+    if of_plans or point_count(study) <= FEW_SYSTEMS:
+        return of_plans
+    return system_axes(study)
+
+
+def is_closed_form(study: Study) -> bool:
+    """Whether services of a study are asked so that systems may be a batch: at a concurrency, unpaid."""
+    closed = {"model", "system", "gpus", "engine", "isl", "osl", "concurrency", "spread", "price",
+              "prefix_hit", "plan", "prices"}  # fmt: skip
+    return {name for name in _given(study) if "." not in name} <= closed
+
+
+def system_axes(study: Study) -> tuple[int, ...]:
+    """Axes whose values are numbers of a system that formulas take as arrays."""
+    return tuple(
+        place
+        for place, axis in enumerate(study.axes)
+        if varies_in_batch(axis.path) and axis_type(axis) != "text"
     )
 
 
@@ -194,7 +223,7 @@ def columns_of(study: Study, verb: Verb) -> Columns:
         if not batch_axes(study):
             found |= DETAILS
         if searches(study):
-            found |= {"plans_evaluated": "int"}
+            found |= _columns("int", "plans_evaluated plans_pruned")
         if has_run(study):
             found |= RUNS
     if verb in ("estimate", "serve") and is_paid(study):

@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.studies.points import Column, Index, columns, point_count
-from foretell.studies.sweep.batches import VariedField, batch_frame, plan_row
+from foretell.studies.sweep.batches import VariedField, batch_frame, plan_row, served_frame
 from foretell.studies.sweep.columns import (
     POINT,
     Columns,
@@ -18,8 +18,9 @@ from foretell.studies.sweep.columns import (
     point_columns,
     result_columns,
     searches,
+    system_axes,
 )
-from foretell.studies.sweep.questions import answer_row, question
+from foretell.studies.sweep.questions import answer_row, question, served_rows
 from foretell.training.tables import distinct
 
 SHARD_POINTS: dict[Verb, int] = {
@@ -31,20 +32,32 @@ SHARD_SEARCHES = 2
 """The same where every point is a search."""
 SHARD_PLANS = 1 << 18
 """The same where points are plans of one batch."""
+SHARD_SYSTEMS = 1 << 15
+"""The same where they are systems."""
+SHARD_SERVICES = 1 << 12
+"""The same where they are systems that serve."""
 BATCH_S, PLAN_S = 0.015, 1.0 / SHARD_PLANS
 """Seconds of a batch whatever its size, and of each plan in it."""
 
 
 def shard_points(study: Study) -> int:
     """Points of one shard."""
-    if inner := batch_axes(study):
+    inner = batch_axes(study)
+    if inner and study.verbs == ("serve",):
+        return SHARD_SERVICES
+    if inner and {*inner} <= {*system_axes(study)}:
+        return SHARD_SYSTEMS
+    if inner:
         plans = float(math.prod(len(study.axes[place].values) for place in inner))
         if len(inner) == len(study.axes):
             plans = math.inf  # all points are plans of one batch
         elif study.mode != "product":
             plans = 1.0
         return max(int(1.0 / (BATCH_S / plans + PLAN_S)), 1)
-    return SHARD_SEARCHES if searches(study) else min(SHARD_POINTS[verb] for verb in study.verbs)
+    # A workload with a plan of its own is no search.
+    own = [w for w in study.workloads if w.verb == "estimate" and "plan" not in w.base]
+    every = searches(study) and (bool(own) or not study.workloads)
+    return SHARD_SEARCHES if every else min(SHARD_POINTS[verb] for verb in study.verbs)
 
 
 def shard_count(study: Study) -> int:
@@ -130,6 +143,8 @@ def _answers(
     if not inner:
         many = range(len(chosen[0]))
         asked_all = [question(study, workload, _chosen(study, chosen, outer, r)) for r in many]
+        if asked_all[0].verb == "serve":
+            return typed_rows(served_rows(asked_all), result_columns(study))
         answers = [
             plan_row(asked)
             if asked.verb == "estimate" and asked.plan != BEST
@@ -149,11 +164,11 @@ def _answers(
             VariedField(
                 field=study.axes[i].path.removeprefix("plan."),
                 values=study.axes[i].values,
-                places=np.asarray(chosen[i], np.int64)[rows],
+                places=np.asarray(chosen[i])[rows],
             )
             for i in inner
         ]
-        frame = batch_frame(asked, varied)
+        frame = (served_frame if asked.verb == "serve" else batch_frame)(asked, varied)
         frames.append(_typed(frame, result_columns(study)))
     whole = pl.concat(frames)
     if np.array_equal(order, np.arange(len(order))):

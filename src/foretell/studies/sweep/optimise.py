@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.records import JsonRecord
+from foretell.records import Answer, JsonRecord
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import OptimiseQuestion
 from foretell.specs.study import Study
@@ -33,8 +33,10 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimiseResult(JsonRecord):
+class OptimiseResult(JsonRecord, Answer):
     """What came of the trials."""
+
+    verb = "optimise"
 
     found: Codesign
     """Every trial, and the front."""

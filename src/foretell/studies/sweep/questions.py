@@ -16,7 +16,7 @@ from foretell.api.cost import (
     speed_settings,
     token_cost,
 )
-from foretell.api.serving import closed_form, question_of, serve
+from foretell.api.serving import closed_form, closed_forms, question_of, serve
 from foretell.api.size import size
 from foretell.catalog.names import exists
 from foretell.catalog.prices import price
@@ -25,6 +25,7 @@ from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.errors import BadInput, ForetellError, ProblemsError, Shortfall
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, plan_of
+from foretell.search.search import SearchResult
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.prices import Prices
 from foretell.specs.questions.flags import fields_of
@@ -32,6 +33,7 @@ from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.training import RunConditions
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
+from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.studies.flags import FLAGS, PAID, RUN
 from foretell.studies.plan_words import with_words
@@ -169,13 +171,18 @@ def _best(asked: PointQuestion) -> dict[str, Any]:
     found = api.search(**asked.place, set=asked.speed, top=1)
     if not found.plans:
         why = str(found.why_none)
-        return {"fits": "no", "plans_evaluated": found.plans_evaluated, "problem": why}
+        return {"fits": "no", **_counts(found), "problem": why}
     best: StepEstimate = found.best
     scenario = scenario_of(asked) if best.scenario is None else best.scenario
     if conditions is not None:
         best = with_run(best, asked_run(scenario, conditions))
     row = estimate_row(asked, scenario, best)
-    return row | {"plans_evaluated": found.plans_evaluated}
+    return row | _counts(found)
+
+
+def _counts(found: SearchResult) -> dict[str, int]:
+    """Plans of a search by what was done with them."""
+    return {"plans_evaluated": found.plans_evaluated, "plans_pruned": found.plans_pruned}
 
 
 def estimate_row(asked: PointQuestion, scenario: Scenario, result: StepEstimate) -> dict[str, Any]:
@@ -193,12 +200,52 @@ def _served(asked: PointQuestion) -> dict[str, Any]:
     if payment is None:
         return serving_row(serve(**asked.flags, plan=asked.words or None, set=asked.settings))
     question, given = load_question(asked, price=1.0)
-    served = closed_form(question, given)
-    bill = service_bill(served, question, payment)
+    return paid_row(asked, question, closed_form(question, given))
+
+
+def paid_row(
+    asked: PointQuestion, question: ServeQuestion, served: ServiceEstimate
+) -> dict[str, Any]:
+    """A service as a row, with its bill where it is paid for."""
+    if asked.payment is None:
+        return serving_row(served)
+    bill = service_bill(served, question, asked.payment)
     row = serving_row(served) | bill_row(bill, served.osl / (served.isl + served.osl))
     named = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")
     row |= {name: bill.facts[name] for name in named}
     return row | {"usd_per_chip_hour": bill.facts["usd_per_gpu_hour"]}
+
+
+def served_rows(all_asked: Sequence[PointQuestion]) -> list[dict[str, Any]]:
+    """Services as rows, with their bills: those that differ in numbers of their system are one batch."""
+    rows: list[dict[str, Any] | None] = [None] * len(all_asked)
+    loads: dict[int, tuple[ServeQuestion, bool]] = {}
+    for place, asked in enumerate(all_asked):
+        if not is_plain_load(asked):
+            rows[place] = answer_row(asked)
+            continue
+        try:
+            loads[place] = load_question(asked, None if asked.payment is None else 1.0)
+        except ProblemsError as error:
+            rows[place] = no_row(error)
+    for given in (True, False):
+        places = [place for place, load in loads.items() if load[1] is given]
+        found = closed_forms([loads[place][0] for place in places], given)
+        for place, one in zip(places, found, strict=True):
+            if isinstance(one, ProblemsError):
+                rows[place] = no_row(one)
+                continue
+            try:
+                rows[place] = paid_row(all_asked[place], loads[place][0], one)
+            except ProblemsError as error:
+                rows[place] = no_row(error)
+    return [row or {} for row in rows]
+
+
+def is_plain_load(asked: PointQuestion) -> bool:
+    """Whether a service is asked by its closed form alone."""
+    known = {field.name for field in fields_of(ServiceQuestion)}
+    return {*asked.flags} <= known | {*PAID}
 
 
 def _sized(asked: PointQuestion) -> dict[str, Any]:
@@ -269,11 +316,16 @@ def _check_payment(asked: PointQuestion) -> None:
         check_payment(asked.payment)
 
 
-def load_question(asked: PointQuestion, price: float | None = None) -> tuple[ServeQuestion, bool]:
-    """The flags of serving as its question, without serving anything; and whether a layout is given."""
+def service_question(asked: PointQuestion, price: float | None = None) -> ServiceQuestion:
+    """The flags of serving as a user would give them."""
     known = [field.name for field in fields_of(ServiceQuestion)]
     flags = {name: asked.flags[name] for name in known if name in asked.flags}
     money_apart = asked.verb == "cost token"
     settings = speed_settings(asked.settings) if money_apart else asked.speed
     given = ServiceQuestion(**flags, plan=asked.words or None, set=settings)
-    return question_of(given if price is None else replace(given, price=price))
+    return given if price is None else replace(given, price=price)
+
+
+def load_question(asked: PointQuestion, price: float | None = None) -> tuple[ServeQuestion, bool]:
+    """The flags of serving as its question, without serving anything; and whether a layout is given."""
+    return question_of(service_question(asked, price))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.records import as_json
+from foretell.records import Answer, as_json
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import SweepQuestion
 from foretell.specs.study import Study
@@ -42,8 +42,10 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepStatus:
+class SweepStatus(Answer):
     """How far a sweep is."""
+
+    verb = "sweep"
 
     folder: str
     """Where its results are."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.report.figures.look import (
-    COLOURS,
     GREY,
     PERCENTILE,
     Figure,
+    distinct_colours,
     error_bars,
     figure,
     gap_of,
@@ -22,16 +22,17 @@ def cost_bars(answers: Sequence[Answer], names: Sequence[str], tree: str = "brea
     stacks = [{part["name"]: part["value"] for part in _parts(a[tree])} for _, a in known]
     places = [name for name, _ in known]
     kinds = list(dict.fromkeys(kind for stack in stacks for kind in stack))
+    colours = distinct_colours(kinds)
     traces: list[dict[str, Any]] = [
         {
             "type": "bar",
             "name": kind,
             "x": places,
             "y": [stack.get(kind, 0.0) for stack in stacks],
-            "marker": {"color": COLOURS[i % len(COLOURS)]},
+            "marker": {"color": colours[kind]},
             "hovertemplate": "%{y:,.4g}",
         }
-        for i, kind in enumerate(kinds)
+        for kind in kinds
     ]
     wholes = [a[tree]["value"] for _, a in known]
     ends = [{PERCENTILE: [a[tree].get(end) or 0.0 for end in ("low", "high")]} for _, a in known]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.figures.look import COLOURS, GREY, Figure, figure, log_axis, note
+from foretell.report.figures.look import GREY, Figure, distinct_colours, figure, log_axis, note
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -20,14 +20,15 @@ def published_beside_ours(rows: Rows) -> Figure:
         {
             "type": "scatter",
             "mode": "lines",
-            "name": "as in print",
+            "name": "equal",
             "x": ends,
             "y": ends,
             "line": {"color": GREY, "width": 1.5},
             "hoverinfo": "skip",
         }
     ]
-    for i, (name, own) in enumerate(groups.items()):
+    colours = distinct_colours([GREY, *groups], {GREY: GREY})
+    for name, own in groups.items():
         traces.append(
             {
                 "type": "scatter",
@@ -36,13 +37,13 @@ def published_beside_ours(rows: Rows) -> Figure:
                 "x": [row["measured_s"] for row in own],
                 "y": [row["predicted_s"] for row in own],
                 "text": [f"{row['model']} on {row['gpus']}: {row['error']:+.1%}" for row in own],
-                "marker": {"color": COLOURS[i % len(COLOURS)], "size": 7, "opacity": 0.75},
-                "hovertemplate": "%{text}<br>in print %{x:.4g} s, ours %{y:.4g} s<extra></extra>",
+                "marker": {"color": colours[name], "size": 7, "opacity": 0.75},
+                "hovertemplate": "%{text}<br>published %{x:.4g} s, predicted %{y:.4g} s<extra></extra>",
             }
         )
     made = figure(
-        traces, "Published steps beside ours",
-        log_axis("step time in print (s)", ends), log_axis("step time of ours (s)", ends),
+        traces, "Published and predicted step times",
+        log_axis("published step time (s)", ends), log_axis("predicted step time (s)", ends),
         showlegend=True,
     )  # fmt: skip
     if not known:

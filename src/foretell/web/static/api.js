@@ -1,4 +1,5 @@
-// Questions to the server that this page came from, and to no other.
+// Questions to the server that this page came from, and to no other. Answers come as Server-Sent Events: how far
+// a long one is, then the answer. Whoever aborts cancels the work on the server too.
 
 export class Refused extends Error {
   constructor(status, errors) {
@@ -11,16 +12,41 @@ export class Refused extends Error {
 async function answered(response) {
   if (response.ok) return response;
   let errors = [{ path: "", message: `the server answered ${response.status}` }];
-  try { errors = (await response.json()).errors ?? errors; } catch { /* not JSON: what stands above is said */ }
+  try { errors = (await response.json()).errors ?? errors; } catch { /* not JSON: the line above is shown */ }
   throw new Refused(response.status, errors);
 }
 
-export async function ask(verb, flags, signal) {
-  const body = JSON.stringify(flags);
-  const response = await fetch(`api/${verb.replaceAll(" ", "/")}`, {
-    method: "POST", headers: { "content-type": "application/json" }, body, signal,
-  });
-  return (await answered(response)).json();
+const post = (verb, flags, signal, accept) => fetch(`api/${verb.replaceAll(" ", "/")}`, {
+  method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify(flags), signal,
+});
+
+// `progress` is called with {state, seconds, done, total} while the answer is on its way.
+export async function ask(verb, flags, signal, progress = () => {}) {
+  const response = await answered(await post(verb, flags, signal, "text/event-stream, application/json"));
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();
+  for await (const [name, data] of events(response.body)) {
+    if (name === "progress") progress(JSON.parse(data));
+    else if (name === "answer") return JSON.parse(data);
+    else if (name === "errors") { const { status, errors } = JSON.parse(data); throw new Refused(status, errors); }
+  }
+  throw new Refused(503, [{ path: "", message: "the server closed the connection before it answered" }]);
+}
+
+// [name, data] of every event of a stream.
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    held += value;
+    const blocks = held.split("\n\n");
+    held = blocks.pop();
+    for (const block of blocks) {
+      const field = (name) => block.split("\n").find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2) ?? "";
+      yield [field("event"), field("data")];
+    }
+  }
 }
 
 export async function get(path, signal) {
@@ -28,8 +54,5 @@ export async function get(path, signal) {
 }
 
 export async function file(verb, flags) {
-  const response = await fetch(`api/${verb.replaceAll(" ", "/")}`, {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(flags),
-  });
-  return (await answered(response)).blob();
+  return (await answered(await post(verb, flags, undefined, "application/gzip, application/json"))).blob();
 }

@@ -66,8 +66,12 @@ export function number(value, unit, name) {
   return h("data", { value: value ?? "", "data-name": name }, show(value, unit));
 }
 
+// Two ends with their unit once, where they share it.
 export function range(ends, unit) {
-  return ends ? `${show(ends[0], unit)} to ${show(ends[1], unit)}` : "";
+  if (!ends) return "";
+  const [low, high] = ends.map((end) => show(end, unit));
+  const [own, other] = [low, high].map((text) => /^(.*\d)( \D*)$/.exec(text));
+  return own && other && own[2] === other[2] ? `${own[1]} to ${high}` : `${low} to ${high}`;
 }
 
 // ---- words of the glossary

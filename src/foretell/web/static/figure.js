@@ -45,8 +45,7 @@ export class Card {
     for (const name of Object.keys(layout)) if (/^[xy]axis\d*$/.test(name)) layout[name] = small(layout[name]);
     if (layout.showlegend) {
       const reversed = figure.layout.legend?.traceorder === "reversed" && !narrow;
-      layout.legend = narrow || this.plot.clientWidth < 560
-        ? { orientation: "h", y: -0.2, x: 0, font: { size: 11 } }
+      layout.legend = narrow || this.plot.clientWidth < 560 ? this.below(figure, layout)
         : { ...figure.layout.legend, traceorder: reversed ? "reversed" : "normal", font: { size: 12 } };
     }
     // Words beside a bar go into it where there is no room beside it.
@@ -55,16 +54,30 @@ export class Card {
     if (this.details.open) this.fill();
   }
 
+  // A legend below the figure, with room for every row of it.
+  below(figure, layout) {
+    const names = figure.data.filter((trace) => trace.name && trace.showlegend !== false).map((trace) => trace.name);
+    const longest = Math.max(...names.map((name) => name.length), 4);
+    const columns = Math.max(1, Math.floor((this.plot.clientWidth - 46) / (52 + 5.2 * longest)));
+    const rows = Math.ceil(names.length / columns);
+    if (!this.tall) this.plot.style.height = `${290 + 19 * rows}px`;
+    layout.margin = { ...layout.margin, b: 50 + 19 * rows };
+    return { orientation: "h", yref: "container", yanchor: "bottom", y: 0.01, x: 0, font: { size: 11 } };
+  }
+
   // What a phone needs: names of lying bars in two lines with room for them, panels further apart.
   squeezed(data, layout) {
     const lying = !this.tall && data.some((trace) => trace.type === "bar" && trace.orientation === "h");
     const rows = new Set(data.flatMap((trace) => (lying ? trace.y : [])));
     if (lying) this.plot.style.height = `${Math.max(330, 26 * rows.size + 130)}px`;
+    // Words beside the longest bars need room on both sides.
+    const ends = lying ? data.flatMap((trace) => (trace.type === "bar" ? trace.x : [])).filter(Number.isFinite) : [];
+    const [low, high] = [Math.min(0, ...ends), Math.max(0, ...ends)];
+    if (low < 0) layout.xaxis = { ...layout.xaxis, range: [low - 0.28 * (high - low), high + 0.12 * (high - low)] };
     for (const name of Object.keys(layout)) if (/^xaxis\d*$/.test(name)) layout[name].title.text = folded(layout[name].title.text, 30);
     if (layout.xaxis2?.domain) { layout.xaxis.domain = [0, 0.38]; layout.xaxis2.domain = [0.62, 1]; }
     if (!lying) return data;
     layout.yaxis = { ...layout.yaxis, tickfont: { size: 10.5 } };
-    if (layout.legend) layout.legend.y = -0.28;
     return data.map((trace) => ({ ...trace, y: trace.y.map((name) => folded(name, 18)), textfont: { size: 10.5 } }));
   }
 

@@ -2,14 +2,15 @@
 
 import { ask, get, Refused } from "./api.js";
 import { explainWords, h, learn } from "./dom.js";
-import { drawForm, drawScenarios, flags, markWrong, sentence } from "./fields.js";
+import { drawForm, drawScenarios, flags, markWrong, sentence, titleOf } from "./fields.js";
 import { Card, theme } from "./figure.js";
 import { address, current, MOST, NAMES, read, state, write } from "./state.js";
-import { takeCard } from "./take.js";
+import { exportCard } from "./export.js";
+import { Import } from "./import.js";
 import accuracy from "./views/accuracy.js";
 import clusters from "./views/clusters.js";
 import cost from "./views/cost.js";
-import launch from "./views/launch.js";
+import launch, { pasted } from "./views/launch.js";
 import network from "./views/network.js";
 import posttraining from "./views/posttraining.js";
 import scaling from "./views/scaling.js";
@@ -17,6 +18,7 @@ import sensitivities from "./views/sensitivities.js";
 import serving from "./views/serving.js";
 import timeline from "./views/timeline.js";
 import training from "./views/training.js";
+import { Work } from "./work.js";
 
 const VIEWS = { training, serving, "post-training": posttraining, launch, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
 // Fields that decide which others there are.
@@ -25,6 +27,9 @@ const PAUSE_MS = 140;
 
 const main = document.getElementById("answer");
 const status = document.getElementById("status");
+const form = document.getElementById("question");
+const change = document.getElementById("change");
+const work = new Work(document.getElementById("work"), cancel, refresh);
 let running = null;
 let timer = null;
 let cards = new Map();
@@ -54,7 +59,11 @@ class Desk {
     return told;
   }
 
-  ask(verb, given) { return ask(verb, given, this.signal); }
+  async ask(verb, given) {
+    const id = work.begin(verb);
+    try { return await ask(verb, given, this.signal, (told) => work.tell(id, told)); } finally { work.end(id); }
+  }
+
   get(path) { return get(path, this.signal); }
 
   complain(told) {
@@ -100,7 +109,7 @@ class Desk {
 
   // Ask the view anew: for views with a form of their own.
   again() { refresh(); }
-  take(asked) { this.put("taken", asked.length ? takeCard(state.view, asked) : ""); }
+  export(asked) { this.put("taken", asked.length ? exportCard(state.view, asked) : ""); }
   say(text) { if (!this.signal.aborted) status.textContent = text; }
 }
 
@@ -112,6 +121,7 @@ async function refresh() {
   running = new AbortController();
   const desk = new Desk(running.signal);
   main.setAttribute("aria-busy", "true");
+  work.start();
   const began = performance.now();
   try {
     const said = await view().show(desk);
@@ -119,12 +129,26 @@ async function refresh() {
     desk.say(`${said ? `${said} · ` : ""}${Math.round((desk.answered ?? performance.now()) - began)} ms`);
   } catch (error) {
     if (error.name === "AbortError" || desk.signal.aborted) return;
-    if (!(error instanceof Refused)) { desk.say("the server cannot be reached"); main.setAttribute("aria-busy", "false"); throw error; }
-    desk.put("trouble", trouble("This cannot be answered", error.errors));
-    desk.say("not answered");
+    if (!(error instanceof Refused)) { desk.say("The server cannot be reached"); rest(); throw error; }
+    desk.put("trouble", trouble("No answer", error.errors));
+    desk.say("No answer");
   }
-  main.setAttribute("aria-busy", "false");
+  rest();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn ?? 0) + 1);
+}
+
+function rest() {
+  main.setAttribute("aria-busy", "false");
+  work.stop();
+}
+
+// The server is told by the closed connections, and ends the work.
+function cancel() {
+  running?.abort();
+  clearTimeout(timer);
+  rest();
+  status.textContent = "Cancelled";
+  work.cancelled();
 }
 
 export function trouble(title, errors) {
@@ -136,15 +160,45 @@ function groups() { return view().groups(current()); }
 
 function soon(name) {
   write();
-  if (CHOICES.includes(name)) { drawForm(groups(), soon); document.getElementById(`field-${name}`).focus(); }
-  drawScenarios(pick, add, remove);
+  if (CHOICES.includes(name)) { draw(); document.getElementById(`field-${name}`).focus(); }
+  titles();
   later();
+}
+
+// The form, and what is said of the question where the form is folded away.
+function draw() {
+  drawForm(groups(), soon, { set: (values) => { Object.assign(current(), values); write(); draw(); later(); }, open: () => files.open() });
+  titles();
+}
+
+function titles() {
+  drawScenarios(pick, add, remove);
+  change.querySelector("span").textContent = `${state.scenarios.length > 1 ? `${NAMES[state.at]}: ` : ""}${titleOf(current())}`;
+}
+
+function fold(open) {
+  form.classList.toggle("open", open);
+  change.setAttribute("aria-expanded", open ? "true" : "false");
+}
+
+// What was dropped or pasted, in its place.
+function use(found, text, file) {
+  const held = JSON.stringify({ ...found, file });
+  const scenario = current();
+  if (found.kind === "system") Object.assign(scenario, { own: "file", system_file: held, gpus: "" });
+  if (found.kind === "model") Object.assign(scenario, { own_model: "file", model_file: held });
+  if (found.kind === "measured") { scenario.measured = text; if (!["training", "serving"].includes(state.view)) state.view = "training"; }
+  if (found.kind === "launch") { pasted(text); state.view = "launch"; }
+  if (["system", "model"].includes(found.kind) && groups().length === 0) state.view = "training";
+  window.history.pushState(null, "", address());
+  open();
 }
 
 // What is under way answers a question that has changed: it is given up at once, not when the next is asked.
 function later() {
   running?.abort();
   main.setAttribute("aria-busy", "true");
+  work.start();
   clearTimeout(timer);
   timer = setTimeout(refresh, PAUSE_MS);
 }
@@ -160,9 +214,10 @@ function open(fresh = true) {
   const [nav, here] = [document.querySelector("nav"), document.querySelector("nav [aria-current]")];
   nav.scrollLeft = here.offsetLeft - nav.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
   document.querySelector(".desk").classList.toggle("alone", groups().length === 0);
-  drawForm(groups(), soon);
-  drawScenarios(pick, add, remove);
+  change.hidden = groups().length === 0;
+  draw();
   if (fresh) {
+    fold(false);
     for (const card of cards.values()) card.gone();
     cards = new Map();
     slots = new Map();
@@ -198,7 +253,9 @@ function remove() {
 window.addEventListener("popstate", () => { read(); open(); });
 window.addEventListener("foretell:find", (event) => { state.find = event.detail; write(); later(); });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
-document.getElementById("question").addEventListener("submit", (event) => event.preventDefault());
+change.addEventListener("click", () => fold(change.getAttribute("aria-expanded") !== "true"));
+document.getElementById("open-import").addEventListener("click", () => files.open());
+form.addEventListener("submit", (event) => event.preventDefault());
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 
 async function lists() {
@@ -208,6 +265,7 @@ async function lists() {
   document.getElementById("systems").append(...chips.map(option), ...systems.map(option));
 }
 
+const files = new Import(use);
 learn(await get("static/words.json"));
 explainWords();
 read();

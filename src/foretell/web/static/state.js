@@ -3,8 +3,8 @@
 
 export const MOST = 4;
 export const NAMES = ["A", "B", "C", "D"];
-// What a user pastes stays on the page: not in its address, and nowhere else.
-export const UNSAVED = ["measured"];
+// What a user pastes or drops stays on the page: not in its address, and nowhere else.
+export const UNSAVED = ["measured", "system_file", "model_file"];
 export const FIRST = { model: "llama-3.1-70b", system: "h100-sxm", gpus: "512" };
 
 export const state = { view: "training", at: 0, scenarios: [{ ...FIRST }], find: "" };
@@ -29,7 +29,7 @@ export function address(view = state.view) {
   if (state.at) told.set("at", state.at + 1);
   if (state.find && view === "accuracy") told.set("find", state.find);
   state.scenarios.forEach((scenario, i) => {
-    for (const [name, value] of Object.entries(scenario)) if (value !== "" && !UNSAVED.includes(name)) told.set(`${i + 1}.${name}`, value);
+    for (const [name, value] of Object.entries(scenario)) if (value !== "" && value !== "file" && !UNSAVED.includes(name)) told.set(`${i + 1}.${name}`, value);
   });
   return `?${told}`;
 }

@@ -30,7 +30,7 @@ class SoftPositions(EmbeddingBlock):
     taps: int = 3
     """Positions that a convolution reads."""
     factor: MapBlock | None = None
-    """What stands for the token table where it is factorised."""
+    """What replaces the token table where it is factorised."""
 
     def widths(self, hidden: int) -> tuple[int, int]:
         """(e, a): of the table, and of everything else."""

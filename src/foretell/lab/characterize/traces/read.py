@@ -73,7 +73,7 @@ def read_file(path: str | Path, place: int = 0) -> TraceFile:
             else:
                 good = take(columns, value)
             untimed += not good
-    notes = [f"{path.name}: {untimed} events without usable times left out"] if untimed else []
+    notes = [f"{path.name}: {untimed} events without usable times skipped"] if untimed else []
     own = {rank: one for rank, one in own.items() if len(one.work) or len(one.host)}
     if own:
         job = head.get("otherData")

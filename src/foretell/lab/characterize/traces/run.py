@@ -14,7 +14,7 @@ from foretell.lab.characterize.traces.rank_trace import RankTrace
 from foretell.lab.characterize.traces.ranks import Imbalance, imbalances
 from foretell.lab.characterize.traces.read import read_files
 from foretell.lab.characterize.traces.share_rows import ShareRow, share_rows
-from foretell.records import JsonRecord
+from foretell.records import Answer, JsonRecord
 from foretell.specs.questions.flags import asks, fields_of, given_of
 from foretell.specs.questions.training import StepQuestion, TraceQuestion
 
@@ -23,8 +23,10 @@ JOB = tuple(field.name for field in fields_of(StepQuestion) if field.name != "se
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceReport(JsonRecord):
+class TraceReport(JsonRecord, Answer):
     """Everything that a trace says."""
+
+    verb = "characterize"
 
     traces: tuple[RankTrace, ...]
     """Ranks as they were read."""

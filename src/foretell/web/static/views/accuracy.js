@@ -1,9 +1,10 @@
-// Accuracy: published steps beside ours, searchable down to a row.
+// Accuracy: published and predicted steps, searchable down to a row.
 
-import { digits, h, number, show, table } from "../dom.js";
+import { digits, facts, h, number, show, table } from "../dom.js";
 import { csv, save } from "../figure.js";
 
 let known = null;
+let apart = null;
 
 export default {
   title: "Accuracy",
@@ -11,29 +12,39 @@ export default {
 
   async show(desk) {
     known ??= await desk.get("api/validate/published");
+    apart ??= await desk.get("api/validate/held-out");
     if (!document.getElementById("find")) desk.put("search", search(desk.find));
     const wanted = desk.find.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = known.filter((row) => wanted.every((word) => text(row).includes(word)));
     const errors = rows.map((row) => row.error).filter((error) => error !== null);
-    desk.put("summary", h("section", { class: "card" }, h("p", { class: "big" }, number(median(errors.map(Math.abs)), "share", "median"), h("small", {}, " median error of a step")),
-      h("p", { class: "quiet" }, h("data", { value: rows.length, "data-name": "rows" }, `${rows.length} published runs`), ` of ${new Set(rows.map((row) => row.source)).size} sources, ${errors.length} predicted`)));
-    await desk.figure("accuracy", "Step time in print and ours", () => desk.get(`api/figures/accuracy?theme=${desk.theme}&find=${encodeURIComponent(desk.find)}`), { wide: true });
+    desk.put("summary", heldOut(apart), h("section", { class: "card" }, h("h2", {}, "In sample: the runs below"),
+      h("p", { class: "big" }, number(median(errors.map(Math.abs)), "share", "median"), h("small", {}, " median error of a step")),
+      h("p", { class: "quiet" }, h("data", { value: rows.length, "data-name": "rows" }, `${rows.length} published runs`), ` of ${new Set(rows.map((row) => row.source)).size} sources. Coefficients were fitted with such runs in sight.`)));
+    await desk.figure("accuracy", "Published and predicted step times", () => desk.get(`api/figures/accuracy?theme=${desk.theme}&find=${encodeURIComponent(desk.find)}`), { wide: true });
     desk.put("rows", h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Every run"),
       h("button", { type: "button", class: "small", onclick: () => save("foretell-accuracy.csv", csv([Object.keys(rows[0] ?? {}), ...rows.map(Object.values)]), "text/csv") }, "CSV")),
-    table("Signed error: above zero where ours is slower", [
+    table("Signed error: above zero where the prediction is slower", [
       { title: "model", of: (row) => row.model },
       { title: "chip", of: (row) => row.chip.split(": ")[1] },
       { title: "GPUs", unit: "count", of: (row) => row.gpus },
       { title: "batch × sequence", of: (row) => `${row.global_batch} × ${row.seq_len}` },
       { title: "plan", of: (row) => h("code", {}, row.plan) },
-      { title: "in print", unit: "s", of: (row) => row.measured_s },
-      { title: "ours", unit: "s", of: (row) => row.predicted_s },
+      { title: "published", unit: "s", of: (row) => row.measured_s },
+      { title: "predicted", unit: "s", of: (row) => row.predicted_s },
       { title: "error", unit: "signed", of: (row) => h("span", { class: Math.abs(row.error ?? 0) > 0.25 ? "off" : undefined }, row.error === null ? "not modelled" : show(row.error, "signed")) },
       { title: "source", long: true, of: (row) => row.source },
     ], rows)));
     return `${digits(rows.length, 4)} runs`;
   },
 };
+
+function heldOut(scores) {
+  const error = (name) => [number(scores[name].median_of_sources, "share", `held_out.${name}`), ` median, ${show(scores[name].inside_p90_of_sources, "share")} inside the 90 % interval`];
+  return h("section", { class: "card" }, h("h2", {}, "Held out: runs never seen"),
+    h("p", { class: "big" }, number(scores.source.median_of_sources, "share"), h("small", {}, " median error of a source")),
+    h("p", { class: "quiet" }, `${show(scores.source.rows, "count")} training runs of ${scores.source.sources} sources, each predicted without its source`),
+    facts([["Framework held out", h("span", {}, ...error("framework"))], ["Chip held out", h("span", {}, ...error("chip"))]]));
+}
 
 const text = (row) => ["table", "source", "model", "chip", "gpus", "global_batch", "seq_len", "plan"].map((name) => row[name]).join(" ").toLowerCase();
 

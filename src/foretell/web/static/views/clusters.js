@@ -2,23 +2,24 @@
 
 import { table } from "../dom.js";
 import { assumed, facts, h, noCard, number, range, scenarioCard, show, surely, withUsual } from "./shared.js";
+import { nameOf } from "../own.js";
 
 const PAID = ["rent", "price", "years", "utilisation", "region"];
-const STEP = ["model", "systems", "gpus", "budget", "by", "global_batch", "seq_len", "plan", "set", ...PAID];
-const SERVICE = ["model", "systems", "gpus", "budget", "by", "isl", "osl", "ttft", "tpot", "engine", "layout", "set", ...PAID];
+const STEP = ["model", "systems", "gpus", "budget", "by", "global_batch", "seq_len", "plan", "set", "measured", ...PAID];
+const SERVICE = ["model", "systems", "gpus", "budget", "by", "isl", "osl", "ttft", "tpot", "engine", "layout", "set", "measured", ...PAID];
 const USUAL = ["h100-sxm", "h200-sxm", "b200-sxm", "mi300x"];
 
 export default {
   title: "Clusters",
   groups: ({ work = "" }) => [["", ["model", "systems", "gpus", "budget", "work"]],
     [work ? "The service" : "The step", work ? ["isl", "osl", "ttft", "tpot", "engine", "layout"] : ["global_batch", "seq_len", "plan"]],
-    ["Paying", ["by", ...PAID]], ["More", ["set"]]],
+    ["Paying", ["by", ...PAID]], ["More", ["measured", "set"]]],
 
   async show(desk) {
     const questions = desk.names.map((_, i) => question(desk, i));
     const told = await desk.each((i) => desk.ask("compare", questions[i]));
     desk.put("trouble");
-    desk.put("summary", told.map((answer, i) => (answer.systems ? card(answer, i, questions[i]) : noCard(i, answer, questions[i].model))));
+    desk.put("summary", told.map((answer, i) => (answer.systems ? card(answer, i, questions[i]) : noCard(i, answer, nameOf(questions[i].model, "your model"), "No system fits"))));
     const active = told[desk.at];
     const name = desk.names[desk.at];
     desk.put("order", active.systems ? order(active, name) : "");
@@ -30,7 +31,7 @@ export default {
     desk.put("systems", active.systems ? rows(active, name) : "");
     desk.put("beats", Object.keys(active.beats ?? {}).length > 1 ? beats(active) : "");
     desk.put("assumed", assumed(told));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "compare", flags: questions[i], answer })).filter(({ answer }) => answer.systems));
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "compare", flags: questions[i], answer })).filter(({ answer }) => answer.systems));
     return "";
   },
 };
@@ -47,7 +48,7 @@ function question(desk, i) {
 function card(answer, i, asked) {
   const [first, ...others] = answer.systems.filter((row) => !row.problem);
   const done = Object.values(first.workloads)[0];
-  return scenarioCard(i, `${asked.model}: best of ${answer.systems.length}`,
+  return scenarioCard(i, `${nameOf(asked.model, "your model")}: best of ${answer.systems.length}`,
     h("p", { class: "big" }, h("span", { "data-name": "best" }, answer.best)),
     h("p", { class: "quiet" }, number(first.tokens_per_s, "count", "tokens_per_s"), " tokens/s, from ", range(first.interval?.tokens_per_s?.p90, "count")),
     h("p", { class: "plan", "data-name": "plan" }, done?.plan ?? ""),
@@ -56,12 +57,12 @@ function card(answer, i, asked) {
       first.no_price ? null : [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
       ["Paid", first.paid],
       ["$ per million tokens", surely(first, "usd_per_million_tokens", "usd")],
-      others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "too close to tell")] : null,
+      others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "borderline")] : null,
     ]));
 }
 
 function order(answer, name) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `What the order of ${name} rests on`)),
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Main uncertainties in the ranking of ${name}`)),
     h("ul", { class: "said" }, answer.conclusions.map((text) => h("li", {}, text))));
 }
 

@@ -2,6 +2,8 @@
 
 import { table } from "../dom.js";
 import { assumed, facts, h, noCard, number, PLACE, range, scenarioCard, show, sure, surely, withUsual, word } from "./shared.js";
+import { nameOf } from "../own.js";
+import { differences } from "./differences.js";
 
 const PAID = ["rent", "price", "region", "utilisation"];
 const KINDS = {
@@ -26,7 +28,7 @@ export default {
     const questions = kinds.map(([verb, , names], i) => (verb === "cost token" ? withUsual(desk.flags(names, i), { gpus: 8 }) : desk.flags(names, i)));
     const told = await desk.each((i) => desk.ask(kinds[i][0], questions[i]));
     desk.put("trouble");
-    desk.put("summary", told.map((answer, i) => (answer.usd ? card(answer, i) : noCard(i, answer, questions[i].model ?? questions[i].system))));
+    desk.put("summary", told.map((answer, i) => (answer.usd ? card(answer, i) : noCard(i, answer, nameOf(questions[i].model) || nameOf(questions[i].system), "No cost"))));
     const [verb, kind] = kinds[desk.at];
     const alike = questions.map((question, i) => (kinds[i][0] === verb && told[i].usd ? pinned(question, told[i]) : null));
     const [second, secondTitle] = SECOND[verb];
@@ -35,12 +37,22 @@ export default {
       desk.figureOf("second", secondTitle, alike, desk.names, { kind: `${kind}-${second}` }),
     ]);
     const active = told[desk.at];
+    desk.put("difference", differences(told, METRICS, [["Where the money differs", "usd", parts]]));
     desk.put("terms", active.usd ? terms(active) : "", active.drivers?.length ? drivers(active) : "");
     desk.put("assumed", assumed(told));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: kinds[i][0], flags: questions[i], answer })).filter(({ answer }) => answer.usd));
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: kinds[i][0], flags: questions[i], answer })).filter(({ answer }) => answer.usd));
     return "";
   },
 };
+
+const METRICS = [["Cost", "usd", (a) => a.usd], ["$ per million tokens", "usd", (a) => a.usd_per_million_tokens], ["GPU-hours", "count", (a) => a.gpu_hours],
+  ["Energy", "MWh", (a) => a.energy_mwh], ["Carbon", "kg CO₂e", (a) => a.carbon_kg]];
+
+function parts(answer) {
+  let held = answer.breakdown;
+  while (held?.children?.length === 1) [held] = held.children;
+  return Object.fromEntries((held?.children ?? []).map((part) => [part.name, part.value]));
+}
 
 // The same question with the plan that was found, so that it is not searched again.
 const pinned = (question, answer) => (answer.plan ? { ...question, plan: answer.plan } : question);

@@ -2,6 +2,7 @@
 
 import { table } from "../dom.js";
 import { assumed, facts, h, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
+import { nameOf } from "../own.js";
 
 const ASKED = ["system", "collective", "bytes", "group"];
 const USUAL = { collective: "all-reduce", bytes: "64MiB", group: 64 };
@@ -14,13 +15,13 @@ export default {
     const questions = desk.names.map((_, i) => withUsual(desk.flags(ASKED, i), USUAL));
     const told = await desk.each((i) => desk.ask("network", questions[i]));
     desk.put("trouble");
-    desk.put("summary", told.map((answer, i) => (answer.candidates_s ? card(answer, i) : noCard(i, answer, questions[i].system))));
+    desk.put("summary", told.map((answer, i) => (answer.candidates_s ? card(answer, i) : noCard(i, answer, nameOf(questions[i].system, "your system"), "Not possible"))));
     const good = questions.map((question, i) => (told[i].candidates_s ? question : null));
     await desk.figureOf("bandwidths", "Bus bandwidth over the size of a message", good, desk.names, { wide: true });
     const active = told[desk.at];
     desk.put("candidates", active.candidates_s ? candidates(active) : "");
     desk.put("assumed", assumed(told));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "network", flags: questions[i], answer })).filter(({ answer }) => answer.candidates_s));
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "network", flags: questions[i], answer })).filter(({ answer }) => answer.candidates_s));
     return "";
   },
 };

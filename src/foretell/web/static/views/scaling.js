@@ -2,6 +2,7 @@
 
 import { table } from "../dom.js";
 import { assumed, facts, h, noCard, number, range, scenarioCard, show, withUsual } from "./shared.js";
+import { nameOf } from "../own.js";
 
 const ASKED = ["system", "counts", "strategies", "seq_len", "micro_batch", "floor", "set"];
 // Beside the usual ones some that a model fits with which is too large for them.
@@ -16,7 +17,7 @@ export default {
     const questions = desk.names.map((_, i) => question(desk, i));
     const told = await desk.each((i) => desk.ask("scaling", questions[i]));
     desk.put("trouble");
-    desk.put("summary", told.map((answer, i) => (answer.curves ? card(answer, i) : noCard(i, answer, questions[i].models.join(", ")))));
+    desk.put("summary", told.map((answer, i) => (answer.curves ? card(answer, i) : noCard(i, answer, questions[i].models.map((one) => nameOf(one, "your model")).join(", "), "No strategy fits"))));
     const active = told[desk.at];
     desk.put("stops", active.curves ? stops(active, desk.names[desk.at]) : "");
     const good = questions.map((asked, i) => (told[i].curves ? asked : null));
@@ -26,7 +27,7 @@ export default {
     ]);
     desk.put("points", active.curves ? points(active, desk.names[desk.at]) : "");
     desk.put("assumed", assumed(told));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "scaling", flags: questions[i], answer })).filter(({ answer }) => answer.curves));
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "scaling", flags: questions[i], answer })).filter(({ answer }) => answer.curves));
     return "";
   },
 };
@@ -44,7 +45,7 @@ function card(answer, i) {
   const reach = (curve) => (curve.fits_from === null ? "fits on none" : curve.stops_at === null ? `to ${show(curve.scales_to, "count")} GPUs and beyond`
     : curve.scales_to === null ? "not at all" : `to ${show(curve.scales_to, "count")} GPUs`);
   return scenarioCard(i, `${answer.curves[0].model} on ${answer.system}`,
-    h("p", { class: "big" }, most ? number(most.tokens_per_s, "count", "tokens_per_s") : "no", h("small", {}, most ? " tokens/s" : " strategy fits")),
+    h("p", { class: "big" }, most ? [number(most.tokens_per_s, "count", "tokens_per_s"), h("small", {}, " tokens/s")] : "No strategy fits"),
     h("p", { class: "quiet" }, most ? `at most: ${most.strategy} on ${show(most.gpus, "count")} GPUs, from ${range(most.intervals?.tokens_per_s?.p90, "count")}` : ""),
     h("p", { class: "quiet" }, `${answer.mode} scaling, sequences of ${show(answer.seq_len, "count")}; above ${show(answer.floor, "share")}:`),
     facts(answer.curves.map((curve) => [curve.strategy, reach(curve)])));

@@ -24,7 +24,7 @@ export default {
     await Promise.all(FIGURES.map(([kind, wide], k) => desk.figureOf(kind, `What would move ${words[k] ?? "it"}`, [active.asked ?? null], [desk.names[desk.at]], { wide })));
     desk.put("elasticities", active.moved ? rows(active.moved) : "");
     desk.put("assumed", assumed(told.map((answer) => answer.moved)));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "sensitivity", flags: answer.asked, answer: answer.moved })).filter(({ answer }) => answer));
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "sensitivity", flags: answer.asked, answer: answer.moved })).filter(({ answer }) => answer));
     return "";
   },
 };
@@ -35,7 +35,7 @@ function card(answer, i) {
   const strongest = numbers.filter((row) => row.kind !== "joint" && row.better?.ratios)
     .sort((a, b) => a.better.ratios[first] - b.better.ratios[first])[0];
   return scenarioCard(i, headingOf(answer, {}),
-    h("p", { class: "big" }, number(results[first], UNITS[first] ?? "count", first), h("small", {}, " a step")),
+    h("p", { class: "big" }, number(results[first], UNITS[first] ?? "count", first), h("small", {}, " per step")),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
       ...rest.map((name) => [words[name].replace(/^the (.)/, (_, letter) => letter.toUpperCase()), number(results[name], UNITS[name] ?? "count", name)]),

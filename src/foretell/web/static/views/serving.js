@@ -1,10 +1,11 @@
-// Serving: one deployment under one load, and how many chips a rate takes within its service levels.
+// Serving: one deployment under one load, and how many chips a rate takes within its latency targets.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, headingOf, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
+import { differences } from "./differences.js";
+import { assumed, before, facts, h, headingOf, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
 
 const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set", "measured"];
-const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set"];
+const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set", "measured"];
 
 export default {
   title: "Serving",
@@ -19,37 +20,51 @@ export default {
       Promise.all(sizes.map((size) => desk.ask("size", size).catch((error) => ({ refused: error.errors ?? [] })))),
     ]);
     desk.put("trouble");
-    desk.put("summary", told.map((answer, i) => (answer.ttft_ms ? card(answer, i, sized[i]) : noCard(i, answer, headingOf(answer, questions[i])))));
+    desk.put("summary", told.map((answer, i) => (answer.ttft_ms ? card(answer, i, sized[i]) : noCard(i, answer, headingOf(answer, questions[i]), "Does not fit"))));
+    desk.put("difference", differences(told, METRICS, [["Where a decode step differs", "ms", (answer) => answer.step_ms]]));
     const good = questions.map((question, i) => (told[i].ttft_ms ? question : null));
     await Promise.all([
       desk.figureOf("latencies", "Latencies", good, desk.names),
       desk.figureOf("decode", "One decode step", good, desk.names),
-      desk.figureOf("pareto", "Pareto front: fast for one user, cheap for all", sizes.map((size, i) => (sized[i].pareto ? size : null)), desk.names, { wide: true }),
+      desk.figureOf("pareto", "Pareto front: speed for one user against throughput per GPU", ...fronts(sizes, sized, desk.names), { wide: true }),
     ]);
     desk.put("levels", sized[desk.at].options ? levels(sized[desk.at], desk) : "");
     desk.put("assumed", assumed(told));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "serve", flags: questions[i], answer })).filter(({ answer }) => answer.ttft_ms)
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "serve", flags: questions[i], answer })).filter(({ answer }) => answer.ttft_ms)
       .concat(sized[desk.at].options ? [{ name: `${desk.names[desk.at]} sized`, verb: "size", flags: sizes[desk.at], answer: sized[desk.at] }] : []));
     return "";
   },
 };
 
+// One front for every question that differs from the others.
+function fronts(sizes, sized, names) {
+  const own = new Map();
+  sizes.forEach((size, i) => { if (sized[i].pareto) own.set(JSON.stringify(size), [...(own.get(JSON.stringify(size)) ?? []), names[i]]); });
+  return [[...own.keys()].map((text) => JSON.parse(text)), [...own.values()].map((of) => of.join(" and "))];
+}
+
+const METRICS = [["Tokens/s per GPU", "count", (a) => a.output_tokens_per_s_per_gpu], ["Tokens/s per user", "count", (a) => a.output_tokens_per_s_per_user],
+  ["TTFT p50", "ms", (a) => a.ttft_ms?.p50], ["TTFT p90", "ms", (a) => a.ttft_ms?.p90], ["TPOT p50", "ms", (a) => a.tpot_ms?.p50], ["TPOT p90", "ms", (a) => a.tpot_ms?.p90],
+  ["Requests/s", "count", (a) => a.requests_per_s], ["$ per million output tokens", "usd", (a) => a.usd_per_million_output_tokens], ["Joules per output token", "count", (a) => a.joules_per_output_token],
+  ["KV cache", "bytes", (a) => a.kv_bytes]];
+
 function card(answer, i, sized) {
-  const levels = (name) => ["p50", "p90", "p99"].map((p) => number(answer[name][p], "ms", `${name}.${p}`)).flatMap((one, k) => (k ? [" · ", one] : [one]));
+  const levels = (name) => ["p50", "p90", "p99"].flatMap((p, k) => [k ? " · " : "", number(answer[name][p], "", `${name}.${p}`)]).concat(" ms");
   return scenarioCard(i, headingOf(answer, {}),
     h("p", { class: "big" }, number(answer.output_tokens_per_s_per_gpu, "count", "output_tokens_per_s_per_gpu"), h("small", {}, " tokens/s per GPU")),
-    h("p", { class: "quiet" }, number(answer.output_tokens_per_s_per_user, "count", "output_tokens_per_s_per_user"), " tokens/s for one user, ", number(answer.batch, "count"), " in a batch"),
+    h("p", { class: "quiet" }, number(answer.output_tokens_per_s_per_user, "count", "output_tokens_per_s_per_user"), " tokens/s per user, ", number(answer.batch, "count"), " in a batch"),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
+      ...before(answer, answer.prior?.tpot_ms?.mean, "ms"),
       ["TTFT p50 · p90 · p99", h("span", {}, ...levels("ttft_ms"))],
-      [word("TPOT", "tpot with or without the first token"), h("span", {}, ...levels("tpot_ms"))],
-      [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} a token`],
+      [h("span", {}, word("TPOT", "tpot with or without the first token"), " p50 · p90 · p99"), h("span", {}, ...levels("tpot_ms"))],
+      [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} per token`],
       ["Requests/s", surely(answer, "requests_per_s", "count")],
-      ["$ per million out", surely(answer, "usd_per_million_output_tokens", "usd")],
-      ["Joules per token out", surely(answer, "joules_per_output_token", "count")],
+      ["$ per million output tokens", surely(answer, "usd_per_million_output_tokens", "usd")],
+      ["Joules per output token", surely(answer, "joules_per_output_token", "count")],
       ["Limited by", answer.limited_by],
       ["KV cache", number(answer.kv_bytes, "bytes")],
-      sized?.gpus ? ["GPUs for the rate", h("strong", {}, surely(sized, "gpus", "count", "sized_gpus"), sized.best.meets ? "" : " (levels missed)")] : null,
+      sized?.gpus ? ["GPUs for the rate", h("strong", {}, surely(sized, "gpus", "count", "sized_gpus"), sized.best.meets ? "" : " (misses the targets)")] : null,
     ]),
     sized?.refused ? h("p", { class: "wrong" }, sized.refused.map((e) => e.message).join("; ")) : sized?.problems ? h("p", { class: "wrong" }, sized.problems.map((e) => e.message).join("; ")) : "");
 }
@@ -61,10 +76,10 @@ function levels(sized, desk) {
       { title: "GPUs", unit: "count", of: (row) => row.gpus },
       { title: "TTFT", unit: "ms", of: (row) => row.ttft_ms },
       { title: "TPOT", unit: "ms", of: (row) => row.tpot_ms },
-      { title: "levels", of: (row) => h("span", { class: `tag ${row.meets ? "yes" : "no"}` }, row.meets ? "met" : "missed") },
+      { title: "targets", of: (row) => h("span", { class: `tag ${row.meets ? "yes" : "no"}` }, row.meets ? "met" : "missed") },
       { title: "headroom", unit: "share", of: (row) => row.headroom },
       { title: "$ per hour", unit: "usd", of: (row) => row.usd_per_hour },
       { title: "$ per million in", unit: "usd", of: (row) => row.usd_per_million_input_tokens },
-      { title: "$ per million out", unit: "usd", of: (row) => row.usd_per_million_output_tokens },
+      { title: "$ per million output tokens", unit: "usd", of: (row) => row.usd_per_million_output_tokens },
     ], sized.options, (row) => row === sized.options[0]));
 }

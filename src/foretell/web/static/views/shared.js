@@ -2,6 +2,7 @@
 
 import { facts, h, number, range, show, word } from "../dom.js";
 import { sentence } from "../fields.js";
+import { nameOf } from "../own.js";
 import { NAMES } from "../state.js";
 
 export const PLACE = ["model", "system", "gpus", "global_batch", "seq_len", "plan", "set", "measured"];
@@ -11,10 +12,19 @@ export function scenarioCard(i, heading, ...children) {
     h("h2", {}, `${NAMES[i]}  `, h("span", { class: "quiet" }, heading)), ...children);
 }
 
-// A scenario that has no answer, and why.
-export function noCard(i, answer, heading) {
+// What was predicted before the measured runs that were pasted, and what moved most.
+export function before(answer, value, unit) {
+  if (!answer.prior) return [];
+  const moved = Object.entries(answer.posterior_factors ?? {}).sort(([, a], [, b]) => Math.abs(Math.log(b.factor)) - Math.abs(Math.log(a.factor))).slice(0, 2);
+  return [["Before the measured runs", number(value, unit, "prior")],
+    ["Moved most", moved.map(([name, { factor }]) => `${name.replaceAll("_", " ")} x ${factor.toFixed(2)}`).join(", ")]];
+}
+
+// A scenario that has no answer, and why. `words` say what the answer no means here.
+export function noCard(i, answer, heading, words = "No plan fits") {
   const errors = answer.refused ?? answer.problems ?? [];
-  return scenarioCard(i, heading, h("p", { class: "big" }, answer.refused ? "?" : "no"),
+  const wrong = answer.refused && errors.some((error) => error.path);
+  return scenarioCard(i, heading, h("p", { class: "big words" }, wrong ? "Check the input" : answer.refused ? "No answer" : words),
     reasons(errors));
 }
 
@@ -42,7 +52,7 @@ export async function planned(desk, i) {
     plan = found.plans[0].plan;
   }
   const answer = await desk.ask("estimate", { ...flags, ...run, plan });
-  // What is taken along names the plan only where the user did.
+  // What is exported names the plan only where the user did.
   return { ...answer, found, flags: { ...flags, ...run }, exact: { ...flags, plan } };
 }
 
@@ -58,7 +68,7 @@ export function withUsual(flags, usual) {
 }
 
 export function fits(answer) {
-  const words = { yes: "fits", no: "does not fit", too_close: "too close to tell" };
+  const words = { yes: "fits", no: "does not fit", too_close: "borderline" };
   return h("span", { class: `tag ${answer.fits}` }, words[answer.fits] ?? answer.fits);
 }
 
@@ -88,7 +98,7 @@ export function memoryMeter(answer) {
 
 export function headingOf(answer, flags) {
   const gpus = answer.gpus ?? flags.gpus;
-  return `${answer.model ?? flags.model ?? ""} on ${gpus ? `${show(gpus, "count")} × ` : ""}${answer.system ?? flags.system ?? ""}`;
+  return `${answer.model ?? nameOf(flags.model, "your model")} on ${gpus ? `${show(gpus, "count")} × ` : ""}${answer.system ?? nameOf(flags.system, "your system")}`;
 }
 
 export { facts, number, range, show, word, h };

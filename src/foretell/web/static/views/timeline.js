@@ -1,4 +1,4 @@
-// Timeline: one step played event by event, as a picture and as a file that Perfetto opens.
+// Timeline: one step simulated event by event, as a picture and as a file that Perfetto opens.
 
 import { file } from "../api.js";
 import { table } from "../dom.js";
@@ -30,7 +30,7 @@ export default {
     desk.put("keep", question ? keep(desk, question, name) : "");
     desk.put("stages", active.played ? stages(active.played, name) : "");
     desk.put("assumed", assumed(told));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "simulate", flags: answer.exact, answer: answer.played })).filter(({ answer }) => answer));
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "simulate", flags: answer.exact, answer: answer.played })).filter(({ answer }) => answer));
     return "";
   },
 };
@@ -38,7 +38,7 @@ export default {
 function card(answer, i) {
   const played = answer.played;
   return scenarioCard(i, headingOf(answer, {}),
-    h("p", { class: "big" }, number(played.step_s, "s", "step_s"), h("small", {}, " played")),
+    h("p", { class: "big" }, number(played.step_s, "s", "step_s"), h("small", {}, " simulated")),
     h("p", { class: "quiet" }, "closed form ", number(played.closed_step_s, "s", "closed_step_s"), ", ", number(played.difference, "signed"), " apart"),
     h("p", { class: "plan", "data-name": "plan" }, played.plan),
     facts([[word("90 % interval", "interval"), range(played.intervals?.step_s?.p90, "s")], [word("MFU"), surely(played, "mfu", "share")],

@@ -1,7 +1,8 @@
 // Training: the best plan of each scenario, where its time and memory go, what limits it, how sure that is.
 
 import { table } from "../dom.js";
-import { assumed, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, planned, range, reasons, scenarioCard, sure, surely, word } from "./shared.js";
+import { differences } from "./differences.js";
+import { assumed, before, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, planned, range, reasons, scenarioCard, sure, surely, word } from "./shared.js";
 
 export default {
   title: "Training",
@@ -11,6 +12,7 @@ export default {
     const told = await desk.each((i) => planned(desk, i));
     desk.put("trouble");
     desk.put("summary", told.map((answer, i) => (answer.step_s ? card(answer, i) : noCard(i, answer, headingOf(answer, desk.flags(["model", "system", "gpus"], i))))));
+    desk.put("difference", differences(told, METRICS, PARTS));
     desk.put("limits");
     const questions = told.map((answer) => (answer.breakdown ? answer.exact : null));
     const active = told[desk.at];
@@ -23,11 +25,16 @@ export default {
     await Promise.all(work);
     desk.put("plans", active?.found ? plans(active.found, desk) : "");
     desk.put("assumed", assumed(told));
-    desk.take(told.map((answer, i) => ({ name: desk.names[i], verb: "estimate", flags: answer.flags, answer })).filter(({ answer }) => answer.step_s));
+    desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "estimate", flags: answer.flags, answer, exact: answer.exact })).filter(({ answer }) => answer.step_s));
     const searched = told.reduce((many, answer) => many + (answer.found?.plans_evaluated ?? 0), 0);
-    return searched ? `best of ${number(searched, "count").textContent} plans` : "as planned";
+    return searched ? `best of ${number(searched, "count").textContent} plans` : "plan as given";
   },
 };
+
+const tree = (name) => (answer) => Object.fromEntries((answer[name]?.children ?? []).map((part) => [part.name, part.value]));
+const METRICS = [["Step time", "s", (a) => a.step_s], ["Tokens/s per GPU", "count", (a) => a.tokens_per_s_per_gpu], ["MFU", "share", (a) => a.mfu],
+  ["Peak memory", "bytes", (a) => a.peak_memory_bytes], ["Energy of a step", "J", (a) => a.energy_joules], ["Whole run", "s", (a) => (a.run?.days === undefined ? null : a.run.days * 86400)]];
+const PARTS = [["Where the time of a step differs", "s", tree("breakdown")], ["Where the memory differs", "bytes", tree("memory")]];
 
 function step(question) {
   if (!question) return null;
@@ -38,14 +45,15 @@ function step(question) {
 function card(answer, i) {
   const run = answer.run;
   return scenarioCard(i, headingOf(answer, {}),
-    h("p", { class: "big" }, number(answer.step_s, "s", "step_s"), h("small", {}, " a step")),
+    h("p", { class: "big" }, number(answer.step_s, "s", "step_s"), h("small", {}, " per step"), answer.fits === "yes" ? "" : h("small", {}, " ", fits(answer))),
     h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.interval?.p90, "s")}`),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
+      ...before(answer, answer.prior?.step_s, "s"),
       [word("MFU"), surely(answer, "mfu", "share")],
       ["Tokens/s per GPU", surely(answer, "tokens_per_s_per_gpu", "count")],
       ["TFLOP/s per GPU", surely(answer, "tflops_per_gpu", "count")],
-      ["Energy of a step", surely(answer, "energy_joules", "J")],
+      ["Energy per step", surely(answer, "energy_joules", "J")],
       ...others(answer),
       ["Limited by", h("span", { "data-name": "limited_by" }, answer.limited_by.replaceAll("_", " "))],
       run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), sure(run.interval?.p90.map((days) => days * 86400), "s"))] : null,
@@ -57,8 +65,10 @@ function card(answer, i) {
 // Every other predicted number of the answer, by its name.
 const CARD = ["step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "peak_memory_bytes", "energy_joules"];
 
+const CALLED = { mfu_causal: ["MFU, causal attention", "share"], run_s: ["Whole run", "s"] };
+
 function others(answer) {
-  return Object.keys(answer.intervals ?? {}).filter((name) => !CARD.includes(name)).map((name) => [name.replaceAll("_", " "), surely(answer, name, "count")]);
+  return Object.keys(answer.intervals ?? {}).filter((name) => !CARD.includes(name)).map((name) => [CALLED[name]?.[0] ?? name.replaceAll("_", " "), surely(answer, name, CALLED[name]?.[1] ?? "count")]);
 }
 
 async function limits(desk, answer) {

@@ -1,0 +1,44 @@
+"""`foretell changed`: which predictions moved between two versions."""
+
+from foretell.cli.command import Edges, Given, command
+from foretell.cli.output import write_json
+from foretell.specs.questions.versions import VersionsQuestion
+
+
+@command(VersionsQuestion)
+def version_changes(given: Given, edges: Edges) -> int:
+    """Ask the questions of OLD.json again: which predictions moved, by how much, and by which change."""
+    if edges.save:
+        return _save(given, edges)
+    from foretell.lab.versions.changes import version_changes as ask
+
+    found = ask(**{"files": (), **given})
+    if edges.json:
+        write_json(found.to_dict())
+    else:
+        from foretell.report.console import show
+        from foretell.report.versions import changes_text
+
+        show(changes_text(found))
+    return 0
+
+
+def _save(given: Given, edges: Edges) -> int:
+    """Write a snapshot of this version."""
+    import json
+    from pathlib import Path
+
+    from foretell.lab.versions.snapshot import STANDARD, read_snapshot, take_snapshot
+
+    read = [read_snapshot(path) for path in given.get("files", ())]
+    questions = [(one.verb, one.question) for old in read for one in old.predictions]
+    made = take_snapshot(questions or STANDARD)
+    text = json.dumps(made.to_dict(), allow_nan=False)
+    Path(str(edges.save)).write_text(f"{text}\n", encoding="utf-8")
+    if edges.json:
+        write_json(
+            {"foretell": made.version, "predictions": len(made.predictions), "file": edges.save}
+        )
+    else:
+        print(f"{len(made.predictions)} predictions of {made.version} saved in {edges.save}")
+    return 0

@@ -1,0 +1,115 @@
+"""A card as a few lines of text, and as HTML with intervals and a breakdown bar."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from foretell.report.figure_svg import figure_svg
+from foretell.report.figures.look import COLOURS, figure
+from foretell.report.notebook.card import Card, ShownNumber
+from foretell.report.notebook.cards import CARDS
+
+TEXT_ROWS = 5
+"""Rows of a table that the short text has."""
+SPAN = 132
+"""Pixels of the drawing of an interval."""
+LEAST_SHARE = 0.06
+"""Parts of the bar below this share have their name in the legend alone."""
+STYLE = "style='text-align:left;padding:2px 10px 2px 0;border:none;vertical-align:middle'"
+"""Of a cell, whatever the notebook's own theme says of tables."""
+
+
+def answer_text(verb: str, told: Mapping[str, Any]) -> str:
+    """The title, the main numbers with their 90 % intervals, and the first rows."""
+    card = CARDS[verb](told)
+    lines = [card.title, *card.lines[:3]]
+    width = max((len(fact.label) for fact in card.facts), default=0)
+    for fact in card.facts:
+        span = f"   90%: {fact.low} to {fact.high}" if fact.ends else ""
+        lines.append(f"{fact.label:<{width}}  {fact.text}{span}")
+    lines += _columns(card)
+    return "\n".join(lines)
+
+
+def _columns(card: Card) -> list[str]:
+    """The first rows of the table, aligned."""
+    shown = [card.headers, *card.rows[:TEXT_ROWS]] if card.rows else []
+    widths = [max(len(row[i]) for row in shown) for i in range(len(card.headers))] if shown else []
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    ]
+    left = card.more_rows + max(len(card.rows) - TEXT_ROWS, 0)
+    return [*lines, *([f"... {left} more"] if shown and left else [])]
+
+
+def answer_html(verb: str, told: Mapping[str, Any]) -> str:
+    """The title, conclusions, main numbers with drawn intervals, a table, and the breakdown as a bar."""
+    card = CARDS[verb](told)
+    parts = [f"<p><b>{escape(card.title)}</b></p>"]
+    if card.lines:
+        parts.append("<ul>" + "".join(f"<li>{escape(line)}</li>" for line in card.lines) + "</ul>")
+    if card.facts:
+        rows = "".join(f"<tr>{_fact_cells(fact)}</tr>" for fact in card.facts)
+        parts.append(f"<table><tbody>{rows}</tbody></table>")
+    if card.rows:
+        parts.append(_table(card))
+    if card.bars:
+        parts.append(breakdown_svg(card))
+    return f"<div class='foretell-answer'>{''.join(parts)}</div>"
+
+
+def _fact_cells(fact: ShownNumber) -> str:
+    drawn = words = ""
+    if fact.ends:
+        drawn = interval_svg(*fact.ends)
+        words = f"90 %: {escape(fact.low)} to {escape(fact.high)}"
+    cells = (escape(fact.label), f"<b>{escape(fact.text)}</b>", drawn, words)
+    return "".join(f"<td {STYLE}>{cell}</td>" for cell in cells)
+
+
+def interval_svg(low: float, value: float, high: float) -> str:
+    """A line from the low to the high end on an axis from zero, with a dot at the value."""
+    top = max(high, value, 1e-300) * 1.02
+    x0, at, x1 = (round(SPAN * max(one, 0.0) / top, 1) for one in (low, value, high))
+    return (
+        f"<svg width='{SPAN}' height='12' viewBox='0 0 {SPAN} 12' role='img' "
+        f"aria-label='90 % interval'>"
+        f"<line x1='0' x2='{SPAN}' y1='6' y2='6' stroke='currentColor' stroke-opacity='0.15'/>"
+        f"<line x1='{x0}' x2='{x1}' y1='6' y2='6' stroke='{COLOURS[0]}' stroke-width='3'/>"
+        f"<circle cx='{at}' cy='6' r='4' fill='{COLOURS[0]}'/></svg>"
+    )
+
+
+def _table(card: Card) -> str:
+    heads = "".join(f"<th {STYLE}>{escape(head)}</th>" for head in card.headers)
+    rows = "".join(
+        "<tr>" + "".join(f"<td {STYLE}>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in card.rows
+    )
+    more = f"<p>{card.more_rows:,} more; see to_frame()</p>" if card.more_rows else ""
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+
+def breakdown_svg(card: Card) -> str:
+    """One bar of shares in percent, by the engine that draws every figure."""
+    whole = sum(value for _, value in card.bars)
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": f"{name} ({value / whole:.0%})",
+            "y": [""],
+            "x": [100.0 * value / whole],
+            "text": [f"{value / whole:.0%}" if value / whole >= LEAST_SHARE else ""],
+            "textposition": "inside",
+            "marker": {"color": COLOURS[i % len(COLOURS)]},
+        }
+        for i, (name, value) in enumerate(card.bars)
+    ]
+    drawn = figure(
+        traces, f"Where the {card.bar_title} goes", {"text": "%", "range": [0.0, 100.0]},
+        {"text": "", "type": "category"}, barmode="stack", bargap=0.2, width=760,
+        height=150 + 14 * len(traces), margin={"l": 24, "r": 24, "t": 48, "b": 56}, showlegend=True,
+    )  # fmt: skip
+    return figure_svg(drawn)

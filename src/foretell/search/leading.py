@@ -1,0 +1,123 @@
+"""Plans that may lead a search, evaluated; the others are skipped, since a bound on their step is too long.
+
+Bounds (training/bounds.py) depend on a few fields, and never on the ZeRO stage: one candidate stands for all
+of its stages until it is evaluated. Candidates are evaluated in the order of their bounds, some thousands at
+first, until the bound of the next is beyond what can still come first: the last of the best plans that
+clearly fit, and those that simplicity may put in front (search/simpler.py).
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.memory import CLOSE_SHARE
+from foretell.records import dataclass
+from foretell.search.interrupts import end_at_once, hold_interrupts
+from foretell.search.simpler import NEAR
+from foretell.search.space import Space, all_stages
+from foretell.specs.plan import Plans, join_plans
+from foretell.specs.scenario import Scenario
+from foretell.training.bounds import least_seconds
+from foretell.training.step import evaluate, evaluate_chunks
+from foretell.training.tables import Index, Tables, select, tables_of
+
+Array = NDArray[np.float64]
+
+FIRST = 4096
+"""Candidates of the first round; each later one has as many again as all before it, three times."""
+ALIKE = 2e-9
+"""Share within which two steps count as equally long, twice that of a ranking."""
+SHARED = 1 << 16
+"""Plans of a round from which several processes share them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadingPlans:
+    """The plans of a space that were evaluated, in its order."""
+
+    plans: Plans
+    """The plans."""
+    step_s: Array
+    """Their step times."""
+    peak_bytes: Array
+    """What they hold."""
+    skipped: int
+    """Plans that were not evaluated: their bounds are longer than what leads."""
+
+
+def leading_plans(
+    scenario: Scenario,
+    space: Space,
+    top: int,
+    workers: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> LeadingPlans:
+    """Every plan that can be among the `top` best of a space, or nearly as fast as the best one."""
+    tables = tables_of(scenario, space.plans, zeros=space.zeros)
+    least_s = least_seconds(scenario, space.plans, tables)
+    capacity, done_s, limit_s, many = float(scenario.system.chip.memory_bytes), -1.0, np.inf, FIRST
+    rounds: list[tuple[Plans, Array, Array, Index]] = []
+    step_s = peak_bytes = np.empty(0)
+    while done_s < limit_s:
+        far = many >= len(least_s)
+        until_s = np.inf if far else float(np.partition(least_s, many)[many])
+        until_s = min(until_s, limit_s)
+        rows = np.flatnonzero((least_s > done_s) & (least_s <= until_s))
+        plans, of_rows, places = all_stages(space, rows)
+        found = _evaluated(scenario, plans, tables, of_rows, workers)
+        rounds.append((plans, *found, places))
+        step_s, peak_bytes = (np.concatenate([one[column] for one in rounds]) for column in (1, 2))
+        limit_s, done_s, many = _limit_s(step_s, peak_bytes, capacity, top), until_s, 4 * many
+        if progress is not None:
+            progress(len(step_s))
+    places = np.concatenate([one[3] for one in rounds])
+    order = np.argsort(places, kind="stable")
+    if progress is not None:
+        progress(space.count)
+    return LeadingPlans(
+        plans=join_plans([one[0] for one in rounds]).take(order),
+        step_s=step_s[order],
+        peak_bytes=peak_bytes[order],
+        skipped=space.count - len(order),
+    )
+
+
+def _limit_s(step_s: Array, peak_bytes: Array, capacity: float, top: int) -> float:
+    """The longest step that can still be among those looked for; inf where too few clearly fit."""
+    clear_s = step_s[peak_bytes <= CLOSE_SHARE * capacity]
+    if len(clear_s) < top:
+        return np.inf
+    last_s = float(np.partition(clear_s, top - 1)[top - 1])
+    return max(last_s * (1.0 + ALIKE), NEAR * float(clear_s.min()))
+
+
+def _evaluated(
+    scenario: Scenario, plans: Plans, tables: Tables, of_rows: Index, workers: int
+) -> tuple[Array, Array]:
+    """Step times and peaks of some plans, here or on several processes."""
+    if workers > 1 and len(plans) >= SHARED:
+        return _evaluate_parallel(scenario, plans, workers)
+    return evaluate_chunks(scenario, plans, select(tables, of_rows)) if len(plans) else _none()
+
+
+def _none() -> tuple[Array, Array]:
+    return np.empty(0), np.empty(0)
+
+
+def _evaluate_parallel(scenario: Scenario, plans: Plans, workers: int) -> tuple[Array, Array]:
+    """The same on several processes, in contiguous shares."""
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
+    edges = np.linspace(0, len(plans), 4 * workers + 1).astype(int)
+    shares = [slice(int(a), int(b)) for a, b in pairwise(edges) if b > a]
+    step, peak = np.empty(len(plans)), np.empty(len(plans))
+    # An interrupt ends the workers at once; left alone they would take up the next share.
+    with ProcessPoolExecutor(workers, initializer=end_at_once) as pool:
+        with hold_interrupts():
+            futures = {pool.submit(evaluate, scenario, plans.take(s)): s for s in shares}
+        for future in as_completed(futures):
+            share = futures[future]
+            step[share], peak[share] = future.result()
+    return step, peak

@@ -1,23 +1,30 @@
 """A batch of systems is its systems one by one: steps with every number of a system varied at once."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foretell.api.serving import closed_form, closed_forms, question_of
+from foretell.errors import Infeasible
 from foretell.inputs.question import ask, plan_of
+from foretell.serving.serve import serve_one
+from foretell.serving.systems import serve_systems
 from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import batch_of
+from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.scenario import Scenario
+from foretell.specs.service import Percentiles, ServiceEstimate
 from foretell.specs.system import System
 from foretell.specs.system_batch import (
     map_numbers,
     one_system,
-    repeat_systems,
+    repeat_chips,
     stack_systems,
     structure_of,
+    system_count,
     take_systems,
     varies_in_batch,
 )
@@ -87,7 +94,9 @@ def test_systems_are_stacked_and_taken() -> None:
     stacked = stack_systems(ones)
     assert one_system(stacked, 3) == ones[3]
     assert one_system(take_systems(stacked, slice(2, 4)), 1) == ones[3]
-    assert one_system(repeat_systems(stacked, 2), MANY + 3) == ones[3]
+    twice = replace(stacked, chip=repeat_chips(stacked.chip, 2), network=ones[3].network)
+    assert one_system(twice, MANY + 3) == ones[3]
+    assert system_count(stacked) == MANY
     assert stack_systems([system, system]) == system
     larger = replace(system.network.tiers[0], size=2.0 * system.network.tiers[0].size)
     other = replace(system, network=replace(system.network, tiers=(larger,)))
@@ -105,3 +114,87 @@ def test_paths_that_a_batch_may_vary() -> None:
         "gpus",
     ):
         assert not varies_in_batch(path)
+
+
+SERVICES = (
+    ("llama-3.1-70b", "h100-sxm", 8, "tp8", {"isl": 2048, "osl": 256, "concurrency": 32}),
+    ("llama-3.1-70b", "mi300x", 8, "tp4 pp2", {"isl": 9000, "osl": 1, "concurrency": 16}),
+    ("deepseek-v3", "gb200-nvl72", 72, "dp72 ep72", {"isl": 4096, "osl": 512, "concurrency": 700}),
+    ("qwen3-30b-a3b", "h200-sxm", 8, "dp8 ep8", {"isl": 700, "osl": 90, "concurrency": 3}),
+    ("llama-3.1-8b", "tpu-v6e", 8, "tp2", {"isl": 100, "osl": 900, "concurrency": 900}),
+    (
+        "llama-3.1-8b",
+        "l40s",
+        8,
+        "tp1",
+        {"isl": 30000, "osl": 30, "concurrency": 9, "prefix_hit": 0.4},
+    ),
+    ("llama-3.1-70b", "h100-sxm", 32, "tp8 cp2 pp2", {"isl": 40000, "osl": 200, "concurrency": 4}),
+)
+"""Services over kinds of chips, layouts and loads."""
+
+
+@pytest.mark.parametrize("case", SERVICES, ids=lambda case: f"{case[0]} on {case[1]}: {case[3]}")
+@settings(max_examples=2)
+@given(
+    seed=st.integers(0, 2**31),
+    longer=st.floats(0.5, 2.0),
+    more=st.floats(0.3, 3.0),
+)
+def test_serving_on_a_batch_of_systems(
+    case: tuple[str, str, int, str, dict[str, float]], seed: int, longer: float, more: float
+) -> None:
+    model, name, gpus, words, load = case
+    load = {**load, "isl": round(longer * load["isl"])}
+    load["concurrency"] = max(1.0, round(more * load["concurrency"]))
+    asked, _ = question_of(ServiceQuestion(model, system=name, gpus=gpus, plan=words, **load))
+    systems = scattered(asked.system, seed)
+    chunk = next(iter(serve_systems(replace(asked, system=systems), [asked.deployment])))
+    for row in range(MANY):
+        alone = replace(asked, system=one_system(systems, row))
+        try:
+            one = serve_one(alone)
+        except Infeasible as error:
+            with pytest.raises(Infeasible) as caught:
+                chunk.estimate(row)
+            assert str(caught.value) == str(error)
+            continue
+        same_service(chunk.estimate(row), one)
+
+
+def same_service(found: ServiceEstimate, alone: ServiceEstimate) -> None:
+    """Every number the same to 1e-12, all else equal."""
+    for field in fields(alone):
+        value, wanted = getattr(found, field.name), getattr(alone, field.name)
+        if isinstance(wanted, Percentiles):
+            value, wanted = value.to_dict(), wanted.to_dict()
+        if isinstance(wanted, float | dict) and field.name not in ("interval", "overrides"):
+            assert value == pytest.approx(wanted, rel=1e-12), field.name
+        elif field.name != "interval":
+            assert value == wanted, field.name
+
+
+def test_closed_forms_are_closed_forms_one_by_one() -> None:
+    """Questions of several systems, some alike, some of another structure, some that cannot be."""
+    place = {"isl": 1000, "osl": 100, "concurrency": 8}
+    settings_of_each = (
+        (),
+        ("chip.memory_bandwidth_bytes_per_s=5e12",),
+        ("chip.memory_bytes=200e9", "network.node.latency_s=1e-6"),
+        (),
+        ("network.cluster.taper=0.5",),
+        ("chip.memory_bytes=90e9", "chip.tdp_watts=300"),
+    )
+    for plan in ("tp8", None):
+        asked = [
+            question_of(
+                ServiceQuestion(
+                    "llama-3.1-70b", system="h100-sxm", gpus=8, plan=plan, **place, set=one
+                )
+            )[0]
+            for one in settings_of_each
+        ]
+        given = plan is not None
+        for found, question in zip(closed_forms(asked, given), asked, strict=True):
+            assert isinstance(found, ServiceEstimate)
+            same_service(found, closed_form(question, given))

@@ -141,7 +141,7 @@ def test_fields_that_may_name_a_file() -> None:
     """What the web looks at, and what it refuses, wherever it is named."""
     assert {*NAMED} == {
         "model", "system", "name", "gpus", "prefill_gpus", "arrivals", "launch", "lengths", "trainer_gpus",
-        "rollout_gpus",
+        "rollout_gpus", "critic",
     }  # fmt: skip
     files = {
         "prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "runs", "log",

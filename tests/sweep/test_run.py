@@ -17,10 +17,13 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput
+from foretell.studies.points import point_count
+from foretell.studies.study_file import read_study
 from foretell.studies.sweep import run as runs
 from foretell.studies.sweep import shards
-from foretell.studies.sweep.executors import run_shards, shard_runner
+from foretell.studies.sweep.executors import ShardRunner, run_shards, shard_runner
 from foretell.studies.sweep.export import export, results
+from foretell.studies.sweep.frames import SHARD_PLANS, shard_points
 from foretell.studies.sweep.run import resume, status, sweep
 from tests.surfaces.command import foretell as command
 
@@ -119,6 +122,10 @@ if "--multiprocessing-fork" in sys.orig_argv:
         return real(study, number)
 
     shards.shard_bytes = slow
+elif "sweep" in sys.orig_argv:
+    from foretell.studies.sweep import executors
+
+    executors.BEGIN_S = 0.0  # workers are begun after the first shard, however quick that is
 """
 """What a worker runs first, so that the sweep is still at work however late it is killed."""
 
@@ -134,11 +141,12 @@ def test_killed_in_the_middle_and_resumed_is_as_if_it_had_not_been(tmp_path: Pat
     path = os.pathsep.join([str(tmp_path / "first"), source, os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path})
     end = time.monotonic() + 300
-    while len(list((folder / "shards").glob("*.parquet"))) < 1:
+    workers: list[psutil.Process] = []
+    while len(workers) < 3 or len(list((folder / "shards").glob("*.parquet"))) < 2:
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
-    workers = psutil.Process(process.pid).children(recursive=True)
+        workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     # Its workers end with it.
@@ -369,3 +377,31 @@ def test_the_example_is_a_study_of_many_shards(root: Path) -> None:
     study = runs.read_study(root / "examples" / "sweep_small.toml")
     assert runs.trial_problems(study) == []
     assert shard_count(study) >= 8
+
+
+def test_shards_are_about_a_second_for_studies_over_plan_words_too() -> None:
+    """Few plans a question: questions decide, and a kill loses a second of them, not the whole study."""
+    vary = {"seq_len": list(range(512, 512 + 720)), "plan.tp": [1, 2, 4], "plan.zero": [1, 3]}
+    base = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8}
+    study = {"study": {"kind": "training", "plan": "flash"}, "base": base, "vary": vary}
+    known = read_study(study)
+    assert shard_points(known) < 500 < point_count(known)
+    words = {"plan.tp": [1, 2, 4], "plan.zero": [1, 3]}
+    assert shard_points(read_study({**study, "vary": words})) == SHARD_PLANS
+
+
+def test_a_small_sweep_begins_no_workers() -> None:
+    def never() -> Any:
+        raise AssertionError("workers were begun for less than they take to begin")
+
+    place = ShardRunner(open=never, ahead=2, workers=2)
+    base = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8}
+    study = read_study(
+        {
+            "base": base,
+            "vary": {"plan.tp": [1, 2, 4]},
+            "study": {"kind": "training", "plan": "flash"},
+        }
+    )
+    found = dict(run_shards(study, iter([0]), place, 1))
+    assert found == dict(run_shards(study, [0], None))

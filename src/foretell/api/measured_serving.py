@@ -169,7 +169,7 @@ def service_features(
 
 def service_traits(metric: str) -> dict[str, float]:
     """What makes a figure doubtful."""
-    return {"first_token": float(metric in ("ttft", "ttft_ms"))}
+    return {"first_token": float(metric.startswith("ttft"))}
 
 
 def condition_service(question: Any, given: Any) -> tuple[ConditionedService, ServeQuestion]:

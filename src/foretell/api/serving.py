@@ -15,7 +15,7 @@ from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.names import exists
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.inputs.system import of_system
@@ -28,11 +28,12 @@ from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input
 from foretell.serving.engine_options import with_options
 from foretell.serving.formats import mixture_of, stored_formats
-from foretell.serving.layouts import best_layout
+from foretell.serving.layouts import best_layout, chosen_of, layouts
 from foretell.serving.memory import fraction_for, memory_of
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.serving.simulation import serve_simulated
 from foretell.serving.simulation_options import read_play
+from foretell.serving.systems import serve_systems
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
@@ -48,6 +49,7 @@ from foretell.specs.questions.serving import (
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
+from foretell.specs.system_batch import stack_systems, structure_of
 
 DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
@@ -121,9 +123,85 @@ def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
     if question.prefill is not None:
         message = "prefill apart needs a layout for decode too"
         raise BadInput([Problem(path="plan", value=None, message=message, allowed='as in "tp4"')])
+    return best_layout(question, domain_of(question))
+
+
+def closed_forms(
+    questions: Sequence[ServeQuestion], given: bool
+) -> list[ServiceEstimate | Infeasible]:
+    """The closed form of several questions; those that differ in numbers of their system are one batch."""
+    groups: dict[object, list[int]] = {}
+    for place, one in enumerate(questions):
+        groups.setdefault(_batch_key(one) or place, []).append(place)
+    found: list[Any] = [None] * len(questions)
+    for places in groups.values():
+        if len(places) == 1:
+            found[places[0]] = _answer_or_no(lambda at=places[0]: closed_form(questions[at], given))
+            continue
+        batch = stack_systems([questions[place].system for place in places])
+        tried = layouts_of(questions[places[0]], given)
+        first = replace(questions[places[0]], system=batch, plan_chosen=not given)
+        rows = [
+            (chunk, at) for chunk in serve_systems(first, tried) for at in range(len(chunk.best))
+        ]
+        # Systems that are equal are one.
+        rows = rows if len(rows) > 1 else rows * len(places)
+        for place, (chunk, at) in zip(places, rows, strict=True):
+            found[place] = _answer_or_no(
+                lambda chunk=chunk, at=at, place=place, tried=tried: _told(
+                    chunk.estimate(at), questions[place], tried, given
+                )
+            )
+    return found
+
+
+def _told(
+    found: ServiceEstimate, asked: ServeQuestion, layouts: Sequence[Deployment], given: bool
+) -> ServiceEstimate:
+    """An estimate of a batch with what is said of its own question."""
+    more = () if given else (chosen_of(len(layouts)),)
+    own = found.assumptions[len(asked.assumptions) :]
+    return replace(
+        found,
+        system=asked.system.id,
+        assumptions=(*asked.assumptions, *own, *more),
+        overrides=dict(asked.overrides),
+        warnings=asked.warnings,
+    )
+
+
+def _answer_or_no(make: Callable[[], ServiceEstimate]) -> ServiceEstimate | Infeasible:
+    try:
+        return make()
+    except Infeasible as error:
+        return error
+
+
+def _batch_key(q: ServeQuestion) -> object:
+    """What questions of one batch have in common; None where a question is answered by itself."""
+    if not can_batch(q):
+        return None
+    own = q.model, q.gpus, q.deployment, q.profile, q.traffic, q.prices, q.targets_ms
+    return structure_of(q.system), *own, len(q.assumptions)
+
+
+def can_batch(q: ServeQuestion) -> bool:
+    """Whether systems may be a batch: at a fixed concurrency, prompts and answers on the same instances."""
+    return q.rate is None and q.prefill is None
+
+
+def layouts_of(question: ServeQuestion, given: bool) -> list[Deployment]:
+    """The layout that was given, or all that the chips allow."""
+    if given:
+        return [question.deployment]
+    return [*layouts(question.model, question.gpus, question.deployment, domain_of(question))]
+
+
+def domain_of(question: ServeQuestion) -> int:
+    """Chips of one domain of fast links."""
     tiers = question.system.network.tiers
     inner = inner_tiers(tuple(tier.name for tier in tiers))
-    return best_layout(question, round(prod(float(tier.size) for tier in tiers[:inner])))
+    return round(prod(float(tier.size) for tier in tiers[:inner]))
 
 
 def play_of(

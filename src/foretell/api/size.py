@@ -17,8 +17,9 @@ from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import Answer, JsonRecord, dataclass
 from foretell.serving.requests.lengths import read_lengths
-from foretell.serving.serve import ServeQuestion, divide_rent
+from foretell.serving.serve import ServeQuestion
 from foretell.serving.serve import intervals as latency_intervals
+from foretell.serving.service_numbers import divide_rent
 from foretell.serving.sizing import SizingSearch, joined_ms, search_layouts
 from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
 from foretell.serving.sizing_records import Option, ServiceTargets, SizingPoint

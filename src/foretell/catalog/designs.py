@@ -9,6 +9,7 @@ except for `build`, which judges one design.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,36 @@ def built_from_table(table: object, path: str, problems: list[Problem]) -> Built
 
 def build(design: ChipDesign, *, tech: Technology | None = None, path: str = "design") -> BuiltChip:
     """What one design comes to; BadInput with every reason why it cannot be built."""
+    if tech is not None:
+        return _build(design, tech, path)
+    return _known_build(_DesignKey(design, path))
+
+
+class _DesignKey:
+    """A design as a key: its peaks are a mapping, which has no hash."""
+
+    __slots__ = ("asked", "text")
+
+    def __init__(self, design: ChipDesign, path: str) -> None:
+        self.asked, self.text = (design, path), repr(design)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _DesignKey) and self.asked == other.asked
+
+
+@lru_cache(maxsize=256)
+def _known_build(key: _DesignKey) -> BuiltChip:
+    """A study builds a point's design for its chip, and again for its price."""
+    design, path = key.asked
+    return _build(design, technology(), path)
+
+
+def _build(design: ChipDesign, tech: Technology, path: str) -> BuiltChip:
     problems: list[Problem] = []
-    parts = look_up(design, tech or technology(), path, problems)
+    parts = look_up(design, tech, path, problems)
     if parts is None:
         raise BadInput(problems)
     if not (design.cores or design.die_area_mm2):

@@ -6,8 +6,11 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from foretell.catalog.files import ROOT, read_table
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.engine import EngineProfile, Fit
 
@@ -147,12 +150,17 @@ def on_card(p: EngineProfile, chip: Chip) -> EngineProfile:
     if p.architectures and chip.architecture not in p.architectures:
         p = carried_over(p, chip)
     if float(chip.memory_bytes) < WIDE_CARD_BYTES:
-        p = replace(p, reserve_bytes=min(p.reserve_bytes, SMALL_RESERVE * float(chip.memory_bytes)))
+        p = replace(p, reserve_bytes=float(small_reserve(p, chip.memory_bytes)))
     if not p.limits_by_card or wide_card(chip):
         return p
     return replace(
         p, max_batch=min(p.max_batch, NARROW_BATCH), max_tokens=min(p.max_tokens, NARROW_TOKENS)
     )
+
+
+def small_reserve(p: EngineProfile, memory_bytes: Num) -> Num:
+    """What an engine reserves on cards below WIDE_CARD_BYTES, of these bytes."""
+    return np.minimum(p.reserve_bytes, SMALL_RESERVE * memory_bytes)
 
 
 def carried_over(p: EngineProfile, chip: Chip) -> EngineProfile:

@@ -50,9 +50,12 @@ class MeasuredPrior:
     outliers: tuple[tuple[float, float], ...]
     """Further standard deviation of a run, and the share of runs that have it."""
     doubt: Mapping[str, float]
-    """Trait of a run -> logarithm of the factor on all its spreads."""
+    """Trait of a run -> logarithm of the factor on its spreads."""
     interval_scale: float
     """Factor on intervals, so that sources which were left out lie in them as often as promised."""
+    doubt_power: float = 1.0
+    """1 where doubt is of a run's mechanisms too, 0 where only of what is beside them: a first token that is
+    doubtful for its queue does not make its kernels so."""
 
 
 @lru_cache(maxsize=128)

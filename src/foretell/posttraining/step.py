@@ -253,7 +253,7 @@ def onload_s(setup: StepSetup, passes: TrainerPasses) -> float:
 
 
 def sync_of(setup: StepSetup, passes: TrainerPasses) -> float:
-    """The synchronisation of a setup: all weights, or the adapters where the engine takes them as they are."""
+    """The synchronisation of a setup: all weights, or adapters where the engine takes them as they are."""
     model, plan = setup.scenario.model, setup.plan
     many = float(count_parameters(model).text)
     sent = passes.forward.trained if plan.lora and not setup.loop.sync_merged else many

@@ -2,8 +2,8 @@
 
 Bounds (training/bounds.py) depend on a few fields, and never on the ZeRO stage: one candidate stands for all
 of its stages until it is evaluated. Candidates are evaluated in the order of their bounds, some thousands at
-first, until the bound of the next is beyond what can still come first: the last of the best plans that clearly
-fit, and those that simplicity may put in front (search/simpler.py).
+first, until the bound of the next is beyond what can still come first: the last of the best plans that
+clearly fit, and those that simplicity may put in front (search/simpler.py).
 """
 
 from collections.abc import Callable

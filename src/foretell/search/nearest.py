@@ -1,16 +1,21 @@
 """The plan that works and differs least from one that does not."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.search.space import all_orders, enumerate_plans, spell_order
-from foretell.specs.plan import Plan, recompute_code
+from foretell.specs.plan import Plan, Plans, recompute_code
 from foretell.specs.scenario import Scenario
 from foretell.training.step import evaluate
 
+Array = NDArray[np.float64]
 WEIGHTS = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "ep": 0.7, "etp": 0.7, "micro_batch": 0.7, "vpp": 0.5}
-"""Cost of doubling or halving a degree; changing a choice costs a half, and a plan that is
-too close to call three quarters."""
+"""Cost of doubling or halving a degree; changing a choice costs a half."""
+TOO_CLOSE = 0.75
+"""Cost of a plan that is too close to call."""
+FIRST_LOOK = 512
+"""Plans that are evaluated first; four times as many each time none of them fits."""
 
 
 def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
@@ -18,7 +23,6 @@ def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
     plans = enumerate_plans(scenario, plan).plans
     if len(plans) == 0:
         return None
-    step, peak = evaluate(scenario, plans)
     distance = np.zeros(len(plans))
     for name, weight in WEIGHTS.items():
         distance += weight * np.abs(np.log2(getattr(plans, name) / getattr(plan, name)))
@@ -26,10 +30,25 @@ def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
     distance += 0.5 * (plans.recompute != recompute_code(plan.recompute))
     distance += 0.5 * (plans.sp != float(plan.sp))
     order = all_orders(plan).index(spell_order(plan.order, plan))
-    distance += 0.5 * (plans.order != order)
-    distance += 0.75 * (peak > CLOSE_SHARE * scenario.system.chip.memory_bytes)
-    ok = np.flatnonzero(peak <= scenario.system.chip.memory_bytes)
-    if len(ok) == 0:
-        return None
-    best = ok[np.lexsort((step[ok], np.round(distance[ok], 9)))[0]]
-    return plans.plan(int(best))
+    distance = np.round(distance + 0.5 * (plans.order != order), 9)
+    best = _nearest_that_fits(scenario, plans, distance)
+    return None if best is None else plans.plan(best)
+
+
+def _nearest_that_fits(scenario: Scenario, plans: Plans, distance: Array) -> int | None:
+    """Row of the nearest plan that fits; the nearest are looked at first, and the rest only where none does."""
+    have = scenario.system.chip.memory_bytes
+    sequence = np.argsort(distance, kind="stable")
+    found: tuple[float, float, int] | None = None
+    start, size = 0, FIRST_LOOK
+    while start < len(sequence):
+        rows = sequence[start : start + size]
+        if found is not None and distance[rows[0]] > found[0]:
+            break
+        step, peak = evaluate(scenario, plans.take(rows))
+        far = np.round(distance[rows] + TOO_CLOSE * (peak > CLOSE_SHARE * have), 9)
+        for at in np.flatnonzero(peak <= have):
+            one = (float(far[at]), float(step[at]), int(rows[at]))
+            found = one if found is None else min(found, one)
+        start, size = start + size, 4 * size
+    return None if found is None else found[2]

@@ -197,7 +197,7 @@ def replicas_of(degrees: Degrees) -> int:
 
 
 def _numbers(many: int, each: int, stages: int, before: int) -> tuple[Index, Index, Index]:
-    """Stages of each candidate of a block, its number where stages stand `each` candidates apart, and that."""
+    """Stages of each candidate of a block, its number where stages are `each` candidates apart, and that."""
     own = np.arange(many)
     place = before + own + own // max(each, 1) * each * (stages - 1)
     return np.full(many, stages), place, np.full(many, each)

@@ -85,9 +85,10 @@ def option_parts_s(
         some = np.asarray(sequences, float)
         distinct = d.adapters * -np.expm1(some * np.log1p(-1.0 / max(d.adapters, 1.0 + 1e-9)))
         size = adapter_bytes(model, d.adapter_rank) / d.tp / d.pp
-        rate = READ_SHARE * float(system.chip.memory_bandwidth_bytes_per_s)
+        rate = READ_SHARE * system.chip.memory_bandwidth_bytes_per_s
         found["adapters"] = np.asarray(distinct * size / rate + layers * ADAPTER_LAYER_S)
     if d.offload_gb:
-        link = HOST_SHARE * float(system.chip.host_bytes_per_s) or HOST_BYTES_PER_S
+        known = HOST_SHARE * np.asarray(system.chip.host_bytes_per_s, float)
+        link = np.where(known > 0.0, known, HOST_BYTES_PER_S)
         found["weights from the host"] = np.asarray(1e9 * d.offload_gb / link)
     return found

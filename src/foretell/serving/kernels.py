@@ -36,6 +36,7 @@ from foretell.specs.chip import Chip
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.surface import Surface
+from foretell.specs.system_batch import repeat_chips
 from foretell.workload.ops import AttentionCore, Op
 
 Array = NDArray[np.float64]
@@ -135,6 +136,16 @@ class Kernels:
     """The engine."""
     narrow: bool = False
     """Whether the later dense products are as narrow as the experts (serving/formats.py)."""
+    systems: int = 1
+    """Systems of a batch, of which the chip's numbers are arrays."""
+
+    def along(self, *points: Array) -> tuple["Kernels", tuple[Array, ...]]:
+        """Points of a table, each once for every system, and the kernels with as many chips."""
+        if self.systems == 1:
+            return self, points
+        chips = repeat_chips(self.chip, len(points[0]))
+        own = replace(self, chip=chips, systems=1)
+        return own, tuple(np.repeat(one, self.systems) for one in points)
 
     def chosen(self, family: str, dtype: str) -> FamilyCoefficients:
         """Coefficients of a family as a step meets them."""

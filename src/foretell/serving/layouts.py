@@ -1,7 +1,7 @@
 """The layouts that a number of chips allows, and the best of them for a load."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from foretell.errors import Infeasible
@@ -74,30 +74,42 @@ def experts_of(model: Model) -> int:
 def best_layout(question: ServeQuestion, domain: int) -> ServiceEstimate:
     """The layout with most output tokens a second; where none fits, why not the largest instance."""
     best: ServiceEstimate | None = None
-    refused: Infeasible | None = None
-    tried = largest = 0
+    refused: list[tuple[Deployment, Infeasible]] = []
+    tried = 0
     for layout in layouts(question.model, question.gpus, question.deployment, domain):
         tried += 1
         try:
             found = serve_one(replace(question, deployment=layout, plan_chosen=True))
         except Infeasible as error:
-            if layout.gpus > largest:  # the first of the largest: the fewest stages
-                refused, largest = error, layout.gpus
+            refused.append((layout, error))
             continue
         if best is None or merit(found) > merit(best):
             best = found
     if best is None:
-        assert refused is not None
-        if largest < question.gpus:
-            spans = f"of {question.gpus} chips no layout spans more than {largest}"
-            refused = Infeasible(
-                replace(p, allowed=f"{p.allowed}; {spans}") for p in refused.problems
-            )
-        raise refused
-    said = f"layout chosen: the best of {tried} by output tokens/s"
-    return replace(best, assumptions=(*best.assumptions, said))
+        raise refuse(refused, question.gpus)
+    return replace(best, assumptions=(*best.assumptions, chosen_of(tried)))
+
+
+def chosen_of(tried: int) -> str:
+    """What is said of a layout that was chosen."""
+    return f"layout chosen: the best of {tried} by output tokens/s"
+
+
+def refuse(refused: Sequence[tuple[Deployment, Infeasible]], gpus: int) -> Infeasible:
+    """Why no layout fits: why not the first of the largest, which has the fewest stages."""
+    largest = max(layout.gpus for layout, _ in refused)
+    why = next(error for layout, error in refused if layout.gpus == largest)
+    if largest < gpus:
+        spans = f"of {gpus} chips no layout spans more than {largest}"
+        return Infeasible(replace(p, allowed=f"{p.allowed}; {spans}") for p in why.problems)
+    return why
 
 
 def merit(found: ServiceEstimate) -> tuple[float, float]:
     """More tokens a second first; under a rate that all meet, the sooner answer."""
-    return round(found.output_tokens_per_s, 3), -found.e2e_ms.mean
+    return merit_of(found.output_tokens_per_s, found.e2e_ms.mean)
+
+
+def merit_of(output_tokens_per_s: float, e2e_ms: float) -> tuple[float, float]:
+    """The same of its two numbers."""
+    return round(output_tokens_per_s, 3), -e2e_ms

@@ -22,17 +22,21 @@ def axis_of(value: Num, points: Array) -> Axis:
 
 
 def read(table: Array, axes: Sequence[Axis]) -> Array:
-    """A table of as many dims as axes, at the places that broadcast together."""
+    """A table of as many dims as axes, at the places that broadcast together.
+
+    One dim more is of systems: places are then one for each of them, or one for all.
+    """
     if not axes:
         return table
     low, share = axes[0]
-    if len(axes) == 1:
+    if len(axes) == 1 and table.ndim == 1:
         return np.asarray(table[low] * (1.0 - share) + table[low + 1] * share)
     return corners(table, axes)
 
 
 def corners(table: Array, axes: Sequence[Axis]) -> Array:
     """The weighted sum of the corners around each place."""
+    own = (np.arange(table.shape[-1]),) if table.ndim > len(axes) else ()
     total: Array | float = 0.0
     for corner in range(2 ** len(axes)):
         weight: Array | float = 1.0
@@ -41,5 +45,5 @@ def corners(table: Array, axes: Sequence[Axis]) -> Array:
             up = corner >> i & 1
             where.append(low + up)
             weight = weight * (share if up else 1.0 - share)
-        total = total + weight * table[tuple(where)]
+        total = total + weight * table[(*where, *own)]
     return np.asarray(total)

@@ -47,28 +47,28 @@ PAGE = 16.0
 class Memory:
     """One chip of an instance; bytes."""
 
-    card_bytes: float
-    """Memory that software can allocate."""
+    card_bytes: Num
+    """Memory that software can allocate; of a batch of systems an array, as the cache."""
     weight_bytes: float
     """Weights of the fullest stage."""
     step_bytes: float
     """Activations and scores of the largest step."""
-    reserve_bytes: float
+    reserve_bytes: Num
     """Context, libraries, workspaces, captured graphs."""
-    kv_bytes: float
+    kv_bytes: Num
     """The cache; negative where weights and steps leave nothing."""
 
     @property
     def fits(self) -> bool:
-        """Whether anything is left for a cache."""
-        return self.kv_bytes > 0.0
+        """Whether anything is left for a cache, on every system."""
+        return bool(np.all(np.asarray(self.kv_bytes) > 0.0))
 
 
 def memory_of(
     model: Model, system: System, deployment: Deployment, profile: EngineProfile
 ) -> Memory:
     """The memory of one chip by the engine's rule."""
-    card = SEEN_SHARE * float(system.chip.memory_bytes)
+    card = SEEN_SHARE * system.chip.memory_bytes
     weights = weight_bytes(model, deployment)
     weights += (
         deployment.adapters * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
@@ -88,7 +88,7 @@ def memory_of(
     )
 
 
-def cache_bytes(rule: str, fraction: float, card: float, weights: float, other: float) -> float:
+def cache_bytes(rule: str, fraction: float, card: Num, weights: float, other: Num) -> Num:
     """What a rule leaves to the cache."""
     match rule:
         case "vllm":
@@ -96,7 +96,8 @@ def cache_bytes(rule: str, fraction: float, card: float, weights: float, other: 
         case "trtllm":
             return fraction * (card - weights - other)
         case "sglang":
-            return min(fraction * card - weights, card - weights - other)
+            found = np.minimum(fraction * card - weights, card - weights - other)
+            return found if np.ndim(found) else float(found)
         case _:
             return card - weights - other
 
@@ -248,7 +249,7 @@ def sequences_that_fit(
     each = kv_bytes(
         model, deployment, np.asarray(context) + PAGE / 2.0, windows=profile.window_saved
     )
-    room = max(memory.kv_bytes, 0.0) / np.maximum(each, 1e-9)
+    room = np.maximum(memory.kv_bytes, 0.0) / np.maximum(each, 1e-9)
     return np.asarray(room * deployment.dp * deployment.cp)
 
 
@@ -256,10 +257,18 @@ def longest_context(
     memory: Memory, model: Model, deployment: Deployment, batch: float = 1.0
 ) -> int:
     """Most tokens that each of `batch` sequences may have, the model's own limit set aside."""
+    return int(longest_contexts(memory, model, deployment, batch))
+
+
+def longest_contexts(
+    memory: Memory, model: Model, deployment: Deployment, batch: float = 1.0
+) -> Array:
+    """The same of every system of a batch."""
     ranks = deployment.dp * deployment.cp
-    low, high = 0, 2**31
-    while high - low > 1:
-        middle = (low + high) // 2
-        need = float(kv_bytes(model, deployment, float(middle))) * max(batch / ranks, 1.0)
-        low, high = (middle, high) if need <= memory.kv_bytes else (low, middle)
+    room = np.asarray(memory.kv_bytes, float)
+    low, high = np.zeros_like(room), np.full_like(room, 2.0**31)
+    while (high - low).max() > 1.0:
+        middle = np.floor((low + high) / 2.0)
+        fits = kv_bytes(model, deployment, middle) * max(batch / ranks, 1.0) <= room
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return low

@@ -5,10 +5,13 @@ the share `met` one that has prompts of others in it; those of the first wave fi
 Its tokens are interrupted by as many prompts as happen to come: about a Poisson number.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.serving.steady import SteadyState
+from foretell.specs._base import Num
 from foretell.specs.service import Percentiles
 
 Array = NDArray[np.float64]
@@ -20,31 +23,38 @@ LEVELS = (50.0, 90.0, 95.0, 99.0)
 
 
 def first_token_s(found: SteadyState, started: float) -> Array:
-    """Times to the first token of evenly chosen requests; their mean is the closed form's."""
+    """Times to the first token of evenly chosen requests, on the last axis, with the closed form's mean."""
     place = (np.arange(MANY) + 0.5) / MANY
     first = max(round(MANY * started), 1) if started > 0.0 else 0
     rest = place[: MANY - first] * MANY / max(MANY - first, 1)
-    decode, prefill, busy = (float(x) for x in (found.decode_s, found.prefill_s, found.met))
+    decode, prefill, busy = (each(x) for x in (found.decode_s, found.prefill_s, found.met))
     # The rest of the step under way: a decode step's, or a longer one's for the share that meets one.
-    waits = np.where(rest < 1.0 - busy, rest / max(1.0 - busy, 1e-9) * decode,
-                     (rest - (1.0 - busy)) / max(busy, 1e-9) * (decode + prefill))  # fmt: skip
-    steady = float(found.ttft_steady_s) + waits - waits.mean() if len(waits) else waits
-    alone = float(found.prefill_s)
+    waits = np.where(rest < 1.0 - busy, rest / np.maximum(1.0 - busy, 1e-9) * decode,
+                     (rest - (1.0 - busy)) / np.maximum(busy, 1e-9) * (decode + prefill))  # fmt: skip
+    settled = each(found.ttft_steady_s)
+    steady = settled + waits - waits.mean(axis=-1, keepdims=True) if waits.size else waits
     wave = (
-        2.0 * max(float(found.ttft_start_s) - alone, 0.0) * (np.arange(first) + 0.5) / max(first, 1)
+        2.0
+        * np.maximum(each(found.ttft_start_s) - prefill, 0.0)
+        * (np.arange(first) + 0.5)
+        / max(first, 1)
     )
-    start = alone + wave
-    return np.concatenate([np.maximum(steady, 0.3 * float(found.ttft_steady_s)), start])
+    return np.concatenate([np.maximum(steady, 0.3 * settled), prefill + wave], axis=-1)
+
+
+def each(value: Array) -> Array:
+    """A number of the steady state, to be set against requests."""
+    return np.asarray(value, float)[..., None]
 
 
 def token_s(found: SteadyState, answer: float) -> Array:
     """Mean times per token of evenly chosen requests, the first token excluded."""
-    extra = float(found.tpot_s - found.token_s)
-    stall = float(found.stall_s)
-    many = extra * max(answer - 1.0, 1.0) / stall if stall > 0.0 else 0.0
-    spread = stall * np.sqrt(max(many, 0.0)) / max(answer - 1.0, 1.0)
+    extra, stall = each(found.tpot_s) - each(found.token_s), each(found.stall_s)
+    some = np.where(stall > 0.0, stall, 1.0)
+    many = np.where(stall > 0.0, extra * max(answer - 1.0, 1.0) / some, 0.0)
+    spread = stall * np.sqrt(np.maximum(many, 0.0)) / max(answer - 1.0, 1.0)
     return np.asarray(
-        np.maximum(float(found.tpot_s) + spread * normal_points(), float(found.token_s))
+        np.maximum(each(found.tpot_s) + spread * normal_points(), each(found.token_s))
     )
 
 
@@ -59,10 +69,25 @@ def normal_points() -> Array:
     return np.where(place < 0.5, -z, z)
 
 
-def percentiles_ms(values_s: Array, mean_s: float) -> Percentiles:
-    """Percentiles of some times, with the closed form's own mean."""
-    found = np.percentile(values_s, LEVELS) * 1e3
-    return Percentiles(
-        mean=1e3 * mean_s,
-        p50=float(found[0]), p90=float(found[1]), p95=float(found[2]), p99=float(found[3]),
-    )  # fmt: skip
+def percentiles_ms(values_s: Array, mean_s: Num, *, ordered: bool = False) -> Percentiles:
+    """Percentiles of some times over requests, with the closed form's own mean; arrays as the mean is.
+
+    `ordered` times are ascending: they need no sorting.
+    """
+    found = (
+        ordered_levels(values_s) if ordered else np.percentile(values_s, LEVELS, axis=-1)
+    ) * 1e3
+    levels: Any = dict(zip(("p50", "p90", "p95", "p99"), found, strict=True))
+    return Percentiles(mean=1e3 * mean_s, **levels)  # type: ignore[arg-type]
+
+
+def ordered_levels(values_s: Array) -> Array:
+    """The same percentiles of ascending values: straight between the two places around each."""
+    place = (values_s.shape[-1] - 1.0) * np.array(LEVELS) / 100.0
+    low = np.floor(place).astype(np.intp)
+    share = place - low
+    first, second = values_s[..., low], values_s[..., low + 1]
+    gap = second - first
+    # From the nearer of the two, as NumPy has it.
+    found = np.where(share >= 0.5, second - gap * (1.0 - share), first + gap * share)
+    return np.moveaxis(found, -1, 0)

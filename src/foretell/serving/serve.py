@@ -11,12 +11,15 @@ Read this file to know where everything is:
     serving/steady.py        the closed form: batch, TPOT and TTFT of a loop of requests
     serving/arrivals.py      the same of requests that come by chance
     serving/disaggregation.py  the same of both, prefill and decode on instances of their own
-    serving/percentiles.py   how latencies differ from request to request
+    serving/service_numbers.py  latencies, rates, money and energy of it
+      serving/percentiles.py   how latencies differ from request to request
     serving/static.py        batches without an engine, and endless queues
     serving/layouts.py       the layouts that a number of chips allows
+    serving/systems.py       the same on many systems at once
     catalog/engines.toml     engine profiles: overheads, limits, rules
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,96 +27,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
-from foretell.kernels.power import chip_power
-from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
 from foretell.serving.disaggregation import (
     Pair,
     PrefillPool,
     loop_state,
     open_state,
-    prompt_joules,
 )
 from foretell.serving.evidence import evidence_for, interval_of, residual_class
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
-from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
-from foretell.serving.steady import SteadyState, request_joules, steady
-from foretell.serving.steps import StepLoad, StepTimes, step_times
+from foretell.serving.question import ServeQuestion as ServeQuestion
+from foretell.serving.service_numbers import plain_number, service_numbers
+from foretell.serving.steady import SteadyState, steady
+from foretell.serving.steps import StepTimes, step_times
 from foretell.serving.transfer import transfer
-from foretell.serving.wide_experts import first_experts, wide_notes
-from foretell.specs.deployment import Deployment, Traffic
+from foretell.serving.wide_experts import first_experts, wide_experts, wide_notes
 from foretell.specs.deployment_text import deployment_text
-from foretell.specs.engine import EngineProfile
-from foretell.specs.model import Model
-from foretell.specs.prices import Prices
 from foretell.specs.service import Interval, ServiceEstimate
-from foretell.specs.system import System
 from foretell.units import format as show
 
 Array = NDArray[np.float64]
 
 OVERLOAD = 1.02
 """Arrivals over what an instance can answer from which its queue grows without end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeQuestion:
-    """What is asked of one deployment."""
-
-    model: Model
-    """What is served."""
-    system: System
-    """On what."""
-    gpus: int
-    """Chips of all instances; where prefill is apart, of those that decode."""
-    deployment: Deployment
-    """How one instance is laid out."""
-    profile: EngineProfile
-    """By which engine."""
-    traffic: Traffic
-    """The load of all instances together."""
-    rate: float | None
-    """Requests a second; None under a fixed concurrency."""
-    prices: Prices
-    """What is paid."""
-    plan_chosen: bool = False
-    """Whether the deployment was chosen."""
-    assumptions: tuple[str, ...] = ()
-    """Defaults and guesses made on the way."""
-    overrides: tuple[tuple[str, object], ...] = ()
-    """Fields set by hand."""
-    warnings: tuple[str, ...] = ()
-    """What bears on the answer and is not in it."""
-    targets_ms: tuple[float | None, float | None] = (None, None)
-    """Time to the first token and time per output token that are good service; None: any."""
-    prefill: PrefillPool | None = None
-    """Instances that do prefill alone; None: prompts and answers have the same ones."""
-
-    @property
-    def all_gpus(self) -> int:
-        """Chips of all instances, those of prefill included."""
-        return self.gpus + (0 if self.prefill is None else self.prefill.gpus)
-
-    @property
-    def usd_per_hour(self) -> float:
-        """Rent of all chips; 0 where a rent is not known."""
-        own = float(self.prices.usd_per_chip_hour) * self.gpus
-        if self.prefill is None:
-            return own
-        front = self.prefill.usd_per_chip_hour * self.prefill.gpus
-        return own + front if own and front else 0.0
-
-    @property
-    def replicas(self) -> int:
-        """Instances side by side."""
-        return self.gpus // self.deployment.gpus
-
-    @property
-    def in_use(self) -> float:
-        """Instances that have anything to do: under a fixed concurrency, no more than its requests."""
-        if self.rate is not None or self.prefill is not None:
-            return float(self.replicas)
-        return min(float(self.replicas), float(np.asarray(self.traffic.concurrency)))
 
 
 def serve_one(q: ServeQuestion) -> ServiceEstimate:
@@ -202,36 +138,17 @@ def service_estimate(
     q: ServeQuestion, times: StepTimes, memory: Memory, state: SteadyState, flight: float
 ) -> ServiceEstimate:
     """Everything that is told of one deployment."""
-    mean = 0.5 * (1.0 + q.traffic.least)
-    isl, osl = float(np.asarray(q.traffic.isl)), float(np.asarray(q.traffic.osl))
-    answer = max(mean * osl, 1.0)
-    started = 0.0 if q.rate is not None else 1.0 / q.traffic.waves
-    ttft_mean = float(state.ttft_steady_s if q.rate is not None else state.ttft_s)
-    # An answer of one token has no time after its first.
-    tpot_mean = float(state.tpot_s) if answer > 1.0 else 0.0
-    firsts = first_token_s(state, started)
-    tokens = token_s(state, answer) if answer > 1.0 else np.zeros_like(firsts)
-    # Long waits and slow tokens do not come together: the two are paired in unrelated orders.
-    mixed = np.random.default_rng(0).permutation(len(firsts))
-    whole = firsts[mixed] + tokens * (answer - 1.0)
-    e2e_mean = ttft_mean + tpot_mean * (answer - 1.0)
-    rate = float(state.requests_per_s) * q.in_use
-    if q.rate is not None:
-        rate = min(q.rate, rate)
-    usd_in, usd_out = costs(q, state, mean * isl, answer)
-    inside = flight if q.prefill is None else float(state.batch)
-    own = replace(q.traffic, concurrency=max(inside, 1.0))
-    in_joules, out_joules = (float(j) for j in request_joules(times, memory, own, state))
-    if q.prefill is not None:
-        pool = q.prefill
-        front = step_times(q.model, pool.system, pool.deployment, pool.profile)
-        in_joules = prompt_joules(front, q.traffic, float(state.prompts))
-        watts = float(np.asarray(chip_power(pool.system.chip).idle_watts))
-        in_joules += watts * pool.gpus * (1.0 - float(state.busy)) / rate
-    out_joules += idle_joules(q, flight) / rate
-    limit = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
-    parts = decode_parts(times, state, mean * isl + 0.5 * answer)
+    numbers = service_numbers(q, times, memory, state, flight)
+    return replace(estimate_of(q, numbers), **prefill_facts(q, state))
+
+
+def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate:
+    """The record of one deployment, given its numbers."""
+    found = {name: plain_number(value) for name, value in numbers.items()}
+    means = found["ttft_ms"].mean / 1e3, found["tpot_ms"].mean / 1e3
+    wide = wide_experts(q.system, q.deployment, q.profile)
     return ServiceEstimate(
+        **found,
         model=q.model.id,
         system=q.system.id,
         gpus=q.all_gpus,
@@ -239,58 +156,17 @@ def service_estimate(
         plan=deployment_text(q.deployment),
         plan_chosen=q.plan_chosen,
         profile=q.profile.id,
-        isl=isl,
-        osl=osl,
-        concurrency=flight * q.in_use,
         rate=q.rate,
         simulated=False,
         fits="yes",
-        ttft_ms=percentiles_ms(firsts, ttft_mean),
-        tpot_ms=percentiles_ms(tokens, tpot_mean),
-        tpot_with_first_ms=percentiles_ms(whole / answer, e2e_mean / answer),
-        e2e_ms=percentiles_ms(whole, e2e_mean),
-        requests_per_s=rate,
-        output_tokens_per_s=rate * answer,
-        output_tokens_per_s_per_gpu=rate * answer / q.all_gpus,
-        output_tokens_per_s_per_user=1.0 / (tpot_mean or e2e_mean),
-        batch=float(state.batch),
-        max_batch=int(min(float(state.fit_batch), limit)),
-        max_context=longest_context(memory, q.model, q.deployment),
-        kv_bytes=memory.kv_bytes,
-        weight_bytes=memory.weight_bytes,
-        memory_bytes=memory.card_bytes,
-        usd_per_million_input_tokens=usd_in,
-        usd_per_million_output_tokens=usd_out,
-        usd_per_chip_hour=q.usd_per_hour / q.all_gpus or None,
         price_source=q.prices.source,
-        joules_per_token=(in_joules + out_joules) / answer,
-        joules_per_input_token=in_joules / max(mean * isl, 1.0),
-        joules_per_output_token=out_joules / answer,
-        tokens_per_joule=answer / (in_joules + out_joules),
-        limited_by=limited_by(q, state, parts, limit),
-        step_ms={name: 1e3 * value for name, value in parts.items()},
-        interval=intervals(q, ttft_mean, tpot_mean),
+        interval=intervals(q, *means),
         evidence=evidence_of(q),
-        assumptions=(*q.assumptions, *wide_notes(q.deployment, times.wide, first_experts(q.model))),
+        assumptions=(*q.assumptions, *wide_notes(q.deployment, wide, first_experts(q.model))),
         warnings=q.warnings,
-        goodput_requests_per_s=goodput(q, firsts[mixed], tokens, rate),
         overrides=dict(q.overrides),
         usd_per_chip_hour_range=q.prices.rent_range,
-        **prefill_facts(q, state),
     )
-
-
-def goodput(q: ServeQuestion, firsts_s: Array, tokens_s: Array, rate: float) -> float | None:
-    """Requests a second within both targets; None where there are none."""
-    ttft_ms, tpot_ms = q.targets_ms
-    if ttft_ms is None and tpot_ms is None:
-        return None
-    good = np.ones(len(firsts_s), bool)
-    if ttft_ms is not None:
-        good &= 1e3 * firsts_s <= ttft_ms
-    if tpot_ms is not None:
-        good &= 1e3 * tokens_s <= tpot_ms
-    return float(rate * good.mean())
 
 
 def prefill_facts(q: ServeQuestion, state: SteadyState) -> dict[str, Any]:
@@ -308,73 +184,6 @@ def prefill_facts(q: ServeQuestion, state: SteadyState) -> dict[str, Any]:
         "prefill_busy": float(state.busy),
         "transfer_ms": 1e3 * (fixed_s + token_s * mean),
     }
-
-
-def idle_joules(q: ServeQuestion, flight: float) -> float:
-    """Joules a second of chips that have nothing to do: instances without requests, and between requests.
-
-    Requests that come by chance leave an instance empty for exp(-n) of the time, n the mean in flight.
-    """
-    empty = np.exp(-flight) if q.rate is not None else 0.0
-    idle = q.replicas - q.in_use * (1.0 - empty)
-    watts = float(np.asarray(chip_power(q.system.chip).idle_watts))
-    return float(watts * q.deployment.gpus * idle)
-
-
-def decode_parts(times: StepTimes, state: SteadyState, context: float) -> dict[str, float]:
-    """A decode step of the steady batch by its parts, the host's included; seconds."""
-    n = float(state.batch)
-    load = StepLoad(decoding=n, context_tokens=n * context)
-    found = {name: float(value) for name, value in times.parts_s(load).items()}
-    found = {name: value for name, value in found.items() if value > 0.0}
-    rest = float(times.seconds(load)) - sum(found.values())
-    return found | ({"host": rest} if rest > 0.0 else {})
-
-
-def limited_by(q: ServeQuestion, state: SteadyState, parts: dict[str, float], limit: float) -> str:
-    """What more of would help most: places in the batch, prompts, or the largest part of a step."""
-    if float(state.queued_s) > 0.0 and float(state.batch) >= float(state.fit_batch):
-        return "max_batch" if float(state.fit_batch) >= limit else "kv memory"
-    if q.prefill is not None:
-        if float(state.busy) > 0.9:
-            return "prefill instances"
-    elif float(state.busy) > 0.5:
-        return "prefill"
-    largest = max(parts, key=lambda name: parts[name])
-    return f"decode: {largest}"
-
-
-def costs(
-    q: ServeQuestion, state: SteadyState, prompt: float, answer: float
-) -> tuple[float | None, float | None]:
-    """Dollars for a million tokens of prompts and of answers: the share of the time that steps with prompts
-    take beyond decoding pays for the prompts."""
-    rent = float(q.prices.usd_per_chip_hour)
-    if not rent or not q.usd_per_hour:
-        return None, None
-    if q.prefill is not None:
-        # Prompts have chips of their own, and pay for these.
-        share = 1.0 - rent * q.gpus / q.usd_per_hour
-        done = float(state.requests_per_s) * q.replicas
-        return divide_rent(q.usd_per_hour, share, (done, prompt, answer))
-    served = float(state.requests_per_s) * q.in_use / q.replicas
-    if q.rate is not None:
-        served = min(q.rate / q.replicas, served)
-    share = min(served * float(state.stall_s), 1.0)
-    return divide_rent(rent * q.deployment.gpus, share, (served, prompt, answer))
-
-
-def divide_rent(
-    usd_per_hour: float, share: float, load: tuple[float, float, float]
-) -> tuple[float, float]:
-    """Dollars for a million tokens of prompts and of answers: a rent by the share of the time, or of the
-    chips, that prompts take; `load` is requests a second, and tokens of a prompt and of an answer.
-
-    Chips are rented all the time: what is idle the answers pay. Together they are the whole rent.
-    """
-    rate, prompt, answer = load
-    each = 1e6 * usd_per_hour / 3600.0 / rate
-    return each * share / max(prompt, 1.0), each * (1.0 - share) / answer
 
 
 def evidence_of(q: ServeQuestion) -> str:

@@ -21,7 +21,7 @@ there prompts wait for each other already (line_s). A prefill-first engine has i
 own, so that the decoding waits for all of t_m. All of it broadcasts over concurrency and lengths.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,19 +225,29 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
     own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
     waits = float(own_wait if d.wait_steps is None else d.wait_steps)
     at = point_of(times, loop, prompts_together(loop, d, np.ones(())), np.ones(()), waits)
+    moving = np.ones(np.shape(at.rate), bool)
     for _ in range(ROUNDS):
-        before = at.rate
+        before = at
         # Of those in flight the engine has what is not on its way to it or back.
         inside = loop.n / np.minimum(at.rate, able_per_s(d, at))
         there = loop.asked * inside / (inside + outside_s(times, loop, at))
-        loop = replace(loop, n=np.minimum(there, loop.fit))
+        loop = replace(loop, n=np.where(moving, np.minimum(there, loop.fit), loop.n))
         reading_s = at.span_s + waits * at.step_s
         came = met_together(at.rate / d.pp, at.step_s, reading_s)
         wanted = np.maximum(came, prompts_together(loop, d, at.share))
         most = np.minimum(loop.most(loop.others(at.share)), loop.n)
         k = np.maximum(np.minimum(wanted, most), 1.0)
         at = point_of(times, loop, k, at.share, waits)
-        if np.all(np.abs(at.rate - before) <= STILL * before):
+        if not moving.all():
+            # What stands still keeps its numbers, whatever is beside it.
+            at = SteadyPoint(
+                **{
+                    f.name: np.where(moving, getattr(at, f.name), getattr(before, f.name))
+                    for f in fields(SteadyPoint)
+                }
+            )
+        moving = moving & (np.abs(at.rate - before.rate) > STILL * before.rate)
+        if not moving.any():
             break
     step, able = at.step_s, able_per_s(d, at)
     inside, outside = loop.n / at.rate, outside_s(times, loop, at)

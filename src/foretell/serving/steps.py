@@ -25,13 +25,9 @@ from foretell.serving.launches import launches_of
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.tables import (
-    CONTEXTS,
-    LENGTHS,
-    PASTS,
-    PROMPTS,
-    SEQUENCES,
-    TOKENS,
+    WHOLE,
     ServingTables,
+    TablePoints,
     links_of,
     pipe_s,
     tables_of,
@@ -87,7 +83,7 @@ class StepTimes:
     """By which engine."""
     tables: ServingTables
     """Seconds of the parts of a step."""
-    send_s: tuple[float, float]
+    send_s: tuple[Num, Num]
     """Passing activations to the next stage: seconds of a message, and of each token in it."""
     layers: int
     """Layers of the model."""
@@ -95,7 +91,7 @@ class StepTimes:
     """Kernels that a step with prompts launches one by one."""
     wide: WideExperts | None
     """Kernels that dispatch tokens to experts; None where none do."""
-    ring_s: float
+    ring_s: Num
     """Seconds of passing one prompt token's keys and values round the ranks that share its prompt."""
 
     def seconds(self, load: StepLoad) -> Array:
@@ -167,7 +163,9 @@ class StepTimes:
         on = spread(load, self.deployment, encoder=self.model.encoder is not None)
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
         steps, prompts = self.tables.dispatch_s, self.tables.prompt_dispatch_s
-        return np.where(prefill, table_at(prompts, on.tokens), table_at(steps, on.tokens))
+        return np.where(
+            prefill, self.at_tokens(prompts, on.tokens), self.at_tokens(steps, on.tokens)
+        )
 
     def _parts_s(self, load: StepLoad) -> dict[str, Array]:
         """Parts of a step that runs whole."""
@@ -177,16 +175,18 @@ class StepTimes:
         decode, prefill = self._places(on)
         known = self.system.corrections
         found = {
-            "matrices": table_at(tables.token_s - tables.exchange_s, on.tokens)
-            + table_at(tables.encoder_s, on.read),
-            "exchanges": table_at(tables.exchange_s, on.tokens)
-            + table_at(tables.gather_s, on.stage)
+            "matrices": self.at_tokens(tables.token_s - tables.exchange_s, on.tokens)
+            + self.at_tokens(tables.encoder_s, on.read),
+            "exchanges": self.at_tokens(tables.exchange_s, on.tokens)
+            + self.at_tokens(tables.gather_s, on.stage)
             + self._sent_s(load)
             + self.ring_s * on.prompts * on.new * d.cp,
-            "experts": p.expert_factor * table_at(tables.experts_s, on.stage),
+            "experts": p.expert_factor * self.at_tokens(tables.experts_s, on.stage),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
-            "head": table_at(tables.head_s, on.rows),
-            "gaps": self.gaps_s() * known.step_overhead * chance_of_any(on.stage, TOKENS),
+            "head": self.at_tokens(tables.head_s, on.rows),
+            "gaps": self.gaps_s()
+            * known.step_overhead
+            * chance_of_any(on.stage, tables.points.tokens),
         }
         if known is not AS_PREDICTED:
             # Steps with prompts have a factor of their own.
@@ -197,11 +197,11 @@ class StepTimes:
         if d.draft_tokens and d.drafter != "ngram":
             # A draft is one layer and the head, once for each token that it proposes.
             own = on.sequences
-            body = table_at(tables.token_s, own) + p.expert_factor * table_at(
+            body = self.at_tokens(tables.token_s, own) + p.expert_factor * self.at_tokens(
                 tables.experts_s, own * ranks
             )
             body = (body + decode(tables.decode_s)) / self.layers
-            found["draft"] = d.draft_tokens * (body + table_at(tables.head_s, own))
+            found["draft"] = d.draft_tokens * (body + self.at_tokens(tables.head_s, own))
         found |= option_parts_s(self.model, self.system, d, on.rows, self.layers)
         if d.pp > 1:
             found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
@@ -212,11 +212,13 @@ class StepTimes:
         tables, one = self.tables, replace(self.deployment, dp=1, cp=1)
         on = spread(load, one, encoder=self.model.encoder is not None)
         decode, prefill = self._places(on)
-        spent = table_at(tables.token_joules, on.tokens) + table_at(tables.encoder_joules, on.read)
+        spent = self.at_tokens(tables.token_joules, on.tokens) + self.at_tokens(
+            tables.encoder_joules, on.read
+        )
         spent = (
             spent
-            + table_at(tables.experts_joules, on.stage)
-            + table_at(tables.head_joules, on.rows)
+            + self.at_tokens(tables.experts_joules, on.stage)
+            + self.at_tokens(tables.head_joules, on.rows)
         )
         spent = spent + decode(tables.decode_joules) + prefill(tables.prefill_joules)
         base = chip_power(self.system.chip).base_watts * self.deployment.gpus
@@ -229,13 +231,21 @@ class StepTimes:
 
     def _places(self, on: "FullestRank") -> tuple[Reader, Reader]:
         """Readers of the tables of decoding sequences and of prompts, where a load stands in them."""
-        spots = axis_of(on.sequences, SEQUENCES), axis_of(on.context, CONTEXTS)
-        steps = axis_of(on.prompts, PROMPTS), axis_of(on.new, LENGTHS), axis_of(on.past, PASTS)
-        some, any_new = chance_of_any(on.sequences, SEQUENCES), chance_of_any(on.prompts, PROMPTS)
+        points = self.tables.points
+        spots = axis_of(on.sequences, points.sequences), axis_of(on.context, points.contexts)
+        prompt = axis_of(on.new, points.lengths), axis_of(on.past, points.pasts)
+        steps = axis_of(on.prompts, points.prompts), *prompt
+        some = chance_of_any(on.sequences, points.sequences)
+        any_new = chance_of_any(on.prompts, points.prompts)
         return (
             lambda table: read(table, spots) * some,
             lambda table: read(table, steps) * any_new,
         )
+
+    def at_tokens(self, table: Array, tokens: Array) -> Array:
+        """A table over tokens; nothing costs nothing."""
+        points = self.tables.points.tokens
+        return np.asarray(read(table, (axis_of(tokens, points),)) * chance_of_any(tokens, points))
 
     def gaps_s(self) -> float:
         """What the engine's layers, exchanges and mixtures take in every step beyond their kernels."""
@@ -294,11 +304,6 @@ def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> FullestRank:
     )
 
 
-def table_at(table: Array, tokens: Array) -> Array:
-    """A table over tokens; nothing costs nothing."""
-    return np.asarray(read(table, (axis_of(tokens, TOKENS),)) * chance_of_any(tokens, TOKENS))
-
-
 def chance_of_any(value: Array, points: Array) -> Array:
     """0 of nothing, 1 from the first point on; between, the chance that there is one."""
     return np.asarray(np.clip(np.asarray(value, float) / points[0], 0.0, 1.0))
@@ -330,9 +335,13 @@ def kernel_side(profile: EngineProfile) -> EngineProfile:
 
 
 def step_times(
-    model: Model, system: System, deployment: Deployment, profile: EngineProfile
+    model: Model,
+    system: System,
+    deployment: Deployment,
+    profile: EngineProfile,
+    points: TablePoints = WHOLE,
 ) -> StepTimes:
-    """An instance with its tables."""
+    """An instance with its tables, or one on each system of a batch."""
     kernels = kernel_side(profile)
     layout = replace(
         deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
@@ -340,13 +349,13 @@ def step_times(
         overlap=None, chunked=None, mixed=None, graph_batch=None, adapters=0, offload_gb=0.0,
     )  # fmt: skip
     links = links_of(system, layout, kernels)
-    near, far = (float(pipe_s(tokens, model, links)) for tokens in (0.0, 1e4))
+    near, far = (pipe_s(tokens, model, links) for tokens in (0.0, 1e4))
     return StepTimes(
         model=model,
         system=system,
         deployment=deployment,
         profile=profile,
-        tables=tables_of(model, as_predicted(system), layout, kernels),
+        tables=tables_of(model, as_predicted(system), layout, kernels, points),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
         launches=launches_of(model, system.chip, layout),
@@ -362,9 +371,9 @@ def as_predicted(system: System) -> System:
     return replace(system, corrections=AS_PREDICTED)
 
 
-def ring_s(model: Model, system: System, deployment: Deployment) -> float:
+def ring_s(model: Model, system: System, deployment: Deployment) -> Num:
     """Keys and values of a token to all other ranks of its prompt, in 16 bits: (cp - 1) / cp of them."""
     link = system.network.tiers[0]
-    rate = float(link.bandwidth_bytes_per_s) * float(link.efficiency)
+    rate = link.bandwidth_bytes_per_s * link.efficiency
     token = float(kv_bytes(model, replace(deployment, kv="bf16"), 1.0)) * deployment.pp
     return token * (deployment.cp - 1.0) / deployment.cp / rate

@@ -21,8 +21,8 @@ from foretell.kernels.families.experts_loads import loads_of
 from foretell.network.collectives import Group, collective_s, send_s
 from foretell.network.library import prepare
 from foretell.network.library_catalog import library_for
-from foretell.network.library_records import Kind
-from foretell.network.placement import tier_counts, units
+from foretell.network.library_records import Kind, Library
+from foretell.network.placement import over_systems, tier_counts, units
 from foretell.network.stack import stack_of
 from foretell.records import dataclass
 from foretell.serving.formats import narrow_dense
@@ -42,7 +42,8 @@ from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Stack
-from foretell.specs.system import System
+from foretell.specs.system import Network, System
+from foretell.specs.system_batch import system_count
 from foretell.workload.build import layer_graph, layer_kinds
 from foretell.workload.graph import Phase, Tokens
 from foretell.workload.ops import Gemm, Op, Pointwise
@@ -89,8 +90,50 @@ SAMPLING_PASSES = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TablePoints:
+    """Points of the axes that are tabulated: all of them, or those around the loads that will be asked."""
+
+    tokens: Array
+    """Tokens of a step."""
+    sequences: Array
+    """Decoding sequences."""
+    contexts: Array
+    """Tokens in a sequence's cache."""
+    prompts: Array
+    """Prompts of a step."""
+    lengths: Array
+    """New tokens of one prompt."""
+    pasts: Array
+    """Tokens of one prompt that are in the cache already."""
+
+
+WHOLE = TablePoints(
+    tokens=TOKENS,
+    sequences=SEQUENCES,
+    contexts=CONTEXTS,
+    prompts=PROMPTS,
+    lengths=LENGTHS,
+    pasts=PASTS,
+)
+
+
+def around(points: Array, *values: float) -> Array:
+    """The points of an axis between which, or at which, all of some values are."""
+    first = int(np.searchsorted(points, min(values) * (1.0 - 1e-9), side="right")) - 1
+    last = int(np.searchsorted(points, max(values) * (1.0 + 1e-9), side="right")) + 1
+    first = min(max(first, 0), len(points) - 2)
+    return points[first : max(last, first + 2)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServingTables:
-    """Seconds of one rank at every point, the exchanges it waits for included."""
+    """Seconds of one rank at every point, the exchanges it waits for included.
+
+    Of a batch of systems every table has one dim more, of these.
+    """
+
+    points: TablePoints
+    """Points of those axes that may have some alone."""
 
     token_s: Array
     """By tokens of a rank; (tokens,)."""
@@ -140,82 +183,128 @@ class Links:
     """All ranks that share the experts."""
     pipe_counts: Array
     """Where the stages stand; (tiers, 1)."""
-    system: System
-    """Chips and network."""
-    profile: EngineProfile
-    """Whose collectives."""
+    network: Network
+    """The network."""
 
 
-@lru_cache(maxsize=256)
+Degrees = tuple[int, int, int, int]
+"""Tensor-parallel ranks, ranks of a stage, stages, and chips of an instance."""
+
+
 def links_of(system: System, deployment: Deployment, profile: EngineProfile) -> Links:
     """Place the groups: tensor parallel innermost, then the rest of the stage, then stages."""
+    library = library_for(system, software="trtllm" if profile.custom_all_reduce else "")
     d = deployment
-    filled = units(system.network, d.gpus)
+    degrees = d.tp, d.stage, d.pp, d.gpus
+    if any(over_systems(tier) for tier in system.network.tiers):
+        return _placed_links(library, system.network, degrees, system_count(system))
+    return _known_links(library, system.network, degrees)
+
+
+@lru_cache(maxsize=1024)
+def _known_links(library: Library | None, network: Network, degrees: Degrees) -> Links:
+    """On one network: the same few placements recur from system to system of a study."""
+    return _placed_links(library, network, degrees, 1)
+
+
+def _placed_links(
+    library: Library | None, network: Network, degrees: Degrees, networks: int
+) -> Links:
+    """The groups on one network, or on each of several."""
+    tp, stage, pp, gpus = degrees
+    filled = units(network, gpus)
 
     def counts(size: int, stride: int) -> Array:
-        return tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, d.gpus)
+        one = tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, gpus)
+        return np.repeat(one, networks, axis=1)
 
     kinds: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
-    library = library_for(system, software="trtllm" if profile.custom_all_reduce else "")
 
     def group(size: int) -> Group:
         where = counts(size, 1)
         if library is None:
-            return stack_of(where, system.network, kinds)
-        return prepare(library, system.network, where, kinds)
+            return stack_of(where, network, kinds)
+        return prepare(library, network, where, kinds)
 
     return Links(
-        tensor=group(d.tp),
-        stage=group(d.stage),
-        pipe_counts=counts(d.pp, d.stage),
-        system=system,
-        profile=profile,
+        tensor=group(tp),
+        stage=group(stage),
+        pipe_counts=counts(pp, stage),
+        network=network,
     )
 
 
-@lru_cache(maxsize=256)
 def tables_of(
+    model: Model,
+    system: System,
+    deployment: Deployment,
+    profile: EngineProfile,
+    points: TablePoints = WHOLE,
+) -> ServingTables:
+    """All tables of a deployment; those of one system with all points are remembered."""
+    if points is not WHOLE or system_count(system) > 1:
+        return _new_tables(model, system, deployment, profile, points)
+    return _known_tables(model, system, deployment, profile)
+
+
+@lru_cache(maxsize=256)
+def _known_tables(
     model: Model, system: System, deployment: Deployment, profile: EngineProfile
 ) -> ServingTables:
-    """All tables of a deployment."""
-    narrow = narrow_dense(model, deployment)
-    kernels = Kernels(chip=system.chip, deployment=deployment, profile=profile, narrow=narrow)
+    return _new_tables(model, system, deployment, profile, WHOLE)
+
+
+def _new_tables(
+    model: Model,
+    system: System,
+    deployment: Deployment,
+    profile: EngineProfile,
+    points: TablePoints,
+) -> ServingTables:
+    """The tables, computed."""
+    many, narrow = system_count(system), narrow_dense(model, deployment)
+    kernels = Kernels(
+        chip=system.chip, deployment=deployment, profile=profile, narrow=narrow, systems=many
+    )
     links = links_of(system, deployment, profile)
     stack = model.stack
-    token, exchange = token_costs(model, stack, kernels, links)
-    wide = wide_experts(system, deployment, profile)
-    experts, routed_exchange = expert_costs(stack, kernels, links, wide)
-    sent, prompts_sent = dispatch_costs(model, deployment, wide)
-    decode = sequence_cost(model, stack, kernels, "decode")
-    prefill = sequence_cost(model, stack, kernels, "prefill")
-    head = head_costs(model, kernels, links)
-    none = np.zeros_like(TOKENS)
+    token, exchange = token_costs(model, stack, kernels, links, points)
+    dispatched = wide_experts(system, deployment, profile)
+    experts, routed_exchange = expert_costs(stack, kernels, links, points, dispatched)
+    sent, prompts_sent = dispatch_costs(model, deployment, points, dispatched)
+    decode = sequence_cost(model, stack, kernels, "decode", points)
+    prefill = sequence_cost(model, stack, kernels, "prefill", points)
+    head = head_costs(model, kernels, links, points)
+    none = np.zeros(len(points.tokens) * many)
     encoder = PowerLimitedCost(seconds=none, joules=none)
     if model.encoder is not None:
-        encoder, _ = token_costs(model, model.encoder, kernels, links)
-        own = sequence_cost(model, model.encoder, kernels, "prefill")
+        encoder, _ = token_costs(model, model.encoder, kernels, links, points)
+        own = sequence_cost(model, model.encoder, kernels, "prefill", points)
         prefill = PowerLimitedCost(
             seconds=prefill.seconds + own.seconds, joules=prefill.joules + own.joules
         )
-    shape = (len(PROMPTS), len(LENGTHS), len(PASTS))
-    square = (len(SEQUENCES), len(CONTEXTS))
+    wide = () if many == 1 else (many,)
+    line = (len(points.tokens), *wide)
+    shape = (len(points.prompts), len(points.lengths), len(points.pasts), *wide)
+    square = (len(points.sequences), len(points.contexts), *wide)
     return ServingTables(
-        token_s=token.seconds,
-        experts_s=experts.seconds,
-        gather_s=routed_exchange,
+        points=points,
+        token_s=token.seconds.reshape(line),
+        experts_s=experts.seconds.reshape(line),
+        gather_s=routed_exchange.reshape(line),
         dispatch_s=sent,
         prompt_dispatch_s=prompts_sent,
         decode_s=decode.seconds.reshape(square),
         prefill_s=prefill.seconds.reshape(shape),
-        head_s=head.seconds,
-        encoder_s=encoder.seconds,
-        token_joules=token.joules,
-        experts_joules=experts.joules,
+        head_s=head.seconds.reshape(line),
+        encoder_s=encoder.seconds.reshape(line),
+        token_joules=token.joules.reshape(line),
+        experts_joules=experts.joules.reshape(line),
         decode_joules=decode.joules.reshape(square),
         prefill_joules=prefill.joules.reshape(shape),
-        head_joules=head.joules,
-        encoder_joules=encoder.joules,
-        exchange_s=exchange,
+        head_joules=head.joules.reshape(line),
+        encoder_joules=encoder.joules.reshape(line),
+        exchange_s=exchange.reshape(line),
         reduces=reduces_of(stack),
         mixtures=sum(many for layer, many in kinds_of(stack) if isinstance(layer.ffn, Experts)),
     )
@@ -237,17 +326,18 @@ def reduces_of(stack: Stack) -> float:
 
 
 def token_costs(
-    model: Model, stack: Stack, kernels: Kernels, links: Links
+    model: Model, stack: Stack, kernels: Kernels, links: Links, points: TablePoints
 ) -> tuple[PowerLimitedCost, Array]:
     """Operations on each token, the all-reduces behind them included; and these alone."""
-    tp = float(kernels.deployment.tp)
+    tp, many_systems = float(kernels.deployment.tp), kernels.systems
+    kernels, (rows,) = kernels.along(points.tokens)
     tokens = Tokens(
-        batch=TOKENS, q_len=1.0, kv_len=1.0, phase="decode",
+        batch=rows, q_len=1.0, kv_len=1.0, phase="decode",
         rotary=model.embedding.rotary,
     )  # fmt: skip
     ops: list[Op] = []
     counts: list[float] = []
-    exchange = np.zeros_like(TOKENS)
+    exchange = np.zeros_like(rows)
     for layer, many in kinds_of(stack):
         graph = layer_graph(layer, stack.hidden, tokens)
         for op in tensor_parallel(graph, tp, 0.0).ops:
@@ -266,20 +356,26 @@ def token_costs(
         for edge in graph.edges:
             experts = edge.region is Region.EXPERTS
             if edge.leave and not (experts and kernels.deployment.stage > tp):
-                size = 2.0 * np.asarray(edge.elements)[None, :]
-                exchange = exchange + many * collective_s("all-reduce", size, links.tensor)[0]
-    cost = kernels.held(kernels.cost(ops, counts, len(TOKENS)), exchange)
+                size = 2.0 * np.asarray(edge.elements)[None, ::many_systems]
+                reduced_s = collective_s("all-reduce", size, links.tensor)
+                exchange = exchange + many * on_systems(reduced_s, many_systems)
+    cost = kernels.held(kernels.cost(ops, counts, len(rows)), exchange)
     return PowerLimitedCost(
         seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus
     ), exchange
 
 
+def on_systems(found: Array, systems: int) -> Array:
+    """Times of one network or several, (networks, points), along the points, once for every system."""
+    return np.broadcast_to(found, (systems, found.shape[1])).T.ravel()
+
+
 def expert_dims(
-    ffn: Experts, hidden: float, d: Deployment, wide: WideExperts | None
+    ffn: Experts, hidden: float, d: Deployment, wide: WideExperts | None, tokens: Array
 ) -> dict[str, Num]:
     """Sizes of a mixture's layer of routed experts, for tokens of the stage."""
     return {
-        "tokens": TOKENS,
+        "tokens": tokens,
         "hidden": hidden,
         "inter": float(ffn.width),
         "experts": float(slots_of(ffn, d) if wide else ffn.experts),
@@ -294,51 +390,64 @@ def expert_dims(
     }
 
 
-def dispatch_costs(model: Model, d: Deployment, wide: WideExperts | None) -> tuple[Array, Array]:
+def dispatch_costs(
+    model: Model, d: Deployment, points: TablePoints, wide: WideExperts | None
+) -> tuple[Array, Array]:
     """What dispatches and combines of all layers take, by tokens of a rank: decoding, and with prompts."""
-    decode = prompts = np.zeros_like(TOKENS)
+    tokens = points.tokens
+    decode = prompts = np.zeros_like(tokens)
     if wide is None:
         return decode, prompts
+    if np.ndim(wide.near_bytes_per_s):
+        decode = prompts = np.zeros((len(tokens), 1))
     for layer, many in kinds_of(model.stack):
         if not isinstance(layer.ffn, Experts):
             continue
         hidden = float(layer.ffn.latent or model.stack.hidden)
-        dims = expert_dims(layer.ffn, hidden, d, wide)
+        dims = expert_dims(layer.ffn, hidden, d, wide, tokens)
         # A copy of the attention has tp ranks, each of which sends its part of the tokens.
-        own = TOKENS / d.tp
-        sizes = {n: np.broadcast_to(np.asarray(v, float), TOKENS.shape) for n, v in dims.items()}
+        own = tokens / d.tp
+        sizes = {n: np.broadcast_to(np.asarray(v, float), tokens.shape) for n, v in dims.items()}
         sizes["tokens"] = own * d.ep
         even = own * layer.ffn.top_k
         over = np.maximum(loads_of(sizes, np.ones(1)).rows / np.maximum(even, 1e-9), 1.0)
         limit = group_limit(model.family)
         one = wide.exchange_s(layer.ffn, hidden, own, d, over, limit)
-        decode, prompts = decode + many * one[0], prompts + many * one[1]
+        # Where rates are of several networks, (networks, points).
+        decode, prompts = decode + many * one[0].T, prompts + many * one[1].T
     return decode, prompts
 
 
 def expert_costs(
-    stack: Stack, kernels: Kernels, links: Links, wide: WideExperts | None = None
+    stack: Stack,
+    kernels: Kernels,
+    links: Links,
+    points: TablePoints,
+    wide: WideExperts | None = None,
 ) -> tuple[PowerLimitedCost, Array]:
     """Routed experts of all layers for the tokens of the stage, and what they wait for."""
-    d, none = kernels.deployment, np.zeros_like(TOKENS)
-    total, hidden_s, exchange = nothing(len(TOKENS)), none, none
+    d, systems = kernels.deployment, kernels.systems
+    kernels, (rows,) = kernels.along(points.tokens)
+    none = np.zeros_like(rows)
+    total, hidden_s, exchange = nothing(len(rows)), none, none
     for layer, many in kinds_of(stack):
         if not isinstance(layer.ffn, Experts):
             continue
         ffn = layer.ffn
         hidden = float(ffn.latent or stack.hidden)
-        one = kernels.experts(expert_dims(ffn, hidden, d, wide), len(TOKENS))
+        one = kernels.experts(expert_dims(ffn, hidden, d, wide, rows), len(rows))
         if wide is not None:
             wait = none  # dispatched: by the tokens of a rank (dispatch_costs)
         elif d.stage > d.tp:
             # Ranks with tokens of their own gather those of all, and get back the sums of theirs.
-            size = 2.0 * TOKENS[None, :] * hidden
-            wait = collective_s("all-gather", size, links.stage)[0]
-            wait = wait + collective_s("reduce-scatter", size, links.stage)[0]
+            size = 2.0 * points.tokens[None, :] * hidden
+            gathered_s = collective_s("all-gather", size, links.stage)
+            scattered_s = collective_s("reduce-scatter", size, links.stage)
+            wait = on_systems(gathered_s + scattered_s, systems)
         else:
             wait = none  # the region's all-reduce stands among the tokens' exchanges
         exchange = exchange + many * wait
-        beside = shared_costs(layer, stack, kernels)
+        beside = shared_costs(layer, stack, kernels, rows)
         hidden_s = hidden_s + many * np.minimum(beside.seconds, BESIDE_S)
         total = total + (one + beside).times(many)
     found = kernels.held(total, exchange)
@@ -347,31 +456,34 @@ def expert_costs(
     ), exchange
 
 
-def shared_costs(layer: Layer, stack: Stack, kernels: Kernels) -> KernelCost:
+def shared_costs(layer: Layer, stack: Stack, kernels: Kernels, stage: Array) -> KernelCost:
     """Shared experts of one layer for the tokens of a rank, by the tokens of the stage."""
     d = kernels.deployment
-    rows = np.maximum(TOKENS / (d.dp * d.cp), 1.0)
+    rows = np.maximum(stage / (d.dp * d.cp), 1.0)
     tokens = Tokens(batch=rows, q_len=1.0, kv_len=1.0, phase="decode")
     graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
     ops = [op for op in graph.ops if op.region is Region.SHARED_EXPERTS]
-    return kernels.cost(ops, [1.0] * len(ops), len(TOKENS))
+    return kernels.cost(ops, [1.0] * len(ops), len(rows))
 
 
-def sequence_cost(model: Model, stack: Stack, kernels: Kernels, phase: Phase) -> PowerLimitedCost:
+def sequence_cost(
+    model: Model, stack: Stack, kernels: Kernels, phase: Phase, points: TablePoints
+) -> PowerLimitedCost:
     """What depends on sequences: attention, recurrences, products with cached latents."""
     d = kernels.deployment
     rotary = model.embedding.rotary
     if phase == "decode":
-        n, context = np.meshgrid(SEQUENCES, CONTEXTS, indexing="ij")
+        grid = np.meshgrid(points.sequences, points.contexts, indexing="ij")
+        kernels, (n, context) = kernels.along(*(axis.ravel() for axis in grid))
         tokens = Tokens(
-            batch=n.ravel(), q_len=1.0 + d.draft_tokens, kv_len=context.ravel(),
-            cross_len=context.ravel(), phase=phase, rotary=rotary,
+            batch=n, q_len=1.0 + d.draft_tokens, kv_len=context, cross_len=context, phase=phase,
+            rotary=rotary,
         )  # fmt: skip
     else:
-        k, new, past = np.meshgrid(PROMPTS, LENGTHS, PASTS, indexing="ij")
+        grid = np.meshgrid(points.prompts, points.lengths, points.pasts, indexing="ij")
+        kernels, (k, new, past) = kernels.along(*(axis.ravel() for axis in grid))
         tokens = Tokens(
-            batch=k.ravel(), q_len=new.ravel(), kv_len=(new + past).ravel(),
-            cross_len=new.ravel(), phase=phase, rotary=rotary,
+            batch=k, q_len=new, kv_len=new + past, cross_len=new, phase=phase, rotary=rotary,
         )  # fmt: skip
     ops: list[Op] = []
     counts: list[float] = []
@@ -399,9 +511,12 @@ def without_window(layer: Layer) -> Layer:
     return replace(layer, mixers=mixers)
 
 
-def head_costs(model: Model, kernels: Kernels, links: Links) -> PowerLimitedCost:
+def head_costs(
+    model: Model, kernels: Kernels, links: Links, points: TablePoints
+) -> PowerLimitedCost:
     """Table, final norm, scores over the vocabulary's parts, and the sampling of one token each."""
-    tp, rows = float(kernels.deployment.tp), TOKENS
+    tp, systems = float(kernels.deployment.tp), kernels.systems
+    kernels, (rows,) = kernels.along(points.tokens)
     width = float(model.embedding.width or model.stack.hidden)
     outputs = float(model.head.outputs)
     region, elements = Region.HEAD, rows * model.stack.hidden
@@ -420,14 +535,13 @@ def head_costs(model: Model, kernels: Kernels, links: Links) -> PowerLimitedCost
     cost = kernels.held(kernels.cost(ops, [1.0] * len(ops), len(rows)))
     seconds = cost.seconds + (SAMPLING_S if outputs else 0.0)
     if outputs:
-        size = 2.0 * rows[None, :] * outputs
-        seconds = seconds + collective_s("all-gather", size, links.tensor)[0]
+        size = 2.0 * points.tokens[None, :] * outputs
+        seconds = seconds + on_systems(collective_s("all-gather", size, links.tensor), systems)
     return PowerLimitedCost(seconds=seconds, joules=cost.joules * kernels.deployment.tp)
 
 
-def pipe_s(tokens: Num, model: Model, links: Links) -> Array:
-    """Seconds of passing the tokens' activations to the next stage."""
-    size = 2.0 * np.asarray(tokens, float) * model.stack.hidden
-    flat = np.atleast_1d(size)
-    found = [float(send_s(one, links.pipe_counts, links.system.network)[0]) for one in flat.ravel()]
-    return np.reshape(np.array(found), np.shape(size))
+def pipe_s(tokens: float, model: Model, links: Links) -> Num:
+    """Seconds of passing the tokens' activations to the next stage; of several networks, of each."""
+    size = 2.0 * tokens * model.stack.hidden
+    found = send_s(size, links.pipe_counts, links.network)
+    return found if len(found) > 1 else float(found[0])

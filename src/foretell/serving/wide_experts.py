@@ -23,6 +23,7 @@ from foretell.network.dispatch import (
     exchange_seconds,
 )
 from foretell.records import dataclass
+from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
@@ -66,10 +67,10 @@ class WideExperts:
     """Kernels of steps with prompts."""
     domain: float
     """Ranks of a domain of fast links."""
-    near_bytes_per_s: float
-    """One rank's rate into it."""
-    far_bytes_per_s: float
-    """One rank's rate between domains."""
+    near_bytes_per_s: Num
+    """One rank's rate into it; of several networks a column."""
+    far_bytes_per_s: Num
+    """One rank's rate between domains; of several networks a column."""
     row_bytes: float
     """Bytes of an element on its way to the experts."""
 
@@ -120,14 +121,22 @@ def wide_experts(system: System, d: Deployment, profile: EngineProfile) -> WideE
     form = "nvfp4" if narrow else "fp8" if d.experts in ("fp8", "fp8-block") else "bf16"
     # DeepEP casts rows to 8 bits for experts in 4 bits too.
     form = "fp8" if d.experts in ("nvfp4", "mxfp4") and not narrow else form
+    near, far = np.broadcast_arrays(
+        tiers[0].bandwidth_bytes_per_s, tiers[min(1, len(tiers) - 1)].bandwidth_bytes_per_s
+    )
     return WideExperts(
         decode=known[names[0]],
         prefill=known[names[1]],
         domain=domain,
-        near_bytes_per_s=float(tiers[0].bandwidth_bytes_per_s),
-        far_bytes_per_s=float(tiers[min(1, len(tiers) - 1)].bandwidth_bytes_per_s),
+        near_bytes_per_s=_column(near),
+        far_bytes_per_s=_column(far),
         row_bytes=ROW_BYTES[form],
     )
+
+
+def _column(rate: Array) -> Num:
+    """A rate of one network as a number, of several as a column."""
+    return rate[:, None] if rate.ndim else float(rate)
 
 
 def families(

@@ -42,20 +42,25 @@ def varies_in_batch(path: str) -> bool:
     return root == "network" and len(names) == 2 and names[1] in TIER_NUMBERS
 
 
-def map_numbers(system: System, change: Callable[[Any], Any]) -> System:
-    """The system with every number that may differ put through a function."""
-    chip = system.chip
+def map_chip(chip: Chip, change: Callable[[Any], Any]) -> Chip:
+    """The chip with every number that may differ put through a function."""
     peaks = {name: change(peak) for name, peak in chip.matrix_flop_per_s.items()}
     own = {name: change(getattr(chip, name)) for name in CHIP_NUMBERS}
+    return replace(chip, matrix_flop_per_s=peaks, **own)
+
+
+def map_numbers(system: System, change: Callable[[Any], Any]) -> System:
+    """The same of all of a system."""
     tiers = tuple(
         replace(tier, **{name: change(getattr(tier, name)) for name in TIER_NUMBERS})
         for tier in system.network.tiers
     )
-    return replace(
-        system,
-        chip=replace(chip, matrix_flop_per_s=peaks, **own),
-        network=Network(tiers=tiers),
-    )
+    return replace(system, chip=map_chip(system.chip, change), network=Network(tiers=tiers))
+
+
+def system_count(system: System) -> int:
+    """Systems of a batch; 1 where every number is one."""
+    return max(np.size(value) for value in numbers_of(system))
 
 
 def numbers_of(system: System) -> list[Num]:
@@ -75,9 +80,9 @@ def one_system(system: System, row: int) -> System:
     return map_numbers(system, lambda value: float(value[row]) if np.ndim(value) else value)
 
 
-def repeat_systems(system: System, many: int) -> System:
-    """The whole batch so many times, one after the other."""
-    return map_numbers(system, lambda value: np.tile(value, many) if np.ndim(value) else value)
+def repeat_chips(chip: Chip, many: int) -> Chip:
+    """The chips of a batch so many times, one after the other."""
+    return map_chip(chip, lambda value: np.tile(value, many) if np.ndim(value) else value)
 
 
 def structure_of(system: System) -> Hashable:

@@ -45,19 +45,28 @@ def plan_texts(plans: Plans) -> "Series":
 
     if len(plans) == 0:
         return pl.Series("plan", [], dtype=pl.String)
-    parts = {}
-    for place, (field, usual) in enumerate(HEAD):
-        first, code = distinct(getattr(plans, field))
-        values = getattr(plans, field)[first].astype(int)
-        space = " " if place else ""
-        words = [f"{space}{DEGREE_WORDS[field]}{v}" if v != usual else "" for v in values]
-        if any(words):
-            parts[field] = pl.Series(words).gather(code)
+    # Few combinations of half the words are distinct: two texts are joined for each plan, not ten.
+    front, back = HEAD[:5], HEAD[5:]
+    first, code = distinct(*(getattr(plans, field) for field, _ in front))
+    heads = [" ".join(_degrees(plans, front, int(row))) for row in first]
     shown = np.asarray(plans.tp > 1, float), np.asarray(plans.vpp > 1, float)
-    first, code = distinct(*shown, plans.sp, plans.recompute, plans.order, plans.tp2)
-    tails = [_tail(str(plans.plan(int(row)))) for row in first]
-    parts["rest"] = pl.Series(tails).gather(code)
-    return pl.DataFrame(parts).select(pl.concat_str(pl.all()).alias("plan"))["plan"]
+    others = (*shown, plans.sp, plans.recompute, plans.order, plans.tp2)
+    second, rest = distinct(*(getattr(plans, field) for field, _ in back), *others)
+    known: dict[tuple[float, ...], str] = {}
+    tails = []
+    for row in second.tolist():
+        key = tuple(values[row] for values in others)
+        if key not in known:
+            known[key] = _tail(str(plans.plan(row)))
+        tails.append("".join(f" {word}" for word in _degrees(plans, back, row)) + known[key])
+    parts = pl.DataFrame({"a": pl.Series(heads).gather(code), "b": pl.Series(tails).gather(rest)})
+    return parts.select(pl.concat_str("a", "b").alias("plan"))["plan"]
+
+
+def _degrees(plans: Plans, fields: Iterable[tuple[str, int | None]], row: int) -> list[str]:
+    """Words of some degrees of one plan of a batch."""
+    found = ((field, int(getattr(plans, field)[row]), usual) for field, usual in fields)
+    return [f"{DEGREE_WORDS[field]}{value}" for field, value, usual in found if value != usual]
 
 
 HEAD = (

@@ -1,12 +1,12 @@
 """The least that a step can take, from what its passes take alone: a search skips plans that cannot lead.
 
 With W the passes of one micro-batch over the whole model, mu micro-batches, p stages of v chunks and e what a
-rank sends of each, some stage has at least the mean of all, W / p, and the closed form of a step grows with it:
+rank sends of each, some stage has at least the mean of all, W / p, and the closed form grows with it:
 
     step >= mu (W / p + e) + (p - 1) (W / p + e) / v + what a step takes beside its work
 
-Gradients, their sums, the update and waits for unequal chunks come on top of it. W depends on shape, placement
-and recomputation alone, so that a million plans need it a few thousand times.
+Gradients, their sums, the update and waits for unequal chunks come on top of it. W depends on shape,
+placement and recomputation alone, so that a million plans need it a few thousand times.
 """
 
 import numpy as np

@@ -200,7 +200,7 @@ def tables_of(
     """Compute each quantity on the distinct combinations of the fields that it depends on.
 
     `apart` gives each plan a row of its own: fields of the system are then arrays over the plans
-    (training/systems.py). `zeros` are the ZeRO stages that plans will have, where they are not the plans' own.
+    (training/systems.py). `zeros` are the ZeRO stages that plans will have, where these are not their own.
     """
     if len(plans) == 1 and not apart and zeros is None:
         # A single plan recurs from estimate to estimate, with another batch or another price.

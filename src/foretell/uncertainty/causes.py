@@ -42,7 +42,7 @@ def causes_of(posterior: Posterior, number: int) -> RunCauses:
     random = np.random.default_rng(SEED)
     run = runs[number]
     doubts = np.array([doubt_of(prior, one) for one in runs])
-    slopes = np.array([one.slopes for one in runs]) * doubts[:, None]
+    slopes = np.array([one.slopes for one in runs]) * doubts[:, None] ** prior.doubt_power
     near = nearness(prior, [run], runs)[0]
     alike = prior.likeness**2 * doubts[number] * doubts * near
     again = same_runs([run], runs)[0]

@@ -138,8 +138,8 @@ class Posterior:
         alone = {id(p): float(covariance_of(prior, p, [run], [run])[0, 0]) for p in self.places}
         for case in self.cases:
             theta, variance = _factors_of(self, case, near[0])
-            factors.append(scale * theta)
-            squares.append(scale**2 * variance)
+            factors.append(scale**prior.doubt_power * theta)
+            squares.append(scale ** (2.0 * prior.doubt_power) * variance)
             cross, before = crosses[id(case.place)], alone[id(case.place)]
             if again.any():  # measured itself: its own part is known
                 single = owns + np.array(case.outliers)
@@ -283,10 +283,11 @@ def covariance_of(
     left, right = (np.array([run.slopes for run in runs]) for runs in (some, others))
     near = nearness(prior, some, others)
     one, other = (np.array([doubt_of(prior, run) for run in runs]) for runs in (some, others))
-    common = (left * place.part) @ right.T + prior.likeness**2 * near
+    common = (left * place.part) @ right.T
     common += (left * (place.spread - place.part)) @ right.T * near
     common += place.shared * np.outer(left.sum(axis=1), right.sum(axis=1))
-    return np.asarray(common * np.outer(one, other), float)
+    common *= np.outer(one, other) ** prior.doubt_power
+    return np.asarray(common + prior.likeness**2 * near * np.outer(one, other), float)
 
 
 def same_runs(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> Array:
@@ -328,7 +329,8 @@ def _factors_of(posterior: Posterior, case: Case, near: Array) -> tuple[Array, A
     before = place.spread + place.shared
     if not posterior.runs:
         return np.zeros(len(before)), before
-    slopes = np.array([run.slopes * doubt_of(prior, run) for run in posterior.runs])
+    doubts = [doubt_of(prior, run) ** prior.doubt_power for run in posterior.runs]
+    slopes = np.array([run.slopes for run in posterior.runs]) * np.array(doubts)[:, None]
     each = place.part + np.outer(near, place.spread - place.part)  # (runs, mechanisms)
     seen = (each * slopes + place.shared * slopes.sum(axis=1, keepdims=True)).T
     return seen @ case.pulls, before - np.einsum("mi,ij,mj->m", seen, case.precision, seen)

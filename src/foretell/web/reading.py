@@ -44,7 +44,7 @@ def read_text(given: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return reader(text)
         except BadInput as error:
-            problems = error.problems if reader is _launch else problems
+            problems = list(error.problems) if reader is _launch else problems
     raise BadInput([Problem(path="text", value=None, message=_why(problems), allowed=ALLOWED)])
 
 

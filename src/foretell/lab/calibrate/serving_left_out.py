@@ -127,6 +127,19 @@ def left_out_profile_of(
     return found
 
 
+FITTED_SOURCES = (
+    "ai-dynamo/aiconfigurator", "NVIDIA/TensorRT-LLM", "Mutinifni/splitwise-sim", "single H200",
+)  # fmt: skip
+"""Sources that the catalogue's profiles were fitted to, as tables begin to name them."""
+
+
+def without_source() -> Callable[[ServingCase], EngineProfile]:
+    """A row's profile without its source: without its model where the catalogue was fitted to that source,
+    and the catalogue's own elsewhere, which owes nothing to it."""
+    apart = left_out_profile_of()
+    return lambda case: apart(case) if case.row.source.startswith(FITTED_SOURCES) else case.profile
+
+
 def is_held_out(case: ServingCase, overheads: Overheads | None = None) -> bool:
     """Whether a row's prediction owes nothing to its own model: left out, or never part of a fit.
 

@@ -2,9 +2,9 @@
 
     python -m foretell.lab.calibrate.serving_prior_fit FILE ...
 
-As lab/calibrate/prior_fit.py for training: every figure of every row is predicted by a profile fitted without
-its model, and from the TTFT and TPOT of another row of its source. Needs torch. Writes the table `serving` of
-catalog/measured_priors.toml.
+As lab/calibrate/prior_fit.py for training: every figure of every row is predicted by a profile that owes
+nothing to its source, and from the TTFT and TPOT of another row of its source. Needs torch. Writes the table
+`serving` of catalog/measured_priors.toml.
 """
 
 import math
@@ -16,16 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from foretell.catalog.measured_priors import MeasuredPrior
-from foretell.lab.calibrate.prior_fit import (
-    Draws,
-    FitShape,
-    fit,
-    prior_of,
-    text_of,
-    write_table,
-)
+from foretell.lab.calibrate.prior_file import text_of, write_table
+from foretell.lab.calibrate.prior_fit import Draws, FitShape, fit, prior_of
 from foretell.lab.calibrate.serving_cases import in_their_unit, predicted_all
-from foretell.lab.calibrate.serving_left_out import left_out_profile_of
+from foretell.lab.calibrate.serving_left_out import without_source
 from foretell.lab.calibrate.serving_rows import read_rows
 from foretell.lab.validate.serving import predictions_of, read_case
 from foretell.lab.validate.serving_anchors import (
@@ -49,6 +43,7 @@ SHAPE = FitShape(
     traits=("first_token",),
     spread=(0.2, 0.08, 0.1, 0.3, 0.3),
     part=("queueing",),
+    doubt_power=0.0,
     start={
         "steps": [math.log(0.1), math.log(0.4), math.log(0.3)],
         "names": [math.log(2.0), math.log(0.5), math.log(0.5), math.log(1.0)],
@@ -72,7 +67,7 @@ def sources_of(paths: Sequence[Path]) -> dict[str, Rows]:
     found: dict[str, Rows] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         cases = [case for row in read_rows(path) if not isinstance(case := read_case(row), str)]
-        profile_of = left_out_profile_of()
+        profile_of = without_source()
         told = []
         for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
             if not isinstance(figures, str):

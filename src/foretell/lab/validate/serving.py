@@ -25,7 +25,12 @@ from foretell.lab.calibrate.serving_cases import (
     predicted_all,
 )
 from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
-from foretell.lab.calibrate.serving_left_out import is_held_out, left_out_profile_of, without_model
+from foretell.lab.calibrate.serving_left_out import (
+    is_held_out,
+    left_out_profile_of,
+    without_model,
+    without_source,
+)
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
 from foretell.lab.validate.scores import Prediction, Score, Scores, is_inside, score, scores_of
 from foretell.lab.validate.serving_simulation import PLAYED, played_figures
@@ -54,7 +59,7 @@ def score_serving(
 
     With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
     form's. `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
-    profiles fitted without the row's model, as the catalogue has them.
+    the catalogue's profiles, without the row's model where they were fitted to its source.
     """
     return score_rows(read_rows(Path(path)), leave_one_out, simulate, (anchors, seed))
 
@@ -74,7 +79,7 @@ def score_rows(
             unsupported.append((row.id, found))
         else:
             cases.append(found)
-    profile_of = left_out_profile_of() if anchors[0] else profiles_for(cases, leave_one_out)
+    profile_of = without_source() if anchors[0] else profiles_for(cases, leave_one_out)
     told: list[tuple[ServingCase, Prediction]] = []
     closed: list[Prediction] = []
     for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):

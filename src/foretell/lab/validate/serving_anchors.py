@@ -1,8 +1,8 @@
 """Rows of a serving table predicted from other rows of their source: `validate serving FILE --anchors K`.
 
 As lab/validate/anchors.py for training. A row has several figures (TTFT, TPOT ...), each a measurement of its
-own with its slopes to the mechanisms of serving; the latencies of the chosen rows count. Profiles are those
-that were fitted without the row's group, and the prior is the one without its source.
+own with its slopes to the mechanisms of serving; the latencies of the chosen rows count. Profiles
+owe nothing to the row's source (calibrate/serving_left_out.py), and the prior is the one without it.
 """
 
 import math

@@ -1,6 +1,6 @@
 """How a service answers to the numbers of its system, of its engine and of its price.
 
-The closed form of a service is asked system by system. The engine's own times and factors are numbers too: of
+All changed systems are one batch (serving/systems.py). The engine's own times and factors are numbers too: of
 a profile, every time and every factor that is not zero.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from math import log
 from typing import Any
 
-from foretell.api.serving import closed_form, question_of
+from foretell.api.serving import closed_form, closed_forms, question_of
 from foretell.catalog.software import software
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import collect
@@ -82,11 +82,12 @@ def of_serving(asked: SensitivityQuestion) -> Sensitivities:
     layout = parse_deployment(now.plan, question.deployment)
     held = replace(question, deployment=layout, plan_chosen=now.plan_chosen)
     knobs = knobs_of(held, factor)
-    moved = []
-    for place, knob in enumerate(knobs):
-        moved.append(_moved(knob, now, factor, replan))
-        if progress is not None:
-            progress(place + 1, len(knobs))
+    if progress is not None:
+        progress(0, len(knobs))
+    answers = _answers(knobs, replan)
+    moved = [_moved(knob, now, own, replan) for knob, own in zip(knobs, answers, strict=True)]
+    if progress is not None:
+        progress(len(knobs), len(knobs))
     first = next(iter(_results(now)))  # an answer of one token has no time between tokens
     moved.sort(key=lambda m: (m.kind == "joint", -strength(m, first)))
     return _answer(now, moved, replan, factor)
@@ -150,14 +151,37 @@ def _engine_knob(question: ServeQuestion, name: str, by: float) -> Knob:
     )
 
 
-def _moved(knob: Knob, now: ServiceEstimate, by: float, replan: bool) -> NumberEffect:
-    low, high = (_results(_served(knob.turned(f))) for f in (1.0 - STEP, 1.0 + STEP))
+Answers = dict[tuple[float, bool], ServiceEstimate | None]
+"""By factor, and whether the layout is held: the answer, None where nothing fits."""
+
+
+def _answers(knobs: Sequence[Knob], replan: bool) -> list[Answers]:
+    """Every changed question of every knob, with the layout held and, where asked for, chosen again."""
+    found: list[Answers] = [{} for _ in knobs]
+    for given in (True, False) if replan else (True,):
+        places = [
+            (place, factor)
+            for place, knob in enumerate(knobs)
+            for factor in (*((1.0 - STEP, 1.0 + STEP) if given else ()), *_sides(knob).values())
+        ]
+        asked = [knobs[place].turned(factor) for place, factor in places]
+        for (place, factor), one in zip(places, closed_forms(asked, given), strict=True):
+            found[place][factor, given] = None if isinstance(one, Infeasible) else one
+    return found
+
+
+def _sides(knob: Knob) -> dict[Side, float]:
+    """The factors of a what-if."""
+    return {"better": knob.better, "worse": 1.0 / knob.better}
+
+
+def _moved(knob: Knob, now: ServiceEstimate, answers: Answers, replan: bool) -> NumberEffect:
+    low, high = (_results(answers[f, True]) for f in (1.0 - STEP, 1.0 + STEP))
     width = log((1.0 + STEP) / (1.0 - STEP))
     slopes = {
         name: log(high[name] / low[name]) / width if high and low else 0.0 for name in _results(now)
     }
-    factors = {"better": knob.better, "worse": 1.0 / knob.better}
-    ifs = {side: _what_if(knob.turned(factors[side]), now, factors[side], replan) for side in SIDES}
+    ifs = {side: _what_if(answers, now, _sides(knob)[side], replan) for side in SIDES}
     return NumberEffect(
         path=knob.path,
         words=knob.words,
@@ -170,11 +194,11 @@ def _moved(knob: Knob, now: ServiceEstimate, by: float, replan: bool) -> NumberE
     )
 
 
-def _what_if(question: ServeQuestion, now: ServiceEstimate, factor: float, replan: bool) -> WhatIf:
+def _what_if(answers: Answers, now: ServiceEstimate, factor: float, replan: bool) -> WhatIf:
     """The layout held, or where it is better the best one."""
-    found = _served(question)
+    found = answers[factor, True]
     if replan:
-        again = _served(question, given=False)
+        again = answers[factor, False]
         faster = again is not None and (
             found is None or again.output_tokens_per_s > found.output_tokens_per_s
         )
@@ -184,14 +208,6 @@ def _what_if(question: ServeQuestion, now: ServiceEstimate, factor: float, repla
     before, after = _results(now), _results(found)
     ratios = {name: after[name] / value for name, value in before.items()}
     return WhatIf(factor=factor, ratios=ratios, fits=found.fits, plan=found.plan)
-
-
-def _served(question: ServeQuestion, *, given: bool = True) -> ServiceEstimate | None:
-    """The answer; None where nothing fits or the queue grows."""
-    try:
-        return closed_form(question, given)
-    except Infeasible:
-        return None
 
 
 def _results(served: ServiceEstimate | None) -> dict[str, float]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.api.serving import layouts_of
+from foretell.catalog.engines import WIDE_CARD_BYTES, small_reserve
 from foretell.errors import ProblemsError
 from foretell.inputs.overrides import Setting, apply_settings
 from foretell.inputs.question import named_by, plan_of
@@ -14,17 +16,22 @@ from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.schedules.rules import ALL_RULES, all_broken
 from foretell.search.plan_checks import check_choices
+from foretell.serving.systems import TOGETHER, ServedSystems, serve_systems
 from foretell.sharding.rules import cuts_of
+from foretell.specs.deployment_text import deployment_text
 from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
 from foretell.specs.plan_forms import GENERIC
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.specs.system_batch import numbers_of, take_systems, varies_in_batch
+from foretell.specs.system_batch import system_count, take_systems, varies_in_batch
 from foretell.studies.plan_words import plan_texts
+from foretell.studies.sweep.columns import SERVING
 from foretell.studies.sweep.questions import (
     PointQuestion,
+    answer_row,
     estimate_row,
+    load_question,
     no_row,
     rent_of,
     scenario_of,
@@ -112,7 +119,7 @@ def evaluate_columns(scenario: Scenario, plans: Plans) -> dict[str, Array]:
 
 def evaluate_system_columns(scenario: Scenario, plan: Plan, system: System) -> dict[str, Array]:
     """The same of one plan on a batch of systems."""
-    many = max(np.size(value) for value in numbers_of(system))
+    many = system_count(system)
     found = {name: np.empty(many) for name in OUTPUTS}
     for start in range(0, many, CHUNK):
         rows = slice(start, min(start + CHUNK, many))
@@ -186,6 +193,105 @@ def batch_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
             "problem": pl.Series(said, dtype=pl.String).gather(broken),
         }
     ).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
+
+
+def served_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
+    """Answers to one question of a service on a batch of systems, as a table with a row for each.
+
+    What an engine takes by default depends on whether a card is large: both kinds are a batch each.
+    """
+    import polars as pl
+
+    many = len(varied[0].places)
+    memory = {one.field: one.numbers for one in varied}.get(MEMORY)
+    if memory is None:
+        return _served_alike(asked, varied, np.arange(many))
+    kinds = [np.flatnonzero(wide) for wide in (memory >= WIDE_CARD_BYTES, memory < WIDE_CARD_BYTES)]
+    frames = [_served_alike(asked, varied, rows) for rows in kinds if len(rows)]
+    order = np.concatenate(kinds)
+    back = np.empty(many, np.int64)
+    back[order] = np.arange(many)
+    return pl.concat(frames, how="diagonal_relaxed")[back]
+
+
+MEMORY = "chip.memory_bytes"
+
+
+def _served_alike(
+    asked: PointQuestion, varied: Sequence[VariedField], rows: NDArray[np.intp]
+) -> Any:
+    """The answers of some points, all on large cards or all on small ones."""
+    import polars as pl
+
+    some = [replace(one, places=one.places[rows]) for one in varied]
+    memory = {one.field: one.numbers for one in some}.get(MEMORY)
+    if memory is not None:
+        most = f"{MEMORY}={float(memory.max())!r}"
+        asked = replace(asked, settings=(*asked.settings, most))
+    try:
+        load, given = load_question(asked)
+        system = batched_system(load.system, some)
+    except ProblemsError as error:
+        return pl.DataFrame(no_row(error)).select(pl.all().repeat_by(len(rows)).explode())
+    if system_count(system) < len(rows):  # all of them are equal
+        row = answer_row(asked)
+        return pl.DataFrame({name: [value] * len(rows) for name, value in row.items()})
+    profile = load.profile
+    layouts = layouts_of(load, given)
+    tables = []
+    for start in range(0, len(rows), TOGETHER):
+        own = slice(start, start + TOGETHER)
+        if memory is not None and memory.max() < WIDE_CARD_BYTES:
+            reserve: Any = small_reserve(load.profile, memory[own])
+            profile = replace(load.profile, reserve_bytes=reserve)
+        batch = replace(load, system=take_systems(system, own), profile=profile)
+        batch = replace(batch, plan_chosen=not given)
+        tables += [service_table(chunk) for chunk in serve_systems(batch, layouts)]
+    return pl.concat(tables)
+
+
+def service_table(found: ServedSystems) -> Any:
+    """The best layout of each system as rows."""
+    import polars as pl
+
+    q, best = found.layouts[0].question, found.best
+    words = [(deployment_text(one.question.deployment), one.question) for one in found.layouts]
+    problems: list[str | None] = [None] * len(best)
+    for row in np.flatnonzero(best < 0):
+        try:
+            found.estimate(int(row))
+        except ProblemsError as error:
+            problems[row] = no_row(error)["problem"]
+    there = pl.Series(best >= 0)
+    columns = {
+        name: found.column(name)
+        for name in SERVING
+        if name in found.layouts[0].numbers and found.layouts[0].numbers[name] is not None
+    }
+    latencies = {
+        f"{name}_{part}": values
+        for name in ("ttft_ms", "tpot_ms", "e2e_ms")
+        for part, values in found.latencies(name).items()
+    }
+    texts = [text for text, _ in words]
+    replicas = [one.replicas for _, one in words]
+    fixed = {
+        "model": q.model.id,
+        "system": q.system.id,
+        "gpus": q.all_gpus,
+        "profile": q.profile.id,
+    }
+    frame = pl.DataFrame(
+        {
+            "plan": pl.Series(texts).gather(np.maximum(best, 0)),
+            "replicas": pl.Series(replicas).gather(np.maximum(best, 0)),
+            **{n: pl.Series(v, nan_to_null=True) for n, v in (columns | latencies).items()},
+        }
+    ).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
+    # Where nothing fits a row says why, and no more.
+    frame = frame.select(pl.when(there).then(pl.all()).otherwise(None))
+    fits = pl.Series(["yes" if known else "no" for known in there])
+    return frame.with_columns(fits=fits, problem=pl.Series(problems, dtype=pl.String))
 
 
 def plan_row(asked: PointQuestion) -> dict[str, Any]:

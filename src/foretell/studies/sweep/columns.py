@@ -140,6 +140,8 @@ def batch_axes(study: Study) -> tuple[int, ...]:
     None where the plan is not fixed. Points that are evaluated one by one tell what limits them, too: few
     systems are.
     """
+    if study.verbs == ("serve",) and not study.workloads and is_closed_form(study):
+        return system_axes(study) if point_count(study) > 1 else ()
     own_plans = any("plan" in workload.base for workload in study.workloads)
     if study.verbs != ("estimate",) or study.plan == BEST or own_plans:
         return ()
@@ -154,6 +156,13 @@ def batch_axes(study: Study) -> tuple[int, ...]:
     if of_plans or point_count(study) <= FEW_SYSTEMS:
         return of_plans
     return system_axes(study)
+
+
+def is_closed_form(study: Study) -> bool:
+    """Whether services of a study are asked so that systems may be a batch: at a concurrency, unpaid."""
+    closed = {"model", "system", "gpus", "engine", "isl", "osl", "concurrency", "spread", "price",
+              "prefix_hit", "plan", "prices"}  # fmt: skip
+    return {name for name in _given(study) if "." not in name} <= closed
 
 
 def system_axes(study: Study) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ A process pool, Dask's `Client.get_executor()`, MPI futures and submitit have it
 and a number and give bytes back: they need neither the folder nor each other.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from foretell.studies.sweep.shards import shard_bytes
 AHEAD = 2
 """Shards that are handed out for each worker, so that none waits for the next."""
 MOST_WORKERS = 1024
+BEGIN_S = 4.0
+"""What workers take to begin, all of them alike, on a machine with other users."""
 RESTARTS = 3
 """Times that a pool whose worker died is begun anew without a shard done in between."""
 
@@ -30,6 +33,8 @@ class ShardRunner:
     """A context that gives an executor."""
     ahead: int
     """Shards handed out at a time."""
+    workers: int = 0
+    """Workers that are begun for this sweep; 0: those of somebody else, which are there already."""
 
 
 def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
@@ -40,9 +45,11 @@ def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
     if executor == "process":
         if workers == 1:
             return None
-        return ShardRunner(open=lambda: _processes(workers), ahead=AHEAD * workers)
+        return ShardRunner(open=lambda: _processes(workers), ahead=AHEAD * workers, workers=workers)
     if executor == "dask":
-        return ShardRunner(open=lambda: _dask(None, workers), ahead=AHEAD * workers)
+        return ShardRunner(
+            open=lambda: _dask(None, workers), ahead=AHEAD * workers, workers=workers
+        )
     if executor.startswith("dask://") and executor.rpartition(":")[2].isdigit():
         address = executor.removeprefix("dask://")
         return ShardRunner(
@@ -61,14 +68,29 @@ def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
 
 
 def run_shards(
-    study: Study, numbers: Iterable[int], place: ShardRunner | None
+    study: Study, numbers: Iterable[int], place: ShardRunner | None, many: int = 0
 ) -> Iterator[tuple[int, bytes]]:
-    """Shards as they become ready; every number once."""
+    """Shards as they become ready; every number once. `many` is how many there are, where it is known.
+
+    Workers of our own take seconds to begin: a sweep goes on in this process until what is left would take
+    longer than that.
+    """
     if place is None:
         for number in numbers:
             yield number, shard_bytes(study, number)
         return
     left = iter(numbers)
+    alone = many > 0 and place.workers > 0
+    while alone:
+        number = next(left, None)
+        if number is None:
+            return
+        began = time.perf_counter()
+        content = shard_bytes(study, number)
+        took = time.perf_counter() - began
+        yield number, content
+        many -= 1
+        alone = many * took * (1.0 - 1.0 / place.workers) <= BEGIN_S
     lost: list[int] = []
     restarts = 0
     while restarts <= RESTARTS:

@@ -1,5 +1,6 @@
 """The points of one shard as a table: every column of the study, rows sorted by point."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.studies.points import Column, Index, columns, point_count
-from foretell.studies.sweep.batches import VariedField, batch_frame, plan_row
+from foretell.studies.sweep.batches import VariedField, batch_frame, plan_row, served_frame
 from foretell.studies.sweep.columns import (
     POINT,
     Columns,
@@ -19,7 +20,7 @@ from foretell.studies.sweep.columns import (
     searches,
     system_axes,
 )
-from foretell.studies.sweep.questions import answer_row, question
+from foretell.studies.sweep.questions import answer_row, question, served_rows
 from foretell.training.tables import distinct
 
 SHARD_POINTS: dict[Verb, int] = {
@@ -33,13 +34,30 @@ SHARD_PLANS = 1 << 18
 """The same where points are plans of one batch."""
 SHARD_SYSTEMS = 1 << 15
 """The same where they are systems."""
+SHARD_SERVICES = 1 << 12
+"""The same where they are systems that serve."""
+BATCH_S, PLAN_S = 0.015, 1.0 / SHARD_PLANS
+"""Seconds of a batch whatever its size, and of each plan in it."""
 
 
 def shard_points(study: Study) -> int:
     """Points of one shard."""
-    if batch_axes(study):
-        return SHARD_SYSTEMS if {*batch_axes(study)} <= {*system_axes(study)} else SHARD_PLANS
-    return SHARD_SEARCHES if searches(study) else min(SHARD_POINTS[verb] for verb in study.verbs)
+    inner = batch_axes(study)
+    if inner and study.verbs == ("serve",):
+        return SHARD_SERVICES
+    if inner and {*inner} <= {*system_axes(study)}:
+        return SHARD_SYSTEMS
+    if inner:
+        plans = float(math.prod(len(study.axes[place].values) for place in inner))
+        if len(inner) == len(study.axes):
+            plans = math.inf  # all points are plans of one batch
+        elif study.mode != "product":
+            plans = 1.0
+        return max(int(1.0 / (BATCH_S / plans + PLAN_S)), 1)
+    # A workload with a plan of its own is no search.
+    own = [w for w in study.workloads if w.verb == "estimate" and "plan" not in w.base]
+    every = searches(study) and (bool(own) or not study.workloads)
+    return SHARD_SEARCHES if every else min(SHARD_POINTS[verb] for verb in study.verbs)
 
 
 def shard_count(study: Study) -> int:
@@ -125,6 +143,8 @@ def _answers(
     if not inner:
         many = range(len(chosen[0]))
         asked_all = [question(study, workload, _chosen(study, chosen, outer, r)) for r in many]
+        if asked_all[0].verb == "serve":
+            return typed_rows(served_rows(asked_all), result_columns(study))
         answers = [
             plan_row(asked)
             if asked.verb == "estimate" and asked.plan != BEST
@@ -148,7 +168,7 @@ def _answers(
             )
             for i in inner
         ]
-        frame = batch_frame(asked, varied)
+        frame = (served_frame if asked.verb == "serve" else batch_frame)(asked, varied)
         frames.append(_typed(frame, result_columns(study)))
     whole = pl.concat(frames)
     if np.array_equal(order, np.arange(len(order))):

@@ -16,7 +16,7 @@ from foretell.api.cost import (
     speed_settings,
     token_cost,
 )
-from foretell.api.serving import closed_form, question_of, serve
+from foretell.api.serving import closed_form, closed_forms, question_of, serve
 from foretell.api.size import size
 from foretell.catalog.names import exists
 from foretell.catalog.prices import price
@@ -33,6 +33,7 @@ from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.training import RunConditions
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
+from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
 from foretell.studies.flags import FLAGS, PAID, RUN
 from foretell.studies.plan_words import with_words
@@ -199,12 +200,52 @@ def _served(asked: PointQuestion) -> dict[str, Any]:
     if payment is None:
         return serving_row(serve(**asked.flags, plan=asked.words or None, set=asked.settings))
     question, given = load_question(asked, price=1.0)
-    served = closed_form(question, given)
-    bill = service_bill(served, question, payment)
+    return paid_row(asked, question, closed_form(question, given))
+
+
+def paid_row(
+    asked: PointQuestion, question: ServeQuestion, served: ServiceEstimate
+) -> dict[str, Any]:
+    """A service as a row, with its bill where it is paid for."""
+    if asked.payment is None:
+        return serving_row(served)
+    bill = service_bill(served, question, asked.payment)
     row = serving_row(served) | bill_row(bill, served.osl / (served.isl + served.osl))
     named = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")
     row |= {name: bill.facts[name] for name in named}
     return row | {"usd_per_chip_hour": bill.facts["usd_per_gpu_hour"]}
+
+
+def served_rows(all_asked: Sequence[PointQuestion]) -> list[dict[str, Any]]:
+    """Services as rows, with their bills: those that differ in numbers of their system are one batch."""
+    rows: list[dict[str, Any] | None] = [None] * len(all_asked)
+    loads: dict[int, tuple[ServeQuestion, bool]] = {}
+    for place, asked in enumerate(all_asked):
+        if not is_plain_load(asked):
+            rows[place] = answer_row(asked)
+            continue
+        try:
+            loads[place] = load_question(asked, None if asked.payment is None else 1.0)
+        except ProblemsError as error:
+            rows[place] = no_row(error)
+    for given in (True, False):
+        places = [place for place, load in loads.items() if load[1] is given]
+        found = closed_forms([loads[place][0] for place in places], given)
+        for place, one in zip(places, found, strict=True):
+            if isinstance(one, ProblemsError):
+                rows[place] = no_row(one)
+                continue
+            try:
+                rows[place] = paid_row(all_asked[place], loads[place][0], one)
+            except ProblemsError as error:
+                rows[place] = no_row(error)
+    return [row or {} for row in rows]
+
+
+def is_plain_load(asked: PointQuestion) -> bool:
+    """Whether a service is asked by its closed form alone."""
+    known = {field.name for field in fields_of(ServiceQuestion)}
+    return {*asked.flags} <= known | {*PAID}
 
 
 def _sized(asked: PointQuestion) -> dict[str, Any]:

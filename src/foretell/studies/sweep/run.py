@@ -138,7 +138,7 @@ def _run(folder: Path, study: Study, place: Any, progress: Progress | None) -> S
         left = (number for number in range(shards) if number not in kept.whole)
         if progress is not None:
             progress(done, total)
-        for number, content in run_shards(study, left, place):
+        for number, content in run_shards(study, left, place, shards - len(kept.whole)):
             _kept(folder, number, content)
             done += _points_in(number, size, total)
             if progress is not None:

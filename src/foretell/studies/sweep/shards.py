@@ -44,7 +44,10 @@ class SweepFolder:
 def shard_bytes(study: Study, number: int) -> bytes:
     """One shard as a Parquet file: what a worker is asked for. It depends on nothing but the study."""
     buffer = io.BytesIO()
-    shard_frame(study, number).write_parquet(buffer, compression="zstd", compression_level=1)
+    # Statistics of row groups would help readers that look for few rows, and take a quarter of the time.
+    shard_frame(study, number).write_parquet(
+        buffer, compression="zstd", compression_level=1, statistics=False
+    )
     return buffer.getvalue()
 
 

@@ -1,0 +1,196 @@
+"""A service on many systems at once: every layout on all of them, and for each system the best one.
+
+One load asks tables for few of their points (lengths, pasts and contexts are the load's own, whatever the
+system), so that these alone are tabulated: a thousandth of a second is enough for several systems.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.errors import Infeasible
+from foretell.records import Later, dataclass
+from foretell.serving.layouts import merit_of, refuse
+from foretell.serving.memory import Memory, memory_of, sequences_that_fit
+from foretell.serving.question import ServeQuestion
+from foretell.serving.serve import check_memory, estimate_of
+from foretell.serving.service_numbers import service_numbers
+from foretell.serving.steady import steady
+from foretell.serving.steps import step_times
+from foretell.serving.tables import (
+    CONTEXTS,
+    LENGTHS,
+    PASTS,
+    PROMPTS,
+    SEQUENCES,
+    TOKENS,
+    UNEVEN,
+    TablePoints,
+    around,
+)
+from foretell.serving.wide_experts import WideExperts, halved, wide_experts
+from foretell.specs.deployment import Deployment
+from foretell.specs.service import Percentiles, ServiceEstimate
+from foretell.specs.system_batch import one_system, system_count, take_systems
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+TOGETHER = 512
+"""Systems that are evaluated together: large enough to amortise calls, small enough for the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutNumbers:
+    """One layout on all systems of a batch."""
+
+    question: ServeQuestion
+    """The question with the layout; arrays in its system are over the batch."""
+    memory: Memory
+    """What a chip holds."""
+    fits: NDArray[np.bool_]
+    """Whether weights and one request do."""
+    numbers: dict[str, Any]
+    """Field of an estimate -> its numbers, whether it fits or not."""
+
+    def at(self, name: str, row: int) -> Any:
+        """One number on one system."""
+        return _at(self.numbers[name], row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedSystems:
+    """The best layout of each system of a batch."""
+
+    layouts: tuple[LayoutNumbers, ...]
+    """All that were tried."""
+    best: Index
+    """Which of them is best; -1 where none fits."""
+
+    def estimate(self, row: int) -> ServiceEstimate:
+        """The service on one system; Infeasible where nothing fits."""
+        best = int(self.best[row])
+        if best < 0:
+            refused = [(one.question.deployment, self._why_not(one, row)) for one in self.layouts]
+            q = self.layouts[0].question
+            raise refuse(refused, q.gpus) if q.plan_chosen else refused[0][1]
+        found = self.layouts[best]
+        asked = replace(found.question, system=one_system(found.question.system, row))
+        return estimate_of(asked, {name: found.at(name, row) for name in found.numbers})
+
+    def _why_not(self, one: LayoutNumbers, row: int) -> Infeasible:
+        memory = one.memory
+        names = ("card_bytes", "reserve_bytes", "kv_bytes")
+        held = replace(memory, **{name: _at(getattr(memory, name), row) for name in names})
+        try:
+            check_memory(one.question, held)
+        except Infeasible as error:
+            return error
+        raise AssertionError("it fits")
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A number, or a text, of the best layout on each system; NaN where none fits."""
+        values = [np.asarray(one.numbers[name]) for one in self.layouts]
+        wide = [np.broadcast_to(value, self.best.shape) for value in values]
+        found = np.stack(wide)[np.maximum(self.best, 0), np.arange(len(self.best))]
+        return found if found.dtype.kind == "U" else np.where(self.best < 0, np.nan, found)
+
+    def latencies(self, name: str) -> dict[str, Array]:
+        """Mean and percentiles of a latency, as columns."""
+        rows = np.arange(len(self.best))
+        names = ("mean", "p50", "p90", "p95", "p99")
+        records = [one.numbers[name] for one in self.layouts]
+        tables = {
+            part: np.stack([np.broadcast_to(getattr(r, part), rows.shape) for r in records])
+            for part in names
+        }
+        return {
+            part: np.where(self.best < 0, np.nan, table[np.maximum(self.best, 0), rows])
+            for part, table in tables.items()
+        }
+
+
+def serve_systems(q: ServeQuestion, layouts: Sequence[Deployment]) -> Iterator[ServedSystems]:
+    """The best of some layouts on every system of a batch, in chunks of TOGETHER systems."""
+    for start in range(0, system_count(q.system), TOGETHER):
+        rows = slice(start, start + TOGETHER)
+        yield _served(replace(q, system=take_systems(q.system, rows)), layouts)
+
+
+def _served(q: ServeQuestion, layouts: Sequence[Deployment]) -> ServedSystems:
+    many = system_count(q.system)
+    found = tuple(layout_numbers(replace(q, deployment=layout)) for layout in layouts)
+    best, merits = np.full(many, -1), [(-np.inf, -np.inf)] * many
+    for place, one in enumerate(found):
+        rates = np.broadcast_to(one.numbers["output_tokens_per_s"], many).tolist()
+        waits = np.broadcast_to(one.numbers["e2e_ms"].mean, many).tolist()
+        for row in np.flatnonzero(np.broadcast_to(one.fits, many)):
+            here = merit_of(rates[row], waits[row])
+            if here > merits[row]:
+                best[row], merits[row] = place, here
+    return ServedSystems(layouts=found, best=best)
+
+
+def layout_numbers(q: ServeQuestion) -> LayoutNumbers:
+    """One layout under a fixed concurrency."""
+    memory = memory_of(q.model, q.system, q.deployment, q.profile)
+    times = step_times(q.model, q.system, q.deployment, q.profile, points_of(q))
+    flight = np.maximum(np.asarray(q.traffic.concurrency) / q.replicas, 1.0)
+    state = steady(times, memory, replace(q.traffic, concurrency=flight))
+    longest = float(np.max(np.asarray(q.traffic.isl) + np.asarray(q.traffic.osl)))
+    room = sequences_that_fit(memory, q.model, q.deployment, q.profile, longest)
+    return LayoutNumbers(
+        question=q,
+        memory=memory,
+        fits=(np.asarray(memory.kv_bytes) > 0.0) & (room >= 1.0),
+        numbers=service_numbers(q, times, memory, state, float(flight)),
+    )
+
+
+def points_of(q: ServeQuestion) -> TablePoints:
+    """Points of tables around what the steps of one load can ask for (serving/steady.py).
+
+    Steps of n sequences that decode have few tokens, those with prompts at least a prompt's, or a chunk's:
+    nothing is between. Where a step runs in two halves, so may a prompt.
+    """
+    d, p, traffic = q.deployment, q.profile, q.traffic
+    mean = 0.5 * (1.0 + traffic.least)
+    length, answer = mean * float(np.asarray(traffic.isl)), mean * float(np.asarray(traffic.osl))
+    answer, fresh = max(answer, 1.0), max((1.0 - traffic.cached) * length, 1.0)
+    n = max(float(np.asarray(traffic.concurrency)) / q.replicas, 1.0)
+    budget = float(d.max_tokens or p.max_tokens)
+    chunks = max(np.ceil(fresh / budget) if d.chunked is not False else 1.0, 1.0)
+    new = float(fresh / chunks)
+    past = length - fresh + 0.5 * (fresh - new)
+    most = min(max(budget * d.dp / fresh, 1.0), n)
+    rows = n * (2.0 + d.draft_tokens)
+    few = around(TOKENS, 1.0, rows)
+    many = around(TOKENS, 0.5 * new / d.cp / d.dp, most * new + rows)
+    return TablePoints(
+        tokens=np.union1d(few, many),
+        sequences=around(SEQUENCES, 1.0, n),
+        contexts=around(CONTEXTS, length, length + 0.5 * answer, length + UNEVEN * answer),
+        prompts=around(PROMPTS, 1.0, most),
+        lengths=around(LENGTHS, 0.5 * new / d.cp if halved(d, wide_of(q)) else new / d.cp, new),
+        pasts=around(PASTS, 0.5 * past if halved(d, wide_of(q)) else past, past),
+    )
+
+
+def wide_of(q: ServeQuestion) -> WideExperts | None:
+    """Kernels that dispatch tokens to experts; None where none do."""
+    return wide_experts(q.system, q.deployment, q.profile)
+
+
+def _at(value: Any, row: int) -> Any:
+    """One system's part of a number, of percentiles or of parts of a step."""
+    if isinstance(value, Later):
+        value = value()
+    if isinstance(value, Percentiles):
+        names = ("mean", "p50", "p90", "p95", "p99")
+        return Percentiles(**{name: _at(getattr(value, name), row) for name in names})
+    if isinstance(value, dict):
+        return {name: _at(part, row) for name, part in value.items()}
+    return value[row] if np.ndim(value) else value

@@ -45,14 +45,17 @@ def op_launches(op: Op, layer: Layer, weights: str, experts: str) -> float:
     return own + (1.0 if cast and own else 0.0)
 
 
-def layer_launches(layer: Layer, stack: Stack, model: Model, d: Deployment, chip: Chip) -> float:
-    """Launches of one layer of a step with prompts."""
+def layer_launches(
+    layer: Layer, stack: Stack, model: Model, d: Deployment, formats: tuple[str, str]
+) -> float:
+    """Launches of one layer of a step with prompts; `formats` are those that kernels multiply, of dense
+    matrices and of experts."""
     tokens = Tokens(
         batch=1.0, q_len=1024.0, kv_len=1024.0, cross_len=1024.0, phase="prefill",
         rotary=model.embedding.rotary,
     )  # fmt: skip
     graph = layer_graph(layer, stack.hidden, tokens)
-    weights, experts = kernel_format(d.weights, chip), kernel_format(d.experts, chip, experts=True)
+    weights, experts = formats
     later = experts if narrow_dense(model, d) else weights
     found = sum(
         op_launches(op, layer, later if is_narrow(op) else weights, experts) for op in graph.ops
@@ -65,14 +68,19 @@ def layer_launches(layer: Layer, stack: Stack, model: Model, d: Deployment, chip
     return found
 
 
-@lru_cache(maxsize=512)
 def launches_of(model: Model, chip: Chip, d: Deployment) -> float:
-    """Launches of all layers of a step with prompts, an encoder's included."""
+    """Launches of all layers of a step with prompts, an encoder's included; the chip says the formats."""
+    formats = kernel_format(d.weights, chip), kernel_format(d.experts, chip, experts=True)
+    return _launches(model, d, formats)
+
+
+@lru_cache(maxsize=512)
+def _launches(model: Model, d: Deployment, formats: tuple[str, str]) -> float:
     found = 0.0
     for stack in (model.stack, model.encoder):
         if stack is None:
             continue
         layers, order = layer_kinds(stack)
         for i, layer in enumerate(layers):
-            found += order.count(i) * layer_launches(layer, stack, model, d, chip)
+            found += order.count(i) * layer_launches(layer, stack, model, d, formats)
     return found

@@ -39,6 +39,7 @@ from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile, Fit
 from foretell.specs.model import Model
 from foretell.specs.system import System
+from foretell.specs.system_batch import first_chip
 
 Array = NDArray[np.float64]
 Reader = Callable[[Array], Array]
@@ -358,7 +359,7 @@ def step_times(
         tables=tables_of(model, as_predicted(system), layout, kernels, points),
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
-        launches=launches_of(model, system.chip, layout),
+        launches=launches_of(model, first_chip(system.chip), layout),
         wide=wide_experts(system, deployment, profile),
         ring_s=ring_s(model, system, layout),
     )

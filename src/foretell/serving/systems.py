@@ -29,7 +29,7 @@ from foretell.serving.tables import (
     TOKENS,
     UNEVEN,
     TablePoints,
-    around,
+    points_near,
 )
 from foretell.serving.wide_experts import WideExperts, halved, wide_experts
 from foretell.specs.deployment import Deployment
@@ -167,15 +167,17 @@ def points_of(q: ServeQuestion) -> TablePoints:
     past = length - fresh + 0.5 * (fresh - new)
     most = min(max(budget * d.dp / fresh, 1.0), n)
     rows = n * (2.0 + d.draft_tokens)
-    few = around(TOKENS, 1.0, rows)
-    many = around(TOKENS, 0.5 * new / d.cp / d.dp, most * new + rows)
+    few = points_near(TOKENS, 1.0, rows)
+    many = points_near(TOKENS, 0.5 * new / d.cp / d.dp, most * new + rows)
     return TablePoints(
         tokens=np.union1d(few, many),
-        sequences=around(SEQUENCES, 1.0, n),
-        contexts=around(CONTEXTS, length, length + 0.5 * answer, length + UNEVEN * answer),
-        prompts=around(PROMPTS, 1.0, most),
-        lengths=around(LENGTHS, 0.5 * new / d.cp if halved(d, wide_of(q)) else new / d.cp, new),
-        pasts=around(PASTS, 0.5 * past if halved(d, wide_of(q)) else past, past),
+        sequences=points_near(SEQUENCES, 1.0, n),
+        contexts=points_near(CONTEXTS, length, length + 0.5 * answer, length + UNEVEN * answer),
+        prompts=points_near(PROMPTS, 1.0, most),
+        lengths=points_near(
+            LENGTHS, 0.5 * new / d.cp if halved(d, wide_of(q)) else new / d.cp, new
+        ),
+        pasts=points_near(PASTS, 0.5 * past if halved(d, wide_of(q)) else past, past),
     )
 
 

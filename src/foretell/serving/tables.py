@@ -117,7 +117,7 @@ WHOLE = TablePoints(
 )
 
 
-def around(points: Array, *values: float) -> Array:
+def points_near(points: Array, *values: float) -> Array:
     """The points of an axis between which, or at which, all of some values are."""
     first = int(np.searchsorted(points, min(values) * (1.0 - 1e-9), side="right")) - 1
     last = int(np.searchsorted(points, max(values) * (1.0 + 1e-9), side="right")) + 1

@@ -81,6 +81,11 @@ def one_system(system: System, row: int) -> System:
     return map_numbers(system, lambda value: float(value[row]) if np.ndim(value) else value)
 
 
+def first_chip(chip: Chip) -> Chip:
+    """The first chip of a batch, for what depends on no number of it."""
+    return map_chip(chip, lambda value: float(value[0]) if np.ndim(value) else value)
+
+
 def repeat_chips(chip: Chip, many: int) -> Chip:
     """The chips of a batch so many times, one after the other."""
     return map_chip(chip, lambda value: np.tile(value, many) if np.ndim(value) else value)

@@ -8,7 +8,7 @@ import { nameOf, toml } from "./own.js";
 
 const FIRST = { network: ["system"], "cost system": ["system"], compare: ["systems"], scaling: ["models"] };
 const PYTHON = {
-  sensitivity: ["import foretell", "foretell.sensitivity", {}],
+  sensitivity: ["import foretell", "foretell.sensitivity", { model: "about" }],
   network: ["from foretell.api.network import collective", "collective", { bytes: "size" }],
   "cost run": ["from foretell.api.cost import RunQuestion, run_cost", "run_cost", {}, "RunQuestion"],
   "cost token": ["from foretell.api.cost import TokenQuestion, token_cost", "token_cost", {}, "TokenQuestion"],

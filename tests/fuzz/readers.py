@@ -271,9 +271,9 @@ def _post_log(path: Path) -> object:
 
 
 def _lengths(path: Path) -> object:
-    from foretell.posttraining.workload import read_lengths
+    from foretell.serving.requests.lengths import read_lengths
 
-    return read_lengths(str(path), 1e5)
+    return read_lengths(str(path))
 
 
 def _launched(text: str) -> object:

@@ -16,7 +16,7 @@ from foretell.errors import BadInput
 from foretell.report.figures import files
 from foretell.report.figures.answers import FIGURES
 from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars
-from foretell.report.figures.files import browser, html, write_figure
+from foretell.report.figures.files import browser, html, plain_text, write_figure
 from foretell.report.figures.heatmap import heat_map
 from foretell.report.figures.lines import latency_bars, lines
 from foretell.report.figures.look import COLOURS, THEMES, title_of
@@ -239,8 +239,8 @@ def test_a_page_holds_all_it_needs_and_no_text_ends_its_script(tmp_path: Path) -
     for words in ('src="', "src='", "<link", "@import"):
         assert words not in page.replace("xlink", "").split("<script>")[0]
     told = page.split("id='told'>")[1].split("</script>")[0]
-    assert json.loads(told)["figure"] == figure
-    assert json.loads(write_figure(figure, tmp_path / "a.json").read_text()) == figure
+    assert json.loads(told)["figure"] == plain_text(figure)
+    assert json.loads(write_figure(figure, tmp_path / "a.json").read_text()) == plain_text(figure)
 
 
 def test_files_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,3 +353,15 @@ def test_a_sweep_without_such_columns_says_so() -> None:
         chosen_columns(VARIED, ["step_s"], KNOWN, {"x": "plan.tpp", "y": None, "value": None})
     with pytest.raises(BadInput, match="what to draw"):
         chosen_columns([], ["step_s"], KNOWN, {"x": None, "y": None, "value": None})
+
+
+def test_names_are_no_markup_to_plotly() -> None:
+    name = "<b>x</b><a href=y>z</a>"
+    figure = {"data": [{"name": f"{name}<br>8", "x": [1.0], "hovertemplate": "%{y}<extra></extra>"}],
+              "layout": {"title": {"text": name}}}  # fmt: skip
+    safe = plain_text(figure)
+    assert safe["layout"]["title"]["text"] == "&lt;b>x&lt;/b>&lt;a href=y>z&lt;/a>"
+    assert safe["data"][0]["name"].endswith("&lt;/a><br>8")
+    assert safe["data"][0]["hovertemplate"] == "%{y}<extra></extra>"
+    assert safe["data"][0]["x"] == [1.0]
+    assert "<a href" not in html(figure).partition("id='told'")[2]

@@ -26,6 +26,8 @@ from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 from foretell.specs.measurement import Measurement
 
+LONGEST = 20_000
+"""Characters of a line that are looked at: no step logs more numbers."""
 PAIR = re.compile(
     r"([A-Za-z_][\w.]*/[\w./-]+)['\"]?\s*[:=│|]\s*(?:np\.float\d+\()?"
     r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
@@ -192,7 +194,8 @@ def _notes(text: str, log: PostTrainingLog) -> Iterable[str]:
     if left > 0:
         yield f"warm-up skipped: the first {left} steps"
     known = {key for keys in NAMES.values() for key in keys}
-    keys = {key for key, _ in PAIR.findall(text) if key.startswith("timing")}
+    short = "\n".join(line[:LONGEST] for line in text.splitlines())
+    keys = {key for key, _ in PAIR.findall(short) if key.startswith("timing")}
     if keys - known:
         yield f"times not known here: {', '.join(sorted(keys - known))}"
     step = log.medians.get("step", 0.0)
@@ -237,7 +240,7 @@ def _timed(step: dict[str, float]) -> Iterable[dict[str, float]]:
 
 def line_values(line: str) -> dict[str, float]:
     """Our names and their numbers in one line; of several keys for one name the first of `NAMES`."""
-    text = line.strip()
+    text = line.strip()[:LONGEST]
     raw: Mapping[str, Any] = {}
     begin = text.find("{")
     if begin >= 0:
@@ -258,7 +261,7 @@ def _object(text: str) -> Mapping[str, Any]:
     for read in (json.loads, ast.literal_eval):
         try:
             raw = read(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             continue
         if isinstance(raw, dict):
             nested = raw.get("metrics", raw.get("data", raw))

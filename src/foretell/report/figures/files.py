@@ -5,6 +5,7 @@ asks nothing of another host. It follows the reader's choice of light or dark.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,6 +23,8 @@ KINDS = (".svg", ".html", ".png", ".json")
 """Endings of figures' files."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 """What can make a PNG of a page."""
+_MARKUP = re.compile(r"<(?!br>|extra>|/extra>)")
+"""What begins a tag that is none of ours."""
 PLOTLY = ("web", "static", "vendor", "plotly-cartesian.min.js")
 """Where the package has plotly.js."""
 PATIENCE_S = 120
@@ -68,7 +71,7 @@ def write_figure(figure: Mapping[str, Any], path: str | Path) -> Path:
     path = Path(path)
     kind = path.suffix.lower()
     if kind == ".json":
-        path.write_text(json.dumps(figure, allow_nan=False) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(plain_text(figure), allow_nan=False) + "\n", encoding="utf-8")
     elif kind == ".html":
         path.write_text(html(figure), encoding="utf-8")
     elif kind == ".svg":
@@ -80,12 +83,23 @@ def write_figure(figure: Mapping[str, Any], path: str | Path) -> Path:
     return path
 
 
+def plain_text(part: Any) -> Any:
+    """A figure whose texts mean no markup to Plotly but for our own line ends: names are as they are."""
+    if isinstance(part, str):
+        return _MARKUP.sub("&lt;", part)
+    if isinstance(part, Mapping):
+        return {key: plain_text(held) for key, held in part.items()}
+    if isinstance(part, list | tuple):
+        return [plain_text(held) for held in part]
+    return part
+
+
 def html(figure: Mapping[str, Any], *, still: bool = False) -> str:
     """A page of its own; `still`: always light, of the size of a picture, without controls."""
     title = str((figure["layout"].get("title") or {}).get("text") or "Foretell")
     themes: tuple[Theme, ...] = ("light", "dark")
     told = {
-        "figure": figure,
+        "figure": plain_text(figure),
         "templates": {theme: template(theme) for theme in themes},
         "still": still,
         "size": size(figure),

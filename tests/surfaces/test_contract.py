@@ -56,8 +56,8 @@ FLAGS = {
     ).split(),
     "post-train": (
         "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "
-        "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --speculative --critic --filtered "
-        "--framework --placement "
+        "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --speculative --critic "
+        "--filtered --framework --placement "
         "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
         "--steps --price --set --measured --log --trace --plot --import --accept-unknown --hub --export "
         "--jsonl --json"

@@ -7,7 +7,7 @@ from foretell.catalog.files import toml_value
 from foretell.catalog.measured_priors import FILE, MeasuredPrior
 
 HEAD = """# What measured runs may say before any is seen: spreads of ln(measured / predicted) by mechanism,
-# from published runs whose source was left out. Written by lab/calibrate/prior_fit.py and
+# from published runs whose source was held out. Written by lab/calibrate/prior_fit.py and
 # serving_prior_fit.py from tables that are not part of the repository; catalog/measured_priors.py says
 # what each number is.
 """

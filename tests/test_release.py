@@ -148,3 +148,32 @@ def test_everything_vendored_has_its_licence() -> None:
             assert path.name in told
             assert path.name in page
     assert (ROOT / "LICENSE").read_text(encoding="utf-8").count("Apache License") >= 1
+
+
+def test_the_bill_of_materials_is_that_of_the_lock() -> None:
+    import json
+
+    written = json.loads((ROOT / "sbom.cdx.json").read_text(encoding="utf-8"))
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert written == tool("sbom").document(lock), "python tools/sbom.py writes it anew"
+    found = {part["name"]: part["version"] for part in written["components"]}
+    assert found == tool("licences").locked()
+    assert all(part["hashes"] for part in written["components"])
+    assert "pkg:pypi/numpy@" in str(written["dependencies"])
+
+
+def test_the_lock_for_developers_holds_the_other() -> None:
+    own = tool("licences").locked()
+    text = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+    dev = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+    assert own.items() <= dev.items()
+    assert {"ruff", "mypy", "pytest", "hypothesis", "schemathesis", "pip-audit"} <= dev.keys()
+
+
+def test_an_audit_that_cannot_ask_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit = tool("audit")
+    monkeypatch.setattr(audit.importlib.util, "find_spec", lambda name: None)
+    assert audit.main() == 0
+    assert "skipped" in capsys.readouterr().out

@@ -1,11 +1,12 @@
 """Does the wheel carry everything, and does it run on every Python at hand? `python tools/check_wheels.py`
 
-Builds the wheel, looks into it, installs it with its dependencies into a fresh environment of every
-interpreter python3.11 to python3.14 on the PATH, and runs a few commands there. What pip installs from is
-pip's own business. Exits 1 where anything fails.
+Builds the wheel twice, which must give the same bytes, looks into it, installs it with its dependencies into
+a fresh environment of every interpreter python3.11 to python3.14 on the PATH, and runs a few commands there.
+What pip installs from is pip's own business. Exits 1 where anything fails.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -37,6 +38,7 @@ QUESTION = "estimate llama-3.1-8b --system h100-sxm --gpus 64 --json".split()
 
 def build(folder: Path, *, isolated: bool = True, source: Path = ROOT) -> Path:
     """The wheel of a source, made by pip as anyone would."""
+    folder.mkdir(parents=True, exist_ok=True)
     flags = [] if isolated else ["--no-build-isolation"]
     _run(
         sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet",
@@ -58,6 +60,11 @@ def missing(wheel: Path) -> list[str]:
     strange = [str(n) for n in names if n.parts[0] != "foretell" and ".dist-info" not in n.parts[0]]
     compiled = [str(n) for n in names if "__pycache__" in n.parts]
     return [*found, *(f"does not belong there: {name}" for name in [*strange, *compiled])]
+
+
+def digest(wheel: Path) -> str:
+    """The hash of a wheel: of two builds of one source it is the same."""
+    return hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 
 def interpreters() -> dict[str, str]:
@@ -105,8 +112,11 @@ def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        wheel = build(Path(place))
+        wheel = build(Path(place) / "first")
         wrong = missing(wheel)
+        again = build(Path(place) / "second")
+        if digest(wheel) != digest(again):
+            wrong.append("a second build gives another file")
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, {'; '.join(wrong) or 'whole'}")
         answers = set()
         for version, python in interpreters().items():

@@ -1,4 +1,5 @@
-"""Writes requirements.lock: every package of `foretell[all]` at one version, with the hashes of its files.
+"""Writes requirements.lock and requirements-dev.lock: every package of `foretell[all]`, and of
+`foretell[all,dev]`, at one version, with the hashes of its files.
 
 `python tools/lock.py` asks pip what it would install, for each Python and platform below, and writes nothing
 but names, versions and hashes: where the files come from is the installer's business.
@@ -13,8 +14,9 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "requirements.lock"
-PYTHONS = ("3.11", "3.12", "3.13")
+LOCKS = {"requirements.lock": False, "requirements-dev.lock": True}
+"""File -> whether what checks the repository is in it too."""
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "macosx_14_0_arm64")
 FALLBACKS = {
     "manylinux_2_28_x86_64": ("manylinux_2_17_x86_64", "manylinux2014_x86_64"),
@@ -23,24 +25,24 @@ FALLBACKS = {
 }
 """Older platforms whose files serve too."""
 HEADER = """\
-# Every package of foretell[all], with the hashes of its files for CPython {pythons} on
+# Every package of foretell[{extras}], with the hashes of its files for CPython {pythons} on
 # {platforms}.
 # Made by `python tools/lock.py`; torch, which a user chooses, is not among them.
 """
 
 
-def requirements() -> list[str]:
-    """What foretell[all] asks for."""
+def requirements(dev: bool) -> list[str]:
+    """What foretell[all] asks for, or foretell[all,dev]."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     lines = [
         *project["dependencies"],
-        *(r for name in extras if name not in ("dev", "docs") for r in extras[name]),
+        *(r for name in extras if name != "docs" and (dev or name != "dev") for r in extras[name]),
     ]
     return sorted({line for line in lines if not line.startswith("foretell[")})
 
 
-def resolved(python: str, platform: str, pins: list[str]) -> list[tuple[str, str, str]]:
+def resolved(python: str, platform: str, pins: list[str], dev: bool) -> list[tuple[str, str, str]]:
     """Name, version and hash of everything that pip would install there."""
     with tempfile.TemporaryDirectory() as place:
         report = Path(place) / "report.json"
@@ -48,7 +50,7 @@ def resolved(python: str, platform: str, pins: list[str]) -> list[tuple[str, str
         command = [
             sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--ignore-installed",
             "--disable-pip-version-check", "--only-binary=:all:", "--python-version", python, *tags,
-            "--target", place, "--report", str(report), *pins, *requirements(),
+            "--target", place, "--report", str(report), *pins, *requirements(dev),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -66,34 +68,44 @@ def resolved(python: str, platform: str, pins: list[str]) -> list[tuple[str, str
 
 
 def main() -> int:
-    """Resolve for each, one version for all of them, and write the file."""
+    """Write both files; what the first has at a version, the second has at the same."""
     versions: dict[str, str] = {}
+    for name, dev in LOCKS.items():
+        versions = write(ROOT / name, dev, dict(versions))
+    return 0 if versions else 1
+
+
+def write(lock: Path, dev: bool, versions: dict[str, str]) -> dict[str, str]:
+    """Resolve for each Python and platform, one version for all of them, and write the file."""
+    found_at: dict[str, str] = {}
     hashes: dict[str, set[str]] = {}
     pythons, platforms = [], []
     for platform in PLATFORMS:
         for python in PYTHONS:
-            pins = [f"{name}=={version}" for name, version in versions.items()]
+            pins = [f"{name}=={version}" for name, version in (versions | found_at).items()]
             try:
-                found = resolved(python, platform, pins)
+                found = resolved(python, platform, pins, dev)
             except RuntimeError as error:
                 print(f"left out: Python {python} on {platform}: {error}", file=sys.stderr)
                 continue
             pythons.append(python)
             platforms.append(platform)
             for name, version, digest in found:
-                versions.setdefault(name, version)
+                found_at.setdefault(name, version)
                 hashes.setdefault(name, set()).add(digest)
     lines = [
         HEADER.format(
-            pythons=", ".join(dict.fromkeys(pythons)), platforms=", ".join(dict.fromkeys(platforms))
+            extras="all,dev" if dev else "all",
+            pythons=", ".join(dict.fromkeys(pythons)),
+            platforms=", ".join(dict.fromkeys(platforms)),
         )
     ]
-    for name, version in sorted(versions.items()):
+    for name, version in sorted(found_at.items()):
         marks = [f"--hash=sha256:{digest}" for digest in sorted(hashes[name])]
         lines.append(f"{name}=={version} \\\n    " + " \\\n    ".join(marks) + "\n")
-    LOCK.write_text("".join(lines), encoding="utf-8")
-    print(f"{len(versions)} packages, {sum(map(len, hashes.values()))} files: {LOCK.name}")
-    return 0 if versions else 1
+    lock.write_text("".join(lines), encoding="utf-8")
+    print(f"{len(found_at)} packages, {sum(map(len, hashes.values()))} files: {lock.name}")
+    return found_at
 
 
 if __name__ == "__main__":

@@ -76,6 +76,11 @@ class Later:
         return self._make()
 
 
+def later(make: Callable[[], Any]) -> Any:
+    """A `Later`, where a field's own type is expected."""
+    return Later(make)
+
+
 def made_when_asked(*names: str) -> Callable[[type[_Record]], type[_Record]]:
     """Fields of a record that may be given as `Later`: whoever reads one finds its value."""
 
@@ -114,8 +119,8 @@ def values_as_held(record: Any) -> dict[str, Any]:
     found = {}
     for name in record.__dataclass_fields__:
         held = getattr(kind, name, None)
-        late = isinstance(held, _LateField)
-        found[name] = held.slot.__get__(record, kind) if late else getattr(record, name)
+        late = held.slot if isinstance(held, _LateField) else None
+        found[name] = getattr(record, name) if late is None else late.__get__(record, kind)
     return found
 
 

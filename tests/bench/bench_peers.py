@@ -1,12 +1,12 @@
 """How fast Foretell is beside its peers, each pair in one run on one core. Prints; never passes or fails.
 
-Processor seconds, the least of several runs. Peers that are not installed are left out; an earlier checkout of
-Foretell (`--before FOLDER`, its `src`) is asked in a process of its own, in turn with this one.
+Processor seconds, the least of several runs. Peers that are not installed are left out; an earlier checkout
+of Foretell (`--before FOLDER`, its `src`) is asked in a process of its own, right after this one.
 
     PYTHONPATH=src:. OMP_NUM_THREADS=1 python tests/bench/bench_peers.py [--before ../earlier/src]
 
-llm-analysis (github.com/cli99/llm-analysis) is a closed form of one training step; it is asked where it can be
-imported, or with the Python of another environment (`--peers-python`).
+llm-analysis (github.com/cli99/llm-analysis) is a closed form of one training step; it is asked where it can
+be imported, or with the Python of another environment (`--peers-python`).
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import foretell
@@ -28,7 +29,8 @@ from llm_analysis.analysis import LLMAnalysis
 from llm_analysis.config import (
     ParallelismConfig, get_dtype_config_by_name, get_gpu_config_by_name, get_model_config_by_name,
 )
-model, gpu = get_model_config_by_name("upstage_Llama-2-70b-instruct-v2"), get_gpu_config_by_name("h100-sxm-80gb")
+model = get_model_config_by_name("upstage_Llama-2-70b-instruct-v2")
+gpu = get_gpu_config_by_name("h100-sxm-80gb")
 dtype = get_dtype_config_by_name("w16a16e16")
 best = 1e9
 for k in range(30):
@@ -61,18 +63,9 @@ def figures() -> dict[str, float]:
         return foretell.estimate("llama-3.1-70b", **PLACE, global_batch=batch, plan=PLAN, **more)
 
     def deep(layers: int) -> Callable[[int], object]:
-        sizes = {"set": [f"model.num_hidden_layers={layers}"]}
-        place = {"system": "h100-sxm", "gpus": 8, "seq_len": 1024, "plan": "tp8"}
-
-        def ask(run: int) -> object:
-            try:
-                return foretell.estimate(
-                    "llama-3.1-8b", **place, global_batch=64 + 8 * run, **sizes
-                )
-            except foretell.Infeasible as no:
-                return no.answer
-
-        return ask
+        sizes = {"set": [f"model.n_layer={layers}"], "plan": "zero3 recompute=full"}
+        place = {"system": "h100-sxm", "gpus": 64, "seq_len": 1024}
+        return lambda run: foretell.estimate("gpt2", **place, global_batch=64 * (run + 2), **sizes)
 
     return {
         "estimate, asked before": least_s(lambda _: estimate(1024), 200),
@@ -128,7 +121,7 @@ def peer_s(python: str) -> float | None:
 def before_figures(source: str) -> dict[str, float]:
     """The same figures of an earlier checkout, in a process of its own."""
     code = "from tests.bench.bench_peers import figures\nprint(figures())"
-    path = os.pathsep.join((source, os.getcwd()))
+    path = os.pathsep.join((source, str(Path.cwd())))
     ran = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

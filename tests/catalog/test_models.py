@@ -125,6 +125,17 @@ def test_counts_of_the_main_text_model(name: str, text: int) -> None:
     assert found.text == text < found.total
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "active"),
+    [("gemma-4-31b", 30.7e9, 30.7e9), ("deepseek-v4-pro", 1.6e12, 49e9)],
+)
+def test_counts_of_models_from_public_descriptions(name: str, text: float, active: float) -> None:
+    """Their cards print rounded numbers; sizes that gave others would be wrong."""
+    found = count(model(name))
+    assert found.text == pytest.approx(text, rel=0.02)
+    assert found.active == pytest.approx(active, rel=0.03)
+
+
 @pytest.mark.parametrize("name", CSV_NAMES)
 def test_shapes_of_the_published_table(name: str, facts: dict[str, dict[str, str]]) -> None:
     row, made = facts[name], model(name)

@@ -214,7 +214,7 @@ TITAN_RUN = "torchrun --nproc_per_node 8 -m torchtitan.train "
     ("text", "precision", "weights", "master", "said"),
     [
         (MEGATRON_RUN + "--bf16", "bf16", "bf16", "fp32", ""),
-        (MEGATRON_RUN, "tf32", "fp32", "none", "32-bit training, products in TF32"),
+        (MEGATRON_RUN, "tf32", "fp32", "none", "32-bit training, GEMMs in TF32"),
         (MEGATRON_RUN + "--transformer-impl local", "fp32", "fp32", "none", "without TF32"),
         (MEGATRON_RUN + "$PRECISION", "bf16", "bf16", "fp32", "the chip's usual precision"),
         ("tensor_model_parallel_size=2 train.micro_batch_size=2", "bf16", "bf16", "fp32", "usual"),
@@ -226,7 +226,7 @@ TITAN_RUN = "torchrun --nproc_per_node 8 -m torchtitan.train "
         ("deepspeed --num_gpus 8 train.py --fp16 true", "fp16", "fp16", "fp32", ""),
         (
             f'{{{STEP}, "torch_autocast": {{"enabled": true, "dtype": "float16"}}}}',
-            "fp16", "fp32", "none", "cast where products use them",
+            "fp16", "fp32", "none", "cast where GEMMs use them",
         ),
         (TITAN_RUN, "bf16", "bf16", "fp32", ""),
         (TITAN_RUN + "--training.dtype bfloat16", "bf16", "bf16", "none", ""),
@@ -378,7 +378,7 @@ mpirun -n 1 --allow-run-as-root trtllm-serve Qwen/Qwen3-235B-A22B --port=8000 \\
                 f"b{i}: &b{i} [{','.join(['*' + ('a' if i == 0 else f'b{i - 1}')] * 9)}]\n"
                 for i in range(9)
             ),
-            "stands for more than",
+            "expands to more than",
         ),
         ("kv_cache_config: !!python/object:os.system\nmax_batch_size: 2", "line 1"),
         ("no/such/file.json", "there is no such file"),

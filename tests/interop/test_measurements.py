@@ -187,7 +187,7 @@ def test_a_log_of_rates_has_its_warm_up_told_apart() -> None:
     (found,) = read_measured([text])
     assert found.values["tokens_per_s_per_gpu"] == pytest.approx(5006, abs=3)
     assert any("warm-up skipped: the first 1 steps" in note for note in found.notes)
-    assert any("outliers left out: 1 steps" in note for note in found.notes)
+    assert any("outliers skipped: 1 steps" in note for note in found.notes)
     assert len(found.steps_s) == len(rates)
 
 

@@ -125,7 +125,7 @@ def test_files_beside_the_study_are_found_from_anywhere(tmp_path: Path) -> None:
         ({"vary": {"seqlen": [1]}}, "did you mean seq_len?"),
         ({"vary": {"chp.tdp_watts": [1]}}, "did you mean chip?"),
         ({"vary": {"seq_len": []}}, "an empty list: there are no points"),
-        ({"vary": {"seq_len": [1, 1]}}, "a value stands twice"),
+        ({"vary": {"seq_len": [1, 1]}}, "a value is given twice"),
         ({"vary": {"seq_len": 4096}}, "neither a list nor ends"),
         ({"vary": {"seq_len": {"low": 1, "high": 2, "stepps": 3}}}, "did you mean steps?"),
         ({"vary": {"seq_len": {"low": 1, "high": 2}}}, "vary.seq_len.steps: missing"),

@@ -122,6 +122,10 @@ if "--multiprocessing-fork" in sys.orig_argv:
         return real(study, number)
 
     shards.shard_bytes = slow
+elif "sweep" in sys.orig_argv:
+    from foretell.studies.sweep import executors
+
+    executors.BEGIN_S = 0.0  # workers are begun after the first shard, however quick that is
 """
 """What a worker runs first, so that the sweep is still at work however late it is killed."""
 
@@ -137,11 +141,12 @@ def test_killed_in_the_middle_and_resumed_is_as_if_it_had_not_been(tmp_path: Pat
     path = os.pathsep.join([str(tmp_path / "first"), source, os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path})
     end = time.monotonic() + 300
-    while len(list((folder / "shards").glob("*.parquet"))) < 1:
+    workers: list[psutil.Process] = []
+    while len(workers) < 3 or len(list((folder / "shards").glob("*.parquet"))) < 2:
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
-    workers = psutil.Process(process.pid).children(recursive=True)
+        workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     # Its workers end with it.
@@ -391,6 +396,12 @@ def test_a_small_sweep_begins_no_workers() -> None:
 
     place = ShardRunner(open=never, ahead=2, workers=2)
     base = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8}
-    study = read_study({"base": base, "vary": {"plan.tp": [1, 2, 4]}, "study": {"plan": "flash"}})
+    study = read_study(
+        {
+            "base": base,
+            "vary": {"plan.tp": [1, 2, 4]},
+            "study": {"kind": "training", "plan": "flash"},
+        }
+    )
     found = dict(run_shards(study, iter([0]), place, 1))
     assert found == dict(run_shards(study, [0], None))

@@ -69,6 +69,7 @@ def test_the_seed_chooses_and_the_json_tells(table: Path) -> None:
         "high",
         "anchored",
         "anchored_interval",
+        "source",
     } <= {*told[0]["predictions"][0]}
     plain = score_rows(read_rows(table)).to_dict()
     assert "anchored" not in plain["predictions"][0]

@@ -133,25 +133,37 @@ def closed_forms(
     groups: dict[object, list[int]] = {}
     for place, one in enumerate(questions):
         groups.setdefault(_batch_key(one) or place, []).append(place)
-    found: list[Any] = [None] * len(questions)
+    found: dict[int, ServiceEstimate | Infeasible] = {}
     for places in groups.values():
-        if len(places) == 1:
-            found[places[0]] = _answer_or_no(lambda at=places[0]: closed_form(questions[at], given))
-            continue
-        batch = stack_systems([questions[place].system for place in places])
-        tried = layouts_of(questions[places[0]], given)
-        first = replace(questions[places[0]], system=batch, plan_chosen=not given)
-        rows = [
-            (chunk, at) for chunk in serve_systems(first, tried) for at in range(len(chunk.best))
-        ]
-        # Systems that are equal are one.
-        rows = rows if len(rows) > 1 else rows * len(places)
-        for place, (chunk, at) in zip(places, rows, strict=True):
-            found[place] = _answer_or_no(
-                lambda chunk=chunk, at=at, place=place, tried=tried: _told(
-                    chunk.estimate(at), questions[place], tried, given
-                )
-            )
+        asked = [questions[place] for place in places]
+        answers = _batch_forms(asked, given) if len(asked) > 1 else [_one_form(asked[0], given)]
+        found |= dict(zip(places, answers, strict=True))
+    return [found[place] for place in range(len(questions))]
+
+
+def _one_form(question: ServeQuestion, given: bool) -> ServiceEstimate | Infeasible:
+    try:
+        return closed_form(question, given)
+    except Infeasible as error:
+        return error
+
+
+def _batch_forms(
+    questions: Sequence[ServeQuestion], given: bool
+) -> list[ServiceEstimate | Infeasible]:
+    """Questions that differ in numbers of their system alone."""
+    batch = stack_systems([question.system for question in questions])
+    tried = layouts_of(questions[0], given)
+    first = replace(questions[0], system=batch, plan_chosen=not given)
+    rows = [(chunk, at) for chunk in serve_systems(first, tried) for at in range(len(chunk.best))]
+    # Systems that are equal are one.
+    rows = rows if len(rows) > 1 else rows * len(questions)
+    found: list[ServiceEstimate | Infeasible] = []
+    for question, (chunk, at) in zip(questions, rows, strict=True):
+        try:
+            found.append(_told(chunk.estimate(at), question, tried, given))
+        except Infeasible as error:
+            found.append(error)
     return found
 
 
@@ -168,13 +180,6 @@ def _told(
         overrides=dict(asked.overrides),
         warnings=asked.warnings,
     )
-
-
-def _answer_or_no(make: Callable[[], ServiceEstimate]) -> ServiceEstimate | Infeasible:
-    try:
-        return make()
-    except Infeasible as error:
-        return error
 
 
 def _batch_key(q: ServeQuestion) -> object:

@@ -127,6 +127,11 @@ def find_model(name: str) -> ModelEntry | None:
     return names.entries[next(iter(found))] if len(found) == 1 else None
 
 
+def is_catalogue_model(name: str) -> bool:
+    """Whether a text names a model of the catalogue, and no file."""
+    return _entry_and_file(name)[0] is not None
+
+
 def model_entries() -> tuple[ModelEntry, ...]:
     """Every model of the catalogue, in the order of the ids."""
     return tuple(load_names().entries.values())

@@ -11,6 +11,7 @@ from foretell import units
 from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog.attention import widest_heads
+from foretell.catalog.models import is_catalogue_model
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import complete_plan, sentences
@@ -197,7 +198,27 @@ def collect(make: Callable[[], T], problems: list[Problem]) -> T | None:
 
 
 def _model(given: Any, settings: Sequence[Setting], seen: dict[str, object]) -> Model:
-    """The model, with settings applied to the keys of its file first and to the record then."""
+    """The model, with settings applied to the keys of its file first and to the record then.
+
+    One of the catalogue with the same settings is the same object: thousands of layers are compared once.
+    """
+    own = tuple(s for s in settings if s.root == "model")
+    if not own or not isinstance(given, str) or not is_catalogue_model(given):
+        return _changed_model(given, settings, seen)
+    model, items = _known_model(given, own)
+    seen |= dict(items)
+    return model
+
+
+@lru_cache(maxsize=64)
+def _known_model(
+    given: str, settings: tuple[Setting, ...]
+) -> tuple[Model, tuple[tuple[str, object], ...]]:
+    seen: dict[str, object] = {}
+    return _changed_model(given, settings, seen), tuple(seen.items())
+
+
+def _changed_model(given: Any, settings: Sequence[Setting], seen: dict[str, object]) -> Model:
     names = field_types(Model)
     keys = [s for s in settings if s.root == "model" and s.steps[0] not in names]
     fields = [s for s in settings if s not in keys]

@@ -115,7 +115,7 @@ class PostTrainingLog:
     """A log's steps."""
 
     steps: int
-    """Steps that were read, the warm-up left out."""
+    """Steps that were read, the warm-up skipped."""
     medians: Mapping[str, float]
     """By our names; a step without its validation and checkpoint."""
     steps_s: tuple[float, ...] = ()

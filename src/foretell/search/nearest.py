@@ -36,7 +36,7 @@ def nearest_plan(scenario: Scenario, plan: Plan) -> Plan | None:
 
 
 def _nearest_that_fits(scenario: Scenario, plans: Plans, distance: Array) -> int | None:
-    """Row of the nearest plan that fits; the nearest are looked at first, and the rest only where none does."""
+    """Row of the nearest plan that fits; near ones are looked at first, the rest only where none does."""
     have = scenario.system.chip.memory_bytes
     sequence = np.argsort(distance, kind="stable")
     found: tuple[float, float, int] | None = None

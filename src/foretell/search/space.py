@@ -172,7 +172,7 @@ def _enumerate(
     second = np.full(table.shape[1], float(tp2))
     plans = Plans(**dict(zip(COLUMNS, table, strict=True)), tp2=second, orders=every, base=base)
     ways = [np.concatenate(column) for column in zip(*numbers, strict=True)]
-    stages, place, stride = ways or [np.empty(0, dtype=np.intp)] * 3
+    each_stages, place, stride = ways or [np.empty(0, dtype=np.intp)] * 3
     if fixed:
         wanted = batch_of([base])
         same = [
@@ -181,9 +181,14 @@ def _enumerate(
             if n in fixed and n != "order"
         ]
         rows = np.flatnonzero(np.all([np.ones(len(plans), bool), *same], axis=0))
-        plans, stages, place, stride = plans.take(rows), stages[rows], place[rows], stride[rows]
+        plans, each_stages = plans.take(rows), each_stages[rows]
+        place, stride = place[rows], stride[rows]
     return Space(
-        plans=plans, rejected=dict(rejected), stages=stages * 1.0, place=place, stride=stride
+        plans=plans,
+        rejected=dict(rejected),
+        stages=each_stages.astype(float),
+        place=place,
+        stride=stride,
     )
 
 

@@ -9,6 +9,8 @@ vLLM's --gpu-memory-utilization is of the whole card, TensorRT-LLM's free_gpu_me
 left once the weights are there, SGLang's --mem-fraction-static covers weights and cache together.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,15 +49,15 @@ PAGE = 16.0
 class Memory:
     """One chip of an instance; bytes."""
 
-    card_bytes: Num
-    """Memory that software can allocate; of a batch of systems an array, as the cache."""
+    card_bytes: float
+    """Memory that software can allocate; of a batch of systems an array, as reserve and cache."""
     weight_bytes: float
     """Weights of the fullest stage."""
     step_bytes: float
     """Activations and scores of the largest step."""
-    reserve_bytes: Num
+    reserve_bytes: float
     """Context, libraries, workspaces, captured graphs."""
-    kv_bytes: Num
+    kv_bytes: float
     """The cache; negative where weights and steps leave nothing."""
 
     @property
@@ -68,7 +70,7 @@ def memory_of(
     model: Model, system: System, deployment: Deployment, profile: EngineProfile
 ) -> Memory:
     """The memory of one chip by the engine's rule."""
-    card = SEEN_SHARE * system.chip.memory_bytes
+    card: Any = SEEN_SHARE * system.chip.memory_bytes
     weights = weight_bytes(model, deployment)
     weights += (
         deployment.adapters * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
@@ -88,7 +90,7 @@ def memory_of(
     )
 
 
-def cache_bytes(rule: str, fraction: float, card: Num, weights: float, other: Num) -> Num:
+def cache_bytes(rule: str, fraction: float, card: Any, weights: float, other: float) -> Any:
     """What a rule leaves to the cache."""
     match rule:
         case "vllm":

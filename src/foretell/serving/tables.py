@@ -480,8 +480,8 @@ def sequence_cost(
             rotary=rotary,
         )  # fmt: skip
     else:
-        grid = np.meshgrid(points.prompts, points.lengths, points.pasts, indexing="ij")
-        kernels, (k, new, past) = kernels.along(*(axis.ravel() for axis in grid))
+        cube = np.meshgrid(points.prompts, points.lengths, points.pasts, indexing="ij")
+        kernels, (k, new, past) = kernels.along(*(axis.ravel() for axis in cube))
         tokens = Tokens(
             batch=k, q_len=new, kv_len=new + past, cross_len=new, phase=phase, rotary=rotary,
         )  # fmt: skip

@@ -65,9 +65,10 @@ def system_count(system: System) -> int:
 
 def numbers_of(system: System) -> list[Num]:
     """Every number that may differ."""
-    found: list[Num] = []
-    map_numbers(system, lambda value: found.append(value) or value)  # type: ignore[func-returns-value]
-    return found
+    chip, tiers = system.chip, system.network.tiers
+    own = [getattr(chip, name) for name in CHIP_NUMBERS]
+    links = [getattr(tier, name) for tier in tiers for name in TIER_NUMBERS]
+    return [*chip.matrix_flop_per_s.values(), *own, *links]
 
 
 def take_systems(system: System, rows: Index | slice) -> System:
@@ -120,7 +121,7 @@ def stack_systems(systems: Sequence[System]) -> System:
     return replace(first, chip=chip, network=Network(tiers=tiers))
 
 
-def _column(values: list[Any]) -> Num:
+def _column(values: list[Any]) -> Any:
     """One number where all are equal, else an array."""
     alike = all(value == values[0] for value in values[1:])
     return values[0] if alike else np.asarray(values, float)

@@ -10,7 +10,7 @@ from foretell.kernels.memory import CLOSE_SHARE
 from foretell.kernels.op_times import required_dtypes
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import library_for
-from foretell.records import Later
+from foretell.records import later
 from foretell.specs._base import Num
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
@@ -83,11 +83,11 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
         plan_chosen=chosen,
         fits=fits(numbers["peak_memory_bytes"], numbers["memory_capacity_bytes"]),
         **numbers,
-        limited_by=Later(lambda: largest_share(tree().time)),
-        interval=Later(lambda: tree().time.interval),
-        breakdown=Later(lambda: tree().time),
-        memory=Later(lambda: tree().memory),
-        memory_by_stage=Later(lambda: tree().stages),
+        limited_by=later(lambda: largest_share(tree().time)),
+        interval=later(lambda: tree().time.interval),
+        breakdown=later(lambda: tree().time),
+        memory=later(lambda: tree().memory),
+        memory_by_stage=later(lambda: tree().stages),
         assumptions=assumptions_of(scenario, plan, tables.parts.notes),
         overrides=dict(scenario.overrides),
         totals=totals,

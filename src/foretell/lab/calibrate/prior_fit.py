@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.files import toml_value
-from foretell.catalog.measured_priors import FILE, MeasuredPrior
+from foretell.catalog.measured_priors import MeasuredPrior
+from foretell.lab.calibrate.prior_file import text_of, write_table
 from foretell.lab.validate.held_out import LeftOut
 from foretell.lab.validate.training import RunPrediction, prediction_of, source_label
 from foretell.lab.validate.training_rows import read_rows
@@ -424,8 +424,9 @@ def interval_scale(
     sources: Sources, priors: dict[str, MeasuredPrior], share: float = 0.9, seed: int = 1
 ) -> float:
     """The factor on deviations at which so many runs of sources left out lie in their intervals, over one and
-    three runs to predict from, rows counting alike; never below 1."""
-    ratios, weights = [], []
+    three runs to predict from; half by rows, half by sources, so that neither one table of thousands nor many
+    of few rows decide alone."""
+    ratios, by_source, by_row = [], [], []
     for many in (1, 3):
         for chosen, source, weight in draws_of(sources, many, seed):
             runs = sources[source]
@@ -434,54 +435,12 @@ def interval_scale(
             low, high = said.interval["p90"]
             gap = target.log_ratio - said.median
             ratios.append(gap / (high - said.median) if gap > 0 else gap / (low - said.median))
-            weights.append(weight * len(runs))
+            by_source.append(weight)
+            by_row.append(weight * len(runs))
+    weights = np.array(by_source) / sum(by_source) + np.array(by_row) / sum(by_row)
     order = np.argsort(ratios)
-    held = np.cumsum(np.array(weights)[order]) / sum(weights)
-    return max(_short(float(np.array(ratios)[order][int(np.searchsorted(held, share))])), 1.0)
-
-
-HEAD = """# What measured runs may say before any is seen: spreads of ln(measured / predicted) by mechanism,
-# from published runs whose source was left out. Written by lab/calibrate/prior_fit.py and
-# serving_prior_fit.py from tables that are not part of the repository; catalog/measured_priors.py says
-# what each number is.
-"""
-
-
-def text_of(kind: str, prior: MeasuredPrior, without: dict[str, MeasuredPrior]) -> str:
-    """One table of the file: what all sources give, and what the others give without each."""
-    lines = [f"[{kind}]", *_lines(prior), ""]
-    for source, other in sorted(without.items()):
-        lines += [f"[{kind}.without.{toml_value(source)}]", *_lines(other), ""]
-    return "\n".join(lines)
-
-
-def _lines(prior: MeasuredPrior) -> list[str]:
-    def inline(values: Any) -> str:
-        return "{" + ", ".join(f"{key} = {value!r}" for key, value in values.items()) + "}"
-
-    plain = (
-        "shared",
-        "shared_wide",
-        "wide_share",
-        "part_share",
-        "noise",
-        "likeness",
-        "carry",
-        "mean",
-    )
-    return [
-        *(
-            f"{name} = {inline(getattr(prior, name))}"
-            for name in ("spread", "row_spread", "part_wide")
-        ),
-        *(
-            f"{name} = {getattr(prior, name)!r}"
-            for name in (*plain, "interval_scale", "doubt_power")
-        ),
-        *(f"{name} = {inline(getattr(prior, name))}" for name in ("distance", "doubt")),
-        f"outlier_spread = {toml_value([spread for spread, _ in prior.outliers])}",
-        f"outlier_share = {toml_value([share for _, share in prior.outliers])}",
-    ]
+    held = np.cumsum(weights[order]) / weights.sum()
+    return _short(float(np.array(ratios)[order][int(np.searchsorted(held, share))]))
 
 
 def main(paths: Sequence[str]) -> None:
@@ -494,20 +453,6 @@ def main(paths: Sequence[str]) -> None:
     whole = prior_of(fit(training_draws(sources), TRAINING_FIT), TRAINING_FIT, scale)
     apart = {source: replace(prior, interval_scale=scale) for source, prior in without.items()}
     write_table("training", text_of("training", whole, apart))
-
-
-def write_table(kind: str, text: str) -> None:
-    """Put one table into the file; the others stay."""
-    import re
-
-    held = FILE.read_text() if FILE.exists() else HEAD
-    start = re.search(rf"^\[{kind}\]$", held, re.MULTILINE)
-    if start is None:
-        FILE.write_text(held.rstrip() + "\n\n" + text)
-        return
-    after = re.search(rf"^\[(?!{kind}[.\]])[^\]]*\]$", held[start.end() :], re.MULTILINE)
-    rest = held[start.end() + after.start() :] if after else ""
-    FILE.write_text(held[: start.start()] + text + ("\n" + rest if rest else ""))
 
 
 if __name__ == "__main__":

@@ -16,14 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from foretell.catalog.measured_priors import MeasuredPrior
-from foretell.lab.calibrate.prior_fit import (
-    Draws,
-    FitShape,
-    fit,
-    prior_of,
-    text_of,
-    write_table,
-)
+from foretell.lab.calibrate.prior_file import text_of, write_table
+from foretell.lab.calibrate.prior_fit import Draws, FitShape, fit, prior_of
 from foretell.lab.calibrate.serving_cases import in_their_unit, predicted_all
 from foretell.lab.calibrate.serving_left_out import without_source
 from foretell.lab.calibrate.serving_rows import read_rows

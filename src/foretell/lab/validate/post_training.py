@@ -203,7 +203,7 @@ def longest_of(cells: Cells, question: Mapping[str, Any]) -> int:
     """Tokens of the longest batch, of which the peak is."""
     notes = (cells.get("notes") or "").lower()
     printed = 1304 if "longest 1,034-1,304" in notes else whole(cells, "max_total")
-    return max(printed or 0, round(question["osl"]))
+    return max(printed or 0, round(float(question["osl"])))
 
 
 def sync_prediction(cells: Cells, left_out: tuple[str, ...] = ()) -> float:

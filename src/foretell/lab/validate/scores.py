@@ -35,12 +35,16 @@ class Prediction:
     """Ours given other measured rows of the same source; None where none were asked for."""
     anchored_interval: Mapping[str, tuple[float, float]] | None = None
     """Its 90 % interval, `p90`; None where none were asked for."""
+    source: str = ""
+    """Where the row stands in print; empty of tables that name none."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape; what is anchored only where that was asked for."""
         told: dict[str, Any] = _json(self)
         if self.anchored is None:
             del told["anchored"], told["anchored_interval"]
+        if not self.source:
+            del told["source"]
         return told
 
 

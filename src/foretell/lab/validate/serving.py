@@ -212,6 +212,7 @@ def predictions_of(
         found.append(
             Prediction(
                 id=case.row.id,
+                source=case.row.source,
                 metric=name,
                 predicted=ours,
                 measured=theirs,

@@ -242,6 +242,7 @@ def step_of(told: RunPrediction) -> Prediction:
     interval = (told.answer.interval or {}).get("p90")
     return Prediction(
         id=told.row.id,
+        source=told.row.source,
         metric=STEP,
         predicted=told.answer.step_s,
         measured=told.measured_s or float("nan"),
@@ -263,6 +264,7 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
     return [
         Prediction(
             id=told.row.id,
+            source=told.row.source,
             metric=MEMORY,
             predicted=sum(held.values()),
             measured=told.row.peak_mem_gb * GIB,

@@ -6,6 +6,7 @@ of the step that moved, with the files of the catalogue and the code behind them
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import foretell
@@ -136,7 +137,7 @@ def version_changes(question: VersionsQuestion) -> VersionChanges:
     if not question.files:
         message, allowed = "names no file", "a file of `changed --save`, or of a verb with --json"
         raise BadInput([Problem(path="files", value=None, message=message, allowed=allowed)])
-    given = [question.files] if isinstance(question.files, str) else question.files
+    given = [question.files] if isinstance(question.files, str | Path) else question.files
     found = [changes_of(read_snapshot(path), float(question.over)) for path in given]
     moved = sorted(
         (one for each in found for one in each.moved),

@@ -90,8 +90,9 @@ def _trained(
 ) -> WorkloadResult:
     assert asked.payment is not None
     run = {flag: asked.flags[flag] for flag in RUN if flag in asked.flags}
+    given: Any = measured
     result = api.estimate(
-        **asked.place, **run, plan=asked.words or None, set=asked.speed, measured=measured
+        **asked.place, **run, plan=asked.words or None, set=asked.speed, measured=given
     )
     bill = estimate_bill(result, asked.payment)
     low, high = (result.interval or {}).get("p90", (result.step_s, result.step_s))

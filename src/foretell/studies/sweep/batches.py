@@ -63,7 +63,7 @@ class VariedField:
         """The value of each point."""
         if not self.values:
             return np.asarray(self.places, float)
-        return np.asarray(self.values, float)[self.places]
+        return np.asarray(np.asarray(self.values, float)[self.places])
 
 
 def plans_of(

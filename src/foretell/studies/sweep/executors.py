@@ -80,7 +80,8 @@ def run_shards(
             yield number, shard_bytes(study, number)
         return
     left = iter(numbers)
-    while many and place.workers:
+    alone = many > 0 and place.workers > 0
+    while alone:
         number = next(left, None)
         if number is None:
             return
@@ -89,8 +90,7 @@ def run_shards(
         took = time.perf_counter() - began
         yield number, content
         many -= 1
-        if many * took * (1.0 - 1.0 / place.workers) > BEGIN_S:
-            break
+        alone = many * took * (1.0 - 1.0 / place.workers) <= BEGIN_S
     lost: list[int] = []
     restarts = 0
     while restarts <= RESTARTS:

@@ -411,6 +411,6 @@ def test_a_deadline_ends_the_question_alone() -> None:
 def test_memory_is_limited() -> None:
     """What needs more memory than a question may take is refused; the worker goes on."""
     with client(Limits(workers=1, memory_bytes=24 * 2**20), processes=True) as api:
-        found = wrong(api, "search", {**WHERE, "gpus": 512}, 422)
+        found = wrong(api, "search", {**WHERE, "gpus": 512, "over": "all"}, 422)
         assert "memory" in found[""]["message"]
         assert ask(api, "estimate", {**WHERE, "plan": PLAN})["step_s"] > 0

@@ -82,13 +82,13 @@ def run_shards(
     left = iter(numbers)
     alone = many > 0 and place.workers > 0
     while alone:
-        number = next(left, None)
-        if number is None:
+        first = next(left, None)
+        if first is None:
             return
         began = time.perf_counter()
-        content = shard_bytes(study, number)
+        content = shard_bytes(study, first)
         took = time.perf_counter() - began
-        yield number, content
+        yield first, content
         many -= 1
         alone = many * took * (1.0 - 1.0 / place.workers) <= BEGIN_S
     lost: list[int] = []

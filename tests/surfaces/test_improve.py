@@ -90,6 +90,17 @@ def test_a_service_is_improved_too() -> None:
     assert (told["metric"], told["gain"] > 0.0) == ("output_tokens_per_s", True)
 
 
+def test_an_improved_service_keeps_its_model_and_its_other_flags() -> None:
+    text = (
+        "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size 8 -pp 2 "
+        "--max-model-len 8192 --port 9000"
+    )
+    told = foretell("improve", text, "--system", "h100-sxm", "--json").json
+    assert "serve meta-llama/Llama-3.1-70B-Instruct " in told["export"]
+    assert "--max-model-len 8192" in told["export"]
+    assert not {"--max-model-len", "--port"} & {one["flag"] for one in told["changes"]}
+
+
 def test_what_is_not_understood_stops_it() -> None:
     done = foretell(
         "improve", "vllm serve meta-llama/Llama-3.1-8B --warp 9", "--system", "h100-sxm"

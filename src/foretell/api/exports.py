@@ -7,12 +7,13 @@ from foretell.api.answers import scenario_of
 from foretell.catalog.models import find_model
 from foretell.errors import BadInput, unknown
 from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, service_file
-from foretell.interop.launch import ToolArguments, Training
+from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.interop.launchers import LAUNCHERS
 from foretell.interop.megatron_write import job_name
 from foretell.interop.releases import release_of
 from foretell.interop.serving_words import Serving
 from foretell.interop.tools import write_serving, write_training
+from foretell.records import dataclass
 from foretell.search.frameworks import refusals
 from foretell.serving.memory import fraction_for, memory_of
 from foretell.serving.serve import ServeQuestion
@@ -52,13 +53,28 @@ def node_size(system: System) -> int:
     return max(round(float(system.chips_per_node) or float(system.network.tiers[0].size)), 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOrigin:
+    """The launch that a deployment comes from, whose names and flags are kept."""
+
+    launch: Launch
+    """What was read."""
+    as_read: Deployment
+    """The deployment that it says."""
+    alone: bool = True
+    """Whether one instance is written."""
+
+
 def export_deployment(
-    question: ServeQuestion, tool: str, batch: int | None = None
+    question: ServeQuestion,
+    tool: str,
+    batch: int | None = None,
+    origin: LaunchOrigin | None = None,
 ) -> ToolArguments:
     """A deployment as an engine's command, its share of the memory by that engine's rule.
 
     An engine's own default is left to it; another engine's rule is turned into the share that leaves the
-    cache as many bytes.
+    cache as many bytes. With an `origin`, the model's name and the flags that do not change are its own.
     """
     release = release_of(tool, serving=True)
     tool = release.tool
@@ -76,8 +92,12 @@ def export_deployment(
             f"{tool}'s memory fraction {share:g} leaves the cache as large as {profile.engine}'s {told:g}",
         )
         deployment = replace(deployment, memory_fraction=share)
-    name = repository(question.model.id)
-    written = write_serving(tool, Serving(model=name, deployment=deployment, batch=batch))
+    serving = Serving(model=repository(question.model.id), deployment=deployment, batch=batch)
+    if origin is not None:
+        serving = replace(serving, model=origin.launch.named or serving.model, alone=origin.alone)
+        if origin.launch.tool == tool:
+            serving = replace(serving, own=origin.launch.flags, as_read=origin.as_read)
+    written = write_serving(tool, serving)
     return replace(written, notes=(*notes, *written.notes), called=release.called)
 
 
@@ -86,6 +106,7 @@ def export_fleet(
     tool: str,
     pools: Sequence[tuple[Role, int, Deployment, int | None]],
     launcher: str | None = None,
+    origin: LaunchOrigin | None = None,
 ) -> ToolArguments:
     """A whole service as a script: all instances, both halves of a split one, the router in front.
 
@@ -93,8 +114,10 @@ def export_fleet(
     """
     if launcher is not None and launcher not in SERVICE_LAUNCHERS:
         raise BadInput([unknown("launcher", launcher, SERVICE_LAUNCHERS)])
+    several = sum(many for _, many, _, _ in pools) > 1
+    origin = None if origin is None else replace(origin, alone=not several)
     made = [
-        export_deployment(replace(question, deployment=deployment), tool, batch)
+        export_deployment(replace(question, deployment=deployment), tool, batch, origin)
         for _, _, deployment, batch in pools
     ]
     parts = [

@@ -7,6 +7,7 @@ share cancel (search/differences.py).
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from foretell.api.answers import Estimate, ServeAnswer
@@ -289,11 +290,9 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
         best = before
     tool = export or WRITTEN.get(launch.tool, launch.tool)
     asked_load = ServingQuestion(**arguments)
-    written = launch_command(tool, best, asked_load)
-    ones = [
-        None if one is None else launch_command(tool, replace(one, replicas=1), asked_load)
-        for one in (before, best)
-    ]
+    write = partial(launch_command, tool, asked=asked_load, launch=launch)
+    written = write(best)
+    ones = [None if one is None else write(replace(one, replicas=1)) for one in (before, best)]
     changes = flag_changes(ones[0], ones[1] or written)
     if before is not None and before.replicas != best.replicas:
         copies = FlagChange(flag="instances", before=str(before.replicas), after=str(best.replicas))

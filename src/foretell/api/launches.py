@@ -88,7 +88,12 @@ def read_launch(
                 raise
     if layers is not None:
         launch = read_arguments(text, None, launch.tool, replace(known, layers=layers))
-    return replace(launch, models=(str(named),) if isinstance(named, str | Path) and named else ())
+    told = next((name for name in launch.models if "$" not in name), "")
+    return replace(
+        launch,
+        models=(str(named),) if isinstance(named, str | Path) and named else (),
+        named="" if model else told,
+    )
 
 
 def read_question(

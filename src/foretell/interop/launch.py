@@ -113,6 +113,10 @@ class Launch:
     """Arguments that bear on latency or memory and are not modelled."""
     unknown: tuple[str, ...] = ()
     """Arguments that are not known here."""
+    named: str = ""
+    """The model as the text names it: a repository or a folder."""
+    flags: tuple[tuple[str, str], ...] = ()
+    """Of a server, every flag and its value as the text spells them."""
 
     @property
     def serves(self) -> bool:

@@ -217,3 +217,21 @@ def test_flags_of_places_go_with_the_layout_and_ports_with_the_script() -> None:
     assert keep_flags(own, *texts, sglang.SOURCES, alone=False) == wanted
     kept = keep_flags(own, texts[0], texts[0], sglang.SOURCES)
     assert kept.endswith("m --dp 8 --enable-dp-attention --node-rank 0 --port 8000")
+
+
+def test_megatron_is_told_that_there_is_no_dropout(run: Any) -> None:
+    assert "--attention-dropout 0.0 --hidden-dropout 0.0" in run.export("megatron").text
+
+
+def test_torchtitan_imports_only_what_it_uses() -> None:
+    texts = {
+        kind: foretell.estimate(
+            "llama-3.1-8b", system="h100-sxm", gpus=8, plan=f"zero3 mbs1 recompute={kind}"
+        )
+        .export("torchtitan")
+        .text
+        for kind in ("none", "full", "products")
+    }
+    classes = {kind: {n for n in ("FullAC", "SelectiveAC") if n in t} for kind, t in texts.items()}
+    assert classes == {"none": set(), "full": {"FullAC"}, "products": {"SelectiveAC"}}
+    assert "activation_checkpoint import" not in texts["none"]

@@ -13,7 +13,14 @@ from typing import Any
 from foretell.api.answers import Estimate, ServeAnswer
 from foretell.api.exports import export_plan
 from foretell.api.flag_changes import FlagChange, flag_changes
-from foretell.api.launches import FREED, LaunchQuestion, read_launch, read_question
+from foretell.api.launches import (
+    FREED,
+    LaunchQuestion,
+    read_launch,
+    read_question,
+    serving_field,
+    training_field,
+)
 from foretell.api.serving import launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.catalog import model as catalog_model
@@ -25,8 +32,7 @@ from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
 from foretell.search.ranking import SERVED
 from foretell.search.simpler import NEAR
-from foretell.specs.deployment_text import DEGREES as SERVING_DEGREES
-from foretell.specs.plan_words import DEGREES, read_words
+from foretell.specs.plan_words import DEGREES
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.improve import ImproveQuestion
 from foretell.specs.questions.serving import ServingQuestion
@@ -195,7 +201,7 @@ def _training(
     held = [
         word
         for word in str(arguments["plan"]).split()
-        if word in mine or _field(word) not in (*free, *over)
+        if word in mine or training_field(word) not in (*free, *over)
     ]
     found = search(**{**arguments, "plan": " ".join(held)}, top=TOP, over=",".join(over))
     best = found.best
@@ -282,7 +288,7 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
     held = [
         word
         for word in str(arguments["plan"]).split()
-        if word in mine or _serving_name(word) not in freed
+        if word in mine or serving_field(word) not in freed
     ]
     # A layout is chosen as a whole: where any of its degrees is held, the layout is.
     best = serve(**{**arguments, "plan": " ".join(held)})
@@ -318,12 +324,6 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
 
 
 SERVING_FREE = {"mbs": "max_batch", "batch": "max_batch"}
-
-
-def _serving_name(word: str) -> str:
-    key = word.partition("=")[0]
-    stem = key.rstrip("0123456789")
-    return stem if stem in SERVING_DEGREES else key.removeprefix("no-")
 
 
 def _service_interval(before: ServeAnswer, after: ServeAnswer) -> dict[str, tuple[float, float]]:
@@ -379,10 +379,6 @@ def freed_fields(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     chunks = ("vpp", "schedule", "layout") if {"pp", "vpp"} & {*layout} else ()
     over = tuple(name for name in names if name in STRUCTURAL)
     return (*layout, *more, *chunks), over
-
-
-def _field(word: str) -> str:
-    return next(iter(read_words(word)[0]), "")
 
 
 def _conclusions(

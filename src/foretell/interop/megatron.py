@@ -275,8 +275,8 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     """Whole layers, some of them, or modules."""
     names = ["recompute_granularity", "activations_checkpoint_granularity"]
     kind = keys.choice(names, {"full": "full", "selective": "selective"})
-    if kind is None:
-        kind = "selective" if keys.flag("recompute_activations") else None
+    short = keys.flag("recompute_activations")  # sets selective, whatever else (validate_args)
+    kind = "selective" if short else kind
     names = ["recompute_method", "activations_checkpoint_method"]
     method = keys.choice(names, {"uniform": "uniform", "block": "block"})
     count = keys.whole("recompute_num_layers", "activations_checkpoint_num_layers")

@@ -99,6 +99,8 @@ def test_an_improved_service_keeps_its_model_and_its_other_flags() -> None:
     told = foretell("improve", text, "--system", "h100-sxm", "--json").json
     assert "serve meta-llama/Llama-3.1-70B-Instruct " in told["export"]
     assert "--max-model-len 8192" in told["export"]
+    router = next(line for line in told["export"].splitlines() if "vllm-router" in line)
+    assert router.endswith("--port 9000 &")
     assert not {"--max-model-len", "--port"} & {one["flag"] for one in told["changes"]}
 
 

@@ -64,6 +64,12 @@ class LaunchOrigin:
     alone: bool = True
     """Whether one instance is written."""
 
+    @property
+    def port(self) -> int | None:
+        """Where its clients expect it."""
+        told = dict(self.launch.flags).get("--port", "")
+        return int(told) if told.isdigit() else None
+
 
 def export_deployment(
     question: ServeQuestion,
@@ -125,7 +131,8 @@ def export_fleet(
         for (role, many, deployment, _), each in zip(pools, made, strict=True)
     ]
     node = node_size(question.system)
-    text, more = fleet_script(made[0].tool, parts, node)
+    port = None if origin is None else origin.port
+    text, more = fleet_script(made[0].tool, parts, node, port)
     if launcher:
         text = service_file(
             text,

@@ -168,6 +168,26 @@ def test_a_trainer_has_no_tensor_parallelism_to_free() -> None:
     assert "allowed: zero, micro_batch, recompute, all" in done.err
 
 
+def test_an_improved_megatron_launch_keeps_its_data_and_dropout() -> None:
+    text = (
+        "torchrun --nnodes 8 --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 8 "
+        "--tokenizer-model meta-llama/Llama-3.1-70B-Instruct --pipeline-model-parallel-size 8 --bf16 "
+        "--micro-batch-size 1 --global-batch-size 256 --seq-length 8192 --recompute-granularity full "
+        "--attention-dropout 0.1 --data-path /corpus/text --lr 3e-4 --train-iters 5000 --save $CHECKPOINTS"
+    )
+    told = foretell("improve", text, "--system", "h100-sxm", "--json").json
+    export = told["export"]
+    for kept in (
+        "--tokenizer-model meta-llama/Llama-3.1-70B-Instruct ", "--attention-dropout 0.1 ",
+        "--hidden-dropout 0.0", "--data-path /corpus/text ", "--lr 3e-4 ", "--train-iters 5000 ",
+        '--save "$CHECKPOINTS"',
+    ):  # fmt: skip
+        assert kept in export, kept
+    assert "--mock-data" not in export
+    assert not any("placeholders" in note for note in told["export_notes"])
+    assert "--attention-dropout" not in {one["flag"] for one in told["changes"]}
+
+
 def test_what_is_not_understood_stops_it() -> None:
     done = foretell(
         "improve", "vllm serve meta-llama/Llama-3.1-8B --warp 9", "--system", "h100-sxm"

@@ -22,13 +22,21 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.system import System
 
 
-def export_plan(result: StepEstimate, tool: str, launcher: str | None = None) -> ToolArguments:
-    """The plan of an estimate as a training tool's arguments, of a release where one is named."""
+def export_plan(
+    result: StepEstimate, tool: str, launcher: str | None = None, launch: Launch | None = None
+) -> ToolArguments:
+    """The plan of an estimate as a training tool's arguments, of a release where one is named.
+
+    With the `launch` that was read, its tokenizer and its flags without effect are kept.
+    """
     release = release_of(tool, serving=False)
     if launcher is not None and launcher not in LAUNCHERS:
         raise BadInput([unknown("launcher", launcher, LAUNCHERS)])
     scenario = scenario_of(result)
     name = repository(scenario.model.id)
+    own = launch if launch is not None and launch.tool == release.tool else None
+    if own is not None and any("tokenizer_model" in row.key for row in own.values):
+        name = own.named if "/" in own.named else name
     run = Training(
         model=scenario.model,
         plan=result.plan,
@@ -40,6 +48,7 @@ def export_plan(result: StepEstimate, tool: str, launcher: str | None = None) ->
         node=node_size(scenario.system),
         chip=scenario.system.chip.id,
         repository=name if "/" in name else None,
+        own=() if own is None else own.flags,
         launcher=launcher or "",
     )
     written = replace(write_training(release.tool, run), called=release.called)

@@ -167,8 +167,8 @@ def _written(
         note = f"no file is written for {launch.tool}: change these keys in yours"
         return ToolArguments(tool=launch.tool, text="", notes=(note,)), value_changes(*ones)
     tool = export or WRITTEN.get(launch.tool, launch.tool)
-    written = export_plan(best, tool, launcher)
-    old = None if before is None else export_plan(before, tool, launcher)
+    written = export_plan(best, tool, launcher, launch)
+    old = None if before is None else export_plan(before, tool, launcher, launch)
     return written, flag_changes(old, written)
 
 

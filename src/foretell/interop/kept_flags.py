@@ -50,7 +50,12 @@ def _shell(value: Any) -> str:
     if value is True:
         return ""
     items = value if isinstance(value, list) else [value]
-    return " ".join(shlex.quote(str(item)) for item in items)
+    return " ".join(_quoted(str(item)) for item in items)
+
+
+def _quoted(text: str) -> str:
+    """A word as a shell takes it; one with a variable that the launch leaves open stays open."""
+    return f'"{text}"' if re.fullmatch(r"[\w./:${}-]*\$[\w./:${}-]*", text) else shlex.quote(text)
 
 
 def keep_flags(
@@ -111,3 +116,37 @@ def _said(key: str, value: Any, command: str) -> str:
     """A flag as the writer spells it."""
     match = re.search(rf"--{re.escape(key).replace('_', '[-_]')}(?=\s|$)", command)
     return f"{match[0] if match else '--' + key} {_shell(value)}".strip()
+
+
+LAUNCHER_FLAGS = frozenset(
+    """nnodes nproc_per_node node_rank master_addr master_port rdzv_id rdzv_backend rdzv_endpoint
+    max_restarts monitor_interval standalone""".split()
+)
+"""Flags of torchrun, which stand before the program."""
+DATA = frozenset({"data_path", "train_data_path", "data_args_path", "per_split_data_args_path"})
+"""Flags of Megatron that name data."""
+MADE_UP = ("--mock-data", "--split 99,1,0")
+"""What a benchmark says instead."""
+
+
+def quiet_flags(own: OwnFlags, ignored: Sequence[str]) -> OwnFlags:
+    """Flags of a training program that change no answer."""
+    kept = set(ignored) - LAUNCHER_FLAGS
+    return tuple((flag, value) for flag, value in own if spell_key(flag) in kept)
+
+
+def with_own(lines: Sequence[str], own: OwnFlags) -> list[str]:
+    """Lines of a program's flags with a launch's own: in the place of the same flag, else at the end."""
+    found, more = list(lines), list[str]()
+    if any(spell_key(flag) in DATA for flag, _ in own):
+        for text in MADE_UP:
+            found = [line.replace(text, "").strip() for line in found]
+    for flag, value in own:
+        said = f"{flag} {value}".strip()
+        name = re.escape(spell_key(flag)).replace("_", "[-_]")
+        same = re.compile(rf"--{name}(?![\w-])(?: (?!--)\S+)*")
+        places = [at for at, line in enumerate(found) if same.search(line)]
+        for at in places:
+            found[at] = same.sub(lambda _, said=said: said, found[at])  # type: ignore[misc]
+        more += [] if places else [said]
+    return [line for line in (*found, *more) if line]

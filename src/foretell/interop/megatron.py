@@ -9,6 +9,7 @@ cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.kept_flags import own_flags, quiet_flags
 from foretell.interop.keys import Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, Tool
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
@@ -125,6 +126,7 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         doubts=tuple(keys.doubts),
         ignored=quiet,
         unknown=unknown,
+        flags=quiet_flags(own_flags(given, keys.pairs), quiet) if "--" in given.text else (),
     )
 
 

@@ -32,7 +32,13 @@ def own_flags(given: ArgumentTable, pairs: Mapping[str, Any]) -> OwnFlags:
     """Flags of a launch in its own spelling; keys of a file of options that it writes are not flags."""
     found = []
     for key, value in pairs.items():
-        if key in NOT_FLAGS or key.startswith(HALVES) or "." in key or value in (None, False):
+        if (
+            key in NOT_FLAGS
+            or key.startswith(HALVES)
+            or "." in key
+            or value is None
+            or value is False
+        ):
             continue
         if isinstance(value, Mapping):
             continue

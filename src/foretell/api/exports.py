@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 
 from foretell.api.answers import scenario_of
 from foretell.catalog.models import find_model
@@ -36,7 +37,7 @@ def export_plan(
     name = repository(scenario.model.id)
     own = launch if launch is not None and launch.tool == release.tool else None
     if own is not None and any("tokenizer_model" in row.key for row in own.values):
-        name = own.named if "/" in own.named else name
+        name = quote(own.named) if "/" in own.named else name
     run = Training(
         model=scenario.model,
         plan=result.plan,
@@ -109,7 +110,11 @@ def export_deployment(
         deployment = replace(deployment, memory_fraction=share)
     serving = Serving(model=repository(question.model.id), deployment=deployment, batch=batch)
     if origin is not None:
-        serving = replace(serving, model=origin.launch.named or serving.model, alone=origin.alone)
+        serving = replace(
+            serving,
+            model=quote(origin.launch.named) if origin.launch.named else serving.model,
+            alone=origin.alone,
+        )
         if origin.launch.tool == tool:
             serving = replace(serving, own=origin.launch.flags, as_read=origin.as_read)
     written = write_serving(tool, serving)

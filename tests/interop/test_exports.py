@@ -13,7 +13,9 @@ from foretell.api.bundles import row_of
 from foretell.api.launches import read_launch
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
+from foretell.interop import sglang
 from foretell.interop.fleets import InstancePool, fleet_script, nodes_of, places_of
+from foretell.interop.kept_flags import keep_flags
 from foretell.interop.launchers import LAUNCHERS
 from foretell.interop.tools import read_arguments
 from foretell.lab.validate.training_rows import read_rows
@@ -177,3 +179,59 @@ def test_a_bundle_is_whole_and_its_benchmark_is_read_back(
 def test_a_bundles_row_names_what_was_planned(run: Any) -> None:
     row = row_of(run)
     assert (row["pp"], row["layers"], row["vocab"], row["chip_id"]) == (2, 32, 128_256, "gb200")
+
+
+OWN = (
+    "vllm serve meta-llama/Llama-3.1-70B-Instruct -tp 8 --max-model-len 8192 --trust-remote-code "
+    "--quantization awq --host 0.0.0.0 --port 8000"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OWN,
+        "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2 --context-length 8192",
+        "trtllm-serve meta-llama/Llama-3.1-8B-Instruct --tp_size 2 --max_batch_size 64 --host 0.0.0.0",
+    ],
+)
+def test_a_launch_that_does_not_change_is_written_as_it_was(text: str) -> None:
+    tool = read_launch(text).tool
+    load = ["--system", "h100-sxm", "--isl", "512", "--osl", "64", "--concurrency", "8"]
+    assert command("serve", "--import", text, *load, "--export", tool).out.strip() == text
+
+
+def test_only_changed_flags_of_a_server_change() -> None:
+    load = ["--system", "h100-sxm", "--isl", "512", "--osl", "64", "--concurrency", "8"]
+    done = command("serve", "--import", OWN, *load, "--plan", "tp4 dp2", "--export", "vllm")
+    assert done.code == 0, done.err
+    wanted = OWN.replace("-tp 8", "--tensor-parallel-size 4") + " --data-parallel-size 2"
+    assert done.out.strip() == wanted
+
+
+def test_flags_of_places_go_with_the_layout_and_ports_with_the_script() -> None:
+    own = (("--dp", "8"), ("--enable-dp-attention", ""), ("--node-rank", "0"), ("--port", "8000"))
+    start = "python -m sglang.launch_server --model-path m --tp-size 8 --enable-dp-attention"
+    wanted = "python -m sglang.launch_server --model-path m --dp-size 4 --enable-dp-attention"
+    texts = (f"{start} --dp-size 8", f"{start} --dp-size 4")
+    assert keep_flags(own, *texts, sglang.SOURCES, alone=False) == wanted
+    kept = keep_flags(own, texts[0], texts[0], sglang.SOURCES)
+    assert kept.endswith("m --dp 8 --enable-dp-attention --node-rank 0 --port 8000")
+
+
+def test_megatron_is_told_that_there_is_no_dropout(run: Any) -> None:
+    assert "--attention-dropout 0.0 --hidden-dropout 0.0" in run.export("megatron").text
+
+
+def test_torchtitan_imports_only_what_it_uses() -> None:
+    texts = {
+        kind: foretell.estimate(
+            "llama-3.1-8b", system="h100-sxm", gpus=8, plan=f"zero3 mbs1 recompute={kind}"
+        )
+        .export("torchtitan")
+        .text
+        for kind in ("none", "full", "products")
+    }
+    classes = {kind: {n for n in ("FullAC", "SelectiveAC") if n in t} for kind, t in texts.items()}
+    assert classes == {"none": set(), "full": {"FullAC"}, "products": {"SelectiveAC"}}
+    assert "activation_checkpoint import" not in texts["none"]

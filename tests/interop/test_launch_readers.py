@@ -8,7 +8,7 @@ from foretell.api.launches import merge_launch, read_launch
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
 from foretell.interop.arguments import LARGEST_TEXT, parse_arguments
-from foretell.interop.documents import read_yaml
+from foretell.interop.documents import read_documents
 from foretell.interop.shell_words import read_script
 from foretell.interop.tools import read_arguments
 from foretell.specs.plan import parse_plan
@@ -420,7 +420,14 @@ def test_words_of_a_shell() -> None:
 
 def test_yaml_of_options() -> None:
     text = "a: 1\nb:\n  c: 'x: y'  # said\n  d: [1, two, {e: 3.5}]\nf:\n- 1\n- true\ng: ~\nh: {}\n"
-    assert read_yaml(text) == {
+    assert read_documents(text)[0] == {
         "a": 1, "b": {"c": "x: y", "d": [1, "two", {"e": 3.5}]}, "f": [1, True], "g": None, "h": {},
     }  # fmt: skip
     assert parse_arguments("a: 1\nb:\n  c: 2\n").pairs == (("a", 1), ("b.c", 2))
+
+
+def test_both_flags_of_recomputation_are_known() -> None:
+    text = "pretrain_gpt.py --recompute-activations --recompute-granularity selective --bf16"
+    launch = read_arguments(text)
+    assert (launch.unknown, launch.doubts) == ((), ())
+    assert "recompute=selective" in launch.plan.split()

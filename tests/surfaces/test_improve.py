@@ -11,6 +11,7 @@ from foretell.api.launches import FREED, read_launch
 from foretell.errors import BadInput
 from tests.surfaces.command import foretell
 
+LAUNCHES = Path(__file__).parents[1] / "interop" / "launches"
 SLOW = Path(__file__).parents[2] / "examples" / "launch_slow.sh"
 
 
@@ -88,6 +89,103 @@ def test_a_service_is_improved_too() -> None:
     assert "instances" in done.out
     told = foretell("improve", text, "--system", "h100-sxm", "--json").json
     assert (told["metric"], told["gain"] > 0.0) == ("output_tokens_per_s", True)
+
+
+def test_an_improved_service_keeps_its_model_and_its_other_flags() -> None:
+    text = (
+        "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size 8 -pp 2 "
+        "--max-model-len 8192 --port 9000"
+    )
+    told = foretell("improve", text, "--system", "h100-sxm", "--json").json
+    assert "serve meta-llama/Llama-3.1-70B-Instruct " in told["export"]
+    assert "--max-model-len 8192" in told["export"]
+    router = next(line for line in told["export"].splitlines() if "vllm-router" in line)
+    assert router.endswith("--port 9000 &")
+    assert not {"--max-model-len", "--port"} & {one["flag"] for one in told["changes"]}
+
+
+def test_a_service_tells_its_load_and_its_latency() -> None:
+    text = "vllm serve meta-llama/Llama-3.1-70B -tp 8 -pp 2 --max-num-seqs 32"
+    told = foretell("improve", text, "--system", "h100-sxm", "--isl", "512", "--json").json
+    assert told["load"] == {"isl": 512.0, "osl": 256.0, "concurrency": 64.0}
+    assert told["latency_after"]["tpot_ms"] == told["answer"]["tpot_ms"]["mean"]
+    assert told["latency_before"]["ttft_ms"] != told["latency_after"]["ttft_ms"]
+    shown = foretell("improve", text, "--system", "h100-sxm", "--isl", "512").out
+    assert "prompts of 512 tokens, answers of 256, 64 requests at a time" in shown
+    assert "TTFT ms" in shown
+    assert "TPOT ms" in shown
+
+
+@pytest.mark.parametrize(
+    "path",
+    [SLOW.with_name("launch_verl.sh"), LAUNCHES / "trl_grpo.py", LAUNCHES / "openrlhf_ppo.sh"],
+)
+def test_reinforcement_learning_is_sent_to_its_own_command(path: Path) -> None:
+    done = foretell("improve", str(path), "--system", "h100-sxm")
+    assert (done.code, done.out) == (2, "")
+    assert "foretell post-train --import FILE" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("trl_sft.sh", {"fsdp"}),
+        ("axolotl_lora.yml", {"micro_batch_size", "gradient_accumulation_steps"}),
+        ("llamafactory_full.yaml", {"disable_gradient_checkpointing", "zero_optimization.stage"}),
+        ("trainer_clm.sh", {"gradient_checkpointing", "fsdp"}),
+    ],
+)
+def test_trainers_on_transformers_are_answered_in_their_own_keys(name: str, own: set[str]) -> None:
+    done = foretell(
+        "improve", str(LAUNCHES / name), "--system", "h100-sxm", "--gpus", "8", "--json"
+    )
+    assert done.code == 0, done.err
+    keys = {one["flag"] for one in done.json["changes"]}
+    assert own <= keys
+    assert not any("activation_checkpointing" in key or "autotp" in key for key in keys)
+    assert done.json["plan_after"].startswith("tp1 pp1 dp8 ")
+    assert done.json["export"] == ""
+    assert "no file is written" in done.json["export_notes"][0]
+
+
+def test_accelerate_keeps_the_keys_of_its_second_fsdp() -> None:
+    beside = ["--model", "llama-3.1-8b", "--plan", "mbs1", "--seq-len", "4096", "--accept-unknown"]
+    file = str(LAUNCHES / "accelerate_fsdp2.yaml")
+    told = foretell("improve", file, "--system", "h100-sxm", *beside, "--json").json
+    keys = {one["flag"] for one in told["changes"]}
+    assert keys
+    assert keys <= {
+        "fsdp_config.fsdp_reshard_after_forward",
+        "fsdp_config.fsdp_activation_checkpointing",
+        "gradient_accumulation_steps",
+    }
+
+
+def test_a_trainer_has_no_tensor_parallelism_to_free() -> None:
+    file = str(LAUNCHES / "trl_sft.sh")
+    done = foretell("improve", file, "--system", "h100-sxm", "--free", "tp")
+    assert done.code == 2
+    assert "allowed: zero, micro_batch, recompute, all" in done.err
+
+
+def test_an_improved_megatron_launch_keeps_its_data_and_dropout() -> None:
+    text = (
+        "torchrun --nnodes 8 --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 8 "
+        "--tokenizer-model meta-llama/Llama-3.1-70B-Instruct --pipeline-model-parallel-size 8 --bf16 "
+        "--micro-batch-size 1 --global-batch-size 256 --seq-length 8192 --recompute-granularity full "
+        "--attention-dropout 0.1 --data-path /corpus/text --lr 3e-4 --train-iters 5000 --save $CHECKPOINTS"
+    )
+    told = foretell("improve", text, "--system", "h100-sxm", "--json").json
+    export = told["export"]
+    for kept in (
+        "--tokenizer-model meta-llama/Llama-3.1-70B-Instruct ", "--attention-dropout 0.1 ",
+        "--hidden-dropout 0.0", "--data-path /corpus/text ", "--lr 3e-4 ", "--train-iters 5000 ",
+        '--save "$CHECKPOINTS"',
+    ):  # fmt: skip
+        assert kept in export, kept
+    assert "--mock-data" not in export
+    assert not any("placeholders" in note for note in told["export_notes"])
+    assert "--attention-dropout" not in {one["flag"] for one in told["changes"]}
 
 
 def test_what_is_not_understood_stops_it() -> None:

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 
 from foretell.api.answers import scenario_of
 from foretell.catalog.models import find_model
 from foretell.errors import BadInput, unknown
 from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, service_file
-from foretell.interop.launch import ToolArguments, Training
+from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.interop.launchers import LAUNCHERS
 from foretell.interop.megatron_write import job_name
 from foretell.interop.releases import release_of
 from foretell.interop.serving_words import Serving
 from foretell.interop.tools import write_serving, write_training
+from foretell.records import dataclass
 from foretell.search.frameworks import refusals
 from foretell.serving.memory import fraction_for, memory_of
 from foretell.serving.serve import ServeQuestion
@@ -21,13 +23,21 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.system import System
 
 
-def export_plan(result: StepEstimate, tool: str, launcher: str | None = None) -> ToolArguments:
-    """The plan of an estimate as a training tool's arguments, of a release where one is named."""
+def export_plan(
+    result: StepEstimate, tool: str, launcher: str | None = None, launch: Launch | None = None
+) -> ToolArguments:
+    """The plan of an estimate as a training tool's arguments, of a release where one is named.
+
+    With the `launch` that was read, its tokenizer and its flags without effect are kept.
+    """
     release = release_of(tool, serving=False)
     if launcher is not None and launcher not in LAUNCHERS:
         raise BadInput([unknown("launcher", launcher, LAUNCHERS)])
     scenario = scenario_of(result)
     name = repository(scenario.model.id)
+    own = launch if launch is not None and launch.tool == release.tool else None
+    if own is not None and any("tokenizer_model" in row.key for row in own.values):
+        name = quote(own.named) if "/" in own.named else name
     run = Training(
         model=scenario.model,
         plan=result.plan,
@@ -39,6 +49,7 @@ def export_plan(result: StepEstimate, tool: str, launcher: str | None = None) ->
         node=node_size(scenario.system),
         chip=scenario.system.chip.id,
         repository=name if "/" in name else None,
+        own=() if own is None else own.flags,
         launcher=launcher or "",
     )
     written = replace(write_training(release.tool, run), called=release.called)
@@ -52,13 +63,34 @@ def node_size(system: System) -> int:
     return max(round(float(system.chips_per_node) or float(system.network.tiers[0].size)), 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOrigin:
+    """The launch that a deployment comes from, whose names and flags are kept."""
+
+    launch: Launch
+    """What was read."""
+    as_read: Deployment
+    """The deployment that it says."""
+    alone: bool = True
+    """Whether one instance is written."""
+
+    @property
+    def port(self) -> int | None:
+        """Where its clients expect it."""
+        told = dict(self.launch.flags).get("--port", "")
+        return int(told) if told.isdigit() else None
+
+
 def export_deployment(
-    question: ServeQuestion, tool: str, batch: int | None = None
+    question: ServeQuestion,
+    tool: str,
+    batch: int | None = None,
+    origin: LaunchOrigin | None = None,
 ) -> ToolArguments:
     """A deployment as an engine's command, its share of the memory by that engine's rule.
 
     An engine's own default is left to it; another engine's rule is turned into the share that leaves the
-    cache as many bytes.
+    cache as many bytes. With an `origin`, the model's name and the flags that do not change are its own.
     """
     release = release_of(tool, serving=True)
     tool = release.tool
@@ -76,8 +108,16 @@ def export_deployment(
             f"{tool}'s memory fraction {share:g} leaves the cache as large as {profile.engine}'s {told:g}",
         )
         deployment = replace(deployment, memory_fraction=share)
-    name = repository(question.model.id)
-    written = write_serving(tool, Serving(model=name, deployment=deployment, batch=batch))
+    serving = Serving(model=repository(question.model.id), deployment=deployment, batch=batch)
+    if origin is not None:
+        serving = replace(
+            serving,
+            model=quote(origin.launch.named) if origin.launch.named else serving.model,
+            alone=origin.alone,
+        )
+        if origin.launch.tool == tool:
+            serving = replace(serving, own=origin.launch.flags, as_read=origin.as_read)
+    written = write_serving(tool, serving)
     return replace(written, notes=(*notes, *written.notes), called=release.called)
 
 
@@ -86,6 +126,7 @@ def export_fleet(
     tool: str,
     pools: Sequence[tuple[Role, int, Deployment, int | None]],
     launcher: str | None = None,
+    origin: LaunchOrigin | None = None,
 ) -> ToolArguments:
     """A whole service as a script: all instances, both halves of a split one, the router in front.
 
@@ -93,8 +134,10 @@ def export_fleet(
     """
     if launcher is not None and launcher not in SERVICE_LAUNCHERS:
         raise BadInput([unknown("launcher", launcher, SERVICE_LAUNCHERS)])
+    several = sum(many for _, many, _, _ in pools) > 1
+    origin = None if origin is None else replace(origin, alone=not several)
     made = [
-        export_deployment(replace(question, deployment=deployment), tool, batch)
+        export_deployment(replace(question, deployment=deployment), tool, batch, origin)
         for _, _, deployment, batch in pools
     ]
     parts = [
@@ -102,7 +145,8 @@ def export_fleet(
         for (role, many, deployment, _), each in zip(pools, made, strict=True)
     ]
     node = node_size(question.system)
-    text, more = fleet_script(made[0].tool, parts, node)
+    port = None if origin is None else origin.port
+    text, more = fleet_script(made[0].tool, parts, node, port)
     if launcher:
         text = service_file(
             text,

@@ -1,5 +1,6 @@
 """What differs between two texts for one tool, flag by flag."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from foretell.interop.arguments import parse_arguments
@@ -21,8 +22,11 @@ class FlagChange:
 
 def flag_changes(old: ToolArguments | None, new: ToolArguments) -> tuple[FlagChange, ...]:
     """Flags whose value differs between two texts for one tool, in the order of the new one."""
-    before = {} if old is None else _flags(old.text)
-    after = _flags(new.text)
+    return value_changes({} if old is None else _flags(old.text), _flags(new.text))
+
+
+def value_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[FlagChange, ...]:
+    """Keys whose value differs, in the order of the new ones."""
     names = list(dict.fromkeys((*after, *before)))
     return tuple(
         FlagChange(flag=name, before=before.get(name), after=after.get(name))

@@ -7,32 +7,39 @@ share cancel (search/differences.py).
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from foretell.api.answers import Estimate, ServeAnswer
 from foretell.api.exports import export_plan
-from foretell.api.flag_changes import FlagChange, flag_changes
-from foretell.api.launches import FREED, LaunchQuestion, read_launch, read_question
+from foretell.api.flag_changes import FlagChange, flag_changes, value_changes
+from foretell.api.improvement import Improvement, improvement_of
+from foretell.api.launches import (
+    FREED,
+    LaunchQuestion,
+    read_launch,
+    read_question,
+    serving_field,
+    training_field,
+)
 from foretell.api.serving import launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
-from foretell.interop.launch import Launch, ReadValue, Tool, ToolArguments
+from foretell.interop.launch import REINFORCEMENT, Launch, Tool, ToolArguments
+from foretell.interop.trainer_keys import TRAINER_FIELDS, TRAINER_TOOLS, trainer_keys
 from foretell.interop.user_files import are_read
-from foretell.records import Answer, JsonRecord, dataclass
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
 from foretell.search.ranking import SERVED
 from foretell.search.simpler import NEAR
-from foretell.specs.deployment_text import DEGREES as SERVING_DEGREES
-from foretell.specs.plan_words import DEGREES, read_words
+from foretell.specs.plan_words import DEGREES
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.improve import ImproveQuestion
 from foretell.specs.questions.serving import ServingQuestion
 
 WRITTEN: dict[Tool, Tool] = {
-    "nemo": "megatron", "accelerate": "deepspeed", "trainer": "deepspeed", "trl": "deepspeed",
-    "axolotl": "deepspeed", "llamafactory": "deepspeed", "litgpt": "torchtitan", "torchtune": "torchtitan",
+    "nemo": "megatron", "litgpt": "torchtitan", "torchtune": "torchtitan",
     "nanotron": "megatron", "maxtext": "megatron", "dynamo": "vllm", "llm-d": "vllm", "tgi": "vllm",
     "llama.cpp": "vllm",
 }  # fmt: skip
@@ -41,74 +48,6 @@ TOP = 5
 """Plans that a search keeps."""
 LEAST_GAIN = 1e-3
 """A gain below this is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Improvement(JsonRecord, Answer):
-    """What a launch gains."""
-
-    verb = "improve"
-
-    tool: str
-    """Whose launch it is."""
-    model: str
-    """Model id."""
-    system: str
-    """System id."""
-    gpus: int
-    """Chips."""
-    metric: str
-    """What is to be more: tokens_per_s of training, output_tokens_per_s of a service."""
-    before: float | None
-    """Of the launch as it is; none where it does not run at all."""
-    after: float
-    """Of the better one."""
-    plan_before: str
-    """The launch's plan."""
-    plan_after: str
-    """The better plan."""
-    fits_before: str
-    """Whether the launch fits in memory."""
-    gain: float | None
-    """after / before - 1."""
-    gain_interval: dict[str, tuple[float, float]] | None
-    """Of the gain: p50 and p90, each (low, high)."""
-    certain: bool
-    """Whether nine in ten cases have a gain."""
-    changes: tuple[FlagChange, ...]
-    """Flags to change."""
-    export: str
-    """The improved launch."""
-    export_tool: str
-    """The tool and release it is written for."""
-    export_notes: tuple[str, ...]
-    """What that text does not say."""
-    launchable_with: tuple[str, ...]
-    """Frameworks that can run the better plan."""
-    read_back: tuple[ReadValue, ...]
-    """Every value of the launch, and where it comes from."""
-    conclusions: tuple[str, ...]
-    """The same in sentences."""
-    assumptions: tuple[str, ...]
-    """Every default or guess."""
-    answer: Estimate | ServeAnswer
-    """The better plan, with everything that is known of it."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON, the better plan without its trees."""
-        names = [
-            f for f in self.__dataclass_fields__ if f not in ("answer", "changes", "read_back")
-        ]
-        trees = ("breakdown", "memory", "memory_by_stage", "assumptions")
-        told = {name: value for name, value in self.answer.to_dict().items() if name not in trees}
-        return {
-            **{name: getattr(self, name) for name in names},
-            "changes": [
-                {"flag": c.flag, "before": c.before, "after": c.after} for c in self.changes
-            ],
-            "read_back": [row.to_dict() for row in self.read_back],
-            "answer": told,
-        }
 
 
 @asks(ImproveQuestion)
@@ -132,6 +71,7 @@ def improved(
     launch = read_launch(
         question.launch, model=question.model, gpus=question.gpus, files=are_read(), hub=hub
     )
+    _refuse_generation(launch)
     beside: dict[str, Any] = {
         name: getattr(question, name) for name in ("model", "system", "gpus", "plan", "set")
     }
@@ -150,34 +90,20 @@ def improved(
     return _training(question, asked, export, launcher)
 
 
-def _improvement(
-    asked: LaunchQuestion,
-    before: Estimate | ServeAnswer | None,
-    best: Estimate | ServeAnswer,
-    written: ToolArguments,
-    *,
-    metric: str,
-    **rest: Any,
-) -> Improvement:
-    """The answer from the two predictions: `metric` names the rate that is to grow."""
-    return Improvement(
-        tool=asked.launch.tool,
-        model=best.model,
-        system=best.system,
-        gpus=best.gpus,
-        metric=metric,
-        before=None if before is None else getattr(before, metric),
-        after=getattr(best, metric),
-        plan_before=str(asked.arguments["plan"] if before is None else before.plan),
-        plan_after=str(best.plan),
-        export=written.text,
-        export_tool=written.called,
-        export_notes=written.notes,
-        read_back=asked.rows,
-        assumptions=tuple(best.assumptions),
-        answer=best,
-        **rest,
-    )
+def _refuse_generation(launch: Launch) -> None:
+    """BadInput where a launch alternates between generating and training: another command answers that."""
+    algorithm = (launch.post_training or {}).get("algorithm")
+    if launch.tool in REINFORCEMENT or algorithm in ("grpo", "ppo"):
+        raise BadInput(
+            [
+                Problem(
+                    path="launch",
+                    value=launch.tool,
+                    message="alternates between generating and training, which improve does not search",
+                    allowed="a training run or a service; for this one, foretell post-train --import FILE",
+                )
+            ]
+        )
 
 
 # ---- training -----------------------------------------------------------------------------------
@@ -188,13 +114,14 @@ def _training(
 ) -> Improvement:
     launch = asked.launch
     arguments = _with_notes(asked)
-    free, over = freed_fields(question.free)
+    own = launch.tool in TRAINER_TOOLS and export is None
+    free, over = freed_fields(question.free, TRAINER_FIELDS if own else FREED)
     before = _as_it_is(arguments)
     mine = (question.plan or "").split()
     held = [
         word
         for word in str(arguments["plan"]).split()
-        if word in mine or _field(word) not in (*free, *over)
+        if word in mine or training_field(word) not in (*free, *over)
     ]
     found = search(**{**arguments, "plan": " ".join(held)}, top=TOP, over=",".join(over))
     best = found.best
@@ -203,14 +130,12 @@ def _training(
         clear = [one for one in found.plans if one.fits == "yes"]
         fastest = min(clear, key=lambda one: one.step_s, default=before)
         best = fastest if NEAR * fastest.step_s < before.step_s else before
-    tool = export or WRITTEN.get(launch.tool, launch.tool)
-    written = export_plan(best, tool, launcher)
-    old = None if before is None else export_plan(before, tool, launcher)
+    written, changes = _written(launch, before, best, None if own else export, launcher)
     gain = None if before is None else before.step_s / best.step_s - 1.0
     interval = None if before is None else _gain_interval(before, best)
     certain = interval is not None and interval["p90"][0] > 0.0
     runs = before is not None and before.fits != "no"
-    return _improvement(
+    return improvement_of(
         asked,
         before,
         best,
@@ -220,10 +145,31 @@ def _training(
         gain=gain,
         gain_interval=interval,
         certain=certain or not runs,
-        changes=flag_changes(old, written),
+        changes=changes,
         launchable_with=_launchers(best),
         conclusions=_conclusions(launch, gain, interval, runs=runs, same=best is before),
     )
+
+
+def _written(
+    launch: Launch,
+    before: Estimate | None,
+    best: Estimate,
+    export: str | None,
+    launcher: str | None,
+) -> tuple[ToolArguments, tuple[FlagChange, ...]]:
+    """The better launch and what changes in it; of a trainer on transformers its own keys alone."""
+    if export is None and launch.tool in TRAINER_TOOLS:
+        ones = [
+            {} if one is None else trainer_keys(launch, one.plan, one.global_batch)
+            for one in (before, best)
+        ]
+        note = f"no file is written for {launch.tool}: change these keys in yours"
+        return ToolArguments(tool=launch.tool, text="", notes=(note,)), value_changes(*ones)
+    tool = export or WRITTEN.get(launch.tool, launch.tool)
+    written = export_plan(best, tool, launcher, launch)
+    old = None if before is None else export_plan(before, tool, launcher, launch)
+    return written, flag_changes(old, written)
 
 
 def _with_notes(asked: LaunchQuestion) -> dict[str, Any]:
@@ -281,7 +227,7 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
     held = [
         word
         for word in str(arguments["plan"]).split()
-        if word in mine or _serving_name(word) not in freed
+        if word in mine or serving_field(word) not in freed
     ]
     # A layout is chosen as a whole: where any of its degrees is held, the layout is.
     best = serve(**{**arguments, "plan": " ".join(held)})
@@ -289,18 +235,16 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
         best = before
     tool = export or WRITTEN.get(launch.tool, launch.tool)
     asked_load = ServingQuestion(**arguments)
-    written = launch_command(tool, best, asked_load)
-    ones = [
-        None if one is None else launch_command(tool, replace(one, replicas=1), asked_load)
-        for one in (before, best)
-    ]
+    write = partial(launch_command, tool, asked=asked_load, launch=launch)
+    written = write(best)
+    ones = [None if one is None else write(replace(one, replicas=1)) for one in (before, best)]
     changes = flag_changes(ones[0], ones[1] or written)
     if before is not None and before.replicas != best.replicas:
         copies = FlagChange(flag="instances", before=str(before.replicas), after=str(best.replicas))
         changes = (copies, *changes)
     gain = None if before is None else best.output_tokens_per_s / before.output_tokens_per_s - 1.0
     interval = None if before is None else _service_interval(before, best)
-    return _improvement(
+    return improvement_of(
         asked,
         before,
         best,
@@ -319,12 +263,6 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
 
 
 SERVING_FREE = {"mbs": "max_batch", "batch": "max_batch"}
-
-
-def _serving_name(word: str) -> str:
-    key = word.partition("=")[0]
-    stem = key.rstrip("0123456789")
-    return stem if stem in SERVING_DEGREES else key.removeprefix("no-")
 
 
 def _service_interval(before: ServeAnswer, after: ServeAnswer) -> dict[str, tuple[float, float]]:
@@ -352,13 +290,19 @@ def _service_interval(before: ServeAnswer, after: ServeAnswer) -> dict[str, tupl
 # ---- what both have -----------------------------------------------------------------------------
 
 
-def freed_fields(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(fields of the layout, structural choices) that a text of words frees; nothing: the whole layout."""
+def freed_fields(
+    text: str, fields: tuple[str, ...] = FREED
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(fields of the layout, structural choices) that a text of words frees; nothing: the whole layout.
+
+    `fields` are those that the tool has words for.
+    """
     words = text.replace(",", " ").split()
     if not words:
-        return FREED, ()
+        return fields, ()
     names = [DEGREES.get(word, word) for word in words]
-    known = (*FREED, *STRUCTURAL, "all")
+    structural = STRUCTURAL if fields == FREED else ()
+    known = (*fields, *structural, "all")
     wrong = [
         Problem(
             path="free",
@@ -373,17 +317,13 @@ def freed_fields(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if wrong:
         raise BadInput(wrong)
     if "all" in names:
-        return FREED, tuple(name for name in STRUCTURAL if name != "tp_mode")
-    layout = tuple(name for name in names if name in FREED)
+        return fields, tuple(name for name in structural if name != "tp_mode")
+    layout = tuple(name for name in names if name in fields)
     # Replicas are what the other degrees leave of the chips.
     more = ("dp",) if {"tp", "pp", "cp"} & {*layout} else ()
     chunks = ("vpp", "schedule", "layout") if {"pp", "vpp"} & {*layout} else ()
     over = tuple(name for name in names if name in STRUCTURAL)
     return (*layout, *more, *chunks), over
-
-
-def _field(word: str) -> str:
-    return next(iter(read_words(word)[0]), "")
 
 
 def _conclusions(

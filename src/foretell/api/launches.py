@@ -88,7 +88,12 @@ def read_launch(
                 raise
     if layers is not None:
         launch = read_arguments(text, None, launch.tool, replace(known, layers=layers))
-    return replace(launch, models=(str(named),) if isinstance(named, str | Path) and named else ())
+    told = next((name for name in launch.models if "$" not in name), "")
+    return replace(
+        launch,
+        models=(str(named),) if isinstance(named, str | Path) and named else (),
+        named="" if model else told,
+    )
 
 
 def read_question(
@@ -214,7 +219,7 @@ def _rows(
             ReadValue(name="system", value=_called(arguments["system"]), origin=told, key=key)
         )
     mine = str(beside.get("plan") or "")
-    field = _serving_field if launch.serves else _training_field
+    field = serving_field if launch.serves else training_field
     words = {field(word): word for word in mine.split()}
     kept = {field(word) for word in str(arguments.get("plan") or "").split()}
     for row in launch.values:
@@ -246,7 +251,7 @@ def _joined(launch: Launch, by_hand: Any, anew: bool) -> Any:
     if by_hand is not None and not isinstance(by_hand, str):
         return by_hand
     mine = by_hand or ""
-    name = _serving_field if launch.serves else _training_field
+    name = serving_field if launch.serves else training_field
     taken = {field for word in mine.split() if (field := name(word))}
     # Chips given anew are more instances of a server, and other replicas of a training run.
     if (anew and not launch.serves) or taken & {"tp", "pp", "cp"}:
@@ -257,7 +262,7 @@ def _joined(launch: Launch, by_hand: Any, anew: bool) -> Any:
 
 def _without(plan: str, free: tuple[str, ...]) -> str:
     """A plan's words but those of some fields."""
-    return " ".join(word for word in plan.split() if _training_field(word) not in free)
+    return " ".join(word for word in plan.split() if training_field(word) not in free)
 
 
 def _degrees(plan: str | None) -> dict[str, int]:
@@ -267,11 +272,13 @@ def _degrees(plan: str | None) -> dict[str, int]:
     return {name: int(str(words[name])) for name in names if name in words}
 
 
-def _training_field(word: str) -> str:
+def training_field(word: str) -> str:
+    """The field of a plan that a word says."""
     return next(iter(read_words(word)[0]), "")
 
 
-def _serving_field(word: str) -> str:
+def serving_field(word: str) -> str:
+    """The value of a deployment that a word says."""
     key = word.partition("=")[0]
     stem = key.rstrip("0123456789")
     return stem if stem in SERVING_DEGREES else key.removeprefix("no-")

@@ -8,7 +8,7 @@ from typing import Any
 
 from foretell import units
 from foretell.api.answers import ServeAnswer, serve_answer
-from foretell.api.exports import export_fleet
+from foretell.api.exports import LaunchOrigin, export_fleet
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
@@ -20,7 +20,7 @@ from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.inputs.system import of_system
 from foretell.interop.fleets import Role
-from foretell.interop.launch import ToolArguments
+from foretell.interop.launch import Launch, ToolArguments
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.tier_checks import network_problems
@@ -359,21 +359,36 @@ def names_layout(plan: str) -> bool:
 
 
 def launch_command(
-    tool: str, found: ServiceEstimate, asked: LoadQuestion, launcher: str | None = None
+    tool: str,
+    found: ServiceEstimate,
+    asked: LoadQuestion,
+    launcher: str | None = None,
+    launch: Launch | None = None,
 ) -> ToolArguments:
     """The command that starts an answered deployment, or the script of all its instances and their router.
 
-    Where prompts have chips of their own (`prefill_plan`), both halves are written.
+    Where prompts have chips of their own (`prefill_plan`), both halves are written. With the `launch` that
+    was read, the model's name and the flags that do not change are its own.
     """
-    question = _asked_again(part(ServiceQuestion, asked), found.plan)
+    again = part(ServiceQuestion, asked)
+    question = _asked_again(again, found.plan)
+    origin = None
+    if launch is not None:
+        if (
+            question.prefill is not None
+        ):  # two halves with flags of their own: the name alone is kept
+            launch = replace(launch, flags=())
+        as_read = _asked_again(again, launch.plan).deployment
+        origin = LaunchOrigin(launch=launch, as_read=as_read)
     answers, pool = question.deployment, question.prefill
     if pool is not None:
         pools: list[tuple[Role, int, Deployment, int | None]] = [
             ("prefill", pool.replicas, pool.deployment, None),
             ("decode", question.replicas, answers, None),
         ]
-        return export_fleet(question, tool, pools, launcher)
-    return export_fleet(question, tool, [("both", found.replicas, answers, None)], launcher)
+        return export_fleet(question, tool, pools, launcher, origin)
+    pools = [("both", found.replicas, answers, None)]
+    return export_fleet(question, tool, pools, launcher, origin)
 
 
 def fraction_between(

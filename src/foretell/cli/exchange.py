@@ -16,6 +16,7 @@ class AskedQuestion(dict[str, Any]):
     """Arguments of a verb's function, and the read-back table of the launch that they are from."""
 
     rows: "tuple[ReadValue, ...]" = ()
+    launch: "Launch | None" = None
 
     @property
     def told(self) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def imported(
         free=free,
     )
     launch, result = asked.launch, AskedQuestion(asked.arguments)
-    result.rows = asked.rows
+    result.rows, result.launch = asked.rows, launch
     said = launch.said()
     if serving and launch.warnings():
         result["warnings"] = launch.warnings()

@@ -25,6 +25,6 @@ def improve(given: Given, edges: Edges) -> int:
         from foretell.report.improve import improvement_text
 
         show(improvement_text(found))
-        if found.changes:
+        if found.changes and found.export:
             print(f"\nfor {found.export_tool}:\n{found.export}")
     return 0 if found.changes else 1

@@ -34,7 +34,9 @@ def serve(given: Given, edges: Edges) -> int:
     files: tuple[str, ...] = ()
     if edges.export:
         engine = edges.export if folder is None else found.profile.partition("-")[0]
-        written = launch_command(engine, found, ServingQuestion(**asked), edges.launcher)
+        written = launch_command(
+            engine, found, ServingQuestion(**asked), edges.launcher, asked.launch
+        )
     if folder is not None and written is not None:
         from foretell.api.bundles import serving_bundle
 

@@ -39,12 +39,6 @@ def read_documents(text: str) -> list[Any]:
         raise _bad(f"is not YAML: {error}") from None
 
 
-def read_yaml(text: str) -> Any:
-    """The first document of a text; an empty mapping where there is none."""
-    found = read_documents(text)
-    return found[0] if found else {}
-
-
 def _size(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """(values, levels) that a node stands for, anchors written out; a node inside itself is refused."""
     if id(node) in known:

@@ -86,12 +86,16 @@ def nodes_of(pools: Sequence[InstancePool], node_gpus: int) -> int:
 
 
 def fleet_script(
-    tool: Tool, pools: Sequence[InstancePool], node_gpus: int
+    tool: Tool, pools: Sequence[InstancePool], node_gpus: int, port: int | None = None
 ) -> tuple[str, list[str]]:
-    """(script, notes) of a whole service; a single instance is its command alone."""
+    """(script, notes) of a whole service; a single instance is its command alone.
+
+    `port` is where clients expect it: the router's, unless an instance is there.
+    """
     if len(pools) == 1 and pools[0].count == 1:
         return pools[0].command, []
     every = places_of(pools, node_gpus)
+    front = port if port and port not in {one.port for one in every} else ROUTER_PORT
     nodes, notes = nodes_of(pools, node_gpus), list[str]()
     if any(pool.gpus > node_gpus for pool in pools):
         notes.append(
@@ -109,7 +113,7 @@ def fleet_script(
         for one in mine:
             lines += [f"  {line}" for line in _instance(tool, one).splitlines()]
         if node == 0:
-            lines += [f"  {line}" for line in _router(tool, every).splitlines()]
+            lines += [f"  {line}" for line in _router(tool, every, front).splitlines()]
         lines.append("fi")
     return "\n".join([*lines, "wait"]), notes
 
@@ -141,7 +145,7 @@ def _with_transceiver(before: list[str], command: str) -> tuple[list[str], str]:
     return ["cat > extra.yml <<'EOF'", *lines, "EOF"], f"{command} --config extra.yml"
 
 
-def _router(tool: Tool, every: Sequence[InstancePlace]) -> str:
+def _router(tool: Tool, every: Sequence[InstancePlace], port: int) -> str:
     """What stands in front of the instances."""
 
     def url(one: InstancePlace) -> str:
@@ -152,12 +156,10 @@ def _router(tool: Tool, every: Sequence[InstancePlace]) -> str:
     if not front:
         urls = " ".join(f'"{url(one)}"' for one in every)
         if tool == "sglang":
-            return (
-                f"python -m sglang_router.launch_router --worker-urls {urls} --port {ROUTER_PORT} &"
-            )
-        return f"vllm-router --worker-urls {urls} --policy round_robin --port {ROUTER_PORT} &"
+            return f"python -m sglang_router.launch_router --worker-urls {urls} --port {port} &"
+        return f"vllm-router --worker-urls {urls} --policy round_robin --port {port} &"
     if tool == "trtllm":
-        return _trtllm_router(front, back, url)
+        return _trtllm_router(front, back, port)
     halves = " ".join(
         [*(f'--prefill "{url(one)}"' for one in front), *(f'--decode "{url(one)}"' for one in back)]
     )
@@ -168,15 +170,11 @@ def _router(tool: Tool, every: Sequence[InstancePlace]) -> str:
                 *(f'--decode "{url(one)}"' for one in back),
             ]
         )
-        return f"python -m sglang_router.launch_router --pd-disaggregation {halves} --port {ROUTER_PORT} &"
-    return (
-        f"vllm-router --vllm-pd-disaggregation --policy round_robin {halves} --port {ROUTER_PORT} &"
-    )
+        return f"python -m sglang_router.launch_router --pd-disaggregation {halves} --port {port} &"
+    return f"vllm-router --vllm-pd-disaggregation --policy round_robin {halves} --port {port} &"
 
 
-def _trtllm_router(
-    front: Sequence[InstancePlace], back: Sequence[InstancePlace], url: object
-) -> str:
+def _trtllm_router(front: Sequence[InstancePlace], back: Sequence[InstancePlace], port: int) -> str:
     """TensorRT-LLM's own router and the file that names both halves."""
 
     def servers(name: str, some: Sequence[InstancePlace]) -> list[str]:
@@ -186,7 +184,7 @@ def _trtllm_router(
     lines = [
         "cat > disagg.yml <<EOF",
         "hostname: 0.0.0.0",
-        f"port: {ROUTER_PORT}",
+        f"port: {port}",
         "backend: pytorch",
         *servers("context_servers", front),
         *servers("generation_servers", back),

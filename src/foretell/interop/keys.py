@@ -80,6 +80,11 @@ class Keys:
                 self.notes.append(f"{name[:60]} is given more than once: the last counts")
             self._pairs[name] = value
 
+    @property
+    def pairs(self) -> Mapping[str, Any]:
+        """Every argument and its value."""
+        return self._pairs
+
     def has(self, *names: str) -> bool:
         """Whether any of the names is given."""
         return any(name in self._pairs for name in names)

@@ -113,6 +113,10 @@ class Launch:
     """Arguments that bear on latency or memory and are not modelled."""
     unknown: tuple[str, ...] = ()
     """Arguments that are not known here."""
+    named: str = ""
+    """The model as the text names it: a repository or a folder."""
+    flags: tuple[tuple[str, str], ...] = ()
+    """As the text spells them with their values: of a server every flag, of Megatron those without effect."""
 
     @property
     def serves(self) -> bool:
@@ -203,6 +207,8 @@ class Training:
     """The chip's id."""
     repository: str | None = None
     """The model's repository, where one is known."""
+    own: tuple[tuple[str, str], ...] = ()
+    """Flags of the launch that it comes from, which change no answer and are kept."""
     launcher: str = ""
     """What starts it on its nodes (interop/launchers.py); empty: the configuration alone, or torchrun's
     command."""

@@ -9,6 +9,7 @@ cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.kept_flags import own_flags, quiet_flags
 from foretell.interop.keys import Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, Tool
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
@@ -125,6 +126,7 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         doubts=tuple(keys.doubts),
         ignored=quiet,
         unknown=unknown,
+        flags=quiet_flags(own_flags(given, keys.pairs), quiet) if "--" in given.text else (),
     )
 
 
@@ -275,8 +277,8 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     """Whole layers, some of them, or modules."""
     names = ["recompute_granularity", "activations_checkpoint_granularity"]
     kind = keys.choice(names, {"full": "full", "selective": "selective"})
-    if kind is None:
-        kind = "selective" if keys.flag("recompute_activations") else None
+    short = keys.flag("recompute_activations")  # sets selective, whatever else (validate_args)
+    kind = "selective" if short else kind
     names = ["recompute_method", "activations_checkpoint_method"]
     method = keys.choice(names, {"uniform": "uniform", "block": "block"})
     count = keys.whole("recompute_num_layers", "activations_checkpoint_num_layers")

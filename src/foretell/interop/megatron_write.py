@@ -1,5 +1,6 @@
 """A plan as Megatron-LM's arguments, which megatron.py reads back."""
 
+from foretell.interop.kept_flags import with_own
 from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.layouts import megatron_text
@@ -13,22 +14,28 @@ BENCHMARK = (
     "--eval-interval 1000 --eval-iters 0",
 )
 """What it takes to run twenty steps on made-up data and print their rate."""
+PLACEHOLDERS = ("--mock-data", "--train-iters 20", "--lr 1.0e-4")
+"""What of it stands for a run's own."""
+NO_DROPOUT = "--attention-dropout 0.0 --hidden-dropout 0.0"
+"""What is computed; Megatron's own of both is 0.1 (TransformerConfig of Core 0.14 to 0.16)."""
 
 
 def write(run: Training) -> ToolArguments:
     """`pretrain_gpt.py` with the flags of model and plan, as its launcher starts it."""
     shape, notes = shape_flags(run.model, run.plan.tp, run.repository)
+    flags = with_own([*shape, *plan_flags(run), NO_DROPOUT, *BENCHMARK], run.own)
     nodes, each = run.places
     job = LaunchJob(
         name=job_name(run.model.id),
-        program=" \\\n  ".join(["pretrain_gpt.py", *shape, *plan_flags(run), *BENCHMARK]),
+        program=" \\\n  ".join(["pretrain_gpt.py", *flags]),
         nodes=nodes,
         each=each,
         chip=run.chip,
         environment=_environment(run),
         files={},
     )
-    notes = [*notes, "data, learning rate and number of steps are placeholders of a benchmark"]
+    if any(text in line for text in PLACEHOLDERS for line in flags):
+        notes = [*notes, "data, learning rate and number of steps are placeholders of a benchmark"]
     return ToolArguments(
         tool="megatron", text=wrapped(job, run.launcher or "torchrun"), notes=tuple(notes)
     )

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
+from foretell.interop.kept_flags import OwnFlags
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
 
@@ -58,6 +59,13 @@ class Serving:
     """How one instance is laid out; its memory_fraction by the rule of the engine that is written for."""
     batch: int | None = None
     """Sequences at once of one instance; None: what the deployment says, or the engine's own."""
+
+    own: OwnFlags = ()
+    """Flags of the launch that it comes from, which stay where they do not change."""
+    as_read: Deployment | None = None
+    """The deployment that the launch said."""
+    alone: bool = True
+    """Whether it is the only instance."""
 
     @property
     def rank_sequences(self) -> int | None:

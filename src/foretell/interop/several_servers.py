@@ -71,7 +71,7 @@ def read_servers(text: str, read: Callable[[str], Launch]) -> Launch | None:
     texts = server_texts(text)
     if not texts:
         return None
-    launches = [_without_half(replace(read(one)), one) for one in texts]
+    launches = [_without_half(read(one), one) for one in texts]
     roles = [_role(one, text) for one in texts]
     decoding = [launch for launch, role in zip(launches, roles, strict=True) if role != "prefill"]
     prefilling = [launch for launch, role in zip(launches, roles, strict=True) if role == "prefill"]

@@ -8,6 +8,7 @@ cache together.
 from collections.abc import Mapping
 
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.kept_flags import own_flags
 from foretell.interop.keys import Keys, plan_words, read_back
 from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import (
@@ -178,6 +179,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         ignored=quiet,
         unknown=unknown,
         unmodelled=unmodelled,
+        flags=own_flags(given, keys.pairs),
     )
 
 

@@ -25,6 +25,7 @@ from foretell.interop import (
     vllm,
 )
 from foretell.interop.arguments import ArgumentTable, parse_arguments
+from foretell.interop.kept_flags import keep_flags
 from foretell.interop.launch import (
     SERVING,
     TOOLS,
@@ -88,6 +89,12 @@ ENGINES: Mapping[Tool, Callable[[Serving], str]] = {
     "trtllm": trtllm.write,
 }
 """Writers of deployments."""
+FLAGS: Mapping[Tool, Mapping[str, tuple[str, ...]]] = {
+    "vllm": vllm.SOURCES,
+    "sglang": sglang.SOURCES,
+    "trtllm": trtllm.SOURCES,
+}
+"""The flags of each value of a deployment."""
 PROGRAMS: tuple[tuple[str, Tool], ...] = (
     ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
     ("skyrl", "skyrl"), ("areal", "areal"), ("prime_rl", "prime-rl"), ("slime", "slime"),
@@ -309,6 +316,9 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     if tool not in ENGINES:
         raise no_tool(tool, SERVING)
     text = ENGINES[tool](serving)
+    if serving.own and serving.as_read is not None:
+        as_read = ENGINES[tool](replace(serving, deployment=serving.as_read, batch=None))
+        text = keep_flags(serving.own, as_read, text, FLAGS[tool], alone=serving.alone)
     launch = READERS[tool](parse_arguments(text), Known())
     meant = serving.deployment
     back = parse_deployment(launch.plan)

@@ -141,8 +141,10 @@ def _python_text(run: Training, values: dict[str, Any]) -> str:
     kind = CLASSES.get(run.plan.recompute, "SelectiveAC.Config()")
     lines.append(f"    config.activation_checkpoint = {kind}")
     body = "\n".join(lines)
+    used = kind.partition(".")[0]
+    classes = f"from torchtitan.distributed.activation_checkpoint import {used}\n"
     return (
-        "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n"
+        f"{classes if kind != 'None' else ''}"
         f"from torchtitan.models.{folder.get(module, module)}.config_registry import {base} as base\n\n\n"
         f'def planned():\n    """{run.model.id} on {run.gpus} GPUs."""\n'
         f"    config = base()\n{body}\n    return config"

@@ -7,6 +7,7 @@ Its tp is all chips of a stage; with `enable_attention_dp` each of them has sequ
 from collections.abc import Mapping
 
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.kept_flags import own_flags
 from foretell.interop.keys import Keys, plan_words, read_back
 from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import CACHES, Serving, command, drafter_word, largest
@@ -112,6 +113,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         ignored=quiet,
         unknown=unknown,
         unmodelled=unmodelled,
+        flags=own_flags(given, keys.pairs),
     )
 
 

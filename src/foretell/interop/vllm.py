@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.kept_flags import own_flags
 from foretell.interop.keys import Keys, plan_words, read_back
 from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import (
@@ -146,6 +147,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         ignored=quiet,
         unknown=unknown,
         unmodelled=unmodelled,
+        flags=own_flags(given, keys.pairs),
     )
 
 

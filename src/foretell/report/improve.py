@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.api.improve import Improvement
+from foretell.api.improvement import Improvement
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.report.read_back import read_back_text
@@ -19,19 +19,23 @@ def improvement_text(found: Improvement) -> "RenderableType":
     from rich.text import Text
 
     unit = UNITS[found.metric]
-    rates = table("", "plan", unit, right=(unit,))
+    times = () if found.load is None else ("TTFT ms", "TPOT ms")
+    rates = table("", "plan", unit, *times, right=(unit, *times))
     known = "does not run" if found.before is None else f"{found.before:,.0f}"
     rates.add_row(
         "launch",
         found.plan_before,
         known + ("" if found.fits_before != "no" else " (does not fit)"),
+        *_times(found, found.latency_before),
     )
     if found.changes:
-        rates.add_row("better", found.plan_after, f"{found.after:,.0f}")
+        last = _times(found, found.latency_after)
+        rates.add_row("better", found.plan_after, f"{found.after:,.0f}", *last)
     parts: list[RenderableType] = [
         read_back_text(found.read_back),
         Text(),
         Text(f"{found.model} on {found.gpus} x {found.system}", "bold"),
+        *([] if found.load is None else [Text(_load(found.load))]),
         rates,
         Text(),
         *(Text(text, "bold") for text in found.conclusions),
@@ -46,3 +50,21 @@ def improvement_text(found: Improvement) -> "RenderableType":
     if found.assumptions:
         parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)
+
+
+def _load(load: dict[str, float]) -> str:
+    """The load of a service as a sentence, and the flags that set it."""
+    prompt, answer, many = (f"{load[name]:,g}" for name in ("isl", "osl", "concurrency"))
+    return (
+        f"load: prompts of {prompt} tokens, answers of {answer}, {many} requests at a time "
+        "(--isl, --osl, --concurrency)"
+    )
+
+
+def _times(found: Improvement, latency: dict[str, float] | None) -> list[str]:
+    """Means of TTFT and TPOT; none for a training run."""
+    if found.load is None:
+        return []
+    if latency is None:
+        return ["-", "-"]
+    return [f"{latency['ttft_ms']:,.0f}", f"{latency['tpot_ms']:,.2f}"]

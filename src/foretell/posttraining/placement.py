@@ -67,7 +67,7 @@ class RankedPlacement:
             "fits": self.fits,
             "idle_share": self.result.idle_share,
             "waits": self.result.waits,
-            "plan": str(setup.plan),
+            "plan": setup.plan_words,
         }
 
 

@@ -60,6 +60,11 @@ def headline(found: PostTraining) -> "Text":
         ),
         f"\nplan          {found.plan}",
     ]
+    if found.micro_tokens:
+        lines.append(
+            f"\nmicro-batch   filled up to {found.micro_tokens:,} tokens on each rank "
+            f"(--micro-tokens {found.micro_tokens})"
+        )
     if found.rollout_plan:
         lines.append(f"\nrollout plan  {found.rollout_plan}")
     lines += [

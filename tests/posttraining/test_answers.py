@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import foretell
+from foretell.cli import run as main
 
 RL: dict[str, Any] = {
     "model": "qwen2.5-7b",
@@ -51,3 +52,31 @@ def test_words_of_a_printed_rl_plan_are_enough() -> None:
     found = foretell.post_train(**RL)
     again = foretell.post_train(**RL, plan=found.plan, rollout_plan=found.rollout_plan)
     assert again.step_s == pytest.approx(found.step_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ["dpo", "reward"])
+def test_both_halves_of_a_pair_are_counted(algorithm: str) -> None:
+    found = foretell.post_train(**{**TUNING, "algorithm": algorithm, "isl": 1024})
+    assert found.tokens == 64 * 2 * 1024
+    assert found.tokens_per_s_per_gpu == pytest.approx(found.tokens / found.step_s / 8)
+
+
+def test_the_text_counts_pairs_and_names_no_placement_without_an_engine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = "post-train qwen2.5-1.5b --gpus 1xH100 --prompts 8 --isl 1025 --algorithm"
+    assert main([*words.split(), "sft"]) == 0
+    told = capsys.readouterr().out
+    assert "\ngeneric; 8 sequences, 8,200 tokens a step" in told
+    assert "colocated" not in told
+    assert main([*words.split(), "dpo"]) == 0
+    assert "8 pairs (16 sequences), 16,400 tokens a step" in capsys.readouterr().out
+
+
+def test_help_names_the_engine_of_the_framework(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["post-train", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "or the id of a profile; else the framework's" in told
+    assert "where none is named" not in told
+    assumed = foretell.post_train(**{**RL, "framework": "verl"}).assumptions
+    assert any("vllm-0.6" in said for said in assumed)

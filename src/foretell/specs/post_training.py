@@ -152,9 +152,9 @@ class PostTrainingEstimate:
     offload: tuple[str, ...]
     """What the trainer keeps on the host outside its own phases."""
     trajectories: int
-    """Trajectories of a step."""
+    """Trajectories of a step; of fine-tuning: sequences, or pairs."""
     tokens: float
-    """Prompt and answer tokens of all of them."""
+    """Prompt and answer tokens of all of them, both halves of pairs."""
     prompts: int
     """Prompts of a step."""
     samples: int

@@ -116,7 +116,7 @@ class PostTrainingQuestion:
     engine: Annotated[
         str | None,
         Flag(
-            help="Engine of the rollouts: vllm, trtllm, sglang, or the id of a profile; else the framework's.",
+            help="Rollout engine: vllm, trtllm, sglang, or the id of a profile; else the framework's.",
             metavar="NAME",
         ),
     ] = None

@@ -80,3 +80,47 @@ def test_help_names_the_engine_of_the_framework(capsys: pytest.CaptureFixture[st
     assert "where none is named" not in told
     assumed = foretell.post_train(**{**RL, "framework": "verl"}).assumptions
     assert any("vllm-0.6" in said for said in assumed)
+
+
+def test_a_quantised_base_on_one_card_is_told_to_compute_layers_again() -> None:
+    asked: dict[str, Any] = {
+        "model": "llama-3.1-70b",
+        "algorithm": "sft",
+        "gpus": "1xA100-80GB",
+        "prompts": 8,
+        "isl": 2048,
+        "plan": "lora=16 weights=nf4",
+    }
+    found = foretell.post_train(**asked)
+    assert found.fits == "no"
+    words = "lora=16 weights=nf4 recompute=full"
+    assert found.ways_to_fit[0].startswith(f'--plan "{words}" fits')
+    assert foretell.post_train(**{**asked, "plan": words}).fits == "yes"
+
+
+def test_ways_to_fit_spread_weights_and_begin_with_the_cheapest() -> None:
+    sharded = foretell.post_train(**{**TUNING, "isl": 8192, "plan": "tp1 pp1 zero1"})
+    assert sharded.fits == "no"
+    ways = [way.split(" fits")[0] for way in sharded.ways_to_fit]
+    assert ways[:2] == ['--plan "tp1 pp1 zero3"', '--plan "tp1 pp1 zero1 recompute=full"']
+    steps = [
+        foretell.post_train(**{**TUNING, "isl": 8192, "plan": way.split('"')[1]})
+        for way in ways[:2]
+    ]
+    assert all(one.fits != "no" for one in steps)
+    assert steps[0].step_s < steps[1].step_s
+    both = foretell.post_train(**{**TUNING, "isl": 8192, "gpus": "4xH100", "plan": "zero0 mbs1"})
+    assert any('--plan "mbs1 recompute=full zero3" fits' in way for way in both.ways_to_fit)
+
+
+def test_the_assumptions_describe_the_placement_that_is_answered() -> None:
+    found = foretell.post_train(**RL, placement="best")
+    assert found.placement != "colocated"
+    layouts = [said for said in found.assumptions if said.startswith("rollout layout")]
+    assert layouts == [f"rollout layout {found.rollout_plan}: the fastest that fits"]
+    share = float(found.rollout_plan.split("memory_fraction=")[1].split()[0])
+    assert [said for said in found.assumptions if said.startswith("the engine takes")] == [
+        f"the engine takes {share:.0%} of the memory (a loop that is not named)"
+    ]
+    given = foretell.post_train(**RL, rollout_plan="tp2 memory_fraction=0.5")
+    assert not any(s.startswith(("rollout layout", "the engine")) for s in given.assumptions)

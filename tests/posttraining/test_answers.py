@@ -124,3 +124,22 @@ def test_the_assumptions_describe_the_placement_that_is_answered() -> None:
     ]
     given = foretell.post_train(**RL, rollout_plan="tp2 memory_fraction=0.5")
     assert not any(s.startswith(("rollout layout", "the engine")) for s in given.assumptions)
+
+
+@pytest.mark.parametrize("asked", [TUNING, {**TUNING, "algorithm": "dpo", "isl": 2048}])
+def test_a_plan_that_is_chosen_is_no_slower_than_one_that_clearly_fits(
+    asked: dict[str, Any],
+) -> None:
+    found = foretell.post_train(**asked)
+    assert found.fits == "yes"
+    assert "recompute=none" in found.plan
+    for plan in ("recompute=none", "recompute=full"):
+        for budget in (16_384, 8192, 4096):
+            other = foretell.post_train(**asked, plan=plan, micro_tokens=budget)
+            assert other.fits != "yes" or other.step_s >= found.step_s * (1 - 1e-9)
+
+
+def test_layers_are_computed_again_where_nothing_else_fits() -> None:
+    found = foretell.post_train(**{**TUNING, "isl": 16_384, "gpus": "4xH100"})
+    assert "recompute=full" in found.plan
+    assert found.micro_tokens == 16_384

@@ -7,7 +7,7 @@ from foretell.api.serving import choices_of
 from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
 from foretell.errors import BadInput, Problem, unknown
 from foretell.inputs.question import ask, collect, plan_of, settings_of
-from foretell.posttraining.placement import candidate_plans
+from foretell.posttraining.placement import best_micro_batch, candidate_plans
 from foretell.posttraining.step import StepSetup
 from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
 from foretell.search.plan_checks import check_plan
@@ -122,6 +122,8 @@ def setups_of(
     }
     if form.generates and not given:
         setup = with_layout(setup)
+    if not form.generates and question.plan is None and question.micro_tokens is None:
+        setup = best_micro_batch(setup) if setup.budget else setup
     return setup, options
 
 

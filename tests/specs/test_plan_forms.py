@@ -112,3 +112,19 @@ def test_paged_optimizers_are_states_on_the_host() -> None:
     found = parse_plan("dp1 optimizer=paged-adam8bit")
     assert (found.optimizer, found.offload) == ("adam8bit", "optimizer")
     assert parse_plan(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("qlora", "lora=16 weights=nf4"),
+        ("QLoRA", "lora=16 weights=nf4"),
+        ("qlora=8", "lora=8 weights=nf4"),
+        ("lora32", "lora=32"),
+    ],
+)
+def test_a_method_is_answered_with_the_words_that_say_it(word: str, words: str) -> None:
+    with pytest.raises(BadInput) as told:
+        parse_plan(word)
+    assert told.value.problems[0].nearest == words
+    assert parse_plan(words).lora > 0

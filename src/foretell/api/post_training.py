@@ -13,7 +13,7 @@ from foretell.catalog.spreads import post_training_ends
 from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.placement import best_setup, rank_placements
-from foretell.posttraining.step import StepResult, spread_interval, step_of
+from foretell.posttraining.step import StepResult, StepSetup, spread_interval, step_of
 from foretell.records import Answer
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.post_training import (
@@ -105,6 +105,7 @@ def post_training_of(
         alternatives = tuple(one.to_dict() for one in found)
     else:
         result = step_of(setup)
+    said += engine_sentences(result.setup, options)
     answer = answer_from(question, result, said, reasons, alternatives)
     if question.measured:
         answer = answer_given_measured(question, result, answer, said, reasons, alternatives)
@@ -202,7 +203,8 @@ def answer_from(
         rollout_system=setup.rollout_system.id if rollout is not None else "",
         placement=setup.placement,
         placement_reasons=reasons,
-        plan=str(setup.plan),
+        plan=setup.plan_words,
+        micro_tokens=round(setup.budget) or None,
         rollout_plan=deployment_text(setup.deployment) if rollout is not None else "",
         offload=tuple(sorted(setup.offload)) if rollout is not None else (),
         trajectories=work.trajectories,
@@ -320,6 +322,20 @@ def failing(memory: tuple[PhaseMemory, ...]) -> str:
         f"{worst.phase} ({worst.pool}): {show(worst.total_bytes, 'bytes')} of "
         f"{show(worst.capacity_bytes, 'bytes')}"
     )
+
+
+def engine_sentences(setup: StepSetup, options: Mapping[str, Any]) -> list[str]:
+    """What the engine of an answer was given that the question left open."""
+    if not setup.algorithm.generates:
+        return []
+    said, layout = [], setup.deployment
+    if not options["fraction_given"] and layout.memory_fraction is not None:
+        said.append(
+            f"the engine takes {layout.memory_fraction:.0%} of the memory ({setup.loop.name})"
+        )
+    if not options["layout_given"]:
+        said.append(f"rollout layout {deployment_text(layout)}: the fastest that fits")
+    return said
 
 
 def _sentences(result: StepResult) -> list[str]:

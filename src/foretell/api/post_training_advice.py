@@ -17,17 +17,22 @@ TIMES = (2, 4, 8)
 """Multiples of the chips that are tried."""
 RANK = 32
 """Rank of the adapters that are tried."""
+OTHER_TRAINING = ("adapters", "base")
+"""Kinds of changes that change what is trained, not only how."""
 Answer = Callable[[PostTrainingQuestion], PostTrainingEstimate]
 
 
 def ways_to_fit(
     question: PostTrainingQuestion, found: PostTrainingEstimate, answer: Answer
 ) -> tuple[str, ...]:
-    """Changes of the question that fit, the least of each kind, as flags; `answer` answers a question."""
-    ways = []
+    """Changes of the question that fit, the least of each kind, as flags; `answer` answers a question.
+
+    The cheapest step comes first, by chips and time; what changes what is trained comes last.
+    """
+    ways: list[tuple[bool, float, str]] = []
     done: set[str] = set()
     for kind, flags, change in _changes(question, found):
-        if kind in done:
+        if done & {*kind.split("+")}:
             continue
         try:
             tried = answer(replace(question, log=None, trace=None, **change))
@@ -35,14 +40,16 @@ def ways_to_fit(
             continue
         if tried.fits != "no":
             done.add(kind)
-            ways.append(f"{flags} fits ({tried.step_s:,.0f} s a step)")
-    return tuple(ways)
+            way = f"{flags} fits ({tried.step_s:,.{0 if tried.step_s >= 10.0 else 1}f} s a step)"
+            ways.append((kind in OTHER_TRAINING, tried.gpus * tried.step_s, way))
+    return tuple(way for _, _, way in sorted(ways))
 
 
 def _changes(
     question: PostTrainingQuestion, found: PostTrainingEstimate
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Kind, flags and fields of what may help, the least change of a kind first."""
+    """Kind, flags and fields of what may help, the least change of a kind first; a kind of two parts is tried
+    where neither part helps alone."""
     over = {one.phase for one in found.memory if one.fits == "no"}
     words = question.plan if isinstance(question.plan, str) else ""
     if "generate" in over and question.rollout_plan is None:
@@ -51,8 +58,12 @@ def _changes(
             yield "engine", f'--rollout-plan "{text}"', {"rollout_plan": text}
     if over & {"logprob", "update_actor"}:
         for budget in BUDGETS:
-            if budget < (question.micro_tokens or 2 * BUDGETS[0]) and " mbs" not in f" {words}":
+            less = budget < (found.micro_tokens or 2 * BUDGETS[0])
+            whole = budget >= found.max_answer_tokens
+            if less and whole and " mbs" not in f" {words}":
                 yield "tokens", f"--micro-tokens {budget}", {"micro_tokens": budget}
+        for kind, text in _smaller_plans(words, found.plan):
+            yield kind, f'--plan "{text}"', {"plan": text}
         if "lora=" not in words and (question.plan is None or words):
             text = f"{words} lora={RANK}".strip()
             yield "adapters", f'--plan "{text}"', {"plan": text}
@@ -74,3 +85,18 @@ def _changes(
                 change["plan"] = free
                 flags += f' --plan "{free}"'
             yield "chips", flags, change
+
+
+def _smaller_plans(words: str, plan: str) -> Iterator[tuple[str, str]]:
+    """Kind and words of a plan that keeps fewer activations, or spreads weights and states, or both; `plan`
+    is what the words were read as. None where no words are given: what is chosen then has tried them."""
+    changes = {"recompute": "recompute=full", "zero3": "zero3"}
+    missing = {kind: word for kind, word in changes.items() if word not in plan.split()}
+    tries = [(kind,) for kind in missing] + ([(*missing,)] if len(missing) > 1 else [])
+    for kinds in tries if words else ():
+        kept = [w for w in words.split() if not any(_same_field(w, kind) for kind in kinds)]
+        yield "+".join(kinds), " ".join([*kept, *(missing[kind] for kind in kinds)])
+
+
+def _same_field(word: str, kind: str) -> bool:
+    return word.startswith("recompute=" if kind == "recompute" else "zero")

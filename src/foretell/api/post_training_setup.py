@@ -7,14 +7,13 @@ from foretell.api.serving import choices_of
 from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
 from foretell.errors import BadInput, Problem, unknown
 from foretell.inputs.question import ask, collect, plan_of, settings_of
-from foretell.posttraining.placement import candidate_plans
+from foretell.posttraining.placement import best_micro_batch, candidate_plans
 from foretell.posttraining.step import StepSetup
 from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
 from foretell.search.plan_checks import check_plan
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.requests.lengths import read_lengths
 from foretell.specs.deployment import Deployment
-from foretell.specs.deployment_text import deployment_text
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import (
@@ -53,7 +52,7 @@ def setups_of(
     scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
     system, rollout_gpus = scenario.system, 0
     deployment, profile, given = Deployment(), None, False
-    options: dict[str, Any] = {"placement": question.placement}
+    options: dict[str, Any] = {"placement": question.placement, "fraction_given": True}
     if form.generates:
         rollout = scenario
         if question.rollout_gpus is not None:
@@ -77,7 +76,7 @@ def setups_of(
         fraction = loop.split_memory_fraction if split else loop.memory_fraction
         if deployment.memory_fraction is None:
             deployment = replace(deployment, memory_fraction=fraction)
-            said.append(f"the engine takes {fraction:.0%} of the memory ({loop.name})")
+            options["fraction_given"] = False
         if deployment.max_batch is None:
             deployment = replace(deployment, max_batch=loop.max_batch)
         if question.speculative is not None:
@@ -123,7 +122,8 @@ def setups_of(
     }
     if form.generates and not given:
         setup = with_layout(setup)
-        said.append(f"rollout layout {deployment_text(setup.deployment)}: the fastest that fits")
+    if not form.generates and question.plan is None and question.micro_tokens is None:
+        setup = best_micro_batch(setup) if setup.budget else setup
     return setup, options
 
 

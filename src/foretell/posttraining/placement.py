@@ -35,6 +35,8 @@ RATIOS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
 BESIDE_ENGINE = 0.4
 """Share of a card that Megatron plans of published loops fill: they leave the rolling-out engine its share,
 and cut the model over four cards or more where one would hold it."""
+FILLED = (1.0, 2.0, 4.0, 8.0)
+"""Parts of the usual tokens of a micro-batch that are tried where a plan is chosen for fine-tuning."""
 CLOSE = 0.02
 """Placements whose steps are nearer than this are told to be alike."""
 
@@ -67,7 +69,7 @@ class RankedPlacement:
             "fits": self.fits,
             "idle_share": self.result.idle_share,
             "waits": self.result.waits,
-            "plan": str(setup.plan),
+            "plan": setup.plan_words,
         }
 
 
@@ -140,6 +142,24 @@ def trainer_candidates(
                     for recompute in ("selective", "full")
                 ]  # fmt: skip
     return found
+
+
+def best_micro_batch(setup: StepSetup) -> StepSetup:
+    """The fastest way to fill micro-batches of fine-tuning: what is computed again at the setup's tokens is
+    often kept at fewer, and fits. Only what clearly fits takes the place of a setup that fits."""
+    longest = setup.work.padded_to or setup.work.prompt_tokens + setup.work.answers.cap
+    best = step_of(setup)
+    for budget in (setup.budget / share for share in FILLED):
+        for recompute in sorted({"none", setup.plan.recompute}):
+            if budget < min(longest, setup.budget):
+                continue
+            plan = replace(setup.plan, recompute=recompute)
+            tried = step_of(replace(setup, plan=plan, budget=budget))
+            clear = all(one.fits == "yes" for one in tried.memory)
+            fails = any(one.fits == "no" for one in best.memory)
+            if clear and (fails or tried.step_s < best.step_s):
+                best = tried
+    return best.setup
 
 
 def best_layout(setup: StepSetup) -> Deployment:

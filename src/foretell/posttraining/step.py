@@ -95,6 +95,14 @@ class StepSetup:
     """The value model; None where there is none."""
 
     @property
+    def plan_words(self) -> str:
+        """The trainer's plan as words that give the same step: no sequences of a micro-batch where tokens
+        fill it."""
+        words = str(self.plan).split()
+        size = f"mbs{self.plan.micro_batch}"
+        return " ".join(word for word in words if not self.budget or word != size)
+
+    @property
     def trainer_gpus(self) -> int:
         """Chips that train."""
         return self.plan.gpus

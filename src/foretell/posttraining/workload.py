@@ -141,8 +141,8 @@ class TrajectoryWorkload:
 
     @property
     def tokens(self) -> float:
-        """Tokens of all trajectories, as logs count them."""
-        return self.trajectories * self.mean_tokens
+        """Tokens of all trajectories, as logs count them: both halves of a pair."""
+        return self.sequences * self.trajectories * self.mean_tokens
 
     @property
     def passed_tokens(self) -> float:

@@ -6,6 +6,7 @@ from foretell.api.post_training import PostTraining
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets
 from foretell.report.posterior import factor_rows
+from foretell.specs.post_training import ALGORITHMS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -52,14 +53,16 @@ def headline(found: PostTraining) -> "Text":
     pools = f"{found.trainer_gpus} x {found.trainer_system}"
     if found.rollout_plan and found.placement != "colocated":
         pools += f" + {found.rollout_gpus} x {found.rollout_system}"
-    what = "trajectories" if found.rollout_plan else "sequences"
+    where = f"{found.placement}, " if found.rollout_plan else ""
     lines = [
-        (
-            f"\n{found.placement}, {found.framework}; {found.trajectories:,} {what}, "
-            f"{found.tokens / 1e6:.3g} million tokens a step"
-        ),
+        f"\n{where}{found.framework}; {_batch(found)}, {_tokens(found.tokens)} a step",
         f"\nplan          {found.plan}",
     ]
+    if found.micro_tokens:
+        lines.append(
+            f"\nmicro-batch   filled up to {found.micro_tokens:,} tokens on each rank "
+            f"(--micro-tokens {found.micro_tokens})"
+        )
     if found.rollout_plan:
         lines.append(f"\nrollout plan  {found.rollout_plan}")
     lines += [
@@ -93,6 +96,22 @@ def headline(found: PostTraining) -> "Text":
     }
     lines.append(f"\nmemory        {fits.get(found.fits, 'does not fit: ' + found.fails_in)}")
     return Text.assemble((f"{found.algorithm.upper()} of {found.model} on {pools}", "bold"), *lines)
+
+
+def _batch(found: PostTraining) -> str:
+    """What a step passes, in words; a pair is two sequences."""
+    many = found.trajectories
+    if found.rollout_plan:
+        return f"{many:,} trajectories"
+    each = round(ALGORITHMS[found.algorithm].sequences)
+    return f"{many:,} sequences" if each == 1 else f"{many:,} pairs ({each * many:,} sequences)"
+
+
+def _tokens(many: float) -> str:
+    """Tokens to three digits, in millions where there are any."""
+    if many >= 1e6:
+        return f"{many / 1e6:.3g} million tokens"
+    return f"{float(f'{many:.3g}'):,.0f} tokens"
 
 
 def phases(found: PostTraining) -> "Table":

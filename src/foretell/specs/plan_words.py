@@ -64,6 +64,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "states": ("fp32", "bf16", "fp8"),
 }
 """Keys whose value is one of a few."""
+METHODS = {"lora": "lora={}", "qlora": "lora={} weights=nf4"}
+"""Names of methods that are no words of a plan, and the words that say them, by rank."""
+USUAL_RANK = "16"
+"""Rank in such words where none is given."""
 FACTORS = {"capacity": (0.0, 100.0), "imbalance": (1.0, 1e4)}
 """Keys whose value is any number, with its least and most."""
 LARGEST_DEGREE = 10**9
@@ -138,10 +142,17 @@ def _word(word: str) -> tuple[str, object]:
                 value=word,
                 message="unknown word",
                 allowed="tp8 pp4 vpp2 dp16 zero1 mbs1 sp no-flash recompute=full ...",
-                nearest=_apart(bare) or nearest_name(bare, words),
+                nearest=_method(bare) or _apart(bare) or nearest_name(bare, words),
             )
         ]
     )
+
+
+def _method(word: str, rank: str = "") -> str | None:
+    """Words of a plan that say a method, as in qlora, qlora8 or qlora=8; None where it is none."""
+    name = word.rstrip("0123456789")
+    words = METHODS.get(name)
+    return words.format(rank or word[len(name) :] or USUAL_RANK) if words else None
 
 
 def _apart(joined: str) -> str | None:
@@ -175,7 +186,9 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
                     value=word,
                     message=f"unknown key `{key}`",
                     allowed=", ".join(keys),
-                    nearest=f"{plain}{value}" if plain else nearest_name(key, keys),
+                    nearest=f"{plain}{value}"
+                    if plain
+                    else _method(key, value) or nearest_name(key, keys),
                 )
             ]
         )

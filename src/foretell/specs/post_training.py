@@ -144,15 +144,17 @@ class PostTrainingEstimate:
     placement_reasons: tuple[str, ...]
     """Why this placement, where it was chosen; empty where it was given."""
     plan: str
-    """The trainer's plan."""
+    """The trainer's plan; without the size of a micro-batch where tokens fill it."""
+    micro_tokens: int | None
+    """Tokens that fill a micro-batch of one rank; None: as many sequences as the plan says."""
     rollout_plan: str
     """The rollout engine's; empty where nothing is generated."""
     offload: tuple[str, ...]
     """What the trainer keeps on the host outside its own phases."""
     trajectories: int
-    """Trajectories of a step."""
+    """Trajectories of a step; of fine-tuning: sequences, or pairs."""
     tokens: float
-    """Prompt and answer tokens of all of them."""
+    """Prompt and answer tokens of all of them, both halves of pairs."""
     prompts: int
     """Prompts of a step."""
     samples: int

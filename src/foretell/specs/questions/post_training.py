@@ -15,7 +15,6 @@ from foretell.specs.questions.common import (
     PLOT,
     SHAPES_HELP,
     Chips,
-    Engine,
     MeasuredRuns,
     ModelName,
     SettingsGiven,
@@ -114,7 +113,13 @@ class PostTrainingQuestion:
             metavar="WORDS",
         ),
     ] = None
-    engine: Engine = None
+    engine: Annotated[
+        str | None,
+        Flag(
+            help="Rollout engine: vllm, trtllm, sglang, or the id of a profile; else the framework's.",
+            metavar="NAME",
+        ),
+    ] = None
     speculative: Speculative = None
     critic: Annotated[
         "ModelGiven | None",

@@ -43,6 +43,7 @@ function card(answer, i) {
     answer.rollout_plan ? h("p", { class: "plan" }, answer.rollout_plan) : "",
     facts([
       ...before(answer, answer.prior?.step_s, "s"),
+      answer.micro_tokens ? ["Tokens of a micro-batch", number(answer.micro_tokens, "count", "micro_tokens")] : null,
       ["90 % interval", range(answer.interval?.p90, "s")],
       ["Placement", answer.placement],
       ["Tokens/s per GPU", number(answer.tokens_per_s_per_gpu, "count", "tokens_per_s_per_gpu")],

@@ -1,0 +1,145 @@
+"""What a post-training answer prints: words that give the same step, tokens, what fits, what was assumed."""
+
+from typing import Any
+
+import pytest
+
+import foretell
+from foretell.cli import run as main
+
+RL: dict[str, Any] = {
+    "model": "qwen2.5-7b",
+    "gpus": "16xH100",
+    "prompts": 256,
+    "samples": 8,
+    "osl": 1500,
+    "max_osl": 8192,
+}
+TUNING: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "algorithm": "sft",
+    "gpus": "8xH100",
+    "prompts": 64,
+    "isl": 4096,
+}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        RL,
+        {**RL, "micro_tokens": 8192, "framework": "verl"},
+        {**RL, "framework": "trl"},
+        {**RL, "framework": "slime"},
+        {**RL, "plan": "mbs2 zero3"},
+        TUNING,
+        {**TUNING, "algorithm": "dpo", "isl": 1500},
+        {**TUNING, "plan": "mbs2"},
+    ],
+)
+def test_a_printed_plan_gives_its_own_step(asked: dict[str, Any]) -> None:
+    found = foretell.post_train(**asked)
+    assert ("mbs" in found.plan) == (found.micro_tokens is None)
+    printed: dict[str, Any] = {"plan": found.plan, "micro_tokens": found.micro_tokens}
+    if found.rollout_plan:
+        printed["rollout_plan"] = found.rollout_plan
+    again = foretell.post_train(**{**asked, **printed})
+    assert again.step_s == pytest.approx(found.step_s, rel=1e-9)
+    assert again.plan == found.plan
+
+
+def test_words_of_a_printed_rl_plan_are_enough() -> None:
+    found = foretell.post_train(**RL)
+    again = foretell.post_train(**RL, plan=found.plan, rollout_plan=found.rollout_plan)
+    assert again.step_s == pytest.approx(found.step_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ["dpo", "reward"])
+def test_both_halves_of_a_pair_are_counted(algorithm: str) -> None:
+    found = foretell.post_train(**{**TUNING, "algorithm": algorithm, "isl": 1024})
+    assert found.tokens == 64 * 2 * 1024
+    assert found.tokens_per_s_per_gpu == pytest.approx(found.tokens / found.step_s / 8)
+
+
+def test_the_text_counts_pairs_and_names_no_placement_without_an_engine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = "post-train qwen2.5-1.5b --gpus 1xH100 --prompts 8 --isl 1025 --algorithm"
+    assert main([*words.split(), "sft"]) == 0
+    told = capsys.readouterr().out
+    assert "\ngeneric; 8 sequences, 8,200 tokens a step" in told
+    assert "colocated" not in told
+    assert main([*words.split(), "dpo"]) == 0
+    assert "8 pairs (16 sequences), 16,400 tokens a step" in capsys.readouterr().out
+
+
+def test_help_names_the_engine_of_the_framework(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["post-train", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "or the id of a profile; else the framework's" in told
+    assert "where none is named" not in told
+    assumed = foretell.post_train(**{**RL, "framework": "verl"}).assumptions
+    assert any("vllm-0.6" in said for said in assumed)
+
+
+def test_a_quantised_base_on_one_card_is_told_to_compute_layers_again() -> None:
+    asked: dict[str, Any] = {
+        "model": "llama-3.1-70b",
+        "algorithm": "sft",
+        "gpus": "1xA100-80GB",
+        "prompts": 8,
+        "isl": 2048,
+        "plan": "lora=16 weights=nf4",
+    }
+    found = foretell.post_train(**asked)
+    assert found.fits == "no"
+    words = "lora=16 weights=nf4 recompute=full"
+    assert found.ways_to_fit[0].startswith(f'--plan "{words}" fits')
+    assert foretell.post_train(**{**asked, "plan": words}).fits == "yes"
+
+
+def test_ways_to_fit_spread_weights_and_begin_with_the_cheapest() -> None:
+    sharded = foretell.post_train(**{**TUNING, "isl": 8192, "plan": "tp1 pp1 zero1"})
+    assert sharded.fits == "no"
+    ways = [way.split(" fits")[0] for way in sharded.ways_to_fit]
+    assert ways[:2] == ['--plan "tp1 pp1 zero3"', '--plan "tp1 pp1 zero1 recompute=full"']
+    steps = [
+        foretell.post_train(**{**TUNING, "isl": 8192, "plan": way.split('"')[1]})
+        for way in ways[:2]
+    ]
+    assert all(one.fits != "no" for one in steps)
+    assert steps[0].step_s < steps[1].step_s
+    both = foretell.post_train(**{**TUNING, "isl": 8192, "gpus": "4xH100", "plan": "zero0 mbs1"})
+    assert any('--plan "mbs1 recompute=full zero3" fits' in way for way in both.ways_to_fit)
+
+
+def test_the_assumptions_describe_the_placement_that_is_answered() -> None:
+    found = foretell.post_train(**RL, placement="best")
+    assert found.placement != "colocated"
+    layouts = [said for said in found.assumptions if said.startswith("rollout layout")]
+    assert layouts == [f"rollout layout {found.rollout_plan}: the fastest that fits"]
+    share = float(found.rollout_plan.split("memory_fraction=")[1].split()[0])
+    assert [said for said in found.assumptions if said.startswith("the engine takes")] == [
+        f"the engine takes {share:.0%} of the memory (a loop that is not named)"
+    ]
+    given = foretell.post_train(**RL, rollout_plan="tp2 memory_fraction=0.5")
+    assert not any(s.startswith(("rollout layout", "the engine")) for s in given.assumptions)
+
+
+@pytest.mark.parametrize("asked", [TUNING, {**TUNING, "algorithm": "dpo", "isl": 2048}])
+def test_a_plan_that_is_chosen_is_no_slower_than_one_that_clearly_fits(
+    asked: dict[str, Any],
+) -> None:
+    found = foretell.post_train(**asked)
+    assert found.fits == "yes"
+    assert "recompute=none" in found.plan
+    for plan in ("recompute=none", "recompute=full"):
+        for budget in (16_384, 8192, 4096):
+            other = foretell.post_train(**asked, plan=plan, micro_tokens=budget)
+            assert other.fits != "yes" or other.step_s >= found.step_s * (1 - 1e-9)
+
+
+def test_layers_are_computed_again_where_nothing_else_fits() -> None:
+    found = foretell.post_train(**{**TUNING, "isl": 16_384, "gpus": "4xH100"})
+    assert "recompute=full" in found.plan
+    assert found.micro_tokens == 16_384

@@ -384,8 +384,8 @@ def _refuse_beyond_peak(one: Measurement, predicted: StepEstimate, step_s: float
         f"global batch {predicted.global_batch} x {predicted.seq_len} tokens"
     )
     message = (
-        f"faster than the chips' peak allows: a step of {step_s:.4g} s is an MFU of {mfu:.0%} ({run}); likely "
-        "it is of another batch, sequence length, number of GPUs or precision, or the time of one micro-batch"
+        f"faster than the chips' peak allows: a step of {step_s:.4g} s is an MFU of {mfu:.0%} ({run}); "
+        "likely it is of another batch, sequence length, number of GPUs or precision, or of one micro-batch"
     )
     allowed = f"a step of {mfu * (step_s or 0.0):.4g} s or more"
     raise BadInput([Problem(path="step_s", value=one.source, message=message, allowed=allowed)])

@@ -278,5 +278,5 @@ def best_plan(
         found = search_plans(place.scenario, base, top=1, fixed=fixed)
         best = place.after(found.best)
     many = found.plans_evaluated + found.plans_pruned
-    said = f"plan chosen by search: the best of {many} candidates"
+    said = f"plan chosen by search: the best of {many:,} candidates"
     return replace(best, assumptions=(*best.assumptions, said))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.catalog.money import sheet
-from foretell.economics.actuary import PUBLISHED, package_columns, process_of
+from foretell.economics.actuary import NODES, PUBLISHED, package_columns
 from foretell.economics.assembly import place_usd_per_s, stack_yield
 from foretell.economics.cases import SheetCases, case_of, cost_leaf, spread
 from foretell.economics.nre import die_nre, spread_over
@@ -144,7 +144,7 @@ def test_nre_is_paid_once_by_all_products_together(products: list[tuple[int, int
 
 def test_nre_shares() -> None:
     """Half modules, three tenths integration, a fifth fixed, at 300 mm2 (Chiplet Actuary)."""
-    process = process_of("7")
+    process = NODES["7"]
     tree = die_nre(Die(name="a", node="N7", area_mm2=300.0), process, CENTRAL.entry("finish"))
     assert float(tree.usd) == pytest.approx(298e6)
     double = die_nre(Die(name="a", node="N7", area_mm2=600.0), process, CENTRAL.entry("finish"))
@@ -203,8 +203,8 @@ def test_large_carriers_are_stitched() -> None:
 
 @given(st.integers(1, 8), st.sampled_from(("OS", "FO", "SI")))
 def test_the_bumps_mistake_only_makes_cheaper(dies: int, form: str) -> None:
-    ours = package_columns(200.0, float(dies), process_of("7"), form, quirks=RIGHT)  # type: ignore[arg-type]
-    theirs = package_columns(200.0, float(dies), process_of("7"), form, quirks=PUBLISHED)  # type: ignore[arg-type]
+    ours = package_columns(200.0, float(dies), NODES["7"], form, quirks=RIGHT)  # type: ignore[arg-type]
+    theirs = package_columns(200.0, float(dies), NODES["7"], form, quirks=PUBLISHED)  # type: ignore[arg-type]
     missing = float(ours["raw_chips"] - theirs["raw_chips"])
     assert missing == pytest.approx(0.0 if form == "OS" else 2.0 * (dies - 1))
 

@@ -324,3 +324,16 @@ def test_the_waterfall_adds_up_to_the_total_cost(residual: float, years: float) 
     assert total == pytest.approx(facts["tco_usd"])
     for (_, begin, change), (_, after, _) in itertools.pairwise(steps):
         assert after == pytest.approx(begin + change)
+
+
+def test_figures_of_money_that_nobody_gave_are_said() -> None:
+    asked = {"model": "llama-3.1-8b", "gpus": 8, "seq_len": 4096}
+    said = foretell.compare(["h100-sxm", "h200-sxm"], **asked).assumptions
+    assert "utilisation 0.8: in use 80% of all hours" in said
+    assert sum("USD/kWh" in text for text in said) == 1
+    nodes = {text.split(":")[0] for text in said if "a node costs" in text}
+    assert nodes == {"h100-sxm", "h200-sxm"}
+    given = foretell.compare(
+        ["h100-sxm"], **asked, utilisation=0.5, set=["prices.usd_per_kwh=0.1"]
+    ).assumptions
+    assert not any("utilisation" in text or "USD/kWh" in text for text in given)

@@ -24,7 +24,7 @@ from foretell.report.figures.memory import memory_bars, memory_over_step
 from foretell.report.figures.panels import panels
 from foretell.report.figures.pareto import pareto
 from foretell.report.figures.roofline import op_roofline, roofline
-from foretell.report.figures.scaling import strong_scaling, weak_scaling
+from foretell.report.figures.scaling import strong_scaling
 from foretell.report.figures.sweep import chosen_columns
 from foretell.report.figures.timeline import timeline
 from foretell.report.figures.tornado import elasticity_rows, tornado
@@ -74,7 +74,6 @@ def drawn(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
     runs = answers["estimates"]
     return {
         "strong": strong_scaling({"H100": runs}),
-        "weak": weak_scaling({"H100": runs}),
         "time": time_bars(runs),
         "shares": shares_bars(answers["explain"]),
         "serve": serve_bars([answers["serve"]]),
@@ -143,15 +142,6 @@ def test_memory_adds_up_to_the_peak(answers: dict[str, Any]) -> None:
     held = np.array([trace["y"] for trace in over["data"]]).sum(axis=0).max()
     fullest = answers["memory"]["stages"][answers["memory"]["fullest_stage"]]
     assert held * 2.0**30 == pytest.approx(fullest["allocated_bytes"])
-
-
-def test_weak_scaling_turns_the_interval_of_a_time_into_that_of_a_rate(
-    answers: dict[str, Any],
-) -> None:
-    first, answer = weak_scaling({"a": answers["estimates"]})["data"][0], answers["estimates"][0]
-    slow = answer["interval"]["p90"][1]
-    rate = answer["tokens_per_s"] * answer["step_s"] / slow / answer["gpus"]
-    assert first["y"][0] - first["error_y"]["arrayminus"][0] == pytest.approx(rate)
 
 
 SIZES = st.floats(0.1, 100.0)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import foretell
 from foretell.errors import BadInput, Infeasible
+from foretell.report.figures.strategies import efficiency
 from foretell.studies.scaling.evaluate import BANDWIDTHS, structure
 from foretell.studies.scaling.question import common_batch, gpu_counts, plan_texts, strategy_texts
 from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
@@ -312,3 +313,12 @@ def test_the_study() -> None:
         assert row.p90 is None or row.p90[0] < row.predicted < row.p90[1]
     buses = [abs(row.error) for row in found.measured if row.quantity == "bus GB/s"]
     assert sorted(buses)[len(buses) // 2] < 0.06
+
+
+def test_a_strategy_that_fits_nowhere_has_no_key_in_the_picture() -> None:
+    place = {"system": "h100-sxm", "gpus": "16,32", "strategies": "zero0,zero3"}
+    found = scaling("llama-3.1-8b", **place)
+    lost, kept = found.curves
+    assert (lost.largest, kept.largest) == (None, kept.points[-1])
+    keys = [trace["name"] for trace in efficiency("8b", found.curves)["data"]]
+    assert keys == ["zero3"]

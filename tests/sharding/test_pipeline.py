@@ -8,6 +8,7 @@ from foretell.sharding.pipeline import (
     chunk_layers,
     chunk_sizes,
     sizes_by_cost,
+    stage_names,
     stage_table,
     stages_of,
 )
@@ -83,3 +84,11 @@ def test_layers_of_each_rank_are_its_counts(
         here = [kind for chunk in layers[int(rank)] for kind in chunk]
         assert (share * np.bincount(here, minlength=3)).tolist() == row[:3].tolist()
     assert times.sum() == pp
+
+
+def test_stages_of_one_kind_are_named_as_a_run_only_where_they_are_one() -> None:
+    assert stage_names([0, 1, 3], [1, 2, 1]) == ["stage 0", "stages 1 to 2", "stage 3"]
+    assert stage_names([0], [4]) == ["stages 0 to 3"]
+    # 0 1 0 1 2: kinds take turns.
+    apart = ["stage 0 and 1 others like it", "stage 1 and 1 others like it", "stage 4"]
+    assert stage_names([0, 1, 4], [2, 2, 1]) == apart

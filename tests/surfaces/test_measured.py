@@ -55,6 +55,26 @@ def test_problems_say_which_measurement() -> None:
         foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN, measured=["tp7: 3 s"])
 
 
+def test_a_step_beyond_the_peak_of_its_chips_is_refused() -> None:
+    """At the peak itself it is a measurement; twice as fast is another run."""
+    place = {"gpus": "8xH100", "global_batch": 1024, "seq_len": 4096}
+    plain = foretell.estimate("llama-3.1-8b", **place, plan="tp1 zero3")
+    peak_s = plain.step_s * plain.mfu_causal
+    kept = foretell.estimate("llama-3.1-8b", **place, measured=[f"tp1 zero3: {1.01 * peak_s} s"])
+    assert kept.posterior_factors is not None
+    rows = [
+        "tp1 zero3: 50 s",
+        f"tp1 zero3: {peak_s / 2} s",
+        {"plan": "tp1 zero3", "tflops_per_gpu": 1400},
+    ]
+    with pytest.raises(foretell.BadInput) as caught:
+        foretell.estimate("llama-3.1-8b", **place, measured=rows)
+    first, second = caught.value.problems
+    assert (first.path, second.path) == ("measured 2: step_s", "measured 3: step_s")
+    assert "MFU of 200%" in first.message
+    assert "another batch, sequence length, number of GPUs" in first.message
+
+
 def test_a_service_moves_to_what_was_measured() -> None:
     load = {"gpus": "8xH200", "isl": 4000, "osl": 500, "concurrency": 64, "plan": "tp8"}
     plain = foretell.serve("llama-3.1-70b", **load)

@@ -65,7 +65,7 @@ def test_files(kind: str, tmp_path: Path) -> None:
     target = tmp_path / f"step.{kind}"
     outcome = foretell("memory", *FITS, *PLAN, "--out", str(target))
     assert outcome.code == 0
-    assert f"written: {target}" in outcome.out
+    assert outcome.err == f"written: {target}\n"
     text = target.read_text()
     if kind == "json":
         assert list(json.loads(text)) == KEYS[:-1]

@@ -5,6 +5,7 @@ import pytest
 import foretell
 from foretell.api.answers import Estimate
 from foretell.errors import Infeasible
+from foretell.report.estimate import headline
 
 QUESTION = {
     "model": "llama-3.1-70b",
@@ -73,3 +74,29 @@ def test_a_plan_that_never_fits_has_all_its_numbers() -> None:
     assert found.step_s > 0.0
     assert found.breakdown is not None
     assert found.memory is not None
+
+
+def test_what_the_framework_refuses_is_not_filled_in() -> None:
+    words = f"{TIGHT} framework=megatron-core"
+    found = answer(words)
+    assert found.plan.pp > 1
+    assert found.plan.offload == "none"  # Megatron hands no activations to the host with stages
+    said = answer(f"{words} offload=activations recompute=none")
+    assert any("refuses" in text and "host" in text for text in said.assumptions)
+    assert not any("refuses" in text for text in found.assumptions)
+
+
+def test_the_headline_says_what_was_filled_in() -> None:
+    """Of Llama 3 405B: 126 layers with embedding and loss are 128 chunks, which Megatron takes."""
+    words = "tp8 pp16 dp128 zero2 framework=megatron-core"
+    place = {"model": "llama-3.1-405b", "gpus": 16384, "global_batch": 2048}
+    found = answer(words, **place)
+    assert found.plan.vpp == 8
+    assert found.filled_in[0] == "vpp8"
+    assert len(found.filled_in) == 2
+    assert f"(as given; filled in: {' '.join(found.filled_in)})" in headline(found).plain
+    assert not any("refuses" in text for text in found.assumptions)
+    again = answer(str(found.plan), **place)
+    assert again.filled_in == ()
+    assert headline(again).plain.endswith("(as given)")
+    assert again.step_s == found.step_s

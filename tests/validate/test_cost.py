@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foretell.economics.actuary import package_columns, process_of
+from foretell.economics.actuary import NODES, package_columns
 from foretell.errors import BadInput
 from foretell.lab.validate.cost import partition_of, score_cost
 
@@ -58,7 +58,7 @@ def test_partitions(text: str, dies: int, area: float) -> None:
 def test_other_rows(tmp_path: Path) -> None:
     """Chip first, other nodes and sizes; small substrates of several dies have fewer layers."""
     path = tmp_path / "more.csv"
-    first = package_columns(800 / 8 / 0.9, 8.0, process_of("10"), "FO", chip_first=True)
+    first = package_columns(800 / 8 / 0.9, 8.0, NODES["10"], "FO", chip_first=True)
     cells = ",".join(f"{float(value):.2f}" for value in first.values())
     path.write_text(f"{PACKAGE}10,8x111.1,FO chip-first,{cells}\n28,2x33.3,OS,,,0.93,,,\n")
     scores = score_cost(path)

@@ -362,6 +362,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     if step_s is None and not one.phases and "peak_memory_bytes" not in values:
         message = "has neither a step time, a rate nor a peak of memory"
         raise BadInput([Problem(path="values", value=dict(values), message=message)])
+    _refuse_beyond_peak(one, predicted, step_s)
     return MeasuredStep(
         scenario=here,
         plan=own,
@@ -371,6 +372,23 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
         noise=one.noise,
         source=one.source,
     )
+
+
+def _refuse_beyond_peak(one: Measurement, predicted: StepEstimate, step_s: float | None) -> None:
+    """BadInput where a step is beyond the peak of its chips, attention counted as its mask leaves it."""
+    mfu = predicted.mfu_causal * predicted.step_s / step_s if step_s else 0.0
+    if mfu <= 1.0:
+        return
+    run = (
+        f"{predicted.plan} on {predicted.gpus} x {predicted.system}, "
+        f"global batch {predicted.global_batch} x {predicted.seq_len} tokens"
+    )
+    message = (
+        f"faster than the chips' peak allows: a step of {step_s:.4g} s is an MFU of {mfu:.0%} ({run}); "
+        "likely it is of another batch, sequence length, number of GPUs or precision, or of one micro-batch"
+    )
+    allowed = f"a step of {mfu * (step_s or 0.0):.4g} s or more"
+    raise BadInput([Problem(path="step_s", value=one.source, message=message, allowed=allowed)])
 
 
 def step_seconds(values: Mapping[str, float], predicted: StepEstimate) -> float | None:

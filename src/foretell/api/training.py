@@ -9,7 +9,7 @@ from foretell.errors import BadInput, Infeasible, Problem, unknown
 from foretell.inputs.question import as_texts, collect, named_by, plan_of, scenario_for
 from foretell.inputs.sequences import fill_sequences
 from foretell.search.choices import over_names
-from foretell.search.frameworks import refusals
+from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.search.search import search_plans
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
@@ -28,7 +28,7 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
-from foretell.training.room import make_room
+from foretell.training.room import filled_words, make_room
 
 if TYPE_CHECKING:
     # Each of these is loaded by the function that needs it: a plain estimate starts sooner.
@@ -61,7 +61,8 @@ def estimate(question: TrainingQuestion) -> Estimate:
         return estimate_answer(with_run(best, asked))
     scenario, chosen = plan_with_room(scenario, plan, settings)
     result = with_run(step_answer(scenario, chosen, known, chosen=False), asked)
-    against = refusals(scenario, chosen, chosen.framework)
+    result = replace(result, filled_in=_filled_in(plan, settings, chosen))
+    against = own_refusals(scenario, chosen)
     if against:
         said = f"{chosen.framework} refuses this plan as it is: {'; '.join(against)}"
         result = replace(result, assumptions=(*result.assumptions, said))
@@ -83,7 +84,12 @@ def plan_with_room(
     check_plan(scenario, chosen)
     if isinstance(plan, Plan) or chosen.framework == GENERIC:
         return scenario, chosen
-    return make_room(scenario, chosen, named_by(plan, settings))
+    return make_room(scenario, chosen, named_by(plan, settings), own_refusals)
+
+
+def _filled_in(plan: str | Plan, settings: Sequence[str], chosen: Plan) -> tuple[str, ...]:
+    """Words of the chosen plan that are Foretell's and not the text's."""
+    return () if isinstance(plan, Plan) else filled_words(chosen, named_by(plan, settings))
 
 
 def conditioned(scenario: Scenario, question: PlaceQuestion) -> "Conditioned | None":
@@ -164,6 +170,7 @@ def memory(question: MemoryQuestion) -> "MemoryAnswer":
     else:
         scenario, chosen = plan_with_room(scenario, plan, settings)
         told = step_answer(scenario, chosen, known, chosen=False)
+        told = replace(told, filled_in=_filled_in(plan, settings, chosen))
     place = scenario if told.scenario is None else told.scenario
     return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(place, told.plan))
 
@@ -271,5 +278,5 @@ def best_plan(
         found = search_plans(place.scenario, base, top=1, fixed=fixed)
         best = place.after(found.best)
     many = found.plans_evaluated + found.plans_pruned
-    said = f"plan chosen by search: the best of {many} candidates"
+    said = f"plan chosen by search: the best of {many:,} candidates"
     return replace(best, assumptions=(*best.assumptions, said))

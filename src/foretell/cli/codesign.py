@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.flags import Json, Plot
 from foretell.cli.output import write_json
-from foretell.cli.plots import plot_file
+from foretell.cli.plots import draw_figure, plot_file
 from foretell.cli.sweep import Folder, watch_progress
 from foretell.specs.questions.sweep import CodesignQuestion
 
@@ -55,7 +55,6 @@ def show_front(found: "Codesign", title: str, plot: str | None, json: bool | Non
         return 1
     if (file := plot_file(plot)) is not None:
         from foretell.report.codesign import codesign_figure
-        from foretell.report.figures.files import write_figure
 
-        write_figure(codesign_figure(found, title), file)
+        draw_figure(codesign_figure(found, title), file, quiet=json is not False)
     return 0

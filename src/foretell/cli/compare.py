@@ -14,7 +14,7 @@ def compare(given: Given, edges: Edges) -> int:
     file = plot_file(edges.plot)
     with no_as_json(edges.json):
         found = run(**{"systems": (), **given})
-    write_plot(file, "compare", found.to_dict)
+    write_plot(file, "compare", found.to_dict, quiet=edges.json)
     if edges.json:
         write_json(found.to_dict())
     else:

@@ -69,7 +69,7 @@ def show_answer(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> in
             found = sweep_answers(ask, question, edges.sweep)
         else:
             found = ask(question).to_dict()
-    write_plot(file, "cost", lambda: found)
+    write_plot(file, "cost", lambda: found, quiet=edges.json)
     if edges.json:
         write_json(found)
     else:

@@ -32,7 +32,7 @@ def estimate(given: Given, edges: Edges) -> int:
     with no_as_json(edges.json), no_as_text(not (edges.json or edges.export), show_estimate):
         asked = imported(given, edges)
         result = api.estimate(**asked)
-    write_plot(file, "estimate", result.to_dict)
+    write_plot(file, "estimate", result.to_dict, quiet=edges.json)
     written = None
     if edges.export and folder is None:
         written = result.export(edges.export, edges.launcher)

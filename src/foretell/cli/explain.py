@@ -21,7 +21,7 @@ def explain(given: Given, edges: Edges) -> int:
     with no_as_json(edges.json), no_as_text(not edges.json, lambda no: show_text(no.explain())):
         asked = imported(given, edges)
         found = api.explain(**asked)
-    write_plot(file, "explain", found.to_dict)
+    write_plot(file, "explain", found.to_dict, quiet=edges.json)
     if edges.json:
         write_json({**found.to_dict(), **asked.told})
     else:
@@ -46,7 +46,7 @@ def compare_plans(given: Given, edges: Edges) -> int:
     file = plot_file(edges.plot)
     with no_as_json(edges.json):
         found = api.compare_plans(**given)
-    write_plot(file, "compare-plans", found.to_dict)
+    write_plot(file, "compare-plans", found.to_dict, quiet=edges.json)
     if edges.json:
         write_json(found.to_dict())
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported, show_read_back
 from foretell.cli.output import write_json
-from foretell.cli.plots import plot_file, write_plot
+from foretell.cli.plots import plot_file, say_written, write_plot
 from foretell.specs.questions.training import MemoryQuestion
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def memory(given: Given, edges: Edges) -> int:
     asked = imported(given, edges)
     found = api.memory(**asked)
     if file is not None:
-        _write(file, found)
+        _write(file, found, quiet=edges.json)
     if edges.json:
         write_json({**found.to_dict(), **asked.told, "out": edges.plot or None})
     else:
@@ -31,16 +31,15 @@ def memory(given: Given, edges: Edges) -> int:
 
         show_read_back(asked)
         show(memory_text(found))
-        if edges.plot:
-            print(f"\nwritten: {edges.plot}")
     return 1 if found.estimate.fits == "no" else 0
 
 
-def _write(file: Path, found: "MemoryAnswer") -> None:
+def _write(file: Path, found: "MemoryAnswer", *, quiet: bool) -> None:
     """The file by its ending."""
     from json import dumps
 
     if file.suffix.lower() == ".json":
         file.write_text(dumps(found.to_dict(), allow_nan=False) + "\n")
+        say_written(file, quiet=quiet)
     else:
-        write_plot(file, "memory", found.to_dict)
+        write_plot(file, "memory", found.to_dict, quiet=quiet)

@@ -13,7 +13,7 @@ def network(given: Given, edges: Edges) -> int:
 
     file = plot_file(edges.plot)
     found = ask(**given)
-    write_plot(file, "network", found.to_dict)
+    write_plot(file, "network", found.to_dict, quiet=edges.json)
     if edges.json:
         write_json(found.to_dict())
     else:

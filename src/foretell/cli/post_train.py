@@ -28,7 +28,7 @@ def post_train(given: Given, edges: Edges) -> int:
     with no_as_json(edges.json):
         asked = imported_step(given, edges)
         found = answer(**asked)
-    write_plot(file, "post-train", found.to_dict)
+    write_plot(file, "post-train", found.to_dict, quiet=edges.json)
     written = found.export(edges.export) if edges.export else None
     if lines is not None:
         append(lines, found.to_json_line())

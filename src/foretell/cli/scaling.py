@@ -2,7 +2,7 @@
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.output import write_json
-from foretell.cli.plots import plot_file
+from foretell.cli.plots import draw_figure, plot_file
 from foretell.errors import BadInput, Problem
 from foretell.specs.questions.studies import ScalingQuestion
 
@@ -10,7 +10,6 @@ from foretell.specs.questions.studies import ScalingQuestion
 @command(ScalingQuestion)
 def scaling(given: Given, edges: Edges) -> int:
     """Throughput of strategies over numbers of GPUs, what it is made of, and where it stops."""
-    from foretell.report.figures.files import write_figure
     from foretell.report.figures.strategies import scaling_figure, study_figure
     from foretell.report.scaling import scaling_text, study_text
 
@@ -31,7 +30,7 @@ def scaling(given: Given, edges: Edges) -> int:
         drawn, record, told = scaling_figure(found), found.to_dict(), scaling_text(found)
         fits = any(curve.fits_from is not None for curve in found.curves)
     if file is not None:
-        write_figure(drawn, file)
+        draw_figure(drawn, file, quiet=edges.json)
     if edges.json:
         write_json(record)
     else:

@@ -31,7 +31,7 @@ def search(given: Given, edges: Edges) -> int:
 
         asked = imported(given, edges, free=FREED)
         found = api.search(**asked, progress=progress)
-    write_plot(file, "search", found.to_dict)
+    write_plot(file, "search", found.to_dict, quiet=edges.json)
     problems = []
     if not found.plans:
         problems = [found.why_none]

@@ -16,7 +16,7 @@ def sensitivity(given: Given, edges: Edges) -> int:
     counted = "searches" if given.get("replan") else "numbers"
     with no_as_json(edges.json), late_bar(counted) as progress:
         found = sensitivities(**given, progress=progress)
-    write_plot(file, "sensitivity", found.to_dict)
+    write_plot(file, "sensitivity", found.to_dict, quiet=edges.json)
     if edges.json:
         write_json(found.to_dict())
     else:

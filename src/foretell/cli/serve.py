@@ -29,7 +29,7 @@ def serve(given: Given, edges: Edges) -> int:
     with no_as_json(edges.json), late_bar("requests") as progress:
         asked = imported(given, edges, serving=True)
         found = answer(**asked, progress=progress)
-    write_plot(file, "serve", found.to_dict)
+    write_plot(file, "serve", found.to_dict, quiet=edges.json)
     written = None
     files: tuple[str, ...] = ()
     if edges.export:

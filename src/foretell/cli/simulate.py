@@ -21,7 +21,7 @@ def simulate(given: Given, edges: Edges) -> int:
     with no_as_json(edges.json):
         asked = imported(given, edges)
         result = api.simulate(**asked)
-    write_plot(file, "simulate", lambda: _with_events(result))
+    write_plot(file, "simulate", lambda: _with_events(result), quiet=edges.json)
     if edges.json:
         write_json({**result.to_dict(), **asked.told, "trace": trace})
     else:

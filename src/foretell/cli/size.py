@@ -18,7 +18,7 @@ def size(given: Given, edges: Edges) -> int:
         found = answer(**given)
     from foretell.report.size import size_text
 
-    write_plot(file, "size", found.to_dict)
+    write_plot(file, "size", found.to_dict, quiet=edges.json)
     written = found.export(edges.export, edges.launcher) if edges.export else None
     if lines is not None:
         append(lines, found.to_json_line())

@@ -2,7 +2,7 @@
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.output import write_json
-from foretell.cli.plots import plot_file
+from foretell.cli.plots import draw_figure, plot_file
 from foretell.specs.questions.training import TraceQuestion
 
 
@@ -18,10 +18,9 @@ def trace(given: Given, edges: Edges) -> int:
     file = plot_file(edges.picture, "picture")
     found = characterize_trace(**{"files": (), **given})
     if file is not None:
-        from foretell.report.figures.files import write_figure
         from foretell.report.figures.trace_steps import trace_figure
 
-        write_figure(trace_figure(found), file)
+        draw_figure(trace_figure(found), file, quiet=edges.json)
     if edges.json:
         write_json(found.to_dict())
     else:

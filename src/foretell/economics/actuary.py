@@ -40,11 +40,6 @@ KINDS: Mapping[str, PackageKind] = MappingProxyType(
 """Its three packages, by form."""
 
 
-def process_of(node: str) -> Process:
-    """One of its nodes; KeyError where it has none such."""
-    return NODES[node]
-
-
 def die_of(area_mm2: Num, process: Process) -> DieCost:
     """One die by its formulas."""
     return die_cost(Die(node="", area_mm2=area_mm2), process, WAFER)

@@ -174,6 +174,7 @@ def _facts(
         "tco_years": years,
         "total_cost": total_cost_parts(year.tree, years, central(finance.server_residual)),
         "utilisation": u,
+        "usd_per_kwh": central(case.entry("site").usd_per_kwh),
         "peak_watts": central(all_of_it.watts),
         "mwh_per_year": central(year.kwh) / 1e3,
         "network_cards": int(cards(system, chips)),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from foretell.economics.fabric import TierParts
-from foretell.economics.tree import Branch, central, leaf, times, total
+from foretell.economics.tree import Branch, central, leaf, rename_branch, times, total
 from foretell.economics.years import HOURS, charge_usd, interest_usd
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -106,7 +106,7 @@ def purchase_price(cluster: Cluster, fabric: FabricParts, site: Site) -> Cluster
     storage = cluster.chips * site.storage_bytes_per_chip / GB * site.storage_usd_per_gb
     nodes = central(cluster.nodes)
     parts = [
-        times(_as(cluster.node, "servers"), cluster.nodes, f"{nodes:,.0f} nodes"),
+        times(rename_branch(cluster.node, "servers"), cluster.nodes, f"{nodes:,.0f} nodes"),
         network,
         leaf("storage", storage),
         total(
@@ -134,10 +134,6 @@ def purchase_price(cluster: Cluster, fabric: FabricParts, site: Site) -> Cluster
         optics=optics,
         racks=racks,
     )
-
-
-def _as(branch: Branch, name: str) -> Branch:
-    return Branch(name=name, usd=branch.usd, note=branch.note, children=branch.children)
 
 
 def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, Num, Num, Num]:
@@ -246,7 +242,7 @@ def yearly_cost(
     work = (used - idle) / 1000.0 * site.usd_per_kwh
     return YearlyCost(
         tree=year,
-        hour=_as(times(year, 1.0 / (HOURS * u * cluster.chips)), "hour of a chip"),
+        hour=rename_branch(times(year, 1.0 / (HOURS * u * cluster.chips)), "hour of a chip"),
         running_usd=upkeep.usd + energy.usd,
         fixed_usd=charges.usd + upkeep.usd + HOURS * idle / 1000.0 * site.usd_per_kwh,
         work_usd_per_hour=work,

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.report.console import table
 from foretell.report.cost import number
-from foretell.report.figures.look import Figure
+from foretell.report.figures.look import Figure, words_of
 from foretell.report.figures.pareto import pareto
 from foretell.studies.axes import unit_of
+from foretell.units import field_unit
 from foretell.units import format as with_unit
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ HEADS = {
     "scale_up_bytes_per_s": "scale_up",
 }
 """What columns and fields with long names are called at the head of a column."""
+PREFIXED = ("bytes", "bytes_per_s", "joules")
+"""Units of results that are shown with a prefix."""
 REASON = 160
 """Characters of a reason that are shown."""
 
@@ -62,7 +65,7 @@ def front_table(found: "Codesign") -> "Table":
     made = table("point", *heads.values(), right=("point", *heads.values()))
     for place in found.order[:MOST_ROWS]:
         cells = [cell(name, found.table.values[name][place]) for name in axes]
-        cells += [number(float(found.value(name)[place])) for name in columns]
+        cells += [value_text(name, float(found.value(name)[place])) for name in columns]
         made.add_row(str(int(found.table.points[place])), *cells)
     return made
 
@@ -88,7 +91,7 @@ def _best(found: "Codesign", rows: Sequence[Mapping[str, Any]]) -> "Table":
     made = table("workload", "point", *heads.values(), "value", "of", right=right)
     for row in rows:
         cells = [cell(name, row["values"][name]) for name in axes]
-        value = number(row["value"])
+        value = value_text(row["column"], row["value"])
         made.add_row(row["workload"], str(row["point"]), *cells, value, short(row["column"]))
     return made
 
@@ -110,6 +113,12 @@ def cell(path: str, value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def value_text(column: str, value: float) -> str:
+    """A result; bytes and joules with their unit, whose billions would read as bytes."""
+    unit = field_unit(column.rsplit(".", 1)[-1])
+    return with_unit(value, unit) if unit in PREFIXED else number(value)
+
+
 def codesign_figure(found: "Codesign", title: str) -> Figure:
     """Points within the limits and their front, over the first two objectives."""
     names = [*found.chosen.objectives][:2]
@@ -121,7 +130,9 @@ def codesign_figure(found: "Codesign", title: str) -> Figure:
             x: float(found.value(x)[place]),
             y: float(found.value(y)[place]),
             "point": _label(axes, groups, place),
-            "group": f"{short(groups)} {cell(groups, axes[groups][place])}" if groups else "points",
+            "group": f"{words_of(groups)} {cell(groups, axes[groups][place])}"
+            if groups
+            else "points",
         }
         for place in map(int, found.chosen.within.nonzero()[0])
     ]
@@ -157,7 +168,7 @@ def _asked(told: Mapping[str, Any]) -> list[str]:
     ways = ", ".join(f"{way} {name}" for name, way in told["objectives"].items())
     lines = [f"wanted: {ways}"]
     if told["limits"]:
-        each = (f"{name} {number(most)}" for name, most in told["limits"].items())
+        each = (f"{name} {value_text(name, most)}" for name, most in told["limits"].items())
         lines.append(f"at most: {', '.join(each)}")
     if told["workloads"]:
         mix = (f"{w['name']} {w['share']:.0%}" for w in told["workloads"])

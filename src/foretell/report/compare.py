@@ -118,19 +118,23 @@ def _beats(told: Mapping[str, Any]) -> "Table":
 def _works(systems: Sequence[Mapping[str, Any]]) -> "Table":
     """What each cluster runs: its plan, and a run's days or a service's latencies."""
     mixed = any(name for one in systems for name in one["workloads"])
-    made = table("system", *(("workload",) if mixed else ()), "plan", "limited by", "")
+    heads = {_more(facts)[0] for one in systems for facts in one["workloads"].values()}
+    last = heads.pop() if len(heads) == 1 else "what it gives"
+    made = table("system", *(("workload",) if mixed else ()), "plan", "limited by", last)
     for one in systems:
         for name, facts in one["workloads"].items():
             words = (name,) if mixed else ()
-            made.add_row(one["system"], *words, facts["plan"], facts["limited_by"], _more(facts))
+            made.add_row(one["system"], *words, facts["plan"], facts["limited_by"], _more(facts)[1])
     return made
 
 
-def _more(facts: Mapping[str, Any]) -> str:
+def _more(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """What a workload gives on a cluster: the head of its column, and the words."""
     if "run_days" in facts:
         days = f"{facts['run_days']:.3g} days"
-        return days if facts["run_usd"] is None else f"{days}, {number(facts['run_usd'])} USD"
+        usd = "" if facts["run_usd"] is None else f", {number(facts['run_usd'])} USD"
+        return "whole run", f"{days}{usd}"
     if "tpot_ms" in facts:
         load = f"concurrency {facts['concurrency']:,.0f}"
-        return f"{load}, TTFT {facts['ttft_ms']:.0f} ms, TPOT {facts['tpot_ms']:.1f} ms"
-    return f"MFU {facts['mfu']:.0%}"
+        return "load", f"{load}, TTFT {facts['ttft_ms']:.0f} ms, TPOT {facts['tpot_ms']:.1f} ms"
+    return "MFU", f"MFU {facts['mfu']:.0%}"

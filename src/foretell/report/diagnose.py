@@ -42,8 +42,14 @@ def diagnosis_text(found: RunsDiagnosis | LoopsDiagnosis) -> "RenderableType":
         )
     if lines:
         parts += [Text(), bullets("Next", lines)]
-    if found.notes:
-        parts += [Text(), bullets("Notes", list(found.notes))]
+    told = {
+        f"{run.source}: {line}"
+        for run in found.runs
+        for line in (run.over_time or {}).get("said", ())
+    }
+    notes = [note for note in found.notes if note not in told]
+    if notes:
+        parts += [Text(), bullets("Notes", notes)]
     return Group(*parts)
 
 

@@ -81,6 +81,8 @@ def headline(result: StepEstimate) -> "Text":
     asked = f"{result.model} on {result.gpus} x {result.system}"
     batch = f", global batch {result.global_batch} x {result.seq_len} tokens"
     plan = "chosen, the best found" if result.plan_chosen else "as given"
+    if result.filled_in:
+        plan = f"{plan}; filled in: {' '.join(result.filled_in)}"
     return Text.assemble(
         (asked, "bold"), batch, "\nplan  ", (str(result.plan), "bold"), f"  ({plan})"
     )

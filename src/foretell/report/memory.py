@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from foretell.report.console import table
 from foretell.report.estimate import fit_words, gib, headline, ninety
+from foretell.sharding.pipeline import stage_names
 from foretell.simulation.memory_answer import MemoryAnswer, of_stage
 from foretell.simulation.memory_timeline import StageLine
 
@@ -52,13 +53,14 @@ def stage_table(found: MemoryAnswer) -> "Table":
     """GiB of every distinct stage."""
     sizes = ("allocated", "reserved", "total")
     grid = table("GiB by stage", *sizes, "peak at", right=(*sizes, "peak at"))
-    for stage in found.step.stages:
+    stages = found.step.stages
+    names = stage_names([one.stage for one in stages], [one.alike for one in stages])
+    for name, stage in zip(names, stages, strict=True):
         closed = of_stage(found, stage)
         peak, when = stage.line.peak
-        alike = f" and {stage.alike - 1} alike" if stage.alike > 1 else ""
         beyond = [closed.get(name, 0.0) for name in ("allocator", "lost")]
         grid.add_row(
-            f"stage {stage.stage}{alike}",
+            name,
             f"{peak / GIB:.2f}",
             *(f"{(stage.closed_bytes + more) / GIB:.2f}" for more in beyond),
             f"{when:.3g} s",

@@ -1,5 +1,6 @@
 """One collective as text: the answer, why this algorithm, and a table over sizes."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from foretell import units
@@ -16,7 +17,7 @@ def collective_text(found: CollectiveAnswer) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    where = ", ".join(f"{count:g} per {tier}" for tier, count in found.placement.items())
+    where = placement_text(found.placement)
     asked = f"{found.collective} of {units.format(found.size_bytes, 'bytes')}"
     parts: list[RenderableType] = [
         Text(f"{asked} among {found.group} chips of {found.system} ({where})", "bold"),
@@ -36,6 +37,17 @@ def collective_text(found: CollectiveAnswer) -> "RenderableType":
     if found.assumptions:
         parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)
+
+
+def placement_text(placement: Mapping[str, float]) -> str:
+    """Where a group stands: `8 chips a node, 4 nodes`."""
+    below, words = "chip", list[str]()
+    for place, (tier, count) in enumerate(placement.items(), start=1):
+        outermost = 1 < place == len(placement)
+        many = f"{count:g} {below}{'' if count == 1 else 's'}"
+        words.append(many if outermost else f"{many} a {tier}")
+        below = tier
+    return ", ".join(words)
 
 
 def _sizes(found: CollectiveAnswer) -> "RenderableType":

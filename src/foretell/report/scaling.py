@@ -37,7 +37,7 @@ def scaling_text(found: Scaling) -> "RenderableType":
         curves = found.of(model)
         parts += [Text(model, "bold"), points_table(curves), Text()]
         parts += [bullets("Where it stops", [f"{c.strategy}: {c.why}" for c in curves]), Text()]
-        if any(_largest(curve) for curve in curves):
+        if any(curve.largest for curve in curves):
             parts += [bandwidth_table(curves), Text()]
     parts.append(Text(MEANING, "dim"))
     if found.assumptions:
@@ -84,16 +84,11 @@ def bandwidth_table(curves: Sequence[Curve]) -> "Table":
     headers = [f"x{factor:g}" for factor in BANDWIDTHS]
     made = table("Bandwidth between nodes", "GPUs", *headers, "follows", right=("GPUs", *headers))
     for curve in curves:
-        point = _largest(curve)
+        point = curve.largest
         if point is not None:
             gains = [f"{1.0 / ratio:.2f}" for ratio in point.by_bandwidth.values()]
             made.add_row(curve.strategy, str(point.gpus), *gains, point.follows or "")
     return made
-
-
-def _largest(curve: Curve) -> ScalingPoint | None:
-    """The point on the most GPUs that fits."""
-    return next((p for p in reversed(curve.points) if p.fits != "no"), None)
 
 
 def study_text(found: ScalingStudy) -> "RenderableType":

@@ -30,8 +30,8 @@ def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
         f", at most {best.option.instance.batch} sequences at once in each\n",
         ("      ", "dim"),
         f"{told} TTFT {w.ttft_ms:g} ms and TPOT {w.tpot_ms:g} ms at {found.percentile}: "
-        f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms; "
-        f"{100 * best.headroom:.0f} % headroom\n"
+        f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms\n"
+        f"      {100 * best.headroom:.0f} % more load fits before it is full\n"
         + (f"      borderline: {best.borderline}\n" if best.borderline else ""),
         ("90%:  ", "dim"),
         interval_text(found),

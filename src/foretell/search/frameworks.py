@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.sharding.rules import Cuts, cuts_of, layers_of
+from foretell.sharding.rules import ENDS, Cuts, cuts_of, layers_of
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import EVEN, GENERIC, offloads
 from foretell.specs.scenario import Scenario
@@ -65,14 +65,15 @@ def _layers(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> M
     """Equal chunks; embedding and loss as a layer each; or a layout that the plan names."""
     chunks, layers = plans.pp * plans.vpp, layers_of(scenario.model)
     even = np.mod(layers, chunks) == 0
-    ends = (np.mod(layers + 2, chunks) == 0) & (layers + 2 > chunks)
+    ends = np.mod(layers + ENDS, chunks) == 0
     told = plans.base.layout != EVEN and version >= (0, 13)
     return np.asarray(even | ends | told | (plans.pp == 1))
 
 
 def _chunks(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
-    """A layer in every chunk: virtual stages are no more than the layers of a stage."""
-    return np.asarray((plans.pp * plans.vpp <= layers_of(scenario.model)) | (plans.pp == 1))
+    """A layer in every chunk; embedding and loss may stand alone in theirs where they count as a layer."""
+    chunks, layers = plans.pp * plans.vpp, layers_of(scenario.model)
+    return np.asarray((chunks <= layers) | (chunks == layers + ENDS) | (plans.pp == 1))
 
 
 def _groups(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
@@ -95,6 +96,12 @@ def _stages(*stages: int) -> Callable[[Scenario, Cuts, Plans, Version], Mask]:
     return holds
 
 
+def _host_activations(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
+    """--cpu-offloading-num-layers, which knows neither stages nor what is computed again."""
+    kept = "activations" not in offloads(plans.base.offload)
+    return np.asarray(_all(plans, kept) | ((plans.pp == 1) & (plans.recompute == 0)))
+
+
 LOOPS = ("1f1b", "interleaved")
 PLAIN_TP = FrameworkRule(
     name="grid",
@@ -109,7 +116,7 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
             holds=_layers,
             says="pp x vpp divides the layers, or the layers with embedding and loss, or layout= deals them",
         ),
-        FrameworkRule(name="chunks", holds=_chunks, says="every virtual stage has a layer"),
+        FrameworkRule(name="chunks", holds=_chunks, says="no virtual stage is empty"),
         FrameworkRule(
             name="kv_heads",
             holds=_groups,
@@ -133,11 +140,16 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
             holds=lambda s, c, p, v: np.asarray((p.recompute != 2) | _all(p, p.base.graphs != "on")),
             says="no whole layers recomputed with CUDA graphs",
         ),
+        FrameworkRule(
+            name="offload",
+            holds=_host_activations,
+            says="activations in the host's memory without pipeline stages and without recomputation",
+        ),
     ),
     "torchtitan": (
         PLAIN_TP,
         FrameworkRule(name="layers", holds=_layers, says="stages that differ by embedding and head alone"),
-        FrameworkRule(name="chunks", holds=_chunks, says="every virtual stage has a layer"),
+        FrameworkRule(name="chunks", holds=_chunks, says="no virtual stage is empty"),
         FrameworkRule(
             name="kv_heads",
             holds=lambda s, c, p, v: _groups(s, c, p, (0, 0)),
@@ -280,9 +292,14 @@ def refusals(scenario: Scenario, plan: Plan, framework: str) -> tuple[str, ...]:
     return tuple(said)
 
 
+def own_refusals(scenario: Scenario, plan: Plan) -> tuple[str, ...]:
+    """What the framework that a plan names has against it."""
+    return refusals(scenario, plan, plan.framework)
+
+
 def launchable_with(scenario: Scenario, plan: Plan) -> tuple[str, ...]:
     """The launchers that can run a plan; where it names a framework, that one or none."""
     own = launcher_of(plan.framework)
     if plan.framework != GENERIC:
-        return () if own is None or refusals(scenario, plan, plan.framework) else (own[0],)
+        return () if own is None or own_refusals(scenario, plan) else (own[0],)
     return tuple(name for name in RULES if not refusals(scenario, plan, name))

@@ -130,12 +130,8 @@ class StepTimes:
         found = p.host_step_s + p.host_sequence_s * np.asarray(load.decoding, float)
         return np.asarray(found * self.system.corrections.step_overhead)
 
-    def device_s(self, load: StepLoad) -> Array:
-        """Seconds of the kernels and exchanges of a step."""
-        return np.asarray(sum(self.parts_s(load).values()))
-
     def parts_s(self, load: StepLoad) -> dict[str, Array]:
-        """The same by what it is of, on the fullest rank."""
+        """Seconds of the kernels and exchanges of a step by what they are of, on the fullest rank."""
         if not halved(self.deployment, self.wide):
             return self._parts_s(load)
         return self._by_turns(load)

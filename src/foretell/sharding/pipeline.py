@@ -10,6 +10,7 @@ Frameworks that deal by cost (nanotron) count the head as so many layers: a stag
 passes its share of the whole, and the last stage may be left with the head alone.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
@@ -182,6 +183,21 @@ def stages_of(
     distinct, first, times = np.unique(counts, axis=0, return_index=True, return_counts=True)
     by_position = np.argsort(first)
     return distinct[by_position], times[by_position].astype(float), first[by_position].astype(float)
+
+
+def stage_names(firsts: Sequence[float], alike: Sequence[float]) -> list[str]:
+    """Names of distinct stages, from the first of each and how many are like it: `stages 1 to 14`.
+
+    Stages of one kind follow each other where the next kind begins behind them, up to the first that does
+    not.
+    """
+    names, together = list[str](), True
+    for i, (first, many) in enumerate(zip(map(int, firsts), map(int, alike), strict=True)):
+        together &= i + 1 == len(firsts) or firsts[i + 1] == first + many
+        several = f"stages {first} to {first + many - 1}"
+        apart = f"stage {first} and {many - 1} others like it"
+        names.append(f"stage {first}" if many <= 1 else several if together else apart)
+    return names
 
 
 def stage_table(

@@ -121,6 +121,8 @@ class StepEstimate:
     measured."""
     peak_interval: dict[str, tuple[float, float]] | None = None
     """p50 and p90 of the peak of memory, where peaks were measured; none: by residuals of published ones."""
+    filled_in: tuple[str, ...] = ()
+    """Words of the plan that its text left open: from its software's recipes, or to make it fit."""
     totals: Totals | None = field(default=None, repr=False, compare=False)
     """What the step adds up to, from which its numbers follow; no part of the JSON."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from foretell.kernels.memory import StageMemory
 from foretell.records import dataclass
+from foretell.sharding.pipeline import stage_names
 from foretell.specs.plan import Plans
 from foretell.specs.result import Evidence, Leaf
 from foretell.specs.scenario import Scenario
@@ -46,12 +47,9 @@ class Trees:
 
 def trees(plans: Plans, tables: Tables, ledger: Ledger, scenario: Scenario) -> Trees:
     """Trees of the only plan of a batch of one."""
-    named = zip(_stage_names(ledger), _held(ledger.memory), strict=True)
-    stages = {
-        s: _memory_leaf(name, held)
-        for s, (name, held) in enumerate(named)
-        if ledger.multiplicity[0, s] > 0
-    }
+    # Distinct stages stand first.
+    named = zip(_stage_names(ledger), _held(ledger.memory), strict=False)
+    stages = {s: _memory_leaf(name, held) for s, (name, held) in enumerate(named)}
     return Trees(
         time=time_tree(plans, tables, ledger, scenario, energy=True),
         memory=replace(stages[int(ledger.fullest[0])], name="peak"),
@@ -162,11 +160,8 @@ def _named(node: Leaf) -> list[tuple[Leaf, str]]:
 
 
 def _stage_names(ledger: Ledger) -> list[str]:
-    ranks = zip(ledger.position[0].tolist(), ledger.multiplicity[0].tolist(), strict=True)
-    return [
-        f"stage {first:.0f}" if alike == 1 else f"stage {first:.0f} and {alike - 1:.0f} alike"
-        for first, alike in ranks
-    ]
+    many = ledger.multiplicity[0]
+    return stage_names(ledger.position[0][many > 0].tolist(), many[many > 0].tolist())
 
 
 HELD = ("weights", "gradients", "states", "activations", "buffers")

@@ -16,6 +16,7 @@ from foretell.sharding.data import (
 from foretell.specs._base import Num
 from foretell.specs.plan import Plan, Plans, spared_share
 from foretell.specs.scenario import Scenario
+from foretell.training.shapes import sum_of
 from foretell.training.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
 
 Array = NDArray[np.float64]
@@ -123,14 +124,6 @@ def copy_seconds(scenario: Scenario, plans: Plans, share: GroupWeights) -> Array
 def packed_weights(base: Plan, share: GroupWeights) -> Array:
     """Weights of a group, those that are stored in 4 bits as so many fewer of the working dtype."""
     return np.asarray(share.parameters - spared_share(base) * share.quantised)
-
-
-def sum_of(values: list[Array]) -> Array:
-    """Their sum; one alone is itself."""
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,9 @@ from foretell.training.data_parallel import (
     copy_seconds,
     data_messages,
     kinds_alike,
-    sum_of,
 )
 from foretell.training.exposure import exposure_of
+from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables
 
 Array = NDArray[np.float64]

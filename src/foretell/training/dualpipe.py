@@ -20,8 +20,9 @@ from foretell.sharding.data import wire_bytes
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.training.data_parallel import GroupWeights, sum_of
+from foretell.training.data_parallel import GroupWeights
 from foretell.training.micro_batch import MicroBatch
+from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, system_as_filled
 
 Array = NDArray[np.float64]

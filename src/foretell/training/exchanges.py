@@ -31,7 +31,7 @@ from foretell.specs.plan import ContextMode, Plan
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.training.layer_costs import Parts, beside_host
-from foretell.training.shapes import stack
+from foretell.training.shapes import stack, sum_of
 from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends
 
@@ -99,8 +99,8 @@ def exchanges_of(
         found["expert_parallel"] = expert_seconds(parts, shape, counts, system, base)
     return Exchanges(
         by_name=found,
-        forward_s=_sum([e.forward_s for e in found.values()]),
-        backward_s=_sum([e.backward_s for e in found.values()]),
+        forward_s=sum_of([e.forward_s for e in found.values()]),
+        backward_s=sum_of([e.backward_s for e in found.values()]),
         send_s=send,
     )
 
@@ -109,13 +109,6 @@ def in_pieces(base: Plan, software: Software, architecture: str) -> bool:
     """Whether gathers and scatters run in pieces behind the products: asked for, or the framework's way."""
     own = software.in_pieces(architecture)
     return (own and base.tp_overlap == "auto") or base.tp_overlap == "on"
-
-
-def _sum(values: Sequence[Array]) -> Array:
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total
 
 
 def tensor_launch_s(parts: Parts, shape: Index) -> Array:

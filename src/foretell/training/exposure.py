@@ -10,7 +10,8 @@ from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
-from foretell.training.data_parallel import Messages, sum_of
+from foretell.training.data_parallel import Messages
+from foretell.training.shapes import sum_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

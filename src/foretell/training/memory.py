@@ -32,9 +32,10 @@ from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.training.data_parallel import GroupWeights, packed_weights, sum_of
+from foretell.training.data_parallel import GroupWeights, packed_weights
 from foretell.training.late_gradients import fullest_moment, nothing_summed
 from foretell.training.layer_costs import Parts
+from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, gather
 
 Array = NDArray[np.float64]

@@ -13,10 +13,11 @@ says nothing has done so. Taken is what costs least of what the software has and
 
 Where tensors would fit and only what the allocator reserves beyond them does not, no more than `SLIGHT` is
 paid for room: the allocator gives back what it has in reserve before it fails. Where nothing fits the plan
-stays as it is, and the answer is no. Plans that name no framework are taken word for word.
+stays as it is, and the answer is no. What the framework itself refuses to start is not tried. Plans that
+name no framework are taken word for word.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -35,17 +36,25 @@ MODULES = ("norm", "act+norm", "mlp", "mlp+act+norm", "moe", "attention")
 """Modules that are tried to be computed again, beside those that the plan names already."""
 SLIGHT = 0.05
 """Share of a step that is paid for room where tensors alone would fit."""
+OPEN = {"vpp": "vpp", "micro_batch": "mbs", "recompute": "recompute=", "offload": "offload="}
+"""Fields that are filled in from what recipes do and what fits, and how a plan writes them."""
+Refusals = Callable[[Scenario, Plan], Collection[str]]
+"""What the framework of a plan has against it (search/frameworks.py)."""
 
 
-def make_room(scenario: Scenario, plan: Plan, named: Collection[str]) -> tuple[Scenario, Plan]:
+def make_room(
+    scenario: Scenario, plan: Plan, named: Collection[str], refusals: Refusals
+) -> tuple[Scenario, Plan]:
     """The plan with what its software does where it would not fit, and the scenario that says so; `named` are
     the fields that its own words give."""
     before_s, fits, tensors_fit = _room_of(scenario, plan)
     if fits:
         return scenario, plan
     most_s = before_s * (1.0 + SLIGHT) if tensors_fit else np.inf
+    refused = {*refusals(scenario, plan)}
     for plans in (fewer_sequences(scenario, plan, named), ways_of(scenario, plan, named)):
-        rooms = [(*_room_of(scenario, one), one) for one in plans]
+        runs = [one for one in plans if refused >= {*refusals(scenario, one)}]
+        rooms = [(*_room_of(scenario, one), one) for one in runs]
         fitting = [(step_s, one) for step_s, fits, _, one in rooms if fits and step_s <= most_s]
         if fitting:
             least = min(fitting, key=lambda pair: pair[0])[1]
@@ -90,6 +99,12 @@ def recomputations(scenario: Scenario, plan: Plan) -> list[str]:
     return [*dict.fromkeys(text for text in found if text != plan.recompute), "full"]
 
 
+def filled_words(plan: Plan, named: Collection[str]) -> tuple[str, ...]:
+    """Words of a plan that its text, which names some fields, did not give: from recipes, or to fit."""
+    given = {name: getattr(plan, name) for name in OPEN if name in named}
+    return tuple(_words(replace(Plan(), **given), plan))
+
+
 def _counts_layers(software: Software) -> bool:
     """Whether a number of layers can be computed again: Megatron's block method, or a share of the layers."""
     return software.selective in ("selective", "layers") and not software.modules
@@ -106,10 +121,14 @@ def _room_of(scenario: Scenario, plan: Plan) -> tuple[float, bool, bool]:
 
 def _said(plan: Plan, least: Plan) -> str:
     """What was done, as a sentence."""
-    fields = {"micro_batch": "mbs", "recompute": "recompute=", "offload": "offload="}
-    words = [
-        f"{word}{getattr(least, name)}"
-        for name, word in fields.items()
-        if getattr(least, name) != getattr(plan, name)
+    words = " ".join(_words(plan, least))
+    return f"{words}: the plan does not say, and would not fit otherwise"
+
+
+def _words(plan: Plan, now: Plan) -> list[str]:
+    """Words for open fields that are other than they were."""
+    return [
+        f"{word}{getattr(now, name)}"
+        for name, word in OPEN.items()
+        if getattr(now, name) != getattr(plan, name)
     ]
-    return f"{' '.join(words)}: the plan does not say, and would not fit otherwise"

@@ -231,3 +231,11 @@ def stack(values: Sequence[Num], width: int) -> Array:
     for row, value in zip(rows, values, strict=True):
         row[...] = value
     return rows
+
+
+def sum_of(values: Sequence[Array]) -> Array:
+    """Their sum; one alone is itself."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total

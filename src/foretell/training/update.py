@@ -14,9 +14,10 @@ from foretell.schedules import schedule_named
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.training.data_parallel import GroupWeights, sum_of
+from foretell.training.data_parallel import GroupWeights
 from foretell.training.layer_costs import beside_host
 from foretell.training.memory import parts_of
+from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, gather
 
 Array = NDArray[np.float64]

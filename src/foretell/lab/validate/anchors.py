@@ -93,7 +93,9 @@ def anchored_facts(
     return {
         "anchored_median_of_sources": median("anchored_median_ape"),
         "plain_median_of_sources": median("median_ape"),
-        "anchored_inside_p90": float(np.mean([_inside(one) for one in rows])) if rows else None,
+        "anchored_inside_p90": float(np.mean([anchored_inside(one) for one in rows]))
+        if rows
+        else None,
         "anchored_inside_p90_of_sources": median("anchored_inside_p90"),
         "anchored_width_of_sources": median("anchored_width"),
         "plain_width_of_sources": median("width"),
@@ -110,14 +112,15 @@ def _source_facts(rows: Sequence[Prediction]) -> dict[str, float]:
         "anchored_median_ape": float(
             np.median([abs((p.anchored or math.nan) / p.measured - 1.0) for p in rows])
         ),
-        "anchored_inside_p90": float(np.mean([_inside(one) for one in rows])),
+        "anchored_inside_p90": float(np.mean([anchored_inside(one) for one in rows])),
         "width": float(np.median([_plain_width(one) for one in rows])),
         "anchored_width": float(np.median([_width(one) for one in rows])),
         "narrower": float(1.0 - np.median(ratios)),
     }
 
 
-def _inside(one: Prediction) -> bool:
+def anchored_inside(one: Prediction) -> bool:
+    """Whether a measurement lies in the 90 % interval of its anchored prediction."""
     low, high = (one.anchored_interval or {"p90": (math.nan, math.nan)})["p90"]
     return bool(low <= one.measured <= high)
 

@@ -20,6 +20,7 @@ from foretell.lab.validate import published_serving as served
 from foretell.lab.validate import stored_steps as kept
 from foretell.lab.validate.held_out_scores import held_out_table
 from foretell.records import dataclass
+from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices
 from foretell.specs.model import Model
 from foretell.training.answer import answer_of
@@ -87,7 +88,7 @@ def _predict(table: Table, run: Table, shapes: Table) -> PublishedRun:
     scenario, plan = plan_of(scenario, text)
     try:
         check_choices(scenario, plan)
-        scenario, plan = make_room(scenario, plan, named_by(text))
+        scenario, plan = make_room(scenario, plan, named_by(text), own_refusals)
         predicted: float | None = answer_of(scenario, plan, chosen=False).step_s
     except ProblemsError:
         predicted = None

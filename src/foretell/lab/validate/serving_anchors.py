@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from foretell.api.measured_serving import service_features, service_traits
 from foretell.catalog.measured_priors import measured_prior
 from foretell.lab.calibrate.serving_cases import ServingCase, in_their_unit, predicted_all
+from foretell.lab.validate.anchors import anchored_inside
 from foretell.lab.validate.scores import Prediction
 from foretell.records import dataclass
 from foretell.serving.corrections import STEP
@@ -158,7 +159,7 @@ def anchored_facts(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, 
     for metric, sources in sorted(by_metric.items()):
         some = [rows for rows in sources.values() if len(rows) >= 3]
         every = [one for rows in sources.values() for one in rows]
-        inside = [_inside(one) for one in every]
+        inside = [anchored_inside(one) for one in every]
         found[metric] = {
             "rows": len(every),
             "median_ape": _ape(every, "predicted"),
@@ -176,8 +177,3 @@ def _ape(rows: Sequence[Prediction], name: str) -> float:
 
 def _median(values: Sequence[float]) -> float | None:
     return float(np.median(values)) if values else None
-
-
-def _inside(one: Prediction) -> bool:
-    low, high = (one.anchored_interval or {"p90": (math.nan, math.nan)})["p90"]
-    return bool(low <= one.measured <= high)

@@ -17,6 +17,7 @@ from foretell.report.figures.roofline import op_roofline
 from foretell.report.figures.timeline import timeline
 from foretell.report.figures.tornado import elasticity_rows, result_rows, tornado
 from foretell.report.figures.waterfall import total_cost_figures
+from foretell.sharding.pipeline import stage_names
 from foretell.units import field_unit
 from foretell.units import format as show
 
@@ -57,10 +58,11 @@ def explain_figure(answer: Answer) -> Figure:
 def memory_figure(answer: Answer) -> Figure:
     """Stages over a step: the first, the fullest and the last."""
     numbers = [stage["stage"] for stage in answer["stages"]]
+    names = stage_names(numbers, [stage["alike"] for stage in answer["stages"]])
     kept = {*numbers[: MOST_STAGES - 2], answer["fullest_stage"], *numbers[-1:]}
     figures = [
-        memory_over_step(answer, number, title=f"Stage {number}")
-        for number in numbers
+        memory_over_step(answer, number, title=sentence(name))
+        for number, name in zip(numbers, names, strict=True)
         if number in kept
     ]
     return panels(figures, f"Memory of one step: {_title(answer)}", 1, 360)

@@ -149,7 +149,6 @@ def _stacked(
     ]
     totals = [whole * factor for whole in wholes]
     spread = error_bars(totals, intervals, factor)
-    tops = [t + up for t, up in zip(totals, spread.get("array", [0.0] * len(totals)), strict=True)]
     traces.append(
         {
             "type": "scatter",
@@ -168,9 +167,9 @@ def _stacked(
             "type": "scatter",
             "mode": "text",
             "x": places,
-            "y": tops,
+            "y": totals,
             "text": [f"{total:.4g}" for total in totals],
-            "textposition": "top center",
+            "textposition": "top right",
             "cliponaxis": False,
             "showlegend": False,
             "hoverinfo": "skip",

@@ -76,6 +76,9 @@ NAMES = {
     "output_tokens_per_s_per_user": "output tokens/s per user",
     "usd_per_million_tokens": "USD per million tokens",
     "usd_per_million_output_tokens": "USD per million output tokens",
+    "usd_per_million_work_tokens": "USD per million tokens",
+    "work_tokens_per_s_per_gpu": "tokens/s per GPU",
+    "carbon_g_per_million_work_tokens": "g CO2e per million tokens",
     "seq_len": "sequence length",
     "global_batch": "global batch",
 }

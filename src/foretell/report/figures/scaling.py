@@ -1,4 +1,4 @@
-"""Strong and weak scaling: one workload, or one share of it a chip, over chip counts."""
+"""Strong scaling: one workload over chip counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,23 +30,9 @@ def strong_scaling(series: Mapping[str, Answers], title: str = "Strong scaling")
         traces.append(_line(name, answers, values, factor, nth_colour(i)))
         first = answers[0]
         ideal = [values[0] * first["gpus"] / answer["gpus"] for answer in answers]
-        traces.append(_ideal(name, answers, ideal, "linear"))
+        traces.append(_ideal(name, answers, ideal))
     times = [a["step_s"] * factor for answers in lines.values() for a in answers]
     y = log_axis(f"time of a step ({unit})", times)
-    return figure(traces, title, counts_axis("GPUs", _gpus(lines)), y, showlegend=True)
-
-
-def weak_scaling(series: Mapping[str, Answers], title: str = "Weak scaling") -> Figure:
-    """Tokens/s of a chip over chips, the work of each held; dotted the rate of the fewest chips."""
-    lines = {name: _ordered(answers) for name, answers in series.items()}
-    traces: list[dict[str, Any]] = []
-    for i, (name, answers) in enumerate(lines.items()):
-        if not answers:
-            continue
-        values = [answer["tokens_per_s"] / answer["gpus"] for answer in answers]
-        traces.append(_line(name, answers, values, None, nth_colour(i)))
-        traces.append(_ideal(name, answers, [values[0]] * len(answers), "no loss"))
-    y = {"text": "tokens/s per GPU", "rangemode": "tozero"}
     return figure(traces, title, counts_axis("GPUs", _gpus(lines)), y, showlegend=True)
 
 
@@ -59,40 +45,28 @@ def _gpus(lines: Mapping[str, Answers]) -> list[float]:
 
 
 def _line(
-    name: str, answers: Answers, values: list[float], factor: float | None, colour: str
+    name: str, answers: Answers, values: list[float], factor: float, colour: str
 ) -> dict[str, Any]:
-    """The answers as a line with error bars; without a factor values are rates, which fall as times rise."""
+    """The answers as a line with error bars."""
     intervals = [answer.get("interval") for answer in answers]
-    if factor is None:
-        intervals = [
-            _turned(one, value * answer["step_s"])
-            for one, value, answer in zip(intervals, values, answers, strict=True)
-        ]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": name,
         "x": [answer["gpus"] for answer in answers],
         "y": values,
-        "error_y": error_bars(values, intervals, factor or 1.0),
+        "error_y": error_bars(values, intervals, factor),
         "text": [str(answer.get("plan") or "") for answer in answers],
         "hovertemplate": "%{x:,} GPUs: %{y:.4g}<br>%{text}",
         "line": {"color": colour},
     }
 
 
-def _turned(interval: Any, work: float) -> dict[str, list[float]] | None:
-    """The interval of work / time from that of the time."""
-    if not interval:
-        return None
-    return {name: [work / ends[1], work / ends[0]] for name, ends in interval.items() if ends[0]}
-
-
-def _ideal(name: str, answers: Answers, values: list[float], word: str) -> dict[str, Any]:
+def _ideal(name: str, answers: Answers, values: list[float]) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"{name}, {word}",
+        "name": f"{name}, linear",
         "x": [answer["gpus"] for answer in answers],
         "y": values,
         "line": {"color": GREY, "dash": "dot", "width": 1.5},

@@ -12,7 +12,7 @@ from foretell.report.figures.look import (
     unit_of_seconds,
 )
 from foretell.report.figures.panels import panels
-from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
+from foretell.studies.scaling.records import Curve, Scaling
 from foretell.studies.scaling.study import ScalingStudy
 
 PARTS = (
@@ -53,6 +53,8 @@ def efficiency(name: str, curves: Sequence[Curve]) -> Figure:
     traces: list[dict[str, Any]] = []
     for i, curve in enumerate(curves):
         known = [point for point in curve.points if point.efficiency is not None]
+        if not known:  # a key without a line says nothing
+            continue
         traces.append(
             {
                 "type": "scatter",
@@ -73,7 +75,7 @@ def efficiency(name: str, curves: Sequence[Curve]) -> Figure:
 
 def step_parts(name: str, curves: Sequence[Curve]) -> Figure:
     """Lying bars of a step's parts, one for each strategy that fits."""
-    last = [(curve, point) for curve in curves if (point := _largest(curve)) is not None]
+    last = [(curve, point) for curve in curves if (point := curve.largest) is not None]
     factor, unit = unit_of_seconds([point.step_s or 0.0 for _, point in last])
     traces = [
         {
@@ -90,7 +92,3 @@ def step_parts(name: str, curves: Sequence[Curve]) -> Figure:
     y = {"text": "", "type": "category", "autorange": "reversed"}
     title = f"{name}: a step on {most:,} GPUs"
     return figure(traces, title, f"time ({unit})", y, barmode="stack", showlegend=True)
-
-
-def _largest(curve: Curve) -> ScalingPoint | None:
-    return next((p for p in reversed(curve.points) if p.fits != "no"), None)

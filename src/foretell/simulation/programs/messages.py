@@ -26,10 +26,10 @@ from foretell.training.data_parallel import (
     data_messages,
     kinds_alike,
     shares_of,
-    sum_of,
 )
 from foretell.training.dualpipe import mirror_seconds
 from foretell.training.exposure import exposure_of
+from foretell.training.shapes import sum_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, Tables
 

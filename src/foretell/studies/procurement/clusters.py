@@ -44,6 +44,8 @@ class ClusterBill:
     """own, the term of the rent, or no price."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """What the sum is made of: hardware, power, space, people, resale; of a rented cluster the rent."""
+    assumptions: tuple[str, ...] = ()
+    """Figures of money that nobody gave."""
 
 
 def name_of(system: Given) -> str:
@@ -62,16 +64,41 @@ def cost_of(system: Given, gpus: int, paid: Payment) -> ClusterBill:
         facts = system_cost(asked).facts
         return ClusterBill(
             system=system, gpus=gpus, usd=facts["tco_usd"], years=facts["tco_years"], paid="own",
-            parts=facts["total_cost"],
+            parts=facts["total_cost"], assumptions=_figures_of(system, paid, facts),
         )  # fmt: skip
     way, usd_per_hour = rent_of(system, paid)
     figures = with_flags(sheet(), paid.years, paid.utilisation).figures
     years, use = figures["finance.server_years"].value, figures["finance.utilisation"].value
     hours = HOURS * years * (1.0 if way in RESERVED else use)
     usd = gpus * usd_per_hour * hours
+    said = () if way in RESERVED else _use_of(paid, use)
     return ClusterBill(
-        system=system, gpus=gpus, usd=usd, years=years, paid=way, parts={"rent": usd}
+        system=system,
+        gpus=gpus,
+        usd=usd,
+        years=years,
+        paid=way,
+        parts={"rent": usd},
+        assumptions=said,
     )
+
+
+def _figures_of(system: Given, paid: Payment, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a cluster of one's own rests on, less what was given."""
+    given = {text.partition("=")[0].strip() for text in paid.set}
+    said = _use_of(paid, facts["utilisation"])
+    if not any(path.endswith("usd_per_kwh") for path in given):
+        said += (f"electricity: {facts['usd_per_kwh']:g} USD/kWh (prices.usd_per_kwh)",)
+    if "system.node_price_usd" not in given:
+        said += (
+            f"{name_of(system)}: a node costs {facts['node_usd']:,.0f} USD (system.node_price_usd)",
+        )
+    return said
+
+
+def _use_of(paid: Payment, share: float) -> tuple[str, ...]:
+    """How many of the hours a cluster is in use, where nobody says."""
+    return () if paid.utilisation else (f"utilisation {share:g}: in use {share:.0%} of all hours",)
 
 
 def usd_of(system: Given, gpus: int, paid: Payment) -> float:

@@ -197,6 +197,8 @@ def rank_kinds(
     )
     money = by == "usd" or budget is not None
     said = dict.fromkeys(text for kind in found for one in kind.works for text in one.assumptions)
+    bills = [kind.cluster for kind in found if kind.cluster is not None]
+    said |= dict.fromkeys(text for bill in bills for text in bill.assumptions)
     return Ranking(
         by=by,
         budget_usd=budget,

@@ -99,6 +99,11 @@ class Curve:
     why: str
     """All of this in a sentence."""
 
+    @property
+    def largest(self) -> ScalingPoint | None:
+        """The point on the most chips that fits."""
+        return next((p for p in reversed(self.points) if p.fits != "no"), None)
+
     to_dict = as_json(without=("points",), more=("points",))
 
 

@@ -15,6 +15,7 @@ from foretell.inputs.question import named_by, plan_of
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.schedules.rules import ALL_RULES, all_broken
+from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices
 from foretell.serving.systems import TOGETHER, ServedSystems, serve_systems
 from foretell.sharding.rules import cuts_of
@@ -308,7 +309,8 @@ def plan_row(asked: PointQuestion) -> dict[str, Any]:
         text = "; ".join(f"plan ({name}): {sentence}" for name, sentence in failed)
         return {"fits": "no", "plan": str(plan), "problem": text}
     if plan.framework != GENERIC:
-        scenario, plan = make_room(scenario, plan, named_by(asked.words, asked.speed))
+        named = named_by(asked.words, asked.speed)
+        scenario, plan = make_room(scenario, plan, named, own_refusals)
     result = answer_of(scenario, plan, chosen=False)
     if conditions is not None:
         result = with_run(result, asked_run(scenario, conditions))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.inputs.question import collect
 from foretell.records import Answer, as_json
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import SweepQuestion
@@ -87,8 +88,8 @@ def sweep(question: SweepQuestion) -> SweepStatus:
     study, out, workers = question.study, question.out, question.workers
     executor, yes, progress = question.executor, question.yes, question.progress
     problems: list[Problem] = []
-    known = _collect(lambda: read_study(study), problems)
-    place = _collect(lambda: shard_runner(executor, _workers(workers)), problems)
+    known = collect(lambda: read_study(study), problems)
+    place = collect(lambda: shard_runner(executor, _workers(workers)), problems)
     if known is not None:
         problems += study_problems(known, yes)
     folder = Path(out)
@@ -110,8 +111,8 @@ def resume(
 ) -> SweepStatus:
     """Go on with a sweep that was ended, from its folder alone; corrupt shards are done again."""
     problems: list[Problem] = []
-    there = _collect(lambda: read_manifest(Path(folder)), problems)
-    place = _collect(lambda: shard_runner(executor, _workers(workers)), problems)
+    there = collect(lambda: read_manifest(Path(folder)), problems)
+    place = collect(lambda: shard_runner(executor, _workers(workers)), problems)
     if problems or there is None:
         raise BadInput(problems)
     needs_polars()
@@ -289,14 +290,6 @@ def _workers(given: object) -> int:
             [Problem(path="workers", value=given, message="not usable", allowed=allowed)]
         )
     return given
-
-
-def _collect(make: Callable[[], Any], problems: list[Problem]) -> Any:
-    try:
-        return make()
-    except BadInput as error:
-        problems += error.problems
-        return None
 
 
 def needs_polars() -> None:

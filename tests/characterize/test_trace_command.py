@@ -146,7 +146,8 @@ def test_the_command(tmp_path: Path) -> None:
     outcome = command(
         "characterize", "trace", str(file), *FLAGS, "--plan", "dp8 zero1", "--picture", str(picture)
     )
-    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.code == 0
+    assert outcome.err == f"written: {picture}\n"
     assert "reduce-scatter" in outcome.out
     assert "predicted ms" in outcome.out
     drawn = picture.read_text()

@@ -141,14 +141,29 @@ def known_of(
 def interval_ends(
     kind: str, known: Known, sources: tuple[str, ...] = (), chips: tuple[str, ...] = ()
 ) -> Mapping[str, tuple[float, float]]:
-    """Ends of the intervals of a kind in logarithm, around 0 and nested."""
-    found = [_ends(kind, held_out, sources, chips) for held_out in HELD_OUT[known]]
+    """Ends of the intervals of a kind in logarithm, around 0 and nested.
+
+    Software or a chip without runs of its own is never surer than what was seen: residuals are few, and their
+    quantiles may come out the other way round.
+    """
+    seen = _ends(kind, "source", sources, chips)
+    found = [_no_narrower(_ends(kind, one, sources, chips), seen) for one in HELD_OUT[known]]
     return {
         level: (
             -math.hypot(*(ends[level][0] for ends in found)),
             math.hypot(*(ends[level][1] for ends in found)),
         )
         for level in ENDS
+    }
+
+
+def _no_narrower(
+    ends: Mapping[str, tuple[float, float]], seen: Mapping[str, tuple[float, float]]
+) -> Mapping[str, tuple[float, float]]:
+    """Ends at least as far out as others."""
+    return {
+        level: (min(low, seen[level][0]), max(high, seen[level][1]))
+        for level, (low, high) in ends.items()
     }
 
 

@@ -111,13 +111,16 @@ class Leaves:
         return replace(whole, chip_s=whole.chip_s - products.chip_s)
 
     def _ops(self, does: str, part: int) -> list[tuple[Op, float]]:
-        """Operations of a part in one pass, with their times at the clock of short bursts."""
-        parts = self.laid.tables.parts
+        """Operations of a part in one pass, with their times on the slowest chip, at the clock of short bursts."""
+        tables = self.laid.tables
+        parts = tables.parts
         first = sum(len(ops) for ops in parts.ops[:part])
         many = sum(len(ops) for ops in parts.ops)
         ops = parts.ops[part]
         rows = np.arange(first, first + len(ops)) + (0 if does == "F" else many)
-        seconds = parts.times.seconds[rows, 0].tolist()
+        times = parts.times
+        paced = times.seconds[rows, 0] + (tables.pace - 1.0) * times.clocked_s[rows, 0]
+        seconds = paced.tolist()
         pairs = [(op, s) for op, s in zip(ops, seconds, strict=True) if s > 0.0]
         return pairs if does == "F" else pairs[::-1]
 

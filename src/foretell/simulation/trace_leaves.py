@@ -111,7 +111,7 @@ class Leaves:
         return replace(whole, chip_s=whole.chip_s - products.chip_s)
 
     def _ops(self, does: str, part: int) -> list[tuple[Op, float]]:
-        """Operations of a part in one pass, with their times on the slowest chip, at the clock of short bursts."""
+        """Operations of a part in one pass, with their times on the slowest chip, in short bursts."""
         tables = self.laid.tables
         parts = tables.parts
         first = sum(len(ops) for ops in parts.ops[:part])

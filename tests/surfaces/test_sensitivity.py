@@ -37,7 +37,7 @@ def test_tables_json_and_figure(tmp_path: Path) -> None:
 
     file = tmp_path / "t.json"
     text = foretell("sensitivity", *STEP, "--plot", str(file))
-    assert (text.code, text.err) == (0, "")
+    assert (text.code, text.err) == (0, f"written: {file}\n")
     for words in ("Elasticities", "What if (plan held)", "rate of the matrix units", "price: rent"):
         assert words in text.out
     Figure(json.loads(file.read_text()))

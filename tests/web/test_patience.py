@@ -23,6 +23,8 @@ LONG = json.dumps(
     ["search", {"model": "deepseek-v3", "system": "h100-sxm", "gpus": 2048, "top": 3}]
 )
 """Some seconds."""
+ENDLESS = LONG.replace('"top": 3', '"top": 3, "over": "all"')
+"""Tens of seconds: every structural choice too."""
 SHORT = json.dumps(["estimate", {"model": "gpt2", "system": "h100-sxm", "gpus": 8, "plan": "mbs1"}])
 
 
@@ -44,7 +46,7 @@ def test_quick_questions_do_not_wait_for_slow_ones_and_who_leaves_is_forgotten()
         try:
             assert (await made.ask(SHORT, nobody_left) or (0,))[0] == 200
             slow = [
-                asyncio.create_task(made.ask(LONG.replace("2048", gpus), gone))
+                asyncio.create_task(made.ask(ENDLESS.replace("2048", gpus), gone))
                 for gpus in ("2048", "1024")
             ]
             await asyncio.sleep(0.5)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pickle
-import time
 from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
@@ -141,21 +140,6 @@ def test_a_record_of_a_record() -> None:
     assert (More(one=1).one, More(one=1).two) == (1, 2)
     assert More(one=1) == More(one=1)
     assert dataclasses.replace(More(one=1), one=3).one == 3
-
-
-def test_it_is_made_sooner() -> None:
-    def seconds(decorate: Callable[[type], type]) -> float:
-        best = 1.0
-        for _ in range(3):
-            classes = [copy_of(Plain) for _ in range(20)]
-            start = time.process_time()
-            for one in classes:
-                decorate(one)
-            best = min(best, time.process_time() - start)
-        return best
-
-    fast = seconds(dataclass(frozen=True, slots=True, kw_only=True))
-    assert fast < 0.8 * seconds(STANDARD(frozen=True, slots=True, kw_only=True))
 
 
 def test_a_field_is_made_when_it_is_asked_for() -> None:

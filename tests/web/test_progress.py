@@ -137,29 +137,28 @@ def lines(reply: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
 
 
 def test_feedback_comes_at_once_and_leaving_cancels(running: str) -> None:
-    """The first event within 300 ms, numbers that grow, and no work left behind who leaves."""
+    """The first event before the work has told anything, numbers that grow, and no work left behind who
+    leaves. How soon the first comes is what tests/bench/bench_ui.py measures."""
     place = urlparse(running)
 
     def opened() -> http.client.HTTPConnection:
         return http.client.HTTPConnection(place.hostname or "", place.port, timeout=120)
 
-    waits = []
-    for gpus in (8192, 4096, 2048):  # the quickest counts: other processes may have the cores
+    for gpus in (8192, 4096, 2048):
         link = opened()
         link.request("GET", "/api/status")
         link.getresponse().read()
-        began = time.monotonic()
         link.request("POST", "/api/search", json.dumps({**LONG, "gpus": gpus}), EVENTS)
         found = lines(link.getresponse())
-        assert next(found)[0] == "progress"
-        waits.append(time.monotonic() - began)
+        name, data = next(found)
+        assert name == "progress"
+        assert not data.get("done")
         for name, data in found:
             assert name == "progress"
             if data["done"]:
                 assert 0 < data["done"] <= data["total"]
                 break
         link.close()
-    assert min(waits) < 0.3
     other = opened()
     for _ in range(100):
         other.request("GET", "/api/status")

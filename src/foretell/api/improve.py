@@ -17,6 +17,7 @@ from foretell.api.improvement import Improvement, improvement_of
 from foretell.api.launches import (
     FREED,
     LaunchQuestion,
+    noted_model,
     read_launch,
     read_question,
     serving_field,
@@ -24,7 +25,6 @@ from foretell.api.launches import (
 )
 from foretell.api.serving import launch_command, serve
 from foretell.api.training import estimate, search
-from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
 from foretell.interop.launch import REINFORCEMENT, Launch, Tool, ToolArguments
 from foretell.interop.trainer_keys import TRAINER_FIELDS, TRAINER_TOOLS, trainer_keys
@@ -174,12 +174,8 @@ def _written(
 
 def _with_notes(asked: LaunchQuestion) -> dict[str, Any]:
     """The arguments, what the reading took for granted with the model."""
-    arguments = dict(asked.arguments)
-    if any(str(text).strip().startswith("model.") for text in arguments.get("set") or ()):
-        return arguments
-    record = catalog_model(arguments["model"], files=are_read())
-    said = (*record.assumptions, *asked.launch.said())
-    return {**arguments, "model": replace(record, assumptions=said)}
+    record = noted_model(asked.arguments, asked.launch.said(), files=are_read())
+    return dict(asked.arguments) if record is None else {**asked.arguments, "model": record}
 
 
 def _as_it_is(arguments: dict[str, Any]) -> Estimate | None:

@@ -6,7 +6,7 @@ those of the same field, and the replicas that a launch names go where the chips
 anew. `read_question` also tells where every value comes from, and stops at what it does not understand.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -178,6 +178,17 @@ def merge_launch(launch: Launch, model: Any, given: Mapping[str, Any]) -> dict[s
     anew = chips is not None and _count(chips) != launch.gpus
     result["plan"] = _joined(launch, given.get("plan"), anew)
     return result
+
+
+def noted_model(
+    arguments: Mapping[str, Any], said: Iterable[str], *, files: bool = True
+) -> Model | None:
+    """The model of a question with what its launch left to be assumed among its assumptions, so that every
+    answer tells it; None where settings of the model's file need the file itself."""
+    if any(str(text).strip().startswith("model.") for text in arguments.get("set") or ()):
+        return None
+    record = catalog_model(arguments["model"], files=files)
+    return replace(record, assumptions=(*record.assumptions, *said))
 
 
 def serving_only(launch: Launch, wanted: bool) -> None:

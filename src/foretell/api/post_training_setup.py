@@ -18,6 +18,7 @@ from foretell.specs.model import Model
 from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import (
     ALGORITHMS,
+    USUAL_PROMPT,
     AlgorithmForm,
 )
 from foretell.specs.questions.post_training import PostTrainingQuestion
@@ -151,8 +152,6 @@ def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: s
     return 0.0 if fixed or tuned or loop.sequences(trainer) else float(DEFAULT_BUDGET)
 
 
-USUAL_PROMPT = 256.0
-"""Tokens of a prompt where none are given."""
 DEFAULT_BUDGET = 16_384
 """Tokens of a micro-batch on one rank."""
 
@@ -262,7 +261,7 @@ def workload_of(
     if prompt is None and read.prompts:
         prompt = read.prompt_mean
     if prompt is None:
-        prompt = USUAL_PROMPT if form.generates else 0.0
+        prompt = float(USUAL_PROMPT) if form.generates else 0.0
     if not question.samples and form.generates:
         said.append(f"{samples} answers to each prompt: not given")
     cap, mean = question.max_osl, question.osl

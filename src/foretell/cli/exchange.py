@@ -42,10 +42,7 @@ def imported(
         if model is None:
             raise BadInput([Problem(path="--model", value=None, message="missing")])
         return AskedQuestion(given, model=_fetched(model) if edges.hub else model)
-    from dataclasses import replace
-
     from foretell.api.launches import read_question
-    from foretell.catalog import model as catalog_model
 
     asked = read_question(
         edges.import_,
@@ -62,13 +59,20 @@ def imported(
         result["warnings"] = launch.warnings()
     if serving:
         said = (*said, *_converted(launch, result["model"], given, result))
-    # Settings of the model's file need the file itself.
-    own = any(str(text).strip().startswith("model.") for text in given.get("set", ()))
-    if own or plain:
+    return _with_notes(result, said, plain=plain)
+
+
+def _with_notes(
+    result: AskedQuestion, said: Sequence[str], *, plain: bool = False
+) -> AskedQuestion:
+    """The question with what its reading assumed told by its model, else on standard error."""
+    from foretell.api.launches import noted_model
+
+    record = None if plain else noted_model(result, said)
+    if record is None:
         note(said)
-        return result
-    record = catalog_model(result["model"])
-    result["model"] = replace(record, assumptions=(*record.assumptions, *said))
+    else:
+        result["model"] = record
     return result
 
 
@@ -76,22 +80,14 @@ def imported_step(given: Mapping[str, Any], edges: Edges) -> AskedQuestion:
     """What was given of a post-training question, above what `--import` says."""
     if edges.import_ is None:
         return imported(given, edges)
-    from dataclasses import replace
-
     from foretell.api.post_training_launches import read_post_training
-    from foretell.catalog import model as catalog_model
 
     asked = read_post_training(
         edges.import_, given, accept_unknown=edges.accept_unknown, hub=edges.hub
     )
     result = AskedQuestion(asked.arguments)
     result.rows = asked.rows
-    if any(str(text).strip().startswith("model.") for text in given.get("set", ())):
-        note(asked.launch.said())
-        return result
-    record = catalog_model(result["model"])
-    result["model"] = replace(record, assumptions=(*record.assumptions, *asked.launch.said()))
-    return result
+    return _with_notes(result, asked.launch.said())
 
 
 def _fetched(model: Any) -> Any:

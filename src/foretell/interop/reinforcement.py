@@ -18,6 +18,7 @@ from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, plan_words, read_back
 from foretell.interop.launch import Known, Launch, ReadValue, Tool
 from foretell.records import dataclass
+from foretell.specs.post_training import USUAL_PROMPT
 
 VERL_IGNORED = frozenset(
     """data.* algorithm.* trainer.* reward_model.* custom_reward_function.* critic.* ray_init.*
@@ -388,10 +389,6 @@ def _with_limits(step: PolicyStep, rows: tuple[ReadValue, ...]) -> tuple[ReadVal
     return tuple(
         replace(row, origin="assumed") if assumed and row.name == "isl" else row for row in rows
     )
-
-
-USUAL_PROMPT = 256
-"""Tokens of a prompt below a limit that is higher: a limit is no mean, and prompts are mostly shorter."""
 
 
 def _room(total: int, answer: int) -> int:

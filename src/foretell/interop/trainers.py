@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, Tool
-from foretell.interop.reinforcement import STEP_VALUES, USUAL_PROMPT
+from foretell.interop.reinforcement import STEP_VALUES
 from foretell.records import dataclass
 from foretell.specs.plan_words import CHOICES
+from foretell.specs.post_training import USUAL_PROMPT
 
 MODEL = (
     "model_name_or_path",

@@ -36,6 +36,8 @@ class AlgorithmForm:
     """Whether there are scores over the vocabulary; a reward model has one number."""
 
 
+USUAL_PROMPT = 256
+"""Tokens of a prompt where at most a limit is stated: a limit is no mean, and prompts are shorter."""
 ALGORITHMS: Mapping[str, AlgorithmForm] = {
     form.id: form
     for form in (

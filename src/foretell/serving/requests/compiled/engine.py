@@ -12,9 +12,7 @@ import numpy as np
 from foretell.serving.requests.compiled.clock import line, prompt_step
 from foretell.serving.requests.compiled.heaps import pop, push, remove
 from foretell.serving.requests.compiled.jit import jit
-
-WATERMARK = 0.01
-"""As `replica.WATERMARK`."""
+from foretell.serving.requests.replica import WATERMARK
 
 
 @jit

@@ -33,7 +33,7 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
         Text(),
         rates(found),
         *(
-            [Text(), bullets("Played", simulation_lines(found.simulation))]
+            [Text(), bullets("Simulated", simulation_lines(found.simulation))]
             if found.simulation
             else []
         ),

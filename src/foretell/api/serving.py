@@ -65,7 +65,7 @@ LARGEST = 1e7
 def serve(question: ServingQuestion) -> ServeAnswer:
     """One deployment under one load; the best layout where no plan is given.
 
-    `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` plays
+    `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` follows
     requests through the engine: True, with what is known of them in the arguments that follow; or a mapping
     of these (serving/simulation_options.py).
 
@@ -215,7 +215,7 @@ def play_of(
     options: Mapping[str, Any],
     progress: Callable[[int, int], None] | None,
 ) -> ServiceEstimate:
-    """The same with latencies of played requests; a layout that was not given is the closed form's best."""
+    """The answer with latencies of simulated requests; where no layout is given, the closed form's best."""
     how, trace = read_play(options, question)
     if not given:
         best = closed_form(question, given)

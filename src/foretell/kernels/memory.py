@@ -11,7 +11,7 @@
     reserved    allocated and allocator: what the framework has taken of the device
     framework   what it never sees: driver context, buffers of the communicators
 
-Every sum is the largest over a step: `simulation/memory_timeline.py` plays the step,
+Every sum is the largest over a step: `simulation/memory_timeline.py` simulates the step,
 tests/properties/test_timeline.py holds one to the other. A stage i of pp has min(micro-batches, pp - i)
 micro-batches in flight with 1F1B; interleaving keeps min(mu v, 2 (pp - i - 1) + (v - 1) pp + 1) chunks of
 1/v of the stage each (Narayanan et al. 2021).

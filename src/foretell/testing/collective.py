@@ -5,8 +5,8 @@
 
 A new algorithm is right when these pass: every rank ends with what the collective promises, nothing being
 added twice; no closed form beats the bytes that must leave or reach a member, nor the latency between the
-farthest two; time grows with bytes; and the simulation of the messages takes as long as claimed. The player is
-the caller's own, so that the closed form has an independent judge.
+farthest two; time grows with bytes; and the simulation of the messages takes as long as claimed. The player
+is the caller's own, so that the closed form has an independent judge.
 """
 
 from collections.abc import Callable, Iterable

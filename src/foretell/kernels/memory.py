@@ -42,7 +42,7 @@ ALLOCATOR_SHARE = 0.05
 modules take and give back a tensor with every operation, and leave more holes: `plain_share` of the software,
 for nanotron what 971 of its runs on H100 reserve."""
 CLOSE_SHARE = 0.9
-"""Above this share of the chip's memory the answer is too close to call."""
+"""Above this share of the chip's memory the answer is borderline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def estimate(given: Given, limits: Limits) -> Answer:
 
 
 def search(given: Given, limits: Limits) -> Answer:
-    """`foretell search`; too many plans are turned away as soon as they have been counted."""
+    """`foretell search`; too many plans are refused as soon as they have been counted."""
     from foretell.api import training as api
     from foretell.report.refusal import no_as_dict
 

@@ -17,7 +17,7 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
-from foretell.serving.engine_options import look_steps
+from foretell.serving.engine_options import look_steps, step_tokens
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
@@ -251,9 +251,9 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
 
 def _token_budget(q: ServeQuestion, layout: Deployment) -> int:
     """Tokens of a step; a prompt that is not cut goes in whole."""
-    own = layout.max_tokens or q.profile.max_tokens
+    own = step_tokens(q.profile, layout)
     if layout.chunked is False:
-        own = max(own, int(np.max(np.asarray(q.traffic.isl))) + 1)
+        own = max(own, float(np.max(np.asarray(q.traffic.isl))) + 1.0)
     return int(own * layout.dp)
 
 

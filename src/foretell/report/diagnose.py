@@ -147,8 +147,8 @@ def _services(found: ServicesDiagnosis) -> "RenderableType":
         one = found.next
         lines.append(
             f"Measure next: {one.plan}, concurrency {one.concurrency:g}, {one.isl:g} tokens in, "
-            f"{one.osl:g} out (predicted TTFT {one.ttft_ms:,.1f} ms, TPOT {one.tpot_ms:,.2f} ms); narrows the "
-            f"doubt about the causes by {one.narrower:.0%}"
+            f"{one.osl:g} out (predicted TTFT {one.ttft_ms:,.1f} ms, TPOT {one.tpot_ms:,.2f} ms); narrows "
+            f"the doubt about the causes by {one.narrower:.0%}"
         )
     if lines:
         parts += [Text(), bullets("Next", lines)]

@@ -82,6 +82,13 @@ def improve(given: Given, limits: Limits) -> Answer:
     return improved(ImproveQuestion(**given), launcher=launcher).to_dict()
 
 
+def diagnose(given: Given, limits: Limits) -> Answer:
+    """`foretell diagnose`: rows or the text of a log, never a file."""
+    from foretell.api.diagnose import diagnose as ask
+
+    return ask(given.pop("runs", ()), **given).to_dict()
+
+
 def sensitivity(given: Given, limits: Limits) -> Answer:
     """`foretell sensitivity`: of a training step, or with a load of a service."""
     from foretell.studies.sensitivity import sensitivities
@@ -234,7 +241,7 @@ def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given)
     if not sweep:
         answer: Answer = ask(asked).to_dict()
         return answer
-    flags = [field.name for field in fields_of(type(asked)) if field.name != "set"]
+    flags = [field.name for field in fields_of(type(asked)) if field.name not in ("set", "progress")]
     rows = len(combinations(parse_sweeps(sweep, flags)))
     if rows > MOST_ROWS:
         raise TooMuch([too_much("sweep", rows, f"at most {MOST_ROWS} rows")])
@@ -258,6 +265,7 @@ _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "simulate": simulate,
     "compare-plans": compare_plans,
     "improve": improve,
+    "diagnose": diagnose,
     "sensitivity": sensitivity,
     "serve": serve,
     "size": size,

@@ -16,6 +16,7 @@ from foretell.specs.questions.common import (
     PLOT,
     Given,
     MeasuredRuns,
+    Progressing,
     SettingsGiven,
 )
 from foretell.specs.questions.flags import Flag
@@ -188,4 +189,5 @@ class CompareQuestion(RunConditions, CompareWork):
             without={"command": ONE_ANSWER, "web": ONE_ANSWER},
         ),
     ] = 0
+    progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (WHY, PLOT, JSON)

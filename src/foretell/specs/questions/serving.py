@@ -410,6 +410,7 @@ class SizeQuestion:
     ] = True
     prices: PriceList = ""
     set: SettingsGiven = ()
+    progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (
         PARETO, EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON,
     )  # fmt: skip

@@ -151,6 +151,7 @@ class RunConditions:
 class TrainingQuestion(RunConditions, StepQuestion):
     """One training step, and with tokens a whole run: `foretell estimate`."""
 
+    progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_PLAN, LAUNCHER, JSONL, JSON)
 
 

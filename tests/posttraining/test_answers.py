@@ -99,12 +99,12 @@ def test_a_quantised_base_on_one_card_is_told_to_compute_layers_again() -> None:
 
 
 def test_ways_to_fit_spread_weights_and_begin_with_the_cheapest() -> None:
-    sharded = foretell.post_train(**{**TUNING, "isl": 8192, "plan": "tp1 pp1 zero1"})
+    sharded = foretell.post_train(**{**TUNING, "isl": 6144, "plan": "tp1 pp1 zero1"})
     assert sharded.fits == "no"
     ways = [way.split(" fits")[0] for way in sharded.ways_to_fit]
     assert ways[:2] == ['--plan "tp1 pp1 zero3"', '--plan "tp1 pp1 zero1 recompute=full"']
     steps = [
-        foretell.post_train(**{**TUNING, "isl": 8192, "plan": way.split('"')[1]})
+        foretell.post_train(**{**TUNING, "isl": 6144, "plan": way.split('"')[1]})
         for way in ways[:2]
     ]
     assert all(one.fits != "no" for one in steps)

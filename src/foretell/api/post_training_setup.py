@@ -3,19 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
+from foretell.api.post_training_trainer import budget_of, trainer_of
 from foretell.api.serving import choices_of
+from foretell.catalog.models import reasons_at_length
 from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
 from foretell.errors import BadInput, Problem, unknown
-from foretell.inputs.question import ask, collect, plan_of, settings_of
-from foretell.posttraining.placement import best_micro_batch, candidate_plans
+from foretell.inputs.question import ask, collect, settings_of
+from foretell.posttraining.placement import best_micro_batch
 from foretell.posttraining.step import StepSetup
 from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
-from foretell.search.plan_checks import check_plan
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.requests.lengths import read_lengths
 from foretell.specs.deployment import Deployment
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import (
     ALGORITHMS,
     USUAL_PROMPT,
@@ -30,6 +30,9 @@ OFFLOADS = ("weights", "optimizer", "reference")
 USUAL_SHARE, USUAL_LONGEST, USUAL_CAP = 0.2, 1100.0, 1024.0
 """Mean answer over a short limit, its size under a long one, and the limit where none is given: means of 130
 to 330 under 1,024 in verl's logs, some 1,000 under 8,192, 20,480 and 28,672 by what its passes take."""
+
+REASONING_SHARE = 0.25
+"""Mean answer over the limit, of models that were trained to reason at length."""
 
 
 def setups_of(
@@ -46,7 +49,9 @@ def setups_of(
     if form is None:
         problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
     usable = form is not None and not problems
-    work = collect(lambda: workload_of(question, form, said), problems) if usable and form else None
+    work = None
+    if usable and form and loop:
+        work = collect(lambda: workload_of(question, form, said, loop), problems)
     if problems or loop is None or form is None or work is None:
         collect(lambda: ask(question.model, system=question.system or "h100-sxm", gpus=8), problems)
         raise BadInput(problems)
@@ -80,6 +85,11 @@ def setups_of(
             options["fraction_given"] = False
         if deployment.max_batch is None:
             deployment = replace(deployment, max_batch=loop.max_batch)
+        if not loop.captures_graphs(question.framework) and "graph" not in str(
+            question.rollout_plan
+        ):
+            deployment = replace(deployment, graph=False)
+            said.append(f"rollouts without graphs: {question.framework} set enforce_eager")
         if question.speculative is not None:
             deployment = with_speculative(question.speculative, deployment)
         own_rate = deployment.accepted > 0.0
@@ -143,19 +153,6 @@ def critic_of(
     return ask(question.critic, system=scenario.system, gpus=scenario.job.gpus).model
 
 
-def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
-    """Tokens of a micro-batch on one rank; 0: the plan's sequences."""
-    if question.micro_tokens is not None:
-        return float(question.micro_tokens)
-    fixed = "micro_batch" in _named(question.plan) or isinstance(question.plan, Plan)
-    tuned = question.algorithm in ("sft", "dpo", "reward") and question.plan is not None
-    return 0.0 if fixed or tuned or loop.sequences(trainer) else float(DEFAULT_BUDGET)
-
-
-DEFAULT_BUDGET = 16_384
-"""Tokens of a micro-batch on one rank."""
-
-
 def with_layout(setup: StepSetup) -> StepSetup:
     """The setup with the fastest layout of the engine that fits."""
     from foretell.posttraining.placement import best_layout
@@ -163,99 +160,19 @@ def with_layout(setup: StepSetup) -> StepSetup:
     return replace(setup, deployment=best_layout(setup))
 
 
-def _named(plan: Any) -> tuple[str, ...]:
-    return named_fields(plan) if isinstance(plan, str) else ()
-
-
-def trainer_of(
-    question: PostTrainingQuestion,
-    loop: PostTrainingLoop,
-    form: AlgorithmForm,
-    work: TrajectoryWorkload,
-    said: list[str],
-    left_out: tuple[str, ...] = (),
-) -> tuple[Scenario, str, Plan]:
-    """The trainer's scenario, kind and plan; a plan that is not given is the fastest of a few that fit."""
-    given = question.plan
-    gpus = question.trainer_gpus if question.trainer_gpus is not None else question.gpus
-    words = given if isinstance(given, str) else ""
-    named = _named(given)
-    trainer = loop.trainer
-    if any(name in named for name in ("tp", "pp", "ep")) and "zero" not in named:
-        trainer = "megatron"
-    if "framework" in named:
-        text = words
-        software = words.split("framework=")[1].split()[0]
-        trainer = (
-            "megatron"
-            if software.startswith(("megatron", "nemo"))
-            else "deepspeed"
-            if software.startswith("deepspeed")
-            else "fsdp"
-        )
-    else:
-        text = f"{words} framework={loop.software(trainer)}".strip()
-    if "micro_batch" not in named and loop.sequences(trainer) and question.micro_tokens is None:
-        text += f" mbs{loop.sequences(trainer)}"
-    if given is not None and "zero" not in named and trainer in ("fsdp", "deepspeed"):
-        text += " zero3"
-    if (
-        given is not None
-        and "recompute" not in named
-        and question.algorithm not in ("sft", "dpo", "reward")
-    ):
-        text += " recompute=full"
-    if trainer in ("fsdp", "deepspeed") and form.generates and "lora" not in named:
-        # Loops train in mixed precision: one copy, states and reduction in 32 bits.
-        wide = {"master": "fp32", "states": "fp32", "gradients": "fp32"}
-        text += "".join(f" {k}={v}" for k, v in wide.items() if k not in named)
-    seq_len = max(round(work.passed_length), 8)
-    scenario = ask(
-        question.model,
-        system=question.system,
-        gpus=gpus,
-        set=settings_of(question),
-        global_batch=work.trajectories,
-        seq_len=seq_len,
-        plan=given if isinstance(given, Plan) else text,
-    )
-    if isinstance(given, Plan):
-        return plan_of(scenario, given)[0], trainer, given
-    degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
-    if given is not None and (degrees or trainer != "megatron"):
-        scenario, plan = plan_of(scenario, text, settings_of(question), left_out=left_out)
-        checked_degrees(scenario, plan)
-        return scenario, trainer, plan
-    scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
-    plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
-    said.append(f"trainer's plan chosen: the best of a few {trainer} plans")
-    return scenario, trainer, plan
-
-
-def checked_degrees(scenario: Scenario, plan: Plan) -> None:
-    """Raise where a plan's degrees cannot be: its batch and length are made to fit."""
-    step = plan.tp * plan.cp * 2
-    job = replace(
-        scenario.job,
-        gpus=plan.gpus
-        if scenario.job.gpus % plan.gpus == 0 and plan.gpus == scenario.job.gpus
-        else scenario.job.gpus,
-        global_batch=plan.dp * plan.micro_batch * plan.pp * plan.vpp * 4,
-        seq_len=-(-scenario.job.seq_len // step) * step,
-    )
-    check_plan(replace(scenario, job=job), plan)
-
-
-def usual_mean(limit: float) -> float:
-    """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones."""
+def usual_mean(limit: float, *, reasons: bool = False) -> float:
+    """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones;
+    a model that reasons fills its share of any limit."""
+    if reasons:
+        return REASONING_SHARE * limit
     return float(((USUAL_SHARE * limit) ** -2.0 + USUAL_LONGEST**-2.0) ** -0.5)
 
 
 def workload_of(
-    question: PostTrainingQuestion, form: AlgorithmForm, said: list[str]
+    question: PostTrainingQuestion, form: AlgorithmForm, said: list[str], loop: PostTrainingLoop
 ) -> TrajectoryWorkload:
     """Trajectories and their lengths; what is left open is said."""
-    samples = question.samples or (8 if form.generates else 1)
+    samples = question.samples or form.samples or loop.samples
     read = read_lengths(question.lengths)
     prompt = question.isl
     if prompt is None and read.prompts:
@@ -277,7 +194,7 @@ def workload_of(
         )
     if mean is None:
         limit = float(cap or USUAL_CAP)
-        mean = usual_mean(limit)
+        mean = usual_mean(limit, reasons=form.generates and reasons_at_length(question.model))
         said.append(
             f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
         )

@@ -29,7 +29,7 @@ from foretell.posttraining.memory import Residency, phase_memory
 from foretell.posttraining.passes import TrainerPasses, trainer_passes
 from foretell.posttraining.pipeline import PoolTimes, pipeline_of
 from foretell.posttraining.rollout import RolloutTimes, rollout_times
-from foretell.posttraining.sync import SyncQuestion, sync_seconds
+from foretell.posttraining.sync import SyncQuestion, kept_bytes, sync_seconds
 from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
@@ -272,7 +272,8 @@ def sync_of(setup: StepSetup, passes: TrainerPasses) -> float:
         mechanism=setup.sync,
         trainer_gpus=plan.gpus,
         offloaded="weights" in setup.offload and setup.placement != "colocated",
-        joined=setup.trainer == "megatron",
+        joined=False,
+        kept_bytes=kept_bytes(setup.trainer == "megatron" or bool(plan.lora)),
         narrow=setup.deployment.weights.startswith("fp8"),
         split=setup.placement != "colocated",
     )

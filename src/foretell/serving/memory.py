@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import adapter_bytes
+from foretell.serving.engine_options import adapter_bytes, step_tokens
 from foretell.serving.formats import is_narrow, narrow_dense, weight_width
 from foretell.serving.step_ops import is_routed
 from foretell.serving.tables import kinds_of
@@ -163,7 +163,7 @@ def step_bytes(model: Model, deployment: Deployment, profile: EngineProfile) -> 
     part; 16 bits each. Scores are there three times (as they come, in fp32, sorted).
     """
     d = deployment
-    tokens = float(d.max_tokens or profile.max_tokens)
+    tokens = step_tokens(profile, d)
     rows = float(d.max_batch or profile.max_batch)
     if profile.memory_rule == "none":
         # Nothing is profiled: a loop allocates as its prompts come.

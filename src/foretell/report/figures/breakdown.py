@@ -54,9 +54,19 @@ def time_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str =
     )  # fmt: skip
 
 
+SERVED: Mapping[str, str] = {
+    "matrices": "matrix multiplications",
+    "exchanges": "communication",
+    "head": "output head",
+}
+"""Parts of a decode step -> what they are called."""
+
+
 def serve_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str = "") -> Figure:
     """A bar for each deployment, of the shares of a decode step."""
-    stacks = [{k: v / 1e3 for k, v in answer["step_ms"].items()} for answer in answers]
+    stacks = [
+        {SERVED.get(k, k): v / 1e3 for k, v in answer["step_ms"].items()} for answer in answers
+    ]
     labels = list(names) or [f"{answer['gpus']} x, {answer['plan']}" for answer in answers]
     heading = title or (_title(answers) + ": one decode step")
     return _stacked(

@@ -33,15 +33,15 @@ GREY = "#8A929C"
 LIMIT = "#D55E00"
 """Of what must not be crossed."""
 HELD: Mapping[str, str] = {
-    "weights": "#24527a",
-    "gradients": "#3f7fb0",
-    "states": "#7fb0d6",
-    "gathered weights": "#a9c8e4",
+    "weights": "#2f6fa8",
+    "gradients": "#5f9bd0",
+    "states": "#9cc3e6",
+    "gathered weights": "#bcd4ec",
     "gradient placeholders": "#9aa7b4",
     "messages": "#b3bac2",
     "workspaces": "#d0d5da",
     "buffers": "#b3bac2",
-    "layer entries": "#1d6b45",
+    "layer entries": "#2b8357",
     "activations": "#3f9a68",
     "attention": "#3f9a68",
     "mixer": "#5fae7f",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from foretell.report.notebook.card import (
     Card,
+    ShownNumber,
     Told,
     bars_of,
     children,
@@ -32,6 +33,11 @@ def fits_words(told: Told) -> str:
     return words.get(str(told.get("fits")), "")
 
 
+def largest_part(told: Told) -> ShownNumber:
+    """The largest share of a step by its name."""
+    return ShownNumber(label="largest part", text=str(told["limited_by"]))
+
+
 def estimate_card(told: Told) -> Card:
     """A training step: time, throughput, memory, where the time goes."""
     run = told.get("run")
@@ -39,14 +45,9 @@ def estimate_card(told: Told) -> Card:
     return Card(
         title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
         lines=tuple(lines),
-        facts=facts_of(
-            told,
-            "step_s",
-            "tokens_per_s",
-            "mfu",
-            "peak_memory_bytes",
-            "energy_joules",
-            "limited_by",
+        facts=(
+            *facts_of(told, "step_s", "tokens_per_s", "mfu", "peak_memory_bytes", "energy_joules"),
+            largest_part(told),
         ),
         bars=bars_of(children(told.get("breakdown"))),
         bar_title="step time",
@@ -70,7 +71,7 @@ def explain_card(told: Told) -> Card:
     return Card(
         title=f"{place(told)}: {told['plan']}",
         lines=tuple(told["conclusions"]),
-        facts=facts_of(told, "step_s", "peak_memory_bytes", "limited_by"),
+        facts=(*facts_of(told, "step_s", "peak_memory_bytes"), largest_part(told)),
         bars=bars_of({part["name"]: part["value"] for part in told["time"]}),
         bar_title="step time",
     )

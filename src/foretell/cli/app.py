@@ -32,7 +32,7 @@ VERBS = {
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
-    "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
+    "diagnose": "What is wrong with a measured run or service: likely causes, and what to measure next.",
     "changed": "Which predictions moved between two versions, and by which change.",
 }
 """Verbs and what they answer."""

@@ -25,6 +25,8 @@ class PostTrainingLoop:
     """What people call it."""
     trainer: str
     """Trainer where the plan names none: fsdp, megatron or deepspeed."""
+    megatron: bool
+    """Whether it may train by Megatron, where a model is too large for its own trainer."""
     software_fsdp: str
     """Training software of that trainer."""
     software_megatron: str

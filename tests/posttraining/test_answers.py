@@ -77,7 +77,7 @@ def test_the_text_counts_pairs_and_names_no_placement_without_an_engine(
 def test_help_names_the_engine_of_the_framework(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["post-train", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "or the id of a profile; else the framework's" in told
+    assert "or the id of a profile (default: the framework's)" in told
     assert "where none is named" not in told
     assumed = foretell.post_train(**{**RL, "framework": "verl"}).assumptions
     assert any("vllm-0.6" in said for said in assumed)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foretell.api.launch_files import files_beside
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog.models import find_model
@@ -76,7 +77,11 @@ def read_launch(
     catalogue does not know is fetched.
     """
     text = _text(given, files)
-    known = Known(gpus=None if gpus is None else _count(gpus), degrees=_degrees(plan))
+    known = Known(
+        gpus=None if gpus is None else _count(gpus),
+        degrees=_degrees(plan),
+        files=files_beside(text, Path(given)) if files and text != str(given) else (),
+    )
     launch = read_arguments(text, None, tool, known)
     named = model if model else _found(launch, files, hub)
     layers, described = None, named or launch.table

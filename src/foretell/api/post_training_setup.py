@@ -32,12 +32,13 @@ from foretell.specs.system import System
 
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
+REFERENCES = ("auto", "pass", "none", "cached")
 OFFLOADS = ("weights", "optimizer", "reference")
 USUAL_SHARE, USUAL_LONGEST, USUAL_CAP = 0.2, 1100.0, 1024.0
 """Mean answer over a short limit, its size under a long one, and the limit where none is given: means of 130
 to 330 under 1,024 in verl's logs, some 1,000 under 8,192, 20,480 and 28,672 by what its passes take."""
 
-SHARES = (0.5, 0.7, 0.9)
+SHARES = (0.5, 0.7, 0.9, 0.95)
 """Shares of the memory that an engine is given where its usual one leaves no cache."""
 REASONING_SHARE = 0.25
 """Mean answer over the limit, of models that were trained to reason at length."""
@@ -56,10 +57,10 @@ def setups_of(
         said.append("placement split: both pools have chips of their own")
     loop = collect(lambda: post_training_loop(question.framework, left_out), problems)
     form = ALGORITHMS.get(question.algorithm)
-    if form is not None and (
-        question.reference != "auto" or (loop and form.generates and not loop.reference)
-    ):
-        form = replace(form, reference=False)
+    if form is not None and loop is not None:
+        own = form.reference and (loop.reference or not form.generates)
+        told = {"pass": True, "none": False, "cached": False}
+        form = replace(form, reference=told.get(question.reference, own))
     if form is None:
         problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
     usable = form is not None and not problems
@@ -76,9 +77,9 @@ def setups_of(
     sync = question.sync or ("ipc" if placement == "colocated" else "broadcast")
     setup = StepSetup(
         algorithm=form,
-        loop=loop
-        if question.placement != "async" or not question.partial
-        else replace(loop, old_logprobs=False),
+        loop=replace(loop, old_logprobs="never")
+        if question.placement == "async" and question.partial
+        else loop,
         work=work,
         scenario=scenario,
         plan=plan,
@@ -160,6 +161,8 @@ def engine_of(
         chips = {"system": question.system, "gpus": question.rollout_gpus}
         rollout = ask(scenario.model, **chips, set=settings_of(question))
     gpus, name = rollout.job.gpus, question.engine or loop.engine
+    # An engine by its bare name is the framework's own, which lags behind serving.
+    name = loop.engine if loop.engine.partition("-")[0] == name else name
     load = (float(question.osl or 2.0), gpus)
     profile, deployment, given = choices_of(rollout, question.rollout_plan, name, [], load)
     apart = question.placement in ("split", "async")
@@ -298,7 +301,7 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
         "placement": (question.placement, PLACEMENTS),
         "sync": (question.sync or "ipc", SYNCS),
         "packing": (question.packing, ("packed", "padded")),
-        "reference": (question.reference, ("auto", "none", "cached")),
+        "reference": (question.reference, REFERENCES),
     }
     found += [
         unknown(name, value, allowed)

@@ -78,9 +78,7 @@ def candidate_plans(
 ) -> tuple[Plan, bool]:
     """The fastest of a few plans of a trainer that fit, the smallest where none does; and whether it does."""
     gpus = scenario.job.gpus
-    found = trainer_candidates(
-        scenario.model, base, trainer, gpus, work_generates=work.generated
-    )
+    found = trainer_candidates(scenario.model, base, trainer, gpus, work_generates=work.generated)
     share = BESIDE_ENGINE if work.generated and trainer == "megatron" else 0.85
     room = share * float(scenario.system.chip.memory_bytes)
     step, peak = _alike(scenario, found, work, budget)

@@ -18,7 +18,7 @@ from foretell.posttraining.placement import candidate_plans
 from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.search.plan_checks import check_plan
 from foretell.specs.plan import Plan, named_fields
-from foretell.specs.post_training import AlgorithmForm
+from foretell.specs.post_training import ALGORITHMS, AlgorithmForm
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.specs.scenario import Scenario
 
@@ -28,8 +28,9 @@ def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: s
     if question.micro_tokens is not None:
         return float(question.micro_tokens)
     fixed = "micro_batch" in _named(question.plan) or isinstance(question.plan, Plan)
-    tuned = question.algorithm in ("sft", "dpo", "reward") and question.plan is not None
-    return 0.0 if fixed or tuned or loop.sequences(trainer) else float(DEFAULT_BUDGET)
+    form = ALGORITHMS[question.algorithm]
+    own = loop.sequences(trainer) > 0 if form.generates else question.plan is not None
+    return 0.0 if fixed or own else float(DEFAULT_BUDGET)
 
 
 DEFAULT_BUDGET = 16_384
@@ -78,7 +79,7 @@ def trainer_of(
         held = step_numbers(packed_batch(scenario, plan, work, 1.0 / work.updates, 0.0, True))[1]
         if sum(held.values()) <= CLOSE_SHARE * float(scenario.system.chip.memory_bytes):
             words = whole
-    if given is not None and not form.generates and words.strip() != text:
+    if not form.generates and words.strip() != text:
         left = words.removeprefix(text).strip()
         said.append(f"what the plan leaves open, as {loop.name} trains: {left}")
     text = words
@@ -89,7 +90,18 @@ def trainer_of(
         checked_degrees(scenario, plan)
         return scenario, trainer, plan
     scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
-    plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
+    budget = budget_of(question, loop, trainer)
+    plan, fits = candidate_plans(scenario, base, trainer, work, budget)
+    if not fits and given is None and trainer == "fsdp" and loop.megatron and form.generates:
+        words = f"framework={loop.software_megatron}"
+        other, base = plan_of(scenario, words, settings_of(question), left_out=left_out)
+        budget = budget_of(question, loop, "megatron")
+        cut, fits = candidate_plans(other, base, "megatron", work, budget)
+        if fits:
+            said.append(
+                "trainer's plan chosen: the best of a few Megatron plans; none of FSDP fits"
+            )
+            return other, "megatron", cut
     said.append(f"trainer's plan chosen: the best of a few {trainer} plans")
     return scenario, trainer, plan
 
@@ -139,8 +151,8 @@ def with_open_words(
     `software`) have them; `stage`: of sharing, where the plan does not say."""
     trainer, name = software
     named, given = _named(question.plan), question.plan is not None
-    told = {"micro_batch": f"mbs{loop.sequences(trainer)}"} if loop.sequences(trainer) else {}
-    told = {} if question.micro_tokens is not None else told
+    own = loop.sequences(trainer) if form.generates and question.micro_tokens is None else 0
+    told = {"micro_batch": f"mbs{own}"} if own else {}
     shards = trainer in ("fsdp", "deepspeed")
     if given and shards:
         told["zero"] = f"zero{stage}"
@@ -149,10 +161,12 @@ def with_open_words(
     if form.generates and shards and "lora" not in named:
         # Loops train in mixed precision: one copy, states and reduction in 32 bits.
         told |= {key: f"{key}=fp32" for key in ("master", "states", "gradients")}
-    if given and not form.generates:
+    if not form.generates:
         given_stage = re.search(r"(?:^| )zero=?(\d)", text)
         shared = int(given_stage[1]) if given_stage else stage if shards else 0
-        told |= tuning_words(loop, name, shared, "lora" in named)
+        tuned = tuning_words(loop, name, shared, "lora" in named)
+        # Without a plan the best of a few is chosen, and with it what is computed again.
+        told |= {key: word for key, word in tuned.items() if given or key != "recompute"}
     return " ".join([text, *(word for key, word in told.items() if key not in named)])
 
 

@@ -219,10 +219,10 @@ def _figures(known: ConditionedService, number: int, row: Measurement) -> Iterat
 
         def gain(mechanism: str, factor: float, key: str = key, sign: float = sign) -> float:
             if mechanism in (SHARED, REST):
-                return max(1.0 - factor ** (-sign), 0.0)
+                return float(max(1.0 - factor ** (-sign), 0.0))
             there = replace(q, system=q.system.with_corrections(Corrections(**{mechanism: factor})))
             slow = served_slopes(there, ZERO)[key][0]
-            return max(1.0 - (slopes[key][0] / slow) ** sign, 0.0)
+            return float(max(1.0 - (slopes[key][0] / slow) ** sign, 0.0))
 
         causes, pairs = likely_causes(
             known.posterior, place, WAITING if name == "ttft_ms" else CHECKS, FAR, gain

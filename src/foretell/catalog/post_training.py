@@ -25,6 +25,8 @@ class PostTrainingLoop:
     """What people call it."""
     trainer: str
     """Trainer where the plan names none: fsdp, megatron or deepspeed."""
+    megatron: bool
+    """Whether it may train by Megatron, where a model is too large for its own trainer."""
     software_fsdp: str
     """Training software of that trainer."""
     software_megatron: str
@@ -51,8 +53,9 @@ class PostTrainingLoop:
     """Share of the memory that the engine takes where the trainer has the same cards."""
     split_memory_fraction: float
     """Share that it takes of cards of its own."""
-    old_logprobs: bool
-    """Whether the trainer computes log-probabilities of the policy before the updates."""
+    old_logprobs: str
+    """When the trainer computes log-probabilities of the policy before the updates: always, several (where a
+    step has more than one update), or never."""
     reference: bool
     """Whether a frozen reference is passed, of algorithms that have one."""
     balanced: bool

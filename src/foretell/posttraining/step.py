@@ -208,7 +208,9 @@ def phase_seconds(
         if setup.placement == "colocated":
             found["sleep"] = (loop.wake_s + onload_s(setup, passes), "all")
         found["reward"] = (loop.trajectory_s * work.trajectories, "host")
-    if form.old and loop.old_logprobs:
+    if form.old and (
+        loop.old_logprobs == "always" or (loop.old_logprobs == "several" and work.updates > 1)
+    ):
         found["old_logprob"] = (forward_s, "trainer")
     if form.reference:
         found["ref_logprob"] = (forward_s, "trainer")

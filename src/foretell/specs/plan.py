@@ -208,7 +208,7 @@ DROPS = ("jax", "paxml", "maxtext", "levanter")
 """Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
 OWN_DTYPES = (
-    "accelerate", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
+    "accelerate", "hai-llm", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
     "transformers-compiled", "transformers-kernels", "transformers-liger", "trl",
 )  # fmt: skip
 """Software that states the dtypes of master copy and states, and of gradients sent where ZeRO 3 shares all; a

@@ -185,6 +185,9 @@ class Software:
     casts_experts: bool = True
     """Whether operands of grouped products are cast to narrow formats by passes of their own; else the
     products' kernels read and write them."""
+    weighs_inside: bool = False
+    """Whether tokens are weighed inside their experts, in front of the last product, so that what that gives
+    is not kept."""
     plain_scaled_rotary: bool = False
     """Whether rotary positions with a scale (YaRN's) run by plain kernels though others are fused."""
     maps_apart: bool = False
@@ -273,6 +276,11 @@ class Software:
     option decides, so that the peak is as said or higher (uncertainty/memory.py)."""
     one_copy: bool = False
     """With ZeRO 3 the shared weights are the master copy."""
+    result_bytes: Multiple = 0.0
+    """Bytes of an element of attention's result as it is kept in low-precision recipes; 0: in 16 bits for
+    attention, and in the narrow format for the product behind it."""
+    narrow_up: bool = False
+    """What the activation of a feed-forward part or an expert reads is kept in the narrow format."""
     narrow: bool = False
     """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
     tied_copies: Multiple = 0.0

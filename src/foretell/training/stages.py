@@ -42,8 +42,9 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     inputs = staying_inputs(plans, tables.software, first, shape, parts, counts)
     parameters = gather(parts.parameters, shape)
     schedule = schedule_named(plans.base.schedule)
-    # A tied head is the token table itself on a single stage, and a copy of it on another.
-    apart = (plans.pp[first] > 1) & (schedule.layout != "v")
+    # A tied head is the token table itself on a single stage, or where the last chunk is on the first rank,
+    # and a copy of it elsewhere.
+    apart = (plans.pp[first] > 1) & (schedule.layout not in ("v", "both"))
     parameters[:, -1] += parts.tied[shape] * apart
     held = counts if schedule.weight_copies == 1.0 else schedule.weight_copies * counts
 

@@ -174,7 +174,7 @@ class PostTrainingQuestion:
     reference: Annotated[
         str,
         Flag(
-            help="Reference log-probabilities: auto (as the algorithm), or none or cached: no pass.",
+            help="Reference log-probabilities: auto (as the loop), pass, or none or cached: no pass.",
             metavar="WORD",
         ),
     ] = "auto"

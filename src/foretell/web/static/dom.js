@@ -76,12 +76,12 @@ export function range(ends, unit) {
 
 // ---- names of parts as the server has them, in words
 
-const PARTS = { lost: "fragmentation", exchanges: "communication", matrices: "matrix multiplications", gemm: "matrix multiplications", head: "output head", "grouped-gemm": "expert matrix multiplications",
+const PARTS = { lost: "fragmentation", exchanges: "communication", matrices: "matrix multiplications", head: "output head",
   host: "host", fixed: "fixed time of a step", adv: "advantages", logprob: "log-probabilities", old_logprob: "log-probabilities", ref_logprob: "reference log-probabilities",
   weight_sync: "weight synchronisation" };
 
 export function partName(name) {
-  return String(name).split(".").map((part) => PARTS[part] ?? part.replaceAll("_", " ")).join(": ");
+  return String(name).split(".").map((part) => PARTS[part] ?? part.replaceAll("_", " ")).join(".");
 }
 
 // ---- words of the glossary

@@ -58,7 +58,7 @@ function card(answer, i, asked) {
     facts([
       ["GPUs", number(first.gpus, "count", "gpus")],
       first.no_price ? null : [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
-      ["Paid", first.paid],
+      ["Paid", first.paid === "own" ? "bought and run" : first.paid],
       first.usd_per_run ? ["$ per run", surely(first, "usd_per_run", "usd")] : null,
       first.usd_per_request ? ["$ per request", surely(first, "usd_per_request", "usd")] : null,
       first.usd_per_million_output_tokens ? ["$ per million in, out", h("span", {}, number(first.usd_per_million_input_tokens, "usd"), ", ", number(first.usd_per_million_output_tokens, "usd"))] : null,

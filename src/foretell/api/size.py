@@ -247,7 +247,7 @@ def size(asked: SizeQuestion) -> Sizing:
     q, percentile = question, asked.percentile
     if asked.measured:
         q = _given_measured(asked, question, most)
-    found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted)
+    found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted, asked.progress)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])
     q = sized_question(q, wanted)

@@ -13,6 +13,7 @@ from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
 from foretell.specs.plan_forms import GENERIC
+from foretell.specs.questions.common import Progress
 from foretell.specs.questions.flags import asks, part, values_of
 from foretell.specs.questions.training import (
     MemoryQuestion,
@@ -57,7 +58,8 @@ def estimate(question: TrainingQuestion) -> Estimate:
     known = conditioned(scenario, question)
     if plan is None:
         scenario, base = plan_of(scenario, None, settings, searched=True)
-        best = best_plan(scenario, base, fixed_fields(None, settings), known)
+        fixed = fixed_fields(None, settings)
+        best = best_plan(scenario, base, fixed, known, question.progress)
         return estimate_answer(with_run(best, asked))
     scenario, chosen = plan_with_room(scenario, plan, settings)
     result = with_run(step_answer(scenario, chosen, known, chosen=False), asked)
@@ -266,6 +268,7 @@ def best_plan(
     base: Plan,
     fixed: tuple[str, ...] = (),
     known: "Conditioned | None" = None,
+    progress: Progress | None = None,
 ) -> StepEstimate:
     """The best plan of the whole space (less what is fixed), or Infeasible with the nearest miss; given what
     was measured, where something was."""
@@ -273,13 +276,13 @@ def best_plan(
 
     check_choices(scenario, base)
     if known is None:
-        found = search_plans(scenario, base, top=1, fixed=fixed)
+        found = search_plans(scenario, base, top=1, progress=progress, fixed=fixed)
         best = found.best
     else:
         from foretell.api.conditioning import place_of_search
 
         place = place_of_search(known, scenario)
-        found = search_plans(place.scenario, base, top=1, fixed=fixed)
+        found = search_plans(place.scenario, base, top=1, progress=progress, fixed=fixed)
         best = place.after(found.best)
     many = found.plans_evaluated + found.plans_pruned
     said = f"plan chosen by search: the best of {many:,} candidates"

@@ -79,7 +79,7 @@ export function fits(answer) {
 // The 90 % interval below a number; nothing where it has none or is given.
 export function sure(ends, unit, more = "") {
   if (!ends || ends[0] === ends[1]) return "";
-  return h("small", { class: "sure quiet", title: "90 % interval" }, `${range(ends, unit)}${more}`);
+  return h("small", { class: "sure quiet", title: "90 % interval" }, h("span", { class: "whole" }, range(ends, unit)), more);
 }
 
 export function surely(answer, name, unit, at = name) {

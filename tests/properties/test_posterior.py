@@ -17,6 +17,7 @@ SURE = replace(
     wide_share=1e-12,
     part_share=1e-12,
     interval_scale=1.0,
+    place_scales=((1.0, 1.0),),
 )
 
 
@@ -43,6 +44,28 @@ def test_one_run_without_outliers_is_the_closed_form() -> None:
     assert said.median == pytest.approx(
         SURE.mean + common / (common + noise) * (0.2 - SURE.mean), rel=1e-4
     )
+
+
+def test_a_scale_of_all_places_is_a_factor_on_all_spreads() -> None:
+    """Twice the scale with twice the residual is the same posterior, twice as wide."""
+    wide = replace(SURE, place_scales=((2.0, 1.0),), mean=0.0)
+    said = condition(replace(SURE, mean=0.0), TRAINING, [run(0.1)]).of(run(0.0, tp=5.0))
+    twice = condition(wide, TRAINING, [run(0.2)]).of(run(0.0, tp=5.0))
+    assert twice.median == pytest.approx(2.0 * said.median, rel=1e-6)
+    assert twice.interval["p90"] == pytest.approx([2.0 * v for v in said.interval["p90"]], rel=1e-6)
+    assert twice.deviations == pytest.approx(2.0 * said.deviations, rel=1e-6)
+
+
+def test_runs_as_predicted_make_a_tidy_place_and_a_narrow_interval() -> None:
+    """What one run is off by says how far the next may be: not only where it is."""
+    prior = replace(SURE, place_scales=((0.4, 0.5), (1.0, 0.3), (2.5, 0.2)))
+    widths = []
+    for ratio in (prior.mean, 0.08, 0.2):
+        low, high = condition(prior, TRAINING, [run(ratio)]).of(run(0.0)).interval["p90"]
+        widths.append(high - low)
+    assert widths[0] < widths[1] < widths[2]
+    one = condition(replace(SURE, place_scales=((1.0, 1.0),)), TRAINING, [run(0.0)])
+    assert widths[0] < np.subtract(*one.of(run(0.0)).interval["p90"][::-1])
 
 
 def test_nothing_measured_leaves_the_prior() -> None:

@@ -104,3 +104,24 @@ def test_calibrated_runs_are_a_system(tmp_path: Path) -> None:
         "llama-3.1-70b", system=str(out), gpus=512, global_batch=1024, seq_len=8192, plan=PLAN
     )
     assert told.step_s == pytest.approx(slow, rel=0.03)
+
+
+def test_words_before_a_file_state_what_its_log_does_not(tmp_path: Path) -> None:
+    log = tmp_path / "titan.log"
+    lines = [
+        f"[titan] root - INFO - step: {i}  loss: 8.0  memory: 62.3GiB(78%)  tps: 7,200  tflops: 398.0  mfu: 40.2%"
+        for i in range(1, 21)
+    ]
+    log.write_text("\n".join(lines))
+    place = {"gpus": "8xH100", "seq_len": 8192, "global_batch": 64}
+    with pytest.raises(foretell.BadInput, match="its plan is not stated"):
+        foretell.search("llama-3.1-8b", **place, measured=[str(log)])
+    found = foretell.estimate(
+        "llama-3.1-8b", **place, plan="tp2 zero1", measured=[f"zero3 mbs1: {log}"]
+    )
+    told = foretell.estimate(
+        "llama-3.1-8b", **place, plan="tp2 zero1", measured=["zero3 mbs1: 7200 tokens/s/gpu, 62.3 GiB"]
+    )
+    assert found.step_s == pytest.approx(told.step_s, rel=1e-3)
+    with pytest.raises(foretell.BadInput, match="no such file"):
+        foretell.search("llama-3.1-8b", **place, measured=["zero3 mbs1: nowhere.log"])

@@ -224,7 +224,12 @@ def test_published_runs_are_the_accuracy_pages(api: TestClient) -> None:
         assert row["measured_s"] > 0
 
 
-MORE = {"compare-plans": {"a", "b"}, "compare": {"systems"}, "scaling": {"models"}}
+MORE = {
+    "compare-plans": {"a", "b"},
+    "compare": {"systems"},
+    "scaling": {"models"},
+    "diagnose": {"runs"},
+}
 """Fields that the command line takes without a name."""
 
 

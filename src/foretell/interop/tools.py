@@ -13,6 +13,7 @@ from foretell.interop import (
     deepspeed,
     megatron,
     megatron_write,
+    openrlhf,
     other_servers,
     other_trainers,
     reinforcement,
@@ -64,7 +65,7 @@ READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "maxtext": other_trainers.read_maxtext,
     "verl": reinforcement.read_verl,
     "nemo-rl": reinforcement.read_nemo_rl,
-    "openrlhf": reinforcement.read_openrlhf,
+    "openrlhf": openrlhf.read_openrlhf,
     "slime": reinforcement_others.read_slime,
     "skyrl": reinforcement_others.read_skyrl,
     "areal": reinforcement_others.read_areal,
@@ -111,7 +112,9 @@ PROGRAMS: tuple[tuple[str, Tool], ...] = (
 )  # fmt: skip
 """What a program's name has in it, the surest first."""
 MARKS: tuple[tuple[str, Tool], ...] = (
-    ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("grpo.num_prompts_per_step", "nemo-rl"),
+    ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("policy.dtensor_cfg", "nemo-rl"),
+    ("policy.megatron_cfg", "nemo-rl"), ("policy.train_global_batch_size", "nemo-rl"),
+    ("model.partial_pretrain", "verl"), ("grpo.num_prompts_per_step", "nemo-rl"),
     ("rollout_max_response_len", "slime"), ("n_samples_per_prompt", "slime"),
     ("trainer.policy.model.path", "skyrl"),
     ("allocation_mode", "areal"), ("orchestrator.rollouts_per_example", "prime-rl"),
@@ -264,7 +267,7 @@ def _behind(given: ArgumentTable, launch: Launch) -> list[str]:
 
 def recognise(given: ArgumentTable) -> Tool:
     """The tool: by the program that is run, else by the keys."""
-    module = next((str(value) for key, value in given.pairs if key == "m"), "")
+    module = next((str(value) for key, value in given.pairs if key in ("m", "module")), "")
     behind = [str(one) for _, value in given.pairs if isinstance(value, list) for one in value[1:]]
     program = " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
     named = {key for key, _ in given.pairs}
@@ -288,7 +291,8 @@ def recognise(given: ArgumentTable) -> Tool:
 
 def _nearer(tool: Tool, named: set[str]) -> Tool:
     """Of trainers that share most keys, the one whose own a file has: TRL's among TrainingArguments'."""
-    own = {"max_length", "use_peft", "dataset_text_field", "packing", "trainer_type"}
+    own = {"max_length", "use_peft", "dataset_text_field", "packing", "trainer_type", "num_generations",
+           "max_completion_length", "reward_funcs"}  # fmt: skip
     if tool == "trainer" and named & own:
         return "trl"
     if tool == "deepspeed" and "per_device_train_batch_size" in named:

@@ -1,4 +1,4 @@
-"""A search as a table of its best plans, with what was looked at and what was turned away."""
+"""A search as a table of its best plans, with what was looked at and what was skipped."""
 
 from typing import TYPE_CHECKING
 

@@ -98,7 +98,7 @@ def make_app(
 
 
 def _add_verbs(app: Any, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]) -> None:
-    """A route for every verb, the trace of a played step, and `cost` by its `what`."""
+    """A route for every verb, the trace of a simulated step, and `cost` by its `what`."""
     for verb in answers.VERBS:
         bodies[_path(verb)] = body_model(verb, question_type(verb))
         _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)

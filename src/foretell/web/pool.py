@@ -66,7 +66,7 @@ PASTED = frozenset({"measured", "launch", "logs", "text"})
 
 
 class Busy(Exception):
-    """So many questions wait already that this one is turned away: 429."""
+    """So many questions wait already that this one is refused: 429."""
 
 
 class Worker:

@@ -41,7 +41,7 @@ LONG_S = 1e-3
 ROW_PASS = 2048.0
 """Elements of a row that one pass of a quantisation kernel covers (256 threads of 8)."""
 PLAIN = 1.01
-"""Peak of products over that of the plain units up to which a chip has no matrix units for a format."""
+"""Peak of products over that of the vector units up to which a chip has no matrix units for a format."""
 RAGGED_ROWS, RAGGED_COLUMNS = 128.0, 16.0
 """Rows of the tile and columns of the narrowest tile of kernels that suffer from ragged rows."""
 

@@ -135,7 +135,13 @@ def plans_card(told: Told) -> Card:
 def diagnose_card(told: Told) -> Card:
     """Measured runs beside their prediction."""
     causes = [cause["mechanism"] for run in told["runs"] for cause in run["causes"]]
-    names = ("source", "plan", "measured_s", "predicted_s", "gap")
+    told_of = [name for run in told["runs"] for name in run]
+    measured = (
+        ("measured_s", "predicted_s")
+        if "measured_s" in told_of
+        else ("metric", "measured", "predicted")
+    )
+    names = ("source", "plan", *measured, "gap")
     return Card(
         title=f"{told['model']} on {told['system']}: {len(told['runs'])} measured runs",
         lines=tuple(f"likely cause: {cause}" for cause in dict.fromkeys(causes))[:3],

@@ -298,7 +298,9 @@ def rent_notes(able: Sequence[ClusterKind]) -> list[str]:
         at = min(shared, key=lambda name: sum(bill.rents[name] for _, bill in rented))
         alike = {k.system: b.rents[at] / (b.usd_per_chip_hour or 1.0) for k, b in rented}
         usd = {k.system: (k.usd_per_million_tokens or 0.0) * alike[k.system] for k, _ in rented}
-        prices = ", ".join(f"{name} {significant(usd[name])}" for name in sorted(usd, key=usd.__getitem__))
+        prices = ", ".join(
+            f"{name} {significant(usd[name])}" for name in sorted(usd, key=usd.__getitem__)
+        )
         rest = f"at {at}, which lists them all: {prices} USD per million tokens"
     said.append(f"Rents are medians over different providers (listings: {counts}); {rest}.")
     return said

@@ -264,7 +264,9 @@ def test_a_script_of_a_split_service_is_one_that_a_shell_can_read(
 
 def test_a_bundle_of_a_split_service_is_whole(tmp_path: Path) -> None:
     place = tmp_path / "plan"
-    words = "--rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30 --no-simulate --export bundle".split()
+    words = (
+        "--rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30 --no-simulate --export bundle".split()
+    )
     done = command("size", "qwen3-32b", "--system", "h200-sxm", *words, str(place))
     assert done.code == 0, done.err
     names = {path.name for path in place.iterdir()}

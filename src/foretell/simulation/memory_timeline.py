@@ -1,4 +1,4 @@
-"""Memory over one training step: each pipeline stage played task by task, allocated and reserved.
+"""Memory over one training step: each pipeline stage simulated task by task, allocated and reserved.
 
 The closed form of `training/memory.py` is the largest of this over the step. Equal to it for GPipe, 1F1B
 and interleaved 1F1B with chunks of equal layers; an upper bound for zero-bubble schedules and DualPipe,
@@ -96,7 +96,7 @@ class StepMemory:
     stages: tuple[StageLine, ...]
     """Distinct stages, first to last."""
     step_s: float
-    """The step: the estimate's, over which the played one is laid."""
+    """The step: the estimate's, over which the simulated one is laid."""
     capacity_bytes: float
     """The chip's memory."""
     schedule: str
@@ -111,7 +111,7 @@ class StepMemory:
 def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     """Play one step of a plan.
 
-    Sums of gradients, the host and what experts wait for are in the estimate's step and not in the play:
+    Sums of gradients, the host and what experts wait for are in the estimate's step, not in the simulation:
     its moments are stretched to the step that every other verb tells.
     """
     plans = batch_of([plan])
@@ -146,7 +146,7 @@ def _played(
     plan: Plan, rows: Ledger, stages: Stages, row: list[int]
 ) -> tuple[Timeline, float, float]:
     """The step's tasks, the time of what follows them (reductions, update, the framework's own), and that of
-    micro-batches in its middle that are not played, since they repeat those before."""
+    micro-batches in its middle that are not simulated, since they repeat those before."""
     schedule = schedule_named(plan.schedule)
     sends = float(rows.send_s[0, 0])
     forward_s = stages.forward_s[0][row] + 0.5 * sends
@@ -310,8 +310,8 @@ def _stage_line(
     place: tuple[int, int],
     besides_s: tuple[float, float],
 ) -> StageLine:
-    """One stage, played; `place` is its rank and its column, `besides_s` the times that are not played: after
-    the tasks, and in their middle."""
+    """One stage, simulated; `place` is its rank and its column, `besides_s` the times that are not
+    simulated: after the tasks, and in their middle."""
     rank, index = place
     tail_s, gap_s = besides_s
     found, end_s = delay_half(changes(step, rank, tensors), gap_s), step.step_s + gap_s

@@ -5,7 +5,7 @@
     message_bytes      activations on their way to and from other ranks
     stage_memory       all of it at the peak: kernels/memory.py says what the sums are
 
-`simulation/memory_timeline.py` plays the same over the step.
+`simulation/memory_timeline.py` simulates the same over the step.
 """
 
 from dataclasses import replace

@@ -98,7 +98,7 @@ def runs(op: Op, module: str, *, flash: bool) -> float:
         case "core":
             return float(op.role is OpRole.CORE and not flash)
         case "up":
-            return float(op.role is OpRole.LATENT_UP)
+            return float(op.role in (OpRole.LATENT_UP, OpRole.LATENT_JOIN))
         case "act":
             return float(op.role in (OpRole.ACTIVATION, OpRole.CLAMP))
         case "norm":

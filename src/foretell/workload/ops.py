@@ -41,7 +41,7 @@ class Work:
     matrix_flop: Num = 0.0
     """Operations of the matrix units (a multiply-add is two)."""
     vector_flop: Num = 0.0
-    """Operations of the plain units."""
+    """Operations of the vector units."""
     activation_elements: Num = 0.0
     """Activation elements read and written."""
     weight_elements: Num = 0.0

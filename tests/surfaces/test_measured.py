@@ -123,7 +123,10 @@ def test_words_before_a_file_state_what_its_log_does_not(tmp_path: Path) -> None
         "llama-3.1-8b", **place, plan="tp2 zero1", measured=[f"zero3 mbs1: {log}"]
     )
     told = foretell.estimate(
-        "llama-3.1-8b", **place, plan="tp2 zero1", measured=["zero3 mbs1: 7200 tokens/s/gpu, 62.3 GiB"]
+        "llama-3.1-8b",
+        **place,
+        plan="tp2 zero1",
+        measured=["zero3 mbs1: 7200 tokens/s/gpu, 62.3 GiB"],
     )
     assert found.step_s == pytest.approx(told.step_s, rel=1e-3)
     with pytest.raises(foretell.BadInput, match="no such file"):

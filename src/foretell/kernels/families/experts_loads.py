@@ -79,12 +79,13 @@ def by_chance(load: Array, even: Array, dims: Dims) -> Array:
     """Loads of the rank that has the most in one step, where rows fall by chance.
 
     A rank that expects m rows has m +- sqrt(m); the most of R ranks have z sqrt(m (1 - 1 / R)) more, z the
-    mean largest of R normal numbers. What liked experts bring and what chance does are independent.
+    mean largest of R normal numbers, and z^2 / 6 since few rows are not spread evenly. What liked experts bring and what chance does are independent.
     """
     ranks = np.asarray(dims["ep"], float)[..., None]
     expected = np.maximum(even * np.asarray(dims["experts"])[..., None] / ranks, 1e-12)
     largest = LARGEST_OF_TWO * np.log2(np.maximum(ranks, 1.0)) ** 0.8
-    chance = largest * np.sqrt((1.0 - 1.0 / ranks) / expected)
+    others = 1.0 - 1.0 / ranks
+    chance = largest * np.sqrt(others / expected) + largest**2 / 6.0 * others / expected
     over = np.maximum(_mean(load) / np.maximum(even, 1e-12), 1e-12)
     liked = np.maximum(over - 1.0, 0.0)
     return np.asarray(load * (1.0 + np.hypot(liked, chance)) / np.maximum(over, 1.0))

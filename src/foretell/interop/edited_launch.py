@@ -56,12 +56,18 @@ def _replaced(text: str, key: str, value: str | None) -> str | None:
 def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
     """The text with a new key beside one that is there."""
     parent, _, last = key.rpartition(".")
-    if parent and (block := re.search(rf"^([ \t]*){re.escape(parent)}:[ \t]*$", text, re.MULTILINE)):
+    if parent and (
+        block := re.search(rf"^([ \t]*){re.escape(parent)}:[ \t]*$", text, re.MULTILINE)
+    ):
         return text[: block.end()] + f"\n{block[1]}  {last}: {value}" + text[block.end() :]
     for other in known:
         if other == key:
             continue
-        for pattern, form in ((_flag(other), "flag"), (_line(other), "line"), (_keyword(other), "word")):
+        for pattern, form in (
+            (_flag(other), "flag"),
+            (_line(other), "line"),
+            (_keyword(other), "word"),
+        ):
             found = [one for one in pattern.finditer(text) if not _commented(text, one.start())]
             if not found:
                 continue

@@ -418,8 +418,7 @@ def _simulated_choice(
     if option.prefill is None:
         return _choice(made, (ttft, tpot), q, wanted)
     front = next(c for c in found.curves.fronts if c.deployment == option.prefill.deployment)
-    load = (wanted.isl, wanted.rate / few, q.profile.late_steps)
-    moved, joined = joined_ms(q.model, q.system, front, curve, load)
+    moved, joined = joined_ms(q.model, q.system, front, curve, (wanted.isl, wanted.rate / few))
     least = front.least(wanted.rate, wanted.headroom)
     goals = (wanted.ttft_ms - moved - joined, float("inf"))
     begin = (least, option.prefill_replicas)

@@ -105,7 +105,7 @@ def breakdown_svg(card: Card) -> str:
         {
             "type": "bar",
             "orientation": "h",
-            "name": f"{name.replace("_", " ")} ({value / whole:.0%})",
+            "name": f"{name.replace('_', ' ')} ({value / whole:.0%})",
             "y": [""],
             "x": [100.0 * value / whole],
             "text": [f"{value / whole:.0%}" if value / whole >= LEAST_SHARE else ""],

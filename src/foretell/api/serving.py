@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from foretell import units
-from foretell.api.answers import ServeAnswer, serve_answer
-from foretell.api.exports import LaunchOrigin, export_fleet
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
+from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.names import exists
@@ -70,7 +69,7 @@ LARGEST = 1e7
 def serve(question: ServingQuestion) -> ServeAnswer:
     """One deployment under one load; the best layout where no plan is given.
 
-    `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` plays
+    `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` follows
     requests through the engine: True, with what is known of them in the arguments that follow; or a mapping
     of these (serving/simulation_options.py).
 
@@ -220,7 +219,7 @@ def play_of(
     options: Mapping[str, Any],
     progress: Callable[[int, int], None] | None,
 ) -> ServiceEstimate:
-    """The same with latencies of played requests; a layout that was not given is the closed form's best."""
+    """The answer with latencies of simulated requests; where no layout is given, the closed form's best."""
     how, trace = read_play(options, question)
     if not given:
         best = closed_form(question, given)
@@ -394,6 +393,8 @@ def launch_command(
     Where prompts have chips of their own (`prefill_plan`), both halves are written. With the `launch` that
     was read, the model's name and the flags that do not change are its own.
     """
+    from foretell.api.exports import LaunchOrigin, export_fleet  # it reads and writes every tool
+
     again = part(ServiceQuestion, asked)
     question = _asked_again(again, found.plan)
     origin = None

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from foretell.api.exports import export_fleet
 from foretell.api.serving import question_of
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.interop.fleets import Role
@@ -161,6 +160,8 @@ class Sizing(JsonRecord, Answer):
 
     def export(self, engine: str, launcher: str | None = None) -> ToolArguments:
         """The script that starts the best one: all instances, both halves of a split one, the router."""
+        from foretell.api.exports import export_fleet  # it reads and writes every tool
+
         assert self.question is not None
         o = self.best.option
         pools: list[tuple[Role, int, Deployment, int | None]] = []
@@ -246,7 +247,7 @@ def size(asked: SizeQuestion) -> Sizing:
     q, percentile = question, asked.percentile
     if asked.measured:
         q = _given_measured(asked, question, most)
-    found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted)
+    found = search_layouts(q.model, q.system, q.deployment, q.profile, wanted, asked.progress)
     if not found.options:
         raise Infeasible([_nothing(found, wanted)])
     q = sized_question(q, wanted)

@@ -16,9 +16,11 @@ Table = Annotated[
 ]
 
 
-ChipId = Annotated[str, Parameter(metavar="ID", help="The chip, else as the file's name says.")]
+ChipId = Annotated[
+    str, Parameter(metavar="ID", help="The chip (default: as the file's name says).")
+]
 Software = Annotated[
-    str, Parameter(metavar="NAME", help="The software, else as the file's name says.")
+    str, Parameter(metavar="NAME", help="The software (default: as the file's name says).")
 ]
 
 

@@ -228,8 +228,13 @@ def placed_s(loop: Loop, answers: AnswerSide) -> Array:
 def first_s(pair: Pair, front: Loop, prompts: PromptSide, answers: AnswerSide) -> Array:
     """Time to the first token: one span from arrival, over both instances."""
     p, back = pair.front.profile, pair.back.profile
-    joined = np.where(front.answer > 1.0, pair.moved_s(front.length) + joined_s(back, answers), 0.0)
-    return np.asarray(way_s(p, front.length) + prompts.spent_s + joined)
+    joins = front.answer > 1.0
+    moved_s = np.where(joins, pair.moved_s(front.length), 0.0)
+    waited_s = way_s(p, front.length) + (prompts.spent_s - prompts.span_s) + moved_s
+    queueing = pair.front.system.corrections.queueing
+    return np.asarray(
+        queueing * waited_s + prompts.span_s + np.where(joins, joined_s(back, answers), 0.0)
+    )
 
 
 def loop_state(pair: Pair, memory: Memory, traffic: Traffic) -> SteadyState:

@@ -299,7 +299,7 @@ class Kernels:
     def spent(
         self, seconds: Array, arithmetic_s: Num, flop: tuple[Num, Num], moved_bytes: Num, dtype: str
     ) -> KernelCost:
-        """What operations of some seconds take; `flop` of matrix products and of the plain units."""
+        """What operations of some seconds take; `flop` of matrix products and of the vector units."""
         power = usual_power(self.chip)
         load = OpLoad(
             seconds=seconds,

@@ -1,6 +1,7 @@
 """Latencies of one instance over the requests a second that it meets, for every layout, in closed form."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -107,14 +108,22 @@ class Curves:
 
 
 def curves_of(
-    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: ServiceTargets
+    model: Model,
+    system: System,
+    base: Deployment,
+    profile: EngineProfile,
+    wanted: ServiceTargets,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Curves:
-    """Curves of every layout whose weights, and one request, fit."""
+    """Curves of every layout whose weights, and one request, fit; `progress` is told of each layout."""
     every = instances(model, system, base, profile, wanted.most_gpus)
     given = [d for d in every if all(getattr(d, name) == n for name, n in wanted.degrees)]
     together, fronts, backs = [], [], []
     # A layout that is not among those tried is looked at as it is given.
-    for layout in given or [base]:
+    tried = given or [base]
+    for place, layout in enumerate(tried):
+        if progress is not None:
+            progress(place, len(tried))
         times = step_times(model, system, layout, profile)
         curve = _together(times, wanted)
         if curve is None:

@@ -79,14 +79,13 @@ def memory_of(
     step = step_bytes(model, deployment, profile)
     given = deployment.memory_fraction
     fraction = profile.memory_fraction if given is None else given
+    held = cache_bytes(profile.memory_rule, fraction, card, weights, step + profile.reserve_bytes)
     return Memory(
         card_bytes=card,
         weight_bytes=weights,
         step_bytes=step,
         reserve_bytes=profile.reserve_bytes,
-        kv_bytes=cache_bytes(
-            profile.memory_rule, fraction, card, weights, step + profile.reserve_bytes
-        ),
+        kv_bytes=held * system.corrections.cache_capacity,
     )
 
 

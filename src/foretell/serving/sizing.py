@@ -13,7 +13,7 @@ Disaggregated: prefill and decode have instances of their own, x of one layout a
 the same way; the cache goes over the network between them (serving/disaggregation.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -46,10 +46,15 @@ class SizingSearch:
 
 
 def search_layouts(
-    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: ServiceTargets
+    model: Model,
+    system: System,
+    base: Deployment,
+    profile: EngineProfile,
+    wanted: ServiceTargets,
+    progress: Callable[[int, int], None] | None = None,
 ) -> SizingSearch:
     """Every layout with the replicas that it takes, together and disaggregated."""
-    curves = curves_of(model, system, base, profile, wanted)
+    curves = curves_of(model, system, base, profile, wanted, progress)
     options = [
         Option(kind="aggregated", instance=curve.at(wanted.rate / few), replicas=few)
         for curve in curves.together

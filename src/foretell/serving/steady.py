@@ -290,7 +290,7 @@ def line_s(times: StepTimes, loop: Loop, at: SteadyPoint, whole_s: Array) -> Arr
         w = UNEVENLY t_m rho^(sqrt(2 (m + 1)) + 1) / (m (1 - rho)),   rho = (c - 1) t_m / m / (whole + w)
 
     Requests of a loop come in the order in which others were answered, more evenly than by chance: factor
-    and the two powers more of rho are as plays of 135 loops have it.
+    and the two powers more of rho are as simulates of 135 loops have it.
     """
     others = loop.n * (1.0 - 1.0 / np.maximum(loop.asked, 1.0))
     servers = np.minimum(loop.most(loop.others(at.share)), loop.n) * times.deployment.pp

@@ -65,8 +65,7 @@ USUAL_ENGINE = "vllm"
 SPREAD = 0.8
 """Least length over the nominal, of a fixed concurrency."""
 WAVES, WAVES_APART = 10.0, 5.0
-"""Requests over concurrency in the public benchmark; where prefill is apart, as the drain of its rows has
-it."""
+"""Requests over concurrency in the public benchmark; where prefill is apart, by the drain of its rows."""
 DRAIN = 0.235
 """Mean times of a request that the end of such a run lasts longer than its steady part would: ten waves of
 recorded rows took 1.023 times as long as their requests, whatever engine, chip and concurrency."""

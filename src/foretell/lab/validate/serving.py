@@ -58,7 +58,7 @@ def score_serving(
 
     `by_held_out` has the errors of rows predicted without their model, by the catalogue's fits.
 
-    With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
+    With `simulate`, rows that tell their load are simulated, and `played` has their errors beside the closed
     form's. `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
     the catalogue's profiles, without the row's model where they were fitted to its source.
     """
@@ -144,7 +144,7 @@ def held_out(cases: Sequence[ServingCase]) -> dict[str, Score]:
 def errors_beside(
     told: Sequence[tuple[ServingCase, Prediction]], closed: Sequence[Prediction]
 ) -> dict[str, Any]:
-    """Metric -> rows, and the median errors of the play and of the closed form on the same rows."""
+    """Metric -> rows, and the median errors of the simulation and of the closed form on the same rows."""
     played = {(p.id, p.metric): p for _, p in told}
     found: dict[str, list[tuple[float, float]]] = {}
     for p in closed:

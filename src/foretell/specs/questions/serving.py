@@ -66,7 +66,7 @@ Spread = Annotated[
 ]
 Rent = Annotated[
     float | None,
-    Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
+    Flag(help="Rent of a chip-hour (default: the catalogue's).", kind="price", metavar="USD"),
 ]
 
 
@@ -82,7 +82,7 @@ Speculative = Annotated[
 PrefixHit = Annotated[
     float,
     Flag(
-        help="Share of a prompt's tokens that the prefix cache has already; else 0.",
+        help="Share of a prompt's tokens that the prefix cache has already (default: 0).",
         kind="decimal",
         metavar="SHARE",
     ),
@@ -134,12 +134,16 @@ class RequestOptions:
 
     simulate: Annotated[
         bool | Mapping[str, Any],
-        Flag(help="Play requests instead of the closed form.", kind="switch", without=PLAYED),
+        Flag(
+            help="Simulate request by request instead of the closed form.",
+            kind="switch",
+            without=PLAYED,
+        ),
     ] = False
     arrivals: Annotated[
         str | None,
         Flag(
-            help="Played: closed, poisson, gamma, burst, or a .csv or .jsonl; else closed or poisson.",
+            help="With --simulate: closed, poisson, gamma, burst, or a .csv or .jsonl trace.",
             metavar="KIND|FILE",
             names_file="maybe",
             without=PLAYED,
@@ -148,7 +152,7 @@ class RequestOptions:
     requests: Annotated[
         int | None,
         Flag(
-            help="Played: how many requests; else 2000.",
+            help="With --simulate: number of requests (default 2000).",
             kind="whole",
             metavar="N",
             most=20_000,
@@ -158,7 +162,7 @@ class RequestOptions:
     seed: Annotated[
         int | None,
         Flag(
-            help="Played: seed of all that is drawn; else 0.",
+            help="With --simulate: seed of all random draws (default 0).",
             kind="whole",
             metavar="N",
             without=PLAYED,
@@ -167,7 +171,7 @@ class RequestOptions:
     lengths: Annotated[
         str | None,
         Flag(
-            help=f"Played: {SHAPES_HELP}; else fixed, or uniform with --spread.",
+            help=f"With --simulate: {SHAPES_HELP}; default fixed, or uniform with --spread.",
             metavar="SHAPE|FILE",
             names_file="maybe",
             without=PLAYED,
@@ -176,7 +180,7 @@ class RequestOptions:
     prefixes: Annotated[
         int | None,
         Flag(
-            help="Played: different common beginnings of prompts.",
+            help="With --simulate: number of distinct shared prefixes.",
             kind="whole",
             metavar="N",
             most=20_000,
@@ -186,7 +190,7 @@ class RequestOptions:
     prefix_tokens: Annotated[
         int | None,
         Flag(
-            help="Played: tokens of a beginning, on top of --isl.",
+            help="With --simulate: tokens of a shared prefix, on top of --isl.",
             kind="whole",
             metavar="N",
             without=PLAYED,
@@ -195,7 +199,7 @@ class RequestOptions:
     routing: Annotated[
         str | None,
         Flag(
-            help="Played: round-robin (else), least-loaded, prefix-aware or sticky.",
+            help="With --simulate: round-robin (default), least-loaded, prefix-aware or sticky.",
             metavar="RULE",
             without=PLAYED,
         ),
@@ -203,7 +207,7 @@ class RequestOptions:
     trace_unit: Annotated[
         str | None,
         Flag(
-            help="Played: unit of a trace's moments: s, ms, us or ns; else as its format has it.",
+            help="With --simulate: unit of a trace's timestamps: s, ms, us or ns (default: its format's).",
             metavar="UNIT",
             without=PLAYED,
         ),
@@ -211,7 +215,7 @@ class RequestOptions:
     block_tokens: Annotated[
         int | None,
         Flag(
-            help="Played: tokens of a hash id of a trace; else 512 or 16, whichever fits.",
+            help="With --simulate: tokens of one hash id of a trace (default 512 or 16, whichever fits).",
             kind="whole",
             metavar="N",
             without=PLAYED,
@@ -220,7 +224,7 @@ class RequestOptions:
     sessions: Annotated[
         str | None,
         Flag(
-            help='Played: requests as turns of sessions, such as "turns=8 pause=5 new=500".',
+            help='With --simulate: requests as turns of sessions, e.g. "turns=8 pause=5 new=500".',
             metavar="WORDS",
             without=PLAYED,
         ),
@@ -228,7 +232,7 @@ class RequestOptions:
     kv_tiers: Annotated[
         str | None,
         Flag(
-            help='Played: memory behind the cache, such as "host:1TB@50GB/s ssd:8TB@6GB/s".',
+            help='With --simulate: KV tiers behind the GPUs, e.g. "host:1TB@50GB/s ssd:8TB@6GB/s".',
             metavar="TIERS",
             without=PLAYED,
         ),
@@ -236,7 +240,7 @@ class RequestOptions:
     autoscale: Annotated[
         str | None,
         Flag(
-            help='Played: start and stop replicas, such as "min=1 max=16 start=120 target=0.7".',
+            help='With --simulate: autoscaling, e.g. "min=1 max=16 start=120 target=0.7".',
             metavar="WORDS",
             without=PLAYED,
         ),
@@ -244,7 +248,7 @@ class RequestOptions:
     preemption: Annotated[
         str | None,
         Flag(
-            help="Played: recompute (else) or swap, where the cache is full.",
+            help="With --simulate: recompute (default) or swap, when the KV cache is full.",
             metavar="RULE",
             without=PLAYED,
         ),
@@ -305,7 +309,7 @@ class ServiceQuestion(LoadQuestion):
     prefill_plan: Annotated[
         str | None,
         Flag(
-            help="Layout and engine options of these; else that of --plan where it fits.",
+            help="Layout and engine options of these (default: that of --plan where it fits).",
             kind="words",
             metavar="WORDS",
         ),
@@ -360,7 +364,7 @@ class SizeQuestion:
     gpus: Annotated[
         int | str | None,
         Flag(
-            help="Most chips of one instance; else 64.",
+            help="Most chips of one instance (default: 64).",
             kind="count",
             metavar="N",
             names_file="maybe",
@@ -370,7 +374,7 @@ class SizeQuestion:
     plan: Annotated[
         str | None,
         Flag(
-            help='Words that are held, such as "weights=fp8 kv=fp8" (docs/serving.md).',
+            help='Words that are fixed, such as "weights=fp8 kv=fp8" (docs/serving.md).',
             kind="words",
             metavar="WORDS",
         ),
@@ -392,7 +396,7 @@ class SizeQuestion:
     lengths: Annotated[
         str | None,
         Flag(
-            help=f"Simulated: {SHAPES_HELP}; else fixed.",
+            help=f"Simulated: {SHAPES_HELP} (default: fixed).",
             metavar="SHAPE|FILE",
             names_file="maybe",
         ),
@@ -400,12 +404,13 @@ class SizeQuestion:
     simulate: Annotated[
         bool,
         Flag(
-            help="Play the best options request by request (as it is), or trust the closed form.",
+            help="Simulate the best options request by request (default), or trust the closed form.",
             kind="switch",
         ),
     ] = True
     prices: PriceList = ""
     set: SettingsGiven = ()
+    progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (
         PARETO, EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Commands inside containers and quotes: `docker run ... IMAGE command`, `apptainer exec`, `mpirun`, `bash -c "..."`.
+"""Commands inside containers and quotes: `docker run ... IMAGE command`, `apptainer exec`, `mpirun`, `bash`.
 
 Options of the container change no answer but for two: variables that it sets, and how many GPUs it may see.
 The image stands in its place as `IMAGE=name`, by which the program is known where the command is the image's
@@ -67,9 +67,7 @@ def without_containers(script: Script, depth: int = 0) -> Script:
     if words == list(script.words):
         return script
     known = dict(script.variables) | variables
-    return replace(
-        script, words=tuple(words), variables=known, files=(*script.files, *files)
-    )
+    return replace(script, words=tuple(words), variables=known, files=(*script.files, *files))
 
 
 def _options_at(words: Sequence[str], at: int) -> int | None:
@@ -149,5 +147,7 @@ def _quoted(words: Sequence[str], at: int) -> str | None:
 
 def _with(variables: Mapping[str, str], text: str) -> str:
     """A text after what the script around it sets."""
-    known = [f"{name}={value}" for name, value in variables.items() if name in text and " " not in value]
+    known = [
+        f"{name}={value}" for name, value in variables.items() if name in text and " " not in value
+    ]
     return "\n".join([*known, text])

@@ -1,7 +1,7 @@
-"""A launch with some of its keys changed, everything else as its author wrote it: comments, order, other keys.
+"""A launch with some of its keys changed, all else as its author wrote it: comments, order, other keys.
 
-A key may stand as a flag (`--per_device_train_batch_size 2`), as a line of YAML or as a keyword of a call or an
-override (`per_device_train_batch_size=2`). Where it stands, its value is replaced; where it does not, it is
+A key may stand as a flag (`--per_device_train_batch_size 2`), as a line of YAML or as a keyword of a call or
+an override (`per_device_train_batch_size=2`). Where it stands, its value is replaced; where not, it is
 added beside a key that does. Whoever asks reads the text again to see that it says what is meant.
 """
 
@@ -56,12 +56,18 @@ def _replaced(text: str, key: str, value: str | None) -> str | None:
 def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
     """The text with a new key beside one that is there."""
     parent, _, last = key.rpartition(".")
-    if parent and (block := re.search(rf"^([ \t]*){re.escape(parent)}:[ \t]*$", text, re.MULTILINE)):
+    if parent and (
+        block := re.search(rf"^([ \t]*){re.escape(parent)}:[ \t]*$", text, re.MULTILINE)
+    ):
         return text[: block.end()] + f"\n{block[1]}  {last}: {value}" + text[block.end() :]
     for other in known:
         if other == key:
             continue
-        for pattern, form in ((_flag(other), "flag"), (_line(other), "line"), (_keyword(other), "word")):
+        for pattern, form in (
+            (_flag(other), "flag"),
+            (_line(other), "line"),
+            (_keyword(other), "word"),
+        ):
             found = [one for one in pattern.finditer(text) if not _commented(text, one.start())]
             if not found:
                 continue

@@ -22,7 +22,9 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*|[1-9])(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))")
+_VARIABLE = re.compile(
+    r"\$(?:\{([A-Za-z_]\w*|[1-9])(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))"
+)
 _FIRST = re.compile(r"\$\{([A-Za-z_]\w*):?=([^{}$\n]*)\}")
 """A variable that is set where nothing has set it: `: "${GPUS:=8}"`."""
 _COMMAND = re.compile(r"\$\((?!\()[^()]*\)|`[^`\n]*`")

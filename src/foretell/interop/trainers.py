@@ -344,8 +344,12 @@ def _offload(keys: Keys) -> str | None:
         host = ["optimizer", "weights"]
     file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file", "config_file") or ""
     if not host and "offload" in file.lower() and not keys.has("deepspeed_config.zero_stage"):
-        host = ["optimizer", "weights"] if re.search(r"3", file.rpartition("/")[2]) else ["optimizer"]
-        keys.note(f"{' and '.join(host)} on the host by the name of {file[:60]}, which is not opened")
+        host = (
+            ["optimizer", "weights"] if re.search(r"3", file.rpartition("/")[2]) else ["optimizer"]
+        )
+        keys.note(
+            f"{' and '.join(host)} on the host by the name of {file[:60]}, which is not opened"
+        )
     return "+".join(host) or None
 
 

@@ -129,7 +129,12 @@ def _stack(model: Mapping[str, Any]) -> Wrapped:
         "maxModelLen": "max-model-len", "maxNumSeqs": "max-num-seqs", "dtype": "dtype",
         "gpuMemoryUtilization": "gpu-memory-utilization",
     }  # fmt: skip
-    words = [f"IMAGE={model.get('repository') or ''}", "vllm", "serve", str(model.get("modelURL") or "")]
+    words = [
+        f"IMAGE={model.get('repository') or ''}",
+        "vllm",
+        "serve",
+        str(model.get("modelURL") or ""),
+    ]
     words += [part for name, flag in flags.items() if name in config
               for part in (f"--{flag}", str(config[name]))]  # fmt: skip
     words += _words(config.get("extraArgs"))

@@ -23,7 +23,11 @@ STYLE = "style='text-align:left;padding:2px 10px 2px 0;border:none;vertical-alig
 
 def _style(cell: str) -> str:
     """How a cell of a table looks: a number stays with its unit."""
-    return STYLE.replace("border:none", "border:none;white-space:nowrap") if len(cell) < SHORT else STYLE
+    return (
+        STYLE.replace("border:none", "border:none;white-space:nowrap")
+        if len(cell) < SHORT
+        else STYLE
+    )
 
 
 def answer_text(verb: str, told: Mapping[str, Any]) -> str:
@@ -105,7 +109,7 @@ def breakdown_svg(card: Card) -> str:
         {
             "type": "bar",
             "orientation": "h",
-            "name": f"{name.replace("_", " ")} ({value / whole:.0%})",
+            "name": f"{name.replace('_', ' ')} ({value / whole:.0%})",
             "y": [""],
             "x": [100.0 * value / whole],
             "text": [f"{value / whole:.0%}" if value / whole >= LEAST_SHARE else ""],

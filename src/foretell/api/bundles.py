@@ -9,8 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from foretell.api.answers import Estimate, ServeAnswer, scenario_of
+from foretell.api.answers import Estimate, scenario_of
 from foretell.api.exports import export_plan
+from foretell.api.service_answers import ServeAnswer
 from foretell.api.size import Sizing
 from foretell.errors import BadInput, Problem
 from foretell.interop.benchmark_script import collect_script

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from foretell.api.answers import Estimate, ServeAnswer
+from foretell.api.answers import Estimate
 from foretell.api.edited_files import edited_file
 from foretell.api.exports import export_plan
 from foretell.api.flag_changes import FlagChange, flag_changes
@@ -24,6 +24,7 @@ from foretell.api.launches import (
     serving_field,
     training_field,
 )
+from foretell.api.service_answers import ServeAnswer
 from foretell.api.serving import launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name

@@ -102,16 +102,18 @@ def test_a_slow_fabric_is_told_from_the_rest() -> None:
         one.slopes[TRAINING.index("between_nodes")] = share
         return one
 
-    runs = [wired(0.01, 0.02), wired(0.45, 0.6), wired(0.4, 0.5)]
-    found = condition(PRIOR, TRAINING, runs)
-    slow = sum(
-        weight
-        for case, weight in zip(found.cases, found.weights, strict=True)
-        if case.place is found.places[2]
-    )
-    assert slow > 0.8 > PRIOR.part_share
-    factors = dict(zip(TRAINING, found.of(runs[1]).factors, strict=True))
-    assert factors["between_nodes"] > 0.3 > 0.1 > abs(factors["gemm"])
+    runs = [wired(0.01, 0.02), wired(0.6, 0.6), wired(0.52, 0.5), wired(0.45, 0.42)]
+    alike = replace(PRIOR, place_scales=((1.0, 1.0),))  # a rough place would explain it as well
+    for prior, least in ((alike, 0.8), (PRIOR, 0.4)):
+        found = condition(prior, TRAINING, runs)
+        slow = sum(
+            weight
+            for case, weight in zip(found.cases, found.weights, strict=True)
+            if case.place is found.places[-1]
+        )
+        assert slow > least > prior.part_share
+        factors = dict(zip(TRAINING, found.of(runs[1]).factors, strict=True))
+        assert factors["between_nodes"] > 0.3 > 0.1 > abs(factors["gemm"])
 
 
 def test_an_unlike_run_says_less() -> None:

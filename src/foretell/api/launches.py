@@ -76,7 +76,7 @@ def read_launch(
     stages, and chips and degrees decide how many replicas share a batch. With `hub`, a repository that the
     catalogue does not know is fetched.
     """
-    text = _text(given, files)
+    text = launch_text(given, files)
     known = Known(
         gpus=None if gpus is None else _count(gpus),
         degrees=_degrees(plan),
@@ -344,7 +344,7 @@ def _known(names: tuple[str, ...]) -> str | None:
     return None
 
 
-def _text(given: str | Path, files: bool) -> str:
+def launch_text(given: str | Path, files: bool) -> str:
     """The text itself, or that of the file it names."""
     name = str(given)
     short = isinstance(given, Path) or (len(name) < 1000 and "\n" not in name)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from foretell import units
-from foretell.api.answers import ServeAnswer, serve_answer
-from foretell.api.exports import LaunchOrigin, export_fleet
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
+from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.names import exists
@@ -394,6 +393,8 @@ def launch_command(
     Where prompts have chips of their own (`prefill_plan`), both halves are written. With the `launch` that
     was read, the model's name and the flags that do not change are its own.
     """
+    from foretell.api.exports import LaunchOrigin, export_fleet  # it reads and writes every tool
+
     again = part(ServiceQuestion, asked)
     question = _asked_again(again, found.plan)
     origin = None

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from foretell.api.exports import export_fleet
 from foretell.api.serving import question_of
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.interop.fleets import Role
@@ -161,6 +160,8 @@ class Sizing(JsonRecord, Answer):
 
     def export(self, engine: str, launcher: str | None = None) -> ToolArguments:
         """The script that starts the best one: all instances, both halves of a split one, the router."""
+        from foretell.api.exports import export_fleet  # it reads and writes every tool
+
         assert self.question is not None
         o = self.best.option
         pools: list[tuple[Role, int, Deployment, int | None]] = []
@@ -417,8 +418,7 @@ def _simulated_choice(
     if option.prefill is None:
         return _choice(made, (ttft, tpot), q, wanted)
     front = next(c for c in found.curves.fronts if c.deployment == option.prefill.deployment)
-    load = (wanted.isl, wanted.rate / few, q.profile.late_steps)
-    moved, joined = joined_ms(q.model, q.system, front, curve, load)
+    moved, joined = joined_ms(q.model, q.system, front, curve, (wanted.isl, wanted.rate / few))
     least = front.least(wanted.rate, wanted.headroom)
     goals = (wanted.ttft_ms - moved - joined, float("inf"))
     begin = (least, option.prefill_replicas)

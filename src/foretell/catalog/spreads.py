@@ -33,6 +33,9 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles that are kept of a source."""
 ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.23, 0.77), "p90": (0.045, 0.955)}
 """Quantiles of the mixture: a little beyond the level, since it has few sources."""
+FAR_ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.23, 0.77), "p90": (0.065, 0.935)}
+"""The same where the chip was never seen: every residual has the error of kernels from another chip in it, so
+that sources differ less from each other."""
 WIDE_ENDS: Mapping[str, tuple[float, float]] = {"p50": (0.2, 0.8), "p90": (0.02, 0.98)}
 """The same where no framework is named: the mixture is of software as people run it, each of which is its own
 cluster, and another may lie outside of those."""
@@ -55,7 +58,7 @@ HELD_OUT: Mapping[Known, tuple[str, ...]] = {
     "new": ("framework", "chip"),
     "unnamed": ("unnamed",),
 }
-"""Whose residuals an interval takes; of two, both errors come together."""
+"""Whose residuals an interval takes; of two, both errors come together, and what they share once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,11 +153,18 @@ def interval_ends(
     found = [_no_narrower(_ends(kind, one, sources, chips), seen) for one in HELD_OUT[known]]
     return {
         level: (
-            -math.hypot(*(ends[level][0] for ends in found)),
-            math.hypot(*(ends[level][1] for ends in found)),
+            -_together([ends[level][0] for ends in found], seen[level][0]),
+            _together([ends[level][1] for ends in found], seen[level][1]),
         )
         for level in ENDS
     }
+
+
+def _together(ends: Sequence[float], shared: float) -> float:
+    """How far out the end of several errors is, each of which has a share in common with the others: that
+    of what was seen, which counts once."""
+    both = sum(end**2 for end in ends) - (len(ends) - 1) * shared**2
+    return math.sqrt(max(both, *(end**2 for end in ends)) if len(ends) > 1 else both)
 
 
 def _no_narrower(
@@ -175,7 +185,7 @@ def _ends(
     mine = [s for s in known if s.kind == kind]
     if sum(s.weight for s in mine) < ENOUGH:
         mine = [*mine, *known]
-    levels = WIDE_ENDS if held_out == "unnamed" else ENDS
+    levels = {"unnamed": WIDE_ENDS, "chip": FAR_ENDS}.get(held_out, ENDS)
     return mixed_ends(mine, levels) if mine else dict.fromkeys(ENDS, (0.0, 0.0))
 
 

@@ -19,7 +19,7 @@ from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import read_trainer_script
 from foretell.interop.shell_words import Script, read_script
-from foretell.interop.wrappers import accelerator_of, opened
+from foretell.interop.wrappers import accelerator_of, opened, unit_command
 from foretell.records import dataclass
 
 LARGEST_TEXT = 1 << 18
@@ -68,6 +68,8 @@ def parse_arguments(text: str) -> ArgumentTable:
 
 def _parsed(text: str) -> ArgumentTable:
     """Keys and values of a text that is there."""
+    if unit := unit_command(text):
+        return _of_script(unit)
     start = text.lstrip()[0]
     if start == "{":
         return _of_table(_json(text), text)

@@ -1,4 +1,4 @@
-"""Commands inside containers and inside quotes: `docker run ... IMAGE command`, `apptainer exec`, `bash -c "..."`.
+"""Commands inside containers and quotes: `docker run ... IMAGE command`, `apptainer exec`, `mpirun`, `bash -c "..."`.
 
 Options of the container change no answer but for two: variables that it sets, and how many GPUs it may see.
 The image stands in its place as `IMAGE=name`, by which the program is known where the command is the image's
@@ -21,6 +21,13 @@ SWITCHES = frozenset(
     --containall --contain --fakeroot --compat --no-mount --nvccli --tls-verify""".split()
 )
 """Options without a value."""
+MPI = ("mpirun", "mpiexec", "orterun")
+"""Programs that start so many processes of another."""
+MPI_VALUES = frozenset(
+    """-np -n -N -H -host --host -hostfile --hostfile -machinefile --machinefile -map-by --map-by -bind-to
+    --bind-to -x -ppn -npernode --npernode -wdir --wdir -rank-by --rank-by -prefix --prefix""".split()
+)
+"""Their options with one value; `-mca` has two."""
 SHELLS = ("bash", "sh", "zsh")
 _LETTERS = re.compile(r"-[ditPq]+")
 _GLUED = re.compile(r"-([evpuwhlmcBH])(.+)")
@@ -36,10 +43,15 @@ def without_containers(script: Script, depth: int = 0) -> Script:
     rest = list(script.words)
     at = 0
     while at < len(rest):
+        if rest[at].rpartition("/")[2] in MPI:
+            at, found = _past_mpi(rest, at + 1)
+            variables |= found
+            continue
         begin = _options_at(rest, at)
         if begin is not None:
             image, at, found = _unwrapped(rest, begin)
-            words += image
+            words += image[:1]
+            rest[at:at] = image[1:]  # what the container begins with is read with what follows it
             variables |= found
             continue
         inner = _quoted(rest, at) if depth < _DEEPEST else None
@@ -52,12 +64,10 @@ def without_containers(script: Script, depth: int = 0) -> Script:
             continue
         words.append(rest[at])
         at += 1
-    if words == rest:
+    if words == list(script.words):
         return script
     known = dict(script.variables) | variables
-    return replace(
-        script, words=tuple(words), variables=known, files=(*script.files, *files)
-    )
+    return replace(script, words=tuple(words), variables=known, files=(*script.files, *files))
 
 
 def _options_at(words: Sequence[str], at: int) -> int | None:
@@ -74,7 +84,7 @@ def _options_at(words: Sequence[str], at: int) -> int | None:
 
 
 def _unwrapped(words: Sequence[str], at: int) -> tuple[list[str], int, dict[str, str]]:
-    """(words in the place of the options and the image, where the command begins, variables)."""
+    """(the image and what it begins with, where the command begins, variables)."""
     variables: dict[str, str] = {}
     entry = ""
     while at < len(words) and words[at].startswith("-"):
@@ -98,6 +108,18 @@ def _unwrapped(words: Sequence[str], at: int) -> tuple[list[str], int, dict[str,
             entry = value
     image = [f"IMAGE={words[at]}"] if at < len(words) else []
     return [*image, *([entry] if entry else [])], at + 1, variables
+
+
+def _past_mpi(words: Sequence[str], at: int) -> tuple[int, dict[str, str]]:
+    """(where the program behind mpirun begins, how many processes it starts)."""
+    variables: dict[str, str] = {}
+    while at < len(words) and words[at].startswith("-"):
+        flag = words[at]
+        many = 3 if flag in ("-mca", "--mca", "-genv") else 2 if flag in MPI_VALUES else 1
+        if flag in ("-np", "-n") and at + 1 < len(words) and words[at + 1].isdigit():
+            variables["num_processes"] = words[at + 1]
+        at += many
+    return at, variables
 
 
 def _gpus(text: str) -> int | None:
@@ -125,5 +147,7 @@ def _quoted(words: Sequence[str], at: int) -> str | None:
 
 def _with(variables: Mapping[str, str], text: str) -> str:
     """A text after what the script around it sets."""
-    known = [f"{name}={value}" for name, value in variables.items() if name in text and " " not in value]
+    known = [
+        f"{name}={value}" for name, value in variables.items() if name in text and " " not in value
+    ]
     return "\n".join([*known, text])

@@ -131,7 +131,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "master": ("bf16", "mixed_precision"), "lora": RANK, "adapters": (*TARGETS, "lora_target_linear"),
     "optimizer": ("optim", "optimizer"),
     "offload": ("deepspeed_config.offload_optimizer_device", "deepspeed_config.offload_param_device",
-                "fsdp_config.fsdp_offload_params"),
+                "fsdp_config.fsdp_offload_params", "deepspeed", "deepspeed_config.deepspeed_config_file"),
     "framework": ("torch_compile", "use_liger_kernel", "deepspeed", "deepspeed_config.zero_stage"),
     "cp": ("context_parallel_size", "sequence_parallel_degree", "parallelism_config.cp_size"),
     "tp": ("tensor_parallel_size", "parallelism_config.tp_size"),
@@ -342,6 +342,14 @@ def _offload(keys: Keys) -> str | None:
         host += [name] if device and device.lower() in ("cpu", "nvme") else []
     if keys.flag("fsdp_config.fsdp_offload_params", "fsdp_config.offload_params"):
         host = ["optimizer", "weights"]
+    file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file", "config_file") or ""
+    if not host and "offload" in file.lower() and not keys.has("deepspeed_config.zero_stage"):
+        host = (
+            ["optimizer", "weights"] if re.search(r"3", file.rpartition("/")[2]) else ["optimizer"]
+        )
+        keys.note(
+            f"{' and '.join(host)} on the host by the name of {file[:60]}, which is not opened"
+        )
     return "+".join(host) or None
 
 

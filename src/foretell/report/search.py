@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.api.answers import Search
+from foretell.api.search_answers import Search
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import table
 from foretell.report.estimate import CONVENTIONS, bullets, gib

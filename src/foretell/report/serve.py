@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from foretell.api.answers import ServeAnswer
+from foretell.api.service_answers import ServeAnswer
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, ninety
 from foretell.specs.service import Percentiles

@@ -40,7 +40,7 @@ from foretell.specs.system_batch import one_system, system_count, take_systems
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-TOGETHER = 512
+TOGETHER = 1024
 """Systems that are evaluated together: large enough to amortise calls, small enough for the cache."""
 
 

@@ -60,7 +60,7 @@ def answer_question(verb: str, question: Mapping[str, Any], limits: Limits) -> A
     try:
         return ASKED[verb](flags, limits)
     except Infeasible as error:
-        return no_as_dict(error.problems, error.answer)
+        return no_as_dict(error.problems, error.answer, hints=False)
 
 
 def _time(found: Sequence[Answer], names: Sequence[str]) -> Answer:

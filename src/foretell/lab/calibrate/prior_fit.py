@@ -153,8 +153,8 @@ def start_of(shape: FitShape) -> dict[str, Any]:
 
 
 PULL, PULL_MEAN = 60.0, 1e6
-"""How strongly the fit is held to them: thirty sources cannot tell thirty numbers, and what a free fit to some
-of them gives covers others badly. The mean is nearly given: a prediction stays what it is."""
+"""How strongly the fit is held to them: thirty sources cannot tell thirty numbers, and a free fit to some of
+them covers others badly. The mean is nearly given: a prediction stays what it is."""
 ANCHORS = {0: 0.5, 1: 1.0, 3: 1.0}
 """Numbers of runs to predict from, and what each counts."""
 DRAWS, FULL, FOLDS, CLOSE = 36, 10, 9, 0.05

@@ -1,4 +1,4 @@
-// Diagnose: a pasted log, table or line of a measured run beside its prediction, and the likely causes of the gap.
+// Diagnose: a pasted log, benchmark, table or line of a measured run or service beside its prediction, and the likely causes of the gap.
 // The text stays in this page: it is neither in the address nor kept by the server.
 
 import { table } from "../dom.js";
@@ -8,7 +8,13 @@ const kept = { runs: "", model: "llama-3.1-70b", system: "h100-sxm", gpus: "", g
 // What the server calls a cause -> words.
 const CALLED = { gemm: "matrix multiplications", experts: "expert matrix multiplications", memory_bound: "memory-bound work", tensor_parallel: "tensor-parallel communication",
   context_parallel: "context-parallel communication", expert_parallel: "expert-parallel communication", pipeline_parallel: "sends between stages", data_parallel: "data-parallel communication",
-  inside_nodes: "links inside nodes", between_nodes: "links between nodes", fixed: "fixed time of a step", everything: "everything alike", unexplained: "not explained by a mechanism" };
+  inside_nodes: "links inside nodes", between_nodes: "links between nodes", fixed: "fixed time of a step", everything: "everything alike", unexplained: "not explained by a mechanism",
+  decode_weights: "decode: weights", decode_cache: "decode: cached keys and values", step_overhead: "engine overhead of a step", cache_capacity: "tokens that the cache holds" };
+// Figure of a service -> its name and unit.
+const FIGURES = { ttft_ms: ["TTFT", "ms"], tpot_ms: ["TPOT", "ms"], e2e_ms: ["request latency", "ms"], output_tokens_per_s: ["output rate", "tokens/s"],
+  output_tokens_per_s_per_gpu: ["output rate of a GPU", "tokens/s"], requests_per_s: ["request rate", "requests/s"] };
+// What was measured and predicted of a run, and its unit: a step in seconds, or a figure of a service.
+const beside = (run) => (run.metric ? [run.measured, run.predicted, FIGURES[run.metric][1]] : [run.measured_s, run.predicted_s, "s"]);
 const called = (name) => CALLED[name] ?? name.replaceAll("_", " ");
 const whole = (text) => (/^\d{1,15}$/.test(text.trim()) ? Number(text) : text.trim() || undefined);
 
@@ -39,9 +45,9 @@ export default {
 };
 
 function box(desk) {
-  const text = h("textarea", { id: "runs-text", rows: 9, spellcheck: "false", placeholder: "tp8 pp4 zero1 mbs1: 19.5 s\nor the lines of a Megatron-LM, torchtitan, DeepSpeed, Hugging Face or verl log\nor a table in CSV or JSON lines; a file may also be dropped here" });
+  const text = h("textarea", { id: "runs-text", rows: 9, spellcheck: "false", placeholder: "tp8 pp4 zero1 mbs1: 19.5 s\nor the lines of a Megatron-LM, torchtitan, DeepSpeed, Hugging Face or verl log\nor a service: c64 tp4 isl=1024 osl=256: ttft 310 ms, tpot 18 ms, or the JSON of vllm bench serve\nor a table in CSV or JSON lines; a file may also be dropped here" });
   text.value = kept.runs;
-  const LABELS = { model: "Model that was trained", system: "System or chip", gpus: "GPUs", global_batch: "Global batch", seq_len: "Sequence", plan: "Plan" };
+  const LABELS = { model: "Model that was trained or served", system: "System or chip", gpus: "GPUs", global_batch: "Global batch", seq_len: "Sequence", plan: "Plan" };
   const HINTS = { gpus: "from the log", global_batch: "from the log", seq_len: "from the log", plan: "from the log" };
   const inputs = Object.fromEntries(Object.keys(LABELS).map((name) => [name, h("input", { id: `run-${name}`, value: kept[name], placeholder: HINTS[name],
     list: { model: "models", system: "systems" }[name], inputmode: ["gpus", "global_batch", "seq_len"].includes(name) ? "numeric" : undefined, spellcheck: "false" })]));
@@ -60,30 +66,34 @@ function box(desk) {
 
 // How far the run is from its prediction, in a word.
 function verdict(run) {
-  const [low, high] = run.interval?.p90 ?? [run.predicted_s, run.predicted_s];
+  const [measured, predicted] = beside(run);
+  const [low, high] = run.interval?.p90 ?? [predicted, predicted];
   if (run.gap === null) return ["No step time in the log", ""];
-  const apart = `${show(Math.abs(run.gap), "share")} ${run.gap < 0 ? "faster" : "slower"} than predicted`;
-  if (run.measured_s > high) return ["Slower than it should be", ` ${apart}, outside the 90 % interval`];
-  if (run.measured_s < low) return ["Faster than expected", ` ${apart}, outside the 90 % interval`];
+  const rate = run.metric?.includes("_per_s");
+  const apart = `${show(Math.abs(run.gap), "share")} ${run.gap < 0 !== Boolean(rate) ? "faster" : "slower"} than predicted`;
+  if (rate ? measured < low : measured > high) return ["Slower than it should be", ` ${apart}, outside the 90 % interval`];
+  if (rate ? measured > high : measured < low) return ["Faster than expected", ` ${apart}, outside the 90 % interval`];
   return ["Within the interval", ` ${apart}`];
 }
 
 function card(run, found) {
   const [big, rest] = verdict(run);
-  return h("section", { class: "card" }, h("h2", {}, `${found.model} on ${found.system}`),
+  const [measured, predicted, unit] = beside(run);
+  const load = run.rate ? `${show(run.rate)} requests/s` : `concurrency ${show(run.concurrency)}`;
+  return h("section", { class: "card" }, h("h2", {}, `${found.model} on ${found.system}${run.metric ? `: ${FIGURES[run.metric][0]}` : ""}`),
     h("p", { class: "big words" }, big, h("small", {}, rest)),
-    h("p", { class: "plan" }, run.plan), run.rollout_plan ? h("p", { class: "plan" }, `rollout  ${run.rollout_plan}`) : "",
+    h("p", { class: "plan" }, run.plan), run.metric ? h("p", { class: "plan" }, `${run.profile}: ${load}, ${show(run.isl)} tokens in, ${show(run.osl)} out`) : "", run.rollout_plan ? h("p", { class: "plan" }, `rollout  ${run.rollout_plan}`) : "",
     facts([
-      ["Measured", run.measured_s === null ? "not logged" : number(run.measured_s, "s", "measured_s")],
-      ["Predicted", number(run.predicted_s, "s", "predicted_s")],
-      ["90 % interval", range(run.interval?.p90, "s")],
+      ["Measured", measured === null ? "not logged" : number(measured, unit, run.metric ?? "measured_s")],
+      ["Predicted", number(predicted, unit, run.metric ? `${run.metric}_predicted` : "predicted_s")],
+      ["90 % interval", range(run.interval?.p90, unit)],
     ]));
 }
 
 function causes(run) {
   const over = run.over_time?.said ?? [];
   return [
-    run.causes?.length ? h("section", { class: "card" }, h("h2", {}, "Likely causes"),
+    run.causes?.length ? h("section", { class: "card" }, h("h2", {}, run.metric ? `Likely causes: ${FIGURES[run.metric][0]}` : "Likely causes"),
       table("The likeliest first", [
         { title: "cause", of: (row) => called(row.mechanism) },
         { title: "probability", unit: "chance", of: (row) => row.probability },
@@ -107,8 +117,17 @@ function causes(run) {
 
 function next(found) {
   if (!found.best_plan) return "";
+  if (found.best_step_s === undefined) return nextOfService(found);
   const own = [["Best plan given this run", h("span", {}, h("code", {}, found.best_plan), ", ", number(found.best_step_s, "s"), " per step")]];
   if (found.next) own.push(["Measure next", h("span", {}, h("code", {}, found.next.plan), `, predicted ${show(found.next.step_s, "s")}; it narrows the interval of the best plan by ${show(found.next.narrower, "share")}`)]);
+  return h("section", { class: "card" }, h("h2", {}, "What to do next"), h("ul", { class: "said" }, own.map(([words, text]) => h("li", {}, h("strong", {}, `${words}: `), text))));
+}
+
+function nextOfService(found) {
+  const latencies = (one) => `TTFT ${show(one.ttft_ms, "ms")}, TPOT ${show(one.tpot_ms, "ms")}`;
+  const best = latencies({ ttft_ms: found.best_ttft_ms, tpot_ms: found.best_tpot_ms });
+  const own = [["Best layout given this service", h("span", {}, h("code", {}, found.best_plan), `, ${best}`)]];
+  if (found.next) own.push(["Measure next", h("span", {}, h("code", {}, found.next.plan), `, concurrency ${show(found.next.concurrency)}, ${show(found.next.isl)} tokens in, ${show(found.next.osl)} out, predicted ${latencies(found.next)}; it narrows the doubt about the causes by ${show(found.next.narrower, "share")}`)]);
   return h("section", { class: "card" }, h("h2", {}, "What to do next"), h("ul", { class: "said" }, own.map(([words, text]) => h("li", {}, h("strong", {}, `${words}: `), text))));
 }
 

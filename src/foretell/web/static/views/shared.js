@@ -30,7 +30,11 @@ export function noCard(i, answer, heading, words = "No plan fits") {
 
 // Why the answer is no, or there is none.
 export function reasons(errors) {
-  return h("ul", { class: "said", role: "alert" }, errors.map((error) => h("li", {}, error.path ? h("strong", {}, `${error.path}: `) : "", sentence(error))));
+  return h("ul", { class: "said", role: "alert" }, errors.map((error) => {
+    const text = h("span", {}, sentence(error));
+    error.shown = () => text.replaceChildren(sentence(error)); // a hint came after the answer
+    return h("li", {}, error.path ? h("strong", {}, `${error.path}: `) : "", text);
+  }));
 }
 
 export function assumed(answers) {

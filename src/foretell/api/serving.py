@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell import units
+from foretell.api.adapters import said_of_adapters, with_adapters
 from foretell.api.answers import ServeAnswer, serve_answer
 from foretell.api.exports import LaunchOrigin, export_fleet
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
@@ -26,7 +27,7 @@ from foretell.network.library_catalog import inner_tiers
 from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input
-from foretell.serving.engine_options import with_options
+from foretell.serving.engine_options import adapter_load_s, with_options
 from foretell.serving.formats import mixture_of, stored_formats
 from foretell.serving.layouts import best_layout, chosen_of, layouts
 from foretell.serving.memory import fraction_for, memory_of
@@ -252,6 +253,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         deployment = replace(deployment, drafter=drafts.drafter, draft_tokens=drafts.draft_tokens)
     own_rate = isinstance(plan, Deployment) or "accepted=" in (plan or "")
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
+    deployment = with_adapters(asked, deployment, problems)
     profile = with_options(profile, deployment)
     seen = collect(
         lambda: encoded_input(
@@ -261,7 +263,8 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     )
     if problems or seen is None:
         raise BadInput(problems)
-    profile = replace(profile, latency_s=profile.latency_s + seen.seconds)
+    loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
+    profile = replace(profile, latency_s=profile.latency_s + seen.seconds + loaded_s)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -276,6 +279,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         *said_of_pool,
         *said_of_drafts,
         *seen.said,
+        *said_of_adapters(deployment, profile),
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY

@@ -4,7 +4,7 @@ from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import append, check_tool, lines_file, print_launch
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
-from foretell.specs.questions.serving import SizeQuestion
+from foretell.specs.questions.sizing import SizeQuestion
 
 
 @command(SizeQuestion)

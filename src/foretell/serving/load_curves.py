@@ -16,7 +16,7 @@ from foretell.serving.disaggregation import (
 )
 from foretell.serving.instances import instances
 from foretell.serving.memory import memory_of
-from foretell.serving.sizing_records import Instance, ServiceTargets
+from foretell.serving.sizing_records import Instance, PrefillPlace, ServiceTargets
 from foretell.serving.steady import loop_of, steady, way_s
 from foretell.serving.steps import StepTimes, step_times
 from foretell.specs._base import Num
@@ -102,10 +102,17 @@ class Curves:
     """Prefill alone."""
     backs: tuple[LoadCurve, ...]
     """Decode alone."""
+    placed: tuple[LoadCurve, ...] = ()
+    """Prefill alone, where it must be; empty: nothing was said of it."""
 
 
 def curves_of(
-    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: ServiceTargets
+    model: Model,
+    system: System,
+    base: Deployment,
+    profile: EngineProfile,
+    wanted: ServiceTargets,
+    place: PrefillPlace | None = None,
 ) -> Curves:
     """Curves of every layout whose weights, and one request, fit."""
     every = instances(model, system, base, profile, wanted.most_gpus)
@@ -114,13 +121,31 @@ def curves_of(
     # A layout that is not among those tried is looked at as it is given.
     for layout in given or [base]:
         times = step_times(model, system, layout, profile)
-        curve = _together(times, wanted)
+        curve = together_curve(times, wanted)
         if curve is None:
             continue
         together.append(curve)
         fronts.append(_front(times, wanted))
         backs.append(_back(times, wanted))
-    return Curves(together=tuple(together), fronts=tuple(fronts), backs=tuple(backs))
+    return Curves(
+        together=tuple(together),
+        fronts=tuple(fronts),
+        backs=tuple(backs),
+        placed=() if place is None else _placed(model, base, place, wanted),
+    )
+
+
+def _placed(
+    model: Model, base: Deployment, place: PrefillPlace, wanted: ServiceTargets
+) -> tuple[LoadCurve, ...]:
+    """Prefill instances where they must be; formats are those of the decode instances."""
+    plain = replace(base, tp=1, pp=1, dp=1, ep=1, cp=1, draft_tokens=0, accepted=0.0)
+    every = instances(model, place.system, plain, place.profile, place.most_gpus)
+    return tuple(
+        _front(step_times(model, place.system, layout, place.profile), wanted)
+        for layout in every
+        if all(getattr(layout, name) == n for name, n in place.degrees)
+    )
 
 
 def traffic_of(wanted: ServiceTargets, concurrency: Num) -> Traffic:
@@ -130,7 +155,7 @@ def traffic_of(wanted: ServiceTargets, concurrency: Num) -> Traffic:
     )
 
 
-def _together(times: StepTimes, wanted: ServiceTargets) -> LoadCurve | None:
+def together_curve(times: StepTimes, wanted: ServiceTargets) -> LoadCurve | None:
     """One layout with prefill and decode together; None where not one request fits."""
     memory = memory_of(times.model, times.system, times.deployment, times.profile)
     state = steady(times, memory, traffic_of(wanted, BATCHES))

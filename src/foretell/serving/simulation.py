@@ -17,7 +17,7 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
-from foretell.serving.engine_options import look_steps
+from foretell.serving.engine_options import batch_limit, look_steps
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
@@ -226,7 +226,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     own_wait = p.dp_wait_steps if layout.dp > 1 else p.wait_steps
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return EngineRules(
-        max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
+        max_batch=int(batch_limit(layout, p) * layout.dp),
         max_tokens=_token_budget(q, layout),
         kv_tokens=room * (longest + 0.5 * PAGE),
         policy=p.policy,

@@ -20,7 +20,7 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.serving.load_curves import Curves, LoadCurve, curve_points, curves_of
-from foretell.serving.sizing_records import Instance, Option, ServiceTargets
+from foretell.serving.sizing_records import Instance, Option, PrefillPlace, ServiceTargets
 from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
@@ -36,7 +36,9 @@ class SizingSearch:
     """The answer of a search."""
 
     options: tuple[Option, ...]
-    """Ways to serve it within the levels, in the order of `place`."""
+    """Ways to serve it within the targets, in the order of `place`; with prefill where it must be."""
+    others: tuple[Option, ...]
+    """Ways with prefill on other instances than it must be on; none where nothing was said of it."""
     pareto: tuple[Option, ...]
     """Of one instance each, those that none beats in tokens/s of a user and of a chip."""
     evaluated: int
@@ -46,60 +48,80 @@ class SizingSearch:
 
 
 def search_layouts(
-    model: Model, system: System, base: Deployment, profile: EngineProfile, wanted: ServiceTargets
+    model: Model,
+    system: System,
+    base: Deployment,
+    profile: EngineProfile,
+    wanted: ServiceTargets,
+    where: PrefillPlace | None = None,
 ) -> SizingSearch:
-    """Every layout with the replicas that it takes, together and disaggregated."""
-    curves = curves_of(model, system, base, profile, wanted)
+    """Every layout with the replicas that it takes, together and disaggregated.
+
+    `where`: prefill instances must be there; what does without them is among the others.
+    """
+    curves = curves_of(model, system, base, profile, wanted, where)
     options = [
         Option(kind="aggregated", instance=curve.at(wanted.rate / few), replicas=few)
         for curve in curves.together
         if (few := curve.replicas(wanted)) is not None
     ]
     if wanted.osl > 1.0:
-        options += _disaggregated(curves, model, system, wanted)
+        options += _disaggregated(curves, model, (system, None), wanted)
+    others: list[Option] = []
+    if where is not None:
+        others, options = options, _disaggregated(curves, model, (system, where), wanted)
     options.sort(key=lambda o: place(o, wanted))
+    others.sort(key=lambda o: place(o, wanted))
     return SizingSearch(
         options=tuple(options),
+        others=tuple(others),
         pareto=pareto([one for curve in curves.together for one in curve_points(curve)], wanted),
         evaluated=sum(
             len(curve.rates)
-            for some in (curves.together, curves.fronts, curves.backs)
+            for some in (curves.together, curves.fronts, curves.backs, curves.placed)
             for curve in some
         ),
         curves=curves,
     )
 
 
-def place(option: Option, wanted: ServiceTargets) -> tuple[int, float, float]:
-    """Where an option stands: fewest chips, then most headroom (in percent, as shown), then soonest."""
+def place(option: Option, wanted: ServiceTargets) -> tuple[float, float, float]:
+    """Where an option stands: least rent, then most headroom (in percent, as shown), then soonest."""
     headroom = option.requests_per_s / wanted.rate - 1.0
-    return option.gpus, -round(headroom, 2), option.tpot_ms + option.ttft_ms
+    return option.worth, -round(headroom, 2), option.tpot_ms + option.ttft_ms
+
+
+Systems = tuple[System, PrefillPlace | None]
+"""Where decode is, and where prefill must be; None: on chips of the same system."""
 
 
 def joined_ms(
     model: Model,
-    system: System,
+    systems: Systems,
     front: LoadCurve,
     back: LoadCurve,
     load: tuple[float, float, float],
 ) -> tuple[float, float]:
     """Milliseconds of a cache on its way, and of its first token's decode steps; (isl, rate, late steps)."""
     isl, rate, late = load
-    fixed_s, token_s = transfer(model, system, front.deployment, back.deployment)
+    system, where = systems
+    other = system if where is None else where.system
+    fixed_s, token_s = transfer(model, system, front.deployment, back.deployment, other)
     steps = back.step_s if back.step_s is not None else back.tpot_s
     step = float(np.interp(rate, back.rates, steps))
     return 1e3 * (fixed_s + token_s * isl), 1e3 * (1.5 + late) * step
 
 
 def _disaggregated(
-    curves: Curves, model: Model, system: System, wanted: ServiceTargets
+    curves: Curves, model: Model, systems: Systems, wanted: ServiceTargets
 ) -> list[Option]:
     """Pairs of what does prefill cheapest and what decodes cheapest within the targets."""
     found = []
     backs = _cheapest(curves.backs, wanted)
-    for front, _ in _cheapest(curves.fronts, wanted):
+    fronts = curves.fronts if systems[1] is None else curves.placed
+    for front, _ in _cheapest(fronts, wanted):
         for back, few in backs:
-            option = paired((front, back), few, model, system, wanted)
+            option = paired((front, back), few, model, systems, wanted)
             if option is not None:
                 found.append(option)
     return found
@@ -109,14 +131,14 @@ def paired(
     pair: tuple[LoadCurve, LoadCurve],
     few: int,
     model: Model,
-    system: System,
+    systems: Systems,
     wanted: ServiceTargets,
 ) -> Option | None:
     """Both with as many instances as they take, the time between them included; None where none do."""
     front, back = pair
     late = 1.0
     load = (wanted.isl, wanted.rate / few, late)
-    moved, joined = joined_ms(model, system, front, back, load)
+    moved, joined = joined_ms(model, systems, front, back, load)
     left = replace(wanted, ttft_ms=wanted.ttft_ms - moved - joined)
     many = front.replicas(left)
     if many is None:
@@ -129,6 +151,8 @@ def paired(
         prefill=replace(one, ttft_ms=one.ttft_ms + moved + joined),
         prefill_replicas=many,
         transfer_ms=moved,
+        prefill_chip="" if systems[1] is None else systems[1].chip,
+        prefill_worth=1.0 if systems[1] is None else systems[1].worth,
     )
 
 

@@ -47,6 +47,7 @@ SLOW_VERBS = frozenset(
     {
         "search",
         "size",
+        "fleet",
         "compare",
         "codesign",
         "optimise",

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import foretell
-from foretell.api.size import SizingCase, sizing_case
+from foretell.api.size import sizing_case
+from foretell.api.sizing_choices import SizingCase
 from foretell.errors import BadInput, Infeasible
 from foretell.serving.colocation import Tenant, shared_layouts, turns, with_share
 from foretell.serving.engine_options import batch_limit, different_adapters, held_adapters

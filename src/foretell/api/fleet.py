@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from foretell.api.fleet_answer import FleetAnswer, FleetModel, FleetPool
-from foretell.api.size import SizingCase, sizing_case, sizing_of
+from foretell.api.size import sizing_case, sizing_of
+from foretell.api.sizing_choices import SizingCase
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
 from foretell.interop.user_files import user_file

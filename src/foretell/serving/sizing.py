@@ -27,7 +27,7 @@ from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
 
-SHORT_LIST = 12
+SHORT_LIST = 16
 """Layouts of each kind that are paired."""
 
 
@@ -39,6 +39,10 @@ class SizingSearch:
     """Ways to serve it within the targets, in the order of `place`; with prefill where it must be."""
     others: tuple[Option, ...]
     """Ways with prefill on other instances than it must be on; none where nothing was said of it."""
+    candidates: tuple[Option, ...]
+    """Layouts with fewer replicas than they take, to be simulated, in the order of their rent."""
+    other_candidates: tuple[Option, ...]
+    """The same of the others."""
     pareto: tuple[Option, ...]
     """Of one instance each, those that none beats in tokens/s of a user and of a chip."""
     evaluated: int
@@ -52,29 +56,33 @@ def search_layouts(
     system: System,
     base: Deployment,
     profile: EngineProfile,
-    wanted: ServiceTargets,
+    targets: tuple[ServiceTargets, float],
     where: PrefillPlace | None = None,
 ) -> SizingSearch:
     """Every layout with the replicas that it takes, together and disaggregated.
 
-    `where`: prefill instances must be there; what does without them is among the others.
+    `targets`: what is asked, and how many times as long means may be where a percentile simulated still meets
+    it. `where`: prefill instances must be there; what does without them is among the others.
     """
+    wanted, slack = targets
     curves = curves_of(model, system, base, profile, wanted, where)
-    options = [
-        Option(kind="aggregated", instance=curve.at(wanted.rate / few), replicas=few)
-        for curve in curves.together
-        if (few := curve.replicas(wanted)) is not None
-    ]
+    options = _aggregated(curves, wanted)
+    candidates = _aggregated(curves, wanted, slack)
     if wanted.osl > 1.0:
         options += _disaggregated(curves, model, (system, None), wanted)
+        candidates += _pairs(curves, None, wanted, slack)
     others: list[Option] = []
+    other_candidates: list[Option] = []
     if where is not None:
         others, options = options, _disaggregated(curves, model, (system, where), wanted)
-    options.sort(key=lambda o: place(o, wanted))
-    others.sort(key=lambda o: place(o, wanted))
+        other_candidates, candidates = candidates, _pairs(curves, where, wanted, slack)
+    for some in (options, others, candidates, other_candidates):
+        some.sort(key=lambda o: place(o, wanted))
     return SizingSearch(
         options=tuple(options),
         others=tuple(others),
+        candidates=tuple(candidates),
+        other_candidates=tuple(other_candidates),
         pareto=pareto([one for curve in curves.together for one in curve_points(curve)], wanted),
         evaluated=sum(
             len(curve.rates)
@@ -110,6 +118,36 @@ def joined_ms(
     steps = back.step_s if back.step_s is not None else back.tpot_s
     step = float(np.interp(rate, back.rates, steps))
     return 1e3 * (fixed_s + token_s * isl), 1e3 * (1.5 + late) * step
+
+
+def _aggregated(curves: Curves, wanted: ServiceTargets, slack: float = 1.0) -> list[Option]:
+    """Layouts with prefill and decode together, each with the replicas that it takes."""
+    return [
+        Option(kind="aggregated", instance=curve.at(wanted.rate / few), replicas=few)
+        for curve in curves.together
+        if (few := curve.replicas(wanted, slack)) is not None
+    ]
+
+
+def _pairs(
+    curves: Curves, where: PrefillPlace | None, wanted: ServiceTargets, slack: float
+) -> list[Option]:
+    """Pairs of layouts, each with fewer replicas than it takes: the cache between them takes no time here."""
+    fronts = _cheapest(curves.fronts if where is None else curves.placed, wanted, slack)
+    return [
+        Option(
+            kind="disaggregated",
+            instance=back.at(wanted.rate / few),
+            replicas=few,
+            prefill=front.at(wanted.rate / many),
+            prefill_replicas=many,
+            prefill_placed=where is not None,
+            prefill_chip="" if where is None else where.chip,
+            prefill_worth=1.0 if where is None else where.worth,
+        )
+        for front, many in fronts
+        for back, few in _cheapest(curves.backs, wanted, slack)
+    ]
 
 
 def _disaggregated(
@@ -151,14 +189,17 @@ def paired(
         prefill=replace(one, ttft_ms=one.ttft_ms + moved + joined),
         prefill_replicas=many,
         transfer_ms=moved,
+        prefill_placed=systems[1] is not None,
         prefill_chip="" if systems[1] is None else systems[1].chip,
         prefill_worth=1.0 if systems[1] is None else systems[1].worth,
     )
 
 
-def _cheapest(curves: Sequence[LoadCurve], wanted: ServiceTargets) -> list[tuple[LoadCurve, int]]:
+def _cheapest(
+    curves: Sequence[LoadCurve], wanted: ServiceTargets, slack: float = 1.0
+) -> list[tuple[LoadCurve, int]]:
     """Curves that meet the targets with the replicas that they take, those with the fewest chips first."""
-    sized = [(curve, few) for curve in curves if (few := curve.replicas(wanted)) is not None]
+    sized = [(curve, few) for curve in curves if (few := curve.replicas(wanted, slack)) is not None]
     return sorted(sized, key=lambda pair: pair[1] * pair[0].deployment.gpus)[:SHORT_LIST]
 
 

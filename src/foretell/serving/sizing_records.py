@@ -90,6 +90,8 @@ class Option:
     """How many of it."""
     transfer_ms: float = 0.0
     """What a cache takes from one to the other."""
+    prefill_placed: bool = False
+    """Whether prefill is where it must be; else on chips of the same system, as large as is cheapest."""
     prefill_chip: str = ""
     """Chip of the prefill instances, where it is another one than that of decode."""
     prefill_worth: float = 1.0

@@ -25,8 +25,8 @@ BLOCKS = ("deepseek", "kimi", "glm", "qwen3", "minimax", "mimo", "step")
 EXPERTS_ALONE: dict[str, tuple[str, ...]] = {"fp8": ("llama4",)}
 """Precision -> families whose checkpoints have it in the routed experts alone (Meta's `fp8_mixed`)."""
 NARROW_EXPERTS: dict[str, Format] = {"deepseek_v4": "mxfp4"}
-"""Families whose fp8 checkpoints have narrower routed experts (`expert_dtype` fp4, scales in ue8m0: config.json
-of deepseek-ai/DeepSeek-V4-Pro and V4-Flash)."""
+"""Families whose fp8 checkpoints have narrower routed experts (`expert_dtype` fp4, scales in ue8m0:
+config.json of deepseek-ai/DeepSeek-V4-Pro and V4-Flash)."""
 NARROW_DENSE = ("deepseek_v3", "deepseek_v32")
 """Families whose checkpoints in nvfp4 have the attention's output projection, dense feed-forward parts and
 shared experts in 4 bits too (`exclude_modules` of nvidia/DeepSeek-V3.1-NVFP4 and V3.2-NVFP4 names the other

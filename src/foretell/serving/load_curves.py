@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +115,21 @@ def curves_of(
     wanted: ServiceTargets,
     place: PrefillPlace | None = None,
 ) -> Curves:
-    """Curves of every layout whose weights, and one request, fit."""
+    """Curves of every layout whose weights, and one request, fit: the same whatever is asked of them."""
+    plain = replace(wanted, rate=1.0, ttft_ms=1.0, tpot_ms=1.0, headroom=0.0)
+    return _curves(model, system, base, profile, (plain, place))
+
+
+@lru_cache(maxsize=8)
+def _curves(
+    model: Model,
+    system: System,
+    base: Deployment,
+    profile: EngineProfile,
+    load: tuple[ServiceTargets, PrefillPlace | None],
+) -> Curves:
+    """Curves under the lengths of a load."""
+    wanted, place = load
     every = instances(model, system, base, profile, wanted.most_gpus)
     given = [d for d in every if all(getattr(d, name) == n for name, n in wanted.degrees)]
     together, fronts, backs = [], [], []

@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
 from foretell.specs.run import Run
-from foretell.training.goodput import Interruptions, goodput
-from foretell.training.long_run import USUAL
+from foretell.training.goodput import Interruptions, best_interval_s, goodput
+from foretell.training.long_run import USUAL, in_steps
 
 ASKED: dict[str, Any] = {"system": "h100-sxm", "gpus": 512, "plan": "tp8 pp4 zero1 mbs1"}
 
@@ -81,6 +82,15 @@ def test_the_chosen_interval_beats_others() -> None:
         assert not other.checkpoint_interval_chosen
         assert other.days >= best.days
     assert run(checkpoint="sync").days > best.days
+
+
+@given(share=st.floats(0.15, 6.0))
+def test_the_best_interval_in_whole_steps_beats_every_other_number_of_them(share: float) -> None:
+    """Steps that are long beside the best interval: the next number of them up or down may be better."""
+    given = Interruptions(failures_per_s=1e-4, restart_s=60.0, wait_s=2.0, write_s=1.0)
+    step_s = share * float(best_interval_s(given))
+    every = np.arange(1, 20) * step_s
+    assert in_steps(0.0, step_s, given) == every[goodput(every, given).goodput.argmax()]
 
 
 def test_compute_optimal_and_adapters() -> None:

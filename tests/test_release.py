@@ -1,5 +1,6 @@
 """What is released: the wheel, the version in its three places, the lock, licences, lowest versions."""
 
+import json
 import os
 import re
 import shutil
@@ -8,7 +9,8 @@ import sys
 import tomllib
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -177,3 +179,30 @@ def test_an_audit_that_cannot_ask_is_no_fault(
     monkeypatch.setattr(audit.importlib.util, "find_spec", lambda name: None)
     assert audit.main() == 0
     assert "skipped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("packages", "code", "said"),
+    [
+        ([{"name": "a", "skip_reason": "not found"}], 0, "skipped"),
+        ([{"name": "a", "version": "1", "vulns": []}], 0, "1 of 1 packages known, 0 known faults"),
+        (
+            [
+                {"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]},
+                {"name": "b", "skip_reason": "not found"},
+            ],
+            1,
+            "1 of 2 packages known, 1 known faults\na 1: CVE-1, mended in 2",
+        ),
+    ],
+)
+def test_an_audit_says_how_many_packages_it_could_ask_about(
+    monkeypatch: pytest.MonkeyPatch, packages: list[dict[str, Any]], code: int, said: str
+) -> None:
+    """Without its database pip-audit finds no package, and so no fault: that is said to be no answer."""
+    audit = tool("audit")
+    answer = SimpleNamespace(stdout=json.dumps({"dependencies": packages}))
+    monkeypatch.setattr(audit.subprocess, "run", lambda *_, **__: answer)
+    found = audit.audit("requirements.lock")
+    assert found[0] == code
+    assert said in found[1]

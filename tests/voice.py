@@ -23,7 +23,7 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\b(?:re)?played\b|\bplays? of requests\b|\bplays requests\b", "simulated"),
+    Phrase(r"\b(?:re)?played\b|\bplays? (?:of )?(?:requests|the best|a step)\b", "simulated"),
     Phrase(
         r"\bin flight\b", "concurrency (requests); in flight is for micro-batches",
         r"micro-batch|chunk|activations in flight|in flight x kept|what is in flight",
@@ -75,6 +75,10 @@ NOT_TEXT = ("lab/calibrate/power", "lab/calibrate/prior_fit", "lab/calibrate/tra
 """Modules whose strings are notes of fits in the catalogue, code, or messages for authors of plug-ins."""
 
 
+TITLE = re.compile(r"[A-Z][a-z]{3,}:?")
+"""A string of one word that is a heading or a label."""
+
+
 @dataclass(frozen=True)
 class Line:
     """A line that a user may read."""
@@ -91,8 +95,10 @@ def found(lines: Iterator[Line]) -> list[str]:
         f"{line.where}: {match[0]!r} -> {phrase.instead}: {line.text.strip()[:120]}"
         for line in lines
         for phrase in PHRASES
-        for match in re.finditer(phrase.words, line.text)
-        if not (phrase.allowed and re.search(phrase.allowed, _around(line.text, match)))
+        for match in re.finditer(phrase.words, line.text, re.IGNORECASE)
+        if not (
+            phrase.allowed and re.search(phrase.allowed, _around(line.text, match), re.IGNORECASE)
+        )
     ]
 
 
@@ -117,7 +123,7 @@ def pages() -> Iterator[Line]:
 
 
 def messages() -> Iterator[Line]:
-    """Strings of the source with more than one word that are no docstrings: messages, labels, help."""
+    """Strings of the source that are no docstrings, with several words or as a heading: messages, help."""
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE).as_posix()
         if name.startswith(NOT_TEXT):
@@ -128,7 +134,7 @@ def messages() -> Iterator[Line]:
             if (
                 isinstance(node, ast.Constant)
                 and isinstance(node.value, str)
-                and " " in node.value.strip()
+                and (" " in node.value.strip() or TITLE.fullmatch(node.value))
                 and id(node) not in documented
             ):
                 yield Line(f"{name}:{node.lineno}", node.value)

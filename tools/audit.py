@@ -28,13 +28,23 @@ def audit(lock: str) -> tuple[int, str]:
         found = json.loads(done.stdout)["dependencies"]
     except (subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         return 0, f"{lock}: skipped: the database of vulnerabilities cannot be reached"
+    # Without the database every package is "not found", which is not the same as without faults.
+    asked = [one for one in found if "skip_reason" not in one]
+    if found and not asked:
+        return (
+            0,
+            f"{lock}: skipped: the database knows none of its {len(found)} packages: not reached?",
+        )
     faults = [
         f"{one['name']} {one['version']}: {fault['id']}, mended in {', '.join(fault['fix_versions'])}"
-        for one in found
+        for one in asked
         for fault in one.get("vulns", [])
     ]
     return int(bool(faults)), "\n".join(
-        [f"{lock}: {len(found)} packages, {len(faults)} known faults", *faults]
+        [
+            f"{lock}: {len(asked)} of {len(found)} packages known, {len(faults)} known faults",
+            *faults,
+        ]
     )
 
 

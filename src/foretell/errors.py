@@ -7,15 +7,19 @@ understood and whose answer is no (exit code 1). Both carry every problem found,
 import warnings
 from collections.abc import Iterable
 
-from foretell.records import dataclass
+from foretell.records import Later, dataclass, made_when_asked, values_as_held, with_values
 
 VALUE_WIDTH = 120
 """Longest rendering of an offending value in a message, in characters."""
 
 
+@made_when_asked("allowed", "nearest")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with one field; `str()` of it is one line."""
+    """One thing that is wrong with one field; `str()` of it is one line.
+
+    What would have been right may take far longer to find than what is wrong: it may be given as `later`.
+    """
 
     path: str
     """Where: field names joined with dots, such as `plan.tp`; empty when it concerns the whole."""
@@ -38,6 +42,16 @@ class Problem:
         if self.nearest is not None:
             text += f"; did you mean {self.nearest}?"
         return _one_line(text)
+
+
+def has_late_hint(problem: Problem) -> bool:
+    """Whether what would have been right is still to be found."""
+    return any(isinstance(value, Later) for value in values_as_held(problem).values())
+
+
+def at_path(problem: Problem, path: str) -> Problem:
+    """The same problem under another path; what is made when it is asked for stays so."""
+    return with_values(problem, path=path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

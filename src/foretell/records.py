@@ -124,6 +124,14 @@ def values_as_held(record: Any) -> dict[str, Any]:
     return found
 
 
+def with_values(record: _Record, **changes: Any) -> _Record:
+    """The record with some fields replaced; what is made when it is asked for stays so.
+
+    `dataclasses.replace` reads every field, and so makes it.
+    """
+    return type(record)(**{**values_as_held(record), **changes})
+
+
 class JsonRecord:
     """A record whose JSON (`to_dict`) has names beside its fields: each of them is an attribute as well.
 

@@ -79,9 +79,24 @@ def test_small_cards_and_a100s_have_the_limits_that_vllm_sets_there():
     assert large.max_tokens == 8192
     assert profile("vllm", chip("a100-sxm-80gb")).max_tokens == 2048
     assert profile("vllm", chip("mi300x")).max_tokens == 8192
-    assert (
-        profile("sglang", chip("l40s")).max_tokens == profile("sglang", chip("h100-sxm")).max_tokens
-    )
+    assert large.max_batch == 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [("l4", 2048), ("l40s", 4096), ("h100-sxm", 8192), ("h200-sxm", 8192), ("b200-sxm", 16384),
+     ("mi300x", 16384)],
+)  # fmt: skip
+def test_sglang_cuts_prompts_by_the_cards_memory(name: str, tokens: int):
+    """chunked_prefill_size by memory: sglang v0.5.9, server_args.py, _handle_gpu_memory_settings."""
+    assert profile("sglang", chip(name)).max_tokens == tokens
+
+
+def test_tensorrt_llm_has_its_own_default_limits():
+    """llm_args.py of the 1.x line: max_batch_size 2048, max_num_tokens 8192."""
+    for name in ("b200-sxm", "h200-sxm"):
+        found = profile("trtllm", chip(name), "1.1")
+        assert (found.max_batch, found.max_tokens) == (2048, 8192)
 
 
 def test_on_another_generation_overheads_are_the_usual_ones_and_rules_stay():

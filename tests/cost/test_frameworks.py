@@ -83,6 +83,7 @@ def test_grouped_products_are_no_faster_than_plain_ones() -> None:
         stack = CallStack(
             family="grouped", linear=True, rows=np.array([0]), kinds=(("", True),), sizes=sizes,
             matrix_flop=work, vector_flop=work, activation_elements=work, weight_elements=work,
+            launches=work + 1.0,
         )  # fmt: skip
         least_s, cast_s = library_bound(stack, dtype, target, plan, software("megatron-core"))
         flop = 2.0 * 2.0 * 5760.0 * 2880.0 * 32768.0
@@ -104,14 +105,15 @@ def test_the_host_bounds_small_layers_of_experts() -> None:
 
 
 def test_biases_and_clamps_of_experts_are_passes_of_their_own() -> None:
-    """28 bytes forward and 36 backward for every routed element, where no kernel has them in its epilogue;
-    8 and 10 for both factors of the activation, which are clamped and joined."""
+    """What Megatron's operations take on one H200, as bytes of its memory: 44 forward and 55 backward for
+    every routed element, 16 and 31 for each factor of the activation, which is clamped and joined; nothing
+    where a kernel has them in its epilogue."""
     model = "gpt-oss-20b"
     told = [
         seconds(answer(f"ep8 mbs4 framework={name}", model).breakdown, "elementwise")
         for name in ("megatron-core", "megatron-graphs")
     ]
-    moved = 64 / 8 * 4096 * 4 * 2880 * 24 * (28.0 + 36.0 + 2.0 * (8.0 + 10.2))
+    moved = 64 / 8 * 4096 * 4 * 2880 * 24 * (44.0 + 55.0 + 2.0 * (15.6 + 30.6))
     assert told[0] - told[1] == pytest.approx(moved / (0.9 * 3.35e12), rel=0.15)
 
 

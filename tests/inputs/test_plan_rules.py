@@ -6,7 +6,7 @@ import foretell
 from foretell.catalog.software import families, software, software_names
 from foretell.catalog.software_rules import family_rules, rules_of
 from foretell.inputs.question import ask, plan_of
-from foretell.specs.plan import BY_SOFTWARE, DROPS, OF_EXPERTS, Plan, parse_plan
+from foretell.specs.plan import BY_SOFTWARE, DROPS, OF_EXPERTS, OWN_DTYPES, Plan, parse_plan
 
 NEXT = "qwen3-30b-a3b"
 
@@ -25,7 +25,8 @@ def planned(text: str, model: str = NEXT, system: str = "h100-sxm", gpus: int = 
 def test_every_rule_can_be_read(family: str) -> None:
     for rule in family_rules(family):
         known = {*BY_SOFTWARE, *OF_EXPERTS, "capacity", "recompute", "etp", "adapters", "framework"}
-        assert set(rule.sets) <= known
+        own = {"master", "states", "wire"} if family in OWN_DTYPES else set()
+        assert set(rule.sets) <= known | own
         assert rule.why
 
 
@@ -50,6 +51,14 @@ def test_all_software_that_drops_tokens_is_listed() -> None:
         ("framework=maxtext", "capacity", 1.25),
         ("framework=jax capacity=0", "capacity", 0.0),
         ("ep8", "dispatch", "alltoall"),
+        ("zero3 framework=transformers", "master", "fp32"),
+        ("zero3 framework=transformers", "gradients", "fp32"),
+        ("zero3 framework=transformers", "wire", "bf16"),
+        ("zero3 master=none gradients=bf16 framework=transformers", "gradients", "bf16"),
+        ("zero2 framework=transformers", "master", "fp32"),
+        ("zero2 framework=transformers", "wire", "auto"),
+        ("framework=transformers", "master", "none"),
+        ("zero3 lora=16 framework=transformers", "master", "none"),
     ],
 )
 def test_rules_by_release_and_layout(text: str, field: str, value: object) -> None:

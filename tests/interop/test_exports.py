@@ -1,7 +1,10 @@
 """Exports that run: launchers are read back to the same run, services and bundles are whole."""
 
 import json
+import re
 import runpy
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -235,3 +238,44 @@ def test_torchtitan_imports_only_what_it_uses() -> None:
     classes = {kind: {n for n in ("FullAC", "SelectiveAC") if n in t} for kind, t in texts.items()}
     assert classes == {"none": set(), "full": {"FullAC"}, "products": {"SelectiveAC"}}
     assert "activation_checkpoint import" not in texts["none"]
+
+
+@pytest.mark.parametrize("tool", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize("launcher", [None, "slurm"])
+def test_a_script_of_a_split_service_is_one_that_a_shell_can_read(
+    tool: str, launcher: str | None
+) -> None:
+    """Every file that it writes is ended where a shell looks for it, and every node reaches the others."""
+    load = {"rate": 20.0, "isl": 4000.0, "osl": 500.0, "ttft": 2000.0, "tpot": 30.0}
+    found = foretell.size("qwen3-32b", system="h200-sxm", **load, simulate=False)
+    assert found.best.option.prefill is not None
+    text = found.export(tool, launcher).text
+    shell = shutil.which("bash")
+    if shell is None:
+        pytest.skip("there is no bash here")
+    done = subprocess.run([shell, "-n"], input=text, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    ends = re.findall(r"<<-?'?(\w+)'?", text)
+    for word in ends:
+        assert re.search(rf"^{word}$", text, re.MULTILINE), word
+    if tool != "vllm":  # which listens to every address by itself
+        assert text.count("--host 0.0.0.0") == text.count("CUDA_VISIBLE_DEVICES")
+
+
+def test_a_bundle_of_a_split_service_is_whole(tmp_path: Path) -> None:
+    place = tmp_path / "plan"
+    words = (
+        "--rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30 --no-simulate --export bundle".split()
+    )
+    done = command("size", "qwen3-32b", "--system", "h200-sxm", *words, str(place))
+    assert done.code == 0, done.err
+    names = {path.name for path in place.iterdir()}
+    starts = {"launch.sh", "launch.sbatch", "kubernetes.yaml", "skypilot.yaml"}
+    assert names == {*starts, "benchmark.sh", "README.md"}
+    assert "--request-rate 20" in (place / "benchmark.sh").read_text()
+    whole = read_launch(place / "launch.sh")
+    found = foretell.size(
+        "qwen3-32b", system="h200-sxm", rate=20.0, isl=4000.0, osl=500.0, ttft=2000.0, tpot=30.0, simulate=False
+    )  # fmt: skip
+    assert whole.gpus == found.best.option.gpus
+    assert found.best.option.name() in (place / "README.md").read_text()

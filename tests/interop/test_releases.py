@@ -52,6 +52,26 @@ ARGUMENTS = frozenset(
 of Core's configurations, and torchrun's own."""
 FRONT = {"vllm": {"port"}, "sglang": {"m", "model_path"}}
 """Flags of the servers' front ends, which are declared apart from their engines'."""
+TRTLLM = frozenset(
+    """model tokenizer custom_tokenizer host port backend custom_module_dirs log_level max_beam_width
+    max_batch_size max_num_tokens max_seq_len tensor_parallel_size tp_size pipeline_parallel_size pp_size
+    context_parallel_size cp_size moe_expert_parallel_size ep_size moe_cluster_parallel_size cluster_size
+    gpus_per_node free_gpu_memory_fraction kv_cache_free_gpu_memory_fraction num_postprocess_workers
+    trust_remote_code revision config extra_llm_api_options reasoning_parser tool_parser
+    metadata_server_config_file server_role fail_fast_on_attention_window_too_large otlp_traces_endpoint
+    disagg_cluster_uri enable_chunked_prefill media_io_kwargs chat_template""".split()
+)
+"""Options that `trtllm-serve` declares (tensorrt_llm/commands/serve.py at commit 00209af, 1.3)."""
+TRTLLM_FILE = frozenset(
+    """enable_attention_dp attention_dp_config disable_overlap_scheduler moe_config attn_backend
+    cuda_graph_config kv_cache_config stream_interval batch_wait_timeout_ms batch_wait_timeout_iters
+    batch_wait_max_tokens_ratio torch_compile_config allreduce_strategy sampler_type load_format
+    enable_min_latency enable_lm_head_tp_in_adp pp_partition cp_config print_iter_log
+    enable_iter_perf_stats enable_autotuner speculative_config scheduler_config lora_config
+    cache_transceiver_config dtype decoding_type num_nextn_predict_layers""".split()
+)
+"""Keys of its file of options that bear on speed or memory: fields of TorchLlmArgs, KvCacheConfig and
+MTPDecodingConfig (tensorrt_llm/llmapi/llm_args.py, 1.2)."""
 MODELS = ("llama-3.1-70b", "qwen3-30b-a3b", "deepseek-v3")
 PLANS = (
     "tp8 pp2 zero1 mbs1 recompute=selective",
@@ -174,6 +194,29 @@ def test_every_flag_for_an_engine_is_one_of_its_own(tool: str) -> None:
         text = ENGINES[tool](Serving(model="org/name", deployment=one))  # type: ignore[index]
         names = {key for key, _ in parse_arguments(text).pairs}
         assert names <= known, names - known
+
+
+def test_every_flag_for_trtllm_is_one_of_its_own() -> None:
+    pytest.importorskip("yaml")
+    for one in (
+        Deployment(tp=4, kv="fp8", max_batch=64, max_tokens=4096, memory_fraction=0.9),
+        Deployment(dp=4, ep=4, graph=False, wait_steps=4),
+        Deployment(tp=2, pp=2, draft_tokens=3, stream_interval=10),
+        Deployment(tp=2, cp=2),
+    ):
+        text = ENGINES["trtllm"](Serving(model="org/name", deployment=one))
+        command = text.rpartition("trtllm-serve")[2]
+        flags = set(re.findall(r"--(\w+)", command))
+        assert flags <= TRTLLM, flags - TRTLLM
+        names = {part for key, _ in parse_arguments(text).pairs for part in key.split(".")}
+        assert names - flags <= TRTLLM_FILE, names - flags - TRTLLM_FILE
+
+
+def test_every_option_of_trtllm_is_read_or_said() -> None:
+    """No option that it declares is unknown to the reader."""
+    for name in sorted(TRTLLM - {"model"}):
+        launch = READERS["trtllm"](parse_arguments(f"trtllm-serve m --{name} 1"), Known())
+        assert name not in launch.unknown, name
 
 
 def test_defaults_that_readers_take_are_the_tools_own() -> None:

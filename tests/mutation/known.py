@@ -56,6 +56,12 @@ KNOWN = (
 
 EQUIVALENT: tuple[Change, ...] = (
     Change(
+        file="heaps.py",
+        old="below + 1 < size and before(keys[below + 1], ids[below + 1]",
+        new="below - 1 < size and before(keys[below + 1], ids[below + 1]",
+        why="behind the last pair is the one that sinks, which is before none that must rise",
+    ),
+    Change(
         file="clock.py",
         old="prompts > FEW[k] and k + 1 < len(FEW)",
         new="(k + 1 < len(FEW))",

@@ -1,5 +1,6 @@
 """Topologies move the times of a fitted library as their closed forms say; the measured one does not."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,10 +12,11 @@ from foretell.catalog.systems import named_system
 from foretell.economics.fabric import fabric_of
 from foretell.network.library_catalog import library_for
 from foretell.network.library_curves import tier_ratios
-from foretell.network.library_topology import MEASURED
+from foretell.network.library_topology import MEASURED, ratios
 from foretell.network.placement import with_groups
 from foretell.network.topologies import of_tier
 from foretell.specs._base import with_fields
+from foretell.specs.system import Tier
 
 TOPOLOGIES = ("rail-clos", "fat-tree", "ring", "torus-3d", "dragonfly")
 PLAIN = """chips_per_node = 8
@@ -161,3 +163,16 @@ def test_the_step_moves_with_the_topology() -> None:
     }
     # Eight nodes of a ring have wider links than a corner of a torus: both are far behind switches.
     assert 2.0 * steps["fat-tree"] < min(steps["torus-3d"], steps["ring"])
+
+
+def test_a_tree_over_a_ring_by_hand() -> None:
+    """Edges of distance 1, 2 and 4 over six members: three of them cross a link, at half of the buffer."""
+    tier = Tier(name="cluster", size=6, bandwidth_bytes_per_s=50e9, latency_s=5e-6, topology="ring")
+    found = ratios(tier, np.array([6.0]), "fat-tree")
+    ring, switched = (
+        of_tier(tier, np.array([6.0])),
+        of_tier(replace(tier, topology="fat-tree"), np.array([6.0])),
+    )
+    line = ring.axes()[0]
+    assert found.tree == pytest.approx(3 * line.s_per_byte / 2 / switched.port().s_per_byte)
+    assert found.tree_hops_s == pytest.approx((6 - 1 - 3) * line.latency_s)

@@ -6,6 +6,7 @@ import pytest
 
 import foretell
 from foretell.cli import run as main
+from foretell.errors import BadInput, Infeasible
 
 RL: dict[str, Any] = {
     "model": "qwen2.5-7b",
@@ -76,7 +77,7 @@ def test_the_text_counts_pairs_and_names_no_placement_without_an_engine(
 def test_help_names_the_engine_of_the_framework(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["post-train", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "or the id of a profile; else the framework's" in told
+    assert "or the id of a profile (default: the framework's)" in told
     assert "where none is named" not in told
     assumed = foretell.post_train(**{**RL, "framework": "verl"}).assumptions
     assert any("vllm-0.6" in said for said in assumed)
@@ -99,12 +100,12 @@ def test_a_quantised_base_on_one_card_is_told_to_compute_layers_again() -> None:
 
 
 def test_ways_to_fit_spread_weights_and_begin_with_the_cheapest() -> None:
-    sharded = foretell.post_train(**{**TUNING, "isl": 8192, "plan": "tp1 pp1 zero1"})
+    sharded = foretell.post_train(**{**TUNING, "isl": 6144, "plan": "tp1 pp1 zero1"})
     assert sharded.fits == "no"
     ways = [way.split(" fits")[0] for way in sharded.ways_to_fit]
     assert ways[:2] == ['--plan "tp1 pp1 zero3"', '--plan "tp1 pp1 zero1 recompute=full"']
     steps = [
-        foretell.post_train(**{**TUNING, "isl": 8192, "plan": way.split('"')[1]})
+        foretell.post_train(**{**TUNING, "isl": 6144, "plan": way.split('"')[1]})
         for way in ways[:2]
     ]
     assert all(one.fits != "no" for one in steps)
@@ -143,3 +144,38 @@ def test_layers_are_computed_again_where_nothing_else_fits() -> None:
     found = foretell.post_train(**{**TUNING, "isl": 16_384, "gpus": "4xH100"})
     assert "recompute=full" in found.plan
     assert found.micro_tokens == 16_384
+
+
+def test_two_pools_are_split_unless_asked_otherwise() -> None:
+    pools = {"trainer_gpus": "16xH100", "rollout_gpus": "8xL40S"}
+    asked = {k: v for k, v in RL.items() if k != "gpus"}
+    found = foretell.post_train(**asked, **pools)
+    assert (found.placement, found.gpus, found.rollout_system) == ("split", 24, "l40s")
+    best = foretell.post_train(**asked, **pools, placement="best")
+    assert (best.trainer_gpus, best.rollout_gpus) == (16, 8)
+    with pytest.raises(BadInput, match="rollout_gpus"):
+        foretell.post_train(**asked, trainer_gpus="16xH100")
+
+
+def test_an_engine_gets_the_share_that_it_needs_on_a_small_card() -> None:
+    small = {"model": "qwen2.5-1.5b", "algorithm": "grpo", "gpus": "1xrtx4090", "framework": "trl",
+             "prompts": 4, "max_osl": 512, "plan": "lora=16 mbs2"}  # fmt: skip
+    found = foretell.post_train(**small)
+    assert "memory_fraction=0.5" in found.rollout_plan
+    assert any("the usual 30% leaves no cache" in said for said in found.assumptions)
+    with pytest.raises(Infeasible):
+        foretell.post_train(**small, rollout_plan="memory_fraction=0.3")
+
+
+def test_a_model_too_large_for_fsdp_is_cut_by_megatron() -> None:
+    asked = {"algorithm": "grpo", "framework": "verl", "prompts": 256, "samples": 8, "osl": 500}
+    large = foretell.post_train("deepseek-v3", gpus="512xH100", **asked)
+    assert "framework=megatron-core" in large.plan
+    assert any("none of FSDP fits" in said for said in large.assumptions)
+    small = foretell.post_train("qwen2.5-7b", gpus="64xH100", **asked)
+    assert "framework=transformers" in small.plan
+
+
+def test_the_next_ratio_is_named_beside_the_best() -> None:
+    found = foretell.post_train(**RL, placement="async")
+    assert any(said.startswith("the next ratio, async") for said in found.placement_reasons)

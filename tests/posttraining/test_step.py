@@ -7,11 +7,13 @@ import pytest
 
 import foretell
 from foretell.api.post_training_setup import setups_of
+from foretell.catalog import model
 from foretell.catalog.post_training import post_training_loop
 from foretell.cli import run as main
 from foretell.posttraining.pipeline import PoolTimes, pipeline_of
 from foretell.posttraining.step import carried_s
 from foretell.specs.questions.post_training import PostTrainingQuestion
+from foretell.workload.parameters import count
 
 GRPO: dict[str, Any] = {
     "model": "qwen2.5-1.5b",
@@ -296,4 +298,55 @@ def test_adapters_alone_are_sent_unless_the_loop_merges_them() -> None:
         **{**GRPO, "model": "qwen2.5-7b", "framework": "trl"}, plan="zero3 lora=16"
     )
     assert adapted < full - 0.5
-    assert seconds(merged)["weight_sync"] == pytest.approx(full)
+    # Frozen weights are gathered in 16 bits, trained ones in the 32 that FSDP keeps.
+    loop, many = post_training_loop("generic"), float(count(model("qwen2.5-7b")).text)
+    wider_s = 2.0 * many / loop.sync_ipc_bytes_per_s
+    assert seconds(merged)["weight_sync"] == pytest.approx(full - wider_s)
+
+
+def test_samples_are_by_algorithm_and_then_by_framework() -> None:
+    def samples(**changes: Any) -> int:
+        asked = {k: v for k, v in GRPO.items() if k != "samples"}
+        return foretell.post_train(**{**asked, **changes}).samples
+
+    assert samples(framework="generic") == post_training_loop("generic").samples
+    assert samples(framework="nemo-rl") == 16
+    assert samples(algorithm="dapo", framework="trl") == 16
+    assert samples(algorithm="ppo", framework="nemo-rl") == 1
+
+
+def test_models_that_reason_fill_more_of_a_limit() -> None:
+    def tokens(name: str) -> float:
+        asked = {k: v for k, v in GRPO.items() if k not in ("osl", "max_osl")}
+        found = foretell.post_train(**{**asked, "model": name, "max_osl": 16384})
+        return found.tokens / found.trajectories - found.prompt_tokens
+
+    assert tokens("deepseek-r1-distill-qwen-1.5b") == pytest.approx(4096.0)
+    assert tokens("qwen2.5-1.5b") < 2000.0
+
+
+def test_early_releases_roll_out_without_graphs() -> None:
+    early, late, none = (
+        seconds(foretell.post_train(**{**GRPO, "framework": name}))["generate"]
+        for name in ("verl@0.4", "verl@0.6", "verl")
+    )
+    assert early > 1.2 * late
+    assert late == none
+
+
+def test_a_framework_of_fine_tuning_fills_what_the_plan_leaves_open() -> None:
+    def plan(
+        words: str, framework: str = "transformers", gpus: str = "4xa100-sxm-40gb"
+    ) -> set[str]:
+        asked = {"model": "llama-2-7b", "algorithm": "sft", "prompts": 64, "isl": 512}
+        found = foretell.post_train(**asked, gpus=gpus, framework=framework, plan=words)
+        return set(found.plan.split())
+
+    assert {"zero0", "autocast=on", "master=fp32"} <= plan("lora=8")
+    assert {"zero3", "master=fp32"} <= plan("mbs1")
+    assert "recompute=none" in plan("lora=8")
+    assert "recompute=full" in plan("lora=8", "llama-factory")
+    assert {"zero3", "adapters=q+v+o+up+down"} <= plan("lora=8", "torchtune")
+    assert {"zero0", "adapters=qv"} <= plan("lora=8", "litgpt")
+    assert "recompute=full" in plan("lora=8 zero3", "litgpt")
+    assert {"zero0", "adapters=all"} <= plan("lora=8 adapters=all zero0", "litgpt", "1xA100")

@@ -4,8 +4,16 @@ import pytest
 
 from foretell.catalog import model
 from foretell.catalog.post_training import loop_names, post_training_loop, recognise_loop
+from foretell.inputs.overrides import parse_settings
 from foretell.inputs.system import system_of
-from foretell.posttraining.sync import SyncQuestion, sync_seconds, tensor_count
+from foretell.posttraining.sync import (
+    DELTA_CALLS,
+    NETWORK_SHARE,
+    SyncQuestion,
+    kept_bytes,
+    sync_seconds,
+    tensor_count,
+)
 
 
 def seconds(name: str, mechanism: str, **changes: object) -> float:
@@ -13,6 +21,7 @@ def seconds(name: str, mechanism: str, **changes: object) -> float:
     given = {
         "model": what, "parameters": 7e9, "sent_parameters": 7e9, "mechanism": mechanism,
         "trainer_gpus": 8, "offloaded": False, "joined": False, "narrow": False, "split": True,
+        "kept_bytes": 4.0,
     }  # fmt: skip
     return sync_seconds(
         SyncQuestion(**{**given, **changes}),  # type: ignore[arg-type]
@@ -21,14 +30,41 @@ def seconds(name: str, mechanism: str, **changes: object) -> float:
     )
 
 
-def test_a_broadcast_takes_as_long_as_its_bytes() -> None:
+def test_a_broadcast_takes_as_long_as_what_the_trainer_keeps() -> None:
+    loop = post_training_loop("verl")
     one, two = (seconds("qwen2.5-7b", "broadcast", sent_parameters=n) for n in (7e9, 14e9))
-    assert two - one == pytest.approx(14e9 / 5.6e9)
+    assert two - one == pytest.approx(4.0 * 7e9 / loop.sync_broadcast_bytes_per_s)
+    narrow = seconds("qwen2.5-7b", "broadcast", kept_bytes=kept_bytes(narrow=True))
+    assert one - narrow == pytest.approx(2.0 * 7e9 / loop.sync_broadcast_bytes_per_s)
+
+
+def test_a_slow_network_decides_between_two_pools() -> None:
+    slow = system_of("h100-sxm", parse_settings(["network.cluster.bandwidth_bytes_per_s=1e9"]), {})
+    question = SyncQuestion(
+        model=model("qwen2.5-7b"), parameters=7e9, sent_parameters=7e9, mechanism="broadcast",
+        trainer_gpus=8, offloaded=False, joined=False, kept_bytes=2.0, narrow=False, split=True,
+    )  # fmt: skip
+    rate = float(slow.network.tiers[-1].bandwidth_bytes_per_s) * NETWORK_SHARE
+    assert sync_seconds(question, post_training_loop("verl"), slow) > 14e9 / rate
 
 
 def test_changed_values_are_compared_by_all_ranks() -> None:
+    loop = post_training_loop("verl")
     few, many = (seconds("qwen2.5-7b", "delta", trainer_gpus=n) for n in (8, 16))
-    assert few - 1.0 == pytest.approx(2.0 * (many - 1.0))
+    assert few - many == pytest.approx(loop.sync_delta_s_per_weight * (7e9 / 8 - 7e9 / 16))
+    calls = DELTA_CALLS * loop.sync_tensor_s * tensor_count(model("qwen2.5-7b"), joined=True)
+    assert many > loop.sync_fixed_s + calls
+
+
+def test_every_node_loads_its_own_shards_from_the_host() -> None:
+    def loaded(gpus: int) -> float:
+        whole, away = (
+            seconds("qwen2.5-7b", "broadcast", trainer_gpus=gpus, offloaded=o)
+            for o in (False, True)
+        )
+        return away - whole
+
+    assert loaded(8) == pytest.approx(2.0 * loaded(16))
 
 
 def test_every_expert_is_a_tensor_of_its_own_unless_joined() -> None:
@@ -48,6 +84,8 @@ def test_what_lives_on_the_host_or_is_narrowed_takes_longer(change: dict[str, bo
         ("qwen2.5-72b", "broadcast", 72.7e9, 32, 28.8),
         ("qwen2.5-32b", "delta", 32.8e9, 16, 6.2),
         ("qwen3-30b-a3b", "p2p", 30.5e9, 16, 4.38),
+        ("qwen3-30b-a3b", "broadcast", 30.5e9, 16, 15.76),
+        ("qwen3-235b-a22b", "broadcast", 235e9, 64, 58.57),
     ],
 )
 def test_published_synchronisations(
@@ -55,8 +93,9 @@ def test_published_synchronisations(
 ) -> None:
     """verl, docs/advance/delta_weight_sync.md and fully_async.md (H100 and H20)."""
     found = seconds(
-        name, mechanism, sent_parameters=params, trainer_gpus=gpus, joined=mechanism == "p2p"
-    )
+        name, mechanism, sent_parameters=params, trainer_gpus=gpus,
+        kept_bytes=kept_bytes(narrow=name.startswith("qwen3")),
+    )  # fmt: skip
     assert measured / 1.5 < found < measured * 1.5
 
 

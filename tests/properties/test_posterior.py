@@ -17,6 +17,7 @@ SURE = replace(
     wide_share=1e-12,
     part_share=1e-12,
     interval_scale=1.0,
+    place_scales=((1.0, 1.0),),
 )
 
 
@@ -43,6 +44,28 @@ def test_one_run_without_outliers_is_the_closed_form() -> None:
     assert said.median == pytest.approx(
         SURE.mean + common / (common + noise) * (0.2 - SURE.mean), rel=1e-4
     )
+
+
+def test_a_scale_of_all_places_is_a_factor_on_all_spreads() -> None:
+    """Twice the scale with twice the residual is the same posterior, twice as wide."""
+    wide = replace(SURE, place_scales=((2.0, 1.0),), mean=0.0)
+    said = condition(replace(SURE, mean=0.0), TRAINING, [run(0.1)]).of(run(0.0, tp=5.0))
+    twice = condition(wide, TRAINING, [run(0.2)]).of(run(0.0, tp=5.0))
+    assert twice.median == pytest.approx(2.0 * said.median, rel=1e-6)
+    assert twice.interval["p90"] == pytest.approx([2.0 * v for v in said.interval["p90"]], rel=1e-6)
+    assert twice.deviations == pytest.approx(2.0 * said.deviations, rel=1e-6)
+
+
+def test_runs_as_predicted_make_a_tidy_place_and_a_narrow_interval() -> None:
+    """What one run is off by says how far the next may be: not only where it is."""
+    prior = replace(SURE, place_scales=((0.4, 0.5), (1.0, 0.3), (2.5, 0.2)))
+    widths = []
+    for ratio in (prior.mean, 0.08, 0.2):
+        low, high = condition(prior, TRAINING, [run(ratio)]).of(run(0.0)).interval["p90"]
+        widths.append(high - low)
+    assert widths[0] < widths[1] < widths[2]
+    one = condition(replace(SURE, place_scales=((1.0, 1.0),)), TRAINING, [run(0.0)])
+    assert widths[0] < np.subtract(*one.of(run(0.0)).interval["p90"][::-1])
 
 
 def test_nothing_measured_leaves_the_prior() -> None:
@@ -79,16 +102,18 @@ def test_a_slow_fabric_is_told_from_the_rest() -> None:
         one.slopes[TRAINING.index("between_nodes")] = share
         return one
 
-    runs = [wired(0.01, 0.02), wired(0.45, 0.6), wired(0.4, 0.5)]
-    found = condition(PRIOR, TRAINING, runs)
-    slow = sum(
-        weight
-        for case, weight in zip(found.cases, found.weights, strict=True)
-        if case.place is found.places[2]
-    )
-    assert slow > 0.8 > PRIOR.part_share
-    factors = dict(zip(TRAINING, found.of(runs[1]).factors, strict=True))
-    assert factors["between_nodes"] > 0.3 > 0.1 > abs(factors["gemm"])
+    runs = [wired(0.01, 0.02), wired(0.6, 0.6), wired(0.52, 0.5), wired(0.45, 0.42)]
+    alike = replace(PRIOR, place_scales=((1.0, 1.0),))  # a rough place would explain it as well
+    for prior, least in ((alike, 0.8), (PRIOR, 0.4)):
+        found = condition(prior, TRAINING, runs)
+        slow = sum(
+            weight
+            for case, weight in zip(found.cases, found.weights, strict=True)
+            if case.place is found.places[-1]
+        )
+        assert slow > least > prior.part_share
+        factors = dict(zip(TRAINING, found.of(runs[1]).factors, strict=True))
+        assert factors["between_nodes"] > 0.3 > 0.1 > abs(factors["gemm"])
 
 
 def test_an_unlike_run_says_less() -> None:

@@ -89,6 +89,32 @@ def test_the_closed_form_is_the_largest_of_the_step(
     assert gaps(found) == pytest.approx([0.0] * len(found.stages), abs=1e-9)
 
 
+@pytest.mark.parametrize("recompute", ["recompute=none", "recompute=full"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gradients=bf16 master=none states=bf16",
+        "gradients=fp32 master=fp32 states=fp32",
+        "lora=8 loss=chunked",
+        "lora=8 weights=nf4 loss=chunked",
+    ],
+)
+def test_shards_of_gradients_and_inputs_that_stay(words: str, recompute: str) -> None:
+    """FSDP as transformers runs it, one micro-batch: gradients made on the way, inputs of frozen layers held
+    to the end of the backward pass."""
+    plan = parse_plan(f"mbs2 zero3 no-fused {recompute} {words} framework=transformers", GPUS)
+    scenario = with_software(asked("dense"), plan)
+    found = step_memory(scenario, plan)
+    assert gaps(found) == pytest.approx([0.0], abs=1e-9)
+    software = replace(scenario.software, late_shards=False, inputs_stay=False)
+    early = step_memory(replace(scenario, software=software), plan).fullest.closed_bytes
+    held = found.fullest.closed_bytes
+    if "lora" in words:
+        assert (held > early) == (recompute == "recompute=full")
+    else:
+        assert held <= early
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     sizes=st.sampled_from(((2, 2), (2, 3), (4, 2), (4, 3))),

@@ -126,9 +126,10 @@ def test_workers_of_a_row_are_read_as_flags_or_as_counts() -> None:
 def test_drafts_are_the_rows_own_cell_and_never_a_version() -> None:
     said: list[str] = []
     old = row_of(framework="trtllm", version="1.1.0rc2.post2", ep=8)
-    assert draft_tokens(old, 1, said)[1] == 0
-    assert draft_tokens(row_of(speculative="unknown"), 1, said)[1] == 0
-    assert draft_tokens(row_of(speculative="mtp", draft_tokens=2), 1, said) == ("mtp", 2)
+    assert draft_tokens(old, said)[1] == 0
+    assert draft_tokens(row_of(speculative="unknown"), said)[1] == 0
+    assert draft_tokens(row_of(speculative="mtp", draft_tokens=2), said) == ("mtp", 2)
+    assert draft_tokens(row_of(speculative="mtp"), said) == ("mtp", 3)
     assert own_version("dynamo-trt", "0.7.0.post2") == ""
     assert own_version("dynamo-trt", "1.2.0rc2") == "1.2.0rc2"
 

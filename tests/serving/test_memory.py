@@ -14,11 +14,13 @@ from foretell.serving.memory import (
     kv_bytes,
     longest_context,
     memory_of,
+    mixer_bytes,
     sequences_that_fit,
     weight_bytes,
 )
 from foretell.specs.deployment import Deployment
 from foretell.workload.parameters import count
+from tests.workload.models import INDEXER, LATENT
 
 
 def test_cache_of_multi_head_attention_is_two_heads_times_layers():
@@ -35,6 +37,16 @@ def test_cache_of_latent_attention_is_rank_and_rotary_key_whole_on_every_rank():
     deepseek = model("deepseek-v3")
     for tp in (1, 8):
         assert kv_bytes(deepseek, Deployment(tp=tp), 7.0) == 61 * (512 + 64) * 2 * 7
+
+
+def test_an_indexer_keeps_a_byte_an_element_and_a_scale_for_each_of_its_keys():
+    """DeepSeek sparse attention; a layer that uses the choice of an earlier one keeps none of its own."""
+    latent, indexer = LATENT, INDEXER
+    plain = mixer_bytes(replace(latent, indexer=None), Deployment(), 60.0, True, 0.0)
+    for ratio, own, expected in ((1, True, 60), (4, True, 15), (1, False, 0)):
+        chosen = replace(indexer, ratio=ratio, owns_weights=own)
+        found = mixer_bytes(replace(latent, indexer=chosen), Deployment(), 60.0, True, 0.0)
+        assert found - plain == (indexer.head_dim + 4) * expected
 
 
 def test_windows_keep_no_more_than_the_window():

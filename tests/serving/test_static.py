@@ -23,7 +23,7 @@ def straight(policy: str = "mixed", budget: int = 2048, dp: int = 1, pp: int = 1
         return 1e-3 + np.asarray(sum(parts), float)
 
     return SimpleNamespace(
-        profile=SimpleNamespace(max_tokens=budget, policy=policy),
+        profile=SimpleNamespace(max_tokens=budget, policy=policy, shared_tokens=False),
         deployment=SimpleNamespace(max_tokens=None, dp=dp, pp=pp),
         seconds=seconds,
     )

@@ -38,6 +38,17 @@ def device_s(times, load):
     return float(sum(times.parts_s(load).values()))
 
 
+def test_kernels_that_share_fewer_keys_among_heads_read_more_and_at_most_each_heads_own():
+    """Grouped queries with a part of their sharing used: between one read a group and one a head."""
+    load = StepLoad(decoding=64.0, context_tokens=64.0 * 8000.0)
+    found = [
+        device_s(times_of("llama-3.1-8b", engine=replace(ENGINE, shared_heads=part)), load)
+        for part in (1.0, 0.7, 0.3, 0.0)
+    ]
+    assert found == sorted(found)
+    assert 2.0 * found[0] < found[-1]
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_has_finite_steps(name):
     times = times_of(name)

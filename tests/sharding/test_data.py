@@ -63,6 +63,8 @@ def test_a_second_copy_near_by() -> None:
     assert found.backward_group.tolist() == [64, 64, 64, 8]
     assert 1.0 / found.weight_parts[3] == pytest.approx(1 / 64 + 1 / 8)
     assert found.gathers_backward[3] == 6
+    whole = data_parallel(DP, ZERO, MU, Sharing(secondary=1.0))  # the copy is whole on every rank
+    assert 1.0 / whole.weight_parts[3] == pytest.approx(1 / 64 + 1)
 
 
 def test_how_often() -> None:

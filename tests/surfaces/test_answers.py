@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 import foretell
-from foretell.api.answers import (
-    Estimate,
-    Search,
-    ServeAnswer,
-    estimate_answer,
-    search_answer,
-    serve_answer,
-)
+from foretell.api.answers import Estimate, estimate_answer
+from foretell.api.search_answers import Search, search_answer
+from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.errors import BadInput, Infeasible
 from foretell.search.search import SearchResult
 from foretell.specs.result import StepEstimate

@@ -90,7 +90,7 @@ FLAGS = {
     "diagnose": [*TRACED[:-1], "--json"],
     "calibrate runs": "--out --model --system --gpus --plan --json".split(),
     "validate memory": "--file --json".split(),
-    "validate serving": "--file --leave-one-out --simulate --anchors --seed --json".split(),
+    "validate serving": "--file --leave-one-out --simulate --commands --anchors --seed --json".split(),
     "validate post-training": "--file --leave-one-out --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (

@@ -144,8 +144,55 @@ def test_trainers_on_transformers_are_answered_in_their_own_keys(name: str, own:
     assert own <= keys
     assert not any("activation_checkpointing" in key or "autotp" in key for key in keys)
     assert done.json["plan_after"].startswith("tp1 pp1 dp8 ")
-    assert done.json["export"] == ""
-    assert "no file is written" in done.json["export_notes"][0]
+    _is_the_file_with_the_better_plan(done.json, LAUNCHES / name)
+
+
+def _is_the_file_with_the_better_plan(told: dict[str, Any], file: Path) -> None:
+    """The user's own file but for the lines that change, and read again it has the better plan's values."""
+    text, before = told["export"], file.read_text()
+    elsewhere = {note.partition(" is in ")[0] for note in told["export_notes"]}
+    assert text
+    again, plan = read_launch(text, gpus=8, files=False), told["plan_after"].split()
+    words = again.plan.split()
+    assert next(word for word in words if word.startswith("mbs")) in plan
+    assert again.global_batch == told["answer"]["global_batch"]
+    if not elsewhere:
+        assert {w for w in words if w.startswith("zero")} <= {*plan}
+    keys = {one["flag"].rpartition(".")[2] for one in told["changes"]}
+    kept = [line for line in before.splitlines() if not any(key in line for key in keys)]
+    lines = text.splitlines()
+    assert all(any(new.startswith(line.rstrip(" \\")) for new in lines) for line in kept)
+
+
+def test_a_file_of_torchtune_is_changed_and_no_other_tools() -> None:
+    file = LAUNCHES / "torchtune_full.yaml"
+    done = foretell("improve", str(file), "--system", "h100-sxm", "--gpus", "8", "--json")
+    assert done.json["export_tool"] == "torchtune"
+    _is_the_file_with_the_better_plan(done.json, file)
+
+
+def test_keys_in_a_file_beside_the_launch_are_named(tmp_path: Path) -> None:
+    (tmp_path / "acc.yaml").write_text(
+        "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\n"
+        "fsdp_config:\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n"
+    )
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "accelerate launch --config_file acc.yaml --num_processes 8 sft.py "
+        "--model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 1 "
+        "--gradient_accumulation_steps 8 --max_length 2048 --bf16 True --gradient_checkpointing True\n"
+    )
+    launch = read_launch(script)
+    assert (launch.gpus, launch.global_batch) == (8, 64)  # flags count before the file
+    assert "zero2" in launch.plan.split()
+    told = foretell("improve", str(script), "--system", "h100-sxm", "--json").json
+    changed = {one["flag"] for one in told["changes"]}
+    assert "--per_device_train_batch_size 1 " not in told["export"]
+    if "fsdp_config.fsdp_sharding_strategy" in changed:
+        assert "is in acc.yaml: change it there" in " ".join(told["export_notes"])
+    # As a text it has no folder: nothing is opened, and that is said.
+    closed = read_launch(script.read_text())
+    assert any("acc.yaml" in text for text in closed.not_understood)
 
 
 def test_accelerate_keeps_the_keys_of_its_second_fsdp() -> None:

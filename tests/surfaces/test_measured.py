@@ -96,7 +96,10 @@ def test_a_diagnosis_says_causes_and_what_to_measure_next() -> None:
 def test_calibrated_runs_are_a_system(tmp_path: Path) -> None:
     table, out = tmp_path / "runs.csv", tmp_path / "mine.toml"
     slow = 1.1 * foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN).step_s
-    table.write_text(f"plan,gpus,global_batch,seq_len,step_s\n{PLAN},512,1024,8192,{slow}\n")
+    other = {**JOB, "global_batch": 2048}
+    also = 1.1 * foretell.estimate("llama-3.1-70b", **other, plan=PLAN).step_s
+    rows = [f"{PLAN},512,1024,8192,{slow}", f"{PLAN},512,2048,8192,{also}"]
+    table.write_text("\n".join(["plan,gpus,global_batch,seq_len,step_s", *rows]))
     names = ["--model", "llama-3.1-70b", "--system", "h100-sxm"]
     done = command("calibrate", "runs", str(table), *names, "--out", str(out), "--json")
     assert done.json["after"] < 0.03
@@ -104,3 +107,27 @@ def test_calibrated_runs_are_a_system(tmp_path: Path) -> None:
         "llama-3.1-70b", system=str(out), gpus=512, global_batch=1024, seq_len=8192, plan=PLAN
     )
     assert told.step_s == pytest.approx(slow, rel=0.03)
+
+
+def test_words_before_a_file_state_what_its_log_does_not(tmp_path: Path) -> None:
+    log = tmp_path / "titan.log"
+    lines = [
+        f"[titan] root - INFO - step: {i}  loss: 8.0  memory: 62.3GiB(78%)  tps: 7,200  tflops: 398.0  mfu: 40.2%"
+        for i in range(1, 21)
+    ]
+    log.write_text("\n".join(lines))
+    place = {"gpus": "8xH100", "seq_len": 8192, "global_batch": 64}
+    with pytest.raises(foretell.BadInput, match="its plan is not stated"):
+        foretell.search("llama-3.1-8b", **place, measured=[str(log)])
+    found = foretell.estimate(
+        "llama-3.1-8b", **place, plan="tp2 zero1", measured=[f"zero3 mbs1: {log}"]
+    )
+    told = foretell.estimate(
+        "llama-3.1-8b",
+        **place,
+        plan="tp2 zero1",
+        measured=["zero3 mbs1: 7200 tokens/s/gpu, 62.3 GiB"],
+    )
+    assert found.step_s == pytest.approx(told.step_s, rel=1e-3)
+    with pytest.raises(foretell.BadInput, match="no such file"):
+        foretell.search("llama-3.1-8b", **place, measured=["zero3 mbs1: nowhere.log"])

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from foretell.api.answers import Estimate, Search
+from foretell.api.answers import Estimate
+from foretell.api.search_answers import Search
 from foretell.cli import progress
 from foretell.report import console
 from foretell.report.entry import entry_text, value_text

@@ -22,6 +22,7 @@ from foretell.lab.validate.post_training_rows import (
     tuning_question,
 )
 from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.specs.post_training import usual_prompt
 
 DATA = Path(__file__).parents[2].parent / "shared/data/post_training/runs.csv"
 RL = {
@@ -73,11 +74,19 @@ def test_what_is_measured_is_not_read_into_the_question() -> None:
     assert rl_question(RL) == rl_question(slower)
 
 
-def test_a_run_without_graphs_is_recognised_by_its_time() -> None:
-    old = rl_question({**RL, "train_engine": "fsdp"})
-    assert "no-graph" in old["rollout_plan"]
-    assert "no-graph" not in rl_question(RL).get("rollout_plan", "")
-    assert "no-graph" in rl_question({**RL, "framework_version": "0.3.0"})["rollout_plan"]
+def test_a_run_without_graphs_is_recognised_by_its_release() -> None:
+    assert rl_question({**RL, "train_engine": "fsdp"})["framework"] == "verl@0.4"
+    assert rl_question({**RL, "framework_version": "0.3.0.post1"})["framework"] == "verl@0.3.0"
+    assert rl_question(RL)["framework"] == "verl"
+
+
+def test_blanks_are_left_to_the_question() -> None:
+    blank = {k: v for k, v in RL.items() if k not in ("mean_prompt", "prompts_per_step")}
+    asked = rl_question({**blank, "samples_per_prompt": "", "updates_per_step": ""})
+    assert not {"isl", "prompts", "samples", "updates"} & asked.keys()
+    assert rl_question({**blank, "max_prompt": "2048"})["isl"] == usual_prompt(None)
+    reasons = rl_question({**RL, "model": "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"})
+    assert reasons["model"] == "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"
 
 
 def test_adapters_and_stored_bases_are_words_of_the_plan() -> None:
@@ -112,9 +121,8 @@ def test_engines_of_fine_tuning_are_words_of_the_plan() -> None:
         return set(tuning_question({**TUNED, "gpus_total": "8", **cells})["plan"].split())
 
     assert "zero0" in words(train_engine="ddp")
-    assert {"tp2", "zero1"} <= words(train_engine="megatron-core", train_tp="2")
-    full = words(train_engine="zero-2", lora_rank="", quant="")
-    assert {"zero2", "master=fp32", "states=fp32"} <= full
+    assert {"tp2", "framework=megatron-core"} <= words(train_engine="megatron-core", train_tp="2")
+    assert {"zero2", "framework=transformers@4"} <= words(train_engine="zero-2", quant="")
     assert "offload=optimizer+weights" in words(offload="host")
 
 

@@ -294,8 +294,9 @@ class TestPlan:
             ({"notes": "LoRA rank 8 on q,v,o and mlp"}, "lora=8 adapters=q+v+o+up+down"),
             (
                 {"model": "8B QLoRA", "precision": "NF4 base", "notes": "QLoRA rank 8 on q,k,v,o"},
-                "weights=nf4 lora=8 adapters=attention",
+                "weights=nf4-dq lora=8 adapters=attention",
             ),
+            ({"model": "8B LoRA", "precision": "NF4 base", "notes": "rank 8"}, "weights=nf4"),
             ({"notes": "full; compared with LoRA rank 8 elsewhere"}, ""),
             ({"notes": "LoRA Performance"}, "lora=16"),
             (

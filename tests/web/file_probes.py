@@ -35,6 +35,10 @@ LAUNCH = (
 QUESTIONS: dict[str, dict[str, Any]] = {
     "read": {"text": LAUNCH},
     "improve": {"launch": LAUNCH, "model": "gpt2", "system": "h100-sxm"},
+    "diagnose": {
+        "runs": ["tp2: 40 ms"], "model": "gpt2", "system": "h100-sxm", "gpus": 8, "global_batch": 8,
+        "seq_len": 128,
+    },
     **dict.fromkeys(("estimate", "search", "explain", "memory", "simulate", "simulate/trace"), PLACE),
     "compare-plans": {**{n: v for n, v in PLACE.items() if n != "plan"}, "a": "tp2", "b": "tp4"},
     "sensitivity": PLACE,
@@ -88,7 +92,7 @@ MORE_KEYS = ("base", "design", "surface", "reference_system", "prices", "file", 
              "hf_quant_config", "auto_map", "stack", "encoder")  # fmt: skip
 """Keys that a described model or system may have besides."""
 NAMES_FILES = (
-    "model", "system", "name", "models", "systems", "arrivals", "prices", "study", "measured",
+    "model", "system", "name", "models", "systems", "arrivals", "prices", "study", "measured", "runs",
 )  # fmt: skip
 """Fields that take a path on the command line: with one they are always refused here."""
 

@@ -37,7 +37,7 @@ KEPT: dict[str, tuple[str, str, tuple[int, int]]] = {
 }
 """Pictures that the page shows: address, theme, size."""
 VIEWS = (
-    "training", "serving", "post-training", "launch", "cost", "clusters", "scaling", "network",
+    "training", "serving", "post-training", "launch", "diagnose", "cost", "clusters", "scaling", "network",
     "sensitivities", "timeline", "accuracy",
 )  # fmt: skip
 

@@ -36,7 +36,7 @@ SIZED_WORDS = (
 
 SAME: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("estimate", {**WHERE, "plan": PLAN}, ("estimate", *WORDS, "--plan", PLAN)),
-    ("estimate", {**WHERE, "plan": "tp7"}, ("estimate", *WORDS, "--plan", "tp7")),
+    ("estimate?hint=true", {**WHERE, "plan": "tp7"}, ("estimate", *WORDS, "--plan", "tp7")),
     (
         "estimate",
         {**WHERE, "plan": PLAN, "tokens": "1T", "set": {"chip.memory_bytes": "90 GB"}},
@@ -224,7 +224,12 @@ def test_published_runs_are_the_accuracy_pages(api: TestClient) -> None:
         assert row["measured_s"] > 0
 
 
-MORE = {"compare-plans": {"a", "b"}, "compare": {"systems"}, "scaling": {"models"}}
+MORE = {
+    "compare-plans": {"a", "b"},
+    "compare": {"systems"},
+    "scaling": {"models"},
+    "diagnose": {"runs"},
+}
 """Fields that the command line takes without a name."""
 
 
@@ -307,6 +312,41 @@ def test_no_file_and_no_host_is_reached_by_a_name(
 def test_arrivals_are_no_file(api: TestClient) -> None:
     body = {**SERVED, "rate": 5, "simulate": True, "arrivals": "/etc/hosts.csv"}
     assert "arrivals" in wrong(api, "serve", body)
+
+
+def test_the_nearest_plan_that_works_comes_on_request(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A "no" searches for no other plan before it is asked to."""
+    from foretell.search import nearest
+
+    searched: list[object] = []
+    real = nearest.nearest_plan
+
+    def counted(*asked: Any) -> Any:
+        searched.append(asked)
+        return real(*asked)
+
+    monkeypatch.setattr(nearest, "nearest_plan", counted)
+    body = {**WHERE, "model": "llama-3.1-70b", "gpus": 64, "plan": "tp8 zero0 mbs1"}
+    for verb, more in (
+        ("estimate", body),
+        ("explain", body),
+        ("estimate", {**body, "plan": "tp3"}),
+    ):
+        quick = ask(api, verb, more)
+        assert (quick["fits"], quick["hint_on_request"]) == ("no", True)
+        assert {problem["nearest"] for problem in quick["problems"]} == {None}
+        assert searched == []
+        told = ask(api, f"{verb}?hint=true", more)
+        assert "hint_on_request" not in told
+        assert len(searched) == 1  # however many problems there are
+        found = ask(api, "estimate", {**more, "plan": told["problems"][0]["nearest"]})
+        assert found["fits"] != "no"
+        searched.clear()
+    fine = ask(api, "estimate?hint=true", {**WHERE, "plan": PLAN})
+    assert fine == ask(api, "estimate", {**WHERE, "plan": PLAN})
+    assert wrong(api, "estimate?hint=5", {**WHERE})["hint"]
 
 
 def test_all_problems_at_once_and_the_nearest(api: TestClient) -> None:

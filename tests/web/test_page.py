@@ -303,6 +303,29 @@ def test_a_pasted_launch_is_improved(watched: Watched) -> None:
     assert "warp is not known here" in page.locator("#summary").inner_text()
 
 
+def test_a_pasted_run_is_diagnosed(watched: Watched) -> None:
+    page = watched.open("view=diagnose")
+    for place in page.locator("#answer input, #answer textarea").all():
+        assert page.locator(f"label[for='{place.get_attribute('id')}']").count() == 1
+    page.fill("#runs-text", "tp8 zero1 mbs1: 60 s")
+    page.fill("#run-model", "llama-3.1-8b")
+    page.fill("#run-gpus", "16")
+    page.click("#runs-go")
+    page.wait_for_selector("#runs table")
+    told = foretell.diagnose(
+        "tp8 zero1 mbs1: 60 s", model="llama-3.1-8b", system="h100-sxm", gpus=16
+    ).to_dict()
+    run = told["runs"][0]
+    place = "#summary data[data-name=predicted_s]"
+    assert float(page.get_attribute(place, "value") or 0) == run["predicted_s"]
+    assert page.locator("#runs tbody tr").count() == len(run["causes"])
+    assert "60" not in page.url
+    page.fill("#runs-text", "nothing of use")
+    page.click("#runs-go")
+    page.wait_for_selector("#summary .said")
+    assert "cannot be diagnosed" in page.locator("#summary").inner_text()
+
+
 def test_the_keyboard_is_enough(watched: Watched) -> None:
     page = watched.open(f"view=training&{QUERY}")
     page.keyboard.press("Tab")

@@ -1,21 +1,20 @@
-"""What the verbs answer: records of the engines with what can be asked of them next.
+"""What `estimate` answers: the record of the engine with what can be asked of it next.
 
-An engine returns a plain record of numbers: `StepEstimate`, `SearchResult`, `ServiceEstimate`. A function of
-this room turns it into the answer once, at its end. An answer has the same fields, the JSON of the command
-line (`to_dict`) and what needs another engine: intervals, `explain`, `export`, a trace, metrics.
+An engine returns a plain record of numbers: here `StepEstimate`. Those of a search and of a service are in
+search_answers.py and service_answers.py, so that none loads the engine of another. A function turns such a
+record into the answer once, at its end. An answer has the same fields, the JSON of the command line
+(`to_dict`) and what needs another engine: intervals, `explain`, `export`, a trace, metrics.
 """
 
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from foretell.errors import BadInput, Problem
 from foretell.records import Answer, values_as_held
-from foretell.search.search import SearchResult
 from foretell.specs.result import StepEstimate
-from foretell.specs.service import Interval, Percentiles, ServiceEstimate
+from foretell.specs.service import Interval
 from foretell.training.answer import estimate_json
-from foretell.uncertainty.intervals import fit_of, of_estimate, of_served
+from foretell.uncertainty.intervals import fit_of, of_estimate
 
 if TYPE_CHECKING:
     # Each of these is loaded by the method that needs it: a plain estimate starts sooner.
@@ -85,67 +84,13 @@ class Estimate(StepEstimate, Answer):
 
     def to_json_line(self) -> str:
         """Config and metrics as one line of JSON."""
-        return _json_line(self)
+        from foretell.interop.trackers import json_lines
+
+        return json_lines([(self.to_config(), self.to_flat())])
 
     def to_dict(self) -> dict[str, Any]:
         """The estimate as JSON: the same keys as the attributes."""
         return estimate_json(self)
-
-
-class Search(SearchResult, Answer):
-    """The plans of a search, best first, and how it went."""
-
-    __slots__ = ()
-    verb = "search"
-
-    plans: tuple[Estimate, ...]
-    """The best plans: those that clearly fit by step time, then borderline ones."""
-
-    @property
-    def best(self) -> Estimate:
-        """The best plan; Infeasible where there is none."""
-        return cast("Estimate", super().best)
-
-
-class ServeAnswer(ServiceEstimate, Answer):
-    """One deployment under one load."""
-
-    __slots__ = ()
-    verb = "serve"
-
-    @property
-    def intervals(self) -> dict[str, Interval]:
-        """p50 and p90 of every predicted number, of the mean of a latency (uncertainty/intervals.py)."""
-        return of_served(self)
-
-    def to_flat(self) -> dict[str, float]:
-        """Numbers under slash-separated keys such as latency/ttft_ms/p90, for experiment trackers."""
-        from foretell.interop.trackers import served_metrics
-
-        return served_metrics(self.to_dict())
-
-    def to_config(self) -> dict[str, Any]:
-        """What was asked, as the nested table that trackers keep as a run's config."""
-        from foretell.interop.trackers import served_config
-
-        return served_config(self.to_dict())
-
-    def to_json_line(self) -> str:
-        """Config and metrics as one line of JSON."""
-        return _json_line(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON shape."""
-        told = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, value in told.items():
-            if isinstance(value, Percentiles):
-                told[name] = value.to_dict()
-        told["intervals"] = self.intervals
-        told["assumptions"] = list(self.assumptions)
-        told["warnings"] = list(self.warnings)
-        if self.posterior_factors is None:
-            del told["prior"], told["posterior_factors"]
-        return told
 
 
 def scenario_of(result: StepEstimate) -> "Scenario":
@@ -159,21 +104,3 @@ def scenario_of(result: StepEstimate) -> "Scenario":
 def estimate_answer(found: StepEstimate) -> Estimate:
     """The answer with a step's numbers."""
     return Estimate(**values_as_held(found))
-
-
-def search_answer(found: SearchResult) -> Search:
-    """The answer with a search's plans, each an answer too."""
-    values = values_as_held(found)
-    return Search(**{**values, "plans": tuple(estimate_answer(plan) for plan in found.plans)})
-
-
-def serve_answer(found: ServiceEstimate) -> ServeAnswer:
-    """The answer with a service's numbers."""
-    return ServeAnswer(**values_as_held(found))
-
-
-def _json_line(answer: Estimate | ServeAnswer) -> str:
-    """Config and metrics as one line of JSON."""
-    from foretell.interop.trackers import json_lines
-
-    return json_lines([(answer.to_config(), answer.to_flat())])

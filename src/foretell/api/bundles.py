@@ -5,11 +5,14 @@ The benchmark of a training run writes measured.csv, whose columns are those of 
 training`; of a service it is the engine's own, whose JSON `--measured` takes.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
-from foretell.api.answers import Estimate, ServeAnswer, scenario_of
+from foretell.api.answers import Estimate, scenario_of
 from foretell.api.exports import export_plan
+from foretell.api.service_answers import ServeAnswer
+from foretell.api.size import Sizing
 from foretell.errors import BadInput, Problem
 from foretell.interop.benchmark_script import collect_script
 from foretell.interop.launch import ToolArguments
@@ -62,22 +65,74 @@ def training_bundle(result: Estimate, folder: str, tool: str | None = None) -> t
 def serving_bundle(found: ServeAnswer, written: ToolArguments, folder: str) -> tuple[str, ...]:
     """Write the files of a service; the names of those that were written."""
     place = _folder(folder)
-    name = written.text.split()
-    model = next((word for word in name if "/" in word), found.model)
     load = (
-        f"--model {model} --dataset-name random --random-input-len {found.isl:.0f} "
+        f"--model {_repository(written.text, found.model)} --dataset-name random --random-input-len {found.isl:.0f} "
         f"--random-output-len {found.osl:.0f} --max-concurrency {found.concurrency:.0f} "
         f"--num-prompts {max(int(found.concurrency) * 8, 64)}"
     )
-    bench = {
-        "sglang": f"python -m sglang.bench_serving --backend sglang {load} --output-file result.json",
-    }.get(written.tool, f"vllm bench serve {load} --save-result --result-filename result.json")
     files = {
         "launch.sh": _shebang(written.text, "launch.sh"),
-        "benchmark.sh": f"#!/bin/bash\n# Against the service; result.json is for --measured\n{bench}\n",
+        "benchmark.sh": _benchmark(written.tool, load),
         "README.md": _service_readme(found, written),
     }
     return _write(place, files)
+
+
+def sizing_bundle(found: Sizing, folder: str) -> tuple[str, ...]:
+    """Write the files of a sized service, both halves of a split one; the names of those that were written."""
+    place, best, wanted = _folder(folder), found.best, found.wanted
+    engine = found.profile.partition("-")[0]
+    files = {
+        name: _shebang(found.export(engine, None if how == "torchrun" else how).text, name)
+        for how, name in LAUNCH_FILES.items()
+    }
+    plain = found.export(engine)
+    assert found.question is not None
+    model = found.question.model.id
+    load = (
+        f"--model {_repository(plain.text, model)} --dataset-name random --random-input-len {wanted.isl:.0f} "
+        f"--random-output-len {wanted.osl:.0f} --request-rate {wanted.rate:g} "
+        f"--num-prompts {max(round(wanted.rate * 60), 64)}"
+    )
+    files["benchmark.sh"] = _benchmark(engine, load)
+    rows = [
+        (f"TTFT, {found.percentile}", f"{best.ttft_ms:,.0f} ms (target {wanted.ttft_ms:g})"),
+        (f"TPOT, {found.percentile}", f"{best.tpot_ms:.2f} ms (target {wanted.tpot_ms:g})"),
+        ("requests per second that it can answer", f"{best.option.requests_per_s:.2f}"),
+    ]
+    if best.usd_per_hour is not None:
+        rows.append(("rent", f"{best.usd_per_hour:,.2f} USD per hour ({found.price_source})"))
+    notes = "".join(f"- {text}\n" for text in plain.notes) or "- none\n"
+    table = "".join(f"| {name} | {value} |\n" for name, value in rows)
+    files["README.md"] = f"""# {found.model} on {best.option.gpus} x {found.system}
+
+Written for {plain.called}: {best.option.name()}
+
+Predicted at {wanted.rate:g} requests/s, {wanted.isl:.0f} tokens in and {wanted.osl:.0f} out:
+
+| what | value |
+|---|---|
+{table}
+`bash launch.sh` on every node (with NODE_RANK and HOSTS) starts the service, `bash benchmark.sh` measures it: result.json is
+for `--measured`. launch.sbatch, kubernetes.yaml and skypilot.yaml start the same by Slurm, Kubernetes and SkyPilot.
+
+Not expressed by these files:
+{notes}"""
+    return _write(place, files)
+
+
+def _repository(text: str, model: str) -> str:
+    """The model's name as a command has it."""
+    found = re.search(r"(?:serve|--model-path)\s+(\S+/\S+)", text)
+    return found[1] if found else model
+
+
+def _benchmark(engine: str, load: str) -> str:
+    """A script that measures a service by the engine's own benchmark."""
+    bench = {
+        "sglang": f"python -m sglang.bench_serving --backend sglang {load} --output-file result.json",
+    }.get(engine, f"vllm bench serve {load} --save-result --result-filename result.json")
+    return f"#!/bin/bash\n# Against the service; result.json is for --measured\n{bench}\n"
 
 
 def tool_of(result: Estimate) -> str:
@@ -181,8 +236,9 @@ def _service_readme(found: ServeAnswer, written: ToolArguments) -> str:
 
 Written for {written.called}. {found.replicas} instance(s) of `{found.plan}`
 
-| predicted, {found.isl:.0f} tokens in and {found.osl:.0f} out,
-{found.concurrency:.0f} requests at a time | value |
+Predicted for {found.isl:.0f} tokens in, {found.osl:.0f} out, {found.concurrency:.0f} requests at a time:
+
+| what | value |
 |---|---|
 | TTFT, mean | {found.ttft_ms.mean:.1f} ms |
 | TPOT, mean | {found.tpot_ms.mean:.2f} ms |

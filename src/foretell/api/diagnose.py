@@ -9,17 +9,17 @@ import numpy as np
 
 from foretell.api.conditioning import (
     FAR,
-    OPEN,
     Conditioned,
     MeasuredStep,
     condition_steps,
-    factor_json,
     line_of,
     measured_steps,
     place_of_search,
 )
 from foretell.api.measured_files import read_measured
 from foretell.api.post_training_diagnosis import LoopsDiagnosis, diagnose_loops, is_loop
+from foretell.api.run_causes import Cause, likely_causes
+from foretell.api.service_diagnosis import ServicesDiagnosis, diagnose_services, is_service
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings
@@ -33,7 +33,7 @@ from foretell.specs.questions.flags import asks
 from foretell.specs.questions.training import StepQuestion
 from foretell.training.answer import answer_of
 from foretell.training.step import evaluate
-from foretell.uncertainty.causes import REST, SHARED, causes_of
+from foretell.uncertainty.causes import REST, SHARED
 from foretell.uncertainty.posterior import condition
 
 CHECKS: Mapping[str, str] = {
@@ -54,32 +54,8 @@ CHECKS: Mapping[str, str] = {
     REST: "a setting that is not stated, or an odd measurement: measure again",
 }
 """Mechanism -> what to look at."""
-LIKELY = 0.03
-"""Probability from which a cause is told."""
-APART = -0.35
-"""Correlation below which two causes cannot be told apart."""
 TRIED = 12
 """Plans that are looked at for the next measurement."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """One mechanism that may explain a gap."""
-
-    mechanism: str
-    """Its name."""
-    probability: float
-    """That it is the largest part of the gap."""
-    factor: float
-    """What it takes in this run over what is predicted, if it is the largest part."""
-    interval: dict[str, tuple[float, float]]
-    """p50 and p90 of that factor."""
-    gain: float
-    """Share of the step that is won where it then takes what is predicted."""
-    check: str
-    """What to look at."""
-
-    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,10 +125,11 @@ class RunsDiagnosis(Answer):
 
 
 @asks(DiagnoseQuestion)
-def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis:
+def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis | ServicesDiagnosis:
     """Measured runs beside their predictions: likely causes, what fixing them gains, what to measure next.
 
-    Logs of reinforcement learning are laid beside their predictions phase by phase.
+    Logs of reinforcement learning are laid beside their predictions phase by phase, benchmarks of a service
+    latency by latency.
     """
     one = question.runs
     given = [one] if isinstance(one, str | Path) else list(one)
@@ -164,6 +141,8 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis:
     rows = read_measured(given)
     if rows and all(is_loop(row) for row in rows):
         return diagnose_loops(question, rows)
+    if rows and all(is_service(row) for row in rows):
+        return diagnose_services(question, rows)
     if step.gpus is None and (
         chips := next((r.asked["gpus"] for r in rows if "gpus" in r.asked), 0)
     ):
@@ -192,35 +171,10 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis:
 def _diagnosis(known: Conditioned, place: int, row: Measurement, run: MeasuredStep) -> RunDiagnosis:
     """One run: its gap, and the causes."""
     before = answer_of(run.scenario, run.plan, chosen=False)
-    causes, slopes = causes_of(known.steps, place), known.steps.runs[place].slopes
     measured = run.step_s or 0.0
-    found = []
-    for i in np.argsort(-causes.probability):
-        name, likely = causes.names[i], float(causes.probability[i])
-        if likely < LIKELY:
-            continue
-        slope = float(slopes[i]) if name not in (SHARED, REST) else 1.0
-        if slope < OPEN:
-            continue
-        mean, wide = (float(x[i]) / slope for x in (causes.if_largest, causes.deviation))
-        told = factor_json(min(mean, FAR), wide)
-        found.append(
-            Cause(
-                mechanism=name,
-                probability=likely,
-                factor=told["factor"],
-                interval=told["interval"],
-                gain=_gain(run, name, told["factor"]),
-                check=CHECKS[name],
-            )
-        )
-    pairs = [
-        (causes.names[i], causes.names[j])
-        for i in range(len(causes.names))
-        for j in range(i)
-        if causes.correlation[i, j] < APART
-        and max(causes.probability[i], causes.probability[j]) > LIKELY
-    ]
+    causes, pairs = likely_causes(
+        known.steps, place, CHECKS, FAR, lambda name, factor: _gain(run, name, factor)
+    )
     return RunDiagnosis(
         source=run.source,
         plan=str(run.plan),
@@ -228,8 +182,8 @@ def _diagnosis(known: Conditioned, place: int, row: Measurement, run: MeasuredSt
         predicted_s=before.step_s,
         interval=before.interval,
         gap=measured / before.step_s - 1.0,
-        causes=tuple(found),
-        not_told_apart=tuple(pairs),
+        causes=causes,
+        not_told_apart=pairs,
         over_time=series_findings(_seconds(row, measured)) if len(row.steps_s) > 2 else None,
     )
 

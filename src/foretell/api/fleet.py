@@ -32,7 +32,7 @@ TRIES = 8
 """Numbers of replicas that are simulated for one group at most."""
 OWN = ("fleet", "available", "share", "simulate")
 """Fields of the question that are the fleet's, and no model's."""
-NOT_THERE = ("top", "measured", "simulate")
+NOT_THERE = ("top", "measured", "simulate", "progress")
 """Fields of `size` that a model of a fleet does not have."""
 
 

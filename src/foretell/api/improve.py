@@ -10,9 +10,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from foretell.api.answers import Estimate, ServeAnswer
+from foretell.api.answers import Estimate
 from foretell.api.exports import export_plan
-from foretell.api.flag_changes import FlagChange, flag_changes, value_changes
+from foretell.api.edited_files import edited_file
+from foretell.api.flag_changes import FlagChange, flag_changes
 from foretell.api.improvement import Improvement, improvement_of
 from foretell.api.launches import (
     FREED,
@@ -23,11 +24,12 @@ from foretell.api.launches import (
     serving_field,
     training_field,
 )
+from foretell.api.service_answers import ServeAnswer
 from foretell.api.serving import launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
 from foretell.interop.launch import REINFORCEMENT, Launch, Tool, ToolArguments
-from foretell.interop.trainer_keys import TRAINER_FIELDS, TRAINER_TOOLS, trainer_keys
+from foretell.interop.trainer_keys import TRAINER_FIELDS, trainer_keys
 from foretell.interop.user_files import are_read
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
@@ -39,7 +41,7 @@ from foretell.specs.questions.improve import ImproveQuestion
 from foretell.specs.questions.serving import ServingQuestion
 
 WRITTEN: dict[Tool, Tool] = {
-    "nemo": "megatron", "litgpt": "torchtitan", "torchtune": "torchtitan",
+    "nemo": "megatron",
     "nanotron": "megatron", "maxtext": "megatron", "dynamo": "vllm", "llm-d": "vllm", "tgi": "vllm",
     "llama.cpp": "vllm",
 }  # fmt: skip
@@ -114,8 +116,8 @@ def _training(
 ) -> Improvement:
     launch = asked.launch
     arguments = _with_notes(asked)
-    own = launch.tool in TRAINER_TOOLS and export is None
-    free, over = freed_fields(question.free, TRAINER_FIELDS if own else FREED)
+    own = launch.tool in TRAINER_FIELDS and export is None
+    free, over = freed_fields(question.free, TRAINER_FIELDS[launch.tool] if own else FREED)
     before = _as_it_is(arguments)
     mine = (question.plan or "").split()
     held = [
@@ -130,7 +132,10 @@ def _training(
         clear = [one for one in found.plans if one.fits == "yes"]
         fastest = min(clear, key=lambda one: one.step_s, default=before)
         best = fastest if NEAR * fastest.step_s < before.step_s else before
-    written, changes = _written(launch, before, best, None if own else export, launcher)
+    if own:
+        written, changes = edited_file(question.launch, launch, before, best)
+    else:
+        written, changes = _written(launch, before, best, export, launcher)
     gain = None if before is None else before.step_s / best.step_s - 1.0
     interval = None if before is None else _gain_interval(before, best)
     certain = interval is not None and interval["p90"][0] > 0.0
@@ -158,14 +163,7 @@ def _written(
     export: str | None,
     launcher: str | None,
 ) -> tuple[ToolArguments, tuple[FlagChange, ...]]:
-    """The better launch and what changes in it; of a trainer on transformers its own keys alone."""
-    if export is None and launch.tool in TRAINER_TOOLS:
-        ones = [
-            {} if one is None else trainer_keys(launch, one.plan, one.global_batch)
-            for one in (before, best)
-        ]
-        note = f"no file is written for {launch.tool}: change these keys in yours"
-        return ToolArguments(tool=launch.tool, text="", notes=(note,)), value_changes(*ones)
+    """The better launch and what changes in it."""
     tool = export or WRITTEN.get(launch.tool, launch.tool)
     written = export_plan(best, tool, launcher, launch)
     old = None if before is None else export_plan(before, tool, launcher, launch)
@@ -191,11 +189,15 @@ def _gain_interval(before: Estimate, after: Estimate) -> dict[str, tuple[float, 
     if before is after:
         return {"p50": (0.0, 0.0), "p90": (0.0, 0.0)}
     found = compare(before, after).interval
+    least = {name: low for name, (low, _) in (after.interval or {}).items()}
     return {
-        name: (before.step_s / (before.step_s + high) - 1.0, before.step_s / max(before.step_s + low,
-        1e-12) - 1.0)
+        name: (
+            before.step_s / (before.step_s + high) - 1.0,
+            # No step is shorter than the low end of its own interval.
+            before.step_s / max(before.step_s + low, least.get(name, 0.0), 1e-12) - 1.0,
+        )
         for name, (low, high) in found.items()
-    }  # fmt: skip
+    }
 
 
 def _launchers(best: Estimate) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from foretell.api.answers import Estimate, ServeAnswer
+from foretell.api.answers import Estimate
 from foretell.api.flag_changes import FlagChange
 from foretell.api.launches import LaunchQuestion
+from foretell.api.service_answers import ServeAnswer
 from foretell.interop.launch import ReadValue, ToolArguments
 from foretell.records import Answer, JsonRecord, dataclass
 

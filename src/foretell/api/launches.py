@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foretell.api.launch_files import files_beside
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog.models import find_model
@@ -75,8 +76,12 @@ def read_launch(
     stages, and chips and degrees decide how many replicas share a batch. With `hub`, a repository that the
     catalogue does not know is fetched.
     """
-    text = _text(given, files)
-    known = Known(gpus=None if gpus is None else _count(gpus), degrees=_degrees(plan))
+    text = launch_text(given, files)
+    known = Known(
+        gpus=None if gpus is None else _count(gpus),
+        degrees=_degrees(plan),
+        files=files_beside(text, Path(given)) if files and text != str(given) else (),
+    )
     launch = read_arguments(text, None, tool, known)
     named = model if model else _found(launch, files, hub)
     layers, described = None, named or launch.table
@@ -339,7 +344,7 @@ def _known(names: tuple[str, ...]) -> str | None:
     return None
 
 
-def _text(given: str | Path, files: bool) -> str:
+def launch_text(given: str | Path, files: bool) -> str:
     """The text itself, or that of the file it names."""
     name = str(given)
     short = isinstance(given, Path) or (len(name) < 1000 and "\n" not in name)

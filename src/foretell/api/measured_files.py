@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from foretell.interop.measurements import (
     csv_measurements,
     inline_measurement,
     json_measurements,
+    read_words,
     row_measurement,
 )
 from foretell.interop.post_training_logs import step_measurement
@@ -60,10 +62,19 @@ def _read(one: MeasuredGiven, path: str) -> list[Measurement]:
         len(name) < 1000 and "\n" not in name and is_there(name, folder=False)
     ):
         return text_measurements(_content(Path(name)), name)
-    if "\n" not in name and name.strip().lower().endswith(ENDINGS) and ":" not in name:
+    words, colon, file = name.rpartition(": ")
+    if colon and len(name) < 1000 and "\n" not in name and is_there(file.strip(), folder=False):
+        return with_words(words, _read(Path(file.strip()), path))
+    if "\n" not in name and name.strip().lower().endswith(ENDINGS) and " " not in file.strip():
         user_file(name, path)
         raise BadInput([Problem(path=path, value=name, message="there is no such file")])
     return text_measurements(name, path)
+
+
+def with_words(words: str, found: Sequence[Measurement]) -> list[Measurement]:
+    """Measurements of a file with what the words before its name tell: "zero3 mbs1: run.log"."""
+    asked, plan = read_words(words)
+    return [replace(one, plan=plan or one.plan, asked={**one.asked, **asked}) for one in found]
 
 
 def _content(path: Path) -> str:

@@ -49,8 +49,14 @@ class ConditionedService:
     """What is held."""
     questions: tuple[ServeQuestion, ...]
     """The measured services."""
+    figures: tuple[tuple[int, str], ...] = ()
+    """Of each run of the posterior, the number of its service, and what of it was measured."""
     notes: tuple[str, ...] = ()
     """Notes on the way."""
+
+    def places(self, number: int) -> list[tuple[int, str]]:
+        """The figures of one measured service: where they are among the posterior's runs, and their names."""
+        return [(i, name) for i, (of, name) in enumerate(self.figures) if of == number]
 
     def said(self, q: ServeQuestion) -> dict[str, NextRun]:
         """Metric -> what the posterior says of a deployment's."""
@@ -179,23 +185,30 @@ def condition_service(question: Any, given: Any) -> tuple[ConditionedService, Se
     problems: list[Problem] = []
     runs: list[MeasuredRun] = []
     questions: list[ServeQuestion] = []
+    figures: list[tuple[int, str]] = []
     for number, one in enumerate(rows, start=1):
         said = list[Problem]()
         found = collect(lambda one=one: measured_service(question, one), said)  # type: ignore[misc]
         problems += [replace(p, path=f"measured {number}: {p.path}") for p in said]
         if found is not None:
-            runs += found[1]
+            runs += found[1].values()
+            figures += [(len(questions), name) for name in found[1]]
             questions.append(found[0])
     if problems:
         raise BadInput(problems)
     prior = measured_prior("serving")
     posterior = condition(prior, SERVING, runs)
     notes = tuple(f"measured: {one.source}: {note}" for one in rows for note in one.notes)
-    return ConditionedService(posterior=posterior, questions=tuple(questions), notes=notes), asked
+    known = ConditionedService(
+        posterior=posterior, questions=tuple(questions), figures=tuple(figures), notes=notes
+    )
+    return known, asked
 
 
-def measured_service(question: Any, one: Measurement) -> tuple[ServeQuestion, list[MeasuredRun]]:
-    """A measured service, and every figure of it beside its prediction."""
+def measured_service(
+    question: Any, one: Measurement
+) -> tuple[ServeQuestion, dict[str, MeasuredRun]]:
+    """A measured service, and every figure of it beside its prediction, by its name."""
     told: dict[str, Any] = {
         name: one.asked[name]
         for name in ("model", "system", "gpus", "isl", "osl", "engine")
@@ -210,24 +223,24 @@ def measured_service(question: Any, one: Measurement) -> tuple[ServeQuestion, li
         best = closed_form(q, given)
         q = replace(q, deployment=parse_deployment(best.plan, q.deployment))
     slopes = served_slopes(q, ZERO)
-    found = []
+    found: dict[str, MeasuredRun] = {}
     # The rate and the whole latency of requests follow from these two.
     both = all(name in one.values for name in ("ttft_ms", "tpot_ms"))
     for name in ("ttft_ms", "tpot_ms") if both else SERVED:
         key = SCALED.get(name, name)
         if name not in one.values or key not in METRICS:
             continue
-        predicted = _figure(slopes, q, name)
+        predicted = figure_of(slopes, q, name)
         run = run_of(q, key, slopes[key][1])
         ratio = math.log(one.values[name] / predicted)
-        found.append(replace(run, log_ratio=ratio, noise=one.noise))
+        found[name] = replace(run, log_ratio=ratio, noise=one.noise)
     if not found:
         message = "has no latency and no rate of a service"
         raise BadInput([Problem(path="values", value=dict(one.values), message=message)])
     return q, found
 
 
-def _figure(slopes: Mapping[str, tuple[float, Any]], q: ServeQuestion, name: str) -> float:
+def figure_of(slopes: Mapping[str, tuple[float, Any]], q: ServeQuestion, name: str) -> float:
     """A predicted figure in the unit of what was measured."""
     value = slopes[SCALED.get(name, name)][0]
     if name == "output_tokens_per_s_per_gpu":

@@ -67,9 +67,16 @@ def _changes(
         if "lora=" not in words and (question.plan is None or words):
             text = f"{words} lora={RANK}".strip()
             yield "adapters", f'--plan "{text}"', {"plan": text}
+            if "recompute=" not in words:
+                text = f"{text} recompute=full"
+                yield "adapters", f'--plan "{text}"', {"plan": text}
         if "lora=" in words and "weights=" not in words:
             text = f"{words} weights=nf4"
             yield "base", f'--plan "{text}"', {"plan": text}
+        if "offload=" not in words and (question.plan is None or words):
+            kept = [w for w in words.split() if not w.startswith(("recompute=", "zero"))]
+            text = " ".join([*kept, "zero3", "recompute=full", "offload=optimizer"])
+            yield "host", f'--plan "{text}"', {"plan": text}
     free = re.sub(r"\bdp\d+\s*", "", words).strip()
     for name in ("gpus", "trainer_gpus"):
         given = str(getattr(question, name) or "")

@@ -14,10 +14,12 @@ from foretell.api.launches import (
     serving_only,
     system_of,
 )
+from foretell.api.post_training_setup import usual_mean
 from foretell.catalog import model as catalog_model
+from foretell.catalog.models import reasons_at_length
 from foretell.errors import BadInput, Problem
 from foretell.interop.launch import Launch, ReadValue
-from foretell.interop.reinforcement import ONE_UPDATE
+from foretell.interop.policy_step import ONE_UPDATE
 from foretell.specs.plan_words import read_words
 from foretell.workload.parameters import count
 
@@ -63,6 +65,11 @@ def read_post_training(
         arguments["plan"] = _joined(str(told.get("plan") or ""), mine or "")
     if not arguments["plan"]:
         del arguments["plan"]
+    limit = arguments.get("max_osl")
+    if limit and "osl" not in arguments and reasons_at_length(named):
+        arguments["osl"] = usual_mean(float(limit), reasons=True)
+        said = f"answers of {arguments['osl']:.0f} tokens on the mean: {named} reasons at length"
+        launch = replace(launch, notes=(*launch.notes, said))
     return LaunchQuestion(
         launch=launch, arguments=arguments, rows=_rows(launch, arguments, by_hand)
     )
@@ -121,5 +128,8 @@ def _rows(
         pool = row.name == "gpus" and any(name in by_hand for name in POOLS)
         if row.name in by_hand or row.name in mine or pool or row.name in (*update_alone, *limits):
             continue
+        if row.name == "framework" and "plan" in arguments:
+            word = read_words(str(arguments["plan"]))[0].get("framework")
+            row = replace(row, value=str(word or row.value))
         rows.append(row)
     return tuple(rows)

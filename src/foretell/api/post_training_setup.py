@@ -3,19 +3,24 @@
 from dataclasses import replace
 from typing import Any
 
+from foretell.api.post_training_trainer import budget_of, trainer_of
 from foretell.api.serving import choices_of
+from foretell.catalog.engines import profile as profile_for
+from foretell.catalog.models import reasons_at_length
 from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
-from foretell.errors import BadInput, Problem, unknown
-from foretell.inputs.question import ask, collect, plan_of, settings_of
-from foretell.posttraining.placement import best_micro_batch, candidate_plans
+from foretell.errors import BadInput, Infeasible, Problem, unknown
+from foretell.inputs.question import ask, collect, settings_of
+from foretell.posttraining.placement import best_layout, best_micro_batch
+from foretell.posttraining.rollout import check_room
 from foretell.posttraining.step import StepSetup
 from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
-from foretell.search.plan_checks import check_plan
+from foretell.records import dataclass
 from foretell.serving.drafts import with_acceptance, with_speculative
+from foretell.serving.memory import memory_of
 from foretell.serving.requests.lengths import read_lengths
 from foretell.specs.deployment import Deployment
+from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import (
     ALGORITHMS,
     USUAL_PROMPT,
@@ -23,13 +28,20 @@ from foretell.specs.post_training import (
 )
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.specs.scenario import Scenario
+from foretell.specs.system import System
 
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
+REFERENCES = ("auto", "pass", "none", "cached")
 OFFLOADS = ("weights", "optimizer", "reference")
 USUAL_SHARE, USUAL_LONGEST, USUAL_CAP = 0.2, 1100.0, 1024.0
 """Mean answer over a short limit, its size under a long one, and the limit where none is given: means of 130
 to 330 under 1,024 in verl's logs, some 1,000 under 8,192, 20,480 and 28,672 by what its passes take."""
+
+SHARES = (0.5, 0.7, 0.9, 0.95)
+"""Shares of the memory that an engine is given where its usual one leaves no cache."""
+REASONING_SHARE = 0.25
+"""Mean answer over the limit, of models that were trained to reason at length."""
 
 
 def setups_of(
@@ -37,77 +49,46 @@ def setups_of(
 ) -> tuple[StepSetup, dict[str, Any]]:
     """Everything that a step is made of, and what placements may change of it."""
     problems = problems_of(question)
+    if (
+        None not in (question.trainer_gpus, question.rollout_gpus)
+        and question.placement == "colocated"
+    ):
+        question = replace(question, placement="split")
+        said.append("placement split: both pools have chips of their own")
     loop = collect(lambda: post_training_loop(question.framework, left_out), problems)
     form = ALGORITHMS.get(question.algorithm)
-    if form is not None and (
-        question.reference != "auto" or (loop and form.generates and not loop.reference)
-    ):
-        form = replace(form, reference=False)
+    if form is not None and loop is not None:
+        own = form.reference and (loop.reference or not form.generates)
+        told = {"pass": True, "none": False, "cached": False}
+        form = replace(form, reference=told.get(question.reference, own))
     if form is None:
         problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
     usable = form is not None and not problems
-    work = collect(lambda: workload_of(question, form, said), problems) if usable and form else None
+    work = None
+    if usable and form and loop:
+        work = collect(lambda: workload_of(question, form, said, loop), problems)
     if problems or loop is None or form is None or work is None:
         collect(lambda: ask(question.model, system=question.system or "h100-sxm", gpus=8), problems)
         raise BadInput(problems)
     scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
-    system, rollout_gpus = scenario.system, 0
-    deployment, profile, given = Deployment(), None, False
-    options: dict[str, Any] = {"placement": question.placement, "fraction_given": True}
-    if form.generates:
-        rollout = scenario
-        if question.rollout_gpus is not None:
-            rollout = ask(
-                scenario.model,
-                system=question.system,
-                gpus=question.rollout_gpus,
-                set=settings_of(question),
-            )
-        rollout_gpus = rollout.job.gpus
-        system = rollout.system
-        engine = question.engine or loop.engine
-        profile, deployment, given = choices_of(
-            replace(rollout, job=replace(rollout.job, gpus=rollout_gpus)),
-            question.rollout_plan,
-            engine,
-            [],
-            (float(question.osl or 2.0), rollout_gpus),
-        )
-        split = question.placement in ("split", "async")
-        fraction = loop.split_memory_fraction if split else loop.memory_fraction
-        if deployment.memory_fraction is None:
-            deployment = replace(deployment, memory_fraction=fraction)
-            options["fraction_given"] = False
-        if deployment.max_batch is None:
-            deployment = replace(deployment, max_batch=loop.max_batch)
-        if question.speculative is not None:
-            deployment = with_speculative(question.speculative, deployment)
-        own_rate = deployment.accepted > 0.0
-        deployment, drafts = with_acceptance(scenario.model, deployment, given=own_rate)
-        said += drafts
-        profile = replace(profile, eager_layer_s=max(profile.eager_layer_s, loop.eager_layer_s))
-        said.append(f"rollouts by engine profile {profile.id}")
-    else:
-        from foretell.catalog.engines import profile as profile_for
-
-        profile = profile_for(loop.engine, system.chip, mixture=False)
+    engine = engine_of(question, loop, form, scenario, said)
     placement = question.placement if question.placement != "best" else "colocated"
     offload = offload_of(question, placement, form)
     sync = question.sync or ("ipc" if placement == "colocated" else "broadcast")
     setup = StepSetup(
         algorithm=form,
-        loop=loop
-        if question.placement != "async" or not question.partial
-        else replace(loop, old_logprobs=False),
+        loop=replace(loop, old_logprobs="never")
+        if question.placement == "async" and question.partial
+        else loop,
         work=work,
         scenario=scenario,
         plan=plan,
         trainer=trainer,
         budget=budget_of(question, loop, trainer),
-        rollout_system=system,
-        rollout_gpus=rollout_gpus,
-        deployment=deployment,
-        profile=profile,
+        rollout_system=engine.system,
+        rollout_gpus=engine.gpus,
+        deployment=engine.deployment,
+        profile=engine.profile,
         placement=placement,  # type: ignore[arg-type]
         sync=sync,  # type: ignore[arg-type]
         offload=offload,
@@ -115,14 +96,16 @@ def setups_of(
         partial=question.partial or (question.staleness is None and loop.partial),
         critic=critic_of(question, form, scenario),
     )
-    options |= {
-        "layout_given": given,
+    options: dict[str, Any] = {
+        "placement": question.placement,
+        "fraction_given": engine.fraction_given,
+        "layout_given": engine.layout_given,
         "plan_given": question.plan is not None,
         "pools_given": question.trainer_gpus is not None and question.rollout_gpus is not None,
         "sync_given": question.sync is not None,
     }
-    if form.generates and not given:
-        setup = with_layout(setup)
+    if form.generates:
+        setup = with_room(setup, said, options)
     if not form.generates and question.plan is None and question.micro_tokens is None:
         setup = best_micro_batch(setup) if setup.budget else setup
     return setup, options
@@ -143,119 +126,111 @@ def critic_of(
     return ask(question.critic, system=scenario.system, gpus=scenario.job.gpus).model
 
 
-def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
-    """Tokens of a micro-batch on one rank; 0: the plan's sequences."""
-    if question.micro_tokens is not None:
-        return float(question.micro_tokens)
-    fixed = "micro_batch" in _named(question.plan) or isinstance(question.plan, Plan)
-    tuned = question.algorithm in ("sft", "dpo", "reward") and question.plan is not None
-    return 0.0 if fixed or tuned or loop.sequences(trainer) else float(DEFAULT_BUDGET)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutEngine:
+    """The engine of a question: its chips, layout and overheads."""
+
+    system: System
+    """Its system."""
+    gpus: int
+    """Its chips; 0: nothing is generated."""
+    deployment: Deployment
+    """Its layout, so far as it is known."""
+    profile: EngineProfile
+    """Its overheads."""
+    layout_given: bool
+    """Whether the question names a layout."""
+    fraction_given: bool
+    """Whether it names a share of the memory."""
 
 
-DEFAULT_BUDGET = 16_384
-"""Tokens of a micro-batch on one rank."""
-
-
-def with_layout(setup: StepSetup) -> StepSetup:
-    """The setup with the fastest layout of the engine that fits."""
-    from foretell.posttraining.placement import best_layout
-
-    return replace(setup, deployment=best_layout(setup))
-
-
-def _named(plan: Any) -> tuple[str, ...]:
-    return named_fields(plan) if isinstance(plan, str) else ()
-
-
-def trainer_of(
+def engine_of(
     question: PostTrainingQuestion,
     loop: PostTrainingLoop,
     form: AlgorithmForm,
-    work: TrajectoryWorkload,
+    scenario: Scenario,
     said: list[str],
-    left_out: tuple[str, ...] = (),
-) -> tuple[Scenario, str, Plan]:
-    """The trainer's scenario, kind and plan; a plan that is not given is the fastest of a few that fit."""
-    given = question.plan
-    gpus = question.trainer_gpus if question.trainer_gpus is not None else question.gpus
-    words = given if isinstance(given, str) else ""
-    named = _named(given)
-    trainer = loop.trainer
-    if any(name in named for name in ("tp", "pp", "ep")) and "zero" not in named:
-        trainer = "megatron"
-    if "framework" in named:
-        text = words
-        software = words.split("framework=")[1].split()[0]
-        trainer = (
-            "megatron"
-            if software.startswith(("megatron", "nemo"))
-            else "deepspeed"
-            if software.startswith("deepspeed")
-            else "fsdp"
-        )
-    else:
-        text = f"{words} framework={loop.software(trainer)}".strip()
-    if "micro_batch" not in named and loop.sequences(trainer) and question.micro_tokens is None:
-        text += f" mbs{loop.sequences(trainer)}"
-    if given is not None and "zero" not in named and trainer in ("fsdp", "deepspeed"):
-        text += " zero3"
-    if (
-        given is not None
-        and "recompute" not in named
-        and question.algorithm not in ("sft", "dpo", "reward")
-    ):
-        text += " recompute=full"
-    if trainer in ("fsdp", "deepspeed") and form.generates and "lora" not in named:
-        # Loops train in mixed precision: one copy, states and reduction in 32 bits.
-        wide = {"master": "fp32", "states": "fp32", "gradients": "fp32"}
-        text += "".join(f" {k}={v}" for k, v in wide.items() if k not in named)
-    seq_len = max(round(work.passed_length), 8)
-    scenario = ask(
-        question.model,
-        system=question.system,
+) -> RolloutEngine:
+    """The rollout engine, what the question leaves open as the framework has it."""
+    if not form.generates:
+        profile = profile_for(loop.engine, scenario.system.chip, mixture=False)
+        return RolloutEngine(system=scenario.system, gpus=0, deployment=Deployment(), profile=profile,
+                             layout_given=False, fraction_given=True)  # fmt: skip
+    rollout = scenario
+    if question.rollout_gpus is not None:
+        chips = {"system": question.system, "gpus": question.rollout_gpus}
+        rollout = ask(scenario.model, **chips, set=settings_of(question))
+    gpus, name = rollout.job.gpus, question.engine or loop.engine
+    # An engine by its bare name is the framework's own, which lags behind serving.
+    name = loop.engine if loop.engine.partition("-")[0] == name else name
+    load = (float(question.osl or 2.0), gpus)
+    profile, deployment, given = choices_of(rollout, question.rollout_plan, name, [], load)
+    apart = question.placement in ("split", "async")
+    fraction_given = deployment.memory_fraction is not None
+    if not fraction_given:
+        share = loop.split_memory_fraction if apart else loop.memory_fraction
+        deployment = replace(deployment, memory_fraction=share)
+    if deployment.max_batch is None:
+        deployment = replace(deployment, max_batch=loop.max_batch)
+    words = str(question.rollout_plan).split()
+    if not loop.captures_graphs(question.framework) and not {"graph", "no-graph"} & {*words}:
+        deployment = replace(deployment, graph=False)
+        said.append(f"rollouts without graphs: recipes of {question.framework} set enforce_eager")
+    if question.speculative is not None:
+        deployment = with_speculative(question.speculative, deployment)
+    own_rate = deployment.accepted > 0.0
+    deployment, drafts = with_acceptance(scenario.model, deployment, given=own_rate)
+    said += [*drafts, f"rollouts by engine profile {profile.id}"]
+    eager_s = max(profile.eager_layer_s, loop.eager_layer_s)
+    return RolloutEngine(
+        system=rollout.system,
         gpus=gpus,
-        set=settings_of(question),
-        global_batch=work.trajectories,
-        seq_len=seq_len,
-        plan=given if isinstance(given, Plan) else text,
+        deployment=deployment,
+        profile=replace(profile, eager_layer_s=eager_s),
+        layout_given=given,
+        fraction_given=fraction_given,
     )
-    if isinstance(given, Plan):
-        return plan_of(scenario, given)[0], trainer, given
-    degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
-    if given is not None and (degrees or trainer != "megatron"):
-        scenario, plan = plan_of(scenario, text, settings_of(question), left_out=left_out)
-        checked_degrees(scenario, plan)
-        return scenario, trainer, plan
-    scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
-    plan = candidate_plans(scenario, base, trainer, work, budget_of(question, loop, trainer))
-    said.append(f"trainer's plan chosen: the best of a few {trainer} plans")
-    return scenario, trainer, plan
 
 
-def checked_degrees(scenario: Scenario, plan: Plan) -> None:
-    """Raise where a plan's degrees cannot be: its batch and length are made to fit."""
-    step = plan.tp * plan.cp * 2
-    job = replace(
-        scenario.job,
-        gpus=plan.gpus
-        if scenario.job.gpus % plan.gpus == 0 and plan.gpus == scenario.job.gpus
-        else scenario.job.gpus,
-        global_batch=plan.dp * plan.micro_batch * plan.pp * plan.vpp * 4,
-        seq_len=-(-scenario.job.seq_len // step) * step,
-    )
-    check_plan(replace(scenario, job=job), plan)
+def with_room(setup: StepSetup, said: list[str], options: dict[str, Any]) -> StepSetup:
+    """The setup with the fastest layout of the engine that fits, where none is given; a framework's share of
+    the memory that leaves no cache on these chips is raised, and that is said."""
+    usual = setup.deployment.memory_fraction or 1.0
+    shares = [usual, *(share for share in SHARES if share > usual)]
+    problem: Infeasible | None = None
+    for share in shares if not options["fraction_given"] else shares[:1]:
+        tried = replace(setup, deployment=replace(setup.deployment, memory_fraction=share))
+        try:
+            if options["layout_given"]:
+                chips = (tried.scenario.model, tried.rollout_system)
+                check_room(memory_of(*chips, tried.deployment, tried.profile), tried.deployment)
+            else:
+                tried = replace(tried, deployment=best_layout(tried))
+        except Infeasible as error:
+            problem = problem or error
+            continue
+        if share != usual:
+            options["fraction_given"] = True
+            said.append(
+                f"the engine takes {share:.0%} of the memory: the usual {usual:.0%} leaves no cache here"
+            )
+        return tried
+    raise problem or Infeasible([])
 
 
-def usual_mean(limit: float) -> float:
-    """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones."""
+def usual_mean(limit: float, *, reasons: bool = False) -> float:
+    """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones;
+    a model that reasons fills its share of any limit."""
+    if reasons:
+        return REASONING_SHARE * limit
     return float(((USUAL_SHARE * limit) ** -2.0 + USUAL_LONGEST**-2.0) ** -0.5)
 
 
 def workload_of(
-    question: PostTrainingQuestion, form: AlgorithmForm, said: list[str]
+    question: PostTrainingQuestion, form: AlgorithmForm, said: list[str], loop: PostTrainingLoop
 ) -> TrajectoryWorkload:
     """Trajectories and their lengths; what is left open is said."""
-    samples = question.samples or (8 if form.generates else 1)
+    samples = question.samples or form.samples or loop.samples
     read = read_lengths(question.lengths)
     prompt = question.isl
     if prompt is None and read.prompts:
@@ -263,7 +238,7 @@ def workload_of(
     if prompt is None:
         prompt = float(USUAL_PROMPT) if form.generates else 0.0
     if not question.samples and form.generates:
-        said.append(f"{samples} answers to each prompt: not given")
+        said.append(f"{samples} answer{'s' * (samples > 1)} to each prompt: not given")
     cap, mean = question.max_osl, question.osl
     if not form.generates and mean is None and not read.answers and prompt:
         # A sequence that nothing is generated for is one, however it is named.
@@ -277,7 +252,7 @@ def workload_of(
         )
     if mean is None:
         limit = float(cap or USUAL_CAP)
-        mean = usual_mean(limit)
+        mean = usual_mean(limit, reasons=form.generates and reasons_at_length(question.model))
         said.append(
             f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
         )
@@ -299,6 +274,7 @@ def workload_of(
         answers=answers,
         updates=question.updates,
         sequences=form.sequences,
+        generated=form.generates,
         padded_to=float(prompt) + float(cap) if question.packing == "padded" else 0.0,
         filtered=float(question.filtered),
         turns=question.turns,
@@ -325,7 +301,7 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
         "placement": (question.placement, PLACEMENTS),
         "sync": (question.sync or "ipc", SYNCS),
         "packing": (question.packing, ("packed", "padded")),
-        "reference": (question.reference, ("auto", "none", "cached")),
+        "reference": (question.reference, REFERENCES),
     }
     found += [
         unknown(name, value, allowed)
@@ -411,6 +387,15 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
                 value=None,
                 message=message,
                 allowed="as in 32xH100, or --trainer-gpus and --rollout-gpus",
+            )
+        )
+    form = ALGORITHMS.get(question.algorithm)
+    if any(both) and not all(both) and (both[1] or (form is not None and form.generates)):
+        path = "rollout_gpus" if both[0] else "trainer_gpus"
+        message = "missing: the other pool has chips of its own"
+        found.append(
+            Problem(
+                path=path, value=None, message=message, allowed="as in 8xH100, or --gpus for both"
             )
         )
     if any(both) and question.gpus is not None:

@@ -8,9 +8,8 @@ from typing import Any
 
 from foretell import units
 from foretell.api.adapters import said_of_adapters, with_adapters
-from foretell.api.answers import ServeAnswer, serve_answer
-from foretell.api.exports import LaunchOrigin, export_fleet
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
+from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.names import exists
@@ -28,7 +27,12 @@ from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input
 from foretell.serving.engine_options import adapter_load_s, with_options
-from foretell.serving.formats import mixture_of, stored_formats
+from foretell.serving.formats import (
+    cache_format,
+    checkpoint_formats,
+    mixture_of,
+    stored_formats,
+)
 from foretell.serving.layouts import best_layout, chosen_of, layouts
 from foretell.serving.memory import fraction_for, memory_of
 from foretell.serving.serve import ServeQuestion, serve_one
@@ -66,7 +70,7 @@ LARGEST = 1e7
 def serve(question: ServingQuestion) -> ServeAnswer:
     """One deployment under one load; the best layout where no plan is given.
 
-    `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` plays
+    `prices` is a price list in SkyPilot's form, in the place of the catalogue's rents. `simulate` follows
     requests through the engine: True, with what is known of them in the arguments that follow; or a mapping
     of these (serving/simulation_options.py).
 
@@ -216,7 +220,7 @@ def play_of(
     options: Mapping[str, Any],
     progress: Callable[[int, int], None] | None,
 ) -> ServiceEstimate:
-    """The same with latencies of played requests; a layout that was not given is the closed form's best."""
+    """The answer with latencies of simulated requests; where no layout is given, the closed form's best."""
     how, trace = read_play(options, question)
     if not given:
         best = closed_form(question, given)
@@ -248,9 +252,10 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         raise BadInput(problems) from None
     gpus = decode_gpus(asked, scenario, problems)
     drafts = collect(lambda: with_speculative(asked.speculative, Deployment()), problems)
-    profile, deployment, given = choices_of(scenario, plan, engine, problems, (asked.osl, gpus))
-    if asked.speculative is not None and drafts is not None:
-        deployment = replace(deployment, drafter=drafts.drafter, draft_tokens=drafts.draft_tokens)
+    if asked.speculative is None:
+        drafts = None
+    load = asked.osl, gpus
+    profile, deployment, given = choices_of(scenario, plan, engine, problems, load, drafts)
     own_rate = isinstance(plan, Deployment) or "accepted=" in (plan or "")
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
     deployment = with_adapters(asked, deployment, problems)
@@ -289,8 +294,10 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     if pool is not None:
         own = rent_of(pool.system.chip.id, asked.price, settings, asked.prices)
         pool = replace(pool, usd_per_chip_hour=float(own.usd_per_chip_hour))
-    if not isinstance(plan, str) or "weights=" not in plan:
+    if not isinstance(plan, str) or not names_word(plan, "weights"):
         said.append(f"weights as published: {deployment.weights}, experts {deployment.experts}")
+    if not isinstance(plan, Deployment) and not names_word(plan, "kv") and deployment.kv != "bf16":
+        said.append(f"cache in {deployment.kv}, as the weights are narrow; kv= says otherwise")
     traffic = Traffic(
         isl=float(asked.isl) + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
         least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
@@ -318,10 +325,11 @@ def choices_of(
     engine: str,
     problems: list[Problem],
     load: tuple[float, int],
+    drafts: Deployment | None = None,
 ) -> tuple[EngineProfile, Deployment, bool]:
     """Profile, deployment, and whether its layout was given; BadInput with all problems so far.
 
-    `load` is the answer's tokens, and the chips that decode.
+    `load` is the answer's tokens, and the chips that decode; `drafts` has the drafter asked for by name.
     """
     parts: list[Any] = []
     chip, (osl, gpus) = scenario.system.chip, load
@@ -338,6 +346,11 @@ def choices_of(
     if problems:
         raise BadInput(problems)
     profile, deployment = parts
+    if drafts is not None:
+        deployment = replace(deployment, drafter=drafts.drafter, draft_tokens=drafts.draft_tokens)
+    if not isinstance(plan, Deployment) and not names_word(plan, "kv"):
+        own = cache_format(deployment.weights, deployment.experts, profile.engine, chip)
+        deployment = replace(deployment, kv=own)
     given = plan is not None and (isinstance(plan, Deployment) or names_layout(plan))
     if given:
         problems += deployment_problems(deployment, gpus)
@@ -354,7 +367,17 @@ def deployment_of(model: Model, plan: str | Deployment | None) -> Deployment:
     if isinstance(plan, Deployment):
         return plan
     weights, experts = stored_formats(model)
-    return parse_deployment(plan or "", Deployment(weights=weights, experts=experts))
+    found = parse_deployment(plan or "", Deployment(weights=weights, experts=experts))
+    if not names_word(plan, "weights") or names_word(plan, "experts"):
+        return found
+    # A precision alone is that of a checkpoint: mixtures in 4 bits keep what is not experts in 16.
+    weights, experts = checkpoint_formats(model, found.weights)
+    return replace(found, weights=weights, experts=experts)
+
+
+def names_word(plan: str | None, name: str) -> bool:
+    """Whether a plan has a value for a name."""
+    return any(word.startswith(f"{name}=") for word in (plan or "").split())
 
 
 def names_layout(plan: str) -> bool:
@@ -374,6 +397,8 @@ def launch_command(
     Where prompts have chips of their own (`prefill_plan`), both halves are written. With the `launch` that
     was read, the model's name and the flags that do not change are its own.
     """
+    from foretell.api.exports import LaunchOrigin, export_fleet  # it reads and writes every tool
+
     again = part(ServiceQuestion, asked)
     question = _asked_again(again, found.plan)
     origin = None

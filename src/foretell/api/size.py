@@ -57,7 +57,9 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
     q = _given_measured(asked, question, most) if asked.measured else question
     where, source = _with_rent(where, asked, q)
     slack = SLACK[asked.percentile]
-    found = search_layouts(q.model, q.system, q.deployment, q.profile, (wanted, slack), where)
+    found = search_layouts(
+        q.model, q.system, q.deployment, q.profile, (wanted, slack), where, asked.progress
+    )
     if not (found.candidates if asked.simulate else found.options):
         raise Infeasible([_nothing(found, wanted)])
     return SizingCase(

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from foretell.api.exports import export_fleet
 from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
@@ -143,6 +142,8 @@ class Sizing(JsonRecord, Answer):
 
     def export(self, engine: str, launcher: str | None = None) -> ToolArguments:
         """The script that starts the best one: all instances, both halves of a split one, the router."""
+        from foretell.api.exports import export_fleet  # it reads and writes every tool
+
         assert self.question is not None
         o = self.best.option
         pools: list[tuple[Role, int, Deployment, int | None]] = []

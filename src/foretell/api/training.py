@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foretell.api.answers import Estimate, Search, estimate_answer, scenario_of, search_answer
-from foretell.errors import BadInput, Infeasible, Problem, unknown
+from foretell.api.answers import Estimate, estimate_answer, scenario_of
+from foretell.errors import BadInput, Infeasible, Problem, at_path, unknown
 from foretell.inputs.question import as_texts, collect, named_by, plan_of, scenario_for
 from foretell.inputs.sequences import fill_sequences
-from foretell.search.choices import over_names
+from foretell.records import with_values
 from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices, check_plan, too_large
-from foretell.search.search import search_plans
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
 from foretell.specs.plan_forms import GENERIC
+from foretell.specs.questions.common import Progress
 from foretell.specs.questions.flags import asks, part, values_of
 from foretell.specs.questions.training import (
     MemoryQuestion,
@@ -33,6 +33,7 @@ from foretell.training.room import filled_words, make_room
 if TYPE_CHECKING:
     # Each of these is loaded by the function that needs it: a plain estimate starts sooner.
     from foretell.api.conditioning import Conditioned
+    from foretell.api.search_answers import Search
     from foretell.search.differences import Comparison
     from foretell.search.explain import Explanation
     from foretell.search.sensitivity import Sensitivity
@@ -57,15 +58,16 @@ def estimate(question: TrainingQuestion) -> Estimate:
     known = conditioned(scenario, question)
     if plan is None:
         scenario, base = plan_of(scenario, None, settings, searched=True)
-        best = best_plan(scenario, base, fixed_fields(None, settings), known)
+        fixed = fixed_fields(None, settings)
+        best = best_plan(scenario, base, fixed, known, question.progress)
         return estimate_answer(with_run(best, asked))
     scenario, chosen = plan_with_room(scenario, plan, settings)
     result = with_run(step_answer(scenario, chosen, known, chosen=False), asked)
-    result = replace(result, filled_in=_filled_in(plan, settings, chosen))
+    result = with_values(result, filled_in=_filled_in(plan, settings, chosen))
     against = own_refusals(scenario, chosen)
     if against:
         said = f"{chosen.framework} refuses this plan as it is: {'; '.join(against)}"
-        result = replace(result, assumptions=(*result.assumptions, said))
+        result = with_values(result, assumptions=(*result.assumptions, said))
     if result.fits == "no":
         raise Infeasible([too_large(scenario, result)], estimate_answer(result))
     return estimate_answer(result)
@@ -144,9 +146,7 @@ def compare_plans(question: PlansQuestion) -> "Comparison":
             answers.append(estimate(**place, plan=plan))
         except Infeasible as error:
             if not isinstance(error.answer, Estimate):
-                raise Infeasible(
-                    replace(p, path=f"{name}: {p.path}") for p in error.problems
-                ) from None
+                raise Infeasible(at_path(p, f"{name}: {p.path}") for p in error.problems) from None
             answers.append(error.answer)
     from foretell.search.differences import compare
 
@@ -166,21 +166,25 @@ def memory(question: MemoryQuestion) -> "MemoryAnswer":
         scenario, base = plan_of(scenario, None, settings, searched=True)
         best = best_plan(scenario, base, fixed_fields(None, settings), known)
         told = step_answer(scenario, best.plan, known, chosen=True)
-        told = replace(told, assumptions=best.assumptions)
+        told = with_values(told, assumptions=best.assumptions)
     else:
         scenario, chosen = plan_with_room(scenario, plan, settings)
         told = step_answer(scenario, chosen, known, chosen=False)
-        told = replace(told, filled_in=_filled_in(plan, settings, chosen))
+        told = with_values(told, filled_in=_filled_in(plan, settings, chosen))
     place = scenario if told.scenario is None else told.scenario
     return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(place, told.plan))
 
 
 @asks(SearchQuestion)
-def search(question: SearchQuestion) -> Search:
+def search(question: SearchQuestion) -> "Search":
     """Every plan, ranked; `plan` fixes what it names (precision, optimizer, dtypes).
 
     `over` names structural choices that are tried too, such as "schedule,cp_mode", or all of them ("all").
     """
+    from foretell.api.search_answers import search_answer
+    from foretell.search.choices import over_names
+    from foretell.search.search import search_plans
+
     settings, plan = as_texts(question.set), question.plan
     top, workers = question.top, question.workers
     problems = [
@@ -264,19 +268,22 @@ def best_plan(
     base: Plan,
     fixed: tuple[str, ...] = (),
     known: "Conditioned | None" = None,
+    progress: Progress | None = None,
 ) -> StepEstimate:
     """The best plan of the whole space (less what is fixed), or Infeasible with the nearest miss; given what
     was measured, where something was."""
+    from foretell.search.search import search_plans
+
     check_choices(scenario, base)
     if known is None:
-        found = search_plans(scenario, base, top=1, fixed=fixed)
+        found = search_plans(scenario, base, top=1, progress=progress, fixed=fixed)
         best = found.best
     else:
         from foretell.api.conditioning import place_of_search
 
         place = place_of_search(known, scenario)
-        found = search_plans(place.scenario, base, top=1, fixed=fixed)
+        found = search_plans(place.scenario, base, top=1, progress=progress, fixed=fixed)
         best = place.after(found.best)
     many = found.plans_evaluated + found.plans_pruned
     said = f"plan chosen by search: the best of {many:,} candidates"
-    return replace(best, assumptions=(*best.assumptions, said))
+    return with_values(best, assumptions=(*best.assumptions, said))

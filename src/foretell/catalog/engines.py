@@ -25,6 +25,9 @@ SMALL_RESERVE = 0.05
 start-up logs of vLLM have it (recalled)."""
 NARROW_BATCH, NARROW_TOKENS = 256, 2048
 """Sequences and tokens of a step that vLLM's server allows by default on other cards, and on every A100."""
+CHUNKS, WIDEST_CHUNK = ((35.0, 2048), (60.0, 4096), (160.0, 8192)), 16384
+"""Memory in gibibytes below which SGLang's chunked_prefill_size is so much, and what it is elsewhere
+(sglang v0.5.9, server_args.py: _handle_gpu_memory_settings)."""
 OVERHEADS = (
     "host_step_s", "host_sequence_s", "layer_s", "exchange_s", "prefill_factor",
     "prefill_expert_factor", "launch_s", "prefill_step_s", "latency_s",
@@ -67,9 +70,10 @@ ENGINES: Mapping[str, str] = {
     "huggingface": "transformers", "transformers": "transformers", "tgi": "tgi",
     "textgenerationinference": "tgi", "llamacpp": "llamacpp", "llamaserver": "llamacpp",
     "ollama": "llamacpp", "mlx": "mlx", "trt": "trtllm", "nim": "trtllm",
-    "deepseek": "sglang",
+    "deepseek": "sglang", "atom": "vllm",
 }  # fmt: skip
-"""Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile."""
+"""Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile.
+AMD's ATOM has vLLM's scheduler over kernels of its own (github.com/ROCm/ATOM)."""
 
 
 @lru_cache(maxsize=1)
@@ -151,6 +155,8 @@ def on_card(p: EngineProfile, chip: Chip) -> EngineProfile:
         p = carried_over(p, chip)
     if float(chip.memory_bytes) < WIDE_CARD_BYTES:
         p = replace(p, reserve_bytes=float(small_reserve(p, chip.memory_bytes)))
+    if p.limits_by_card and p.engine == "sglang":
+        return replace(p, max_tokens=chunk_tokens(chip))
     if not p.limits_by_card or wide_card(chip):
         return p
     return replace(
@@ -207,6 +213,12 @@ def knows_kind(p: EngineProfile, *, mixture: bool) -> bool:
     return not p.families or ("mixture" if mixture else "dense") in p.families
 
 
+def chunk_tokens(chip: Chip) -> int:
+    """Tokens of a step that SGLang allows by default on a card."""
+    held = float(chip.memory_bytes) / 2**30
+    return next((tokens for below, tokens in CHUNKS if held < below), WIDEST_CHUNK)
+
+
 def wide_card(chip: Chip) -> bool:
     """Whether vLLM's defaults take a chip for a large one."""
     return float(chip.memory_bytes) >= WIDE_CARD_BYTES and not chip.id.startswith("a100")
@@ -215,9 +227,12 @@ def wide_card(chip: Chip) -> bool:
 def own_version(name: str, version: str) -> str:
     """The engine's own version; empty where the text is that of a frontend around it.
 
-    NVIDIA Dynamo's releases (0.x, from 2025 on) run TensorRT-LLM 1.x: its number is not the engine's.
+    NVIDIA Dynamo's releases (0.x, from 2025 on) run TensorRT-LLM 1.x: its number is not the engine's. Nor is
+    that of ROCm in images of AMD's ATOM.
     """
     numbers = numbers_of(version)
+    if engine_named(name) == "vllm" and "atom" in name.lower():
+        return ""
     wrapped = "dynamo" in name.lower() and engine_named(name) == "trtllm"
     return "" if wrapped and numbers and numbers[0] == 0 else version
 

@@ -53,6 +53,9 @@ class MeasuredPrior:
     """Trait of a run -> logarithm of the factor on its spreads."""
     interval_scale: float
     """Factor on intervals, so that sources which were left out lie in them as often as promised."""
+    place_scales: tuple[tuple[float, float], ...] = ((1.0, 1.0),)
+    """Factor on all spreads of a place, and the share of places that have it: some measure carefully what was
+    asked for, others leave settings untold. One run says little of which it is, a few say much."""
     doubt_power: float = 1.0
     """1 where doubt is of a run's mechanisms too, 0 where only of what is beside them: a first token that is
     doubtful for its queue does not make its kernels so."""
@@ -73,6 +76,8 @@ def _tables() -> Mapping[str, Any]:
 
 
 def _prior(table: Mapping[str, Any]) -> MeasuredPrior:
-    pairs = zip(table["outlier_spread"], table["outlier_share"], strict=True)
-    plain = {k: v for k, v in table.items() if k not in ("outlier_spread", "outlier_share")}
-    return MeasuredPrior(**plain, outliers=tuple(pairs))
+    apart = ("outlier_spread", "outlier_share", "scale", "scale_share")
+    outliers = zip(table["outlier_spread"], table["outlier_share"], strict=True)
+    scales = zip(table.get("scale", [1.0]), table.get("scale_share", [1.0]), strict=True)
+    plain = {k: v for k, v in table.items() if k not in apart}
+    return MeasuredPrior(**plain, outliers=tuple(outliers), place_scales=tuple(scales))

@@ -55,6 +55,8 @@ class ModelEntry:
     """Its file: .json in Hugging Face's form, .toml in ours."""
     aliases: tuple[str, ...] = ()
     """Other names."""
+    reasoning: tuple[str, ...] = ()
+    """Names under which it was trained to reason at length; "*": all of them."""
     source: str
     """Where its shape comes from."""
     status: str
@@ -125,6 +127,14 @@ def find_model(name: str) -> ModelEntry | None:
         raise BadInput([Problem(path="model", value=name, message=message, allowed=allowed)])
     found = found or names.by_kin.get(kin_key(name), frozenset())
     return names.entries[next(iter(found))] if len(found) == 1 else None
+
+
+def reasons_at_length(given: object) -> bool:
+    """Whether a name means a model that was trained to reason at length; of what is no name, False."""
+    entry = find_model(given) if isinstance(given, str) and typed_words(given) is None else None
+    if entry is None:
+        return False
+    return any(name == "*" or kin_key(name) == kin_key(str(given)) for name in entry.reasoning)
 
 
 def is_catalogue_model(name: str) -> bool:
@@ -218,7 +228,8 @@ def load_names() -> ModelNames:
     by_plain: dict[str, set[str]] = {}
     by_kin: dict[str, set[str]] = {}
     for table in read_table(INDEX)["model"]:
-        entry = ModelEntry(**{**table, "aliases": tuple(table.get("aliases", ()))})
+        lists = {name: tuple(table.get(name, ())) for name in ("aliases", "reasoning")}
+        entry = ModelEntry(**{**table, **lists})
         entries[entry.id] = entry
         for name in (entry.id, *entry.aliases):
             by_key.setdefault(name_key(name), entry.id)

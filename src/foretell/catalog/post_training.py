@@ -25,6 +25,8 @@ class PostTrainingLoop:
     """What people call it."""
     trainer: str
     """Trainer where the plan names none: fsdp, megatron or deepspeed."""
+    megatron: bool
+    """Whether it may train by Megatron, where a model is too large for its own trainer."""
     software_fsdp: str
     """Training software of that trainer."""
     software_megatron: str
@@ -33,14 +35,27 @@ class PostTrainingLoop:
     """Training software of that trainer."""
     engine: str
     """Engine profile of the rollouts where none is named."""
+    samples: int
+    """Answers to each prompt where neither the question nor the algorithm says."""
+    graphs_since: str
+    """Release from which rollouts capture graphs; empty: every one."""
+    tuning_adapters: str
+    """Linear maps that have adapters where the plan names none, of fine-tuning; empty: all of them."""
+    tuning_sharded: bool
+    """Whether fine-tuning shares weights among chips where the plan does not say; else only where copies
+    would not fit."""
+    tuning_recompute: str
+    """What fine-tuning computes again where the plan does not say: full, sharded (full as soon as weights are
+    shared among chips), or empty: as the software has it."""
     max_batch: int
     """Sequences that the rollout engine runs at once."""
     memory_fraction: float
     """Share of the memory that the engine takes where the trainer has the same cards."""
     split_memory_fraction: float
     """Share that it takes of cards of its own."""
-    old_logprobs: bool
-    """Whether the trainer computes log-probabilities of the policy before the updates."""
+    old_logprobs: str
+    """When the trainer computes log-probabilities of the policy before the updates: always, several (where a
+    step has more than one update), or never."""
     reference: bool
     """Whether a frozen reference is passed, of algorithms that have one."""
     balanced: bool
@@ -99,6 +114,17 @@ class PostTrainingLoop:
     def software(self, trainer: str) -> str:
         """The word for the training software of a trainer."""
         return str(getattr(self, f"software_{trainer}"))
+
+    def captures_graphs(self, word: str) -> bool:
+        """Whether rollouts of a release (as in verl@0.4) run in graphs; without one, those of today do."""
+        release = _numbers(word.partition("@")[2])
+        return not release or not self.graphs_since or release >= _numbers(self.graphs_since)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    """A release's leading numbers: 0.3.0.post1 is (0, 3, 0); a name without any is ()."""
+    found = re.match(r"v?(\d+(?:\.\d+)*)", release.strip())
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 @lru_cache(maxsize=256)

@@ -121,6 +121,12 @@ def rent(chip_id: str, term: str, listed: tuple[Offer, ...] | None = None) -> Re
     return _standing(offers(chip_id) if listed is None else listed, term, True)
 
 
+def provider_rents(chip_id: str, term: str) -> dict[str, float]:
+    """Provider -> its lowest rent of a chip at the latest date of a term: what `rent` takes the median of."""
+    current = _latest([offer for offer in offers(chip_id) if offer.term == term])
+    return {offer.provider: offer.latest_usd_per_chip_hour for offer in reversed(current)}
+
+
 def _standing(known: tuple[Offer, ...], term: str, many_clouds: bool) -> Rent | None:
     """The rent that stands for a term; a spot rent of many clouds by what spot takes off (`price`)."""
     current = _latest([offer for offer in known if offer.term == term])

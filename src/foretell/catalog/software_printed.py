@@ -41,6 +41,7 @@ def _recognised(text: str, name: str, date: str, notes: str, architecture: str) 
     plain = plain if plain in software_names() else GENERIC
     typed = text.strip().lower()
     word = typed if _one_release(typed) else _longest(text)
+    word = word or (typed if typed in software_names() and typed != GENERIC else "")
     word = word or (plain if _one_release(plain) else _longest(f"{plain} {text}")) or plain
     if word == GENERIC:
         return GENERIC

@@ -10,6 +10,7 @@ No rule knows a model or a source by its name.
     architecture, precision                  one of a list
     domain_at_most, hidden_at_least          chips of one fast domain, width of the model
     ep_above, tp_above, pp_above             more ranks than this
+    zero_above                               a higher stage of ZeRO than this
     ep_beyond_domain                         whether experts are spread over more chips than a fast domain has
     etp_divides                              whether tp ranks inside each expert divide the ranks of a stage
 """
@@ -26,7 +27,8 @@ from foretell.specs.plan import Plan
 
 FACTS = (
     "experts", "latent", "biased", "dropped", "lora", "architecture", "precision", "domain_at_most",
-    "hidden_at_least", "ep_above", "tp_above", "pp_above", "ep_beyond_domain", "etp_divides",
+    "hidden_at_least", "ep_above", "tp_above", "pp_above", "zero_above", "ep_beyond_domain",
+    "etp_divides",
 )  # fmt: skip
 """What a rule may ask for."""
 KEYS = frozenset({"since", "before", "when", "set", "source", "why"})

@@ -33,7 +33,7 @@ VERBS = {
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
     "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
-    "diagnose": "What is wrong with a measured run: likely causes, and what to measure next.",
+    "diagnose": "What is wrong with a measured run or service: likely causes, and what to measure next.",
     "changed": "Which predictions moved between two versions, and by which change.",
 }
 """Verbs and what they answer."""
@@ -84,9 +84,90 @@ EPILOGUE = (
 )
 
 
-def help_text(verb: str, answers: str = "") -> str:
-    """What a verb answers, with an example; lists of verbs show the first line alone."""
-    return f"{answers or VERBS[verb]}\n\nFor example: foretell {verb} {EXAMPLES[verb]}"
+COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
+    "estimate": "estimate:estimate",
+    "search": "search:search",
+    "memory": "memory:memory",
+    "simulate": "simulate:simulate",
+    "explain": "explain:explain",
+    "compare-plans": "explain:compare_plans",
+    "improve": "improve:improve",
+    "diagnose": "diagnose:diagnose",
+    "serve": "serve:serve",
+    "size": "size:size",
+    "fleet": "fleet:fleet",
+    "post-train": "post_train:post_train",
+    "catalog": {
+        "chips": ("catalog:chips", "List the chips."),
+        "systems": ("catalog:systems", "List the systems."),
+        "models": ("catalog:models", "List the models."),
+        "show": ("catalog:show", "One entry, or a file of one's own."),
+    },
+    "reference": {
+        "search": ("reference:search", "One published search."),
+        "study": ("reference:study", "All 54 published searches."),
+        "sensitivity": ("reference:sensitivity", "Its sensitivities, beside ours."),
+    },
+    "reproduce": "reproduce:reproduce",
+    "network": "network:network",
+    "validate": {
+        "collectives": ("validate:collectives", "Tables of collectives."),
+        "kernels": ("validate:kernels", "Tables of one-chip kernels."),
+        "training": ("validate:training", "Tables of published training runs."),
+        "memory": ("validate:memory", "Whether the runs of a table fit."),
+        "serving": ("validate:serving", "Tables of published serving results."),
+        "post-training": (
+            "validate:post_training",
+            "Tables of fine-tuning and reinforcement learning.",
+        ),
+        "cost": ("validate:cost", "Tables of die and package costs."),
+    },
+    "calibrate": {
+        "measure": ("calibrate:measure", "Time kernels, layers and steps on this machine."),
+        "fit": ("calibrate:fit", "Fit a chip's file to what was measured, for --system."),
+        "runs": ("calibrate:runs", "A system's file from measured runs, for --system."),
+    },
+    "cost": {
+        "chip": ("cost:chip", "The dies of a chip."),
+        "package": ("cost:package", "A package with its dies and memory."),
+        "system": ("cost:system", "A cluster: capital, years, hours, renting."),
+        "run": ("cost:run", "A training run: money, energy, carbon."),
+        "token": ("cost:token", "A million tokens: money, energy, carbon."),
+    },
+    "sweep": "sweep:verbs",
+    "scaling": "scaling:scaling",
+    "ui": "ui:ui",
+    "mcp": "mcp:mcp",
+    "codesign": "codesign:codesign",
+    "optimise": "optimise:optimise",
+    "compare": "compare:compare",
+    "doctor": "doctor:doctor",
+    "completion": "completion:completion",
+    "characterize": {
+        "run": ("characterize:run", "Train real models, point by point of a matrix."),
+        "trace": ("traces:trace", "Break traces of training down."),
+    },
+    "translate": {
+        "train": ("translate:train", "Train; a run that was ended goes on."),
+        "run": ("translate:run", "Translate lines with a trained model."),
+        "evaluate": ("translate:evaluate", "BLEU and chrF of a trained model."),
+        "import-weights": (
+            "translate:import_weights",
+            "Take weights of the authors' TensorFlow code.",
+        ),
+        "make-text": ("translate:make_text", "Write text in two made-up languages with grammar."),
+    },
+    "sensitivity": "sensitivity:sensitivity",
+    "changed": "versions:version_changes",
+}
+"""Module and function of each verb, below `foretell.cli`; of a verb with verbs of its own, theirs and what
+they do."""
+
+
+def help_text(verb: str, answers: str) -> str:
+    """What a verb answers, with an example where there is one; lists of verbs show the first line alone."""
+    example = EXAMPLES.get(verb)
+    return answers if example is None else f"{answers}\n\nFor example: foretell {verb} {example}"
 
 
 def make_app() -> App:
@@ -101,128 +182,13 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         help_format="plaintext",  # a reader of Markdown takes a sixth of the time that help may
     )
-    app.command("foretell.cli.estimate:estimate", help=help_text("estimate"))
-    app.command("foretell.cli.search:search", help=help_text("search"))
-    app.command("foretell.cli.memory:memory", help=help_text("memory"))
-    app.command("foretell.cli.simulate:simulate", help=help_text("simulate"))
-    app.command("foretell.cli.explain:explain", help=help_text("explain"))
-    app.command(
-        "foretell.cli.explain:compare_plans", name="compare-plans", help=help_text("compare-plans")
-    )
-    app.command("foretell.cli.improve:improve", help=help_text("improve"))
-    app.command("foretell.cli.diagnose:diagnose", help=help_text("diagnose"))
-    app.command("foretell.cli.serve:serve", help=help_text("serve"))
-    app.command("foretell.cli.size:size", help=help_text("size"))
-    app.command("foretell.cli.fleet:fleet", help=help_text("fleet"))
-    app.command(
-        "foretell.cli.post_train:post_train", name="post-train", help=help_text("post-train")
-    )
-    catalog = App(name="catalog", help=VERBS["catalog"])
-    for kind in ("chips", "systems", "models"):
-        catalog.command(f"foretell.cli.catalog:{kind}", help=f"List the {kind}.")
-    catalog.command(
-        "foretell.cli.catalog:show",
-        help=help_text("catalog show", "One entry, or a file of one's own."),
-    )
-    app.command(catalog)
-    reference = App(name="reference", help=VERBS["reference"])
-    reference.command(
-        "foretell.cli.reference:search", help=help_text("reference search", "One published search.")
-    )
-    reference.command("foretell.cli.reference:study", help="All 54 published searches.")
-    reference.command("foretell.cli.reference:sensitivity", help="Its sensitivities, beside ours.")
-    app.command(reference)
-    app.command("foretell.cli.reproduce:reproduce", help=help_text("reproduce"))
-    app.command("foretell.cli.network:network", help=help_text("network"))
-    validate = App(name="validate", help=VERBS["validate"])
-    validate.command("foretell.cli.validate:collectives", help="Tables of collectives.")
-    validate.command("foretell.cli.validate:kernels", help="Tables of one-chip kernels.")
-    validate.command("foretell.cli.validate:training", help="Tables of published training runs.")
-    validate.command("foretell.cli.validate:memory", help="Whether the runs of a table fit.")
-    validate.command("foretell.cli.validate:serving", help="Tables of published serving results.")
-    validate.command(
-        "foretell.cli.validate:post_training",
-        name="post-training",
-        help="Tables of fine-tuning and reinforcement learning.",
-    )
-    validate.command("foretell.cli.validate:cost", help="Tables of die and package costs.")
-    app.command(validate)
-    calibrate = App(name="calibrate", help=VERBS["calibrate"])
-    calibrate.command(
-        "foretell.cli.calibrate:measure",
-        help=help_text("calibrate measure", "Time kernels, layers and steps on this machine."),
-    )
-    calibrate.command(
-        "foretell.cli.calibrate:fit",
-        help=help_text("calibrate fit", "Fit a chip's file to what was measured, for --system."),
-    )
-    calibrate.command(
-        "foretell.cli.calibrate:runs",
-        help=help_text("calibrate runs", "A system's file from measured runs, for --system."),
-    )
-    app.command(calibrate)
-    cost = App(name="cost", help=VERBS["cost"])
-    cost.command("foretell.cli.cost:chip", help=help_text("cost chip", "The dies of a chip."))
-    cost.command(
-        "foretell.cli.cost:package",
-        help=help_text("cost package", "A package with its dies and memory."),
-    )
-    cost.command(
-        "foretell.cli.cost:system",
-        help=help_text("cost system", "A cluster: capital, years, hours, renting."),
-    )
-    cost.command(
-        "foretell.cli.cost:run",
-        help=help_text("cost run", "A training run: money, energy, carbon."),
-    )
-    cost.command(
-        "foretell.cli.cost:token",
-        help=help_text("cost token", "A million tokens: money, energy, carbon."),
-    )
-    app.command(cost)
-    app.command("foretell.cli.sweep:verbs", name="sweep", help=help_text("sweep"))
-    app.command("foretell.cli.scaling:scaling", help=help_text("scaling"))
-    app.command("foretell.cli.ui:ui", help=VERBS["ui"])
-    app.command("foretell.cli.mcp:mcp", help=VERBS["mcp"])
-    app.command("foretell.cli.codesign:codesign", help=help_text("codesign"))
-    app.command("foretell.cli.optimise:optimise", help=help_text("optimise"))
-    app.command("foretell.cli.compare:compare", help=help_text("compare"))
-    app.command("foretell.cli.doctor:doctor", help=VERBS["doctor"])
-    app.command("foretell.cli.completion:completion", help=VERBS["completion"])
-    characterize = App(name="characterize", help=VERBS["characterize"])
-    characterize.command(
-        "foretell.cli.characterize:run",
-        help=help_text("characterize run", "Train real models, point by point of a matrix."),
-    )
-    characterize.command(
-        "foretell.cli.traces:trace",
-        help=help_text("characterize trace", "Break traces of training down."),
-    )
-    app.command(characterize)
-    translate = App(name="translate", help=VERBS["translate"])
-    translate.command(
-        "foretell.cli.translate:train",
-        help=help_text("translate train", "Train; a run that was ended goes on."),
-    )
-    translate.command(
-        "foretell.cli.translate:run",
-        help=help_text("translate run", "Translate lines with a trained model."),
-    )
-    translate.command(
-        "foretell.cli.translate:evaluate",
-        help=help_text("translate evaluate", "BLEU and chrF of a trained model."),
-    )
-    translate.command(
-        "foretell.cli.translate:import_weights",
-        name="import-weights",
-        help="Take weights of the authors' TensorFlow code.",
-    )
-    translate.command(
-        "foretell.cli.translate:make_text",
-        name="make-text",
-        help="Write text in two made-up languages with grammar.",
-    )
-    app.command(translate)
-    app.command("foretell.cli.sensitivity:sensitivity", help=help_text("sensitivity"))
-    app.command("foretell.cli.versions:version_changes", name="changed", help=help_text("changed"))
+    for verb, place in COMMANDS.items():
+        if isinstance(place, str):
+            app.command(f"foretell.cli.{place}", name=verb, help=help_text(verb, VERBS[verb]))
+            continue
+        group = App(name=verb, help=VERBS[verb])
+        for name, (function, answers) in place.items():
+            words = help_text(f"{verb} {name}", answers)
+            group.command(f"foretell.cli.{function}", name=name, help=words)
+        app.command(group)
     return app

@@ -20,7 +20,7 @@ def measure(
         str,
         Parameter(
             metavar="GROUPS",
-            help="Some of launch,copies,gemm,attention,pointwise,layers,experts,steps,collectives; else all.",
+            help="Any of launch,copies,gemm,attention,pointwise,layers,experts,steps,collectives (all).",
         ),
     ] = "",
     device: Annotated[

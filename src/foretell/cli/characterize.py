@@ -35,7 +35,7 @@ def run(
         float | None,
         Parameter(
             metavar="S",
-            help="Seconds without a sign of life after which a point is given up; else the file's.",
+            help="Seconds without a sign of life after which a point is given up (default: the file's).",
         ),
     ] = None,
     system: System = None,
@@ -70,7 +70,7 @@ def run(
 
 @contextmanager
 def _watched() -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on a terminal; else a line on standard error for each point."""
+    """A bar on a terminal, else a line on standard error for each point."""
     if not sys.stderr.isatty():
 
         def line(done: int, many: int, text: str) -> None:

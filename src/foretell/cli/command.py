@@ -127,18 +127,18 @@ def _parameter(field: QuestionField, optional: bool) -> inspect.Parameter:
     """One flag; `optional`: something else may say what it would."""
     flag = field.flag
     kind: Any = inspect.Parameter.KEYWORD_ONLY
-    if flag.kind == "names":
+    if field.several:
         kind = inspect.Parameter.VAR_POSITIONAL
     elif field.positional:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         if flag.bare:
             kind = inspect.Parameter.POSITIONAL_ONLY
     default: Any = inspect.Parameter.empty
-    if flag.kind != "names" and not (field.needed and not optional):
+    if not field.several and not (field.needed and not optional):
         default = None if optional else _shown(field.default)
     name = f"{field.name}_" if field.name == "import" else field.name
     typed: Any = Annotated
-    hint = typed[_hint(flag.kind, default), _about(field, optional)]
+    hint = typed[str if field.several else _hint(flag.kind, default), _about(field, optional)]
     return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 

@@ -39,7 +39,7 @@ def search(
     gpus: Annotated[str | None, Parameter(metavar="N", help="GPUs in all; needed.")] = None,
     global_batch: Annotated[str, Parameter(metavar="N", help="Samples per iteration.")] = "4096",
     seq_len: Annotated[
-        str | None, Parameter(metavar="N", help="Tokens of a sample; else the model's own.")
+        str | None, Parameter(metavar="N", help="Tokens of a sample (default: the model's own).")
     ] = None,
     top: Top = "10",
     json: Json = False,

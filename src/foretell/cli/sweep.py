@@ -22,7 +22,7 @@ Folder = Annotated[str, Parameter(metavar="DIR", help="The folder that `sweep --
 OutFile = Annotated[str, Parameter(metavar="FILE", help="File to write: .csv or .parquet.")]
 Sql = Annotated[
     str | None,
-    Parameter(metavar="QUERY", help='SQL over the table "sweep"; else all of it.'),
+    Parameter(metavar="QUERY", help='SQL over the table "sweep" (default: all of it).'),
 ]
 Executor = Annotated[str, parameter(flag_of(Runner), default="process")]
 EVERY_S = 10.0
@@ -84,11 +84,11 @@ def plot(
     ],
     x: Annotated[
         str | None,
-        Parameter(metavar="COLUMN", help="Column of the horizontal axis; else what varies."),
+        Parameter(metavar="COLUMN", help="Column of the horizontal axis (default: what varies)."),
     ] = None,
     y: Annotated[
         str | None,
-        Parameter(metavar="COLUMN", help="Column of the vertical axis; else the objective."),
+        Parameter(metavar="COLUMN", help="Column of the vertical axis (default: the objective)."),
     ] = None,
     value: Annotated[
         str | None, Parameter(metavar="COLUMN", help="Column that colours a heat map over the two.")
@@ -140,7 +140,7 @@ def _time(seconds: float | None) -> str:
 
 @contextmanager
 def watch_progress(verb: str = "sweep") -> Iterator[Callable[[int, int], None]]:
-    """A bar with rate and time left on a terminal; else now and then a line on standard error."""
+    """A bar with rate and time left on a terminal, else now and then a line on standard error."""
     start = time.monotonic()
     state: dict[str, float] = {"first": -1.0, "last": start}
 

@@ -34,7 +34,9 @@ def train(
     vocab: Annotated[
         int, Parameter(metavar="N", help="Byte pairs, of both languages together.")
     ] = 32_000,
-    width: Annotated[Size, Parameter(metavar="N", help="Hidden width; else the model's.")] = None,
+    width: Annotated[
+        Size, Parameter(metavar="N", help="Hidden width (default: the model's).")
+    ] = None,
     layers: Annotated[
         Size, Parameter(metavar="N", help="Layers of encoder and decoder each.")
     ] = None,
@@ -55,7 +57,7 @@ def train(
     epochs: Annotated[int, Parameter(metavar="N", help="Passes over the text at most.")] = 1000,
     steps: Annotated[Size, Parameter(metavar="N", help="Steps at most.")] = None,
     evaluate_every: Annotated[
-        Size, Parameter(metavar="N", help="Steps between evaluations; else once an epoch.")
+        Size, Parameter(metavar="N", help="Steps between evaluations (default: once an epoch).")
     ] = None,
     patience: Annotated[
         int, Parameter(metavar="N", help="Evaluations without a better loss before it stops.")
@@ -158,7 +160,7 @@ def evaluate(
     *,
     source: Annotated[
         str | None,
-        Parameter(metavar="FILE", help="Source lines; else those that training held out."),
+        Parameter(metavar="FILE", help="Source lines (default: those that training held out)."),
     ] = None,
     target: Annotated[
         str | None, Parameter(metavar="FILE", help="Reference lines, one for each source.")

@@ -27,7 +27,7 @@ def ui(
     ] = "127.0.0.1",
     workers: Annotated[
         str | None,
-        Parameter(metavar="N", help="Processes that answer; else one a core, 8 at most."),
+        Parameter(metavar="N", help="Processes that answer (default: one a core, 8 at most)."),
     ] = None,
     browser: Annotated[
         bool, Parameter(show_default=False, help="Open the page in a browser, or not.")

@@ -16,9 +16,11 @@ Table = Annotated[
 ]
 
 
-ChipId = Annotated[str, Parameter(metavar="ID", help="The chip, else as the file's name says.")]
+ChipId = Annotated[
+    str, Parameter(metavar="ID", help="The chip (default: as the file's name says).")
+]
 Software = Annotated[
-    str, Parameter(metavar="NAME", help="The software, else as the file's name says.")
+    str, Parameter(metavar="NAME", help="The software (default: as the file's name says).")
 ]
 
 
@@ -115,7 +117,9 @@ def training(
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
     if commands:
-        return show_commands(file, json)
+        from foretell.lab.validate.training import commands as training_commands
+
+        return show_commands(training_commands(Path(file)), json)
     from foretell.lab.validate.training import score_training
 
     check_anchors(anchors)
@@ -125,11 +129,8 @@ def training(
     return show(found, json)
 
 
-def show_commands(file: str, json: bool) -> int:
-    """The command of every run of a table; a run that cannot be asked is a comment with the reason."""
-    from foretell.lab.validate.training import commands
-
-    found = commands(Path(file))
+def show_commands(found: list[dict[str, str | None]], json: bool) -> int:
+    """The command of every row of a table; one that cannot be asked is a comment with the reason."""
     if json:
         write_json({"commands": found})
         return 0
@@ -167,11 +168,23 @@ def serving(
         bool,
         Parameter(negative="", show_default=False, help="Play the requests of rows under load."),
     ] = False,
+    commands: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Print the command of every row instead: `foretell serve ... # ID`.",
+        ),
+    ] = False,
     anchors: Anchors = 0,
     seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
+    if commands:
+        from foretell.lab.validate.serving_commands import commands as serving_commands
+
+        return show_commands(serving_commands(Path(file)), json)
     from foretell.lab.validate.serving import score_serving
 
     check_anchors(anchors)

@@ -17,7 +17,7 @@ def sweep_answers(
     ask: Callable[[T], CostAnswer], question: T, sweep: tuple[str, ...]
 ) -> dict[str, Any]:
     """An answer for every combination; what cannot be built is a row that says so."""
-    flags = [f.name for f in fields(question) if f.name != "set"]  # type: ignore[arg-type]
+    flags = [f.name for f in fields(question) if f.name not in ("set", "progress")]  # type: ignore[arg-type]
     sweeps = parse_sweeps(sweep, flags)
     rows: list[dict[str, Any]] = []
     first: CostAnswer | None = None

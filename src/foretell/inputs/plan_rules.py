@@ -78,7 +78,12 @@ def holds(rule: SoftwareRule, facts: RuleFacts, plan: Plan) -> bool:
         "etp_divides": ranks % (plan.ep * plan.tp) == 0,
     }
     lists = {"architecture": facts.architecture, "precision": plan.precision}
-    above = {"ep_above": plan.ep, "tp_above": plan.tp, "pp_above": plan.pp}
+    above = {
+        "ep_above": plan.ep,
+        "tp_above": plan.tp,
+        "pp_above": plan.pp,
+        "zero_above": plan.zero,
+    }
 
     def so(name: str, wanted: object) -> bool:
         if name in lists:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from foretell.catalog import system as catalog_system
@@ -76,11 +77,13 @@ def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> 
     """The system of a question: from the catalogue or as given, with all settings applied."""
     system, settings = design_system(given, every, seen)
     system, settings = on_fabric(system, settings, seen)
-    if settings:
-        chip = apply_settings(system.chip, settings, "chip", seen)
-        network = apply_settings(system.network, settings, "network", seen)
-        system = replace(system, chip=chip, network=network)
-        system = check_record(apply_settings(system, settings, "system", seen), "system", settings)
+    own = tuple(s for s in settings if s.root in ("chip", "network", "system"))
+    if own:
+        try:
+            system, items = _known_system(system, own)
+        except TypeError:  # numbers that are arrays have no hash
+            system, items = _set_by_hand(system, own)
+        seen |= dict(items)
     allowed = f"a whole number, all tiers together at most {LARGEST_SYSTEM:.0e} chips"
     problems, chips = [], 1.0
     for tier in system.network.tiers:
@@ -93,6 +96,22 @@ def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> 
     if problems:
         raise BadInput(problems)
     return system
+
+
+def _set_by_hand(
+    system: System, settings: tuple[Setting, ...]
+) -> tuple[System, tuple[tuple[str, object], ...]]:
+    """The system with numbers set by hand, looked over again, and what was set."""
+    seen: dict[str, object] = {}
+    chip = apply_settings(system.chip, settings, "chip", seen)
+    network = apply_settings(system.network, settings, "network", seen)
+    system = replace(system, chip=chip, network=network)
+    system = check_record(apply_settings(system, settings, "system", seen), "system", settings)
+    return system, tuple(seen.items())
+
+
+_known_system = lru_cache(maxsize=256)(_set_by_hand)
+"""A system with the same settings is the same object: its numbers are checked and compared once."""
 
 
 def check_record(record: T, root: str, settings: Sequence[Setting]) -> T:

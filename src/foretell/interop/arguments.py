@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.containers import without_containers
 from foretell.interop.documents import DEEPEST, read_documents
 from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import read_trainer_script
 from foretell.interop.shell_words import Script, read_script
-from foretell.interop.wrappers import accelerator_of, opened
+from foretell.interop.wrappers import accelerator_of, opened, unit_command
 from foretell.records import dataclass
 
 LARGEST_TEXT = 1 << 18
@@ -67,6 +68,8 @@ def parse_arguments(text: str) -> ArgumentTable:
 
 def _parsed(text: str) -> ArgumentTable:
     """Keys and values of a text that is there."""
+    if unit := unit_command(text):
+        return _of_script(unit)
     start = text.lstrip()[0]
     if start == "{":
         return _of_table(_json(text), text)
@@ -108,7 +111,7 @@ def _of_script(text: str) -> ArgumentTable:
             words=(), pairs=tuple((spell_key(k), v) for k, v in calls), variables={}
         )
     assigned = [(key, _python(value)) for key, value in _ASSIGNED.findall(text)]
-    script = read_script(_ASSIGNED.sub("", text))
+    script = without_containers(read_script(_ASSIGNED.sub("", text)))
     return _command(script, assigned)
 
 
@@ -152,7 +155,7 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
     close()
     for content in script.files:
         try:
-            pairs += _written(content)
+            pairs += written_pairs(content)
         except BadInput:
             continue  # a script may write files that are no options
     known = dict(script.variables) | dict(script.batch)
@@ -163,8 +166,8 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
     )
 
 
-def _written(content: str) -> tuple[tuple[str, Any], ...]:
-    """Keys and values of a file that a script writes: JSON, Python that sets them, TOML or YAML."""
+def written_pairs(content: str) -> tuple[tuple[str, Any], ...]:
+    """Keys and values of a file that a script writes or names: JSON, Python that sets them, TOML or YAML."""
     if content.lstrip()[:1] == "{":
         return flat(_json(content))
     assigned = _ASSIGNED.findall(content)

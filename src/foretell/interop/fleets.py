@@ -107,33 +107,55 @@ def fleet_script(
         "NODE_RANK=${NODE_RANK:-${SLURM_NODEID:-${SKYPILOT_NODE_RANK:-0}}}",
         f"HOSTS=(${{HOSTS:-{' '.join(f'node{i}' for i in range(nodes)) if nodes > 1 else 'localhost'}}})",
     ]
+    # Files come before everything else: what ends them must stand at the beginning of its line.
+    for pool in pools:
+        lines += _files(tool, pool)
+    *file, router = _router(tool, every, front).split("\n")
+    lines += file
     for node in range(nodes):
         mine = [one for one in every if one.node == node]
         lines.append(f'if [ "$NODE_RANK" = {node} ]; then')
-        for one in mine:
-            lines += [f"  {line}" for line in _instance(tool, one).splitlines()]
-        if node == 0:
-            lines += [f"  {line}" for line in _router(tool, every, front).splitlines()]
+        lines += [f"  {_instance(tool, one, several=nodes > 1)}" for one in mine]
+        lines += [f"  {router}"] if node == 0 else []
         lines.append("fi")
     return "\n".join([*lines, "wait"]), notes
 
 
-def _instance(tool: Tool, one: InstancePlace) -> str:
-    """The command of one instance in the background."""
-    *before, command = one.pool.command.split("\n")
+def _files(tool: Tool, pool: InstancePool) -> list[str]:
+    """Lines that write the file of options of a pool, under a name of its own; none where it has none."""
+    before = _parts(tool, pool)[0]
+    return [line.replace("> extra.yml", f"> {_file_name(pool)}") for line in before]
+
+
+def _parts(tool: Tool, pool: InstancePool) -> tuple[list[str], str]:
+    """(what writes the file of options, the command)."""
+    *before, command = pool.command.split("\n")
+    if pool.role != "both" and tool == "trtllm":
+        before, command = _with_transceiver(before, command)
+    return before, command.replace("--config extra.yml", f"--config {_file_name(pool)}")
+
+
+def _file_name(pool: InstancePool) -> str:
+    return "extra.yml" if pool.role == "both" else f"{pool.role}.yml"
+
+
+def _instance(tool: Tool, one: InstancePlace, *, several: bool) -> str:
+    """The command of one instance in the background; on several nodes it listens to the others."""
+    command = _parts(tool, one.pool)[1]
     words = [f"CUDA_VISIBLE_DEVICES={','.join(map(str, one.gpus))}"]
     more = [f"--port {one.port}"]
     role = one.pool.role
+    if several and tool != "vllm" and "--host" not in command:  # vLLM listens to all by itself
+        more.insert(0, "--host 0.0.0.0")
     if role != "both" and tool == "vllm":
+        words += ["VLLM_NIXL_SIDE_CHANNEL_HOST=${HOSTS[$NODE_RANK]}"] if several else []
         words.append(f"VLLM_NIXL_SIDE_CHANNEL_PORT={SIDE_PORT + one.index}")
         more.append(f"--kv-transfer-config '{CONNECTOR[role]}'")
     if role != "both" and tool == "sglang":
         more.append(f"--disaggregation-mode {role} --disaggregation-transfer-backend nixl")
         if role == "prefill":
             more.append(f"--disaggregation-bootstrap-port {SIDE_PORT + one.index}")
-    if role != "both" and tool == "trtllm":
-        before, command = _with_transceiver(before, command)
-    return "\n".join([*before, " ".join([*words, command, *more, "&"])])
+    return " ".join([*words, command, *more, "&"])
 
 
 def _with_transceiver(before: list[str], command: str) -> tuple[list[str], str]:

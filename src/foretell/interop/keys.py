@@ -23,6 +23,15 @@ _NONE = ("none", "null", "auto", "default", "")
 """How tools spell that a value is left to them."""
 
 
+LAUNCHER_FLAGS = frozenset(
+    """mpi container_image container_mounts container_workdir container_name container_mount_home
+    container_writable container_remap_root container_env kill_on_bad_exit cpu_bind label unbuffered overlap
+    jobid hostfile allow_run_as_root map_by bind_to mca master_addr master_port node_rank rdzv_id rdzv_backend
+    rdzv_endpoint rdzv_conf max_restarts monitor_interval log_dir redirects no_python standalone""".split()
+)
+"""Flags of srun (pyxis), mpirun, torchrun and deepspeed that say where processes run, not what they do."""
+
+
 class Keys:
     """The arguments of one tool."""
 
@@ -194,7 +203,7 @@ class Keys:
 
     def rest(self, ignored: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(known and without effect, unknown): what no reader asked for."""
-        known = frozenset(ignored)
+        known = frozenset(ignored) | LAUNCHER_FLAGS
         left = [name for name in self._pairs if name not in self._used]
         quiet = [name for name in left if _among(name, known)]
         return tuple(quiet), tuple(name for name in left if name not in quiet)
@@ -335,7 +344,9 @@ def read_back(
 def line_of(given: ArgumentTable, key: str) -> int | None:
     """The line that says a key: its parts one after the other, the last place where it is a flag."""
     text, at = given.text, 0
-    dotted = [one.start() for one in re.finditer(_spelt(key), text)]
+    found = [one.start() for one in re.finditer(_spelt(key), text)]
+    said = [place for place in found if not _commented(text, place)]
+    dotted = said or found
     if dotted:
         return text.count("\n", 0, dotted[-1]) + 1
     for part in key.split("."):
@@ -344,6 +355,11 @@ def line_of(given: ArgumentTable, key: str) -> int | None:
             continue
         at = match.end()
     return text.count("\n", 0, at) + 1 if at else None
+
+
+def _commented(text: str, at: int) -> bool:
+    """Whether a place is in a line that is a comment."""
+    return text[text.rfind("\n", 0, at) + 1 : at].lstrip().startswith("#")
 
 
 def _spelt(key: str) -> str:

@@ -56,6 +56,18 @@ class ReadValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedFile:
+    """A file with further arguments that a launch names."""
+
+    key: str
+    """The argument that names it."""
+    name: str
+    """Its name there."""
+    content: str
+    """What stands in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """What is known beside a text when it is read: the flags given by hand, and the model."""
 
@@ -65,6 +77,9 @@ class Known:
     """Chips, which count before those that the text names."""
     degrees: Mapping[str, int] = field(default_factory=dict)
     """Degrees of the plan that are given by hand: tp, pp, cp, dp, micro_batch."""
+
+    files: tuple[NamedFile, ...] = ()
+    """Files with further arguments that the text names, opened."""
 
     def over(self, name: str, told: int) -> int:
         """A degree by hand, else that of the text."""

@@ -72,15 +72,8 @@ def inline_measurement(text: str, path: str = "measured") -> Measurement:
     words, colon, told = text.rpartition(": ")
     if not colon:
         words, colon, told = text.rpartition(":")
-    asked, plan, problems = {}, [], list[Problem]()
-    for word in words.split():
-        name, equals, value = word.partition("=")
-        if equals and name in ASKED:
-            asked[name] = _typed(name, value)
-        elif match := re.fullmatch(r"c([0-9]+)", word):
-            asked["concurrency"] = int(match[1])
-        else:
-            plan.append(word)
+    asked, plan = read_words(words)
+    problems = list[Problem]()
     values = dict(
         _value(part, path, problems) for part in re.split(r",\s+|;", told) if part.strip()
     )
@@ -90,7 +83,22 @@ def inline_measurement(text: str, path: str = "measured") -> Measurement:
         problems.append(_problem(path, text, message))
     if problems:
         raise BadInput(problems)
-    return Measurement(plan=" ".join(plan), asked=asked, values=values, phases=phases, source=text)
+    return Measurement(plan=plan, asked=asked, values=values, phases=phases, source=text)
+
+
+def read_words(text: str) -> tuple[dict[str, Any], str]:
+    """What words before a colon tell of the job, by the names of ASKED, and those of the plan."""
+    asked: dict[str, Any] = {}
+    plan = []
+    for word in text.split():
+        name, equals, value = word.partition("=")
+        if equals and name in ASKED:
+            asked[name] = _typed(name, value)
+        elif match := re.fullmatch(r"c([0-9]+)", word):
+            asked["concurrency"] = int(match[1])
+        else:
+            plan.append(word)
+    return asked, " ".join(plan)
 
 
 def _value(text: str, path: str, problems: list[Problem]) -> tuple[str, float]:

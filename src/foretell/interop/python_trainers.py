@@ -18,6 +18,8 @@ METHODS = {
 """Classes of a training's arguments, and the method that each is for."""
 ADAPTERS = ("LoraConfig", "get_peft_model")
 """Calls that add adapters; Unsloth's takes their fields itself."""
+STORED_IN = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
+"""Keywords of these that a step depends on."""
 QUANTISED = ("BitsAndBytesConfig",)
 """Calls that say how weights are loaded."""
 LOADERS = ("from_pretrained",)
@@ -77,7 +79,7 @@ def _keys(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
     if name in ADAPTERS:
         return _adapter_keys(words)
     if name in QUANTISED:
-        return {key: words[key] for key in ("load_in_4bit", "load_in_8bit") if key in words}
+        return {key: words[key] for key in STORED_IN if key in words}
     if name in LOADERS and not any(one in whole for one in NOT_MODELS):
         model = words.get("model_name", words.get("pretrained_model_name_or_path", first))
         told = {key: words[key] for key in LOADED if key in words}

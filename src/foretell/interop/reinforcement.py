@@ -1,107 +1,50 @@
-"""Reinforcement learning: verl's overrides, NeMo-RL's YAML, OpenRLHF's flags.
+"""Reinforcement learning: verl's overrides and NeMo-RL's YAML; and their fine-tuning.
 
 As a training run, what is read is one update of the policy: the sequences of a mini-batch, prompt and answer
 together. `Launch.post_training` has the whole step by the names of a post-training question: prompts,
-answers to each, lengths, updates, the trainer's plan and the engine's.
+answers to each, lengths, updates, the trainer's plan and the engine's (policy_step.py).
 
-    verl       data.*, actor_rollout_ref.{model,actor,rollout}.*, trainer.* (0.5; ppo_trainer.yaml)
-    nemo-rl    policy.*, grpo.*, cluster.* (0.3; examples/configs/grpo_math_1B.yaml)
-    openrlhf   openrlhf.cli.train_ppo_ray (0.8): --actor_num_nodes, --rollout_batch_size,
-               --n_samples_per_prompt
+    verl       data.*, actor_rollout_ref.{model,actor,rollout}.*, trainer.*, async_training.* (0.7;
+               ppo_trainer.yaml); its SFT trainer: model.partial_pretrain, data.max_length
+    nemo-rl    policy.*, grpo.*, sft.*, dpo.*, cluster.* (0.3; examples/configs/grpo_math_1B.yaml)
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words, read_back
-from foretell.interop.launch import Known, Launch, ReadValue, Tool
-from foretell.records import dataclass
-from foretell.specs.post_training import USUAL_PROMPT
+from foretell.interop.keys import Keys, world_size
+from foretell.interop.launch import Known, Launch
+from foretell.interop.policy_step import PolicyStep, launch_of_step, prompt_room
 
 VERL_IGNORED = frozenset(
     """data.* algorithm.* trainer.* reward_model.* custom_reward_function.* critic.* ray_init.*
     global_profiler.* actor_rollout_ref.actor.* actor_rollout_ref.rollout.* actor_rollout_ref.ref.*
     actor_rollout_ref.model.* actor_rollout_ref.hybrid_engine actor_rollout_ref.nccl_timeout m config_path
-    config_name hydra.* ray_kwargs.* transfer_queue.*""".split()
+    config_name hydra.* model.* optim.* engine.* use_remove_padding ulysses_*
+    ray_kwargs.* transfer_queue.* defaults defaults.* async_training.* rollout.* no_wait standalone
+    nproc_per_node submission_id runtime_env_json working_dir address""".split()
 )
 NEMO_IGNORED = frozenset(
     """grpo.* policy.* data.* env.* logger.* cluster.* checkpointing.* loss_fn.* dpo.* sft.* defaults config
     teacher.* distillation.*""".split()
 )
-OPEN_IGNORED = frozenset(
-    """save_* ckpt_* load_checkpoint logging_* eval_* actor_learning_rate critic_learning_rate lr_*
-    init_kl_coef prompt_data* input_key label_key output_key apply_chat_template normalize_reward use_wandb
-    wandb_* use_tensorboard disable_ds_ckpt save_hf_ckpt seed max_epochs num_episodes max_ckpt_* gamma lambd
-    eps_clip* kl_* use_kl_* l2 adam_betas max_norm temperature top_p reward_pretrain* remote_rm_url
-    ref_num_* reward_num_* critic_* value_clip ptx_coef runtime_env_json working_dir address
-    dynamic_filtering* freezing_actor_steps no_advantage* packing_samples flash_attn attn_implementation
-    vllm_sync_* vllm_enable_sleep deepspeed_enable_sleep vllm_num_engines ref_reward_offload enforce_eager
-    enable_prefix_caching colocate_* async_train overlap_comm m reward_* advantage_estimator
-    train_batch_size rollout_batch_size generate_max_len prompt_max_len n_samples_per_prompt max_samples zpg
-    bf16 adam_offload actor_num_nodes full_determinism micro_rollout_batch_size vllm_generate_batch_size
-    aux_loss_coef ring_head_stride""".split()
-)
-ALGORITHMS = {"grpo": "grpo", "gae": "ppo", "ppo": "ppo", "dapo": "dapo", "rloo": "grpo", "reinforce": "grpo",
-              "group_norm": "grpo", "reinforce_plus_plus": "grpo", "dr_grpo": "grpo",
-              "remax": "grpo"}  # fmt: skip
-"""Advantage estimators and the algorithm whose step is theirs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyStep:
-    """What all of them say, under one name each."""
-
-    model: str | None
-    """The policy."""
-    gpus: int | None
-    """Chips of the trainer, and where they are shared of all."""
-    prompts: int
-    """Prompts of a step."""
-    samples: int
-    """Answers to each."""
-    mini: int
-    """Sequences of one optimizer update."""
-    prompt_len: int
-    """Longest prompt."""
-    answer_len: int
-    """Longest answer."""
-    algorithm: str
-    """Its estimator of advantages."""
-    rollout_tp: int
-    """Tensor-parallel ranks of the engine."""
-    fraction: float | None
-    """Share of the memory that the engine takes."""
-    micro_tokens: int | None
-    """Tokens of a micro-batch, where it is packed by them."""
-    colocated: bool = True
-    """Whether trainer and engine share chips."""
-    rollout_gpus: int | None = None
-    """Chips of the engine's own, where they are not shared."""
-    staleness: float | None = None
-    """Batches that generation may be ahead of the trainer, where it runs beside it; None: in turn."""
-    engine: str | None = None
-    """The engine that generates, where it is named."""
-    turns: int = 1
-    """Turns of a trajectory."""
-    steps: int | None = None
-    """Steps of the run."""
-    reference: bool = True
-    """Whether a frozen copy of the policy passes over the answers, where the algorithm has one."""
-    offload: str | None = None
-    """What the trainer moves to the host while the engine generates."""
+SYNCED = "trigger_parameter_sync_step"
+"""The key of mini-batches between two synchronisations."""
 
 
 def read_verl(given: ArgumentTable, known: Known) -> Launch:
     """`python -m verl.trainer.main_ppo` and its overrides."""
     keys = Keys(given, tool="verl")
+    if "sft_trainer" in given.text or keys.has("model.partial_pretrain"):
+        return _verl_tuning(keys, given, known)
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     nodes, each = keys.whole("trainer.nnodes") or 1, keys.whole("trainer.n_gpus_per_node") or 8
     gpus = known.gpus or nodes * each
-    prompts = keys.whole("data.train_batch_size") or 1024
     samples = keys.whole(f"{rollout}.n") or 1
     mini = keys.whole(f"{actor}.ppo_mini_batch_size") or 256
+    prompts = keys.whole("data.train_batch_size", low=0)
+    if prompts == 0:  # fully asynchronous: what passes between two synchronisations
+        times = [keys.whole(f"async_training.{n}") or 1 for n in ("require_batches", SYNCED)]
+        prompts = mini * times[0] * times[1]
+    prompts = prompts or 1024
     megatron = (keys.text(f"{actor}.strategy") or "fsdp").lower() == "megatron"
     mine = f"{actor}.megatron"
     degree = {
@@ -112,9 +55,16 @@ def read_verl(given: ArgumentTable, known: Known) -> Launch:
         "ep": keys.whole(f"{mine}.expert_model_parallel_size") if megatron else None,
     }  # fmt: skip
     dynamic = keys.flag(f"{actor}.use_dynamic_bsz")
+    pool, staleness = _verl_pool(keys)
     step = PolicyStep(
         model=keys.text("actor_rollout_ref.model.path"),
         gpus=gpus,
+        colocated=pool is None,
+        rollout_gpus=pool,
+        staleness=staleness if pool is not None else None,
+        partial=pool is not None and bool(keys.flag("async_training.partial_rollout")),
+        critic=keys.text("critic.model.path"),
+        rollout_words=_engine_words(keys, rollout),
         prompts=prompts,
         samples=samples,
         mini=mini * samples,
@@ -133,7 +83,7 @@ def read_verl(given: ArgumentTable, known: Known) -> Launch:
         reference=bool(
             keys.flag(f"{actor}.use_kl_loss") or keys.flag("algorithm.use_kl_in_reward")
         ),
-        offload=_offload(keys, mine if megatron else f"{actor}.fsdp_config"),
+        offload=_offload(keys, "megatron" if megatron else "fsdp_config"),
     )
     saved = keys.flag("actor_rollout_ref.model.enable_gradient_checkpointing")
     more: dict[str, object] = {
@@ -164,7 +114,11 @@ def read_verl(given: ArgumentTable, known: Known) -> Launch:
         "updates": ("data.train_batch_size", f"{actor}.ppo_mini_batch_size"),
         "rollout_plan": (f"{rollout}.tensor_model_parallel_size", f"{rollout}.gpu_memory_utilization"),
         "micro_tokens": (f"{actor}.ppo_max_token_len_per_gpu",), "engine": (f"{rollout}.name",),
-        "steps": ("trainer.total_training_steps",),
+        "steps": ("trainer.total_training_steps",), "critic": ("critic.model.path",),
+        "placement": ("rollout.nnodes", "actor_rollout_ref.rollout.nnodes"),
+        "rollout_gpus": ("rollout.nnodes", "rollout.n_gpus_per_node", "actor_rollout_ref.rollout.nnodes"),
+        "staleness": ("async_training.staleness_threshold",),
+        "partial": ("async_training.partial_rollout",),
         "reference": (f"{actor}.use_kl_loss", "algorithm.use_kl_in_reward"),
     }  # fmt: skip
     return launch_of_step(keys, given, known, "verl", step, degree, more, sources, VERL_IGNORED)
@@ -198,25 +152,34 @@ def read_nemo_rl(given: ArgumentTable, known: Known) -> Launch:
         )
         gpus = max(gpus - pool, 1) if known.gpus is None else gpus
     ahead = keys.flag("grpo.async_grpo.enabled")
+    kinds = [
+        kind for kind in ("sft", "dpo", "rm") if any(k.startswith(f"{kind}.") for k in keys.pairs)
+    ]
+    method = kinds[0] if kinds and not any(k.startswith("grpo.") for k in keys.pairs) else "grpo"
+    method = {"rm": "reward"}.get(method, method)
+    answer = (
+        (keys.whole("policy.generation.max_new_tokens") or total // 2) if method == "grpo" else 0
+    )
     step = PolicyStep(
         model=keys.text("policy.model_name"),
         gpus=gpus,
         prompts=prompts,
         samples=samples,
         mini=mini,
-        prompt_len=_room(total, keys.whole("policy.generation.max_new_tokens") or total // 2),
-        answer_len=keys.whole("policy.generation.max_new_tokens") or total // 2,
-        algorithm="grpo",
+        prompt_len=prompt_room(total, answer) if answer else total,
+        answer_len=answer,
+        algorithm=method,
         rollout_tp=keys.whole(f"{engine}.tensor_parallel_size") or 1,
         fraction=keys.number(f"{engine}.gpu_memory_utilization", high=1.0),
-        micro_tokens=keys.whole("policy.sequence_packing.train_mb_tokens"),
+        micro_tokens=_nemo_tokens(keys, total, packs=method == "grpo"),
+        rollout_words=_engine_words(keys, engine),
         colocated=not split,
         rollout_gpus=pool,
         staleness=float(keys.whole("grpo.async_grpo.max_trajectory_age_steps") or 1)
         if ahead
         else None,
         engine=_engine(keys, "policy.generation.backend"),
-        steps=keys.whole("grpo.max_num_steps"),
+        steps=keys.whole(f"{method}.max_num_steps"),
         reference=keys.number("loss_fn.reference_policy_kl_penalty") != 0.0,
     )
     saved = keys.flag(f"{part}.activation_checkpointing")
@@ -245,58 +208,52 @@ def read_nemo_rl(given: ArgumentTable, known: Known) -> Launch:
     return launch_of_step(keys, given, known, "nemo-rl", step, degree, more, sources, NEMO_IGNORED)
 
 
-def read_openrlhf(given: ArgumentTable, known: Known) -> Launch:
-    """`python -m openrlhf.cli.train_ppo_ray`."""
-    keys = Keys(given, tool="openrlhf")
-    each = keys.whole("actor_num_gpus_per_node") or 8
-    gpus = known.gpus or (keys.whole("actor_num_nodes") or 1) * each
-    samples = keys.whole("n_samples_per_prompt") or 1
-    shared = bool(keys.flag("colocate_all_models"))
-    pool = (keys.whole("vllm_num_engines") or 0) * (
-        keys.whole("vllm_tensor_parallel_size") or 1
-    ) or None
+def _verl_tuning(keys: Keys, given: ArgumentTable, known: Known) -> Launch:
+    """verl's SFT trainer: FSDP over all chips."""
+    length = keys.whole("data.max_length") or 1024
     step = PolicyStep(
-        model=keys.text("pretrain"),
-        gpus=gpus,
-        prompts=keys.whole("rollout_batch_size") or 1024,
-        samples=samples,
-        mini=keys.whole("train_batch_size") or 128,
-        prompt_len=keys.whole("prompt_max_len") or 1024,
-        answer_len=keys.whole("generate_max_len") or 1024,
-        algorithm=(keys.text("advantage_estimator") or "gae").lower(),
-        rollout_tp=keys.whole("vllm_tensor_parallel_size") or 1,
-        fraction=keys.number("vllm_gpu_memory_utilization", high=1.0),
-        micro_tokens=keys.whole("train_max_tokens_per_gpu"),
-        colocated=shared,
-        rollout_gpus=None if shared else pool,
-        staleness=1.0 if keys.flag("async_train") else None,
-        engine="vllm",
-        reference=keys.number("init_kl_coef") != 0.0,
+        model=keys.text("model.partial_pretrain", "model.path"),
+        gpus=world_size(keys, known),
+        prompts=1,
+        samples=1,
+        mini=keys.whole("data.train_batch_size") or 256,
+        prompt_len=length,
+        answer_len=0,
+        algorithm="sft",
+        rollout_tp=1,
+        fraction=None,
+        micro_tokens=None,
+        steps=keys.whole("trainer.total_training_steps"),
     )
-    degree = {"tp": keys.whole("ds_tensor_parallel_size"), "cp": keys.whole("ring_attn_size")}
+    saved = keys.flag("model.enable_gradient_checkpointing")
+    cp = keys.whole("ulysses_sequence_parallel_size", "engine.ulysses_sequence_parallel_size")
     more: dict[str, object] = {
-        "micro_batch": keys.whole("micro_train_batch_size") or 8,
-        "zero": keys.whole("zero_stage", low=0, high=3) if keys.has("zero_stage") else 2,
-        "recompute": "full" if keys.flag("gradient_checkpointing") else "none",
-        "offload": "optimizer" if keys.flag("adam_offload") else None,
-        "lora": keys.whole("lora_rank", low=0) or None,
-        "framework": "deepspeed",
+        "micro_batch": keys.whole("data.micro_batch_size_per_gpu", "data.micro_batch_size") or 4,
+        "recompute": "none" if saved is False else "full",
+        "lora": keys.whole("model.lora_rank", low=0) or None,
+        "zero": 3,
+        "framework": "fsdp2",
+        "cp_mode": "ulysses" if (cp or 1) > 1 else None,
     }
     sources = {
-        "model": ("pretrain",), "gpus": ("actor_num_gpus_per_node", "actor_num_nodes"),
-        "global_batch": ("train_batch_size",), "seq_len": ("prompt_max_len", "generate_max_len"),
-        "micro_batch": ("micro_train_batch_size",), "zero": ("zero_stage",),
-        "recompute": ("gradient_checkpointing",), "offload": ("adam_offload",),
-        "dp": ("actor_num_gpus_per_node", "actor_num_nodes"),
-        "algorithm": ("advantage_estimator",), "prompts": ("rollout_batch_size",),
-        "samples": ("n_samples_per_prompt",), "isl": ("prompt_max_len",), "max_osl": ("generate_max_len",),
-        "updates": ("rollout_batch_size", "train_batch_size"),
-        "rollout_plan": ("vllm_tensor_parallel_size", "vllm_gpu_memory_utilization"),
-        "rollout_gpus": ("vllm_num_engines", "vllm_tensor_parallel_size"),
-        "placement": ("colocate_all_models", "async_train"),
-        "micro_tokens": ("train_max_tokens_per_gpu",),
+        "model": ("model.partial_pretrain", "model.path"), "global_batch": ("data.train_batch_size",),
+        "prompts": ("data.train_batch_size",), "seq_len": ("data.max_length",), "isl": ("data.max_length",),
+        "micro_batch": ("data.micro_batch_size_per_gpu",), "lora": ("model.lora_rank",),
+        "recompute": ("model.enable_gradient_checkpointing",),
     }  # fmt: skip
-    return launch_of_step(keys, given, known, "openrlhf", step, degree, more, sources, OPEN_IGNORED)
+    return launch_of_step(keys, given, known, "verl", step, {"cp": cp}, more, sources, VERL_IGNORED)
+
+
+def _nemo_tokens(keys: Keys, total: int, *, packs: bool) -> int | None:
+    """Tokens of a micro-batch: packed or batched by tokens unless both are off (`packs`: the default), as
+    many as a micro-batch of the longest sequences has."""
+    parts = ("policy.sequence_packing", "policy.dynamic_batching")
+    told = [keys.flag(f"{part}.enabled") for part in parts]
+    if not any(told) and (not packs or False in told):
+        return None
+    each = total * (keys.whole("policy.train_micro_batch_size") or 1)
+    named = [keys.text(f"{part}.train_mb_tokens") for part in parts]
+    return next((int(one) for one in named if one and one.isdigit()), each)
 
 
 def _engine(keys: Keys, name: str) -> str | None:
@@ -305,128 +262,31 @@ def _engine(keys: Keys, name: str) -> str | None:
     return told if told in ("vllm", "sglang", "trtllm") else None
 
 
-def _offload(keys: Keys, part: str) -> str | None:
-    host = [
-        name
-        for key, name in (("optimizer_offload", "optimizer"), ("param_offload", "weights"))
-        if keys.flag(f"{part}.{key}")
-    ]
-    return "+".join(host) or None
+def _engine_words(keys: Keys, part: str) -> str:
+    """What an engine's section says beside its layout: graphs, sequences at once, formats of the weights."""
+    words = ["no-graph"] if keys.flag(f"{part}.enforce_eager") else []
+    most = keys.whole(f"{part}.max_num_seqs")
+    words += [f"max_batch={most}"] if most else []
+    narrow = (keys.text(f"{part}.quantization", f"{part}.precision") or "").lower()
+    words += ["weights=fp8"] if narrow.startswith("fp8") else []
+    return " ".join(words)
 
 
-def launch_of_step(
-    keys: Keys,
-    given: ArgumentTable,
-    known: Known,
-    tool: Tool,
-    step: PolicyStep,
-    degree: Mapping[str, int | None],
-    more: Mapping[str, object],
-    sources: Mapping[str, tuple[str, ...]],
-    ignored: frozenset[str],
-) -> Launch:
-    """One update of the policy as a training run, and the whole step beside it.
-
-    `sources` names the arguments of each value, of the update and of the step."""
-    tp, pp, cp = (known.over(name, degree.get(name) or 1) for name in ("tp", "pp", "cp"))
-    ep = degree.get("ep") or 1
-    if step.gpus is not None and step.gpus % (tp * pp * cp):
-        keys.problem("gpus", f"are no multiple of tp x pp x cp = {tp * pp * cp}", step.gpus)
-    dp = None if step.gpus is None else max(step.gpus // (tp * pp * cp), 1)
-    values: dict[str, object] = {
-        "tp": tp, "pp": pp, "vpp": 1 if pp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
-        "ep": ep if ep > 1 else None, **more,
-    }  # fmt: skip
-    if tp > 1 and values.get("sp") is None:
-        values["sp"] = values.get("zero") == 1
-    keys.note(ONE_UPDATE)
-    quiet, unknown = keys.rest(ignored)
-    keys.raise_problems()
-    seq_len = step.prompt_len + step.answer_len
-    record = _record(step, tool, values)
-    job = {"model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len}
-    return Launch(
-        tool=tool,
-        models=_names(step.model),
-        gpus=step.gpus,
-        global_batch=step.mini,
-        seq_len=seq_len,
-        plan=plan_words(values),
-        values=_with_limits(step, read_back(keys, {**job, **values, **_apart(record)}, sources)),
-        accelerator=given.accelerator,
-        post_training=record,
-        notes=tuple(keys.notes),
-        doubts=tuple(keys.doubts),
-        ignored=quiet,
-        unknown=unknown,
-    )
+def _verl_pool(keys: Keys) -> tuple[int | None, float]:
+    """Chips of an engine of its own (one step off, fully asynchronous), and how far ahead it may be."""
+    nodes = keys.whole("rollout.nnodes", "actor_rollout_ref.rollout.nnodes", low=0)
+    each = keys.whole("rollout.n_gpus_per_node", "actor_rollout_ref.rollout.n_gpus_per_node")
+    ahead = keys.number("async_training.staleness_threshold")
+    pool = nodes * (each or 8) if nodes else None
+    return pool, 1.0 if ahead is None else ahead
 
 
-def _names(model: str | None) -> tuple[str, ...]:
-    """What may name the policy: the repository or folder, and its last part."""
-    return tuple(dict.fromkeys((model, model.rpartition("/")[2]))) if model else ()
-
-
-ONE_UPDATE = (
-    "one update of the policy is read as the training step: post-train takes the whole step"
-)
-"""What a training question is told of such a launch."""
-STEP_VALUES = (
-    "algorithm", "prompts", "samples", "isl", "max_osl", "updates", "rollout_plan", "rollout_gpus",
-    "placement", "staleness", "engine", "micro_tokens", "turns", "steps", "reference", "offload",
-)  # fmt: skip
-"""Values of a step that an update alone does not have, as the read-back table names them."""
-
-
-def _apart(record: Mapping[str, Any]) -> dict[str, object]:
-    """What a step has beyond its update, for the read-back table."""
-    return {name: record[name] for name in STEP_VALUES if name in record}
-
-
-def _with_limits(step: PolicyStep, rows: tuple[ReadValue, ...]) -> tuple[ReadValue, ...]:
-    """Rows, a prompt's length marked as assumed where the launch has only a higher limit."""
-    assumed = step.prompt_len > USUAL_PROMPT
-    return tuple(
-        replace(row, origin="assumed") if assumed and row.name == "isl" else row for row in rows
-    )
-
-
-def _room(total: int, answer: int) -> int:
-    """Longest prompt that a limit of the whole sequence leaves beside one of the answer; half of it where
-    both are alike."""
-    return total - answer if total > answer else max(total // 2, 1)
-
-
-def _record(step: PolicyStep, tool: Tool, values: Mapping[str, object]) -> dict[str, Any]:
-    """Arguments of a post-training question; what is unknown is left out."""
-    rollout = f"tp{step.rollout_tp}"
-    if step.fraction is not None:
-        rollout += f" memory_fraction={step.fraction:g}"
-    plan = {name: value for name, value in values.items() if name != "dp"}
-    if step.micro_tokens is not None:  # micro-batches are filled by tokens, not by sequences
-        plan.pop("micro_batch", None)
-    apart = not step.colocated
-    found = {
-        "algorithm": ALGORITHMS.get(step.algorithm, "grpo"),
-        "model": step.model,
-        "gpus": step.gpus if not apart or step.rollout_gpus is None else None,
-        "trainer_gpus": step.gpus if apart and step.rollout_gpus is not None else None,
-        "rollout_gpus": step.rollout_gpus if apart else None,
-        "prompts": step.prompts,
-        "samples": step.samples,
-        "isl": min(step.prompt_len, USUAL_PROMPT),
-        "max_osl": step.answer_len,
-        "updates": max(step.prompts * step.samples // max(step.mini, 1), 1),
-        "plan": plan_words(plan),
-        "rollout_plan": rollout,
-        "framework": tool,
-        "reference": None if step.reference else "none",
-        "offload": step.offload,
-        "placement": "colocated" if not apart else "split" if not step.staleness else "async",
-        "staleness": step.staleness if apart and step.staleness else None,
-        "engine": step.engine,
-        "micro_tokens": step.micro_tokens,
-        "turns": step.turns if step.turns > 1 else None,
-        "steps": step.steps,
+def _offload(keys: Keys, part: str) -> str:
+    """What the trainer keeps on the host while the engine generates; verl moves nothing unless it is told."""
+    actor, reference = f"actor_rollout_ref.actor.{part}", f"actor_rollout_ref.ref.{part}"
+    parts = {
+        "weights": keys.flag(f"{actor}.param_offload"),
+        "optimizer": keys.flag(f"{actor}.optimizer_offload"),
+        "reference": keys.flag(f"{reference}.param_offload"),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return "+".join(name for name, away in parts.items() if away) or "none"

@@ -13,7 +13,7 @@ import re
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys
 from foretell.interop.launch import Known, Launch
-from foretell.interop.reinforcement import PolicyStep, launch_of_step
+from foretell.interop.policy_step import PolicyStep, launch_of_step
 
 SLIME_IGNORED = frozenset(
     """ref_load load save save_interval prompt_data input_key label_key apply_chat_template rollout_shuffle

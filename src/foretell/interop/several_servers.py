@@ -15,10 +15,12 @@ from foretell.interop.launch import Launch, ReadValue
 SERVER = re.compile(
     r"\bvllm serve\b|sglang\.launch_server\b|\btrtllm-serve\b(?! disaggregated)"
     r"|vllm\.entrypoints\.openai\.api_server|\bdynamo\.(?:vllm|sglang|trtllm)\b"
+    r"|\b(?:docker|podman) run\b[\s\S]*vllm/vllm-openai"
 )
 """What starts a server."""
 OTHER = re.compile(
     r"proxy|router|load_balanc|\bbench|benchmark|^\s*(?:curl|wait|sleep|echo|kill|pkill|trap|ray)\b"
+    r"|\b(?:docker|podman) (?:pull|stop|rm|logs|ps|network|build|kill)\b"
     r"|dynamo\.frontend|trtllm-serve disaggregated",
     re.IGNORECASE,
 )

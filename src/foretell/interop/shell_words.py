@@ -22,13 +22,22 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))")
+_VARIABLE = re.compile(
+    r"\$(?:\{([A-Za-z_]\w*|[1-9])(?:\[@\]|\[\*\])?(?::?-([^{}$]*))?\}|([A-Za-z_]\w*))"
+)
 _FIRST = re.compile(r"\$\{([A-Za-z_]\w*):?=([^{}$\n]*)\}")
 """A variable that is set where nothing has set it: `: "${GPUS:=8}"`."""
 _COMMAND = re.compile(r"\$\((?!\()[^()]*\)|`[^`\n]*`")
 """A command whose output stands in its place: what it prints is not known."""
 _SET = re.compile(r"^[ \t]*set [-+][^\n]*$", re.MULTILINE)
 """Options of the shell itself."""
+_UTILITY = re.compile(
+    r"^[ \t]*(?:mkdir|cd|pushd|popd|source|\.|conda|module|pip3?|echo|printf|sleep|rm|cp|mv|ln|chmod|ulimit"
+    r"|nvidia-smi|hostname|git|tar|wget|curl|trap|wait|kill|pkill|ray|ls|df|free|which|apt-get|apt|hf"
+    r"|huggingface-cli|wandb|scontrol|sysctl|unset|shopt|exit|rsync|ssh|mount)[ \t]+[^\n&;|\\<>()]*$",
+    re.MULTILINE,
+)
+"""Lines that prepare or watch a run, whose flags are none of its own."""
 _SUM = re.compile(r"\$\(\(((?:[^()]|\([^()]*\)){1,120})\)\)")
 """Arithmetic."""
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)")
@@ -62,7 +71,7 @@ class Script:
 def read_script(text: str) -> Script:
     """Words, variables and written files of a text."""
     rest, files = _heredocs(text)
-    rest = _SET.sub("", _COMMAND.sub("$OUTPUT_OF_A_COMMAND", rest))
+    rest = _SET.sub("", _UTILITY.sub("", _COMMAND.sub("$OUTPUT_OF_A_COMMAND", rest)))
     scalars: dict[str, str] = {}
     arrays: dict[str, list[str]] = {}
     order: list[str] = []

@@ -5,7 +5,7 @@ told in a note, so that nothing is lost in silence.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 
 from foretell.errors import BadInput, Problem
@@ -13,6 +13,7 @@ from foretell.interop import (
     deepspeed,
     megatron,
     megatron_write,
+    openrlhf,
     other_servers,
     other_trainers,
     reinforcement,
@@ -37,6 +38,7 @@ from foretell.interop.launch import (
     Training,
 )
 from foretell.interop.layouts import word_of
+from foretell.interop.named_files import with_files
 from foretell.interop.own_model import read_table
 from foretell.interop.serving_words import Serving
 from foretell.interop.several_servers import read_servers
@@ -63,7 +65,7 @@ READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "maxtext": other_trainers.read_maxtext,
     "verl": reinforcement.read_verl,
     "nemo-rl": reinforcement.read_nemo_rl,
-    "openrlhf": reinforcement.read_openrlhf,
+    "openrlhf": openrlhf.read_openrlhf,
     "slime": reinforcement_others.read_slime,
     "skyrl": reinforcement_others.read_skyrl,
     "areal": reinforcement_others.read_areal,
@@ -99,6 +101,7 @@ PROGRAMS: tuple[tuple[str, Tool], ...] = (
     ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
     ("skyrl", "skyrl"), ("areal", "areal"), ("prime_rl", "prime-rl"), ("slime", "slime"),
     ("dynamo.", "dynamo"), ("dynamo/", "dynamo"), ("text-generation", "tgi"), ("llama-server", "llama.cpp"),
+    ("llama.cpp:", "llama.cpp"),
     ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py",
     "nanotron"),
     ("maxtext", "maxtext"), ("litgpt", "litgpt"), ("tune run", "torchtune"), ("megatron_gpt", "nemo"),
@@ -109,7 +112,9 @@ PROGRAMS: tuple[tuple[str, Tool], ...] = (
 )  # fmt: skip
 """What a program's name has in it, the surest first."""
 MARKS: tuple[tuple[str, Tool], ...] = (
-    ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("grpo.num_prompts_per_step", "nemo-rl"),
+    ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("policy.dtensor_cfg", "nemo-rl"),
+    ("policy.megatron_cfg", "nemo-rl"), ("policy.train_global_batch_size", "nemo-rl"),
+    ("model.partial_pretrain", "verl"), ("grpo.num_prompts_per_step", "nemo-rl"),
     ("rollout_max_response_len", "slime"), ("n_samples_per_prompt", "slime"),
     ("trainer.policy.model.path", "skyrl"),
     ("allocation_mode", "areal"), ("orchestrator.rollouts_per_example", "prime-rl"),
@@ -171,9 +176,27 @@ def read_arguments(
 
 
 def _read_one(text: str, tool: Tool | None, beside: Known) -> Launch:
-    given = parse_arguments(text)
-    launch = _instances(READERS[tool or recognise(given)](given, beside), given, beside)
-    return replace(launch, doubts=(*launch.doubts, *_not_opened(given), *_behind(given, launch)))
+    alone = parse_arguments(text)
+    whose = tool or _whose(alone, beside)
+    given = with_files(alone, beside.files, whose)
+    launch = _instances(READERS[whose](given, beside), given, beside)
+    opened = [f"{one.key} {one.name} was opened" for one in beside.files]
+    closed = _not_opened(given, {one.name for one in beside.files})
+    return replace(
+        launch,
+        notes=(*launch.notes, *opened),
+        doubts=(*launch.doubts, *closed, *_behind(given, launch)),
+    )
+
+
+def _whose(given: ArgumentTable, beside: Known) -> Tool:
+    """The tool of a text, by what it names where it does not say so itself."""
+    try:
+        return recognise(given)
+    except BadInput:
+        if not beside.files:
+            raise
+        return recognise(with_files(given, beside.files, "trainer"))
 
 
 def _instances(launch: Launch, given: ArgumentTable, known: Known) -> Launch:
@@ -214,13 +237,14 @@ _BEHIND = re.compile(
 )
 
 
-def _not_opened(given: ArgumentTable) -> list[str]:
+def _not_opened(given: ArgumentTable, opened: Collection[str] = ()) -> list[str]:
     """Files that hold further arguments and that the text itself does not write."""
     named = [(key, str(value)) for key, value in given.pairs if key in FILES]
     return [
         f"{key} {value[:60]} is a file of its own, which is not opened: import that one"
         for key, value in named
         if value.endswith(ENDINGS)
+        and value not in opened
         and "$" not in value
         and not re.search(rf">\s*\S*{re.escape(value.rpartition('/')[2])}", given.text)
     ]
@@ -243,7 +267,7 @@ def _behind(given: ArgumentTable, launch: Launch) -> list[str]:
 
 def recognise(given: ArgumentTable) -> Tool:
     """The tool: by the program that is run, else by the keys."""
-    module = next((str(value) for key, value in given.pairs if key == "m"), "")
+    module = next((str(value) for key, value in given.pairs if key in ("m", "module")), "")
     behind = [str(one) for _, value in given.pairs if isinstance(value, list) for one in value[1:]]
     program = " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
     named = {key for key, _ in given.pairs}
@@ -267,7 +291,8 @@ def recognise(given: ArgumentTable) -> Tool:
 
 def _nearer(tool: Tool, named: set[str]) -> Tool:
     """Of trainers that share most keys, the one whose own a file has: TRL's among TrainingArguments'."""
-    own = {"max_length", "use_peft", "dataset_text_field", "packing", "trainer_type"}
+    own = {"max_length", "use_peft", "dataset_text_field", "packing", "trainer_type", "num_generations",
+           "max_completion_length", "reward_funcs"}  # fmt: skip
     if tool == "trainer" and named & own:
         return "trl"
     if tool == "deepspeed" and "per_device_train_batch_size" in named:

@@ -45,3 +45,14 @@ REGISTRY: Mapping[str, Mapping[str, Any]] = {
     "sft_qwen3_8b_math": _set("Qwen3-8B", 1, 2048, SELECTIVE),
 }
 """Functions and what they set."""
+
+FLAVORS: Mapping[str, tuple[str, str]] = {
+    "Llama-3.1-8B": ("llama3", "8B"), "Llama-3.1-70B": ("llama3", "70B"),
+    "Llama-3.1-405B": ("llama3", "405B"), "deepseek-moe-16b-base": ("deepseek_v3", "16B"),
+    "DeepSeek-V3.1-Base": ("deepseek_v3", "671B"), "DeepSeek-V3": ("deepseek_v3", "671B"),
+    "gpt-oss-20b": ("gpt_oss", "20b"), "gpt-oss-120b": ("gpt_oss", "120b"),
+    "Qwen3-0.6B": ("qwen3", "0.6B"), "Qwen3-1.7B": ("qwen3", "1.7B"), "Qwen3-4B": ("qwen3", "4B"),
+    "Qwen3-8B": ("qwen3", "8B"), "Qwen3-14B": ("qwen3", "14B"), "Qwen3-32B": ("qwen3", "32B"),
+    "Qwen3-30B-A3B": ("qwen3", "30B-A3B"), "Qwen3-235B-A22B": ("qwen3", "235B-A22B"),
+}  # fmt: skip
+"""Repository -> name and flavor that 0.2 has for it (models/*/__init__.py of 0.2.2)."""

@@ -12,7 +12,7 @@ from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.megatron_write import job_name
 from foretell.interop.releases import release_of
-from foretell.interop.torchtitan_registry import REGISTRY
+from foretell.interop.torchtitan_registry import FLAVORS, REGISTRY
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import even_sizes, layout_sizes, offloads
 
@@ -34,14 +34,18 @@ def write(run: Training) -> ToolArguments:
     )
     old = not release.at_least(0, 3)
     values = _values(run, old=old)
+    flavor = _flavor(run)
     if old:
+        values = {**flavor, **values}
         name, config = "planned.toml", toml_text(values)
         program = f"-m torchtitan.train --job.config_file {name}"
     else:
         name, config = "planned.py", _python_text(run, values)
         program = "-m torchtitan.train --module planned --config planned"
-    notes = () if _own(run) or old else (
-        f"torchtitan has no configuration of its own for {run.model.id}: put one in base()",
+    known = flavor if old else _own(run)
+    place = "name its model.name and model.flavor" if old else "put one in base()"
+    notes = () if known else (
+        f"torchtitan has no configuration of its own for {run.model.id}: {place}",
     )  # fmt: skip
     if not run.launcher:
         return ToolArguments(tool="torchtitan", text=config, notes=notes)
@@ -65,6 +69,16 @@ def _own(run: Training) -> str | None:
         if str(keys["hf_assets_path"]).rpartition("/")[2].lower() == wanted:
             return name
     return None
+
+
+def _flavor(run: Training) -> dict[str, str]:
+    """The model as a file of 0.2 names it; nothing where it has none such."""
+    wanted = (run.repository or run.model.id).rpartition("/")[2]
+    found = next((v for name, v in FLAVORS.items() if name.lower() == wanted.lower()), None)
+    if found is None:
+        return {}
+    assets = f"./assets/hf/{wanted}"
+    return {"model.name": found[0], "model.flavor": found[1], "model.hf_assets_path": assets}
 
 
 def _values(run: Training, *, old: bool) -> dict[str, Any]:

@@ -1,17 +1,21 @@
-"""A plan in the own keys of trainers on transformers, which trainers.py reads: what to set in their files.
+"""A plan in the own keys of trainers, which trainers.py and other_trainers.py read: what to set in their files.
 
 They run data-parallel replicas, copied or shared out by FSDP or DeepSpeed: nothing else of a layout. Where a
 value has several keys, the one that the launch says it by is kept.
 """
 
+from collections.abc import Mapping
+
 from foretell.interop.launch import Launch, Tool
 from foretell.interop.trainers import DIALECTS, MICRO, SOURCES
 from foretell.specs.plan import Plan
 
-TRAINER_TOOLS: tuple[Tool, ...] = tuple(DIALECTS)
-"""Trainers on top of Hugging Face transformers."""
-TRAINER_FIELDS = ("zero", "micro_batch", "recompute")
-"""Fields of a plan that their keys say."""
+TRAINER_FIELDS: Mapping[Tool, tuple[str, ...]] = {
+    **dict.fromkeys(DIALECTS, ("zero", "micro_batch", "recompute")),
+    "torchtune": ("micro_batch", "recompute"),
+    "litgpt": ("micro_batch",),
+}
+"""Trainers whose own file is changed, and the fields of a plan that their keys say."""
 STRATEGIES = {2: "shard_grad_op", 3: "full_shard"}
 """FSDP's word for a stage."""
 
@@ -19,6 +23,14 @@ STRATEGIES = {2: "shard_grad_op", 3: "full_shard"}
 def trainer_keys(launch: Launch, plan: Plan, global_batch: int) -> dict[str, str]:
     """Keys and values that say a plan: batch, accumulation, checkpointing, sharding."""
     tool = launch.tool
+    if tool == "litgpt":  # its global batch is a key of its own
+        return {"train.micro_batch_size": f"{plan.micro_batch}"}
+    if tool == "torchtune":
+        return {
+            "batch_size": f"{plan.micro_batch}",
+            "gradient_accumulation_steps": f"{max(global_batch // (plan.dp * plan.micro_batch), 1)}",
+            "enable_activation_checkpointing": _truth(plan.recompute != "none"),
+        }
     said = {key for row in launch.values for key in row.key.split(", ")}
     steps = max(global_batch // (plan.dp * plan.micro_batch), 1)
     staged = plan.framework.partition("@")[0] == "deepspeed"
@@ -52,11 +64,13 @@ def _strategy(tool: Tool, zero: int, said: set[str]) -> dict[str, str]:
     again = next((name for name in SOURCES["zero"] if "reshard" in name and name in said), None)
     if again is not None and zero in STRATEGIES:
         return {again: _truth(zero == 3)}
+    name = "fsdp_config.fsdp_sharding_strategy"
+    if tool != "accelerate" and name in said and zero in STRATEGIES:
+        return {name: STRATEGIES[zero].upper()}
     if tool != "accelerate":
         return {"fsdp": f"{STRATEGIES[zero]} auto_wrap"} if zero in STRATEGIES else {}
     if zero not in STRATEGIES:
         return {"distributed_type": "MULTI_GPU"}
-    name = "fsdp_config.fsdp_sharding_strategy"
     return {"distributed_type": "FSDP", name: STRATEGIES[zero].upper()}
 
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, Tool
-from foretell.interop.reinforcement import STEP_VALUES
+from foretell.interop.policy_step import STEP_VALUES
 from foretell.records import dataclass
 from foretell.specs.plan_words import CHOICES
-from foretell.specs.post_training import USUAL_PROMPT
+from foretell.specs.post_training import usual_prompt
 
 MODEL = (
     "model_name_or_path",
@@ -87,7 +87,9 @@ IGNORED = frozenset(
     num_machines gradient_clipping gpu_ids beta num_generations max_completion_length max_prompt_length
     vllm_* use_vllm temperature top_p top_k min_p num_iterations epsilon* scale_rewards reward_weights
     steps_per_generation generation_batch_size mask_truncated_completions trainer_type
-    precompute_ref_log_probs""".split()
+    precompute_ref_log_probs reward_* benchmarks callbacks system_prompt cosine_* log_completions
+    num_completions* e2b_* morph_* wandb_log_unique_prompts repetition_* shuffle_dataset sync_ref_model
+    ref_model_*""".split()
 )
 """Arguments that change no time, memory or cost that is told here."""
 
@@ -129,7 +131,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "master": ("bf16", "mixed_precision"), "lora": RANK, "adapters": (*TARGETS, "lora_target_linear"),
     "optimizer": ("optim", "optimizer"),
     "offload": ("deepspeed_config.offload_optimizer_device", "deepspeed_config.offload_param_device",
-                "fsdp_config.fsdp_offload_params"),
+                "fsdp_config.fsdp_offload_params", "deepspeed", "deepspeed_config.deepspeed_config_file"),
     "framework": ("torch_compile", "use_liger_kernel", "deepspeed", "deepspeed_config.zero_stage"),
     "cp": ("context_parallel_size", "sequence_parallel_degree", "parallelism_config.cp_size"),
     "tp": ("tensor_parallel_size", "parallelism_config.tp_size"),
@@ -179,7 +181,7 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         **_precision(keys, own, frozen=bool(rank)), **_attention(keys),
     }  # fmt: skip
     values["framework"] = "deepspeed" if engine == "deepspeed" else _framework(keys)
-    if engine == "deepspeed" and values.get("weights") != "nf4":
+    if engine == "deepspeed" and not str(values.get("weights")).startswith("nf4"):
         # Its own 16-bit engine: weights in 16 bits, a master copy and states in 32.
         for kept in ("weights", "master", "gradients", "states"):
             values.pop(kept, None)
@@ -195,7 +197,11 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         "global_batch": batch,
         "seq_len": seq_len,
     }
-    post = _method(keys, job, _without_replicas(values), tool)
+    # Dtypes of adapters and their states are as PEFT makes them.
+    kept = {
+        k: v for k, v in values.items() if not rank or k not in ("master", "gradients", "states")
+    }
+    post = _method(keys, job, _without_replicas(kept), tool)
     step = {name: post[name] for name in STEP_VALUES if name in post}
     return Launch(
         tool=tool,
@@ -336,6 +342,14 @@ def _offload(keys: Keys) -> str | None:
         host += [name] if device and device.lower() in ("cpu", "nvme") else []
     if keys.flag("fsdp_config.fsdp_offload_params", "fsdp_config.offload_params"):
         host = ["optimizer", "weights"]
+    file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file", "config_file") or ""
+    if not host and "offload" in file.lower() and not keys.has("deepspeed_config.zero_stage"):
+        host = (
+            ["optimizer", "weights"] if re.search(r"3", file.rpartition("/")[2]) else ["optimizer"]
+        )
+        keys.note(
+            f"{' and '.join(host)} on the host by the name of {file[:60]}, which is not opened"
+        )
     return "+".join(host) or None
 
 
@@ -360,7 +374,11 @@ def _precision(keys: Keys, own: Dialect, *, frozen: bool) -> dict[str, object]:
         if "nf4" not in CHOICES["weights"]:
             keys.doubt("weights in 4 bits are not known here: taken as bf16")
             return {"precision": name or "bf16"}
-        return {"precision": name or "bf16", "weights": "nf4", "master": "none"}
+        twice = keys.flag(
+            "bnb_4bit_use_double_quant", "double_quantization", "use_bnb_nested_quant"
+        )
+        stored = "nf4-dq" if twice else "nf4"
+        return {"precision": name or "bf16", "weights": stored}
     if keys.flag("load_in_8bit") or keys.whole("quantization_bit") == 8:
         keys.doubt("weights in 8 bits are not known here: taken as 16")
     narrow = loaded in ("bfloat16", "bf16", "float16", "fp16") or keys.tool in (
@@ -426,6 +444,11 @@ METHODS = {
 """Methods of these trainers, and the algorithm whose step is theirs."""
 
 
+LOOPS = {"trl": "trl", "trainer": "transformers", "axolotl": "axolotl", "llamafactory": "llama-factory",
+         "unsloth": "unsloth"}  # fmt: skip
+"""Tools, and the words of their loops."""
+
+
 def _method(
     keys: Keys, launch: Mapping[str, int | str | None], plan: str, tool: str
 ) -> dict[str, object]:
@@ -435,6 +458,8 @@ def _method(
     kind = next(
         (one for one in METHODS if one in told or re.search(rf"[\s/]{one}(?:\.py)?\s", run)), ""
     )
+    if not kind and keys.has("num_generations", "max_completion_length"):
+        kind = "grpo"  # a GRPOConfig's own
     found: dict[str, object] = {
         "algorithm": METHODS.get(kind, "sft"),
         "model": launch["model"],
@@ -442,7 +467,7 @@ def _method(
         "prompts": launch["global_batch"],
         "isl": launch["seq_len"],
         "plan": plan,
-        "framework": "trl" if tool in ("trl", "trainer") else "generic",
+        "framework": LOOPS.get(tool, "generic"),
     }
     if found["algorithm"] in ("grpo", "ppo"):
         found |= _generation(keys, launch["global_batch"])
@@ -460,10 +485,10 @@ def _generation(keys: Keys, answers: object) -> dict[str, object]:
     return {
         "prompts": max(int(str(answers)) // samples, 1) if answers else None,
         "samples": samples,
-        "isl": min(prompt, USUAL_PROMPT),
+        "isl": usual_prompt(prompt),
         "max_osl": keys.whole("max_completion_length") or 256,
         "updates": keys.whole("num_iterations") or 1,
         "rollout_plan": f"tp{tp} memory_fraction={fraction:g}" if keys.flag("use_vllm") else None,
-        "reference": None if keys.number("beta") else "none",
+        "reference": "pass" if keys.number("beta") else "none",
         "placement": "split" if (keys.text("vllm_mode") or "") == "server" else "colocated",
     }

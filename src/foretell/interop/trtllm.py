@@ -1,4 +1,4 @@
-"""`trtllm-serve` and its YAML of options (tensorrt_llm/commands/serve.py, llm_args.py; 1.0 and later).
+"""`trtllm-serve` and its YAML of options (tensorrt_llm/commands/serve.py, llm_args.py; 1.0 to 1.3).
 
 Its tp is all chips of a stage; with `enable_attention_dp` each of them has sequences of its own, and
 --max_batch_size counts for one. Its memory fraction is of what is left once weights and buffers are there.
@@ -13,19 +13,24 @@ from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import CACHES, Serving, command, drafter_word, largest
 
 SWITCHES = frozenset(
-    "trust_remote_code enable_chunked_prefill allow_run_as_root oversubscribe".split()
+    """trust_remote_code enable_chunked_prefill allow_run_as_root oversubscribe
+    fail_fast_on_attention_window_too_large""".split()
 )
 IGNORED = frozenset(
     """host port backend log_level tokenizer max_beam_width trust_remote_code gpus_per_node revision config
     extra_llm_api_options reasoning_parser tool_parser num_postprocess_workers enable_chunked_prefill
     max_seq_len print_iter_log enable_autotuner enable_iter_perf_stats perf_metrics_max_requests
     return_perf_metrics guided_decoding_backend n allow_run_as_root oversubscribe mpi
-    enable_layerwise_nvtx_marker max_input_len cuda_graph_config.enable_padding
+    enable_layerwise_nvtx_marker max_input_len cuda_graph_config.enable_padding custom_tokenizer
+    custom_module_dirs chat_template media_io_kwargs otlp_traces_endpoint metadata_server_config_file
+    server_role disagg_cluster_uri fail_fast_on_attention_window_too_large sampler_type load_format
+    checkpoint_format garbage_collection_gen0_threshold
     kv_cache_config.enable_block_reuse speculative_config.decoding_type""".split()
 )
 RELEVANT = frozenset(
     """scheduler_config.* moe_config.* attention_dp_config.* cuda_graph_config.* kv_cache_config.*
     speculative_config.* torch_compile_config.* batch_wait_max_tokens_ratio attention_backend
+    attn_backend enable_min_latency enable_lm_head_tp_in_adp pp_partition.* cp_config.* cluster_size
     nvfp4_gemm_config.* moe_cluster_parallel_size num_postprocess_workers cache_transceiver_config.*
     allreduce_strategy sparse_attention_config.* lora_config.*""".split()
 )

@@ -39,7 +39,8 @@ IGNORED = frozenset(
     enable_prefix_caching enable_chunked_prefill block_size swap_space dtype compilation_config
     all2all_backend moe_backend attention_backend async_scheduling enable_eplb api_server_count
     rope_scaling rope_theta max_model_len m config enable_log_requests lora_modules fully_sharded_loras
-    lora_dtype max_cpu_loras lora_extra_vocab_size""".split()
+    lora_dtype max_cpu_loras lora_extra_vocab_size temperature top_p top_k min_p max_tokens min_tokens n stop
+    repetition_penalty presence_penalty frequency_penalty""".split()
 )
 RELEVANT = frozenset(
     """block_size swap_space compilation_config moe_backend attention_backend api_server_count

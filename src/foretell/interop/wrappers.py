@@ -6,6 +6,9 @@ What they run is read as any command is; what they add is how many nodes of how 
     Kubernetes   of a Pod, Job, Deployment, PyTorchJob, MPIJob, LeaderWorkerSet or JobSet: command and args
                  of the containers with nvidia.com/gpu, their replicas, the node selector's accelerator
     Compose      the service with GPUs: image, entrypoint and command
+    KServe       an InferenceService's model: its arguments, GPUs and least replicas
+    vLLM stack   the production stack's Helm values: servingEngineSpec.modelSpec
+    systemd      ExecStart and Environment of a unit
     Slurm        #SBATCH lines (shell_words.py); the kind of GPU of --gres or --gpus-per-node
 """
 
@@ -23,8 +26,10 @@ SELECTORS = (
     "amd.com/gpu.product-name", "node.kubernetes.io/instance-type", "skypilot.co/accelerator",
 )  # fmt: skip
 """Labels of a node that say which accelerator it has."""
-REPLICAS = ("replicas", "parallelism", "size")
+REPLICAS = ("replicas", "parallelism", "size", "minReplicas")
 """Fields of a Kubernetes object that multiply its containers."""
+SLURM_NAMES = {"a100": "A100-80GB"}
+"""Kinds of GPU that SkyPilot spells otherwise: there a bare A100 has 40 GB."""
 _KIND = re.compile(r"(?:gpu:)?([a-z][\w.-]*):(\d+)", re.IGNORECASE)
 _DEEPEST = 24
 
@@ -51,6 +56,10 @@ def opened(documents: Sequence[Mapping[str, Any]]) -> Wrapped | None:
     for table in documents:
         if isinstance(table.get("services"), Mapping):
             return _composed(table["services"])
+    for table in documents:
+        engines = _table(table.get("servingEngineSpec")).get("modelSpec")
+        if isinstance(engines, list) and engines and isinstance(engines[0], Mapping):
+            return _stack(engines[0])
     objects = [table for table in documents if "apiVersion" in table and "kind" in table]
     if not objects:
         return None
@@ -64,7 +73,7 @@ def accelerator_of(batch: Mapping[str, str]) -> str | None:
     for name in ("gres", "gpus_per_node", "gpus", "gpus_per_task", "G"):
         match = _KIND.fullmatch(batch.get(name, "").partition(",")[0])
         if match and match[1].lower() != "gpu":
-            return match[1]
+            return SLURM_NAMES.get(match[1].lower(), match[1])
     return None
 
 
@@ -110,6 +119,50 @@ def _composed(services: Mapping[str, Any]) -> Wrapped | None:
             script=script, variables={"gpus_per_node": str(many)} if many else {}, accelerator=None
         )
     return None
+
+
+def _stack(model: Mapping[str, Any]) -> Wrapped:
+    """An engine of the vLLM production stack: its values as the flags they become."""
+    config = _table(model.get("vllmConfig"))
+    flags = {
+        "tensorParallelSize": "tensor-parallel-size", "pipelineParallelSize": "pipeline-parallel-size",
+        "maxModelLen": "max-model-len", "maxNumSeqs": "max-num-seqs", "dtype": "dtype",
+        "gpuMemoryUtilization": "gpu-memory-utilization",
+    }  # fmt: skip
+    words = [
+        f"IMAGE={model.get('repository') or ''}",
+        "vllm",
+        "serve",
+        str(model.get("modelURL") or ""),
+    ]
+    words += [part for name, flag in flags.items() if name in config
+              for part in (f"--{flag}", str(config[name]))]  # fmt: skip
+    words += _words(config.get("extraArgs"))
+    variables = {"nnodes": str(model.get("replicaCount") or 1)}
+    if model.get("requestGPU"):
+        variables["gpus_per_node"] = str(model["requestGPU"])
+    chip = model.get("requestGPUType")
+    return Wrapped(
+        script=" ".join(map(shlex.quote, words)),
+        variables=variables,
+        accelerator=str(chip) if chip and chip not in GPU_RESOURCES else None,
+    )
+
+
+_EXEC = re.compile(r"^ExecStart=[-@:+!]*((?:[^\n\\]|\\\n|\\.)*)", re.MULTILINE)
+_ENVIRONMENT = re.compile(r"^Environment=(.*)$", re.MULTILINE)
+
+
+def unit_command(text: str) -> str:
+    """The command of a systemd unit after what it sets; empty where the text is none."""
+    found = _EXEC.findall(text)
+    if not found or "[Service]" not in text:
+        return ""
+    try:
+        pairs = [one for line in _ENVIRONMENT.findall(text) for one in shlex.split(line)]
+    except ValueError:
+        pairs = []
+    return "\n".join([*(one for one in pairs if "=" in one and " " not in one), found[-1]])
 
 
 def _devices(service: Mapping[str, Any]) -> int:
@@ -163,6 +216,9 @@ def _containers(
         if name == "containers" and isinstance(value, list):
             for one in value:
                 yield from _container(one, copies, labels)
+        elif name == "model" and "modelFormat" in _table(value):  # of an InferenceService
+            form = _table(_table(value).get("modelFormat")).get("name")
+            yield from _container({"image": form, **_table(value)}, copies, labels)
         elif name not in ("initContainers", "metadata", "selector"):
             yield from _containers(value, share[name], labels, depth + 1)
 

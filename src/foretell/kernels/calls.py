@@ -89,6 +89,8 @@ class Call:
     """Of a pass over memory: norm, residual, act, ... (kernels/fusion.py)."""
     backward: bool = False
     """Which pass it is of."""
+    launches: Num = 1.0
+    """How often its kernels are launched, each for a part of the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,8 @@ class CallStack:
     """Activations read and written."""
     weight_elements: Array
     """Weights read, and weight gradients written."""
+    launches: Array
+    """How often each call's kernels are launched."""
 
 
 def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAINLY) -> list[Call]:
@@ -136,7 +140,9 @@ def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAIN
         return _adapter_sums(op, row, backward, wide=written.adapters == "wide")
     if written.modules and isinstance(op, Pointwise):
         return _module_passes(op, row, work, written, backward)
-    calls = [over_memory(row, work, _kind(op, written), backward, family)]
+    one = over_memory(row, work, _kind(op, written), backward, family)
+    many = isinstance(op, Pointwise) and op.role is OpRole.EXPERT_BIAS
+    calls = [with_fields(one, launches=op.launches) if many else one]
     if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
         # Both factors of a gated part are halves of one product: their gradients are read and joined.
         halves = Work(activation_elements=4.0 * op.elements)
@@ -432,4 +438,5 @@ def _stack(calls: Sequence[Call], width: int) -> CallStack:
         vector_flop=rows(lambda c: c.work.vector_flop),
         activation_elements=rows(lambda c: c.work.activation_elements),
         weight_elements=rows(lambda c: c.work.weight_elements),
+        launches=rows(lambda c: c.launches),
     )

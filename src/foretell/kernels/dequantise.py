@@ -1,5 +1,6 @@
 """Widening a base that is stored in 4 bits to what its products read: once in each pass of a matrix."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +8,11 @@ from numpy.typing import NDArray
 
 from foretell.kernels.op_times import OpTimes
 from foretell.kernels.optimizer import MEMORY_SHARE
+from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import Software
+from foretell.workload.ops import Gemm, Op
 
 Array = NDArray[np.float64]
 
@@ -22,9 +25,25 @@ def dequantise_bytes(plan: Plan, software: Software) -> float:
 
 
 def widening_bytes(plan: Plan, software: Software) -> float:
-    """Bytes that a stored weight takes while it is widened: the wide copy, or what operation after operation
-    leaves for the next one to read, half of all that they move."""
-    return max(DTYPE_BYTES[plan.weights], 0.5 * dequantise_bytes(plan, software))
+    """Bytes that a stored weight takes while it is widened: the wide copy, or what one operation leaves for
+    the next one to read."""
+    return software.widening_int4_bytes if plan.weights == "int4" else DTYPE_BYTES[plan.weights]
+
+
+def widened_weights(weights: Array, ops: Sequence[Op], software: Software) -> Array:
+    """Stored weights of the largest matrix that is widened at once; `weights` are those of each operation
+    that are stored in 4 bits, (operations, shapes)."""
+    parts = [_matrices(op, software) for op in ops]
+    return np.asarray(np.max([w / n for w, n in zip(weights, parts, strict=True)], axis=0))
+
+
+def _matrices(op: Op, software: Software) -> Num:
+    """Matrices of a product that are widened one after the other: experts that run in turn, halves that are
+    linear layers of their own."""
+    if not isinstance(op, Gemm):
+        return 1.0
+    halves = 2.0 if op.gated and software.maps_apart else 1.0
+    return halves * (op.groups if software.experts_in_turn else 1.0)
 
 
 def with_dequantisation(

@@ -11,7 +11,7 @@
     reserved    allocated and allocator: what the framework has taken of the device
     framework   what it never sees: driver context, buffers of the communicators
 
-Every sum is the largest over a step: `simulation/memory_timeline.py` plays the step,
+Every sum is the largest over a step: `simulation/memory_timeline.py` simulates the step,
 tests/properties/test_timeline.py holds one to the other. A stage i of pp has min(micro-batches, pp - i)
 micro-batches in flight with 1F1B; interleaving keeps min(mu v, 2 (pp - i - 1) + (v - 1) pp + 1) chunks of
 1/v of the stage each (Narayanan et al. 2021).
@@ -42,7 +42,7 @@ ALLOCATOR_SHARE = 0.05
 modules take and give back a tensor with every operation, and leave more holes: `plain_share` of the software,
 for nanotron what 971 of its runs on H100 reserve."""
 CLOSE_SHARE = 0.9
-"""Above this share of the chip's memory the answer is too close to call."""
+"""Above this share of the chip's memory the answer is borderline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from foretell.kernels.calls import FrameworkForm
 from foretell.records import dataclass
 from foretell.specs._base import Num, with_fields
 from foretell.specs.model import Model
-from foretell.specs.plan import KEEPS_INPUTS, WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.plan import NF4, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.software import Software
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
@@ -113,7 +113,7 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
         fused=plan.fused,
         frozen=plan.lora > 0,
         narrow=wide or plan.autocast == "on" or plan.fused or not software.adapters_wide,
-        keeps=plan.weights in KEEPS_INPUTS,
+        keeps=software.stored_inputs and plan.weights in NF4,
         plain=not software.adapters_wide,
         halves=model.family in JOINT_HALVES,
     )
@@ -191,7 +191,8 @@ def _maps(part: LayerGraph, form: ModuleForm) -> tuple[float, float]:
 def _kept(tensor: Saved, part: LayerGraph, form: ModuleForm) -> Saved:
     """A kept tensor at the bytes per element that its module keeps."""
     if tensor.role is SavedRole.ENTRY and form.frozen and not form.fused:
-        # Frozen maps need their input no more but in 4 bits: what adapters read is kept, each its own.
+        # Frozen maps need their input no more but in some libraries' 4 bits: what adapters read is kept, each
+        # its own.
         each = 2.0 if form.narrow else 4.0
         own = tensor.elements * (2.0 / each) if form.keeps else 0.0
         return with_fields(tensor, elements=_read(part, ENTERING) + own, bytes_per_element=each)

@@ -132,6 +132,7 @@ def op_times(
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
         )
         factor, kernels = _passes(stack, plan, software, np.asarray(cut))
+        kernels = kernels * stack.launches
         moved = moved * factor
         seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
         if stack.family == "grouped" and not is_wide(plan, software):

@@ -62,7 +62,7 @@ class PowerCoefficients:
     bit_power: Num
     """Joules of other formats go with (bits / 16) to this."""
     vector_joules_per_flop: Num
-    """One operation of the plain units, with its instruction."""
+    """One operation of the vector units, with its instruction."""
     core_joules_per_byte: Num
     """One byte on its way between the cores and the last-level cache."""
     memory_joules_per_byte: Num
@@ -138,7 +138,7 @@ class OpLoad:
     bits: Num = 16.0
     """Bits of the products' operands."""
     vector_flop: Num = 0.0
-    """Operations of the plain units."""
+    """Operations of the vector units."""
     memory_bytes: Num
     """Bytes between the device memory and the cores."""
     cache_bytes: Num = 0.0

@@ -24,7 +24,7 @@ from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.software import Software
 from foretell.workload.graph import Saved
 from foretell.workload.ops import Gemm, Op
-from foretell.workload.roles import ATTENTIONS, SavedRole
+from foretell.workload.roles import ATTENTIONS, Region, SavedRole
 
 LOW_PRECISION: Mapping[str, str] = {"fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Format of the linear layers for each low-precision recipe; the rest stays in 16 bits."""
@@ -99,10 +99,19 @@ def kept_width(tensor: Saved, plan: Plan, software: Software) -> float:
     own, name = tensor.bytes_per_element or activation_bytes(plan), linear_format(plan)
     if tensor.fused_away and plan.fused:
         return 0.0
+    if software.weighs_inside and _expert_results(tensor):
+        return 0.0
     if name is None or not software.narrow:
         return own
     narrow = DTYPES[name].activation_bytes
     if plan.flash and tensor.role is SavedRole.RESULT and tensor.region in ATTENTIONS:
         # The fused attention's backward pass reads it too, in 16 bits.
-        return own + narrow
+        return software.result_bytes or own + narrow
+    if tensor.role is SavedRole.UP and software.narrow_up:
+        return narrow
     return narrow if tensor.role in NARROW_KEPT else own
+
+
+def _expert_results(tensor: Saved) -> bool:
+    """What routed experts give, which the gradient of their weights reads where it is weighed last."""
+    return tensor.role is SavedRole.RESULT and tensor.region is Region.EXPERTS

@@ -75,20 +75,18 @@ class RankedPlacement:
 
 def candidate_plans(
     scenario: Scenario, base: Plan, trainer: str, work: TrajectoryWorkload, budget: float
-) -> Plan:
-    """The fastest of a few plans of a trainer that fit; the smallest where none does."""
+) -> tuple[Plan, bool]:
+    """The fastest of a few plans of a trainer that fit, the smallest where none does; and whether it does."""
     gpus = scenario.job.gpus
-    found = trainer_candidates(
-        scenario.model, base, trainer, gpus, work.sequences == 1.0 and work.samples > 1
-    )
-    share = BESIDE_ENGINE if work.samples > 1 and trainer == "megatron" else 0.85
+    found = trainer_candidates(scenario.model, base, trainer, gpus, work_generates=work.generated)
+    share = BESIDE_ENGINE if work.generated and trainer == "megatron" else 0.85
     room = share * float(scenario.system.chip.memory_bytes)
     step, peak = _alike(scenario, found, work, budget)
     order: list[int] = np.lexsort((np.where(peak <= room, step, peak), peak > room)).tolist()
     for row in order:
         batch = packed_batch(scenario, found[row], work, 1.0 / work.updates, budget, True)
         if not all_broken(batch.scenario, batch.plan, batch_of([batch.plan])):
-            return found[row]
+            return found[row], bool(peak[row] <= room)
     message = f"no {trainer} plan divides {gpus} chips and the model's heads and layers"
     raise Infeasible(
         [Problem(path="plan", value=None, message=message, allowed="another number of chips")]
@@ -217,7 +215,8 @@ def _apart(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[Ran
         total = setup.trainer_gpus + setup.rollout_gpus
     known: dict[int, Plan] = {}
     for trainer in sizes:
-        if total % 8 == 0 and trainer % max(total // 8, 1):
+        uneven = total % 8 == 0 and trainer % max(total // 8, 1)
+        if uneven and not options.get("pools_given"):
             continue
         kinds = (
             ("split", "async") if options.get("placement") == "best" else (options["placement"],)
@@ -240,7 +239,7 @@ def _placed(
     loop = setup.loop
     fraction = loop.memory_fraction if name == "colocated" else loop.split_memory_fraction
     deployment = setup.deployment
-    if not options.get("layout_given"):
+    if not options.get("fraction_given"):
         deployment = replace(deployment, memory_fraction=fraction)
     scenario = replace(setup.scenario, job=replace(setup.scenario.job, gpus=trainer))
     try:
@@ -277,7 +276,7 @@ def _plan_on(scenario: Scenario, plan: Plan, setup: StepSetup, gpus: int) -> Pla
     """The trainer's plan on another number of chips."""
     if setup.trainer in ("fsdp", "deepspeed") and plan.tp == plan.pp == plan.cp == 1:
         return replace(plan, dp=gpus)
-    return candidate_plans(scenario, plan, setup.trainer, setup.work, setup.budget)
+    return candidate_plans(scenario, plan, setup.trainer, setup.work, setup.budget)[0]
 
 
 def best_setup(found: tuple[RankedPlacement, ...]) -> tuple[StepResult, tuple[str, ...]]:
@@ -287,11 +286,24 @@ def best_setup(found: tuple[RankedPlacement, ...]) -> tuple[StepResult, tuple[st
     if not best.fits:
         reasons.append("no placement fits in every phase; this one is the fastest")
     for name in ("colocated", "split", "async"):
-        others = [one for one in found if one.result.setup.placement == name]
-        if not others or best.result.setup.placement == name:
+        others = [one for one in found if one.result.setup.placement == name and one is not best]
+        if not others:
             continue
-        reasons.append(_compared(best, others[0], name))
+        if best.result.setup.placement == name:
+            reasons += _ratio_reason(best, others[0])
+        else:
+            reasons.append(_compared(best, others[0], name))
     return best.result, tuple(reasons)
+
+
+def _ratio_reason(best: RankedPlacement, other: RankedPlacement) -> list[str]:
+    """Why the next ratio of the same kind is behind the best one; none where it does not fit either."""
+    if best.fits and not other.fits:
+        return []
+    slower = other.result.step_s / best.result.step_s - 1.0
+    behind = "as fast" if slower < CLOSE else f"{slower:.0%} slower"
+    waits = f": the {other.result.waits} pool waits" if other.result.waits else ""
+    return [f"the next ratio, {other.label}, is {behind} ({other.result.step_s:.1f} s){waits}"]
 
 
 def _compared(best: RankedPlacement, other: RankedPlacement, name: str) -> str:

@@ -29,7 +29,7 @@ from foretell.posttraining.memory import Residency, phase_memory
 from foretell.posttraining.passes import TrainerPasses, trainer_passes
 from foretell.posttraining.pipeline import PoolTimes, pipeline_of
 from foretell.posttraining.rollout import RolloutTimes, rollout_times
-from foretell.posttraining.sync import SyncQuestion, sync_seconds
+from foretell.posttraining.sync import SyncQuestion, kept_bytes, sync_seconds
 from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
@@ -208,7 +208,9 @@ def phase_seconds(
         if setup.placement == "colocated":
             found["sleep"] = (loop.wake_s + onload_s(setup, passes), "all")
         found["reward"] = (loop.trajectory_s * work.trajectories, "host")
-    if form.old and loop.old_logprobs:
+    if form.old and (
+        loop.old_logprobs == "always" or (loop.old_logprobs == "several" and work.updates > 1)
+    ):
         found["old_logprob"] = (forward_s, "trainer")
     if form.reference:
         found["ref_logprob"] = (forward_s, "trainer")
@@ -272,7 +274,8 @@ def sync_of(setup: StepSetup, passes: TrainerPasses) -> float:
         mechanism=setup.sync,
         trainer_gpus=plan.gpus,
         offloaded="weights" in setup.offload and setup.placement != "colocated",
-        joined=setup.trainer == "megatron",
+        joined=False,
+        kept_bytes=kept_bytes(setup.trainer == "megatron" or bool(plan.lora)),
         narrow=setup.deployment.weights.startswith("fp8"),
         split=setup.placement != "colocated",
     )

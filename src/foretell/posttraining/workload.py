@@ -122,6 +122,8 @@ class TrajectoryWorkload:
     """Tokens that every sequence is filled up to for the trainer; 0: packed, nothing is filled up."""
     filtered: float = 0.0
     """Share of the groups that are thrown away and generated anew (dynamic sampling)."""
+    generated: bool = True
+    """Whether trajectories are generated in the step; fine-tuning is given its sequences."""
     turns: int = 1
     """Turns of a trajectory, each with a call of a tool behind it but the last."""
     tool_median_s: float = 0.0

@@ -120,7 +120,9 @@ def _works(systems: Sequence[Mapping[str, Any]]) -> "Table":
     mixed = any(name for one in systems for name in one["workloads"])
     heads = {_more(facts)[0] for one in systems for facts in one["workloads"].values()}
     last = heads.pop() if len(heads) == 1 else "what it gives"
-    made = table("system", *(("workload",) if mixed else ()), "plan", "limited by", last)
+    served = any("tpot_ms" in facts for one in systems for facts in one["workloads"].values())
+    limit = "limited by" if served else "largest part"
+    made = table("system", *(("workload",) if mixed else ()), "plan", limit, last)
     for one in systems:
         for name, facts in one["workloads"].items():
             words = (name,) if mixed else ()

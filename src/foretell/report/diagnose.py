@@ -1,9 +1,12 @@
 """A diagnosis on one screen."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foretell.api.diagnose import RunDiagnosis, RunsDiagnosis
 from foretell.api.post_training_diagnosis import LoopDiagnosis, LoopsDiagnosis
+from foretell.api.run_causes import Cause
+from foretell.api.service_diagnosis import FigureDiagnosis, ServicesDiagnosis
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.report.posterior import WORDS
@@ -12,11 +15,22 @@ from foretell.uncertainty.causes import REST, SHARED
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+METRICS = {
+    "ttft_ms": ("TTFT", "ms"),
+    "tpot_ms": ("TPOT", "ms"),
+    "e2e_ms": ("request latency", "ms"),
+    "output_tokens_per_s": ("output rate", "tokens/s"),
+    "output_tokens_per_s_per_gpu": ("output rate of a GPU", "tokens/s"),
+    "requests_per_s": ("request rate", "requests/s"),
+}
+"""Figure of a service -> what it is called, and its unit."""
 NAMES = {**WORDS, SHARED: "everything alike", REST: "not explained by a mechanism"}
 """Cause -> what it is called."""
 
 
-def diagnosis_text(found: RunsDiagnosis | LoopsDiagnosis) -> "RenderableType":
+def diagnosis_text(
+    found: RunsDiagnosis | LoopsDiagnosis | ServicesDiagnosis,
+) -> "RenderableType":
     """Each run with its causes, then what to do next."""
     from rich.console import Group
     from rich.text import Text
@@ -26,6 +40,8 @@ def diagnosis_text(found: RunsDiagnosis | LoopsDiagnosis) -> "RenderableType":
         for loop in found.runs:
             loops += [Text(), *_loop(loop)]
         return Group(*loops)
+    if isinstance(found, ServicesDiagnosis):
+        return _services(found)
     parts: list[RenderableType] = [Text(f"{found.model} on {found.system}", "bold")]
     for run in found.runs:
         parts += [Text(), *_run(run)]
@@ -87,11 +103,19 @@ def _run(run: RunDiagnosis) -> "list[RenderableType]":
         f"predicted {run.predicted_s * 1e3:,.1f} ms   90%: {low * 1e3:,.1f} to {high * 1e3:,.1f}   "
         f"gap {run.gap:+.1%}, {outside} the interval"
     )
+    parts = [Text(head), *_causes(run.causes, run.not_told_apart)]
+    if run.over_time is not None and run.over_time["said"]:
+        parts.append(bullets(f"Over {run.over_time['steps']} steps", run.over_time["said"]))
+    return parts
+
+
+def _causes(causes: Sequence[Cause], apart: Sequence[tuple[str, str]]) -> "list[RenderableType]":
+    """Likely causes, and those that cannot be told apart."""
     made = table(
         "Likely causes", "probability", "then takes", "gain if fixed", "check",
         right=("probability", "then takes", "gain if fixed"),
     )  # fmt: skip
-    for cause in run.causes:
+    for cause in causes:
         made.add_row(
             NAMES.get(cause.mechanism, cause.mechanism),
             f"{cause.probability:.0%}",
@@ -99,10 +123,52 @@ def _run(run: RunDiagnosis) -> "list[RenderableType]":
             f"{cause.gain:.1%}",
             cause.check,
         )
-    parts: list[RenderableType] = [Text(head), made]
-    if run.not_told_apart:
-        pairs = [f"{NAMES.get(a, a)} and {NAMES.get(b, b)}" for a, b in run.not_told_apart]
-        parts.append(bullets("This measurement cannot separate", pairs))
-    if run.over_time is not None and run.over_time["said"]:
-        parts.append(bullets(f"Over {run.over_time['steps']} steps", run.over_time["said"]))
-    return parts
+    if not apart:
+        return [made]
+    pairs = [f"{NAMES.get(a, a)} and {NAMES.get(b, b)}" for a, b in apart]
+    return [made, bullets("This measurement cannot separate", pairs)]
+
+
+def _services(found: ServicesDiagnosis) -> "RenderableType":
+    """Figures of services with their causes, then what to do next."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(f"{found.model} on {found.system}", "bold")]
+    for run in found.runs:
+        parts += [Text(), *_figure(run)]
+    lines = []
+    if found.best_plan is not None:
+        lines.append(
+            f"Best layout given these measurements: {found.best_plan} (TTFT {found.best_ttft_ms:,.1f} ms, "
+            f"TPOT {found.best_tpot_ms:,.2f} ms)"
+        )
+    if found.next is not None:
+        one = found.next
+        lines.append(
+            f"Measure next: {one.plan}, concurrency {one.concurrency:g}, {one.isl:g} tokens in, "
+            f"{one.osl:g} out (predicted TTFT {one.ttft_ms:,.1f} ms, TPOT {one.tpot_ms:,.2f} ms); narrows "
+            f"the doubt about the causes by {one.narrower:.0%}"
+        )
+    if lines:
+        parts += [Text(), bullets("Next", lines)]
+    if found.notes:
+        parts += [Text(), bullets("Notes", list(found.notes))]
+    return Group(*parts)
+
+
+def _figure(run: FigureDiagnosis) -> "list[RenderableType]":
+    """One figure of a service."""
+    from rich.text import Text
+
+    name, unit = METRICS[run.metric]
+    low, high = (run.interval or {}).get("p90", (run.predicted, run.predicted))
+    outside = "inside" if low <= run.measured <= high else "outside"
+    load = f"{run.rate:g} requests/s" if run.rate else f"concurrency {run.concurrency:g}"
+    head = (
+        f"{run.source}\nplan      {run.plan}, {run.profile}: {load}, {run.isl:g} tokens in, {run.osl:g} out\n"
+        f"measured  {name} {run.measured:,.2f} {unit}\n"
+        f"predicted {run.predicted:,.2f} {unit}   90%: {low:,.2f} to {high:,.2f}   "
+        f"gap {run.gap:+.1%}, {outside} the interval"
+    )
+    return [Text(head), *_causes(run.causes, run.not_told_apart)]

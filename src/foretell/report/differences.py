@@ -40,7 +40,7 @@ def comparison_text(found: Comparison) -> "RenderableType":
 def plans_table(found: Comparison) -> "Table":
     """One plan a row, with the words that only it has."""
     numbers = ("ms/iteration", "tokens/s/GPU", "MFU %", "GiB")
-    made = table("", "plan", "only here", *numbers, "fits", "limited by", right=numbers)
+    made = table("", "plan", "only here", *numbers, "fits", "largest part", right=numbers)
     for name, e, only in (("A", found.a, found.only_a), ("B", found.b, found.only_b)):
         made.add_row(
             name,

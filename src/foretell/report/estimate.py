@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from foretell.api.answers import Estimate
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
 from foretell.specs.outputs import OUTPUTS
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
+
+    from foretell.api.answers import Estimate
 
 GIB = 2.0**30
 LONG = 0.9
@@ -46,7 +47,7 @@ FITS = {
 }
 
 
-def estimate_text(result: Estimate) -> "RenderableType":
+def estimate_text(result: "Estimate") -> "RenderableType":
     """Headline, rates, where time and memory go, and what was assumed."""
     from rich.console import Group
     from rich.text import Text
@@ -88,7 +89,7 @@ def headline(result: StepEstimate) -> "Text":
     )
 
 
-def rates(result: Estimate) -> "Table":
+def rates(result: "Estimate") -> "Table":
     """The numbers that people put side by side with their logs."""
     from rich.table import Table
 
@@ -129,7 +130,7 @@ def rates(result: Estimate) -> "Table":
             form = UNITS[output.unit]
             value = form(getattr(result, name))
             grid.add_row(output.label, value + ninety(found.get(name), form))
-    grid.add_row("limited by", result.limited_by)
+    grid.add_row("largest part", result.limited_by)
     return grid
 
 
@@ -178,7 +179,7 @@ def time_table(tree: Leaf) -> "Table":
     return made
 
 
-def memory_table(result: Estimate) -> "Table":
+def memory_table(result: "Estimate") -> "Table":
     """What each distinct stage holds, one stage a row."""
     parts = [PRINTED.get(leaf.name, leaf.name) for leaf in result.memory_by_stage[0].children]
     made = table("Memory in GiB", "total", *parts, right=("total", *parts))

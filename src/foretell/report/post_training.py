@@ -89,13 +89,18 @@ def headline(found: PostTraining) -> "Text":
                 f"; {found.steps:,} steps: {found.run_s / 3600:,.1f} h, {found.usd_per_run:,.0f} USD"
             )
         )
-        lines.append(f"\ncost          {found.usd_per_step:,.2f} USD a step{run}")
+        lines.append(f"\ncost          {_usd(found.usd_per_step)} USD a step{run}")
     fits = {
         "yes": "fits in every phase",
         "too_close": "borderline: a phase is above 90 % of the memory",
     }
     lines.append(f"\nmemory        {fits.get(found.fits, 'does not fit: ' + found.fails_in)}")
     return Text.assemble((f"{found.algorithm.upper()} of {found.model} on {pools}", "bold"), *lines)
+
+
+def _usd(value: float) -> str:
+    """Dollars to the cent, small ones to two digits."""
+    return f"{value:,.2f}" if value >= 0.1 or not value else f"{value:.2g}"
 
 
 def _batch(found: PostTraining) -> str:

@@ -32,6 +32,7 @@ WORDS = {
     "decode_cache": "decode: cached keys and values",
     "step_overhead": "engine overhead of a step",
     "queueing": "queueing",
+    "cache_capacity": "tokens that the cache holds",
     "generation": "generation",
     "forward": "log-probabilities",
     "update": "updates",

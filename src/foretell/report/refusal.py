@@ -5,19 +5,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from foretell.api.answers import Estimate
-from foretell.errors import Problem
+from foretell.errors import Problem, has_late_hint
+from foretell.records import Later, values_as_held
 
 
-def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, Any]:
-    """The answer no: `fits` and why, on top of what was computed all the same."""
+def no_as_dict(
+    problems: Sequence[Problem], answer: object = None, *, hints: bool = True
+) -> dict[str, Any]:
+    """The answer no: `fits` and why, on top of what was computed all the same.
+
+    Without `hints`, what would take long to find (the nearest plan that works) is null, and
+    `hint_on_request` says that it can be asked for.
+    """
     known = answer.to_dict() if isinstance(answer, Estimate) else {}
-    return {**known, "fits": "no", "problems": [problem_as_dict(problem) for problem in problems]}
+    late = not hints and any(has_late_hint(problem) for problem in problems)
+    told = {
+        "fits": "no",
+        "problems": [problem_as_dict(problem, hints=hints) for problem in problems],
+    }
+    return {**known, **told, **({"hint_on_request": True} if late else {})}
 
 
-def problem_as_dict(problem: Problem) -> dict[str, Any]:
+def problem_as_dict(problem: Problem, *, hints: bool = True) -> dict[str, Any]:
     """A problem as JSON; a value that JSON lacks is given as its text."""
     keys = ("path", "value", "message", "allowed", "nearest")
-    told = {key: getattr(problem, key) for key in keys}
+    held = values_as_held(problem)
+    late = () if hints else [key for key in keys if isinstance(held[key], Later)]
+    told = {key: None if key in late else getattr(problem, key) for key in keys}
     value = problem.value
     plain = value is None or isinstance(value, str | int)
     if not plain and not (isinstance(value, float) and math.isfinite(value)):

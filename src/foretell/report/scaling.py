@@ -47,7 +47,7 @@ def scaling_text(found: Scaling) -> "RenderableType":
 
 def points_table(curves: Sequence[Curve]) -> "Table":
     """One point a row; strategies below each other."""
-    made = table("strategy", *COLUMNS, "fits", "limited by", right=COLUMNS)
+    made = table("strategy", *COLUMNS, "fits", "largest part, or why not", right=COLUMNS)
     for curve in curves:
         for point in curve.points:
             made.add_row(curve.strategy, *_cells(point))

@@ -1,8 +1,8 @@
-"""A search as a table of its best plans, with what was looked at and what was turned away."""
+"""A search as a table of its best plans, with what was looked at and what was skipped."""
 
 from typing import TYPE_CHECKING
 
-from foretell.api.answers import Search
+from foretell.api.search_answers import Search
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import table
 from foretell.report.estimate import CONVENTIONS, bullets, gib
@@ -73,7 +73,7 @@ def counts(found: Search) -> str:
 def plans_table(found: Search) -> "Table":
     """One plan a row."""
     numbers = ("#", "ms/iteration", "tokens/s/GPU", "TFLOP/s/GPU", "MFU %", "GiB")
-    made = table("#", "plan", *numbers[1:], "fits", "limited by", right=numbers)
+    made = table("#", "plan", *numbers[1:], "fits", "largest part", right=numbers)
     several = sum(found.equal) > 1
     alike = found.equal if several else (False,) * len(found.plans)
     for place, (plan, same) in enumerate(zip(found.plans, alike, strict=True), start=1):

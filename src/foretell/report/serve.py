@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from foretell.api.answers import ServeAnswer
+from foretell.api.service_answers import ServeAnswer
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, ninety
 from foretell.specs.service import Percentiles
@@ -33,7 +33,7 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
         Text(),
         rates(found),
         *(
-            [Text(), bullets("Played", simulation_lines(found.simulation))]
+            [Text(), bullets("Simulated", simulation_lines(found.simulation))]
             if found.simulation
             else []
         ),
@@ -47,7 +47,7 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
 
 
 def simulation_lines(facts: dict[str, Any]) -> list[str]:
-    """What only a play of requests tells."""
+    """What only a simulation of requests tells."""
     mean, most = 100 * facts["kv_occupancy_mean"], 100 * facts["kv_occupancy_max"]
     told = [
         f"{facts['answered']:,} of {facts['requests']:,} requests in {facts['duration_s']:,.1f} s",

@@ -1,4 +1,4 @@
-"""A played step on one screen: beside the closed form, stage by stage, and what chance does to it."""
+"""A simulated step on one screen: beside the closed form, stage by stage, and what chance does to it."""
 
 from typing import TYPE_CHECKING
 

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 WEIGHTS = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "ep": 0.7, "etp": 0.7, "micro_batch": 0.7, "vpp": 0.5}
 """Cost of doubling or halving a degree; changing a choice costs a half."""
 TOO_CLOSE = 0.75
-"""Cost of a plan that is too close to call."""
+"""Cost of a plan that is borderline."""
 FIRST_LOOK = 512
 """Plans that are evaluated first; four times as many each time none of them fits."""
 

@@ -1,12 +1,14 @@
 """Plans that cannot be: what is wrong with one, by how much, and the nearest that works."""
 
+from collections.abc import Callable
+from functools import cache
+
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.kernels.op_times import required_dtypes
 from foretell.kernels.precision import LOW_PRECISION
 from foretell.network.tier_checks import network_problems
+from foretell.records import later
 from foretell.schedules.rules import all_broken
-from foretell.search.nearest import nearest_plan
-from foretell.search.search import lighter_words
 from foretell.sharding.rules import chips_of
 from foretell.specs.plan import QUANTISED, USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
 from foretell.specs.result import StepEstimate
@@ -114,14 +116,14 @@ def check_plan(scenario: Scenario, plan: Plan) -> None:
     check_choices(scenario, plan)
     failed = all_broken(scenario, plan, batch_of([plan]))
     if failed:
-        near = nearest_plan(scenario, plan)
+        near = _nearest_later(scenario, plan)
         raise Infeasible(
             [
                 Problem(
                     path=f"plan ({name})",
                     value=str(plan),
                     message=text,
-                    nearest=None if near is None else str(near),
+                    nearest=later(near),
                 )
                 for name, text in failed
             ]
@@ -138,14 +140,31 @@ def _precisions(scenario: Scenario) -> list[str]:
 def too_large(scenario: Scenario, result: StepEstimate) -> Problem:
     """A plan that needs more memory than the chip has."""
     need, have = result.peak_memory_bytes, result.memory_capacity_bytes
-    near = nearest_plan(scenario, result.plan)
+    near = _nearest_later(scenario, result.plan)
     return Problem(
         path="plan (memory)",
         value=str(result.plan),
         message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
         f"{show(need - have, 'bytes')} too much",
-        allowed=None
-        if near
-        else "more chips, larger ones (no plan fits on these), or " + lighter_words(result.plan),
-        nearest=None if near is None else str(near),
+        allowed=later(lambda: _larger_or_lighter(result.plan) if near() is None else None),
+        nearest=later(near),
     )
+
+
+def _nearest_later(scenario: Scenario, plan: Plan) -> Callable[[], str | None]:
+    """Finds the text of the nearest plan that works, once: it takes as long as dozens of estimates."""
+
+    @cache
+    def found() -> str | None:
+        from foretell.search.nearest import nearest_plan  # a plan that works never needs it
+
+        near = nearest_plan(scenario, plan)
+        return None if near is None else str(near)
+
+    return found
+
+
+def _larger_or_lighter(plan: Plan) -> str:
+    from foretell.search.search import lighter_words
+
+    return f"more chips, larger ones (no plan fits on these), or {lighter_words(plan)}"

@@ -227,7 +227,7 @@ def _simplest_first(
 ) -> tuple[tuple[StepEstimate, ...], tuple[bool, ...]]:
     """The best plans as estimates, led by the simplest that is equal to the fastest; and which are equal.
 
-    Plans that clearly fit come before those that are too close to call, so the leader is one of the former.
+    Plans that clearly fit come before those that are borderline, so the leader is one of the former.
     """
     found = [answer_of(scenario, plan, chosen=True) for plan in best]
     clear = [one for one in found if one.fits == "yes"]

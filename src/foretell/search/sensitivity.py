@@ -145,7 +145,7 @@ CHIP_NUMBERS: tuple[tuple[str, str, Kind], ...] = (
     ("tdp_watts", "power limit", "rate"),
     ("idle_watts", "power at rest", "rate"),
     ("host_speed", "speed of the host", "rate"),
-    ("l2_bytes", "last-level cache", "size"),
+    ("l2_bytes", "L2 cache", "size"),
 )
 """Numbers of a chip, with their words and kinds."""
 CLOCKED = ("chip.matrix_flop_per_s", "chip.vector_flop_per_s")

@@ -67,7 +67,7 @@ class Space:
     plans: Plans
     """The candidates."""
     rejected: Mapping[str, int]
-    """Rule -> how many candidates it turned away (a rejected factorisation counts once)."""
+    """Rule -> how many candidates it skipped (a rejected factorisation counts once)."""
     stages: Array
     """ZeRO stages that each candidate stands for, itself the first of them."""
     place: Index

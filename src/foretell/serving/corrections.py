@@ -14,8 +14,10 @@ from foretell.specs.system import System
 
 Array = NDArray[np.float64]
 
-STEP = 0.05
-"""Half-width of the differences of logarithms that slopes are taken from."""
+STEP, STEP_OF_CACHE = 0.05, 0.25
+"""Half-width of the differences of logarithms that slopes are taken from; a cache holds whole requests."""
+STEPS = np.array([STEP_OF_CACHE if name == "cache_capacity" else STEP for name in SERVING])
+"""The same by mechanism."""
 METRICS = ("ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s")
 """What is asked of a deployment."""
 
@@ -24,7 +26,7 @@ def moved_systems(system: System, at: Array) -> System:
     """The system as it is at some log-factors, then with each mechanism a little more, and a little less."""
     many = len(SERVING)
     moves = np.zeros((1 + 2 * many, many))
-    moves[1 : 1 + many], moves[1 + many :] = STEP * np.eye(many), -STEP * np.eye(many)
+    moves[1 : 1 + many], moves[1 + many :] = np.diag(STEPS), -np.diag(STEPS)
     factors = np.exp(at + moves)
     columns: dict[str, float | Array] = {f.name: 1.0 for f in fields(Corrections)}
     columns |= {name: factors[:, i] for i, name in enumerate(SERVING)}
@@ -35,26 +37,24 @@ def slopes_of(values: Array) -> tuple[float, Array]:
     """The first of some values, and d ln(value) / d ln(factor) from the others."""
     many = len(SERVING)
     up, down = values[1 : 1 + many], values[1 + many :]
-    return float(values[0]), np.log(up / down) / (2.0 * STEP)
+    return float(values[0]), np.log(up / down) / (2.0 * STEPS)
 
 
 def served_slopes(q: ServeQuestion, at: Array) -> dict[str, tuple[float, Array]]:
     """Metric -> its value at some log-factors, and its slopes to the mechanisms of serving."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
-    memory = memory_of(q.model, q.system, q.deployment, q.profile)
     moved = moved_systems(q.system, at)
-    if q.rate is None:
+    if q.rate is None and q.prefill is None:
+        memory = memory_of(q.model, moved, q.deployment, q.profile)
         ttft, tpot, rate = _at_once(q, replace(times, system=moved), memory)
     else:
         rows = 1 + 2 * len(SERVING)
-        ttft, tpot, rate = np.empty(rows), np.empty(rows), np.full(rows, q.rate)
+        ttft, tpot, rate = np.empty(rows), np.empty(rows), np.empty(rows)
         for row in range(rows):
             known: dict[str, float] = {
                 f.name: _row(getattr(moved.corrections, f.name), row) for f in fields(Corrections)
             }
-            system = replace(q.system, corrections=Corrections(**known))
-            state, _ = state_of(q, replace(times, system=system), memory)
-            ttft[row], tpot[row] = float(state.ttft_steady_s), float(state.tpot_s)
+            ttft[row], tpot[row], rate[row] = _one(q, times, Corrections(**known))
     answer = max(0.5 * (1.0 + q.traffic.least) * float(np.asarray(q.traffic.osl)), 1.0)
     e2e = ttft + tpot * (answer - 1.0)
     columns = (1e3 * ttft, 1e3 * tpot, 1e3 * e2e, rate * answer)
@@ -63,6 +63,19 @@ def served_slopes(q: ServeQuestion, at: Array) -> dict[str, tuple[float, Array]]
 
 def _row(value: float | Array, row: int) -> float:
     return float(value[row]) if isinstance(value, np.ndarray) else float(value)
+
+
+def _one(q: ServeQuestion, times: StepTimes, known: Corrections) -> tuple[float, float, float]:
+    """TTFT and TPOT (s) and requests a second under one set of corrections: of a rate, or prefill apart."""
+    system, pool = replace(q.system, corrections=known), q.prefill
+    if pool is not None:
+        pool = replace(pool, system=replace(pool.system, corrections=known))
+    here = replace(q, system=system, prefill=pool)
+    memory = memory_of(q.model, system, q.deployment, q.profile)
+    state, _ = state_of(here, replace(times, system=system), memory)
+    if q.rate is not None:
+        return float(state.ttft_steady_s), float(state.tpot_s), q.rate
+    return float(state.ttft_s), float(state.tpot_s), float(state.requests_per_s) * q.in_use
 
 
 def _at_once(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[Array, Array, Array]:

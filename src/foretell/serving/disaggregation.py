@@ -191,8 +191,12 @@ def first_s(pair: Pair, front: Loop, prompts: PromptSide, answers: AnswerSide) -
     p, back = pair.front.profile, pair.back
     # The step that it finds under way, its own first one, and those that hand it over late.
     steps = 0.5 * np.clip(answers.n - 1.0, 0.0, 1.0) + 1.0 + back.profile.late_steps
-    joined = np.where(front.answer > 1.0, pair.moved_s(front.length) + steps * answers.step_s, 0.0)
-    return np.asarray(way_s(p, front.length) + prompts.spent_s + joined)
+    joins = front.answer > 1.0
+    moved_s = np.where(joins, pair.moved_s(front.length), 0.0)
+    waited_s = way_s(p, front.length) + (prompts.spent_s - prompts.span_s) + moved_s
+    queueing = pair.front.system.corrections.queueing
+    joined_s = np.where(joins, steps * answers.step_s, 0.0)
+    return np.asarray(queueing * waited_s + prompts.span_s + joined_s)
 
 
 def loop_state(pair: Pair, memory: Memory, traffic: Traffic) -> SteadyState:

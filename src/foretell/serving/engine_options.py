@@ -56,6 +56,13 @@ def with_options(p: EngineProfile, d: Deployment) -> EngineProfile:
     return p
 
 
+def step_tokens(p: EngineProfile, d: Deployment) -> float:
+    """Tokens of a step of one data-parallel rank: as given, or the engine's own limit."""
+    if d.max_tokens:
+        return float(d.max_tokens)
+    return max(float(p.max_tokens) / (d.dp if p.shared_tokens else 1), 1.0)
+
+
 def look_steps(d: Deployment) -> float:
     """Decode steps after which the engine looks for new requests."""
     return float(max(d.receive_steps, d.decode_steps, 1))

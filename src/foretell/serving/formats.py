@@ -35,6 +35,10 @@ WHOLE_MIXTURES = ("nemotron",)
 """Families of mixtures whose checkpoints in 4 bits have all of their matrices so."""
 
 
+NARROW_CACHE: tuple[Format, ...] = ("fp8", "fp8-block", "nvfp4")
+"""Formats of weights beside which the cache has 8 bits as well (`cache_format`)."""
+
+
 def mixture_of(model: Model) -> bool:
     """Whether a model has routed experts."""
     return any(isinstance(layer.ffn, Experts) for layer in model.stack.layers)
@@ -57,6 +61,11 @@ def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
     if mixture and (narrow or model.family.startswith(EXPERTS_ALONE.get(name, ()))):
         return "bf16", experts
     return dense, experts
+
+
+def checkpoint_formats(model: Model, precision: Format) -> tuple[Format, Format]:
+    """Formats of the dense matrices and of the experts of a checkpoint in a format."""
+    return stored_formats(model, precision) if precision in STORED else (precision, precision)
 
 
 def narrow_dense(model: Model, deployment: Deployment) -> bool:
@@ -86,6 +95,19 @@ def kernel_format(name: str, chip: Chip, *, experts: bool = False) -> str:
     if name == "fp16" and "bf16" in chip.matrix_flop_per_s:
         return "bf16"
     return name
+
+
+def cache_format(weights: Format, experts: Format, engine: str, chip: Chip) -> Format:
+    """The format of the cache where nobody says it: 8 bits for narrow checkpoints under TensorRT-LLM, and
+    under every engine on Blackwell, else 16.
+
+    NVIDIA's checkpoints in fp8 and nvfp4 say so themselves (`kv_cache_quant_algo` of hf_quant_config.json),
+    which TensorRT-LLM's `auto` follows; public recipes of vLLM and SGLang set it on Blackwell
+    (`--kv-cache-dtype fp8`: github.com/SemiAnalysisAI/InferenceX, benchmarks).
+    """
+    narrow = weights in NARROW_CACHE or experts in NARROW_CACHE
+    wanted = engine == "trtllm" or chip.architecture.startswith("blackwell")
+    return "fp8" if narrow and wanted and "fp8" in chip.matrix_flop_per_s else "bf16"
 
 
 def weight_width(name: str) -> float:

@@ -48,9 +48,8 @@ FUSED_PASSES = 3.0
 bits have up to 16, casts and copies as kernels of their own; served prompts of DeepSeek-R1 take a third of
 that (TensorRT-LLM on H200: 447 ms for 8192 tokens), and so do wide deployments
 (lmsys.org/blog/2025-05-05)."""
-MARLIN = 0.85
-"""Share of what tables of 4-bit experts with 16-bit activations reach on large products that vLLM's default
-kernel (Marlin) does: gpt-oss-120b on H200 is then met with the overheads that other engines have."""
+PRODUCTS = ("matrix_share", "tile_power", "fill_k", "tile_rows")
+"""Coefficients of the products of a layer of experts, which are those of the kernel that multiplies."""
 UNTUNED = ("trtllm",)
 """Software whose tables of 4-bit products were taken with one tactic for all sizes."""
 SPLIT_S = 9e-6
@@ -162,16 +161,21 @@ class Kernels:
         if family == "experts":
             # A graph's routing kernel leaves out the experts of other ranks as it goes.
             fewer = np.minimum(found.record.row_passes, FUSED_PASSES)
-            share = found.record.matrix_share * (MARLIN if self._widens(dtype) else 1.0)
-            return replace(
-                found,
-                record=replace(found.record, mask_s=0.0, row_passes=fewer, matrix_share=share),
-            )
+            record = replace(found.record, mask_s=0.0, row_passes=fewer)
+            return replace(found, record=self._by_marlin(record) if self._widens(dtype) else record)
         return found
 
     def _widens(self, dtype: str) -> bool:
-        """Whether experts' weights of 4 bits are widened inside vLLM's kernels."""
-        return dtype.startswith("w4a16") and self.profile.engine == "vllm"
+        """Whether experts' weights of 4 bits are widened inside vLLM's kernel for them, Marlin."""
+        nvidia = self.chip.vendor == "NVIDIA"
+        return dtype.startswith("w4a16") and self.profile.engine == "vllm" and nvidia
+
+    def _by_marlin(self, record: Any) -> Any:
+        """Experts whose products are Marlin's: its tables are those of 4-bit integers. The tables of mxfp4
+        were taken with Triton's kernel, which vLLM 0.11 to 0.18 does not choose on Hopper."""
+        mine = self._surfaces("experts", "int4")
+        own = choose(self.chip, "experts", "int4", self.profile.software, mine).record
+        return replace(record, **{name: getattr(own, name) for name in PRODUCTS})
 
     def _surfaces(self, family: str, dtype: str) -> list[Surface] | None:
         """Surfaces to choose from; None: all of them.
@@ -295,7 +299,7 @@ class Kernels:
     def spent(
         self, seconds: Array, arithmetic_s: Num, flop: tuple[Num, Num], moved_bytes: Num, dtype: str
     ) -> KernelCost:
-        """What operations of some seconds take; `flop` of matrix products and of the plain units."""
+        """What operations of some seconds take; `flop` of matrix products and of the vector units."""
         power = usual_power(self.chip)
         load = OpLoad(
             seconds=seconds,

@@ -1,6 +1,7 @@
 """Latencies of one instance over the requests a second that it meets, for every layout, in closed form."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -114,10 +115,34 @@ def curves_of(
     profile: EngineProfile,
     wanted: ServiceTargets,
     place: PrefillPlace | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Curves:
-    """Curves of every layout whose weights, and one request, fit: the same whatever is asked of them."""
+    """Curves of every layout whose weights, and one request, fit: the same whatever is asked of them.
+
+    `progress` is told of each layout.
+    """
     plain = replace(wanted, rate=1.0, ttft_ms=1.0, tpot_ms=1.0, headroom=0.0)
-    return _curves(model, system, base, profile, (plain, place))
+    return _curves(model, system, base, profile, (plain, place), Listener(progress))
+
+
+class Listener:
+    """Who is told how many of how many are done: no part of a question, so that all of them are equal."""
+
+    __slots__ = ("progress",)
+
+    def __init__(self, progress: Callable[[int, int], None] | None) -> None:
+        self.progress = progress
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Listener)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def tell(self, done: int, of: int) -> None:
+        """So many of so many are done."""
+        if self.progress is not None:
+            self.progress(done, of)
 
 
 @lru_cache(maxsize=8)
@@ -127,14 +152,17 @@ def _curves(
     base: Deployment,
     profile: EngineProfile,
     load: tuple[ServiceTargets, PrefillPlace | None],
+    listener: Listener,
 ) -> Curves:
     """Curves under the lengths of a load."""
-    wanted, place = load
+    wanted, where = load
     every = instances(model, system, base, profile, wanted.most_gpus)
     given = [d for d in every if all(getattr(d, name) == n for name, n in wanted.degrees)]
     together, fronts, backs = [], [], []
     # A layout that is not among those tried is looked at as it is given.
-    for layout in given or [base]:
+    tried = given or [base]
+    for done, layout in enumerate(tried):
+        listener.tell(done, len(tried))
         times = step_times(model, system, layout, profile)
         curve = together_curve(times, wanted)
         if curve is None:
@@ -146,7 +174,7 @@ def _curves(
         together=tuple(together),
         fronts=tuple(fronts),
         backs=tuple(backs),
-        placed=() if place is None else _placed(model, base, place, wanted),
+        placed=() if where is None else _placed(model, base, where, wanted),
     )
 
 

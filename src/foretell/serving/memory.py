@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import adapter_bytes, held_adapters
+from foretell.serving.engine_options import adapter_bytes, held_adapters, step_tokens
 from foretell.serving.formats import is_narrow, narrow_dense, weight_width
 from foretell.serving.step_ops import is_routed
 from foretell.serving.tables import kinds_of
@@ -79,14 +79,13 @@ def memory_of(
     step = step_bytes(model, deployment, profile)
     given = deployment.memory_fraction
     fraction = profile.memory_fraction if given is None else given
+    held = cache_bytes(profile.memory_rule, fraction, card, weights, step + profile.reserve_bytes)
     return Memory(
         card_bytes=card,
         weight_bytes=weights,
         step_bytes=step,
         reserve_bytes=profile.reserve_bytes,
-        kv_bytes=cache_bytes(
-            profile.memory_rule, fraction, card, weights, step + profile.reserve_bytes
-        ),
+        kv_bytes=held * system.corrections.cache_capacity,
     )
 
 
@@ -164,7 +163,7 @@ def step_bytes(model: Model, deployment: Deployment, profile: EngineProfile) -> 
     part; 16 bits each. Scores are there three times (as they come, in fp32, sorted).
     """
     d = deployment
-    tokens = float(d.max_tokens or profile.max_tokens)
+    tokens = step_tokens(profile, d)
     rows = float(d.max_batch or profile.max_batch)
     if profile.memory_rule == "none":
         # Nothing is profiled: a loop allocates as its prompts come.

@@ -5,6 +5,8 @@ the share `met` one that has prompts of others in it; those of the first wave fi
 Its tokens are interrupted by as many prompts as happen to come: about a Poisson number.
 """
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -69,20 +71,70 @@ def normal_points() -> Array:
     return np.where(place < 0.5, -z, z)
 
 
-def percentiles_ms(values_s: Array, mean_s: Num, *, ordered: bool = False) -> Percentiles:
-    """Percentiles of some times over requests, with the closed form's own mean; arrays as the mean is.
+def request_times_s(found: SteadyState, started: float, answer: float) -> tuple[Array, Array]:
+    """Times to the first token and per token after it of evenly chosen requests, paired."""
+    firsts = first_token_s(found, started)
+    return mix_order(firsts), _tokens_s(found, answer, firsts)
 
-    `ordered` times are ascending: they need no sorting.
+
+def mix_order(firsts: Array) -> Array:
+    """Times to the first token beside times per token: long waits and slow tokens do not come together."""
+    return firsts.take(unrelated_order(firsts.shape[-1]), axis=-1)
+
+
+def _tokens_s(found: SteadyState, answer: float, firsts: Array) -> Array:
+    """Times per token; an answer of one token has none after its first."""
+    return token_s(found, answer) if answer > 1.0 else np.zeros_like(firsts)
+
+
+@lru_cache(maxsize=4)
+def unrelated_order(many: int) -> NDArray[np.intp]:
+    """An order of so many requests that has nothing to do with their own."""
+    return np.random.default_rng(0).permutation(many)
+
+
+def latency_levels_s(
+    found: SteadyState, started: float, answer: float
+) -> tuple[Array, Array, Array]:
+    """The percentiles (first axis) of the time to the first token, per token after it, and to the last one.
+
+    Over a batch of systems, some at a time: requests of all of them at once would not fit the cache.
     """
-    found = (
-        ordered_levels(values_s) if ordered else np.percentile(values_s, LEVELS, axis=-1)
-    ) * 1e3
-    levels: Any = dict(zip(("p50", "p90", "p95", "p99"), found, strict=True))
+    sampled = [np.asarray(getattr(found, name), float) for name in SAMPLED]
+    fields = dict(zip(SAMPLED, np.broadcast_arrays(*sampled), strict=True))
+    many = fields[SAMPLED[0]].shape
+    parts = []
+    for start in range(0, many[0], SYSTEMS) if many else (0,):
+        own: Any = {name: v[start : start + SYSTEMS] if many else v for name, v in fields.items()}
+        parts.append(_levels_s(replace(found, **own), started, answer))
+    ttft, tpot, e2e = (np.concatenate(levels, axis=-1) for levels in zip(*parts, strict=True))
+    return ttft, tpot, e2e
+
+
+SYSTEMS = 64
+"""Systems whose requests are looked at together."""
+SAMPLED = (
+    "decode_s", "prefill_s", "met", "ttft_steady_s", "ttft_start_s", "tpot_s", "token_s", "stall_s",
+)  # fmt: skip
+"""What times of requests are made of."""
+
+
+def _levels_s(found: SteadyState, started: float, answer: float) -> tuple[Array, Array, Array]:
+    firsts = first_token_s(found, started)
+    tokens = _tokens_s(found, answer, firsts)
+    whole = mix_order(firsts) + tokens * (answer - 1.0)
+    ttft, e2e = (np.percentile(values, LEVELS, axis=-1) for values in (firsts, whole))
+    return ttft, ordered_levels(tokens), e2e
+
+
+def percentiles_ms(levels_s: Array, mean_s: Num) -> Percentiles:
+    """Percentiles of times over requests, with the closed form's own mean; arrays as the mean is."""
+    levels: Any = dict(zip(("p50", "p90", "p95", "p99"), 1e3 * levels_s, strict=True))
     return Percentiles(mean=1e3 * mean_s, **levels)  # type: ignore[arg-type]
 
 
 def ordered_levels(values_s: Array) -> Array:
-    """The same percentiles of ascending values: straight between the two places around each."""
+    """The percentiles of ascending values: straight between the two places around each."""
     place = (values_s.shape[-1] - 1.0) * np.array(LEVELS) / 100.0
     low = np.floor(place).astype(np.intp)
     share = place - low

@@ -4,18 +4,16 @@ Everything broadcasts: of one system the numbers are single, of a batch of syste
 """
 
 from dataclasses import fields, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.power import chip_power
-from foretell.records import Later
 from foretell.serving.disaggregation import prompt_joules
 from foretell.serving.engine_options import batch_limit
 from foretell.serving.memory import Memory, longest_contexts
-from foretell.serving.percentiles import first_token_s, percentiles_ms, token_s
+from foretell.serving.percentiles import latency_levels_s, percentiles_ms, request_times_s
 from foretell.serving.question import ServeQuestion
 from foretell.serving.steady import SteadyState, request_joules
 from foretell.serving.steps import StepLoad, StepTimes, step_times
@@ -36,11 +34,7 @@ def service_numbers(
     ttft_mean = np.asarray(state.ttft_steady_s if q.rate is not None else state.ttft_s)
     # An answer of one token has no time after its first.
     tpot_mean = np.asarray(state.tpot_s) if answer > 1.0 else np.zeros_like(ttft_mean)
-    firsts = first_token_s(state, started)
-    tokens = token_s(state, answer) if answer > 1.0 else np.zeros_like(firsts)
-    # Long waits and slow tokens do not come together: the two are paired in unrelated orders.
-    firsts_mixed = firsts.take(unrelated_order(firsts.shape[-1]), axis=-1)
-    whole = firsts_mixed + tokens * (answer - 1.0)
+    ttft, tpot, e2e = latency_levels_s(state, started, answer)
     e2e_mean = ttft_mean + tpot_mean * (answer - 1.0)
     rate = np.asarray(state.requests_per_s) * q.in_use
     if q.rate is not None:
@@ -53,10 +47,10 @@ def service_numbers(
         "isl": isl,
         "osl": osl,
         "concurrency": flight * q.in_use,
-        "ttft_ms": percentiles_ms(firsts, ttft_mean),
-        "tpot_ms": percentiles_ms(tokens, tpot_mean, ordered=True),
-        "tpot_with_first_ms": Later(lambda: percentiles_ms(whole / answer, e2e_mean / answer)),
-        "e2e_ms": percentiles_ms(whole, e2e_mean),
+        "ttft_ms": percentiles_ms(ttft, ttft_mean),
+        "tpot_ms": percentiles_ms(tpot, tpot_mean),
+        "tpot_with_first_ms": percentiles_ms(e2e / answer, e2e_mean / answer),
+        "e2e_ms": percentiles_ms(e2e, e2e_mean),
         "requests_per_s": rate,
         "output_tokens_per_s": rate * answer,
         "output_tokens_per_s_per_gpu": rate * answer / q.all_gpus,
@@ -76,20 +70,12 @@ def service_numbers(
         "tokens_per_joule": answer / (in_joules + out_joules),
         "limited_by": limited_by(q, state, parts, limit),
         "step_ms": {name: 1e3 * value for name, value in parts.items()},
-        "goodput_requests_per_s": goodput(q, firsts_mixed, tokens, rate),
+        "goodput_requests_per_s": goodput(q, state, (started, answer), rate),
     }
-
-
-@lru_cache(maxsize=4)
-def unrelated_order(many: int) -> NDArray[np.intp]:
-    """An order of so many requests that has nothing to do with their own."""
-    return np.random.default_rng(0).permutation(many)
 
 
 def plain_number(value: Any) -> Any:
     """A number of one system as Python has it; parts of a step that take no time are left out."""
-    if isinstance(value, Later):
-        value = value()
     if isinstance(value, Percentiles):
         return Percentiles(**{f.name: float(getattr(value, f.name)) for f in fields(value)})
     if isinstance(value, dict):
@@ -121,11 +107,17 @@ def joules_of(
     return in_joules, out_joules + idle_joules(q, flight) / rate
 
 
-def goodput(q: ServeQuestion, firsts_s: Array, tokens_s: Array, rate: Array) -> Array | None:
-    """Requests a second within both targets; None where there are none."""
+def goodput(
+    q: ServeQuestion, state: SteadyState, load: tuple[float, float], rate: Array
+) -> Array | None:
+    """Requests a second within both targets; None where there are none.
+
+    `load` is the share of requests of the first wave and the tokens of an answer.
+    """
     ttft_ms, tpot_ms = q.targets_ms
     if ttft_ms is None and tpot_ms is None:
         return None
+    firsts_s, tokens_s = request_times_s(state, *load)
     good = np.ones(firsts_s.shape, bool)
     if ttft_ms is not None:
         good &= 1e3 * firsts_s <= ttft_ms

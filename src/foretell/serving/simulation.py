@@ -1,9 +1,9 @@
-"""The same question as the closed form's, answered by playing requests through the engine.
+"""The same question as the closed form's, answered by simulating requests through the engine.
 
     serving/requests/        the engine's queue, batch and cache, from event to event
     serving/clock.py         what its steps take
 
-Rates, memory, cost and energy are told as the closed form tells them, at the rate that was played; the
+Rates, memory, cost and energy are told as the closed form tells them, at the rate that was simulated; the
 latencies are those of the requests.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
-from foretell.serving.engine_options import batch_limit, look_steps
+from foretell.serving.engine_options import batch_limit, look_steps, step_tokens
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
@@ -61,7 +61,7 @@ said to grow."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Play:
-    """How requests are played."""
+    """How requests are simulated."""
 
     arrivals: str = "closed"
     """closed, poisson, gamma, burst, or the requests of a trace."""
@@ -98,7 +98,7 @@ def serve_simulated(
     trace: Requests | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ServiceEstimate:
-    """The answer with the latencies of played requests."""
+    """The answer with the latencies of simulated requests."""
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
     requests = trace or requests_of(q, how)
     q = with_lengths(q, requests)
@@ -114,7 +114,7 @@ def serve_simulated(
 
 
 def requests_of(q: ServeQuestion, how: Play) -> Requests:
-    """Requests by chance as the question and the way of playing say."""
+    """Requests by chance as the question and the way of simulating say."""
     traffic = q.traffic
     form = how.lengths
     shape: LengthShape = "uniform" if traffic.least < 1.0 and form.shape == "fixed" else form.shape
@@ -214,7 +214,7 @@ def _sampled(
     profile: EngineProfile,
     sizes: tuple[int, float],
 ) -> SampledClock:
-    """Remembered: sizing plays one layout with more and more replicas of it."""
+    """Remembered: sizing simulates one layout with more and more replicas of it."""
     return SampledClock(step_times(model, system, layout, profile), *sizes)
 
 
@@ -251,16 +251,16 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
 
 def _token_budget(q: ServeQuestion, layout: Deployment) -> int:
     """Tokens of a step; a prompt that is not cut goes in whole."""
-    own = layout.max_tokens or q.profile.max_tokens
+    own = step_tokens(q.profile, layout)
     if layout.chunked is False:
-        own = max(own, int(np.max(np.asarray(q.traffic.isl))) + 1)
+        own = max(own, float(np.max(np.asarray(q.traffic.isl))) + 1.0)
     return int(own * layout.dp)
 
 
 def simulated_estimate(
     q: ServeQuestion, found: ServiceLevels, played: RequestOutcomes, fleet: Fleet, memory: Memory
 ) -> ServiceEstimate:
-    """The record of the closed form at the rate that was played, with the latencies of the play."""
+    """The record of the closed form at the rate that was simulated, with the latencies of the simulation."""
     times = step_times(q.model, q.system, q.deployment, q.profile)
     state, flight = state_of(q, times, memory)
     base = service_estimate(q, times, memory, state, flight)

@@ -1,4 +1,4 @@
-"""How requests are to be played, read from names and texts; every problem at once."""
+"""How requests are to be simulated, read from names and texts; every problem at once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -42,7 +42,7 @@ NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals")
 
 
 def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Requests | None]:
-    """The way of playing, and the requests of a trace where one is named."""
+    """The way of simulating, and the requests of a trace where one is named."""
     problems: list[Problem] = [
         _problem(name, value, "unknown option", ", ".join(NAMES), nearest_name(name, NAMES))
         for name, value in options.items()

@@ -13,7 +13,7 @@ Disaggregated: prefill and decode have instances of their own, x of one layout a
 the same way; the cache goes over the network between them (serving/disaggregation.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +58,7 @@ def search_layouts(
     profile: EngineProfile,
     targets: tuple[ServiceTargets, float],
     where: PrefillPlace | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> SizingSearch:
     """Every layout with the replicas that it takes, together and disaggregated.
 
@@ -65,7 +66,7 @@ def search_layouts(
     it. `where`: prefill instances must be there; what does without them is among the others.
     """
     wanted, slack = targets
-    curves = curves_of(model, system, base, profile, wanted, where)
+    curves = curves_of(model, system, base, profile, wanted, where, progress)
     options = _aggregated(curves, wanted)
     candidates = _aggregated(curves, wanted, slack)
     if wanted.osl > 1.0:

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.serving.engine_options import step_tokens
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
 from foretell.specs._base import Num
@@ -51,7 +52,7 @@ def offline_tokens_per_s(times: StepTimes, fit: Num, isl: Num, osl: Num) -> Arra
     n = np.maximum(np.asarray(fit, float), 1.0)
     context = n * (length + UNEVEN * answer)
     t_d = times.seconds(StepLoad(decoding=n, context_tokens=context))
-    budget = float(d.max_tokens or p.max_tokens) * d.dp
+    budget = step_tokens(p, d) * d.dp
     k = np.clip(np.maximum(budget - n, 1.0) / length, 1.0 / np.ceil(length / budget), n)
     load = StepLoad(
         decoding=n, context_tokens=context, prefill_tokens=k * length,

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import batch_limit, look_steps
+from foretell.serving.engine_options import batch_limit, look_steps, step_tokens
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
@@ -152,7 +152,7 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
     held = length + (1.0 if p.whole_admission else 0.5) * answer
     room = np.floor(sequences_that_fit(memory, times.model, d, p, held))
     fit = np.maximum(np.minimum(batch_limit(d, p) * d.dp, room), 1.0)
-    asked, budget = np.asarray(traffic.concurrency, float), float(d.max_tokens or p.max_tokens)
+    asked, budget = np.asarray(traffic.concurrency, float), step_tokens(p, d)
     n = np.minimum(asked, fit)
     whole = np.zeros_like(n * length)
     # The last token of a prompt is always computed.
@@ -290,7 +290,7 @@ def line_s(times: StepTimes, loop: Loop, at: SteadyPoint, whole_s: Array) -> Arr
         w = UNEVENLY t_m rho^(sqrt(2 (m + 1)) + 1) / (m (1 - rho)),   rho = (c - 1) t_m / m / (whole + w)
 
     Requests of a loop come in the order in which others were answered, more evenly than by chance: factor
-    and the two powers more of rho are as plays of 135 loops have it.
+    and the two powers more of rho are as simulates of 135 loops have it.
     """
     others = loop.n * (1.0 - 1.0 / np.maximum(loop.asked, 1.0))
     servers = np.minimum(loop.most(loop.others(at.share)), loop.n) * times.deployment.pp

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from foretell.errors import Infeasible
 from foretell.records import Later, dataclass
+from foretell.serving.engine_options import step_tokens
 from foretell.serving.layouts import merit_of, refuse
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion
@@ -39,7 +40,7 @@ from foretell.specs.system_batch import one_system, system_count, take_systems
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-TOGETHER = 512
+TOGETHER = 1024
 """Systems that are evaluated together: large enough to amortise calls, small enough for the cache."""
 
 
@@ -161,7 +162,7 @@ def points_of(q: ServeQuestion) -> TablePoints:
     length, answer = mean * float(np.asarray(traffic.isl)), mean * float(np.asarray(traffic.osl))
     answer, fresh = max(answer, 1.0), max((1.0 - traffic.cached) * length, 1.0)
     n = max(float(np.asarray(traffic.concurrency)) / q.replicas, 1.0)
-    budget = float(d.max_tokens or p.max_tokens)
+    budget = step_tokens(p, d)
     chunks = max(np.ceil(fresh / budget) if d.chunked is not False else 1.0, 1.0)
     new = float(fresh / chunks)
     past = length - fresh + 0.5 * (fresh - new)

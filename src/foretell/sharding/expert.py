@@ -163,7 +163,7 @@ def _rows(op: Op, s: ExpertSpread) -> Op:
     """What has come, where the experts are spread, else all of it."""
     assert isinstance(op, Pointwise)
     share = s.pick(s.busiest * s.etp / s.tp, s.even)
-    return with_fields(op, elements=op.elements * share, split="none")
+    return with_fields(op, elements=op.elements * share, launches=op.launches / s.ep, split="none")
 
 
 def _latent(op: Op, s: ExpertSpread) -> Op:

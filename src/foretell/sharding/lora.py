@@ -8,9 +8,9 @@ tensor parallelism the adapter of a matrix cut by columns has A on every rank an
 cut by rows and B on every rank, so that its partial sums ride on the matrix's own reduction and nothing more
 is sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one needs its input no more, and
 that is not kept. The frozen matrices of the layers may be stored in 4 bits (QLoRA): products read them
-widened to 16 bits, once for each pass, and those of bitsandbytes (nf4) keep their input whether it has an
-adapter or not. DoRA measures
-the columns of W + A B in every forward pass: A B is written out, and read with W.
+widened to 16 bits, once for each pass, and those of early bitsandbytes keep their input whether it has an
+adapter or not. DoRA measures the columns of W + A B in every forward pass: A B is written out, and read with
+W.
 """
 
 from collections.abc import Callable
@@ -86,7 +86,6 @@ def with_adapters(
     if rank == 0:
         return graph
     ops: list[Op] = []
-    # Maps whose weights are widened for each use keep their input, adapter or not (bitsandbytes).
     saved = list(graph.saved) if stored else _without_inputs(graph, where)
     for op in graph.ops:
         ops.append(op)

@@ -84,16 +84,20 @@ def host_copies(offload: str, held: StateBytes, backward_gathers: bool = True) -
     )
 
 
+def link_seconds(size: Array, chip: Chip) -> Array:
+    """Seconds that the host link takes for these bytes; 0 for none, whatever the link."""
+    # A link of unknown speed is refused before this; without copies it does not matter.
+    bytes_per_s = LINK_SHARE * chip.host_bytes_per_s
+    return np.divide(size, bytes_per_s, out=np.zeros_like(size), where=size > 0.0)
+
+
 def exposed_copies(
     copies: Copies, chip: Chip, forward_s: Num, backward_s: Num, update_s: Num
 ) -> ExposedCopies:
     """What of the copies is longer than the pass they hide behind."""
-    bytes_per_s = LINK_SHARE * chip.host_bytes_per_s
 
     def beyond(size: Array, behind_s: Num) -> Array:
-        # A link of unknown speed is refused before this; without copies it does not matter.
-        copy_s = np.divide(size, bytes_per_s, out=np.zeros_like(size), where=size > 0.0)
-        return np.asarray(np.maximum(copy_s - behind_s, 0.0))
+        return np.asarray(np.maximum(link_seconds(size, chip) - behind_s, 0.0))
 
     return ExposedCopies(
         forward_s=beyond(copies.forward_bytes, forward_s),

@@ -8,7 +8,7 @@
 
     core        as selective
     attention   the whole mixer, its projections included
-    up          keys and values out of their latent
+    up          queries, keys and values out of their latents
     mlp         the dense feed-forward part
     act         activations of feed-forward parts and experts: their output alone
     norm        norms at the entry of mixers and feed-forward parts: their output alone
@@ -98,7 +98,7 @@ def runs(op: Op, module: str, *, flash: bool) -> float:
         case "core":
             return float(op.role is OpRole.CORE and not flash)
         case "up":
-            return float(op.role is OpRole.LATENT_UP)
+            return float(op.role in (OpRole.LATENT_UP, OpRole.QUERY_UP))
         case "act":
             return float(op.role in (OpRole.ACTIVATION, OpRole.CLAMP))
         case "norm":
@@ -132,7 +132,7 @@ def drops(tensor: Saved, module: str) -> float:
         case "core":
             return float(tensor.core)
         case "up":
-            return float(tensor.role is SavedRole.EXPANDED)
+            return float(tensor.role in (SavedRole.EXPANDED, SavedRole.EXPANDED_QUERY))
         case "act":
             return float(tensor.role in (SavedRole.ACTIVATED, SavedRole.GATE))
         case "norm":

@@ -1,4 +1,4 @@
-"""A caching allocator, played: what it reserves of the device for the tensors that come and go.
+"""A caching allocator, simulated: what it reserves of the device for the tensors that come and go.
 
 As PyTorch's CUDA allocator does by default (c10/cuda/CUDACachingAllocator.cpp):
 

@@ -5,7 +5,7 @@
 
 A stage's ranks meet in every pass (tensor and context groups; with ZeRO 3 the replicas too), so a task takes
 as long as on the slowest of them: the largest of n draws, drawn at once as the U^(1/n) quantile. Replicas
-meet at the end of a step: of their pipelines the slowest counts. One is played in each repeat, the one with
+meet at the end of a step: the slowest of their pipelines counts. One is simulated per repeat, the one with
 most slow stages; the largest of many that jitter alone tells apart is that of as many normal draws with the
 spread that the repeats show.
 """
@@ -38,7 +38,7 @@ class Chance:
     slowdown: float = 1.3
     """How much longer a slow chip takes."""
     repeats: int = 20
-    """Steps that are played."""
+    """Steps that are simulated."""
     seed: int = 0
     """Seed of the draws: equal seeds, equal steps."""
 
@@ -60,7 +60,7 @@ class SyncGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """What chance does to one played pipeline."""
+    """What chance does to one simulated pipeline."""
 
     factors: tuple[Array, ...]
     """Rank -> factor on each of its tasks."""

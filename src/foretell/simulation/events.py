@@ -1,4 +1,4 @@
-"""A pipeline step played task by task: each rank in its own order, each task when its input is there.
+"""A pipeline step simulated task by task: each rank in its own order, each task when its input is there.
 
     F on a place waits for F on the place before it on the route
     B, D wait for B, D on the place behind it; on the last place for its own F
@@ -40,7 +40,7 @@ class ChunkTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """A step as it was played: for each rank its tasks in order, when each began and ended."""
+    """A step as it was simulated: for each rank its tasks in order, when each began and ended."""
 
     tasks: tuple[tuple[Task, ...], ...]
     """Tasks of each rank."""

@@ -1,4 +1,4 @@
-"""Memory over one step as an answer: the estimate beside the step as it was played."""
+"""Memory over one step as an answer: the estimate beside the step as it was simulated."""
 
 from collections.abc import Mapping
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Memory over one training step: each pipeline stage played task by task, allocated and reserved.
+"""Memory over one training step: each pipeline stage simulated task by task, allocated and reserved.
 
 The closed form of `training/memory.py` is the largest of this over the step. Equal to it for GPipe, 1F1B
 and interleaved 1F1B with chunks of equal layers; an upper bound for zero-bubble schedules and DualPipe,
@@ -44,7 +44,13 @@ from foretell.specs.software import Software
 from foretell.training.data_parallel import shares_of
 from foretell.training.late_gradients import is_late
 from foretell.training.ledger import Ledger
-from foretell.training.memory import LISTED, gathered_copies, gathered_weights, held_weights
+from foretell.training.memory import (
+    LISTED,
+    gathered_copies,
+    gathered_weights,
+    held_weights,
+    inputs_that_stay,
+)
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, Tables, tables_of
@@ -90,7 +96,7 @@ class StepMemory:
     stages: tuple[StageLine, ...]
     """Distinct stages, first to last."""
     step_s: float
-    """The step: the estimate's, over which the played one is laid."""
+    """The step: the estimate's, over which the simulated one is laid."""
     capacity_bytes: float
     """The chip's memory."""
     schedule: str
@@ -105,7 +111,7 @@ class StepMemory:
 def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
     """Play one step of a plan.
 
-    Sums of gradients, the host and what experts wait for are in the estimate's step and not in the play:
+    Sums of gradients, the host and what experts wait for are in the estimate's step, not in the simulation:
     its moments are stretched to the step that every other verb tells.
     """
     plans = batch_of([plan])
@@ -140,7 +146,7 @@ def _played(
     plan: Plan, rows: Ledger, stages: Stages, row: list[int]
 ) -> tuple[Timeline, float, float]:
     """The step's tasks, the time of what follows them (reductions, update, the framework's own), and that of
-    micro-batches in its middle that are not played, since they repeat those before."""
+    micro-batches in its middle that are not simulated, since they repeat those before."""
     schedule = schedule_named(plan.schedule)
     sends = float(rows.send_s[0, 0])
     forward_s = stages.forward_s[0][row] + 0.5 * sends
@@ -174,7 +180,8 @@ def _tensors(
     passing = plan.zero >= 3 and plan.reshard
     gathered = 2.0 * weight * float(gathered_weights(plan, stages)[0]) * passing
     empty = 0.0 if stages.placeholders is None else weight * float(stages.placeholders[0, index])
-    late = _made_late(plans, rows, stages)
+    late = _made_late(plans, tables.software, rows, stages, index)
+    stays = bool(np.any(inputs_that_stay(plans, stages))) and float(rows.micro_batches[0]) <= 1.0
     always = {
         "weights": float(memory.weights[0, index]),
         GRADIENTS: 0.0 if late else float(memory.gradients[0, index]),
@@ -196,10 +203,10 @@ def _tensors(
         chunks=tuple(
             tuple(
                 replace(
-                    _layer(plan, plans, tables, kind, computed_again=i < again[c]),
+                    _layer(plan, plans, tables, kind, computed_again=i < again[c], behind=behind),
                     made_bytes=late * float(tables.parts.parameters[0, kind]),
                 )
-                for i, kind in enumerate(chunk)
+                for i, (kind, behind) in enumerate(zip(chunk, _behind(chunk, stays), strict=True))
             )
             for c, chunk in enumerate(chunks)
         ),
@@ -233,9 +240,13 @@ def _with_update(
     return replace(tensors, always={**tensors.always, "weights": weights}, updated_bytes=updated)
 
 
-def _made_late(plans: Plans, rows: Ledger, stages: Stages) -> float:
-    """Bytes of a gradient that the backward pass makes; 0 where a buffer holds all of them."""
-    return weight_bytes(plans.base)[1] * is_late(stages.late, plans, rows.micro_batches)
+def _made_late(plans: Plans, software: Software, rows: Ledger, stages: Stages, index: int) -> float:
+    """Bytes of a gradient on one rank that the backward pass makes; 0 where a buffer holds all of them."""
+    if not is_late(stages.late, plans, software, rows.micro_batches):
+        return 0.0
+    each, whole = weight_bytes(plans.base)[1], stages.trained[0, index]
+    shared = plans.dp[0] * plans.cp[0] if plans.zero[0] >= 3 else 1.0
+    return float(each / shared) if whole else 0.0
 
 
 def _has_head(plan: Plan, rank: int, chunk: int) -> bool:
@@ -250,6 +261,11 @@ def _has_head(plan: Plan, rank: int, chunk: int) -> bool:
     return rank == plan.pp - 1 and chunk == plan.vpp - 1
 
 
+def _behind(chunk: tuple[int, ...], stays: bool) -> list[int]:
+    """For each layer of a chunk how many stand behind it, where their inputs stay."""
+    return [stays * (len(chunk) - 1 - i) for i in range(len(chunk))]
+
+
 def _again_first(plan: Plan, chunks: tuple[tuple[int, ...], ...]) -> list[int]:
     """How many of each chunk's first layers full:N computes again: N of a rank, even over its chunks."""
     many, total = recompute_layers(plan.recompute), max(sum(map(len, chunks)), 1)
@@ -258,15 +274,18 @@ def _again_first(plan: Plan, chunks: tuple[tuple[int, ...], ...]) -> list[int]:
 
 
 def _layer(
-    plan: Plan, plans: Plans, tables: Tables, kind: int, *, computed_again: bool
+    plan: Plan, plans: Plans, tables: Tables, kind: int, *, computed_again: bool, behind: int
 ) -> LayerTensors:
-    """Tensors of one layer, as the plan's recomputation keeps them."""
+    """Tensors of one layer, as the plan's recomputation keeps them; `behind` are the layers whose inputs and
+    their gradients are still there in its backward pass."""
     parts, mode = tables.parts, float(plans.recompute[0])
     gradient, whole = float(parts.gradient[0, kind]), float(parts.kept_whole[0, kind])
     if mode == 2.0 or computed_again:
         least = float(parts.kept_input[0, kind])
         kept = {Tensor(ENTRIES, INPUT, 0): least}
-        return LayerTensors(kept=kept, passing_bytes=whole - least + gradient)
+        return LayerTensors(
+            kept=kept, passing_bytes=whole - least + gradient + 2.0 * behind * least
+        )
     modules = recompute_modules(plan.recompute) if mode == LISTED else ()
     kept = {}
     for place, tensor in enumerate(parts.saved[kind]):
@@ -291,8 +310,8 @@ def _stage_line(
     place: tuple[int, int],
     besides_s: tuple[float, float],
 ) -> StageLine:
-    """One stage, played; `place` is its rank and its column, `besides_s` the times that are not played: after
-    the tasks, and in their middle."""
+    """One stage, simulated; `place` is its rank and its column, `besides_s` the times that are not
+    simulated: after the tasks, and in their middle."""
     rank, index = place
     tail_s, gap_s = besides_s
     found, end_s = delay_half(changes(step, rank, tensors), gap_s), step.step_s + gap_s

@@ -1,7 +1,7 @@
-"""What every rank of a pipeline does in one step, before anything is played.
+"""What every rank of a pipeline does in one step, before anything is simulated.
 
 A rank stands for all ranks of its stage: tensor, context and data groups run in step, so one of them is
-played. A pass is what one micro-batch does on one chunk; a message is a data-parallel collective that runs
+simulated. A pass is what one micro-batch does on one chunk; a message is a data-parallel collective that runs
 beside passes and is due at, or ready from, some fraction of one.
 """
 

@@ -1,4 +1,4 @@
-"""One rank while a step is played: where it is, what runs beside it, and what its time went to."""
+"""One rank while a step is simulated: where it is, what runs beside it, and what its time went to."""
 
 from collections import deque
 from typing import NamedTuple
@@ -53,7 +53,7 @@ class StageSend(NamedTuple):
 
 
 class Rank:
-    """Where a rank is while a step is played."""
+    """Where a rank is while a step is simulated."""
 
     def __init__(self) -> None:
         """At the beginning."""

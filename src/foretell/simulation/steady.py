@@ -1,8 +1,8 @@
-"""Long steps in short: memory of a step of many micro-batches from a play of a few.
+"""Long steps in short: memory of a step of many micro-batches from a simulation of a few.
 
 Once the pipeline is full a rank does over and over what it did a few tasks before, and holds what it held
-then. What it holds depends on the order of its own tasks alone, so a play of a few micro-batches has every
-state of the whole step: those between its halves are not played again, and the second half comes later.
+then. What it holds depends on the order of its own tasks alone, so a simulation of a few has every
+state of the whole step: those between its halves are not simulated again, and the second half comes later.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ from foretell.schedules.base import Pipe, Schedule
 from foretell.simulation.memory import Changes, MemoryLine
 
 FILLS = 4
-"""Times the pipeline's depth that are played: two to fill it, as zero-bubble schedules and DualPipe do, and
+"""Times the pipeline's depth that are simulated: two to fill it, as zero-bubble and DualPipe do, and
 as many to empty it."""
 SHOWN = 200
-"""Moments that stand for what is not played."""
+"""Moments that stand for what is not simulated."""
 
 
 def few_micro_batches(schedule: Schedule, pp: int, vpp: int, many: int) -> int:
-    """How many of a step's micro-batches are played: all, where more of them are more in flight."""
+    """How many of a step's micro-batches are simulated: all, where more of them are more in flight."""
     period = 2 * pp
     few = many - max(many - FILLS * pp - period, 0) // period * period
     ranks = np.arange(pp, dtype=float)[None, :]
@@ -32,7 +32,7 @@ def _pipe(pp: int, vpp: int, many: int) -> Pipe:
 
 
 def delay_half(found: Changes, gap_s: float) -> Changes:
-    """The changes with those of the second half of the tasks later by the time of what is not played."""
+    """The changes with those of the second half of the tasks later by the time of what is not simulated."""
     late = found.turn >= middle(found)
     return Changes(
         at_s=found.at_s + gap_s * late,
@@ -49,7 +49,7 @@ def middle(found: Changes) -> int:
 
 
 def fill_gap(line: MemoryLine, found: Changes) -> MemoryLine:
-    """The line of delayed changes with what is not played: all along, the most that the tasks before held."""
+    """The line of delayed changes with what is not simulated: all along, the most that earlier tasks held."""
     cut, begun = middle(found), 3 * middle(found) // 4
     start_s, end_s = (float(found.at_s[np.searchsorted(found.turn, turn)]) for turn in (begun, cut))
     first = int(np.searchsorted(line.moments_s, start_s))

@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 
 def played_step(scenario: Scenario, plan: Plan) -> tuple[StepLayout, PlayedStep]:
-    """A plan's step, laid out and played without chance."""
+    """A plan's step, laid out and simulated without chance."""
     laid = lay_out(scenario, plan)
     return laid, play_step(laid.schedule, laid.program)
 

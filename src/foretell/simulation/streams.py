@@ -1,4 +1,4 @@
-"""A whole step played rank by rank on streams: passes, exchanges, sends, collectives beside them, copies.
+"""A whole step simulated rank by rank on streams: passes, exchanges, sends, collectives beside them, copies.
 
     compute    passes in the schedule's order; each waits for its input, its weights and the host
     dp-comm    data-parallel collectives, one after the other, beside the passes
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedStep:
-    """A step as it was played; one entry for each rank."""
+    """A step as it was simulated; one entry for each rank."""
 
     timeline: Timeline
     """Passes."""

@@ -1,4 +1,4 @@
-"""A played step as a Chrome trace that ui.perfetto.dev opens.
+"""A simulated step as a Chrome trace that ui.perfetto.dev opens.
 
 pid is a rank (one of each pipeline stage: the others of its stage do the same at the same time), tid a stream
 of it. `X` events are what ran, in microseconds; `C` counters are the memory that the rank holds and the watts
@@ -48,7 +48,7 @@ COUNTS = 4_000
 def write_trace(
     laid: StepLayout, played: PlayedStep, path: str | Path, detail: str = "auto"
 ) -> Path:
-    """Write a played step; gzipped where the name ends in .gz."""
+    """Write a simulated step; gzipped where the name ends in .gz."""
     path = Path(path)
     events = trace_events(laid, played, detail)
     try:

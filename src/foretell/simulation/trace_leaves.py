@@ -1,4 +1,4 @@
-"""What a task of a played step looks like from near: its layers or operations, one after the other.
+"""What a task of a simulated step looks like from near: its layers or operations, one after the other.
 
 A task's time is shared out in proportion to what its parts take alone; where it stopped for a collective
 (knots), so do they.

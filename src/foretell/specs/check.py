@@ -3,20 +3,28 @@
 import dataclasses
 import math
 import types
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foretell.errors import Problem, nearest_name
 from foretell.specs.ranges import Ge, Le
 
+Check = Callable[[Any, str], list[Problem]]
+"""Problems of a value under one annotation, given its path."""
+
 
 def problems_of(record: Any, path: str) -> list[Problem]:
     """Every field of a record (and of the records in it) that breaks its annotation."""
     found: list[Problem] = []
-    for name, hint in field_types(record.__class__).items():
-        found += check_value(getattr(record, name), hint, f"{path}.{name}")
+    for name, check in _field_checks(record.__class__):
+        found += check(getattr(record, name), f"{path}.{name}")
     return found
+
+
+@lru_cache(maxsize=256)
+def _field_checks(record_type: type[Any]) -> tuple[tuple[str, Check], ...]:
+    return tuple((name, _check_of(hint)) for name, hint in field_types(record_type).items())
 
 
 @lru_cache(maxsize=256)
@@ -28,26 +36,46 @@ def field_types(record_type: type[Any]) -> dict[str, Any]:
 
 def check_value(value: Any, hint: Any, path: str) -> list[Problem]:
     """Problems of one value under one annotation."""
-    origin = get_origin(hint)
+    return _check_of(hint)(value, path)
+
+
+@lru_cache(maxsize=1024)
+def _check_of(hint: Any) -> Check:
+    """What checks values under an annotation, which is taken apart once."""
+    origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        base, *marks = get_args(hint)
-        return check_value(value, base, path) or _check_range(value, marks, path)
+        base, marks = _check_of(parts[0]), list(parts[1:])
+        return lambda value, path: base(value, path) or _check_range(value, marks, path)
     if origin in (Union, types.UnionType):
-        options = [check_value(value, option, path) for option in get_args(hint)]
-        return min(options, key=len)
+        return partial(_check_options, [_check_of(option) for option in parts])
     if origin is Literal:
-        return _check_choice(value, get_args(hint), path)
+        return lambda value, path: _check_choice(value, parts, path)
     if origin is tuple:
-        item = get_args(hint)[0]
-        return [p for i, v in enumerate(value) for p in check_value(v, item, f"{path}.{i}")]
+        item = _check_of(parts[0])
+        return lambda value, path: [p for i, v in enumerate(value) for p in item(v, f"{path}.{i}")]
     if origin in (dict, Mapping) or hint is Mapping:
-        kind = get_args(hint)[1] if get_args(hint) else object
-        return [p for k, v in value.items() for p in check_value(v, kind, f"{path}.{k}")]
+        kind = _check_of(parts[1] if parts else object)
+        return lambda value, path: [p for k, v in value.items() for p in kind(v, f"{path}.{k}")]
     if dataclasses.is_dataclass(hint):
-        if not isinstance(value, hint):  # type: ignore[arg-type]
-            return [Problem(path=path, value=value, message="not a record of this kind")]
-        return problems_of(value, path)
-    return _check_plain(value, hint, path)
+        return lambda value, path: _check_record(value, hint, path)
+    return lambda value, path: _check_plain(value, hint, path)
+
+
+def _check_options(options: list[Check], value: Any, path: str) -> list[Problem]:
+    """Problems under the option that has the fewest."""
+    fewest: list[Problem] | None = None
+    for option in options:
+        found = option(value, path)
+        if not found:
+            return found
+        fewest = found if fewest is None or len(found) < len(fewest) else fewest
+    return fewest or []
+
+
+def _check_record(value: Any, hint: Any, path: str) -> list[Problem]:
+    if not isinstance(value, hint):
+        return [Problem(path=path, value=value, message="not a record of this kind")]
+    return problems_of(value, path)
 
 
 def _check_plain(value: Any, hint: Any, path: str) -> list[Problem]:

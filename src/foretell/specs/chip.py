@@ -30,7 +30,7 @@ class Chip:
     memory_bandwidth_bytes_per_s: Positive
     """Nominal bandwidth of the device memory."""
     l2_bytes: NotNegative = 0.0
-    """Last-level cache; 0 where unknown."""
+    """L2 cache of all dies together; 0 where unknown. AMD's Infinity Cache behind it is not counted."""
     sram_bytes_per_core: NotNegative = 0.0
     """Shared memory and L1 of one core; 0 where unknown."""
     cores: NotNegative = 0.0

@@ -51,6 +51,8 @@ class Corrections:
     """Seconds of an engine's step beside its kernels."""
     queueing: Positive = 1.0
     """Seconds that requests wait before their prefill."""
+    cache_capacity: Positive = 1.0
+    """Tokens that a serving engine's cache holds."""
 
     @property
     def changed(self) -> dict[str, float]:
@@ -80,7 +82,9 @@ TRAINING = (
 """Mechanisms of the time of a training step."""
 TRAINING_MEMORY = ("activations", "overhead")
 """Mechanisms of its memory."""
-SERVING = ("prefill", "decode_weights", "decode_cache", "step_overhead", "queueing")
+SERVING = (
+    "prefill", "decode_weights", "decode_cache", "step_overhead", "queueing", "cache_capacity",
+)  # fmt: skip
 """Mechanisms of a service."""
 POST_TRAINING = ("generation", "forward", "update", "synchronisation", "loop")
 """Mechanisms of a post-training step: each is a group of its phases."""

@@ -99,7 +99,10 @@ class EngineProfile:
     max_tokens: int = 8192
     """Tokens of a step."""
     limits_by_card: bool = False
-    """Whether these two are lower on small cards (vLLM's second engine)."""
+    """Whether these two go with the card's memory (vLLM's second engine, SGLang)."""
+    shared_tokens: bool = False
+    """Whether ranks with attention of their own share the tokens of a step (SGLang divides
+    chunked_prefill_size by them)."""
     graph_batch: int = 0
     """Sequences up to which decode steps are replayed from graphs; 0: all."""
     graph_tokens: int = 0

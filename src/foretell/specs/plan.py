@@ -57,8 +57,8 @@ QUANTISED = {
 """Formats of a frozen base -> bytes of one stored weight with its share of the scales: nf4 has one in 32 bits
 for 64 weights, which double quantisation (-dq) keeps in 8 bits (Dettmers et al. 2023); int4 a scale in 16
 bits and a zero in 4 for 128 (GPTQ)."""
-KEEPS_INPUTS = ("nf4", "nf4-dq")
-"""Formats whose products keep their input though the weights are frozen (bitsandbytes' MatMul4Bit)."""
+NF4 = ("nf4", "nf4-dq")
+"""Formats of bitsandbytes."""
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0} | dict.fromkeys(QUANTISED, 2.0)
 """Bytes of one stored element; of a quantised base, of what is not quantised and of what products read."""
 
@@ -208,10 +208,13 @@ DROPS = ("jax", "paxml", "maxtext", "levanter")
 """Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
 OWN_DTYPES = (
-    "accelerate", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
+    "accelerate", "hai-llm", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
     "transformers-compiled", "transformers-kernels", "transformers-liger", "trl",
 )  # fmt: skip
-"""Software that states the dtypes of master copy and states; a test holds it to the catalogue."""
+"""Software that states the dtypes of master copy and states, and of gradients sent where ZeRO 3 shares all; a
+test holds it to the catalogue."""
+ALL_SHARED = 3
+"""Stage of ZeRO that shares weights too."""
 
 
 def plan_text(plan: Plan) -> str:
@@ -225,6 +228,7 @@ def plan_text(plan: Plan) -> str:
     word = plan.framework.partition("@")[0]
     drops = word in DROPS
     told += ("master", "states") if word in OWN_DTYPES else ()
+    told += ("wire",) if word in OWN_DTYPES and plan.zero >= ALL_SHARED else ()
     spread = plan.ep > 1 and bool(told)
     told += OF_EXPERTS if spread else ()
     told += ("capacity",) if spread or drops else ()

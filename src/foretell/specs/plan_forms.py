@@ -19,8 +19,8 @@ from itertools import groupby
 from foretell.errors import Problem
 
 MODULES = ("core", "attention", "up", "mlp", "act", "norm", "moe", "products")
-"""What can be computed again by itself: attention cores and scans, whole mixers, keys and values out of
-their latent, dense feed-forward parts, activations, norms, mixtures of experts; every second product."""
+"""What can be computed again by itself: attention cores and scans, whole mixers, queries, keys and values out
+of their latents, dense feed-forward parts, activations, norms, mixtures of experts; every second product."""
 OFFLOADS = ("optimizer", "activations", "weights")
 """What can live in the host's memory."""
 TARGETS = ("q", "k", "v", "o", "up", "down")

@@ -32,12 +32,21 @@ class AlgorithmForm:
     """Whether a value model is trained beside it."""
     sequences: float = 1.0
     """Sequences that the trainer passes for each trajectory: a pair is two."""
+    samples: int = 1
+    """Answers to each prompt where nothing says; 0: as the framework has it."""
     head: bool = True
     """Whether there are scores over the vocabulary; a reward model has one number."""
 
 
 USUAL_PROMPT = 256
 """Tokens of a prompt where at most a limit is stated: a limit is no mean, and prompts are shorter."""
+
+
+def usual_prompt(limit: float | None) -> float:
+    """Mean tokens of a prompt of which at most a limit is stated."""
+    return float(min(limit or USUAL_PROMPT, USUAL_PROMPT))
+
+
 ALGORITHMS: Mapping[str, AlgorithmForm] = {
     form.id: form
     for form in (
@@ -55,8 +64,10 @@ ALGORITHMS: Mapping[str, AlgorithmForm] = {
             head=False,
         ),
         AlgorithmForm(id="ppo", generates=True, old=True, reference=True, critic=True),
-        AlgorithmForm(id="grpo", generates=True, old=True, reference=True, critic=False),
-        AlgorithmForm(id="dapo", generates=True, old=True, reference=False, critic=False),
+        AlgorithmForm(id="grpo", generates=True, old=True, reference=True, critic=False, samples=0),
+        AlgorithmForm(
+            id="dapo", generates=True, old=True, reference=False, critic=False, samples=16
+        ),
     )
 }
 """By name. GSPO, RLOO, REINFORCE++, GPG and CISPO cost what GRPO costs, or DAPO where there is no KL term."""

@@ -17,9 +17,9 @@ gradients   Transformer Engine adds the gradients of weights to their sums insid
             Plain PyTorch makes a gradient when the backward pass comes to its weight and gives it up after
             the update: with one micro-batch and no replicas it never meets all activations
             (training/late_gradients.py). Elsewhere a buffer holds it through the step: sums over
-            micro-batches, buckets of replicas, Megatron's main_grad. FSDP's shards are made late too, but
-            on a stream of their own, and the allocator gives a stream nothing of what another's tensors
-            left.
+            micro-batches, buckets of replicas, Megatron's main_grad. FSDP's shards are made late too
+            (`late_shards`), but on a stream of their own, and the allocator gives a stream nothing of what
+            another's tensors left: so much more is reserved.
 weights     FSDP holds one copy, that of the master weights, and rounds what it gathers. After an update
             nanotron's ZeRO 1 holds the gathered weights and its own part of them beside the working ones (it
             logs 10 + 14 / z bytes a weight at the end of a step, z ranks), and gives them up before the next
@@ -150,6 +150,10 @@ class Software:
     host_shared_s: Seconds = 0.0
     """What ZeRO 3 takes the host besides for a layer and micro-batch, both passes together: hooks that fetch
     its modules and free them."""
+    inputs_stay: bool = False
+    """Whether ZeRO 3 over frozen weights holds the inputs of layers that are computed again, and their
+    gradients, until the backward pass ends (FSDP's hook that frees a frozen layer's weights is held by them:
+    register_multi_grad_hook)."""
     gather_copies: bool = False
     """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
     parameter is shared by itself)."""
@@ -181,6 +185,9 @@ class Software:
     casts_experts: bool = True
     """Whether operands of grouped products are cast to narrow formats by passes of their own; else the
     products' kernels read and write them."""
+    weighs_inside: bool = False
+    """Whether tokens are weighed inside their experts, in front of the last product, so that what that gives
+    is not kept."""
     plain_scaled_rotary: bool = False
     """Whether rotary positions with a scale (YaRN's) run by plain kernels though others are fused."""
     maps_apart: bool = False
@@ -216,6 +223,11 @@ class Software:
     and a scale and writes two; more where it is bound by its look-ups, or by several kernels."""
     dequantise_int4_bytes: Multiple = 2.6
     """The same of int4."""
+    stored_inputs: bool = False
+    """Whether frozen products of nf4 keep their input, adapter or not (bitsandbytes up to 0.42)."""
+    widening_int4_bytes: Multiple = 2.0
+    """Bytes that a weight of int4 takes while it is widened: the wide copy, or what plain operations leave
+    for each other."""
     update_passes: Multiple = 1.0
     """Time of the update over that of one fused kernel: PyTorch's foreach optimizers run one operation after
     the other over all tensors."""
@@ -255,6 +267,8 @@ class Software:
     """All gradients once more in the weights' dtype, where there are replicas."""
     late_gradients: bool = False
     """With one micro-batch and no replicas, gradients are made while activations are given back."""
+    late_shards: bool = False
+    """The same of the shards of ZeRO 3, where gradients have the dtype of the weights that are shared."""
     gathered_stay: bool = False
     """With ZeRO 1, gathered weights and this rank's part of them beside the working ones after an update."""
     gathered_kept: bool = False
@@ -262,6 +276,11 @@ class Software:
     option decides, so that the peak is as said or higher (uncertainty/memory.py)."""
     one_copy: bool = False
     """With ZeRO 3 the shared weights are the master copy."""
+    result_bytes: Multiple = 0.0
+    """Bytes of an element of attention's result as it is kept in low-precision recipes; 0: in 16 bits for
+    attention, and in the narrow format for the product behind it."""
+    narrow_up: bool = False
+    """What the activation of a feed-forward part or an expert reads is kept in the narrow format."""
     narrow: bool = False
     """Inputs of linear maps are kept in the narrow format, and so are copies of their weights."""
     tied_copies: Multiple = 0.0

@@ -5,8 +5,8 @@
 
 A new algorithm is right when these pass: every rank ends with what the collective promises, nothing being
 added twice; no closed form beats the bytes that must leave or reach a member, nor the latency between the
-farthest two; time grows with bytes; and the play of the messages takes as long as claimed. The player is the
-caller's own, so that the closed form has an independent judge.
+farthest two; time grows with bytes; and the simulation of the messages takes as long as claimed. The player
+is the caller's own, so that the closed form has an independent judge.
 """
 
 from collections.abc import Callable, Iterable
@@ -69,7 +69,7 @@ def check_floor(algorithm: Algorithm, collective: Collective, topology: Topology
 
 
 def check_play(algorithm: Algorithm, topology: Topology, closed_s: float, played_s: float) -> None:
-    """The play stands to the closed form as claimed."""
+    """The simulation stands to the closed form as claimed."""
     said = algorithm.claim_on(topology)
     near = RELATIVE * max(closed_s, played_s)
     holds = {

@@ -5,7 +5,7 @@
 
 A new topology is right in form when these pass: a group of one is free; no pattern is faster than bytes over
 all links of a member, nor than the latency between members; arrays of members give what each number gives;
-and its graph is connected, both ways alike. That its prices are right takes a play of messages beside it
+and its graph is connected, both ways alike. That its prices are right takes a simulation of messages
 (`foretell.testing.collective.check_algorithm` with a player).
 """
 

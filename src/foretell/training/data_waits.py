@@ -1,5 +1,6 @@
 """Data parallelism in time: what of its messages a step waits for, and which of these waits pass on."""
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -84,15 +85,17 @@ def data_waits(
     stages: Stages,
     shares: tuple[GroupWeights, ...],
     beside: tuple[Array, Array],
+    copies_s: tuple[Array, Array] | None = None,
 ) -> DataWaits:
     """What a step waits for data parallelism; `beside` are the sends between stages and the sums of
-    gradients of one micro-batch.
+    gradients of one micro-batch, `copies_s` the copies to and from the host in each pass.
 
     Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
     share, is exposed; what is hidden takes cores. Where the pass's own exchanges use the same links, both
     take longer.
-    Spread experts have a group of their own, whose messages follow those of the others.
+    Spread experts have a group of their own, whose messages follow those of the others. A pass that copies
+    hold up hides more; where ZeRO 3 waits in every pass, copies go on meanwhile (training/offload.py).
     """
     alike = kinds_alike(plans, tables)
     messages = [data_messages(plans, tables, share, alike) for share in shares]
@@ -100,6 +103,10 @@ def data_waits(
     exposed = exposure_of(plans.base, software, plans.zero[:, None])
     forward = forward_pass(plans, stages, beside[0], exposed.gathers)
     backward = backward_pass(plans, stages, beside, exposed.reductions)
+    if copies_s is not None:
+        waits = plans.zero >= 3
+        forward = held_up(forward, waits, copies_s[0])
+        backward = held_up(backward, waits & plans.base.reshard, copies_s[1])
     shown_s = ExposedMessages(
         chip=scenario.system.chip,
         spot=tables.spot,
@@ -173,6 +180,14 @@ def backward_pass(
     sums_s = each[:, None] * beside[1] if each.any() else None
     found = HidingPasses(pass_s=pass_s, sums_s=sums_s, waits_s=waits, sends_s=sends_s)
     return of_each(found, plans, each, shown)
+
+
+def held_up(one: HidingPasses, waits: NDArray[np.bool_], copies_s: Array) -> HidingPasses:
+    """The same where copies to and from the host take longer than the pass, unless it `waits` by itself."""
+    sums_s: Num = 0.0 if one.sums_s is None else one.sums_s
+    many: Num = 1.0 if one.passes is None else one.passes
+    longer_s = np.maximum(one.pass_s, many * copies_s - sums_s)
+    return replace(one, pass_s=np.where(waits[:, None], one.pass_s, longer_s))
 
 
 def each_sends(plans: Plans) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Goodput of a run that fails, restarts and writes checkpoints: closed form, best interval, and a play of it.
+"""Goodput of a run that fails, restarts and writes checkpoints: closed form, best interval, simulation.
 
 Failures come at random with rate f. After each, a restart of R seconds (begun anew by a failure inside it),
 then steps; after every tau seconds of steps the chips wait c seconds for a checkpoint, which is safe w

@@ -1,8 +1,8 @@
 """Gradients that the backward pass makes on its way, where no buffer holds them through the step.
 
 Plain PyTorch makes the gradient of a weight when the backward pass comes to it, and gives all of them up
-after the update. With one micro-batch and no replicas they never meet all activations. The fullest moment is
-one of
+after the update. With one micro-batch and no replicas they never meet all activations; nor do FSDP's shards
+of them. The fullest moment is one of
 
     scores   every layer's tensors and the scores; no gradient yet
     last     the last layer's backward pass: every layer's tensors, gradients of the head and its own
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from foretell.kernels.memory import StageMemory
 from foretell.kernels.modules import is_wide
 from foretell.schedules import schedule_named
+from foretell.specs._base import Num
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.software import Software
@@ -35,18 +36,36 @@ def makes_late(plan: Plan, software: Software) -> bool:
     schedule = schedule_named(plan.schedule)
     in_order = not schedule.splits_backward and schedule.layout != "both"
     plain = not (plan.lora or recompute_layers(plan.recompute)) and plan.offload == "none"
-    return software.late_gradients and in_order and plain and plan.gradients == plan.weights
+    own = plan.gradients == plan.weights or _of_shards(plan, software)
+    return software.late_gradients and in_order and plain and own
 
 
-def nothing_summed(plans: Plans, micro_batches: Array) -> NDArray[np.bool_]:
-    """Whether a plan has neither several micro-batches nor replicas, whose gradients wait for others; a
-    column."""
-    return np.asarray((micro_batches <= 1.0) & (plans.dp * plans.cp <= 1.0))[:, None]
+def _of_shards(plan: Plan, software: Software) -> bool:
+    """Whether ZeRO 3's gradients have the dtype of what it shares: the master copy, or the weights."""
+    if not software.late_shards:
+        return False
+    kept = plan.master if software.one_copy and plan.master != "none" else plan.weights
+    return plan.gradients == kept
 
 
-def is_late(late: LateWeights | None, plans: Plans, micro_batches: Array) -> bool:
+def nothing_summed(plans: Plans, software: Software, micro_batches: Array) -> NDArray[np.bool_]:
+    """Whether a plan has neither several micro-batches nor replicas, whose gradients wait for others, or
+    shards of ZeRO 3 alone; a column."""
+    alone = (plans.dp * plans.cp <= 1.0) & (plans.base.gradients == plans.base.weights)
+    return np.asarray((micro_batches <= 1.0) & (alone | in_shards(plans, software)))[:, None]
+
+
+def in_shards(plans: Plans, software: Software) -> NDArray[np.bool_]:
+    """Whether a plan's gradients are shards of ZeRO 3 that the backward pass makes; (plans,)."""
+    shared = (plans.zero >= 3) & (plans.dp * plans.cp > 1)
+    return np.asarray(shared & _of_shards(plans.base, software))
+
+
+def is_late(
+    late: LateWeights | None, plans: Plans, software: Software, micro_batches: Array
+) -> bool:
     """Whether the one plan of a batch makes its gradients on the way."""
-    return late is not None and bool(nothing_summed(plans, micro_batches)[0, 0])
+    return late is not None and bool(nothing_summed(plans, software, micro_batches)[0, 0])
 
 
 def late_weights(
@@ -76,19 +95,20 @@ def _copies(plan: Plan, software: Software) -> float:
 
 
 def fullest_moment(
-    memory: StageMemory, late: LateWeights, passing: tuple[Array, Array], bytes_each: float
+    memory: StageMemory, late: LateWeights, passing: tuple[Array, Array], bytes_each: Num
 ) -> StageMemory:
     """What is held at the fullest moment; `passing` are the bytes of scores and of a layer's backward pass
-    (of which `memory.buffers` holds the larger), `bytes_each` those of a gradient."""
+    (of which `memory.buffers` holds the larger), `bytes_each` those of a gradient on one rank."""
     scores, again = passing
     whole, kept, always = memory.gradients, memory.activations, memory.buffers
     always = always - np.maximum(scores, again)
+    trained = whole / np.where(np.asarray(bytes_each) > 0.0, bytes_each, 1.0)
     gradients = np.stack(
         [
             np.zeros_like(whole),
             bytes_each * (late.head + late.layer),
             whole - bytes_each * late.table,
-            whole + bytes_each * late.more(whole / bytes_each),
+            whole + bytes_each * late.more(trained),
         ]
     )
     activations = np.stack([kept, kept, kept / late.layers, np.zeros_like(kept)])

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.dequantise import with_dequantisation
+from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
 from foretell.kernels.op_times import OpTimes, op_times
@@ -398,7 +398,7 @@ def _costed(
         if linear_format(base) is not None
         else None,
         quantised=_sum_parts(ops, weights * quantised) if base.weights in QUANTISED else None,
-        widened=(weights * quantised).max(axis=0),
+        widened=widened_weights(weights * quantised, flat, software),
         send_bytes=stack([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
         edges=tuple(part.edges for part in whole),

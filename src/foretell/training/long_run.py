@@ -16,7 +16,7 @@ from foretell.catalog.files import ROOT, read_table
 from foretell.errors import BadInput, Problem, unknown
 from foretell.kernels.memory import weight_bytes
 from foretell.kernels.power import chip_power
-from foretell.records import dataclass
+from foretell.records import dataclass, with_values
 from foretell.sharding.offload import LINK_SHARE
 from foretell.specs.plan import Plan
 from foretell.specs.questions.flags import fields_of
@@ -169,7 +169,7 @@ def with_run(result: StepEstimate, asked: Asked | None) -> StepEstimate:
     if asked is None or result.scenario is None:
         return result
     run = run_of(result, result.scenario, asked[0])
-    return replace(result, run=run, assumptions=(*result.assumptions, *asked[1]))
+    return with_values(result, run=run, assumptions=(*result.assumptions, *asked[1]))
 
 
 def checkpoint_bytes(scenario: Scenario, plan: Plan) -> float:

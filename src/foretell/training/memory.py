@@ -5,7 +5,7 @@
     message_bytes      activations on their way to and from other ranks
     stage_memory       all of it at the peak: kernels/memory.py says what the sums are
 
-`simulation/memory_timeline.py` plays the same over the step.
+`simulation/memory_timeline.py` simulates the same over the step.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.data_parallel import GroupWeights, packed_weights
-from foretell.training.late_gradients import fullest_moment, nothing_summed
+from foretell.training.late_gradients import fullest_moment, in_shards, nothing_summed
 from foretell.training.layer_costs import Parts
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, gather
@@ -78,6 +78,19 @@ def kept_activations(
         keeps_on = schedule_named(plans.base.schedule).splits_backward
         again = np.where((share >= 1.0) | ((share > 0.0) & keeps_on), once_more, again)
     return held, again
+
+
+def staying_inputs(
+    plans: Plans, software: Software, first: Index, shape: Index, parts: Parts, counts: Array
+) -> Array | None:
+    """Inputs of the layers of each stage that are computed again, but for its first layer's, where their
+    gradients can wait for the end of the backward pass (specs/software.py: inputs_stay); (combinations,
+    stages)."""
+    if not (software.inputs_stay and plans.base.lora):
+        return None
+    is_layer = np.arange(len(parts.names)) < parts.kinds
+    least = gather(parts.kept_input, shape) * is_layer * (plans.recompute[first][:, None] == 2.0)
+    return on_stages(counts, least) - largest_here(counts, least)
 
 
 def block_share(plans: Plans, first: Index, tables: Tables) -> Array | None:
@@ -198,9 +211,13 @@ def stage_memory(
     if holds.gathered_stay:
         copies = gathered_copies(plans, shares)
         memory = after_update(memory, copies, passing_by(plans, stages, flight))
+    lost: Array | float = 0.0
     if stages.late is not None:
         memory = at_fullest(scenario, plans, stages, memory, flight)
-    return replace(memory, allocator=allocator_share(base, holds) * memory.allocated)
+        # What was given back is of no use to the stream that makes shards of gradients.
+        apart = in_shards(plans, holds)[:, None]
+        lost = np.where(apart, np.maximum(gradients - memory.gradients, 0.0), 0.0)
+    return replace(memory, allocator=allocator_share(base, holds) * memory.allocated + lost)
 
 
 def gathered_copies(plans: Plans, shares: tuple[GroupWeights, ...]) -> Array:
@@ -228,9 +245,10 @@ def at_fullest(
 ) -> StageMemory:
     """The same at the fullest moment, of plans whose backward pass makes the gradients on its way."""
     assert stages.late is not None
-    late = nothing_summed(plans, pipe_of(scenario, plans).micro_batches)
+    late = nothing_summed(plans, scenario.software, pipe_of(scenario, plans).micro_batches)
     passing = scores_waiting(plans, stages, flight), stages.again_bytes
-    then = fullest_moment(memory, stages.late, passing, weight_bytes(plans.base)[1])
+    each = memory.gradients / np.maximum(stages.trained, 1.0)
+    then = fullest_moment(memory, stages.late, passing, each)
     return replace(
         memory,
         gradients=np.where(late, then.gradients, memory.gradients),
@@ -261,7 +279,15 @@ def passing_by(plans: Plans, stages: Stages, flight: Array) -> Array:
     """Scores or a layer computed again, whichever is more; (plans, stages)."""
     # Where a forward pass runs beside a backward pass, the scores of one meet the layers of the other.
     meet = np.add if schedule_named(plans.base.schedule).layout == "both" else np.maximum
-    return np.asarray(meet(scores_waiting(plans, stages, flight), stages.again_bytes))
+    again = stages.again_bytes + inputs_that_stay(plans, stages)
+    return np.asarray(meet(scores_waiting(plans, stages, flight), again))
+
+
+def inputs_that_stay(plans: Plans, stages: Stages) -> Array | float:
+    """Gradients of layers' inputs that wait for the end of the backward pass; (plans, stages)."""
+    if stages.inputs is None:
+        return 0.0
+    return np.asarray(((plans.zero >= 3) & (plans.dp * plans.cp > 1))[:, None] * stages.inputs)
 
 
 def gathered_weights(base: Plan, stages: Stages) -> Array:

@@ -48,13 +48,15 @@ def micro_batch(
     tables: Tables,
     stages: Stages,
     shared: tuple[tuple[GroupWeights, ...], Array],
+    copies_s: tuple[Array, Array] | None = None,
 ) -> MicroBatch:
-    """One micro-batch of every plan; `shared` is what data parallelism shares, and the micro-batches."""
+    """One micro-batch of every plan; `shared` is what data parallelism shares, and the micro-batches,
+    `copies_s` what copies to and from the host take beside each pass."""
     sends_s, sums_s = send_seconds(plans, tables), sum_seconds(scenario, plans, stages, *shared)
     return MicroBatch(
         stages=stages,
         sends_s=sends_s,
         sums_s=sums_s,
         whole_s=stages.forward_s + stages.backward_s + sends_s + sums_s,
-        waits=data_waits(scenario, plans, tables, stages, shared[0], (sends_s, sums_s)),
+        waits=data_waits(scenario, plans, tables, stages, shared[0], (sends_s, sums_s), copies_s),
     )

@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory, allocator_share
 from foretell.sharding.offload import (
+    Copies,
     ExposedCopies,
     StateBytes,
     exposed_copies,
     host_copies,
+    link_seconds,
     on_chip,
 )
 from foretell.specs.plan import Plans
@@ -21,6 +23,24 @@ from foretell.training.tables import Stages, Tables, gather
 Array = NDArray[np.float64]
 
 
+def stage_copies(plans: Plans, stages: Stages, memory: StageMemory) -> Copies:
+    """Bytes that a rank of each stage copies to and from the host."""
+    there = StateBytes(
+        weight_bytes=memory.weights, state_bytes=memory.states, kept_bytes=stages.kept_bytes
+    )
+    return host_copies(plans.base.offload, there, plans.base.reshard)
+
+
+def copied_passes(
+    scenario: Scenario, plans: Plans, stages: Stages, memory: StageMemory
+) -> tuple[Array, Array] | None:
+    """Seconds of the copies beside a forward and a backward pass, which last no less; None without any."""
+    if plans.base.offload == "none":
+        return None
+    copies, chip = stage_copies(plans, stages, memory), scenario.system.chip
+    return link_seconds(copies.forward_bytes, chip), link_seconds(copies.backward_bytes, chip)
+
+
 def offload_seconds(
     scenario: Scenario, plans: Plans, one: MicroBatch, memory: StageMemory, update_s: Array
 ) -> ExposedCopies:
@@ -29,11 +49,8 @@ def offload_seconds(
     They go on while a pass waits for data-parallel messages, which use other links.
     """
     stages = one.stages
-    there = StateBytes(
-        weight_bytes=memory.weights, state_bytes=memory.states, kept_bytes=stages.kept_bytes
-    )
     return exposed_copies(
-        host_copies(plans.base.offload, there, plans.base.reshard),
+        stage_copies(plans, stages, memory),
         scenario.system.chip,
         stages.forward_s + one.waits.forward_s,
         stages.backward_s + one.sums_s + one.waits.backward_s,

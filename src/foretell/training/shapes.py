@@ -35,7 +35,7 @@ from foretell.sharding.tensor2d import (
 )
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import KEEPS_INPUTS, RECOMPUTE, Plan, activation_bytes
+from foretell.specs.plan import RECOMPUTE, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.software import Software
 from foretell.workload.build import build
@@ -206,7 +206,7 @@ def _on_one_rank(
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
     apart = whole_maps if form is None or form.halves else halves_of if form.joint else maps_of
-    stored = base.weights in KEEPS_INPUTS
+    stored = form is not None and form.keeps
     part = with_adapters(part, base.lora, base.adapters, apart, dora=base.dora, stored=stored)
     return tensor_parallel(part, shape.tp, shape.sp)
 

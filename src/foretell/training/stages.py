@@ -17,6 +17,7 @@ from foretell.training.memory import (
     message_bytes,
     on_stages,
     placeholders_of,
+    staying_inputs,
 )
 from foretell.training.pass_times import held_passes, late_launches, weight_seconds
 from foretell.training.tables import Stages, Tables, Waits, distinct, gather
@@ -38,10 +39,12 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     forward, backward, clock = passes.forward_s, passes.backward_s, passes.clock
     again = 0.0 if share is None else on_stages(counts, passes.rerun_s) * share
     kept, again_bytes = kept_activations(plans, first, shape, parts, counts, share)
+    inputs = staying_inputs(plans, tables.software, first, shape, parts, counts)
     parameters = gather(parts.parameters, shape)
     schedule = schedule_named(plans.base.schedule)
-    # A tied head is the token table itself on a single stage, and a copy of it on another.
-    apart = (plans.pp[first] > 1) & (schedule.layout != "v")
+    # A tied head is the token table itself on a single stage, or where the last chunk is on the first rank,
+    # and a copy of it elsewhere.
+    apart = (plans.pp[first] > 1) & (schedule.layout not in ("v", "both"))
     parameters[:, -1] += parts.tied[shape] * apart
     held = counts if schedule.weight_copies == 1.0 else schedule.weight_copies * counts
 
@@ -99,6 +102,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         quantised=None
         if parts.quantised is None
         else on_plans(held, gather(parts.quantised, shape)),
+        inputs=None if inputs is None else gather(inputs, key),
         widened_bytes=widening_bytes(plans.base, tables.software) * parts.widened[tables.shape],
         late=late_weights(
             plans, tables.software, key, parameters, parts.tied[shape] * ~apart, counts

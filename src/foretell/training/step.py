@@ -51,7 +51,12 @@ from foretell.training.dualpipe import hidden_seconds, mirror_seconds
 from foretell.training.ledger import Ledger, StageSeconds
 from foretell.training.memory import correct_memory, held_micro_batches, stage_memory
 from foretell.training.micro_batch import micro_batch
-from foretell.training.offload import copied_seconds, offload_memory, offload_seconds
+from foretell.training.offload import (
+    copied_passes,
+    copied_seconds,
+    offload_memory,
+    offload_seconds,
+)
 from foretell.training.pace import set_pace
 from foretell.training.stages import stages_of_plans
 from foretell.training.tables import Tables, chunks, gather, largest_stage, select, tables_of
@@ -89,13 +94,14 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
     """The ledger of a chunk of plans: one broadcast over plans and stages."""
     pipe, stages = pipe_of(scenario, plans), stages_of_plans(plans, tables)
     shares = shares_of(plans, tables, stages, pipe.micro_batches)
-    one = micro_batch(scenario, plans, tables, stages, (shares, pipe.micro_batches))
+    memory = stage_memory(scenario, plans, stages, shares, held_micro_batches(plans, tables, pipe))
+    copies_s = copied_passes(scenario, plans, stages, memory)
+    one = micro_batch(scenario, plans, tables, stages, (shares, pipe.micro_batches), copies_s)
     seconds = StageSeconds(
         passes=pipe.micro_batches[:, None] * one.whole_s,
         data_parallel=one.waits.step_s,
         optimizer=update_seconds(scenario, plans, tables, stages, shares),
     )
-    memory = stage_memory(scenario, plans, stages, shares, held_micro_batches(plans, tables, pipe))
     if schedule_named(plans.base.schedule).layout == "both":
         mirror_s = mirror_seconds(scenario, plans, tables, shares)
         hidden_s = hidden_seconds(scenario, plans, tables, pipe, one)

@@ -171,6 +171,8 @@ class Stages:
     """Weights of which there are copies in a narrow format; None where there are none."""
     quantised: Array | None
     """Frozen weights that are stored in 4 bits; None where there are none."""
+    inputs: Array | None
+    """Inputs of layers that are computed again, whose gradients can wait for the end of the backward pass."""
     widened_bytes: Array
     """A matrix that is stored in 4 bits, widened for its product; (plans,)."""
     late: LateWeights | None

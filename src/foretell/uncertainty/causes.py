@@ -49,18 +49,20 @@ def causes_of(posterior: Posterior, number: int) -> RunCauses:
     again[number] = 1.0
     here, every = slopes[number], slopes.sum(axis=1)
     # What is this run's own of each mechanism is the mechanism's, too.
-    own = (here * np.array([prior.row_spread[name] for name in names])) ** 2
+    row_own = (here * np.array([prior.row_spread[name] for name in names])) ** 2
     drawn = []
     counts = random.multinomial(DRAWS, posterior.weights)
     for case, count in zip(posterior.cases, counts, strict=True):
         if count == 0:
             continue
         place = case.place
-        single = prior.noise**2 * doubts[number] ** 2 + case.outliers[number]
+        own = place.scale * row_own
+        single = place.scale * prior.noise**2 * doubts[number] ** 2 + case.outliers[number]
         each = place.part + np.outer(near, place.spread - place.part)
         before = np.append(here**2 * place.spread + own, every[number] ** 2 * place.shared)
-        before = np.append(before, prior.likeness**2 * doubts[number] ** 2 + single)
-        rest = alike + single * again
+        likeness = place.scale * prior.likeness**2
+        before = np.append(before, likeness * doubts[number] ** 2 + single)
+        rest = place.scale * alike + single * again
         parts_seen = (here * each * slopes).T + np.outer(own, again)
         seen = np.vstack([parts_seen, every[number] * place.shared * every, rest])
         after = np.diag(before) - seen @ case.precision @ seen.T

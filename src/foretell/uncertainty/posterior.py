@@ -5,9 +5,11 @@ mechanisms (d ln step / d ln factor, from the evaluator that the caller hands ov
 have in common beside them, what is the run's own, and the noise of its measurement. A mechanism's factor is
 in part the same for all runs of a place, in part only as far as runs are alike. All are normal with the
 spreads of a prior that was learnt from published tables (catalog/measured_priors.py); the run's own part may
-be an outlier, and a place may be far off as a whole or in one part (its fabric). So the posterior is a
-mixture of normal ones, one for each kind of place and choice of outliers, which is exact: no sampling. With
-many runs the choice is made run by run instead, each judged by all the others.
+be an outlier; a place may be tidy or rough (all its spreads smaller or larger), far off as a whole, or far
+off in one part (its fabric). So the posterior is a mixture of normal ones, one for each kind of place and
+choice of outliers, which is exact: no sampling. A run that is as predicted makes a tidy place likelier, so
+that intervals narrow where they may. With many runs the outliers are chosen run by run instead, each judged
+by all the others.
 
     measured_runs     what is seen
     condition         prior, runs -> Posterior
@@ -65,6 +67,8 @@ class PlaceKind:
     """Variance of each mechanism's log-factor; (mechanisms,)."""
     part: Array
     """What of it is the same for all runs, however unlike; (mechanisms,)."""
+    scale: float
+    """Factor on every variance of the place; those above have it already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +123,9 @@ class Posterior:
     @property
     def outlier_shares(self) -> tuple[float, ...]:
         """How probable it is of each run that it contradicts the rest."""
-        own = [own_variance(self.prior, self.mechanisms, run) for run in self.runs]
+        own = np.array([own_variance(self.prior, self.mechanisms, run) for run in self.runs])
         out = np.array(
-            [np.array(case.outliers) > 3.0 * np.array(own) for case in self.cases], float
+            [np.array(case.outliers) > 3.0 * case.place.scale * own for case in self.cases], float
         )
         return tuple((self.weights @ out).tolist()) if len(self.runs) else ()
 
@@ -142,7 +146,7 @@ class Posterior:
             squares.append(scale ** (2.0 * prior.doubt_power) * variance)
             cross, before = crosses[id(case.place)], alone[id(case.place)]
             if again.any():  # measured itself: its own part is known
-                single = owns + np.array(case.outliers)
+                single = case.place.scale * owns + np.array(case.outliers)
                 mine = float((single * again).max())
                 cross = cross + again * np.sqrt(mine * single)
                 before += mine
@@ -150,13 +154,12 @@ class Posterior:
             explained = float(cross @ case.precision @ cross)
             spreads.append(max(before - explained, 0.0))
         kinds = np.array(outlier_kinds(prior))
+        own_of = np.outer([case.place.scale for case in self.cases], own + scale**2 * kinds[:, 0])
         if again.any():
-            own, kinds = REPEAT**2, np.array([(0.0, 1.0)])
+            own_of, kinds = np.full((len(self.cases), 1), REPEAT**2), np.array([(0.0, 1.0)])
         weights = np.outer(self.weights, kinds[:, 1]).ravel()
         means = np.repeat(centres, len(kinds))
-        wide = prior.interval_scale * np.sqrt(
-            np.add.outer(np.array(spreads), own + scale**2 * kinds[:, 0]).ravel()
-        )
+        wide = prior.interval_scale * np.sqrt((np.array(spreads)[:, None] + own_of).ravel())
         told = self.weights @ np.array(factors)
         spread = self.weights @ (np.array(squares) + (np.array(factors) - told) ** 2)
         told = told + prior.mean
@@ -187,9 +190,11 @@ def condition(
     doubts = np.array([doubt_of(prior, run) ** 2 for run in runs])
     cases: list[Case] = []
     for place in places:
-        common = covariance_of(prior, place, runs, runs)
-        for outliers, log_share in _choices(prior, common, own + noise, doubts, rest):
-            single = np.sqrt(own + np.array(outliers))
+        common, mine = covariance_of(prior, place, runs, runs), place.scale * own
+        for outliers, log_share in _choices(
+            prior, common, mine + noise, place.scale * doubts, rest
+        ):
+            single = np.sqrt(mine + np.array(outliers))
             total = common + again * np.outer(single, single) + np.diag(noise)
             precision = np.asarray(np.linalg.inv(total), float) if len(runs) else total
             pulls = precision @ rest
@@ -257,17 +262,28 @@ def _choices(
 
 
 def places_of(prior: MeasuredPrior, mechanisms: tuple[str, ...]) -> tuple[PlaceKind, ...]:
-    """As usual, far off as a whole, and far off in one part."""
+    """Tidy, usual and rough ones, then those far off as a whole, and far off in one part."""
     spread = np.array([prior.spread[name] for name in mechanisms]) ** 2
     more = np.array([prior.part_wide.get(name, 0.0) for name in mechanisms]) ** 2
     part, shared = prior.carry * spread, prior.shared**2
     whole = shared + prior.shared_wide**2
     usual = 1.0 - prior.wide_share - prior.part_share
     found = [
-        PlaceKind(share=usual, shared=shared, spread=spread, part=part),
-        PlaceKind(share=prior.wide_share, shared=whole, spread=spread, part=part),
-        PlaceKind(share=prior.part_share, shared=shared, spread=spread + more, part=part + more),
+        PlaceKind(
+            share=share * usual,
+            shared=factor**2 * shared,
+            spread=factor**2 * spread,
+            part=factor**2 * part,
+            scale=factor**2,
+        )
+        for factor, share in prior.place_scales
     ]
+    one_part = (spread + more, part + more)
+    for share, common, (each, fixed) in (
+        (prior.wide_share, whole, (spread, part)),
+        (prior.part_share, shared, one_part),
+    ):
+        found.append(PlaceKind(share=share, shared=common, spread=each, part=fixed, scale=1.0))
     return tuple(place for place in found if place.share > 0.0)
 
 
@@ -287,7 +303,8 @@ def covariance_of(
     common += (left * (place.spread - place.part)) @ right.T * near
     common += place.shared * np.outer(left.sum(axis=1), right.sum(axis=1))
     common *= np.outer(one, other) ** prior.doubt_power
-    return np.asarray(common + prior.likeness**2 * near * np.outer(one, other), float)
+    alike = place.scale * prior.likeness**2
+    return np.asarray(common + alike * near * np.outer(one, other), float)
 
 
 def same_runs(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> Array:

@@ -27,7 +27,7 @@ def estimate(given: Given, limits: Limits) -> Answer:
 
 
 def search(given: Given, limits: Limits) -> Answer:
-    """`foretell search`; too many plans are turned away as soon as they have been counted."""
+    """`foretell search`; too many plans are refused as soon as they have been counted."""
     from foretell.api import training as api
     from foretell.report.refusal import no_as_dict
 
@@ -80,6 +80,13 @@ def improve(given: Given, limits: Limits) -> Answer:
 
     launcher = given.pop("launcher", None)
     return improved(ImproveQuestion(**given), launcher=launcher).to_dict()
+
+
+def diagnose(given: Given, limits: Limits) -> Answer:
+    """`foretell diagnose`: rows or the text of a log, never a file."""
+    from foretell.api.diagnose import diagnose as ask
+
+    return ask(given.pop("runs", ()), **given).to_dict()
 
 
 def sensitivity(given: Given, limits: Limits) -> Answer:
@@ -241,7 +248,9 @@ def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given)
     if not sweep:
         answer: Answer = ask(asked).to_dict()
         return answer
-    flags = [field.name for field in fields_of(type(asked)) if field.name != "set"]
+    flags = [
+        field.name for field in fields_of(type(asked)) if field.name not in ("set", "progress")
+    ]
     rows = len(combinations(parse_sweeps(sweep, flags)))
     if rows > MOST_ROWS:
         raise TooMuch([too_much("sweep", rows, f"at most {MOST_ROWS} rows")])
@@ -265,6 +274,7 @@ _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "simulate": simulate,
     "compare-plans": compare_plans,
     "improve": improve,
+    "diagnose": diagnose,
     "sensitivity": sensitivity,
     "serve": serve,
     "size": size,

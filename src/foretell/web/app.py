@@ -19,7 +19,7 @@ from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
 from foretell.web.pool import Busy, Inline, Pool
 from foretell.web.progress import EVENTS, Gone, Reply, Report, stream_job, wants_events
-from foretell.web.worker import json_reply
+from foretell.web.worker import HINT, json_reply
 from foretell.web.wrong import Errors, errors_of, problems_of
 
 STATIC = Path(__file__).parent / "static"
@@ -98,7 +98,7 @@ def make_app(
 
 
 def _add_verbs(app: Any, pools: list[Pool | Inline], bodies: dict[str, type[BaseModel]]) -> None:
-    """A route for every verb, the trace of a played step, and `cost` by its `what`."""
+    """A route for every verb, the trace of a simulated step, and `cost` by its `what`."""
     for verb in answers.VERBS:
         bodies[_path(verb)] = body_model(verb, question_type(verb))
         _add(app, _path(verb), _endpoint(verb, bodies[_path(verb)], pools), verb)
@@ -171,8 +171,9 @@ def _path(verb: str) -> str:
 def _endpoint(verb: str, body: type[BaseModel], pools: list[Pool | Inline]) -> Any:
     from fastapi import Request
 
-    async def endpoint(request: Request, question: body) -> Any:  # type: ignore[valid-type]
-        return await _reply(pools, verb, flags_of(question), request)
+    async def endpoint(request: Request, question: body, hint: bool = False) -> Any:  # type: ignore[valid-type]
+        asked = f"{HINT}{verb}" if hint and verb in answers.VERBS else verb
+        return await _reply(pools, asked, flags_of(question), request)
 
     return endpoint
 

@@ -92,7 +92,7 @@ def tool_name(verb: str) -> str:
 
 def call(name: str, given: Mapping[str, Any], limits: Limits | None = None) -> ToolReply:
     """Answer one call; what is wrong with it is an answer too."""
-    from foretell.web.worker import answer
+    from foretell.web.worker import HINT, answer
 
     verbs = {tool_name(verb): verb for verb in (*answers.VERBS, *LISTED)}
     if name not in verbs:
@@ -104,7 +104,7 @@ def call(name: str, given: Mapping[str, Any], limits: Limits | None = None) -> T
     refused = _checked(verbs[name], asked)
     if refused is not None:
         return ToolReply(record=refused, failed=True)
-    status, _, content = answer(verbs[name], asked, limits or Limits())
+    status, _, content = answer(f"{HINT}{verbs[name]}", asked, limits or Limits())
     found = json.loads(content)
     if isinstance(found, list):  # of the catalogue: its ids, which are what a question needs
         found = {"entries": found} if full else {"ids": [entry["id"] for entry in found]}

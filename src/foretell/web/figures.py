@@ -60,7 +60,7 @@ def answer_question(verb: str, question: Mapping[str, Any], limits: Limits) -> A
     try:
         return ASKED[verb](flags, limits)
     except Infeasible as error:
-        return no_as_dict(error.problems, error.answer)
+        return no_as_dict(error.problems, error.answer, hints=False)
 
 
 def _time(found: Sequence[Answer], names: Sequence[str]) -> Answer:
@@ -240,7 +240,7 @@ def _timeline(found: Sequence[Answer], names: Sequence[str]) -> Answer:
 
 
 def _played(given: dict[str, Any], limits: Limits) -> Answer:
-    """The events of a played step, by tasks: what a screen can show."""
+    """The events of a simulated step, by tasks: what a screen can show."""
     from foretell.api import training as api
     from foretell.errors import BadInput
     from foretell.simulation.step import played_step

@@ -1,4 +1,4 @@
-"""Answers that are files to keep: the trace of a played step."""
+"""Answers that are files to keep: the trace of a simulated step."""
 
 import tempfile
 from collections.abc import Callable, Mapping

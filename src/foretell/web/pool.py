@@ -23,6 +23,7 @@ from foretell.web.progress import Report, watching
 from foretell.web.worker import (
     CANCEL,
     FIGURE,
+    HINT,
     PROGRESS,
     Reply,
     answer,
@@ -67,7 +68,7 @@ PASTED = frozenset({"measured", "launch", "logs", "text"})
 
 
 class Busy(Exception):
-    """So many questions wait already that this one is turned away: 429."""
+    """So many questions wait already that this one is refused: 429."""
 
 
 class Worker:
@@ -166,8 +167,10 @@ def takes_long(question: str) -> bool:
     verb, given = json.loads(question)
     name = verb.removeprefix(FIGURE)
     asked = given.get("questions") or [given]
-    return name in SLOW_VERBS or (
-        name in PLANNED_VERBS and any(not one.get("plan") for one in asked)
+    return (
+        name.startswith(HINT)
+        or name in SLOW_VERBS
+        or (name in PLANNED_VERBS and any(not one.get("plan") for one in asked))
     )
 
 

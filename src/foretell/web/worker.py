@@ -26,6 +26,8 @@ CANCEL: int | None = getattr(signals, "SIGUSR1", None)
 """The signal that ends a question under way; None where the system has none such."""
 PROGRESS = 102
 """Status of a message that is no answer yet, as HTTP has it: how many of how many are done."""
+HINT = "hint "
+"""What a verb begins with whose answer is to have, where it is no, the nearest plan that works."""
 FIGURE = "figures "
 """What a verb that asks for a figure begins with."""
 
@@ -107,6 +109,8 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     """The reply to one question: 200, or 422 for bad input and for too much work."""
     from foretell.interop.user_files import names_only
 
+    hints = verb.startswith(HINT)
+    verb = verb.removeprefix(HINT)
     try:
         with names_only():
             return _asked(verb, given, limits)
@@ -115,7 +119,7 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     except Infeasible as error:
         from foretell.report.refusal import no_as_dict
 
-        return json_reply(200, no_as_dict(error.problems, error.answer))
+        return json_reply(200, no_as_dict(error.problems, error.answer, hints=hints))
     except (MemoryError, RecursionError):
         message = f"takes more memory than this server gives to one question; {ELSEWHERE}"
         return errors_reply(422, TooMuch([Problem(path="", value=None, message=message)]))

@@ -269,6 +269,7 @@ def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op
         back_moves=1.0,
         back_flop=4.0,
         split="none",
+        launches=experts,
     )
     return (*inside, biases, unpermute)
 

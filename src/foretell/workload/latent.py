@@ -263,9 +263,17 @@ def _saved_core(mixer: LatentAttention, count: Num, *, absorbed: bool) -> tuple[
     keys = query + mixer.value_dim
     return (
         Saved(
-            name=f"{NAME}.heads",
-            elements=count * heads * (query + out),
+            name=f"{NAME}.queries",
+            elements=count * heads * query,
             split="width",
+            role=SavedRole.OTHER if mixer.q_rank is None else SavedRole.EXPANDED_QUERY,
+            region=REGION,
+        ),
+        Saved(
+            name=f"{NAME}.heads",
+            elements=count * heads * out,
+            split="width",
+            role=SavedRole.RESULT,
             region=REGION,
         ),
         Saved(

@@ -41,7 +41,7 @@ class Work:
     matrix_flop: Num = 0.0
     """Operations of the matrix units (a multiply-add is two)."""
     vector_flop: Num = 0.0
-    """Operations of the plain units."""
+    """Operations of the vector units."""
     activation_elements: Num = 0.0
     """Activation elements read and written."""
     weight_elements: Num = 0.0
@@ -289,6 +289,8 @@ class Pointwise:
     """The part of the model that it belongs to."""
     repeats: float = 1.0
     """Equal operations that it stands for."""
+    launches: Num = 1.0
+    """How often plain kernels are launched for it: once for each expert, where experts follow each other."""
     beside: OpRole = OpRole.OTHER
     """Of an adapter's sums, what the map does that the adapter stands beside."""
 

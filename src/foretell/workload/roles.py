@@ -122,6 +122,8 @@ class SavedRole(Enum):
     """Queries and keys in front of their norms."""
     EXPANDED = "expanded"
     """Every head's keys and values out of a latent."""
+    EXPANDED_QUERY = "expanded-query"
+    """Every head's queries out of a latent."""
     STATISTIC = "statistic"
     """A number per row of fused attention."""
     RESULT = "result"

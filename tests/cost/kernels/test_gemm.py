@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
+from foretell.kernels.families import gemm
 from foretell.kernels.families.base import DTYPES, Engine, engine_of
 from foretell.kernels.families.gemm import FAMILY, GemmCoefficients, seconds
 
@@ -144,3 +145,18 @@ def test_defaults_are_sane_on_every_chip(chip: str) -> None:
     thin = one(engine, GemmCoefficients(), 1.0, 16384.0, 16384.0)
     read_s = 2 * 16384.0**2 / engine.bytes_per_s
     assert 1.0 <= thin / read_s < 3.0 or thin < 5e-5
+
+
+@given(chip=CHIP, dtype=FORMAT, record=coefficients(), sizes=st.lists(SIZE, min_size=3, max_size=9))
+def test_many_products_are_each_what_they_are_alone(
+    chip: str, dtype: str, record: GemmCoefficients, sizes: list[float]
+) -> None:
+    """Tiles are tried one after the other where products are many, and all at once where they are few."""
+    engine = engine_of(catalogue_chip(chip), dtype)
+    many = {"m": np.array(sizes), "n": np.array(sizes[::-1]), "k": np.full(len(sizes), sizes[0])}
+    few = seconds(many, record, engine)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gemm, "MANY_PRODUCTS", 1)
+        assert np.array_equal(seconds(many, record, engine), few)
+    alone = [one(engine, record, *triple) for triple in zip(*many.values(), strict=True)]
+    assert np.allclose(few, alone, rtol=1e-12, atol=0.0)

@@ -175,7 +175,7 @@ def best_share(chips: tuple[str, ...]) -> float:
 
 
 def matrix_peak(chip: Chip, name: str) -> Num:
-    """The dense peak of a format, or of the one that it is widened to; plain units where there is none."""
+    """The dense peak of a format, or of the one that it is widened to; vector units where there is none."""
     for candidate in (name, *PEAK_FALLBACK.get(name, ())):
         if candidate in chip.matrix_flop_per_s:
             return chip.matrix_flop_per_s[candidate]

@@ -2,7 +2,7 @@
 
 A lane is what one block reads: the cache of one key-value head of one sequence, with all its query heads
 packed into the matrix units' rows. Where a library packs no such group (single heads, or too many), each
-query head is a lane of its own on the plain units. Lanes are split over the keys while cores idle.
+query head is a lane of its own on the vector units. Lanes are split over the keys while cores idle.
 
     time = launch + p_norm(bytes / bandwidth, lanes' own work, power) + split + spill
 with the bytes at the memory's rate, or the cache's where a table repeats one kernel on a cache that fits.
@@ -24,10 +24,10 @@ SHARP = 4.0
 """Power of the step from a cache that fits to one that does not: a least-recently-used cache that is read
 in order keeps nothing once it overflows."""
 FEW = 64.0
-"""Lanes of the plain units from which the whole spill is paid: with fewer, it hides."""
+"""Lanes of the vector units from which the whole spill is paid: with fewer, it hides."""
 UNITS_APART = ("gaudi", "trainium", "tpu")
 """How the names of architectures begin whose matrix units read the cache by themselves, as a compiler has
-placed it. Their plain units see the scores alone, one for 256 elements of the cache (24 operations each), no
+placed it. Their vector units see the scores alone, one for 256 elements of the cache (24 operations each), no
 block is launched for a lane, and the cache is read as their products read weights."""
 
 
@@ -38,17 +38,17 @@ class Decode:
     launch_s: float = 8.5e-6
     """Seconds before any work, of packed lanes."""
     plain_launch_s: float = 8.5e-6
-    """The same of lanes on the plain units."""
+    """The same of lanes on the vector units."""
     tile_s: float = 0.5e-6
     """Seconds until the first full tile of keys is in."""
     block_s: float = 2.5e-6
     """Seconds of a core for a packed lane beside its keys."""
     plain_block_s: float = 0.8e-6
-    """The same of a lane on the plain units."""
+    """The same of a lane on the vector units."""
     step_flop: float = 6.0
     """Plain operations per element of the cache, of packed lanes."""
     plain_step_flop: float = 20.0
-    """The same of lanes on the plain units."""
+    """The same of lanes on the vector units."""
     tile: float = 64.0
     """Keys that a lane's are rounded up to."""
     min_group: float = 1.0
@@ -66,7 +66,7 @@ class Decode:
     split_s: float = 2e-6
     """Seconds to join the parts."""
     plain_split: float = 1.5
-    """How much slower a split lane runs on the plain units."""
+    """How much slower a split lane runs on the vector units."""
     reach: float = 1.5
     """Bandwidth that one core can draw alone, in its even share of the memory's."""
     memory: float = 0.93

@@ -15,6 +15,7 @@ products, the reduction after (not beside) the memory traffic, and the cost of a
 It is never faster than the peak or the bandwidth: every share is at most one, waves cover all tiles.
 """
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ TILES = (
     (16.0, 64.0), (64.0, 64.0), (64.0, 128.0), (128.0, 128.0), (128.0, 256.0), (256.0, 128.0)
 )  # fmt: skip
 """Rows and columns of the tiles that libraries choose from; the first is the narrow one."""
+MANY_PRODUCTS = 1 << 14
+"""Products at once, over shapes and systems, from which on tiles are tried one after the other."""
 NARROW = 2.0
 """Bandwidth that narrow tiles draw at most, in a core's part of the memory's: they are written for products
 bound by the memory, and only chips with little compute for their bandwidth gain by them."""
@@ -41,7 +44,7 @@ LONG_S = 1e-3
 ROW_PASS = 2048.0
 """Elements of a row that one pass of a quantisation kernel covers (256 threads of 8)."""
 PLAIN = 1.01
-"""Peak of products over that of the plain units up to which a chip has no matrix units for a format."""
+"""Peak of products over that of the vector units up to which a chip has no matrix units for a format."""
 RAGGED_ROWS, RAGGED_COLUMNS = 128.0, 16.0
 """Rows of the tile and columns of the narrowest tile of kernels that suffer from ragged rows."""
 
@@ -120,23 +123,42 @@ def _cores_s(
     sizes: tuple[Array, Array, Array, Array, Array], c: Any, engine: Engine, cores: Num
 ) -> tuple[Array, Array]:
     """Seconds on the cores with the best tile: k in one piece, and k in parts with their sums' traffic."""
+    m, n, k, _, _ = sizes
+    many = np.broadcast(m, n, k, engine.flop_per_s, engine.bytes_per_s).size
+    # Of many products one tile after the other: all tiles at once would not fit the cache.
+    some = (TILES,) if many < MANY_PRODUCTS else tuple((tile,) for tile in TILES)
+    whole, parts = zip(*(_tiles_s(sizes, tiles, c, engine, cores) for tiles in some), strict=True)
+    return reduce(np.minimum, whole), reduce(np.minimum, parts)
+
+
+def _tiles_s(
+    sizes: tuple[Array, Array, Array, Array, Array],
+    shapes: tuple[tuple[float, float], ...],
+    c: Any,
+    engine: Engine,
+    cores: Num,
+) -> tuple[Array, Array]:
+    """The same with the best of some tiles, given as rows and columns."""
     m, n, k, batch, narrow_s = sizes
     form, bandwidth = engine.dtype, engine.bytes_per_s
     ideal_s = 2.0 * batch * m * n * k / engine.flop_per_s
     rank = np.ndim(ideal_s / (c.compute * cores))
-    rows, columns = np.array(TILES).T.reshape((2, len(TILES)) + (1,) * rank)
+    rows, columns = np.array(shapes).T.reshape((2, len(shapes)) + (1,) * rank)
     area = rows * columns
     tiles = batch * np.ceil(m / rows) * np.ceil(n / columns)
     slower = (1.0 + c.fade * ideal_s / (ideal_s + LONG_S)) / (c.compute * engine.flop_per_s / cores)
     # Without matrix units a product of few rows has no rows of a tile to fill: each is a dot product.
     plain = engine.flop_per_s <= PLAIN * np.asarray(engine.vector_flop_per_s)
-    filled = np.where(plain, np.minimum(np.maximum(m, 1.0), rows) * columns, area)
+    filled = area
+    if np.any(plain):
+        filled = np.where(plain, np.minimum(np.maximum(m, 1.0), rows) * columns, area)
     matrix_s = 2.0 * filled * (LARGEST / area) ** c.tile * slower
     high, wide = np.minimum(m, rows), np.minimum(n, columns)
     feed = high * form.activation_bytes + wide * form.weight_bytes
     drawn = np.where(rows < TILES[1][0], np.minimum(c.cache, NARROW), c.cache)
     each_s = np.maximum(np.maximum(matrix_s, feed * cores / (drawn * bandwidth)), c.step_s)
-    each_s = np.maximum(each_s, (high + wide) * narrow_s)
+    if np.any(narrow_s):
+        each_s = np.maximum(each_s, (high + wide) * narrow_s)
     ends_s = matrix_s * c.prologue
     most = np.minimum(np.maximum(k / CHUNK, 1.0), SPLITS)
     load = tiles / cores
@@ -145,7 +167,14 @@ def _cores_s(
         full = load * parts
         waves = np.ceil(full)
         waves = waves - c.tail * (waves - full) * (full > 1.0)
-        return np.asarray((waves * (each_s * (k / parts) + ends_s) + sums * parts).min(axis=0))
+        share, joined = k / parts, sums * parts
+        # In one array: over many systems, new ones take longer than the arithmetic.
+        found = np.empty(np.broadcast(each_s, share, ends_s, waves, joined).shape)
+        np.multiply(each_s, share, out=found)
+        found += ends_s
+        found *= waves
+        found += joined
+        return np.asarray(found.min(axis=0))
 
     sum_s = 4.0 * batch * m * n / (c.memory * bandwidth)
     some = np.maximum(load, 1e-9)  # a product without rows or columns has no tiles

@@ -37,7 +37,7 @@ class PointwiseCoefficients:
     gather_share: float = 0.17
     """Share of the memory bandwidth that rows fetched by index reach."""
     vector_share: float = 0.3
-    """Share of the plain units' peak that such kernels reach."""
+    """Share of the vector units' peak that such kernels reach."""
 
 
 def pointwise_seconds(dims: Dims, c: PointwiseCoefficients, engine: Engine) -> Array:

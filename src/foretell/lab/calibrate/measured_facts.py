@@ -240,7 +240,7 @@ def _host_memory(cpu: str) -> tuple[float, str]:
 def _vector(
     measured: Measurements, card: Mapping[str, Any], rates: Mapping[str, float], architecture: str
 ) -> dict[str, Any]:
-    """Peak of the plain units: the fp32 products of a CPU; on a card lanes x clock, which is a guess."""
+    """Peak of the vector units: the fp32 products of a CPU; on a card lanes x clock, which is a guess."""
     if measured.on_cpu and "fp32" in rates:
         return fact_entry(rates["fp32"], "the best fp32 GEMM: the vector units run it")
     cores, clock = float(card.get("cores", 0.0)), float(card.get("max_sm_clock_hz", 0.0))

@@ -54,7 +54,7 @@ START = PowerCoefficients(
     clock_floor=0.3,
     held_share=0.985,
 )
-"""Where the H200's fit begins. Held: the plain units (from a GELU over 2 GiB, 40 operations an element),
+"""Where the H200's fit begins. Held: the vector units (from a GELU over 2 GiB, 40 operations an element),
 the floors (no bend is seen down to 0.6), and the held share (690 of 700 W, 985 of 1,000)."""
 MOVED = (
     "base_share", "joules_per_flop", "bit_power", "core_joules_per_byte", "memory_joules_per_byte",

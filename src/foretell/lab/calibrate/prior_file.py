@@ -47,6 +47,8 @@ def _lines(prior: MeasuredPrior) -> list[str]:
         *(f"{name} = {inline(getattr(prior, name))}" for name in ("distance", "doubt")),
         f"outlier_spread = {toml_value([spread for spread, _ in prior.outliers])}",
         f"outlier_share = {toml_value([share for _, share in prior.outliers])}",
+        f"scale = {toml_value([factor for factor, _ in prior.place_scales])}",
+        f"scale_share = {toml_value([share for _, share in prior.place_scales])}",
     ]
 
 

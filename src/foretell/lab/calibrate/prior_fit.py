@@ -5,8 +5,8 @@
 Every row is predicted with its source left out of the software's values, with its slopes to every mechanism.
 From each source some runs are drawn, and others of it to predict them from: none, one and three, as a user
 would have them. The prior is the one under which what was measured is most probable, with the distance of
-the prediction counted besides, each source counting alike; a weak pull to round numbers keeps what few
-sources speak of where it was. Then the same without one source after the other (a few at a time), and the
+the prediction counted besides, each source counting alike; a pull to round numbers keeps what few sources
+speak of where it was. Then the same without one source after the other (a few at a time), and the
 scale at which nine tenths of the sources left out lie in their intervals. Needs torch, for gradients.
 
 Writes catalog/measured_priors.toml. To be run again whenever a change moves predictions.
@@ -100,30 +100,42 @@ TRAINING_FIT = FitShape(
     steps=(SIZES, WIDTH, DEGREES, SWITCHES),
     names=NAMES,
     traits=TRAITS,
-    spread=(0.08, 0.12, 0.15, 0.5, 0.15),
+    spread=(0.06, 0.13, 0.17, 0.13, 0.15),
     part=("inside_nodes", "between_nodes"),
     doubt_power=1.0,
-    start={},
+    start={
+        "steps": [math.log(0.3), math.log(0.7), math.log(0.3), math.log(0.35)],
+        "names": [math.log(0.45), math.log(0.55), math.log(1.2)],
+        "doubt": [0.2, 0.5],
+    },
 )  # fmt: skip
 """Of training steps."""
 START = {
-    "row_share": [math.log(0.5)] * 3,
-    "shared": math.log(0.05),
-    "shared_wide": math.log(0.3),
-    "wide": 0.0,
-    "part_wide": math.log(0.5),
-    "part": 0.0,
+    "row_share": [math.log(0.33), math.log(1.7), math.log(0.9)],
+    "shared": math.log(0.02),
+    "shared_wide": math.log(0.25),
+    "wide": -1.0,
+    "part_wide": math.log(0.33),
+    "part": -0.2,
     "noise": math.log(0.02),
-    "likeness": math.log(0.05),
-    "carry": -1.0,
+    "likeness": math.log(0.035),
+    "carry": -1.7,
     "mean": 0.012,
-    "near": math.log(0.08),
-    "near_share": 0.0,
-    "far": math.log(3.0),
-    "far_share": 0.0,
+    "near": math.log(0.15),
+    "near_share": -0.2,
+    "far": 1.3,
+    "far_share": 0.1,
+    "tidy": 0.75,
+    "tidy_share": 0.85,
+    "rough": 0.8,
+    "rough_share": 0.0,
 }
-"""Round numbers from which the fit sets out, as logarithms, or logits of shares."""
-MOST = {"wide": 0.15, "part": 0.15, "near_share": 0.25, "far_share": 0.08}
+"""Round numbers from which the fit sets out, as logarithms, or logits of shares: near the middle of what fits
+to different sources gave, which differ from each other by far more than their predictions do."""
+MOST = {
+    "wide": 0.15, "part": 0.15, "near_share": 0.25, "far_share": 0.08, "tidy_share": 0.8,
+    "rough_share": 0.4,
+}  # fmt: skip
 """Largest shares: an outlier in more than one case of ten would be no outlier, and would make the end of
 every 90 % interval its own."""
 
@@ -140,8 +152,9 @@ def start_of(shape: FitShape) -> dict[str, Any]:
     }
 
 
-PULL, PULL_MEAN = 4.0, 1e6
-"""How strongly the fit is held to them; the mean is nearly given: a prediction stays what it is."""
+PULL, PULL_MEAN = 60.0, 1e6
+"""How strongly the fit is held to them: thirty sources cannot tell thirty numbers, and a free fit to some of
+them covers others badly. The mean is nearly given: a prediction stays what it is."""
 ANCHORS = {0: 0.5, 1: 1.0, 3: 1.0}
 """Numbers of runs to predict from, and what each counts."""
 DRAWS, FULL, FOLDS, CLOSE = 36, 10, 9, 0.05
@@ -302,14 +315,12 @@ def _scores(batch: dict[str, Any], told: dict[str, Any], shape: FitShape, many: 
     doubt = torch.exp(2.0 * batch["traits"] @ told["doubt"])
     mean = told["mean"] * batch["slopes"].sum(2)
     rest, logs, centres, variances = batch["ratio"] - mean, [], [], []
-    wide, part = shares["wide"], shares["part"]
-    places = [(0.0, 0.0, 1 - wide - part), (1.0, 0.0, wide), (0.0, 1.0, part)]
-    for whole, partly, of_place in places if shape.part else places[:2]:
-        common, own = _covariances(batch, told, shape, whole, partly)
+    for whole, partly, scale, of_place in _places(told, shares, shape):
+        common, own = (scale * v for v in _covariances(batch, told, shape, whole, partly))
         for case in product(chosen, repeat=many):
             log, centre, left = torch.log(of_place), 0.0 * rest[:, -1], common[:, -1, -1]
             if many:
-                more = torch.stack([off for off, _ in case]) * doubt[:, :-1]
+                more = torch.stack([off for off, _ in case]) * scale * doubt[:, :-1]
                 total = common[:, :-1, :-1] + torch.diag_embed(own[:, :-1] + more)
                 root = torch.linalg.cholesky(total)
                 seen = torch.stack([rest[:, :-1], common[:, :-1, -1]], 2)
@@ -321,13 +332,31 @@ def _scores(batch: dict[str, Any], told: dict[str, Any], shape: FitShape, many: 
             for off, p in kinds:
                 logs.append(log + torch.log(p) + 0.0 * centre)
                 centres.append(centre)
-                variances.append(left + own[:, -1] + off * doubt[:, -1])
+                variances.append(left + own[:, -1] + off * scale * doubt[:, -1])
     weights = torch.log_softmax(torch.stack(logs, 1), 1)
     centres_, spread = torch.stack(centres, 1), torch.stack(variances, 1)
     gap = rest[:, -1:] - centres_
     found = torch.logsumexp(weights - 0.5 * gap**2 / spread - 0.5 * torch.log(spread), 1)
     off = (torch.exp(weights) * gap).sum(1)
     return found, off
+
+
+def _places(
+    told: dict[str, Any], shares: dict[str, Any], shape: FitShape
+) -> list[tuple[float, float, Any, Any]]:
+    """Kinds of places: far off as a whole, in part, factor on all variances, and share."""
+    import torch
+
+    wide, part = shares["wide"], shares["part"] if shape.part else torch.tensor(0.0)
+    tidy, rough = shares["tidy_share"], shares["rough_share"]
+    usual, one = 1.0 - wide - part, torch.tensor(1.0)
+    found = [
+        (0.0, 0.0, torch.exp(-2.0 * told["tidy"].abs()), usual * tidy),
+        (0.0, 0.0, one, usual * (1.0 - tidy) * (1.0 - rough)),
+        (0.0, 0.0, torch.exp(2.0 * told["rough"].abs()), usual * (1.0 - tidy) * rough),
+        (1.0, 0.0, one, wide),
+    ]
+    return [*found, (0.0, 1.0, one, part)] if shape.part else found
 
 
 def _covariances(
@@ -380,7 +409,7 @@ def prior_of(told: dict[str, Any], shape: FitShape, interval_scale: float = 1.0)
         own |= dict.fromkeys(names, _short(wide * math.exp(told["row_share"][shape.own[i]])))
     steps = {n: told["steps"][i] for i, group in enumerate(shape.steps) for n in group}
     distance = {**steps, **dict(zip(shape.names, told["names"], strict=True))}
-    near = math.exp(told["near"])
+    near, tidy, rough = math.exp(told["near"]), logistic("tidy_share"), logistic("rough_share")
     return MeasuredPrior(
         spread=spread,
         row_spread=own,
@@ -401,6 +430,11 @@ def prior_of(told: dict[str, Any], shape: FitShape, interval_scale: float = 1.0)
         doubt={name: _short(float(told["doubt"][i])) for i, name in enumerate(shape.traits)},
         interval_scale=interval_scale,
         doubt_power=shape.doubt_power,
+        place_scales=(
+            (_short(math.exp(-abs(told["tidy"]))), _short(tidy)),
+            (1.0, _short((1.0 - tidy) * (1.0 - rough))),
+            (_short(math.exp(abs(told["rough"]))), _short((1.0 - tidy) * rough)),
+        ),
     )
 
 

@@ -7,15 +7,14 @@ Blank cells are filled by rules, each said:
     precision   fp4 is the checkpoint's own 4 bits, nvfp4 elsewhere
     cache       fp8 where TensorRT-LLM, or a Blackwell engine, serves weights of 8 or 4 bits; else 16 bits
     lengths     a fixed concurrency draws them between 0.8 and 1 of the nominal, ten requests for each in
-                flight, the first wave at once (the public benchmark that such rows come from)
+                flight (five where prefill is apart), the first wave at once (the public benchmark that such
+                rows come from); its throughput is all tokens over the whole time, the drain at the end
+                included
     fractions   of memory, where the notes tell them
-    options     those of the public benchmark's scripts (InferenceX) for TensorRT-LLM: prompts of 1024 for
-                answers of 1024 wait up to 20 steps for each other (dense models, tp below 8);
-                DeepSeek-R1's step takes one prompt beside its sequences
+    options     the engine's own limits, as a user's are: what scripts set is for fits (serving_launched.py)
     drafts      as the row's `speculative` cell says, kept as the drafter's curve says; else none
     workers     of prefill and decode apart: serving_workers.py
-    offline     TensorRT-LLM's tables since 0.19: mixtures with attention data parallel, up to 4096 at once;
-                vLLM's default limits by version and card
+    offline     TensorRT-LLM's tables since 0.19: mixtures with attention data parallel, up to 4096 at once
 """
 
 import re
@@ -42,8 +41,6 @@ from foretell.lab.calibrate.serving_rules import (
     formats_of,
     fraction_of,
     offline_limit,
-    script_tokens,
-    script_wait,
 )
 from foretell.lab.calibrate.serving_workers import missing_workers, worker_layout
 from foretell.records import dataclass
@@ -67,6 +64,13 @@ USUAL_ENGINE = "vllm"
 """Engine in the place of one that has no profile."""
 SPREAD = 0.8
 """Least length over the nominal, of a fixed concurrency."""
+WAVES, WAVES_APART = 10.0, 5.0
+"""Requests over concurrency in the public benchmark; where prefill is apart, by the drain of its rows."""
+DRAIN = 0.235
+"""Mean times of a request that the end of such a run lasts longer than its steady part would: ten waves of
+recorded rows took 1.023 times as long as their requests, whatever engine, chip and concurrency."""
+DERIVED = "derived"
+"""How notes say that a throughput was computed from latencies, of nominal lengths."""
 NEEDS: dict[str, tuple[str, ...]] = {
     "decode_step": ("batch", "isl"),
     "prefill": ("batch", "isl"),
@@ -175,7 +179,7 @@ def case_of(row: ServingRow) -> ServingCase:
         raise UnsupportedRow(
             "prompts and answers on chips apart: the row does not tell how many of each"
         )
-    drafter, drafts = draft_tokens(row, dp, said)
+    drafter, drafts = draft_tokens(row, said)
     # Benchmarks of a fixed concurrency send random tokens.
     deployment, kept = with_acceptance(
         model,
@@ -183,11 +187,6 @@ def case_of(row: ServingRow) -> ServingCase:
         random=row.kind == "online_concurrency",
     )
     said += kept
-    deployment = replace(
-        deployment,
-        wait_steps=script_wait(row, model, profile, tp, said),
-        max_tokens=script_tokens(row, model, profile, drafts, said),
-    )
     if query_heads(model) % tp:
         raise UnsupportedRow(
             f"tp{tp} does not divide the heads: ranks of several workers in one number"
@@ -319,17 +318,20 @@ def figures_of(cases: Sequence[ServingCase], engine: EngineProfile) -> Columns |
         return {"throughput": offline_tokens_per_s(times, batch_fit, isl, osl) * copies}
     if kind == "online_serving":
         return poisson_figures(cases, times, memory)
-    traffic = Traffic(isl=isl, osl=osl, concurrency=n, least=SPREAD)
+    waves = WAVES if first.prefill is None else WAVES_APART
+    traffic = Traffic(isl=isl, osl=osl, concurrency=n, least=SPREAD, waves=waves)
     if first.prefill is not None:
         whole = replace(traffic, concurrency=column("batch"))
         loop = loop_state(pair_of(first, times, engine), memory, whole)
     else:
         loop = steady(times, memory, traffic)
-    # Lengths are drawn below the nominal: a mean request is shorter. The throughput is as tables derive it.
-    e2e = loop.ttft_s + loop.tpot_s * np.maximum(0.5 * (1.0 + SPREAD) * osl - 1.0, 0.0)
+    # Lengths are drawn below the nominal: a mean request is shorter.
+    answer = 0.5 * (1.0 + SPREAD) * osl
+    e2e = loop.ttft_s + loop.tpot_s * np.maximum(answer - 1.0, 0.0)
     nominal = loop.ttft_s + loop.tpot_s * np.maximum(osl - 1.0, 0.0)
     asked = column("batch") if first.prefill is not None else n * copies
-    found = in_ms(loop.ttft_s, loop.tpot_s, e2e, asked * osl / nominal)
+    found = in_ms(loop.ttft_s, loop.tpot_s, e2e, asked * answer / e2e / (1.0 + DRAIN / waves))
+    found |= {"throughput_derived": asked * osl / nominal}
     found |= {"joules": joules_per_token(times, memory, (traffic, loop), first.prefill)}
     if not any(case.row.ttft_median_ms for case in cases):
         return found
@@ -372,7 +374,7 @@ def offline_batch(
     """Sequences at once with an endless queue."""
     d = case.deployment
     room = sequences_that_fit(memory, case.model, d, engine, context)
-    most = d.max_batch or offline_limit(case.row, engine, case.system.chip)
+    most = d.max_batch or offline_limit(engine)
     return np.maximum(np.minimum(np.floor(room), most * d.dp), 1.0)
 
 
@@ -407,7 +409,9 @@ def in_their_unit(case: ServingCase, figures: dict[str, float]) -> dict[str, flo
     Output tokens of a disaggregated row are counted for each chip that decodes.
     """
     figures = dict(figures)
-    median = figures.pop("ttft_median", None)
+    median, derived = figures.pop("ttft_median", None), figures.pop("throughput_derived", None)
+    if derived is not None and DERIVED in case.row.notes.lower():
+        figures["throughput"] = derived
     if case.row.ttft_median_ms and median is not None:
         figures |= {"ttft": median, "ttft_mean": figures["ttft"]}
     if case.row.tokens_per_s is None and "throughput" in figures:

@@ -52,6 +52,7 @@ from foretell.lab.calibrate.serving_fit import (
     fits_profile,
     profiles_text,
 )
+from foretell.lab.calibrate.serving_launched import as_launched
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows, read_table
 from foretell.lab.validate.published_serving import services
 from foretell.serving.evidence import kind_of_model, residual_class
@@ -240,14 +241,15 @@ def write(tables: Sequence[Path], labels: Path | None = None) -> list[ServingSpr
     """Fit, measure and write the three files."""
     rows = unlabelled([row for table in tables for row in read_rows(table)], labels)
     cases = cases_of(rows)
-    overheads = fit_left_out(cases)
+    launched = [as_launched(case) for case in cases]
+    overheads = fit_left_out(launched)
     residuals = residuals_of(cases, overheads)
     for key, errors in printed_residuals().items():
         residuals[key] += errors
     found = spreads_of(residuals)
     LEFT_OUT.write_text(overheads_text(overheads))
     SPREADS.write_text(spreads_text(found))
-    ENGINES.write_text(profiles_text(fit_all(thin(cases), left_out_profile_of(overheads))))
+    ENGINES.write_text(profiles_text(fit_all(thin(launched), left_out_profile_of(overheads))))
     return found
 
 

@@ -100,7 +100,7 @@ def _prediction(found: Estimate, scenario: Scenario, point: JobPoint) -> PointPr
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)
     _, order = dealing_of(scenario, point.plan, tables, rows)
     held = [_held(rows.memory, row) for row in order]
-    late = is_late(stages.late, plans, rows.micro_batches)
+    late = is_late(stages.late, plans, scenario.software, rows.micro_batches)
     shown = [
         {**h, **_largest(stages, row, point.plan, h)} if late else h
         for h, row in zip(held, order, strict=True)

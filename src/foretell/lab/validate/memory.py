@@ -15,7 +15,7 @@ from foretell.records import dataclass
 from foretell.uncertainty.intervals import fit_of
 
 BAND = 0.1
-"""On either side of the chip's memory, the share within which the answer is too close to call."""
+"""On either side of the chip's memory, the share within which the answer is borderline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,7 @@ def translation_text(root: Path) -> str:
     """Steps of the translation models as a table, and how far off they are."""
     del root
     lines = [
-        "| model | form | batch | step, ms | predicted | limited by | peak, GiB | predicted | gradients |",
+        "| model | form | batch | step, ms | predicted | largest part | peak, GiB | predicted | gradients |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     both = translation()

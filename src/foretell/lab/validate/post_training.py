@@ -23,7 +23,7 @@ from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text
 from foretell.posttraining.step import spread_interval
-from foretell.posttraining.sync import SyncQuestion, sync_seconds
+from foretell.posttraining.sync import SyncQuestion, kept_bytes, sync_seconds
 from foretell.records import as_json, dataclass
 from foretell.specs.questions.post_training import PostTrainingQuestion
 
@@ -228,7 +228,8 @@ def sync_prediction(cells: Cells, left_out: tuple[str, ...] = ()) -> float:
         mechanism=mechanism,  # type: ignore[arg-type]
         trainer_gpus=whole(cells, "train_gpus") or 8,
         offloaded="weights" in (cells.get("offload") or ""),
-        joined="megatron" in (cells.get("train_engine") or "").lower(),
+        joined=False,
+        kept_bytes=kept_bytes("megatron" in (cells.get("train_engine") or "").lower()),
         narrow="fp8" in f"{notes} {cells.get('precision_rollout', '')} {cells['id']}".lower(),
         split=split,
     )

@@ -1,15 +1,19 @@
 """Published post-training runs: a row's cells as the question that a user would type.
 
-What is blank is filled as a user's blanks are: lengths by the limit, prompts and samples by the recipe's
-usual numbers, the plan by the trainer. Cells that are measured are never read into the question.
+Only what a row states is asked. What is blank is filled where a user's blanks are: prompts, samples and
+lengths in api/post_training_setup.py, plans, adapters and precisions in api/post_training_trainer.py, what a
+framework does in catalog/posttraining.toml. Cells that are measured are never read into the question.
 """
 
 import re
 from typing import Any
 
+from foretell.catalog.models import find_model
 from foretell.catalog.post_training import post_training_loop, recognise_loop
+from foretell.errors import BadInput
 from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
 from foretell.lab.validate.training_model import UnsupportedRun
+from foretell.specs.post_training import usual_prompt
 
 PHASES = {
     "gen_s": "gen",
@@ -41,14 +45,8 @@ ALGORITHMS = {
     "orpo": "dpo",
 }
 """Names in print -> ours."""
-USUAL_PROMPTS, USUAL_SAMPLES, USUAL_PROMPT = 512, 16, 150
-"""Prompts and samples of a step, and tokens of a prompt, where nothing says."""
 ALPACA_MEAN = 128
 """Mean tokens of Alpaca's examples with their prompt, where a run trains on them unpacked."""
-REASONING = re.compile(r"R1|QwQ|think|reason|Qwen3(?![.\d])", re.IGNORECASE)
-"""Models that were trained to reason at length."""
-REASONING_SHARE = 0.25
-"""Their mean answer over the limit, where it is not printed."""
 OFFLOADS = {
     "weights": "weights",
     "optimizer": "optimizer",
@@ -85,22 +83,20 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     all_samples = whole(cells, "samples_per_step")
     if prompts is None and all_samples:
         prompts, samples = all_samples // (samples or 1), samples or 1
-    asked |= {
-        "algorithm": algorithm_of(cells),
-        "prompts": prompts or USUAL_PROMPTS,
-        "samples": samples or USUAL_SAMPLES,
-        "updates": whole(cells, "updates_per_step") or 1,
+    stated = {
+        "prompts": prompts,
+        "samples": samples,
+        "updates": whole(cells, "updates_per_step"),
         "isl": isl,
         "osl": osl,
         "max_osl": max_osl,
-        "framework": recognise_loop(cells.get("framework") or ""),
     }
+    asked |= {name: value for name, value in stated.items() if value}
+    asked |= {"algorithm": algorithm_of(cells), "framework": framework_of(cells)}
     if asked["algorithm"] == "ppo" and (named := CRITIC.search(cells.get("notes") or "")):
         asked["critic"] = model_of({"model": named[1]})
-    if asked["osl"] and asked["max_osl"]:
-        asked["osl"] = min(asked["osl"], asked["max_osl"])
-    if asked["osl"] is None and asked["max_osl"] and REASONING.search(cells.get("model") or ""):
-        asked["osl"] = REASONING_SHARE * asked["max_osl"]
+    if osl and max_osl:
+        asked["osl"] = min(osl, max_osl)
     if placement in ("split", "split_async"):
         if not trainer and not total:
             raise UnsupportedRun("the number of chips is not known")
@@ -122,18 +118,39 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     return asked
 
 
-def lengths_of(cells: Cells) -> tuple[float, float | None, int | None]:
+def lengths_of(cells: Cells) -> tuple[float | None, float | None, int | None]:
     """Mean prompt and answer and the longest answer; what is printed of whole sequences, less the prompt."""
-    isl = number(cells, "mean_prompt")
-    isl = isl or min(number(cells, "max_prompt") or USUAL_PROMPT, USUAL_PROMPT)
+    isl, most = number(cells, "mean_prompt"), number(cells, "max_prompt")
+    isl = usual_prompt(most) if isl is None and most else isl
     mean, limit = number(cells, "mean_response"), whole(cells, "max_response")
-    total = number(cells, "mean_total_len") or number(cells, "seq_len")
+    total, longest = number(cells, "mean_total_len"), whole(cells, "max_total")
+    total = total or number(cells, "seq_len")
+    prompt = usual_prompt(None) if isl is None else isl
     if mean is None and total:
-        mean = max(total - isl, 1.0)
-    longest = whole(cells, "max_total")
+        mean = max(total - prompt, 1.0)
     if limit is None and longest:
-        limit = max(round(longest - isl), 1)
+        limit = max(round(longest - prompt), 1)
     return isl, mean, limit
+
+
+def framework_of(cells: Cells) -> str:
+    """The loop's word, with the release that is printed. verl's logs name its first engine `fsdp`: where no
+    release is printed, they are of one before its second (0.5)."""
+    loop = recognise_loop(cells.get("framework") or "")
+    release = re.match(r"v?(\d+(?:\.\d+)+)", (cells.get("framework_version") or "").strip())
+    if release:
+        return f"{loop}@{release[1]}"
+    first = loop == "verl" and (cells.get("train_engine") or "").strip().lower() == "fsdp"
+    return "verl@0.4" if first else loop
+
+
+def named_model(cells: Cells) -> str:
+    """The model by its printed name where the catalogue has that, else the one that is meant."""
+    text = (cells.get("model") or "").strip()
+    try:
+        return text if find_model(text) is not None else model_of(cells)
+    except BadInput:
+        return model_of(cells)
 
 
 def common_arguments(cells: Cells) -> dict[str, Any]:
@@ -151,7 +168,7 @@ def common_arguments(cells: Cells) -> dict[str, Any]:
     elif engine.startswith(("zero-3", "deepspeed")):
         own = post_training_loop(recognise_loop(cells.get("framework") or "")).trainer
         words += ["zero3"] if own == "deepspeed" else ["zero3", "framework=deepspeed"]
-    asked: dict[str, Any] = {"model": model_of(cells)}
+    asked: dict[str, Any] = {"model": named_model(cells)}
     asked |= {"plan": " ".join(words)} if words else {}
     tp = whole(cells, "rollout_tp")
     fraction = number(cells, "rollout_mem_fraction")
@@ -179,16 +196,11 @@ def degree_words(cells: Cells) -> list[str]:
 
 
 def is_eager(cells: Cells) -> bool:
-    """Whether rollouts ran without graphs: by transformers' generate, or by verl's recipes before 0.5, which
-    set enforce_eager; its first FSDP is of that time where no version is printed."""
-    if re.match(r"(?:hf|transformers|hugging)", (cells.get("rollout_engine") or "").lower()):
-        return True
-    if recognise_loop(cells.get("framework") or "") != "verl":
-        return False
-    version = re.match(r"(\d+)\.(\d+)", (cells.get("framework_version") or "").strip())
-    if version:
-        return (int(version[1]), int(version[2])) < (0, 5)
-    return (cells.get("train_engine") or "").strip().lower() == "fsdp"
+    """Whether rollouts ran without graphs: by transformers' generate."""
+    return (
+        re.match(r"(?:hf|transformers|hugging)", (cells.get("rollout_engine") or "").lower())
+        is not None
+    )
 
 
 def algorithm_of(cells: Cells) -> str:
@@ -223,9 +235,9 @@ def tuning_question(cells: Cells) -> dict[str, Any]:
         raise UnsupportedRun("the length of the sequences is not known")
     micro = whole(cells, "micro_batch") or 1
     batch = whole(cells, "samples_per_step") or whole(cells, "prompts_per_step") or micro * gpus
-    words = [f"mbs{micro}", *tuning_words(cells, gpus)]
+    words = [f"mbs{micro}", *tuning_words(cells)]
     return {
-        "model": model_of(cells),
+        "model": named_model(cells),
         "algorithm": algorithm_of(cells),
         "gpus": f"{gpus}x{chip}",
         "prompts": max(batch, micro * gpus),
@@ -234,87 +246,65 @@ def tuning_question(cells: Cells) -> dict[str, Any]:
         "max_osl": length,
         "lengths": "fixed",
         "plan": " ".join(words),
+        "framework": framework_of(cells),
     }
 
 
-def tuning_words(cells: Cells, gpus: int) -> list[str]:
+def tuning_words(cells: Cells) -> list[str]:
     """What a row says of adapters, formats, sharing and software, in words of a plan."""
-    notes, quant = cells.get("notes") or "", (cells.get("quant") or "").lower()
-    rank = (cells.get("lora_rank") or "").strip()
-    trained = rank or re.match(r"\s*q?-?lora\b", notes.split(";")[0].strip(), re.IGNORECASE)
-    words = []
-    first = notes.split(";")[0].strip().lower()
-    if trained:
-        words.append(f"lora={rank}" if rank.isdigit() else "lora=8")
-    quant = quant or ("nf4" if first.startswith("qlora") else "")
-    if quant:
-        words.append(
-            "weights=int4"
-            if "int4" in quant or "gptq" in quant
-            else "weights=nf4-dq"
-            if "dq" in quant
-            else "weights=nf4"
-        )
-    if "(emb)" in notes:
-        words.append("adapters=all+ends")
-    ladder = ladder_words(notes)
-    framework = (cells.get("framework") or "").lower()
+    words = adapter_words(cells)
     engine = (cells.get("train_engine") or "").lower()
     zero = re.search(r"zero-?(\d)", engine)
-    degrees = degree_words(cells)
-    words += degrees
+    words += degree_words(cells)
     if zero:
         words.append(f"zero{zero[1]}")
-    elif degrees or "megatron" in engine:
-        words.append("zero1")
+    elif engine.startswith("fsdp"):
+        words.append("zero3")
     elif "ddp" in engine or engine == "none":
         words.append("zero0")
-    elif gpus > 1 and (engine or "torchtune" in framework):
-        words.append("zero3")
-    else:
-        words.append("zero0")
-    software = SOFTWARE.get(
-        next((name for name in SOFTWARE if name in f"{framework} {engine}"), ""), "transformers"
-    )
-    if software.startswith("transformers") and "liger" in f"{framework} {notes}".lower():
-        software = "transformers-liger@4"
-    if (
-        software == "transformers@4"
-        and FUSED_CODE.search(cells.get("model") or "")
-        and "flash" in (cells.get("attention") or "")
-    ):
-        software = "transformers-kernels@4"
-        words.append("loss=plain")
-    compiled = "torchtune" in software and ("torch.compile" in notes or "compile=on" in ladder)
-    words.append(f"framework={software}{'-compiled' if compiled else ''}")
-    precision = (cells.get("precision_train") or "").lower()
-    pure = "true" in precision or software.startswith("torchtune")
-    if zero and not trained and not pure:
-        # DeepSpeed keeps master weights and states in 32 bits beside bf16 and fp16.
-        words += ["master=fp32", "states=fp32"]
-    if pure:
+    words += software_words(cells)
+    if "true" in (cells.get("precision_train") or "").lower():
         words += ["master=none", "states=bf16", "gradients=bf16"]
-    words += [word for word in ladder if word != "compile=on"]
-    if trained and software.startswith("transformers") and not pure:
-        # The Trainer's bf16 runs under autocast; PEFT's adapters are in 32 bits.
-        words += ["autocast=on", "master=fp32", "states=fp32"]
-    if trained and "litgpt" in software:
-        words.append("adapters=qv")
-    elif trained and "torchtune" in software:
-        words.append("adapters=q+v+o+mlp")
-    recompute = (cells.get("recompute") or "").strip()
-    if not recompute and software == "litgpt" and engine == "fsdp":
-        # Its fine-tuning scripts checkpoint every block as soon as FSDP shares them.
-        recompute = "full"
-    if not recompute and any(name in framework for name in CHECKPOINTS):
-        recompute = "full"
+    words += [word for word in ladder_words(cells.get("notes") or "") if word != "compile=on"]
     words += [f"offload={'+'.join(offloaded)}"] if (offloaded := host_parts(cells)) else []
+    recompute = (cells.get("recompute") or "").strip()
     words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
     return words
 
 
-CHECKPOINTS = ("llama-factory", "llamafactory", "axolotl", "unsloth", "ms-swift", "trl")
-"""Frameworks of fine-tuning that checkpoint activations unless they are told not to."""
+def adapter_words(cells: Cells) -> list[str]:
+    """Rank and maps of adapters, and the format of the frozen weights."""
+    notes, quant = cells.get("notes") or "", (cells.get("quant") or "").lower()
+    rank = (cells.get("lora_rank") or "").strip()
+    first = notes.split(";")[0].strip().lower()
+    words = []
+    if rank or re.match(r"q?-?lora\b", first):
+        words.append(f"lora={rank}" if rank.isdigit() else "lora=8")
+    quant = quant or ("nf4" if first.startswith("qlora") else "")
+    if "int4" in quant or "gptq" in quant:
+        words.append("weights=int4")
+    elif quant:
+        words.append("weights=nf4-dq" if "dq" in quant else "weights=nf4")
+    if "(emb)" in notes:
+        words.append("adapters=all+ends")
+    return words
+
+
+def software_words(cells: Cells) -> list[str]:
+    """Training software where a row says more of it than its framework's name."""
+    notes, framework = cells.get("notes") or "", (cells.get("framework") or "").lower()
+    loop = recognise_loop(framework)
+    own = post_training_loop(loop).software_fsdp
+    if "megatron" in (cells.get("train_engine") or "").lower():
+        return ["framework=megatron-core"]
+    if own == "transformers" and "liger" in f"{framework} {notes}".lower():
+        return ["framework=transformers-liger@4"]
+    if FUSED_CODE.search(cells.get("model") or "") and "flash" in (cells.get("attention") or ""):
+        return ["framework=transformers-kernels@4", "loss=plain"]
+    if own == "transformers":
+        return ["framework=transformers@4"]
+    compiled = "torch.compile" in notes or "compile=on" in ladder_words(notes)
+    return ["framework=torchtune-compiled"] if loop == "torchtune" and compiled else []
 
 
 def host_parts(cells: Cells) -> list[str]:
@@ -358,18 +348,3 @@ def ladder_words(notes: str) -> list[str]:
 
 FUSED_CODE = re.compile(r"Qwen/Qwen-")
 """Models whose own code takes norms and rotary positions from flash-attn where that is there."""
-SOFTWARE = {
-    "litgpt": "litgpt",
-    "torchtune": "torchtune",
-    "unsloth": "unsloth",
-    "xtuner": "deepspeed",
-    "torchtitan": "torchtitan",
-    "automodel": "nemo-automodel",
-    "megatron": "megatron-core",
-    "nemo": "nemo",
-    "transformers": "transformers@4",
-    "axolotl": "transformers@4",
-    "llama-factory": "transformers@4",
-    "trl": "transformers@4",
-}
-"""Frameworks of fine-tuning in print -> words of a plan."""

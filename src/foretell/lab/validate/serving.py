@@ -25,6 +25,7 @@ from foretell.lab.calibrate.serving_cases import (
     predicted_all,
 )
 from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
+from foretell.lab.calibrate.serving_launched import as_launched
 from foretell.lab.calibrate.serving_left_out import (
     is_held_out,
     left_out_profile_of,
@@ -57,7 +58,7 @@ def score_serving(
 
     `by_held_out` has the errors of rows predicted without their model, by the catalogue's fits.
 
-    With `simulate`, rows that tell their load are played, and `played` has their errors beside the closed
+    With `simulate`, rows that tell their load are simulated, and `played` has their errors beside the closed
     form's. `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
     the catalogue's profiles, without the row's model where they were fitted to its source.
     """
@@ -143,7 +144,7 @@ def held_out(cases: Sequence[ServingCase]) -> dict[str, Score]:
 def errors_beside(
     told: Sequence[tuple[ServingCase, Prediction]], closed: Sequence[Prediction]
 ) -> dict[str, Any]:
-    """Metric -> rows, and the median errors of the play and of the closed form on the same rows."""
+    """Metric -> rows, and the median errors of the simulation and of the closed form on the same rows."""
     played = {(p.id, p.metric): p for _, p in told}
     found: dict[str, list[tuple[float, float]]] = {}
     for p in closed:
@@ -175,7 +176,7 @@ def read_case(row: ServingRow) -> ServingCase | str:
 
 def left_out(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
     """Profiles of rows under load, each fitted without the row's group."""
-    loaded = [case for case in cases if case.row.kind in LOADED]
+    loaded = [as_launched(case) for case in cases if case.row.kind in LOADED]
     known: dict[tuple[str, str], EngineProfile] = {}
     for case in loaded:
         key = (case.group, case.profile.id)
@@ -187,13 +188,14 @@ def left_out(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProf
 def left_out_models(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
     """Profiles of rows, each fitted to the table's rows of other models."""
     known: dict[tuple[str, str, bool], EngineProfile | None] = {}
+    launched = [as_launched(case) for case in cases]
 
     def key(case: ServingCase) -> tuple[str, str, bool]:
         return case.model.id, case.profile.id, case.row.kind in LOADED
 
     for case in cases:
         if key(case) not in known and not blank(case.row) and case.prefill is None:
-            known[key(case)] = without_model(case, cases)
+            known[key(case)] = without_model(case, launched)
     return lambda case: known.get(key(case)) or case.profile
 
 

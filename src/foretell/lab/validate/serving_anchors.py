@@ -20,7 +20,7 @@ from foretell.lab.calibrate.serving_cases import ServingCase, in_their_unit, pre
 from foretell.lab.validate.anchors import anchored_inside
 from foretell.lab.validate.scores import Prediction
 from foretell.records import dataclass
-from foretell.serving.corrections import STEP
+from foretell.serving.corrections import STEPS
 from foretell.specs.corrections import SERVING, Corrections
 from foretell.specs.engine import EngineProfile
 from foretell.uncertainty.posterior import MeasuredRun, condition
@@ -71,10 +71,9 @@ def figure_runs(
 def case_slopes(cases: Sequence[ServingCase], profile_of: ProfileOf) -> Mapping[str, Slopes]:
     """Row -> metric -> d ln(figure) / d ln(factor), by differences."""
     sides: list[list[dict[str, float]]] = []
-    for sign in (STEP, -STEP):
-        for name in SERVING:
-            moved = Corrections(**{name: math.exp(sign)})
-            there = [replace(c, system=c.system.with_corrections(moved)) for c in cases]
+    for sign in (1.0, -1.0):
+        for name, step in zip(SERVING, STEPS, strict=True):
+            there = [corrected(c, Corrections(**{name: math.exp(sign * step)})) for c in cases]
             figures = predicted_all(there, profile_of)
             pairs = zip(cases, figures, strict=True)
             sides.append([{} if isinstance(f, str) else in_their_unit(c, f) for c, f in pairs])
@@ -84,7 +83,7 @@ def case_slopes(cases: Sequence[ServingCase], profile_of: ProfileOf) -> Mapping[
         found[case.row.id] = {
             metric: np.array(
                 [
-                    _slope(sides[m][i].get(metric), sides[many + m][i].get(metric))
+                    _slope(sides[m][i].get(metric), sides[many + m][i].get(metric), STEPS[m])
                     for m in range(many)
                 ]
             )
@@ -93,10 +92,18 @@ def case_slopes(cases: Sequence[ServingCase], profile_of: ProfileOf) -> Mapping[
     return found
 
 
-def _slope(up: float | None, down: float | None) -> float:
+def corrected(case: ServingCase, known: Corrections) -> ServingCase:
+    """A row on a system whose mechanisms take other times: its prefill instances, too."""
+    pool = case.prefill
+    if pool is not None:
+        pool = replace(pool, system=pool.system.with_corrections(known))
+    return replace(case, system=case.system.with_corrections(known), prefill=pool)
+
+
+def _slope(up: float | None, down: float | None, step: float) -> float:
     if not up or not down or not (math.isfinite(up) and math.isfinite(down)):
         return 0.0
-    return math.log(up / down) / (2.0 * STEP)
+    return math.log(up / down) / (2.0 * step)
 
 
 def anchored_figures(

@@ -18,12 +18,12 @@ from foretell.specs.prices import Prices
 PLAYED = ("online_concurrency", "online_serving")
 """Kinds of rows that tell their load."""
 WAVES, LEAST, MOST = 10, 200, 4000
-"""Requests over those in flight, as public benchmarks send them; requests at least, in several plays where
+"""Requests over those in flight, as public benchmarks send them; requests at least, in several runs where
 it takes them, and at most."""
 
 
 def played_figures(case: ServingCase, profile: EngineProfile) -> Figures:
-    """A row's figures as its requests are played on one instance."""
+    """A row's figures as its requests are simulated on one instance."""
     row, copies = case.row, case.replicas
     flight = max(round((row.batch or 1.0) / copies), 1)
     rate = None if row.rate is None or row.kind != "online_serving" else row.rate / copies
@@ -40,7 +40,7 @@ def played_figures(case: ServingCase, profile: EngineProfile) -> Figures:
     many = min(WAVES * flight, MOST) if rate is None else LEAST
     memory = memory_of(case.model, case.system, case.deployment, profile)
     memory = replace(memory, kv_bytes=max(memory.kv_bytes, LEAST_CACHE * memory.card_bytes))
-    # A short benchmark is played several times over: its first wave weighs as much as theirs did.
+    # A short benchmark is simulated several times over: its first wave weighs as much as theirs did.
     found = [_played(q, many, seed, memory) for seed in range(-(-LEAST // many))]
     ttft, tpot = (
         float(np.mean([getattr(one, name) for one in found])) for name in ("ttft", "tpot")

@@ -90,7 +90,7 @@ def score_training(
     """Score a table; with `leave_one_out`, each run without what rests on its source, its family of
     frameworks or its chip (held_out.py).
 
-    `simulate` plays the rows that have a pipeline or replicas, and puts both scores side by side. `anchors`
+    `simulate` runs the rows with a pipeline or replicas, and puts both scores side by side. `anchors`
     predicts every row given so many others of its source as well, chosen by the seed, with the source left
     out.
     """
@@ -216,7 +216,7 @@ def simulated(told: RunPrediction) -> RunPrediction:
 def side_by_side(
     closed: Sequence[RunPrediction], played: Sequence[RunPrediction]
 ) -> dict[str, Any]:
-    """Scores of the rows that were played: by the closed form, and by the events."""
+    """Scores of the rows that were simulated: by the closed form, and by the events."""
     rows = [(c, e) for c, e in zip(closed, played, strict=True) if overlaps(c.plan)]
     labels = {"by_source": [source_label(c.row) for c, _ in rows]}
     found: dict[str, Any] = {}

@@ -36,10 +36,8 @@ HIDDEN_DISPATCH = re.compile(r"(?:all-to-all|a2a|EP) overlap", re.IGNORECASE)
 """Words of runs that dispatch behind another micro-batch's work."""
 FOLDED = re.compile(r"fold", re.IGNORECASE)
 """A word of runs whose experts are not cut by tensor parallelism."""
-CHUNKED = re.compile(r"chunked cross|fused linear cross", re.IGNORECASE)
+CHUNKED = re.compile(r"chunked cross|fused linear cross|liger fused cross", re.IGNORECASE)
 """Words of runs whose head and loss are one operation over chunks of tokens."""
-INPLACE = re.compile(r"liger fused cross", re.IGNORECASE)
-"""Words of runs whose loss writes the gradient over the scores."""
 FUSED_KERNELS = re.compile(r"fused norm\b", re.IGNORECASE)
 """Words of runs with fused kernels of their own for what stands between the products."""
 FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
@@ -57,10 +55,11 @@ ADAPTERS = (
 """Which maps have adapters, by the words that say so."""
 STORED = (
     ("int4", re.compile(r"gptq|int4", re.IGNORECASE)),
-    ("nf4-dq", re.compile(r"nf4-dq|double quant", re.IGNORECASE)),
-    ("nf4", re.compile(r"nf4|qlora|4-bit", re.IGNORECASE)),
+    ("nf4-dq", re.compile(r"nf4-dq|double quant|qlora", re.IGNORECASE)),
+    ("nf4", re.compile(r"nf4|4-bit", re.IGNORECASE)),
 )
-"""In what a frozen base is stored, by the words that say so."""
+"""In what a frozen base is stored, by the words that say so; QLoRA's scales are in 8 bits (Dettmers et al.
+2023)."""
 OPTIONS = (
     ("weights=fp8", re.compile(r"\bfp8 weights\b", re.IGNORECASE)),
     ("optimizer=adam8bit", re.compile(r"8-bit (?:paged )?AdamW", re.IGNORECASE)),
@@ -158,8 +157,6 @@ def _loss(row: TrainingRow) -> list[str]:
     """A loss that a run names: with the head over chunks of tokens, or one kernel."""
     if CHUNKED.search(row.framework):
         return ["loss=chunked"]
-    if INPLACE.search(row.framework):
-        return ["loss=inplace"]
     return ["loss=kernel"] if FUSED_LOSS.search(row.framework) else []
 
 
@@ -173,7 +170,8 @@ def _fused(row: TrainingRow) -> list[str]:
 def _dtypes(row: TrainingRow) -> list[str]:
     """Precision, and what weights, gradients and states are kept in."""
     if row.precision_id == "bf16-pure":
-        return ["precision=bf16", "gradients=bf16", "master=none", "states=bf16"]
+        words = ("precision", "weights", "gradients", "states")
+        return [*(f"{word}=bf16" for word in words), "master=none"]
     if row.precision_id not in PRECISIONS:
         return []
     row_wise = row.precision_id == "fp8" and "row" in row.precision.lower()

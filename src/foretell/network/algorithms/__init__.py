@@ -74,7 +74,7 @@ def home(collective: Collective, topology: Topology) -> tuple[Algorithm, ...]:
 
 
 def able(collective: Collective, topology: Topology) -> tuple[Algorithm, ...]:
-    """Algorithms at home whose closed form no play of messages exceeds; all at home if there is none."""
+    """Algorithms at home whose closed form no simulation exceeds; all at home if there is none."""
     known = home(collective, topology)
     held = tuple(a for a in known if a.claim_on(topology) != "at least")
     return held or known or (find("ring"),)

@@ -18,7 +18,7 @@ from foretell.specs._base import Num
 
 Array = NDArray[np.float64]
 Claim = Literal["exact", "at most", "at least"]
-"""How a closed form stands to the play of its messages: equal to it, or the play takes at most
+"""How a closed form stands to the simulation of its messages: equal to it, or the simulation takes at most
 (at least) that long."""
 Pattern = Literal[
     "ring",

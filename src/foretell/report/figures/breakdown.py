@@ -54,9 +54,28 @@ def time_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str =
     )  # fmt: skip
 
 
+SERVED: Mapping[str, str] = {
+    "matrices": "matrix multiplications",
+    "exchanges": "communication",
+    "head": "output head",
+}
+"""Parts of a decode step -> what they are called."""
+
+
+PHASES: Mapping[str, str] = {
+    "adv": "advantages",
+    "old_logprob": "log-probabilities",
+    "ref_logprob": "reference log-probabilities",
+    "weight_sync": "weight synchronisation",
+}
+"""Phases of a post-training step -> what they are called."""
+
+
 def serve_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str = "") -> Figure:
     """A bar for each deployment, of the shares of a decode step."""
-    stacks = [{k: v / 1e3 for k, v in answer["step_ms"].items()} for answer in answers]
+    stacks = [
+        {SERVED.get(k, k): v / 1e3 for k, v in answer["step_ms"].items()} for answer in answers
+    ]
     labels = list(names) or [f"{answer['gpus']} x, {answer['plan']}" for answer in answers]
     heading = title or (_title(answers) + ": one decode step")
     return _stacked(
@@ -66,7 +85,10 @@ def serve_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str 
 
 def phase_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str = "") -> Figure:
     """A bar for each post-training step, of what it waits for in each phase."""
-    stacks = [{p["name"]: p["exposed"] for p in answer["phases"]} for answer in answers]
+    stacks = [
+        {PHASES.get(p["name"], p["name"]): p["exposed"] for p in answer["phases"]}
+        for answer in answers
+    ]
     labels = list(names) or [str(answer["placement"]) for answer in answers]
     factor, unit = unit_of_seconds([sum(stack.values()) for stack in stacks])
     return _stacked(

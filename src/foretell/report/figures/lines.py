@@ -1,4 +1,4 @@
-"""Columns of rows over a field, as lines: sweeps, costs, service levels."""
+"""Columns of rows over a field, as lines: sweeps, costs, latency targets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

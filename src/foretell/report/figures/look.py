@@ -24,24 +24,24 @@ COLOURS = (
 )  # fmt: skip
 """One a trace, in this order."""
 MORE_COLOURS = (
-    "#004D7A", "#7A5200", "#00664A", "#8A3A66", "#2E7FB8", "#8F3E00", "#5444A8", "#6E6100",
-    "#5A626B", "#F4B6D2", "#7FCDBB", "#F2C879", "#B9A9F5", "#A3D977", "#6B4E2E", "#3F4A57",
+    "#B0506A", "#6B963D", "#3F8793", "#9A78C0", "#B87A4C", "#5B7CB5", "#8C8150", "#C56F68",
+    "#6E7680", "#A86A9C", "#4F9A78", "#A98A2E", "#7C82D6", "#789C45", "#8B6B52", "#5F93A8",
 )  # fmt: skip
-"""Taken where the first ten are used up: darker and lighter ones, each unlike the others."""
+"""Taken where the first ten are used up: muted ones, at least 3 to 1 against white and near-black."""
 GREY = "#8A929C"
 """Of what is there for comparison: ideals, limits."""
 LIMIT = "#D55E00"
 """Of what must not be crossed."""
 HELD: Mapping[str, str] = {
-    "weights": "#24527a",
-    "gradients": "#3f7fb0",
-    "states": "#7fb0d6",
-    "gathered weights": "#a9c8e4",
+    "weights": "#2f6fa8",
+    "gradients": "#5f9bd0",
+    "states": "#9cc3e6",
+    "gathered weights": "#bcd4ec",
     "gradient placeholders": "#9aa7b4",
     "messages": "#b3bac2",
     "workspaces": "#d0d5da",
     "buffers": "#b3bac2",
-    "layer entries": "#1d6b45",
+    "layer entries": "#2b8357",
     "activations": "#3f9a68",
     "attention": "#3f9a68",
     "mixer": "#5fae7f",

@@ -61,7 +61,8 @@ def _capacities(
         {**_level(gib), "xref": "x", "x0": place - 0.46, "x1": place + 0.46} for place, gib in own
     ]
     words = [
-        {**_level_name(gib, ""), "xref": "x", "x": place, "xanchor": "center"} for place, gib in own
+        {**_level_name(gib, ""), "xref": "x", "x": place - 0.46, "xanchor": "left"}
+        for place, gib in own
     ]
     return shapes, words
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from foretell.report.notebook.card import (
     Card,
+    ShownNumber,
     Told,
     bars_of,
     children,
@@ -32,6 +33,11 @@ def fits_words(told: Told) -> str:
     return words.get(str(told.get("fits")), "")
 
 
+def largest_part(told: Told) -> ShownNumber:
+    """The largest share of a step by its name."""
+    return ShownNumber(label="largest part", text=str(told["limited_by"]))
+
+
 def estimate_card(told: Told) -> Card:
     """A training step: time, throughput, memory, where the time goes."""
     run = told.get("run")
@@ -39,14 +45,9 @@ def estimate_card(told: Told) -> Card:
     return Card(
         title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
         lines=tuple(lines),
-        facts=facts_of(
-            told,
-            "step_s",
-            "tokens_per_s",
-            "mfu",
-            "peak_memory_bytes",
-            "energy_joules",
-            "limited_by",
+        facts=(
+            *facts_of(told, "step_s", "tokens_per_s", "mfu", "peak_memory_bytes", "energy_joules"),
+            largest_part(told),
         ),
         bars=bars_of(children(told.get("breakdown"))),
         bar_title="step time",
@@ -70,7 +71,7 @@ def explain_card(told: Told) -> Card:
     return Card(
         title=f"{place(told)}: {told['plan']}",
         lines=tuple(told["conclusions"]),
-        facts=facts_of(told, "step_s", "peak_memory_bytes", "limited_by"),
+        facts=(*facts_of(told, "step_s", "peak_memory_bytes"), largest_part(told)),
         bars=bars_of({part["name"]: part["value"] for part in told["time"]}),
         bar_title="step time",
     )
@@ -134,7 +135,13 @@ def plans_card(told: Told) -> Card:
 def diagnose_card(told: Told) -> Card:
     """Measured runs beside their prediction."""
     causes = [cause["mechanism"] for run in told["runs"] for cause in run["causes"]]
-    names = ("source", "plan", "measured_s", "predicted_s", "gap")
+    told_of = [name for run in told["runs"] for name in run]
+    measured = (
+        ("measured_s", "predicted_s")
+        if "measured_s" in told_of
+        else ("metric", "measured", "predicted")
+    )
+    names = ("source", "plan", *measured, "gap")
     return Card(
         title=f"{told['model']} on {told['system']}: {len(told['runs'])} measured runs",
         lines=tuple(f"likely cause: {cause}" for cause in dict.fromkeys(causes))[:3],

@@ -3,7 +3,7 @@
 Two chunks are on a rank, on the way down and on the way up of a V, and every rank holds p micro-batches.
 With f = b = w no rank ever waits; as ranks begin one after the other, a step that all begin together still
 takes (p - 1) b of a chunk longer. For other times the order stays as it is and the bubble is the longest of
-eight paths, found and tested by playing it.
+eight paths, found and tested by simulating it.
 """
 
 import numpy as np

@@ -1,1 +1,1 @@
-"""Requests at an engine, played from event to event: who waits, who is in the batch, when tokens come."""
+"""Requests at an engine, simulated from event to event: who waits, who is in the batch, when tokens come."""

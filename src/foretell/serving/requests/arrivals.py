@@ -87,5 +87,5 @@ def _gaps(arrivals: Arrivals, rng: np.random.Generator, many: int) -> Array:
         return gaps
     shape = 1.0 / GAMMA_CV**2 if arrivals.kind == "gamma" else 1.0
     gaps = rng.gamma(shape, mean / shape, many)
-    # Few draws miss their mean by some percent, and another load would be played than was asked about.
+    # Few draws miss their mean by some percent, and another load would be simulated than was asked about.
     return np.asarray(gaps * (many * mean / gaps.sum()))

@@ -56,7 +56,7 @@ TOKEN_CHARACTERS = 4.0
 MOST, LATEST = 1e9, 1e19
 """Largest length or number of a row, and largest moment: some logs count nanoseconds."""
 LARGEST_BYTES = 1 << 30
-"""A larger file is no list of requests that could be played."""
+"""A larger file is no list of requests that could be simulated."""
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?)"
     r"\s*(?:Z|([+-])([01]\d|2[0-4]):?([0-5]\d)?)?"
@@ -163,7 +163,7 @@ def _requests(
 
 
 def check_rate(at_s: Sequence[float], path: str, unit: str, by_hand: bool) -> None:
-    """Refuse a trace that plays at a rate that no service has: its moments are in another unit."""
+    """Refuse a trace that simulates at a rate that no service has: its moments are in another unit."""
     if len(at_s) < 2 or at_s[-1] <= 0.0:
         return
     rate = len(at_s) / at_s[-1]

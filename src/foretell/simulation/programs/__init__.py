@@ -39,7 +39,7 @@ QUEUE_LAUNCHES = 1024.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLayout:
-    """A step ready to be played, with what its picture needs."""
+    """A step ready to be simulated, with what its picture needs."""
 
     scenario: Scenario
     """What was asked."""
@@ -48,7 +48,7 @@ class StepLayout:
     schedule: Schedule
     """Its schedule."""
     program: Program
-    """What is played."""
+    """What is simulated."""
     contents: Contents
     """Parts on every chunk."""
     forward: tuple[Pass, ...]

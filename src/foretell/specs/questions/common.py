@@ -21,7 +21,7 @@ Given = str | float
 Settings = Mapping[str, object] | Sequence[str]
 """`path=value` texts, or a mapping of paths to values."""
 Progress = Callable[[int, int], None]
-"""Told how many of how many are done."""
+"""Called with how many of how many are done."""
 
 INLINE = "An id or alias of the catalogue, or an inline object; never a path."
 OF_EACH = "Of each: an id or alias of the catalogue, or an inline object; never a path."
@@ -83,7 +83,7 @@ Chips = Annotated[
 Batch = Annotated[
     int | None,
     Flag(
-        help="Sequences per step; else as many as make about 4 million tokens.",
+        help="Sequences per step (default: as many as make about 4 million tokens).",
         kind="whole",
         metavar="N",
         most=MOST_LENGTH,
@@ -92,7 +92,7 @@ Batch = Annotated[
 Length = Annotated[
     int | None,
     Flag(
-        help="Tokens per sequence, as 8192 or 8k; else the model's own up to 4096.",
+        help="Tokens per sequence, as 8192 or 8k (default: the model's own up to 4096).",
         kind="whole",
         metavar="N",
         most=MOST_LENGTH,
@@ -108,7 +108,7 @@ TargetLength = Annotated[
     ),
 ]
 Progressing = Annotated[
-    Progress | None, Flag(help="Told how many of how many are done.", kind="function")
+    Progress | None, Flag(help="Called with how many of how many are done.", kind="function")
 ]
 Workers = Annotated[
     int, Flag(help="Processes.", kind="whole", metavar="N", without={"web": OF_PROCESS})
@@ -123,9 +123,7 @@ PriceList = Annotated[
 ]
 Engine = Annotated[
     str | None,
-    Flag(
-        help="vllm (where none is named), trtllm, sglang, or the id of a profile.", metavar="NAME"
-    ),
+    Flag(help="vllm (default), trtllm, sglang, or the id of a profile.", metavar="NAME"),
 ]
 
 JSON = Flag(

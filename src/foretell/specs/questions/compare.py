@@ -16,6 +16,7 @@ from foretell.specs.questions.common import (
     PLOT,
     Given,
     MeasuredRuns,
+    Progressing,
     SettingsGiven,
 )
 from foretell.specs.questions.flags import Flag
@@ -82,7 +83,7 @@ class CompareWork:
     by: Annotated[
         str | None,
         Flag(
-            help="Rank by cost per token (usd) or by tokens/s (tokens); else usd.",
+            help="Rank by cost per token (usd) or by tokens/s (tokens) (default: usd).",
             metavar="usd|tokens",
         ),
     ] = None
@@ -105,14 +106,16 @@ class CompareWork:
     ] = None
     plan: Annotated[
         "PlanGiven | None",
-        Flag(help="Held for all; else the best plan of each.", kind="words", metavar="WORDS"),
+        Flag(
+            help="One plan for all (default: the best plan of each).", kind="words", metavar="WORDS"
+        ),
     ] = None
     isl: Annotated[float | None, SERVED_PROMPT] = None
     osl: Annotated[float | None, SERVED_ANSWER] = None
     concurrency: Annotated[
         float | None,
         Flag(
-            help="Of a service: concurrent requests; else the most that keeps --tpot.",
+            help="Of a service: concurrent requests (default: the most that keeps --tpot).",
             kind="decimal",
             metavar="N",
             most=CONCURRENCY.most,
@@ -121,7 +124,7 @@ class CompareWork:
     tpot: Annotated[
         float | None,
         Flag(
-            help="Of a service: longest mean time of a token; else 50.",
+            help="Of a service: longest mean time of a token (default: 50).",
             kind="decimal",
             metavar="MS",
         ),
@@ -140,19 +143,19 @@ class CompareWork:
     ] = None
     rent: Annotated[
         str | None,
-        Flag(help="own, on-demand, spot, reserved, 1-year, 3-year; else own.", metavar="TERM"),
+        Flag(help="own, on-demand, spot, reserved, 1-year, 3-year (default: own).", metavar="TERM"),
     ] = None
     price: Annotated[
         Given | None,
         Flag(help="Rent of a chip for an hour, the same for all.", kind="price", metavar="USD"),
     ] = None
     years: Annotated[
-        Given | None, Flag(help="Years that are paid for; else 5.", kind="amount", metavar="N")
+        Given | None, Flag(help="Years that are paid for (default: 5).", kind="amount", metavar="N")
     ] = None
     utilisation: Annotated[
         Given | None,
         Flag(
-            help="Share of the hours in which chips work; else 0.8.",
+            help="Share of the hours in which chips work (default: 0.8).",
             kind="amount",
             metavar="SHARE",
         ),
@@ -186,4 +189,5 @@ class CompareQuestion(RunConditions, CompareWork):
             without={"command": ONE_ANSWER, "web": ONE_ANSWER},
         ),
     ] = 0
+    progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (WHY, PLOT, JSON)

@@ -40,12 +40,12 @@ HourPrice = Annotated[
     ),
 ]
 Years = Annotated[
-    Given, Flag(help="Years that servers are used; else 5.", kind="amount", metavar="N")
+    Given, Flag(help="Years that servers are used (default: 5).", kind="amount", metavar="N")
 ]
 Utilisation = Annotated[
     Given,
     Flag(
-        help="Share of the hours in which owned or reserved chips work; else 0.8.",
+        help="Share of the hours in which owned or reserved chips work (default: 0.8).",
         kind="amount",
         metavar="SHARE",
     ),
@@ -82,7 +82,7 @@ class PackageQuestion:
     die_to_die: Annotated[
         Given,
         Flag(
-            help="Out of one die; else interfaces are a tenth of each.",
+            help="Out of one die (default: interfaces are a tenth of each).",
             kind="amount",
             metavar="RATE",
         ),
@@ -90,7 +90,9 @@ class PackageQuestion:
     volume: Annotated[
         Given,
         Flag(
-            help="Packages to spread NRE over; else it is not included.", kind="amount", metavar="N"
+            help="Packages to spread NRE over (default: it is not included).",
+            kind="amount",
+            metavar="N",
         ),
     ] = ""
     set: Figures = ()
@@ -116,7 +118,7 @@ class SystemQuestion:
     ]
     gpus: Annotated[
         str | int,
-        Flag(help="Chips; else one node.", kind="count", metavar="N", most=MOST_CHIPS),
+        Flag(help="Chips (default: one node).", kind="count", metavar="N", most=MOST_CHIPS),
     ] = ""
     price: HourPrice = ""
     prices: PriceList = ""
@@ -125,7 +127,7 @@ class SystemQuestion:
     watts: Annotated[
         Given,
         Flag(
-            help="Mean draw of one node in use, else of the site's load.",
+            help="Mean draw of one node in use (default: the site's load).",
             kind="amount",
             metavar="W",
         ),
@@ -142,7 +144,7 @@ class Payment:
     rent: Annotated[
         str,
         Flag(
-            help="on-demand, spot, reserved, 1-year, 3-year or own; else on-demand where it is known.",
+            help="on-demand, spot, reserved, 1-year, 3-year or own (default: on-demand where it is known).",
             metavar="TERM",
         ),
     ] = ""

@@ -1,9 +1,9 @@
-"""The question about measured runs: what is wrong with them."""
+"""The question about measured runs and services: what is wrong with them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import JSON, MODEL
@@ -16,25 +16,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class DiagnosedRuns:
-    """Measured runs, and the model that was trained."""
+    """Measured runs or services, and their model."""
 
     runs: Annotated[
-        "str | Path | Sequence[str | Path]",
+        "str | Path | Sequence[str | Path | Mapping[str, Any]]",
         Flag(
-            help='Logs, CSV or JSONL files, or texts such as "tp8 pp4 zero1 mbs1: 15.2 s".',
-            kind="names",
+            help='Logs, benchmark JSON, CSV or JSONL files, or texts: "tp8 pp4 zero1 mbs1: 15.2 s", '
+            '"c64 tp4: ttft 310 ms, tpot 18 ms".',
+            kind="rows",
             metavar="RUN...",
             names_file="always",
+            inline="Measured runs: rows as objects, or the pasted text of a log. Nothing is stored.",
         ),
     ] = field(kw_only=False)
     model: Annotated[
         "ModelGiven",
         Flag(
-            help="The model that was trained.",
+            help="The model that was trained or served.",
             kind="named",
             metavar="ID|PATH",
             names_file="maybe",
             lists=MODEL.lists,
+            inline=MODEL.inline,
         ),
     ]
 

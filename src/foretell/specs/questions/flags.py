@@ -33,7 +33,7 @@ switch    on or off                                settings  texts PATH=VALUE, o
 texts     several texts                            named     a name of the catalogue, a file, or an object
 names     several of these                         table     a study's tables, or the file that has them
 function  a function of the caller: of Python alone
-rows      several texts, files or objects
+rows      several texts, files or objects; by their place where the question's field has one
 """
 Surface = Literal["python", "command", "web", "study"]
 """Where a question is asked."""
@@ -95,9 +95,14 @@ class QuestionField:
         return self.default is dataclasses.MISSING
 
     @property
+    def several(self) -> bool:
+        """Whether the command line takes any number of them by their place."""
+        return self.flag.kind == "names" or (self.flag.kind == "rows" and self.positional)
+
+    @property
     def needed(self) -> bool:
-        """Whether the command line and the web insist on it; of several names, the function does."""
-        return self.required and self.flag.kind != "names"
+        """Whether the command line and the web insist on it; of several, the function does."""
+        return self.required and not self.several
 
     def on(self, surface: Surface) -> bool:
         """Whether a surface offers it; the web offers nothing that is a file alone."""

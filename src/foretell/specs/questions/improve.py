@@ -57,7 +57,7 @@ class ImproveQuestion(LaunchGiven):
     ] = 64.0
     plan: Annotated[
         str | None,
-        Flag(help="Words that are held, whatever the launch says.", kind="words", metavar="WORDS"),
+        Flag(help="Words that are fixed, whatever the launch says.", kind="words", metavar="WORDS"),
     ] = None
     free: Annotated[
         str,

@@ -47,12 +47,12 @@ class NetworkQuestion:
     placement: Annotated[
         str,
         Flag(
-            help="Members per tier, as in node=4,cluster=4; else as close as they fit.",
+            help="Members per tier, as in node=4,cluster=4 (default: as close as they fit).",
             metavar="TIER=N,...",
         ),
     ] = ""
     algorithm: Annotated[
-        str, Flag(help="One of the algorithms offered, else the fastest.", metavar="NAME")
+        str, Flag(help="One of the algorithms offered (default: the fastest).", metavar="NAME")
     ] = ""
     neighbours: Annotated[
         int,

@@ -39,7 +39,7 @@ Pooled = Annotated[
 MOST_ANSWER = 2**17
 """Tokens of an answer that a server answers for."""
 LENGTHS = Flag(
-    help=f"Answer lengths: {SHAPES_HELP}; else lognormal.",
+    help=f"Answer lengths: {SHAPES_HELP} (default: lognormal).",
     metavar="SHAPE|FILE",
     names_file="maybe",
 )
@@ -68,7 +68,7 @@ class PostTrainingQuestion:
     isl: Annotated[
         float | None,
         Flag(
-            help="Mean tokens of a prompt; else 256, or none where nothing is generated.",
+            help="Mean tokens of a prompt (default: 256, or none where nothing is generated).",
             kind="decimal",
             metavar="N",
             most=MOST_LENGTH,
@@ -77,14 +77,14 @@ class PostTrainingQuestion:
     osl: Annotated[
         float | None,
         Flag(
-            help="Mean tokens of an answer; else what such limits usually leave.",
+            help="Mean tokens of an answer (default: what such limits usually leave).",
             kind="decimal",
             metavar="MEAN",
             most=MOST_ANSWER,
         ),
     ] = None
     max_osl: Annotated[
-        int | None, _whole("Longest answer; else four times the mean.", MOST_ANSWER)
+        int | None, _whole("Longest answer (default: four times the mean).", MOST_ANSWER)
     ] = None
     osl_end: Annotated[
         float | None,
@@ -116,7 +116,7 @@ class PostTrainingQuestion:
     engine: Annotated[
         str | None,
         Flag(
-            help="Rollout engine: vllm, trtllm, sglang, or the id of a profile; else the framework's.",
+            help="Rollout engine: vllm, trtllm, sglang, or the id of a profile (default: the framework's).",
             metavar="NAME",
         ),
     ] = None
@@ -124,7 +124,7 @@ class PostTrainingQuestion:
     critic: Annotated[
         "ModelGiven | None",
         Flag(
-            help="ppo: the value model, an id, alias or file; else one as large as the policy.",
+            help="ppo: the value model, an id, alias or file (default: one as large as the policy).",
             kind="named",
             metavar="ID|PATH",
             names_file="maybe",
@@ -174,19 +174,22 @@ class PostTrainingQuestion:
     reference: Annotated[
         str,
         Flag(
-            help="Reference log-probabilities: auto (as the algorithm), or none or cached: no pass.",
+            help="Reference log-probabilities: auto (as the loop), pass, or none or cached: no pass.",
             metavar="WORD",
         ),
     ] = "auto"
     packing: Annotated[
         str,
         Flag(
-            help="packed (else), or padded: every sequence filled up to the limit.", metavar="WORD"
+            help="packed (default), or padded: every sequence filled up to the limit.",
+            metavar="WORD",
         ),
     ] = "packed"
     micro_tokens: Annotated[
         int | None,
-        _whole("Tokens of a micro-batch on one rank; else 16384, or the plan's mbs.", MOST_LENGTH),
+        _whole(
+            "Tokens of a micro-batch on one rank (default: 16384, or the plan's mbs).", MOST_LENGTH
+        ),
     ] = None
     tool_time: Annotated[
         str | None,
@@ -196,7 +199,7 @@ class PostTrainingQuestion:
     steps: Annotated[int | None, _whole("Steps of the run.", 2**24)] = None
     price: Annotated[
         float | None,
-        Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
+        Flag(help="Rent of a chip-hour (default: the catalogue's).", kind="price", metavar="USD"),
     ] = None
     set: SettingsGiven = ()
     measured: MeasuredRuns = ()

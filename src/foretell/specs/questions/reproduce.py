@@ -20,7 +20,7 @@ class ReproduceQuestion:
     figure: Annotated[
         str | Sequence[str],
         Flag(
-            help="One figure alone; may be repeated. Else all of them.",
+            help="One figure alone; may be repeated (default: all of them).",
             kind="texts",
             metavar="NAME",
         ),

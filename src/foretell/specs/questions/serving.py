@@ -65,7 +65,7 @@ Spread = Annotated[
 ]
 Rent = Annotated[
     float | None,
-    Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
+    Flag(help="Rent of a chip-hour (default: the catalogue's).", kind="price", metavar="USD"),
 ]
 
 
@@ -81,7 +81,7 @@ Speculative = Annotated[
 PrefixHit = Annotated[
     float,
     Flag(
-        help="Share of a prompt's tokens that the prefix cache has already; else 0.",
+        help="Share of a prompt's tokens that the prefix cache has already (default: 0).",
         kind="decimal",
         metavar="SHARE",
     ),
@@ -91,19 +91,20 @@ PrefixHit = Annotated[
 Adapters = Annotated[
     int | None,
     Flag(
-        help="LoRA adapters that requests choose among, each as likely as the others; else none.",
+        help="LoRA adapters that requests choose among, each as likely as the others (default: none).",
         kind="whole",
         metavar="N",
         most=1e6,
     ),
 ]
 AdapterRank = Annotated[
-    int | None, Flag(help="Rank of the adapters; else 16.", kind="whole", metavar="R", most=2**14)
+    int | None,
+    Flag(help="Rank of the adapters (default: 16).", kind="whole", metavar="R", most=2**14),
 ]
 AdapterSlots = Annotated[
     int | None,
     Flag(
-        help="Adapters on the chips at once (vLLM's max_loras), others wait; else all.",
+        help="Adapters on the chips at once (vLLM's max_loras), others wait (default: all).",
         kind="whole",
         metavar="N",
         most=1e6,
@@ -148,12 +149,16 @@ class RequestOptions:
 
     simulate: Annotated[
         bool | Mapping[str, Any],
-        Flag(help="Play requests instead of the closed form.", kind="switch", without=PLAYED),
+        Flag(
+            help="Simulate request by request instead of the closed form.",
+            kind="switch",
+            without=PLAYED,
+        ),
     ] = False
     arrivals: Annotated[
         str | None,
         Flag(
-            help="Played: closed, poisson, gamma, burst, or a .csv or .jsonl; else closed or poisson.",
+            help="With --simulate: closed, poisson, gamma, burst, or a .csv or .jsonl trace.",
             metavar="KIND|FILE",
             names_file="maybe",
             without=PLAYED,
@@ -162,7 +167,7 @@ class RequestOptions:
     requests: Annotated[
         int | None,
         Flag(
-            help="Played: how many requests; else 2000.",
+            help="With --simulate: number of requests (default 2000).",
             kind="whole",
             metavar="N",
             most=20_000,
@@ -172,7 +177,7 @@ class RequestOptions:
     seed: Annotated[
         int | None,
         Flag(
-            help="Played: seed of all that is drawn; else 0.",
+            help="With --simulate: seed of all random draws (default 0).",
             kind="whole",
             metavar="N",
             without=PLAYED,
@@ -181,7 +186,7 @@ class RequestOptions:
     lengths: Annotated[
         str | None,
         Flag(
-            help=f"Played: {SHAPES_HELP}; else fixed, or uniform with --spread.",
+            help=f"With --simulate: {SHAPES_HELP}; default fixed, or uniform with --spread.",
             metavar="SHAPE|FILE",
             names_file="maybe",
             without=PLAYED,
@@ -190,7 +195,7 @@ class RequestOptions:
     prefixes: Annotated[
         int | None,
         Flag(
-            help="Played: different common beginnings of prompts.",
+            help="With --simulate: number of distinct shared prefixes.",
             kind="whole",
             metavar="N",
             most=20_000,
@@ -200,7 +205,7 @@ class RequestOptions:
     prefix_tokens: Annotated[
         int | None,
         Flag(
-            help="Played: tokens of a beginning, on top of --isl.",
+            help="With --simulate: tokens of a shared prefix, on top of --isl.",
             kind="whole",
             metavar="N",
             without=PLAYED,
@@ -209,7 +214,7 @@ class RequestOptions:
     routing: Annotated[
         str | None,
         Flag(
-            help="Played: round-robin (else), least-loaded, prefix-aware or sticky.",
+            help="With --simulate: round-robin (default), least-loaded, prefix-aware or sticky.",
             metavar="RULE",
             without=PLAYED,
         ),
@@ -217,7 +222,7 @@ class RequestOptions:
     trace_unit: Annotated[
         str | None,
         Flag(
-            help="Played: unit of a trace's moments: s, ms, us or ns; else as its format has it.",
+            help="With --simulate: unit of a trace's timestamps: s, ms, us or ns (default: its format's).",
             metavar="UNIT",
             without=PLAYED,
         ),
@@ -225,7 +230,7 @@ class RequestOptions:
     block_tokens: Annotated[
         int | None,
         Flag(
-            help="Played: tokens of a hash id of a trace; else 512 or 16, whichever fits.",
+            help="With --simulate: tokens of one hash id of a trace (default 512 or 16, whichever fits).",
             kind="whole",
             metavar="N",
             without=PLAYED,
@@ -234,7 +239,7 @@ class RequestOptions:
     sessions: Annotated[
         str | None,
         Flag(
-            help='Played: requests as turns of sessions, such as "turns=8 pause=5 new=500".',
+            help='With --simulate: requests as turns of sessions, e.g. "turns=8 pause=5 new=500".',
             metavar="WORDS",
             without=PLAYED,
         ),
@@ -242,7 +247,7 @@ class RequestOptions:
     kv_tiers: Annotated[
         str | None,
         Flag(
-            help='Played: memory behind the cache, such as "host:1TB@50GB/s ssd:8TB@6GB/s".',
+            help='With --simulate: KV tiers behind the GPUs, e.g. "host:1TB@50GB/s ssd:8TB@6GB/s".',
             metavar="TIERS",
             without=PLAYED,
         ),
@@ -250,7 +255,7 @@ class RequestOptions:
     autoscale: Annotated[
         str | None,
         Flag(
-            help='Played: start and stop replicas, such as "min=1 max=16 start=120 target=0.7".',
+            help='With --simulate: autoscaling, e.g. "min=1 max=16 start=120 target=0.7".',
             metavar="WORDS",
             without=PLAYED,
         ),
@@ -258,7 +263,7 @@ class RequestOptions:
     preemption: Annotated[
         str | None,
         Flag(
-            help="Played: recompute (else) or swap, where the cache is full.",
+            help="With --simulate: recompute (default) or swap, when the KV cache is full.",
             metavar="RULE",
             without=PLAYED,
         ),
@@ -322,7 +327,7 @@ class ServiceQuestion(LoadQuestion):
     prefill_plan: Annotated[
         str | None,
         Flag(
-            help="Layout and engine options of these; else that of --plan where it fits.",
+            help="Layout and engine options of these (default: that of --plan where it fits).",
             kind="words",
             metavar="WORDS",
         ),

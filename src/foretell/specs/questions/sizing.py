@@ -19,6 +19,7 @@ from foretell.specs.questions.common import (
     MeasuredRuns,
     ModelName,
     PriceList,
+    Progressing,
     SettingsGiven,
     SystemName,
 )
@@ -51,7 +52,7 @@ Headroom = Annotated[
 LargestInstance = Annotated[
     int | str | None,
     Flag(
-        help="Most chips of one instance; else 64.",
+        help="Most chips of one instance (default: 64).",
         kind="count",
         metavar="N",
         names_file="maybe",
@@ -61,7 +62,7 @@ LargestInstance = Annotated[
 Simulated = Annotated[
     bool,
     Flag(
-        help="Play the best options request by request (as it is), or trust the closed form.",
+        help="Simulate the best options request by request (default), or trust the closed form.",
         kind="switch",
     ),
 ]
@@ -97,7 +98,7 @@ class SizeQuestion:
     plan: Annotated[
         str | None,
         Flag(
-            help='Words that are held, such as "weights=fp8 kv=fp8" (docs/serving.md).',
+            help='Words that are fixed, such as "weights=fp8 kv=fp8" (docs/serving.md).',
             kind="words",
             metavar="WORDS",
         ),
@@ -122,7 +123,7 @@ class SizeQuestion:
     prefill_plan: Annotated[
         str | None,
         Flag(
-            help='Degrees of the prefill instances that are held, such as "tp4".',
+            help='Degrees of the prefill instances that are fixed, such as "tp4".',
             kind="words",
             metavar="WORDS",
         ),
@@ -140,7 +141,7 @@ class SizeQuestion:
     lengths: Annotated[
         str | None,
         Flag(
-            help=f"Simulated: {SHAPES_HELP}; else fixed.",
+            help=f"Simulated: {SHAPES_HELP} (default: fixed).",
             metavar="SHAPE|FILE",
             names_file="maybe",
         ),
@@ -148,6 +149,7 @@ class SizeQuestion:
     simulate: Simulated = True
     prices: PriceList = ""
     set: SettingsGiven = ()
+    progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (
         PARETO, EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON,
     )  # fmt: skip
@@ -171,7 +173,7 @@ class FleetQuestion:
     available: Annotated[
         int | None,
         Flag(
-            help="Chips that there are; else as many as it takes.",
+            help="Chips that there are (default: as many as it takes).",
             kind="whole",
             metavar="N",
             most=MOST_CHIPS,
@@ -180,7 +182,7 @@ class FleetQuestion:
     share: Annotated[
         bool,
         Flag(
-            help="Also look at models that share chips (as it is), or keep every model on its own.",
+            help="Also try models on shared chips (default), or keep every model on its own.",
             kind="switch",
         ),
     ] = True

@@ -63,16 +63,20 @@ class SensitivityQuestion(StepQuestion):
     ] = None
     price: Annotated[
         Given | None,
-        Flag(help="Rent of a chip-hour, else the catalogue's.", kind="price", metavar="USD"),
+        Flag(help="Rent of a chip-hour (default: the catalogue's).", kind="price", metavar="USD"),
     ] = None
     years: Annotated[
         Given | None,
-        Flag(help="Of training: years that servers are used; else 5.", kind="amount", metavar="N"),
+        Flag(
+            help="Of training: years that servers are used (default: 5).",
+            kind="amount",
+            metavar="N",
+        ),
     ] = None
     utilisation: Annotated[
         Given | None,
         Flag(
-            help="Of training: share of the hours in which owned chips work; else 0.8.",
+            help="Of training: share of the hours in which owned chips work (default: 0.8).",
             kind="amount",
             metavar="SHARE",
         ),
@@ -113,7 +117,7 @@ class ScalingQuestion:
     mode: Annotated[
         "Mode | None",
         Flag(
-            help="Work grows with the GPUs, or stays; else strong where --global-batch is given.",
+            help="Work grows with the GPUs, or stays (default: strong where --global-batch is given).",
             metavar="weak|strong",
         ),
     ] = None
@@ -123,7 +127,7 @@ class ScalingQuestion:
     micro_batch: Annotated[
         int | None,
         Flag(
-            help="Sequences of a micro-batch; else 1.",
+            help="Sequences of a micro-batch (default: 1).",
             kind="whole",
             metavar="N",
             most=MOST_LENGTH,
@@ -132,7 +136,7 @@ class ScalingQuestion:
     batch_per_gpu: Annotated[
         int | None,
         Flag(
-            help="Weak: sequences of a step for each GPU; else a micro-batch.",
+            help="Weak: sequences of a step for each GPU (default: a micro-batch).",
             kind="whole",
             metavar="N",
             most=MOST_LENGTH,

@@ -103,13 +103,15 @@ class RunConditions:
     failures_per_gpu_day: Annotated[
         Given | None,
         Flag(
-            help="Of a run: unplanned stops for each chip; else 4.7e-4.", kind="amount", metavar="N"
+            help="Of a run: unplanned stops for each chip (default: 4.7e-4).",
+            kind="amount",
+            metavar="N",
         ),
     ] = None
     restart_s: Annotated[
         Given | None,
         Flag(
-            help="Of a run: from a stop to reading the checkpoint; else 600.",
+            help="Of a run: from a stop to reading the checkpoint (default: 600).",
             kind="amount",
             metavar="TIME",
         ),
@@ -124,7 +126,7 @@ class RunConditions:
     checkpoint_interval: Annotated[
         Given | None,
         Flag(
-            help="Of a run: time between checkpoints, as in 30min; else the best.",
+            help="Of a run: time between checkpoints, as in 30min (default: the best).",
             kind="amount",
             metavar="TIME",
         ),
@@ -138,7 +140,7 @@ class RunConditions:
     storage_bandwidth: Annotated[
         Given | None,
         Flag(
-            help="Of a run: where checkpoints go, as in 200GB/s; else 81 MB/s a chip.",
+            help="Of a run: where checkpoints go, as in 200GB/s (default: 81 MB/s a chip).",
             kind="amount",
             metavar="RATE",
         ),
@@ -149,6 +151,7 @@ class RunConditions:
 class TrainingQuestion(RunConditions, StepQuestion):
     """One training step, and with tokens a whole run: `foretell estimate`."""
 
+    progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_PLAN, LAUNCHER, JSONL, JSON)
 
 
@@ -274,7 +277,7 @@ class TraceQuestion(Place, TraceFiles):
     plan: Annotated["PlanGiven | None", PLAN] = None
     step: Annotated[
         str | int | None,
-        Flag(help="One of the profiler's steps; else all, and their mean.", metavar="N"),
+        Flag(help="One of the profiler's steps (default: all, and their mean).", metavar="N"),
     ] = None
     edges: ClassVar[tuple[Flag, ...]] = (
         Flag(

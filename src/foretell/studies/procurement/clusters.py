@@ -7,7 +7,7 @@ from typing import Any
 from foretell import catalog, units
 from foretell.api.cost import Payment
 from foretell.catalog.money import sheet
-from foretell.catalog.prices import TERMS, rent
+from foretell.catalog.prices import TERMS, provider_rents, rent
 from foretell.economics.ask_system import SystemQuestion, system_cost, with_flags
 from foretell.economics.fabric import per_node_chips
 from foretell.economics.work import AHEAD, RESERVED
@@ -46,6 +46,10 @@ class ClusterBill:
     """What the sum is made of: hardware, power, space, people, resale; of a rented cluster the rent."""
     assumptions: tuple[str, ...] = ()
     """Figures of money that nobody gave."""
+    rents: Mapping[str, float] = field(default_factory=dict)
+    """Provider -> what it asks for a chip and hour on this term; empty where the rent is given or owned."""
+    usd_per_chip_hour: float | None = None
+    """The rent that is paid; None where it is bought."""
 
 
 def name_of(system: Given) -> str:
@@ -80,6 +84,8 @@ def cost_of(system: Given, gpus: int, paid: Payment) -> ClusterBill:
         paid=way,
         parts={"rent": usd},
         assumptions=said,
+        rents={} if paid.price != "" else provider_rents(catalog.system(system).chip.id, way),
+        usd_per_chip_hour=usd_per_hour,
     )
 
 

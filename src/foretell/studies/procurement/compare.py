@@ -42,7 +42,9 @@ MEASURES = ("tokens", "usd")
 """What systems may be ranked by: tokens per second, or the cost of a token."""
 SERVICE = ("isl", "osl", "concurrency", "engine")
 """Flags that make the work a service."""
-APART = ("systems", "model", "budget", "gpus", "workload", "by", "set", "seed", "measured")
+APART = (
+    "systems", "model", "budget", "gpus", "workload", "by", "set", "seed", "measured", "progress",
+)  # fmt: skip
 """Fields of the question that are no flags of its work."""
 
 
@@ -80,7 +82,11 @@ def compare(question: CompareQuestion) -> Ranking:
     if problems or study is None:
         raise BadInput(problems)
     once, said = _once(systems)
-    kinds = [_kind(study, system, money, gpus, levels, measured) for system in once]
+    kinds = []
+    for place, system in enumerate(once):
+        if question.progress is not None:
+            question.progress(place, len(once))
+        kinds.append(_kind(study, system, money, gpus, levels, measured))
     found = rank_kinds(study, kinds, money, by, question.seed)
     return replace(found, assumptions=(*said, *notes_of(measured), *found.assumptions))
 

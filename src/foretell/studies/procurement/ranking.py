@@ -268,9 +268,41 @@ def conclusions(found: Ranking) -> list[str]:
     elif len(able) > 1:
         close = [k.system for k, p in zip(able[1:], found.beats[0][1:], strict=True) if p < CERTAIN]
         said.append(f"Not certain (first in under 90 % of draws) against: {', '.join(close)}.")
+    said += rent_notes(able)
     if unpriced := [kind.system for kind in found.kinds if kind.no_price]:
         names = ", ".join(unpriced)
         said.append(f"No price is known for {names}: listed with speed only, and the reason.")
+    return said
+
+
+def rent_notes(able: Sequence[ClusterKind]) -> list[str]:
+    """What to know of rents that are not alike: different terms, or listings of different providers.
+
+    The median over many providers is of dearer ones than a single cheap listing: at a provider that lists
+    every system they are compared like for like.
+    """
+    rented = [(k, k.cluster) for k in able if k.cluster is not None and k.cluster.rents]
+    if len(rented) < 2:
+        return []
+    said = []
+    if len({bill.paid for _, bill in rented}) > 1:
+        terms = ", ".join(f"{kind.system} {bill.paid}" for kind, bill in rented)
+        said.append(f"Rented on different terms: {terms}. Name one term with --rent.")
+    if len({frozenset(bill.rents) for _, bill in rented}) == 1:
+        return said
+    counts = ", ".join(f"{kind.system} {len(bill.rents)}" for kind, bill in rented)
+    shared = set.intersection(*({*bill.rents} for _, bill in rented))
+    if not shared:
+        rest = "no provider lists them all, so the order may be the providers'"
+    else:
+        at = min(shared, key=lambda name: sum(bill.rents[name] for _, bill in rented))
+        alike = {k.system: b.rents[at] / (b.usd_per_chip_hour or 1.0) for k, b in rented}
+        usd = {k.system: (k.usd_per_million_tokens or 0.0) * alike[k.system] for k, _ in rented}
+        prices = ", ".join(
+            f"{name} {significant(usd[name])}" for name in sorted(usd, key=usd.__getitem__)
+        )
+        rest = f"at {at}, which lists them all: {prices} USD per million tokens"
+    said.append(f"Rents are medians over different providers (listings: {counts}); {rest}.")
     return said
 
 

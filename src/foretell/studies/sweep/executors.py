@@ -6,8 +6,16 @@ and a number and give bytes back: they need neither the folder nor each other.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
-from contextlib import contextmanager
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
+from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache
 from typing import Any
 
 from foretell.errors import BadInput, Problem
@@ -21,6 +29,18 @@ AHEAD = 2
 MOST_WORKERS = 1024
 BEGIN_S = 4.0
 """What workers take to begin, all of them alike, on a machine with other users."""
+CLEARLY_MANY = 16
+"""Shards of about a second for each worker, beyond which workers begin without a first one being timed."""
+GLIBC_OPTIONS = {-1: 1 << 28, -2: 1 << 26, -3: 1 << 25}
+"""Options of glibc's `mallopt`: free bytes at the top that are kept, bytes fetched at once, and the bytes
+from which an array is mapped on its own (32 MiB is the most that glibc takes)."""
+QUIET_DASK = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""Settings of a cluster of our own: its workers do not sample their stacks a hundred times a second, which
+takes a tenth of their time."""
 RESTARTS = 3
 """Times that a pool whose worker died is begun anew without a shard done in between."""
 
@@ -67,20 +87,42 @@ def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
     )
 
 
+def worker_shard(study: Study, number: int) -> bytes:
+    """One shard as a worker computes it, whoever began that worker."""
+    keep_freed_memory()
+    return shard_bytes(study, number)
+
+
+@lru_cache(maxsize=1)
+def keep_freed_memory() -> None:
+    """Have the C library keep freed memory for the next array, whatever the environment says.
+
+    Dask begins workers with MALLOC_TRIM_THRESHOLD_=65536. Every array over 128 KiB is then mapped anew, page
+    by page, which doubles the processor time of a shard. C libraries other than glibc are left as they are.
+    """
+    import ctypes
+
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    for option, value in GLIBC_OPTIONS.items():
+        mallopt(ctypes.c_int(option), ctypes.c_int(value))
+
+
 def run_shards(
     study: Study, numbers: Iterable[int], place: ShardRunner | None, many: int = 0
 ) -> Iterator[tuple[int, bytes]]:
     """Shards as they become ready; every number once. `many` is how many there are, where it is known.
 
     Workers of our own take seconds to begin: a sweep goes on in this process until what is left would take
-    longer than that.
+    longer than that, and then until the first of them answers.
     """
-    if place is None:
-        for number in numbers:
-            yield number, shard_bytes(study, number)
-        return
     left = iter(numbers)
-    alone = many > 0 and place.workers > 0
+    if place is None or place.workers == 1:
+        yield from ((number, shard_bytes(study, number)) for number in left)
+        return
+    alone = 0 < many <= CLEARLY_MANY * place.workers
     while alone:
         first = next(left, None)
         if first is None:
@@ -95,10 +137,9 @@ def run_shards(
     restarts = 0
     while restarts <= RESTARTS:
         try:
-            with place.open() as executor:
-                for number, content in _handed_out(study, left, lost, executor, place.ahead):
-                    restarts = 0
-                    yield number, content
+            for number, content in _on_workers(study, left, lost, place):
+                restarts = 0
+                yield number, content
             return
         except BrokenExecutor:
             # A worker was killed: a new pool does what was on its hands.
@@ -107,24 +148,45 @@ def run_shards(
     raise BadInput([Problem(path="workers", value=None, message=message, allowed="fewer workers")])
 
 
-def _handed_out(
-    study: Study, left: Iterator[int], lost: list[int], executor: Executor, ahead: int
+def _on_workers(
+    study: Study, left: Iterator[int], lost: list[int], place: ShardRunner
 ) -> Iterator[tuple[int, bytes]]:
-    """Keep `ahead` shards on the workers' hands; `lost` has those that are on them, until they are done."""
+    """Shards of workers, and of this process while workers of our own begin, in a thread beside it."""
+    with ExitStack() as stack:
+        opener = stack.enter_context(ThreadPoolExecutor(1))
+        opening = opener.submit(lambda: stack.enter_context(place.open()))
+        while place.workers and not opening.done():
+            number = next(left, None)
+            if number is None:
+                break
+            yield number, shard_bytes(study, number)
+        yield from _handed_out(study, left, lost, opening.result(), place)
+
+
+def _handed_out(
+    study: Study, left: Iterator[int], lost: list[int], executor: Executor, place: ShardRunner
+) -> Iterator[tuple[int, bytes]]:
+    """Keep some shards on the workers' hands; `lost` has those that are on them, until they are done."""
     again = list(lost)
     pending: dict[Future[bytes], int] = {}
+    begin = place.workers > 0
     try:
         while True:
-            while len(pending) < ahead:
+            while len(pending) < place.ahead:
                 number = again.pop(0) if again else next(left, None)
                 if number is None:
                     break
                 if number not in lost:
                     lost.append(number)
                 with hold_interrupts():  # a worker may begin in here
-                    pending[executor.submit(shard_bytes, study, number)] = number
+                    pending[executor.submit(worker_shard, study, number)] = number
             if not pending:
                 return
+            begin = begin and not any(future.done() for future in pending)
+            own = next(left, None) if begin else None
+            if own is not None:
+                yield own, shard_bytes(study, own)
+                continue
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
                 number = pending.pop(future)
                 content = future.result()
@@ -178,13 +240,18 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _dask(address: str | None, workers: int) -> Iterator[Executor]:
-    """Workers of a cluster: one that is there, or one of our own on this machine."""
+    """Workers of a cluster: one that is there, or one of our own on this machine.
+
+    A client that is entered must be left in the same thread; one that is closed, need not.
+    """
     try:
+        import dask
         from distributed import Client, LocalCluster
     except ImportError:
         raise _not_installed("distributed") from None
     if address is None:
         with (
+            dask.config.set(QUIET_DASK),
             LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
@@ -192,7 +259,7 @@ def _dask(address: str | None, workers: int) -> Iterator[Executor]:
                 memory_limit=None,
                 env={"POLARS_MAX_THREADS": "1"},  # other cores are other workers'
             ) as cluster,
-            Client(cluster) as client,
+            closing(Client(cluster, direct_to_workers=True)) as client,
         ):
             yield client.get_executor(pure=False)
         return
@@ -203,7 +270,7 @@ def _dask(address: str | None, workers: int) -> Iterator[Executor]:
         raise BadInput(
             [Problem(path="executor", value=address, message=message, allowed=allowed)]
         ) from None
-    with client:
+    with closing(client):
         yield client.get_executor(pure=False)
 
 

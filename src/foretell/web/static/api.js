@@ -20,8 +20,22 @@ const post = (verb, flags, signal, accept) => fetch(`api/${verb.replaceAll(" ", 
   method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify(flags), signal,
 });
 
-// `progress` is called with {state, seconds, done, total} while the answer is on its way.
+// The nearest plan that works takes longer to find than that one does not: it is asked for once the answer is
+// there, and filled in where the reason is shown.
 export async function ask(verb, flags, signal, progress = () => {}) {
+  const answer = await reply(verb, flags, signal, progress);
+  if (answer?.hint_on_request) hint(verb, flags, signal, answer.problems);
+  return answer;
+}
+
+async function hint(verb, flags, signal, problems) {
+  let found = [];
+  try { found = (await reply(`${verb}?hint=true`, flags, signal)).problems ?? []; } catch { /* the reason alone is shown */ }
+  found.forEach((problem, i) => { Object.assign(problems[i], problem); problems[i].shown?.(); });
+}
+
+// `progress` is called with {state, seconds, done, total} while the answer is on its way.
+async function reply(verb, flags, signal, progress = () => {}) {
   const response = await answered(await post(verb, flags, signal, "text/event-stream, application/json"));
   if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();
   for await (const [name, data] of events(response.body)) {

@@ -74,6 +74,16 @@ export function range(ends, unit) {
   return own && other && own[2] === other[2] ? `${own[1]} to ${high}` : `${low} to ${high}`;
 }
 
+// ---- names of parts as the server has them, in words
+
+const PARTS = { lost: "fragmentation", exchanges: "communication", matrices: "matrix multiplications", head: "output head",
+  host: "host", fixed: "fixed time of a step", adv: "advantages", logprob: "log-probabilities", old_logprob: "log-probabilities", ref_logprob: "reference log-probabilities",
+  weight_sync: "weight synchronisation" };
+
+export function partName(name) {
+  return String(name).split(".").map((part) => PARTS[part] ?? part.replaceAll("_", " ")).join(".");
+}
+
 // ---- words of the glossary
 
 let words = {};
@@ -116,6 +126,7 @@ export function table(caption, columns, rows, chosen = () => false) {
       h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: numeric(c) }, c.word ? word(c.title, c.word) : c.title)))),
       h("tbody", {}, rows.map((row) => h("tr", { class: chosen(row) ? "chosen" : undefined }, columns.map((c) => {
         const value = c.of(row);
+        if (value instanceof Node && value.tagName === "CODE" && value.textContent.length > 26) value.className = "several";
         const cell = value instanceof Node ? value : c.unit ? number(value, c.unit) : value ?? "–";
         return h("td", { class: c.long ? "long" : numeric(c) }, cell);
       }))))));

@@ -60,7 +60,7 @@ export const FIELDS = {
   systems: { label: "Systems, one per line", word: "system", as: names, area: true, tall: 4, hint: "h100-sxm\nh200-sxm\nb200-sxm\nmi300x" },
   budget: { label: "or budget ($)", as: decimal, half: true, hint: "such as 10M" },
   work: { label: "Work", options: [["", "a training step"], ["service", "a service"]] },
-  by: { label: "Rank by", half: true, options: [["", "tokens/s"], ["usd", "$ per token"]] },
+  by: { label: "Rank by", half: true, options: [["", "$ per token"], ["tokens", "tokens/s"]] },
   years: { label: "Years", as: decimal, half: true, hint: "5", mode: "decimal" },
   counts: { label: "Numbers of GPUs", flag: "gpus", hint: "1..512, or 8,16,24" },
   strategies: { label: "Strategies: plans without dp", word: "plan", hint: "zero1,zero3,tp8 zero1" },

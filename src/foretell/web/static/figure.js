@@ -69,11 +69,11 @@ export class Card {
   squeezed(data, layout) {
     const lying = !this.tall && data.some((trace) => trace.type === "bar" && trace.orientation === "h");
     const rows = new Set(data.flatMap((trace) => (lying ? trace.y : [])));
-    if (lying) this.plot.style.height = `${Math.max(330, 26 * rows.size + 130)}px`;
+    if (lying) this.plot.style.height = `${Math.max(330, 30 * rows.size + 130)}px`;
     // Words beside the longest bars need room on both sides.
     const ends = lying ? data.flatMap((trace) => (trace.type === "bar" ? trace.x : [])).filter(Number.isFinite) : [];
     const [low, high] = [Math.min(0, ...ends), Math.max(0, ...ends)];
-    if (low < 0) layout.xaxis = { ...layout.xaxis, range: [low - 0.28 * (high - low), high + 0.12 * (high - low)] };
+    if (low < 0) layout.xaxis = { ...layout.xaxis, range: [low - 0.42 * (high - low), high + 0.12 * (high - low)] };
     for (const name of Object.keys(layout)) if (/^xaxis\d*$/.test(name)) layout[name].title.text = folded(layout[name].title.text, 30);
     if (layout.xaxis2?.domain) { layout.xaxis.domain = [0, 0.38]; layout.xaxis2.domain = [0.62, 1]; }
     if (!lying) return data;

@@ -10,6 +10,7 @@ import { Import } from "./import.js";
 import accuracy from "./views/accuracy.js";
 import clusters from "./views/clusters.js";
 import cost from "./views/cost.js";
+import diagnose, { measured } from "./views/diagnose.js";
 import launch, { pasted } from "./views/launch.js";
 import network from "./views/network.js";
 import posttraining from "./views/posttraining.js";
@@ -20,7 +21,7 @@ import timeline from "./views/timeline.js";
 import training from "./views/training.js";
 import { Work } from "./work.js";
 
-const VIEWS = { training, serving, "post-training": posttraining, launch, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
+const VIEWS = { training, serving, "post-training": posttraining, launch, diagnose, cost, clusters, scaling, network, sensitivities, timeline, accuracy };
 // Fields that decide which others there are.
 const CHOICES = ["what", "work", "mode"];
 const PAUSE_MS = 140;
@@ -187,7 +188,8 @@ function use(found, text, file) {
   const scenario = current();
   if (found.kind === "system") Object.assign(scenario, { own: "file", system_file: held, gpus: "" });
   if (found.kind === "model") Object.assign(scenario, { own_model: "file", model_file: held });
-  if (found.kind === "measured") { scenario.measured = text; if (!["training", "serving"].includes(state.view)) state.view = "training"; }
+  if (found.kind === "measured" && state.view === "diagnose") measured(text);
+  else if (found.kind === "measured") { scenario.measured = text; if (!["training", "serving"].includes(state.view)) state.view = "training"; }
   if (found.kind === "launch") { pasted(text); state.view = "launch"; }
   if (["system", "model"].includes(found.kind) && groups().length === 0) state.view = "training";
   window.history.pushState(null, "", address());

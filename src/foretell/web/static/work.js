@@ -6,7 +6,7 @@ const SHOW_MS = 150;
 const WORDS = {
   search: ["Searching plans", "plans"], estimate: ["Estimating", ""], size: ["Sizing the service", "layouts"], serve: ["Estimating the service", "requests"],
   compare: ["Comparing systems", "systems"], scaling: ["Computing scaling curves", "points"], sensitivity: ["Varying every number", "numbers"],
-  simulate: ["Simulating the step", ""], "post-train": ["Evaluating post-training plans", ""], improve: ["Searching better flags", ""],
+  simulate: ["Simulating the step", ""], "post-train": ["Evaluating post-training plans", ""], improve: ["Searching better flags", ""], diagnose: ["Looking for causes of the gap", ""],
   explain: ["Explaining the step", ""], read: ["Reading the file", ""], network: ["Computing the collective", ""],
 };
 

@@ -25,7 +25,7 @@ class TraceFile:
     ranks: tuple[RankTrace, ...]
     """One, or those of a trace of our own."""
     job: Mapping[str, Any]
-    """Of a trace of our own: what was played."""
+    """Of a trace of our own: what was simulated."""
     notes: tuple[str, ...]
     """What is worth saying about it."""
 

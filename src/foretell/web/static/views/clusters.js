@@ -1,6 +1,6 @@
 // Clusters: systems ranked by what they do for the money, and how sure the order is.
 
-import { table } from "../dom.js";
+import { partName, table } from "../dom.js";
 import { assumed, facts, h, noCard, number, range, scenarioCard, show, surely, withUsual } from "./shared.js";
 import { nameOf } from "../own.js";
 
@@ -22,13 +22,15 @@ export default {
     desk.put("summary", told.map((answer, i) => (answer.systems ? card(answer, i, questions[i]) : noCard(i, answer, nameOf(questions[i].model, "your model"), "No system fits"))));
     const active = told[desk.at];
     const name = desk.names[desk.at];
-    desk.put("order", active.systems ? order(active, name) : "");
+    desk.put("order", active.systems ? verdict(active, name) : "");
     const asked = [active.systems ? questions[desk.at] : null];
     await Promise.all([
-      desk.figureOf("clusters", "Tokens a second of the whole cluster", asked, [name]),
       desk.figureOf("clusters-cost", "$ for a million tokens", asked, [name]),
+      desk.figureOf("clusters", "Tokens a second of the whole cluster", asked, [name]),
     ]);
     desk.put("systems", active.systems ? rows(active, name) : "");
+    desk.put("total", active.systems ? totals(active) : "");
+    desk.put("doubts", active.doubts?.length ? doubts(active, name) : "");
     desk.put("beats", Object.keys(active.beats ?? {}).length > 1 ? beats(active) : "");
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "compare", flags: questions[i], answer })).filter(({ answer }) => answer.systems));
@@ -49,21 +51,42 @@ function card(answer, i, asked) {
   const [first, ...others] = answer.systems.filter((row) => !row.problem);
   const done = Object.values(first.workloads)[0];
   return scenarioCard(i, `${nameOf(asked.model, "your model")}: best of ${answer.systems.length}`,
-    h("p", { class: "big" }, h("span", { "data-name": "best" }, answer.best)),
-    h("p", { class: "quiet" }, number(first.tokens_per_s, "count", "tokens_per_s"), " tokens/s, from ", range(first.interval?.tokens_per_s?.p90, "count")),
+    h("p", { class: "big" }, h("span", { "data-name": "best" }, answer.best), h("small", {}, answer.by === "tokens" ? " is the fastest" : first.no_price ? " is the fastest; it has no price" : " costs least")),
+    h("p", { class: "quiet" }, first.no_price ? "" : [number(first.usd_per_million_tokens, "usd", "usd_per_million_tokens"), " per million tokens, ", range(first.interval?.usd_per_million_tokens?.p90, "usd"), " · "],
+      number(first.tokens_per_s, "count", "tokens_per_s"), " tokens/s, ", range(first.interval?.tokens_per_s?.p90, "count")),
     h("p", { class: "plan", "data-name": "plan" }, done?.plan ?? ""),
     facts([
       ["GPUs", number(first.gpus, "count", "gpus")],
       first.no_price ? null : [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
-      ["Paid", first.paid],
-      ["$ per million tokens", surely(first, "usd_per_million_tokens", "usd")],
+      ["Paid", first.paid === "own" ? "bought and run" : first.paid],
+      first.usd_per_run ? ["$ per run", surely(first, "usd_per_run", "usd")] : null,
+      first.usd_per_request ? ["$ per request", surely(first, "usd_per_request", "usd")] : null,
+      first.usd_per_million_output_tokens ? ["$ per million in, out", h("span", {}, number(first.usd_per_million_input_tokens, "usd"), ", ", number(first.usd_per_million_output_tokens, "usd"))] : null,
       others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "borderline")] : null,
     ]));
 }
 
-function order(answer, name) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Main uncertainties in the ranking of ${name}`)),
+function verdict(answer, name) {
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Verdict for ${name}`)),
     h("ul", { class: "said" }, answer.conclusions.map((text) => h("li", {}, text))));
+}
+
+// What each sum is made of, over the years that are paid for; resale is money back.
+function totals(answer) {
+  const paid = answer.systems.filter((row) => row.total_cost && Object.keys(row.total_cost).length > 1);
+  if (!paid.length) return "";
+  const parts = [...new Set(paid.flatMap((row) => Object.keys(row.total_cost)))];
+  const column = (row) => ({ title: row.system, unit: "usd", of: (part) => (part === "total" ? row.usd : row.total_cost[part] ?? null) });
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Total cost over ${show(paid[0].years, "count")} years`)),
+    table("Part by part", [{ title: "part", of: (part) => part }, ...paid.map(column)], [...parts, "total"], (part) => part === "total"));
+}
+
+function doubts(answer, name) {
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Main uncertainties in the ranking of ${name}`)),
+    table("The widest first, 90 % of draws", [
+      { title: "of", of: (row) => row.cause },
+      { title: "plus or minus", unit: "share", of: (row) => row.half_width },
+    ], answer.doubts));
 }
 
 function rows(answer, name) {
@@ -72,19 +95,19 @@ function rows(answer, name) {
     table(answer.budget_usd ? `What ${show(answer.budget_usd, "usd")} pays for` : "The same number of GPUs of each", [
       { title: "system", of: (row) => row.system },
       { title: "GPUs", unit: "count", of: (row) => row.gpus },
+      { title: "$ per million", unit: "usd", of: (row) => row.usd_per_million_tokens },
+      { title: "90 % interval", word: "interval", unit: "usd", of: (row) => h("span", {}, range(row.interval?.usd_per_million_tokens?.p90, "usd") || "–") },
       { title: "paid", unit: "usd", of: (row) => (row.no_price ? h("span", { class: "off" }, "no price") : row.usd) },
       { title: "tokens/s", unit: "count", of: (row) => row.tokens_per_s },
-      { title: "90 % interval", word: "interval", unit: "count", of: (row) => h("span", {}, range(row.interval?.tokens_per_s?.p90, "count") || "–") },
-      { title: "$ per million", unit: "usd", of: (row) => row.usd_per_million_tokens },
       { title: "plan", word: "plan", of: (row) => (row.problem ? h("span", { class: "off" }, row.problem) : h("code", {}, first(row).plan)) },
-      { title: "limited by", of: (row) => first(row).limited_by?.replaceAll("_", " ") },
+      { title: "largest part", of: (row) => (first(row).limited_by ? first(row).limited_by.split(": ").map(partName).join(": ") : "") },
     ], answer.systems, (row) => row.system === answer.best));
 }
 
 function beats(answer) {
   const able = Object.keys(answer.beats);
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "How often one beats another")),
-    table("The system of the row against that of the column, of cases drawn together", [
+    table(`Share of draws in which the row is ${answer.by === "tokens" ? "faster" : "cheaper"} than the column`, [
       { title: "system", of: (one) => one },
       ...able.map((other) => ({ title: other, unit: "chance", of: (one) => answer.beats[one][other] ?? null })),
     ], able));

@@ -1,6 +1,6 @@
 // A minus B: two scenarios number by number, what was changed between them, and where the difference comes from.
 
-import { h, number, show } from "../dom.js";
+import { h, number, partName, show } from "../dom.js";
 import { flags, FIELDS, titleOf } from "../fields.js";
 import { nameOf } from "../own.js";
 import { NAMES, state } from "../state.js";
@@ -23,7 +23,7 @@ export function differences(told, metrics, parts = [], planOf = (answer) => answ
   return h("section", { class: "card", id: "difference" }, h("div", { class: "head" }, h("h2", {}, `${first} minus ${second}`)),
     changed(two, planOf(a), planOf(b)),
     grid(`Results of ${first} and ${second}`, first, second, rows),
-    h("div", { class: "parts" }, parts.map(([words, unit, of]) => grid(words, first, second, leaves(of(a), of(b)).map(([name, x, y]) => [name.replaceAll("_", " "), unit, x, y])))));
+    h("div", { class: "parts" }, parts.map(([words, unit, of]) => grid(words, first, second, leaves(of(a), of(b)).map(([name, x, y]) => [partName(name), unit, x, y])))));
 }
 
 // Parts of both, those that differ most first.

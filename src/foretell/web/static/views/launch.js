@@ -69,7 +69,7 @@ function changes(found) {
   return h("section", { class: "card" }, h("h2", {}, `Flags to change, for ${found.export_tool}`),
     table("Flags of the launch and of the better one", [
       { title: "flag", of: (row) => row.flag },
-      { title: "launch", of: (row) => row.before ?? "" },
+      { title: "launch", of: (row) => row.before ?? "not set" },
       { title: "better", of: (row) => row.after ?? "leave out" },
     ], found.changes),
     h("pre", { class: "export" }, found.export));

@@ -1,6 +1,6 @@
 // Post-training: a step of fine-tuning or reinforcement learning, its phases, memory and placements.
 
-import { table } from "../dom.js";
+import { partName, table } from "../dom.js";
 import { differences } from "./differences.js";
 import { assumed, before, facts, h, headingOf, noCard, number, range, scenarioCard, withUsual } from "./shared.js";
 
@@ -59,7 +59,7 @@ function card(answer, i) {
 function phases(answer) {
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Phases of a step")),
     table("Duration of each phase, and the part that is not hidden behind another", [
-      { title: "phase", of: (row) => row.name.replaceAll("_", " ") },
+      { title: "phase", of: (row) => partName(row.name) },
       { title: "duration", unit: "s", of: (row) => row.seconds },
       { title: "90 % interval", of: (row) => range(row.interval, "s") },
       { title: "exposed", unit: "s", of: (row) => row.exposed },
@@ -70,7 +70,7 @@ function phases(answer) {
 function memory(answer) {
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Memory by phase")),
     table("Peak of one GPU of each pool", [
-      { title: "phase", of: (row) => row.phase.replaceAll("_", " ") },
+      { title: "phase", of: (row) => partName(row.phase) },
       { title: "pool", of: (row) => row.pool },
       { title: "used", unit: "bytes", of: (row) => row.bytes },
       { title: "capacity", unit: "bytes", of: (row) => row.capacity_bytes },

@@ -1,6 +1,6 @@
 // Scaling: throughput of strategies over numbers of GPUs, and where and why it stops.
 
-import { table } from "../dom.js";
+import { partName, table } from "../dom.js";
 import { assumed, facts, h, noCard, number, range, scenarioCard, show, withUsual } from "./shared.js";
 import { nameOf } from "../own.js";
 
@@ -70,6 +70,6 @@ function points(answer, name) {
       { title: "waits for links", unit: "share", of: (row) => share(row, "exposed_communication_s") },
       { title: "bubble", word: "bubble", unit: "share", of: (row) => share(row, "bubble_s") },
       { title: "peak memory", unit: "bytes", of: (row) => row.peak_memory_bytes },
-      { title: "limited by", of: (row) => row.reason ?? row.limited_by?.replaceAll("_", " ") },
+      { title: "largest part, or why not", of: (row) => row.reason ?? (row.limited_by ? partName(row.limited_by) : "") },
     ], answer.curves.flatMap((curve) => curve.points)));
 }

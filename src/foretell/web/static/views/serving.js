@@ -1,6 +1,6 @@
 // Serving: one deployment under one load, and how many chips a rate takes within its latency targets.
 
-import { table } from "../dom.js";
+import { partName, table } from "../dom.js";
 import { differences } from "./differences.js";
 import { assumed, before, facts, h, headingOf, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
 
@@ -62,7 +62,7 @@ function card(answer, i, sized) {
       ["Requests/s", surely(answer, "requests_per_s", "count")],
       ["$ per million output tokens", surely(answer, "usd_per_million_output_tokens", "usd")],
       ["Joules per output token", surely(answer, "joules_per_output_token", "count")],
-      ["Limited by", answer.limited_by],
+      ["Limited by", answer.limited_by.split(": ").map(partName).join(": ")],
       ["KV cache", number(answer.kv_bytes, "bytes")],
       sized?.gpus ? ["GPUs for the rate", h("strong", {}, surely(sized, "gpus", "count", "sized_gpus"), sized.best.meets ? "" : " (misses the targets)")] : null,
     ]),

@@ -30,7 +30,11 @@ export function noCard(i, answer, heading, words = "No plan fits") {
 
 // Why the answer is no, or there is none.
 export function reasons(errors) {
-  return h("ul", { class: "said", role: "alert" }, errors.map((error) => h("li", {}, error.path ? h("strong", {}, `${error.path}: `) : "", sentence(error))));
+  return h("ul", { class: "said", role: "alert" }, errors.map((error) => {
+    const text = h("span", {}, sentence(error));
+    error.shown = () => text.replaceChildren(sentence(error)); // a hint came after the answer
+    return h("li", {}, error.path ? h("strong", {}, `${error.path}: `) : "", text);
+  }));
 }
 
 export function assumed(answers) {
@@ -75,7 +79,7 @@ export function fits(answer) {
 // The 90 % interval below a number; nothing where it has none or is given.
 export function sure(ends, unit, more = "") {
   if (!ends || ends[0] === ends[1]) return "";
-  return h("small", { class: "sure quiet", title: "90 % interval" }, `${range(ends, unit)}${more}`);
+  return h("small", { class: "sure quiet", title: "90 % interval" }, h("span", { class: "whole" }, range(ends, unit)), more);
 }
 
 export function surely(answer, name, unit, at = name) {

@@ -1,6 +1,6 @@
 // Training: the best plan of each scenario, where its time and memory go, what limits it, how sure that is.
 
-import { table } from "../dom.js";
+import { partName, table } from "../dom.js";
 import { differences } from "./differences.js";
 import { assumed, before, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, planned, range, reasons, scenarioCard, sure, surely, word } from "./shared.js";
 
@@ -55,7 +55,7 @@ function card(answer, i) {
       ["TFLOP/s per GPU", surely(answer, "tflops_per_gpu", "count")],
       ["Energy per step", surely(answer, "energy_joules", "J")],
       ...others(answer),
-      ["Limited by", h("span", { "data-name": "limited_by" }, answer.limited_by.replaceAll("_", " "))],
+      ["Largest part", h("span", { "data-name": "limited_by" }, partName(answer.limited_by))],
       run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), sure(run.interval?.p90.map((days) => days * 86400), "s"))] : null,
       run ? [word("Goodput"), number(run.goodput, "share")] : null,
       ["Peak memory", peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
@@ -87,6 +87,6 @@ function plans(found, desk) {
       { title: "against the best", unit: "signed", of: (row) => row.step_s / rows[0].step_s - 1 },
       { title: "MFU", word: "mfu", unit: "share", of: (row) => row.mfu },
       { title: "peak memory", unit: "bytes", of: (row) => row.peak_memory_bytes },
-      { title: "limited by", of: (row) => row.limited_by.replaceAll("_", " ") },
+      { title: "largest part", of: (row) => partName(row.limited_by) },
     ], rows, (row) => row === rows[0]));
 }

@@ -1,0 +1,1 @@
+podman run --device nvidia.com/gpu=all -v /models:/models -p 8080:8080 ghcr.io/ggml-org/llama.cpp:server-cuda -m /models/Llama-3.1-8B-Instruct-Q8_0.gguf -ngl 99 -c 32768 -np 4 --host 0.0.0.0 --port 8080

@@ -1,0 +1,1 @@
+torchrun --standalone --nnodes=1 --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer data.train_files=x.parquet data.train_batch_size=64 data.micro_batch_size_per_gpu=4 data.max_length=2048 model.partial_pretrain=Qwen/Qwen2.5-0.5B-Instruct model.lora_rank=32 trainer.total_epochs=1 optim.lr=1e-4

@@ -60,6 +60,10 @@ DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
 DEFAULT_CONCURRENCY = 32.0
 """Requests in flight where neither a concurrency nor a rate is given."""
+NO_LOAD = (
+    f"{DEFAULT_CONCURRENCY:g} concurrent requests: neither a concurrency nor a rate was given"
+)
+"""What is assumed there."""
 STEADY = 1e12
 """Waves of requests: so many that how the first one began does not show."""
 LARGEST = 1e7
@@ -222,6 +226,9 @@ def play_of(
 ) -> ServiceEstimate:
     """The answer with latencies of simulated requests; where no layout is given, the closed form's best."""
     how, trace = read_play(options, question)
+    if trace is not None and trace.at_s is not None:
+        said = tuple(line for line in question.assumptions if line != NO_LOAD)
+        question = replace(question, assumptions=said)
     if not given:
         best = closed_form(question, given)
         layout = parse_deployment(best.plan, question.deployment)
@@ -288,7 +295,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
-        said.append(f"{at_once:g} concurrent requests: neither a concurrency nor a rate was given")
+        said.append(NO_LOAD)
     said += unused_words(scenario.model, deployment, float(asked.isl) + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if pool is not None:

@@ -265,6 +265,8 @@ def simulated_estimate(
     state, flight = state_of(q, times, memory)
     base = service_estimate(q, times, memory, state, flight)
     tokens = found.output_tokens_per_s
+    rented = rented_share(played, fleet)
+    usd_in, usd_out = base.usd_per_million_input_tokens, base.usd_per_million_output_tokens
     return replace(
         base,
         simulated=True,
@@ -275,12 +277,21 @@ def simulated_estimate(
         e2e_ms=_percentiles(found.e2e_ms),
         requests_per_s=found.requests_per_s,
         output_tokens_per_s=tokens,
-        output_tokens_per_s_per_gpu=tokens / q.all_gpus,
+        output_tokens_per_s_per_gpu=tokens / q.all_gpus / rented,
+        usd_per_million_input_tokens=None if usd_in is None else usd_in * rented,
+        usd_per_million_output_tokens=None if usd_out is None else usd_out * rented,
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
         simulation=with_cost(simulation(found, played, fleet), base, q.deployment.gpus),
     )
+
+
+def rented_share(played: RequestOutcomes, fleet: Fleet) -> float:
+    """Share of all replicas' time that is paid for: less than one where they are started and stopped."""
+    if played.replica_seconds is None or not played.end_s:
+        return 1.0
+    return min(played.replica_seconds / (fleet.replicas * played.end_s), 1.0)
 
 
 def _percentiles(values: Mapping[str, float]) -> Percentiles:

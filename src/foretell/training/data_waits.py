@@ -126,16 +126,16 @@ def data_waits(
         again = shown_s.of("again", backward, exposed.gathers_again)
         step_s = step_s + more * again
     step_s = step_s + traffic.gathers_forward[:, None] * gathered
-    copies_s: Num = 0.0
+    copied_s: Num = 0.0
     if software.gather_copies:
-        copies_s = sum_of([copy_seconds(scenario, plans, share) for share in shares])
-        step_s = step_s + copies_s
-        copies_s = copies_s / np.maximum(traffic.gathers_forward, 1.0)[:, None]
+        copied_s = sum_of([copy_seconds(scenario, plans, share) for share in shares])
+        step_s = step_s + copied_s
+        copied_s = copied_s / np.maximum(traffic.gathers_forward, 1.0)[:, None]
     # Nobody asks for these of a single stage whose copies to the host they do not hide.
     asked = plans.pp > 1 if plans.base.offload == "none" else plans.pp > 0
     three = ((plans.zero >= 3) & asked)[:, None]
     if not three.any():
-        alone_s = (plans.zero >= 3)[:, None] * (gathered + copies_s / 3.0)
+        alone_s = (plans.zero >= 3)[:, None] * (gathered + copied_s / 3.0)
         return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0, gather_s=alone_s)
     back_s: Num = 0.0
     if plans.base.reshard:
@@ -146,9 +146,9 @@ def data_waits(
     # Weights are copied out of their messages in both passes, gradients into theirs backward.
     return DataWaits(
         step_s=step_s,
-        forward_s=each * (gathered + copies_s / 3.0),
-        backward_s=each * (back_s + 2.0 * copies_s / 3.0),
-        gather_s=each * (gathered + copies_s / 3.0),
+        forward_s=each * (gathered + copied_s / 3.0),
+        backward_s=each * (back_s + 2.0 * copied_s / 3.0),
+        gather_s=each * (gathered + copied_s / 3.0),
     )
 
 

@@ -85,10 +85,10 @@ def data_waits(
     stages: Stages,
     shares: tuple[GroupWeights, ...],
     beside: tuple[Array, Array],
-    copies_s: tuple[Array, Array] | None = None,
+    host_s: tuple[Array, Array] | None = None,
 ) -> DataWaits:
     """What a step waits for data parallelism; `beside` are the sends between stages and the sums of
-    gradients of one micro-batch, `copies_s` the copies to and from the host in each pass.
+    gradients of one micro-batch, `host_s` the copies to and from the host in each pass.
 
     Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
@@ -103,10 +103,10 @@ def data_waits(
     exposed = exposure_of(plans.base, software, plans.zero[:, None])
     forward = forward_pass(plans, stages, beside[0], exposed.gathers)
     backward = backward_pass(plans, stages, beside, exposed.reductions)
-    if copies_s is not None:
+    if host_s is not None:
         waits = plans.zero >= 3
-        forward = held_up(forward, waits, copies_s[0])
-        backward = held_up(backward, waits & plans.base.reshard, copies_s[1])
+        forward = held_up(forward, waits, host_s[0])
+        backward = held_up(backward, waits & plans.base.reshard, host_s[1])
     shown_s = ExposedMessages(
         chip=scenario.system.chip,
         spot=tables.spot,

@@ -23,7 +23,11 @@ STYLE = "style='text-align:left;padding:2px 10px 2px 0;border:none;vertical-alig
 
 def _style(cell: str) -> str:
     """How a cell of a table looks: a number stays with its unit."""
-    return STYLE.replace("border:none", "border:none;white-space:nowrap") if len(cell) < SHORT else STYLE
+    return (
+        STYLE.replace("border:none", "border:none;white-space:nowrap")
+        if len(cell) < SHORT
+        else STYLE
+    )
 
 
 def answer_text(verb: str, told: Mapping[str, Any]) -> str:

@@ -5,12 +5,15 @@ of Foretell (`--before FOLDER`, its `src`) is asked in a process of its own, rig
 
     PYTHONPATH=src:. OMP_NUM_THREADS=1 python tests/bench/bench_peers.py [--before ../earlier/src]
 
+`--write docs/performance.md` puts the figures into the tables of that page.
+
 llm-analysis (github.com/cli99/llm-analysis) is a closed form of one training step; it is asked where it can
 be imported, or with the Python of another environment (`--peers-python`).
 """
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import foretell
+from tests.bench.pages import measured_on, write_table
 
 PLACE: dict[str, Any] = {"system": "h100-sxm", "gpus": 512, "seq_len": 8192}
 PLAN = "tp8 pp4 zero1 mbs1"
@@ -56,6 +60,43 @@ def least_s(ask: Callable[[int], object], runs: int) -> float:
     return min(found)
 
 
+PLANS = [
+    f"tp{tp} pp{pp} zero{zero} mbs{size} recompute={kept}"
+    for tp in (2, 4, 8)
+    for pp in (2, 4, 8)
+    for zero in (1, 2)
+    for size in (1, 2)
+    for kept in ("none", "full", "selective")
+]
+COLD = ["estimate", "llama-3.1-70b", "--system", "h100-sxm", "--gpus", "512", "--plan", PLAN]
+SERVED = ["serve", "llama-3.1-70b", "--system", "h100-sxm", "--gpus", "8", "--plan", "tp8"]
+SEARCHES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama-3.1-70b on 512 H100": ("llama-3.1-70b", {**PLACE, "global_batch": 1024}),
+    "deepseek-v3 on 512 H100": ("deepseek-v3", {**PLACE, "seq_len": 4096, "global_batch": 1024}),
+    "kimi-k2 on 2,304 GB300, global batch 9,216": (
+        "kimi-k2",
+        {"system": "gb300-nvl72", "gpus": 2304, "global_batch": 9216, "seq_len": 4096},
+    ),
+}
+
+
+def process_s(words: list[str]) -> float:
+    """Processor seconds of the command line in a process of its own, the least of four."""
+    found = []
+    for _ in range(4):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "foretell", *words], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(found)
+
+
+def plans_of(model: str, place: dict[str, Any]) -> tuple[int, int]:
+    """Plans of a search, and how many of them are evaluated; an earlier release evaluates them all."""
+    found = foretell.search(model, **place)
+    return found.plans_evaluated + getattr(found, "plans_pruned", 0), found.plans_evaluated
+
+
 def figures() -> dict[str, float]:
     """Every figure of this Foretell, in seconds."""
 
@@ -67,21 +108,28 @@ def figures() -> dict[str, float]:
         place = {"system": "h100-sxm", "gpus": 64, "seq_len": 1024}
         return lambda run: foretell.estimate("gpt2", **place, global_batch=64 * (run + 2), **sizes)
 
-    return {
-        "estimate, asked before": least_s(lambda _: estimate(1024), 200),
-        "estimate, new": least_s(lambda run: estimate(2048 + 16 * run), 60),
-        "search, llama-3.1-70b on 512 H100": least_s(
-            lambda _: foretell.search("llama-3.1-70b", **PLACE, global_batch=1024), 3
-        ),
-        "search, kimi-k2 on 2,304 GB300": least_s(
-            lambda _: foretell.search(
-                "kimi-k2", system="gb300-nvl72", gpus=2304, global_batch=9216, seq_len=4096
-            ),
-            2,
-        ),
-        "estimate, 80 layers": least_s(deep(80), 20),
-        "estimate, 8,000 layers": least_s(deep(8000), 20),
+    def planned(run: int) -> object:
+        roomy = {"set": ["chip.memory_bytes=900 GB"], "seq_len": 4096}
+        place = {**PLACE, **roomy, "global_batch": 3072}
+        return foretell.estimate("llama-3.1-70b", **place, plan=PLANS[run + 1])
+
+    def long(run: int) -> object:
+        place = {**PLACE, "seq_len": 512 + 64 * (run + 2), "global_batch": 1024}
+        return foretell.estimate("llama-3.1-70b", **place, plan=PLAN)
+
+    found = {
+        "llama-3.1-70b on 512 H100, asked before": least_s(lambda _: estimate(1024), 200),
+        "the same with another global batch": least_s(lambda run: estimate(2048 + 16 * run), 60),
+        "the same with a plan not asked before": least_s(planned, len(PLANS) - 2),
+        "the same with another sequence length": least_s(long, 60),
+        "gpt2 with 80 layers, another global batch": least_s(deep(80), 20),
+        "gpt2 with 8,000 layers, another global batch": least_s(deep(8000), 20),
+        "`foretell estimate` in a new process": process_s(COLD),
+        "`foretell serve` in a new process": process_s(SERVED),
     }
+    for name, (model, place) in SEARCHES.items():
+        found[f"search, {name}"] = least_s(lambda _, m=model, p=place: foretell.search(m, **p), 2)
+    return found
 
 
 def systems_per_s(kind: str, many: int) -> float:
@@ -138,6 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", default="", help="src folder of an earlier checkout")
     parser.add_argument("--peers-python", default=sys.executable, help="Python that has the peers")
+    parser.add_argument("--write", help="a page whose tables are replaced: docs/performance.md")
     parser.add_argument("--points", type=int, default=10_000, help="systems of a sweep")
     asked = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
@@ -149,13 +198,44 @@ def main() -> None:
     peer = peer_s(asked.peers_python)
     told = "not installed" if peer is None else f"{1e3 * peer:.2f} ms"
     print(f"llm-analysis, one training step: {told}", flush=True)
+    rates = {}
     for kind in ("training", "serving"):
-        rate = systems_per_s(kind, asked.points)
-        print(f"systems of a sweep, {kind}: {rate:,.0f} a second", flush=True)
-    small = "examples/codesign_small.toml"
+        rates[kind] = systems_per_s(kind, asked.points)
+        print(f"systems of a sweep, {kind}: {rates[kind]:,.0f} a second", flush=True)
     first = time.process_time()
-    foretell.codesign(small)
-    print(f"codesign_small: {time.process_time() - first:.2f} s", flush=True)
+    foretell.codesign("examples/codesign_small.toml")
+    small_s = time.process_time() - first
+    print(f"codesign_small: {small_s:.2f} s", flush=True)
+    if asked.write:
+        write_page(Path(asked.write), ours, earlier, rates)
+
+
+SYSTEMS = {
+    "training": ("training, llama-3.1-70b on 512 H100, one plan", "144"),
+    "serving": ("serving, llama-3.1-70b on 8 H100, tp8, concurrency 32", "46"),
+}
+"""What a study over five numbers of a system is called on the page, and systems a second one by one."""
+
+
+def write_page(
+    page: Path, ours: dict[str, float], earlier: dict[str, float], rates: dict[str, float]
+) -> None:
+    """The tables of docs/performance.md."""
+
+    def before(name: str, scale: float) -> str:
+        return f"{scale * earlier[name]:,.2f}" if name in earlier else ""
+
+    one = [name for name in ours if not name.startswith("search")]
+    rows = [[name, f"{1e3 * ours[name]:,.2f}", before(name, 1e3)] for name in one]
+    write_table(page, "One estimate", rows, measured_on())
+    rows = []
+    for name, (model, place) in SEARCHES.items():
+        counts = [f"{many:,}" for many in plans_of(model, place)]
+        key = f"search, {name}"
+        rows.append([name, *counts, f"{ours[key]:.2f}", before(key, 1.0)])
+    write_table(page, "Search", rows, measured_on())
+    rows = [[SYSTEMS[kind][0], f"{rate:,.0f}", SYSTEMS[kind][1]] for kind, rate in rates.items()]
+    write_table(page, "Systems as a batch", rows, measured_on())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ its own, whose highest memory is then that row's. Rates are of processor time, w
 too stretches less than the clock; ratios of one run say how cost grows.
 
     PYTHONPATH=src:. OMP_NUM_THREADS=1 python tests/bench/bench_scale.py [--largest 1e7] [--plot FILE]
+
+`--write docs/scale.md` puts the tables into that page, with the date and how busy the machine was.
 """
 
 import argparse
@@ -86,7 +88,7 @@ def of_sweep(name: str) -> dict[str, Any]:
 
 
 def of_gpus(name: str) -> dict[str, Any]:
-    """One estimate, warm, and one search on so many GPUs."""
+    """One estimate of a new question, warm, and one search on so many GPUs."""
     import foretell
 
     gpus = int(name)
@@ -97,9 +99,10 @@ def of_gpus(name: str) -> dict[str, Any]:
         "set": {"network.cluster.size": max(gpus // NODE, 1)},
     }
     times = []
-    for _ in range(30):
+    for turn in range(30):
+        new = {**job, "global_batch": job["global_batch"] + 16 * gpus * turn}
         start = time.process_time()
-        foretell.estimate("llama-3.1-70b", plan="tp8 pp4 zero1 mbs1 recompute=full", **job)
+        foretell.estimate("llama-3.1-70b", plan="tp8 pp4 zero1 mbs1 recompute=full", **new)
         times.append(time.process_time() - start)
     foretell.search("llama-3.1-70b", top=1, **job)
     start = time.process_time()
@@ -108,7 +111,8 @@ def of_gpus(name: str) -> dict[str, Any]:
     return {
         "gpus": gpus,
         "estimate_s": sorted(times)[len(times) // 2],
-        "plans": found.plans_evaluated,
+        "plans": found.plans_evaluated + found.plans_pruned,
+        "evaluated": found.plans_evaluated,
         "search_s": spent,
         "highest_bytes": highest_bytes(),
     }
@@ -143,29 +147,39 @@ def sweeps(largest: float) -> list[dict[str, Any]]:
             plans = row["points"] / before["points"]
             more = f"{plans:.1f} x plans, {row['cpu_s'] / before['cpu_s']:.1f} x time"
         rows.append(row)
-        print(
-            f"| {row['points']:,} | {row['cpu_s']:.1f} | {row['points'] / row['cpu_s']:,.0f} | {more} "
-            f"| {row['highest_bytes'] / 2**30:.2f} | {row['disk_bytes'] / row['points']:.1f} |",
-            flush=True,
-        )
+        row["cells"] = [
+            f"{row['points']:,}",
+            f"{row['cpu_s']:.1f}",
+            f"{row['points'] / row['cpu_s']:,.0f}",
+            more,
+            f"{row['highest_bytes'] / 2**30:.2f}",
+            f"{row['disk_bytes'] / row['points']:.1f}",
+        ]
+        print(f"| {' | '.join(row['cells'])} |", flush=True)
     return rows
 
 
 def queries() -> list[dict[str, Any]]:
     """The table of GPU counts."""
     print(
-        "| GPUs | one estimate, ms | plans of a search | search, s | plans/s of one core | memory GiB |"
+        "| GPUs | one estimate, ms | plans of a search | evaluated | search, s | plans/s of one core "
+        "| memory GiB |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|")
     rows = []
     for gpus in GPUS:
         row = alone("gpus", str(gpus))
         rows.append(row)
-        print(
-            f"| {gpus:,} | {row['estimate_s'] * 1e3:.2f} | {row['plans']:,} | {row['search_s']:.2f} "
-            f"| {row['plans'] / row['search_s']:,.0f} | {row['highest_bytes'] / 2**30:.2f} |",
-            flush=True,
-        )
+        row["cells"] = [
+            f"{gpus:,}",
+            f"{row['estimate_s'] * 1e3:.2f}",
+            f"{row['plans']:,}",
+            f"{row['evaluated']:,}",
+            f"{row['search_s']:.2f}",
+            f"{row['plans'] / row['search_s']:,.0f}",
+            f"{row['highest_bytes'] / 2**30:.2f}",
+        ]
+        print(f"| {' | '.join(row['cells'])} |", flush=True)
     return rows
 
 
@@ -202,6 +216,7 @@ def main() -> None:
     parser.add_argument("--largest", type=float, default=1e8, help="plans of the largest sweep")
     parser.add_argument("--json", help="a file for all rows")
     parser.add_argument("--plot", help="a figure: .html, .svg or .png")
+    parser.add_argument("--write", help="a page whose tables are replaced: docs/scale.md")
     parser.add_argument("--row", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.row:
@@ -216,6 +231,12 @@ def main() -> None:
         Path(asked.json).write_text(json.dumps(found) + "\n")
     if asked.plot:
         picture(found, asked.plot)
+    if asked.write:
+        from tests.bench.pages import measured_on, write_table
+
+        for heading, name in (("GPUs", "gpus"), ("Plans", "sweeps")):
+            cells = [row["cells"] for row in found[name]]
+            write_table(Path(asked.write), heading, cells, measured_on())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""`foretell ui` under fifty users for a minute, and a search of 100,000 plans: how long answers take.
+"""`foretell ui` under fifty users, a search of 100,000 plans, and a no beside a yes: what each takes.
 
 Each user asks one estimate after the other, pausing a second between two as a person would at the quickest,
 every question another; one in ten leaves the plan open, so that some thousand plans are searched. Bars: the
-99th percentile of estimates below a second, no error, no answer lost; a search of 100,000 plans below 200 ms.
+99th percentile of estimates below a second, no error, no answer lost; a search of 100,000 plans below 200 ms,
+those that a bound leaves out (pruned) counted with those that are evaluated; the processor time of the answer
+"does not fit" at most three times that of an estimate.
 """
 
 import http.client
@@ -89,28 +91,59 @@ def processor_s(process: int) -> float:
     return sum(int(fields[11]) + int(fields[12]) for fields in used) / os.sysconf("SC_CLK_TCK")
 
 
-def searches(address: str, process: int) -> list[tuple[float, int, float]]:
-    """Seconds, plans and processor seconds, of searches of some 100,000 plans."""
+def searches(address: str, process: int) -> list[tuple[float, int, int, float]]:
+    """Seconds, plans evaluated and pruned, and processor seconds, of searches of some 100,000 plans."""
     link = Link(address)
     found = []
     for turn in range(8):
         before = processor_s(process)
         took, status, told = link.ask("search", {**SEARCH, "set": {"chip.tdp_watts": 700 - turn}})
         assert status == 200
-        found.append((took, told["plans_evaluated"], processor_s(process) - before))
+        counts = told["plans_evaluated"], told["plans_pruned"]
+        found.append((took, *counts, processor_s(process) - before))
     return found[2:]
+
+
+YES, NO = "tp8 pp4 zero1 mbs1 recompute=full", "tp8 zero0 mbs1"
+"""Plans of llama-3.1-70b on 512 H100 that fit and that do not."""
+TIMES = 60
+"""Questions of either kind: a process is told its time in hundredths of a second."""
+
+
+def no_beside_yes(address: str, process: int) -> tuple[float, float]:
+    """Processor seconds of one answer that a plan fits, and of one that it does not."""
+    link = Link(address)
+    place = {"model": "llama-3.1-70b", "system": "h100-sxm", "gpus": 512, "seq_len": 8192}
+    spent = []
+    for plan, fits in ((YES, True), (NO, False)):
+        before = 0.0
+        for turn in range(TIMES + 4):
+            if turn == 4:
+                before = processor_s(process)
+            asked = {**place, "plan": plan, "global_batch": 512 * (turn + 2)}
+            _, status, told = link.ask("estimate", asked)
+            assert status == 200
+            assert (told["fits"] != "no") == fits
+        spent.append((processor_s(process) - before) / TIMES)
+    return spent[0], spent[1]
 
 
 def main() -> int:
     """Measure and print; the exit code is 1 where an answer was an error: times depend on the machine."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     with server() as (address, process):
-        for took, plans, own in (rows := searches(address, process.pid)):
+        for took, done, pruned, own in (rows := searches(address, process.pid)):
             print(
-                f"search of {plans:,} plans: {1e3 * took:.0f} ms, {1e3 * own:.0f} ms of a processor"
+                f"search of {done + pruned:,} plans ({done:,} evaluated, {pruned:,} pruned): "
+                f"{1e3 * took:.0f} ms, {1e3 * own:.0f} ms of a processor"
             )
-        per_100k = statistics.median(1e5 * took / plans for took, plans, _ in rows)
-        work_100k = statistics.median(1e5 * own / plans for _, plans, own in rows)
+        per_100k = statistics.median(1e5 * took / (done + cut) for took, done, cut, _ in rows)
+        work_100k = statistics.median(1e5 * own / (done + cut) for _, done, cut, own in rows)
+        yes_s, no_s = no_beside_yes(address, process.pid)
+        print(
+            f"a plan that fits: {1e3 * yes_s:.1f} ms of a processor, one that does not: {1e3 * no_s:.1f} ms, "
+            f"{no_s / yes_s:.2f} times as much (bar 3)"
+        )
         before = processor_s(process.pid)
         found = users(address, seconds)
         each = (processor_s(process.pid) - before) / len(found)

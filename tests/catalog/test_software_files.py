@@ -105,7 +105,7 @@ def test_a_release_has_what_the_one_before_has() -> None:
         ("fsdp-compiled@2025-01", "fsdp-compiled@2024"),
         ("fsdp@2023-12", "fsdp@2023"),
         ("megatron@2021", "megatron-lm@2020"),
-        ("megatron", "megatron-lm@2024"),
+        ("megatron", "megatron-lm@2025"),
         ("megatron-core@0.12", "megatron-core@0.12"),
         ("megatron-core@0.12.1", "megatron-core@0.12"),
         ("megatron-core@0.8", "megatron-core@0.7"),

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 
 import foretell
+from foretell.catalog import model, system
 from foretell.catalog.acceptance import curves
-from foretell.catalog.engines import own_version
+from foretell.catalog.engines import own_version, profile
 from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_cases import case_of
 from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
 from foretell.lab.calibrate.serving_rules import draft_tokens
 from foretell.lab.calibrate.serving_workers import missing_workers, worker_layout
-from foretell.specs.deployment import Deployment
+from foretell.serving.disaggregation import crowding
+from foretell.serving.sizing import search_layouts
+from foretell.serving.sizing_records import ServiceTargets
+from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.deployment_text import deployment_text
 from tests.surfaces.command import foretell as command
 
 LOAD = {"system": "h100-sxm", "gpus": 16, "plan": "tp4 weights=fp8", "isl": 2000, "osl": 200}
@@ -154,3 +159,33 @@ def test_drafts_of_a_question_speed_it_up(word: str) -> None:
     assert any("drafts" in text for text in drafted.assumptions)
     with pytest.raises(BadInput, match="drafter"):
         foretell.serve("deepseek-v3", **asked, speculative="magic")
+
+
+@pytest.mark.parametrize("engine", ["trtllm", "vllm", "sglang"])
+def test_sizing_and_serving_have_one_time_to_the_first_token(engine: str) -> None:
+    """What a search says of a pair of pools is what the same pair answers when it is asked for."""
+    place, served = system("h100-sxm"), model("llama-3.1-70b")
+    wanted = ServiceTargets(rate=20.0, isl=4000.0, osl=500.0, ttft_ms=3000.0, tpot_ms=40.0)
+    own = profile(engine, place.chip, mixture=False)
+    found = search_layouts(served, place, Deployment(), own, wanted)
+    apart = [one for one in found.options if one.prefill is not None]
+    assert len(apart) > 4
+    for one in apart[:5]:
+        assert one.prefill is not None
+        front = one.prefill.deployment
+        again = foretell.serve(
+            "llama-3.1-70b", system="h100-sxm", isl=4000, osl=500, rate=20.0, engine=engine,
+            gpus=one.gpus, plan=deployment_text(one.instance.deployment),
+            prefill_plan=deployment_text(front), prefill_gpus=front.gpus * one.prefill_replicas,
+        )  # fmt: skip
+        assert again.ttft_ms.mean == pytest.approx(one.prefill.ttft_ms, rel=0.04)
+        assert again.tpot_ms.mean == pytest.approx(one.instance.tpot_ms, rel=0.02)
+
+
+def test_requests_of_the_first_waves_come_crowded() -> None:
+    def crowd(waves: float, least: float = 0.8) -> float:
+        return crowding(Traffic(isl=1.0, osl=1.0, concurrency=1.0, least=least, waves=waves))
+
+    assert crowd(5.0) > crowd(10.0) > crowd(100.0) > 1.0
+    assert crowd(10.0, 1.0) > crowd(10.0, 0.8) > crowd(10.0, 0.2) >= 1.0
+    assert crowd(1e12) == pytest.approx(1.0, abs=1e-6)

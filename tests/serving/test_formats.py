@@ -2,8 +2,9 @@
 
 import pytest
 
+import foretell
 from foretell.catalog import chip, model
-from foretell.serving.formats import kernel_format, stored_formats
+from foretell.serving.formats import cache_format, kernel_format, stored_formats
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,28 @@ def test_only_experts_in_mxfp4_meet_wider_activations():
     assert kernel_format("mxfp4", new, experts=True) == "w4a8-mxfp4"
     assert kernel_format("mxfp4", new) == "mxfp4"
     assert kernel_format("mxfp4", old) == "w4a16-mxfp4"
+
+
+@pytest.mark.parametrize(
+    ("weights", "engine", "card", "wanted"),
+    [
+        ("fp8", "trtllm", "h200-sxm", "fp8"),
+        ("fp8", "vllm", "h200-sxm", "bf16"),
+        ("nvfp4", "vllm", "b200-sxm", "fp8"),
+        ("mxfp4", "trtllm", "b200-sxm", "bf16"),
+        ("bf16", "trtllm", "b200-sxm", "bf16"),
+        ("fp8", "trtllm", "a100-sxm-80gb", "bf16"),
+    ],
+)
+def test_the_cache_is_narrow_beside_narrow_weights(weights, engine, card, wanted):
+    """kv_cache_quant_algo of NVIDIA's checkpoints, --kv-cache-dtype of public recipes on Blackwell."""
+    assert cache_format(weights, weights, engine, chip(card)) == wanted
+
+
+def test_a_typed_precision_is_that_of_a_checkpoint():
+    place = {"system": "b200-sxm", "gpus": 8}
+    found = foretell.serve("deepseek-v3", **place, plan="tp8 weights=nvfp4")
+    assert "weights=bf16 experts=nvfp4 kv=fp8" in found.plan
+    both = foretell.serve("deepseek-v3", **place, plan="tp8 weights=nvfp4 experts=nvfp4 kv=bf16")
+    assert "weights=nvfp4 kv=bf16" in both.plan
+    assert any("cache in fp8" in text for text in found.assumptions)

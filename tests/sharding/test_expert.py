@@ -10,7 +10,7 @@ from foretell.workload.ops import Gemm, Op
 from tests.builders import GENERIC, make_model
 
 LENGTHS = (2048, None)
-USUAL = Plan()
+USUAL = Plan(routing="even")
 
 
 def shapes(plan: Plan = USUAL, **degrees: float) -> Shapes:
@@ -66,7 +66,7 @@ def test_an_array_with_and_without_holds_both() -> None:
     many = Shape(
         micro_batch=three, tp=4.0 * three, sp=three, ep=np.array([1.0, 4.0, 16.0]), etp=three
     )
-    batch = shapes_of(make_model("moe"), LENGTHS, Plan(), GENERIC, many)
+    batch = shapes_of(make_model("moe"), LENGTHS, USUAL, GENERIC, many)
     alone = shapes(micro_batch=1.0, tp=4.0)
     for ours, theirs in zip(batch.ops[1], alone.ops[1], strict=True):
         for a, b in ((ours.forward(), theirs.forward()), (ours.backward(), theirs.backward())):
@@ -82,7 +82,7 @@ def test_dispatch_sends_every_token_to_each_of_its_experts() -> None:
     assert [t.layers for t in found] == [0.0, 1.0, 0.0, 0.0]
     assert found[1].elements == 2 * 2048 / 4 * 2 * 1024
     assert found[1].copies == 2.0
-    busy = shapes(Plan(imbalance=1.5), tp=2.0, cp=2.0, ep=4.0).experts
+    busy = shapes(Plan(imbalance=1.5, routing="even"), tp=2.0, cp=2.0, ep=4.0).experts
     assert busy[1].elements == 1.5 * found[1].elements
 
 

@@ -62,7 +62,7 @@ def test_what_each_module_is() -> None:
 
     assert names(dense, "mlp") == {"ffn.up", "ffn.act", "ffn.down"}
     assert names(dense, "norm", "act") == {"norm", "ffn.act"}
-    assert names(experts, "up") == {"attention.kv_up"}
+    assert names(experts, "up") == {"attention.q_up", "attention.kv_up", "attention.join"}
     assert names(experts, "mlp") == set()
     assert names(experts, "attention") == {o.name for o in experts.ops if o.name[:4] == "atte"}
     assert names(experts, "moe") == {o.name for o in experts.ops if o.name[:4] == "moe."}

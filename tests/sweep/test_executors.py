@@ -12,7 +12,7 @@ import pytest
 import foretell
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep import executors
-from foretell.studies.sweep.executors import ShardRunner, run_shards
+from foretell.studies.sweep.executors import ShardRunner, run_shards, shard_runner
 
 STUDY = {
     "study": {"kind": "cost"},
@@ -87,10 +87,23 @@ def test_a_sweep_goes_on_in_its_own_process_until_workers_answer() -> None:
     assert found == alone
 
 
-def test_one_worker_of_our_own_is_this_process() -> None:
-    def never() -> Any:
-        raise AssertionError("a worker was begun to do what this process can")
+@pytest.mark.parametrize("executor", ["process", "dask"])
+def test_this_process_is_one_of_few_workers(executor: str) -> None:
+    assert shard_runner(executor, 1) is None
+    for workers, begun in ((2, 1), (4, 3), (8, 8)):
+        place = shard_runner(executor, workers)
+        assert place is not None
+        assert (place.workers, place.ahead) == (workers, executors.AHEAD * begun)
+        assert place.shared == (begun < workers)
 
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_every_shard_is_computed_once_whoever_does_it(shared: bool) -> None:
     study = read_study(STUDY)
-    place = ShardRunner(open=never, ahead=2, workers=1)
-    assert dict(run_shards(study, range(6), place, 6)) == dict(run_shards(study, range(6), None))
+    with ThreadPoolExecutor(2) as pool:
+        place = ShardRunner(
+            open=lambda: executors._as_it_is(pool), ahead=2, workers=2, shared=shared
+        )
+        found = list(run_shards(study, range(6), place))
+    assert sorted(number for number, _ in found) == list(range(6))
+    assert dict(found) == dict(run_shards(study, range(6), None))

@@ -115,13 +115,7 @@ if "--multiprocessing-fork" in sys.orig_argv:
     import time
     from foretell.studies.sweep import shards
 
-    real = shards.shard_bytes
-
-    def slow(study, number):
-        time.sleep(600 if number >= 4 else 0)
-        return real(study, number)
-
-    shards.shard_bytes = slow
+    shards.shard_bytes = lambda study, number: time.sleep(600)
 elif "sweep" in sys.orig_argv:
     from foretell.studies.sweep import executors
 
@@ -142,15 +136,14 @@ def test_killed_in_the_middle_and_resumed_is_as_if_it_had_not_been(tmp_path: Pat
     process = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path})
     end = time.monotonic() + 300
     workers: list[psutil.Process] = []
-    while len(workers) < 3 or len(list((folder / "shards").glob("*.parquet"))) < 2:
+    while len(workers) < 2 or len(list((folder / "shards").glob("*.parquet"))) < 2:
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
         workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    # Its workers end with it.
-    assert len(workers) >= 2
+    # Its worker ends with it, and what watches over their memory.
     assert psutil.wait_procs(workers, timeout=120)[1] == []
     halfway = status(folder)
     assert not halfway.complete

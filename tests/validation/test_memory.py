@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import foretell
 from foretell.catalog import chip
 from foretell.catalog.software import software
+from foretell.errors import Infeasible
 from foretell.kernels.memory import StageMemory
 from foretell.lab.validate.held_out import LeftOut
 from foretell.lab.validate.memory import score_memory_rows
@@ -218,3 +220,44 @@ def test_chances_to_fit_are_those_of_runs(data_dir: Path) -> None:
     said = np.array(words)
     assert fate[said == "yes"].mean() > 0.9
     assert fate[said == "no"].mean() < 0.05
+
+
+def test_deepseek_v3_as_published_fits_its_cards() -> None:
+    """2,048 H800 of 80 GB without tensor parallelism (technical report, section 3.1): bf16 moments, fp8 and
+    E5M6 caches, norms, up-projections and SwiGLU computed again, one table on the ranks of both ends."""
+    job = {"model": "deepseek-v3", "system": "h800-sxm", "gpus": 2048, "global_batch": 15360}
+    words = "pp16 ep64 zero1 mbs1 precision=fp8 scaling=block schedule=dualpipe"
+    found = foretell.estimate(**job, seq_len=4096, plan=f"{words} framework=hai-llm")
+    assert found.fits != "no"
+    assert found.plan.recompute == "up+act+norm"
+    assert 0.9 < found.peak_memory_bytes / found.memory_capacity_bytes < 1.0
+    with pytest.raises(Infeasible):
+        foretell.estimate(**job, seq_len=4096, plan=words)
+
+
+@pytest.mark.parametrize(
+    ("words", "gpus", "micro", "gib"),
+    [
+        # IBM fms-acceleration, Llama-3-8B and Mistral-7B at 4,096 tokens on A100, allocated at the peak.
+        ("loss=kernel", 4, 4, 44.32),
+        ("loss=kernel", 4, 8, 64.22),
+        ("loss=chunked", 4, 16, 56.17),
+        ("loss=chunked lora=16 adapters=attention", 4, 16, 53.4),
+        ("loss=chunked lora=16 adapters=attention", 1, 16, 47.4),
+        ("loss=chunked lora=16 adapters=attention weights=nf4-dq", 2, 16, 51.7),
+    ],
+)
+def test_peaks_of_transformers_under_fsdp(words: str, gpus: int, micro: int, gib: float) -> None:
+    """Peaks that were measured elsewhere, with the shards that accelerate makes."""
+    found = foretell.estimate(
+        model="llama-3.1-8b",
+        system="a100-sxm-80gb",
+        gpus=gpus,
+        global_batch=micro * gpus,
+        seq_len=4096,
+        plan=f"zero{3 if gpus > 1 else 0} mbs{micro} recompute=full attention=fa2 {words} "
+        "framework=transformers-kernels@4",
+    )
+    assert found.memory is not None
+    lost = next(leaf for leaf in found.memory.children if leaf.name == "lost")
+    assert found.memory.value - lost.value == pytest.approx(gib * 2**30, rel=0.06)

@@ -158,7 +158,7 @@ def _simulated_choice(option: Option, case: SizingCase) -> Choice | None:
     fronts = found.curves.fronts if where is None else found.curves.placed
     there = q if where is None else replace(q, system=where.system, profile=where.profile)
     front = next(c for c in fronts if c.deployment == option.prefill.deployment)
-    load = (wanted.isl, wanted.rate / few, q.profile.late_steps)
+    load = (wanted.isl, wanted.rate / few)
     moved, joined = joined_ms(q.model, (q.system, where), front, curve, load)
     goals = (wanted.ttft_ms - moved - joined, float("inf"))
     made_of = fewest(

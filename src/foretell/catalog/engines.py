@@ -38,8 +38,8 @@ USUAL: Mapping[str, float] = {
     "host_step_s": 3e-4,
     "prefill_factor": 1.2,
     "launch_s": 4.2e-5,
-    "latency_s": 0.013,
-    "latency_s_per_token": 5e-7,
+    "latency_s": 0.010,
+    "latency_s_per_token": 2e-6,
     "first_use_s": 0.4,
 }
 """What engines of 2025 and 2026 have about; the rest as a profile has it by default."""
@@ -53,7 +53,7 @@ HOST_SPEED: Mapping[str, float] = {
 }  # fmt: skip
 """Speed of one thread of a generation's usual hosts over that of A100 nodes (EPYC of 2019 beside Xeons of
 2023), by which host-bound engines of 2023 are faster there."""
-HOST_BOUND = ("eager_layer_s", "eager_sequence_s", "layer_s", "exchange_s")
+HOST_BOUND = ("eager_layer_s", "eager_kernel_s", "eager_sequence_s", "layer_s", "exchange_s")
 """What of a profile is launching, and ranks that launch at different times."""
 DATE = re.compile(r"20[0-9]{2}(-[0-9]{2}){0,2}")
 """A date in the place of an engine."""

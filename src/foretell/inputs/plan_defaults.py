@@ -44,6 +44,7 @@ def stated_fields(
         "ep_overlap": software.ep_overlap,
         "bucket": software.bucket,
         "cp_mode": software.context if plan.cp > 1 else "",
+        "cp_cut": software.context_cut if plan.cp > 1 else "",
     }
     return {name: value for name, value in found.items() if value not in ("", None)}
 

@@ -42,6 +42,8 @@ OPTIMIZERS = {
     "muon": "muon",
     "dist_muon": "muon",
 }
+BALANCES = {"aux_loss": "batch", "global_aux_loss": "batch", "seq_aux_loss": "sequence"}
+"""Losses that balance the router."""
 DISPATCHERS = {
     "alltoall": "alltoall", "alltoall_seq": "alltoall", "flex": "dedup", "allgather": "allgather",
 }  # fmt: skip
@@ -373,10 +375,24 @@ def _experts(keys: Keys) -> dict[str, object]:
     fused = "deepep" if deepep else "dedup" if kind == "dedup" or backend else None
     capacity = keys.number("moe_expert_capacity_factor", low=0.0, high=100.0)
     return {
+        "routing": _routing(keys),
         "dispatch": fused,
-        "ep_overlap": "on" if keys.flag("overlap_moe_expert_parallel_comm") else None,
+        "ep_overlap": "on"
+        if keys.flag("overlap_moe_expert_parallel_comm")
+        else "shared"
+        if keys.flag("moe_shared_expert_overlap")
+        else None,
         "capacity": f"{capacity:g}" if capacity else None,
     }
+
+
+def _routing(keys: Keys) -> str | None:
+    """How the router is balanced; None where nothing says it."""
+    kind = BALANCES.get((keys.text("moe_router_load_balancing_type") or "").lower())
+    biased = keys.flag("moe_router_enable_expert_bias")
+    if keys.flag("moe_router_force_load_balancing"):
+        return "random"
+    return "bias" if biased else kind
 
 
 def _of_bridge(given: ArgumentTable) -> bool:

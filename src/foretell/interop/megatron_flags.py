@@ -22,9 +22,9 @@ IGNORED = frozenset(
     attention_dropout hidden_dropout rotary_base rotary_percent use_rotary_position_embeddings
     rope_scaling_factor norm_epsilon layernorm_epsilon no_masked_softmax_fusion distributed_backend
     distributed_timeout_minutes use_mcore_models transformer_impl moe_grouped_gemm moe_permute_fusion
-    moe_router_load_balancing_type moe_aux_loss_coeff moe_router_dtype moe_router_score_function
+    moe_aux_loss_coeff moe_router_dtype moe_router_score_function
     moe_router_enable_expert_bias moe_router_bias_update_rate moe_router_group_topk moe_router_num_groups
-    moe_router_topk_scaling_factor moe_router_pre_softmax moe_router_force_load_balancing mock_data
+    moe_router_topk_scaling_factor moe_router_pre_softmax mock_data
     num_workers master_addr master_port node_rank rdzv_id rdzv_backend rdzv_endpoint ckpt_format
     log_throughput manual_gc manual_gc_interval use_cpu_initialization exit_duration_in_mins
     overlap_param_gather gradient_accumulation_fusion no_gradient_accumulation_fusion
@@ -88,7 +88,9 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "states": ("exp_avg_dtype", "exp_avg_sq_dtype"),
     "gather": ("fp8_param_gather", "fp8_param"),
     "dispatch": ("moe_token_dispatcher_type", "moe_enable_deepep", "moe_flex_dispatcher_backend"),
-    "ep_overlap": ("overlap_moe_expert_parallel_comm",),
+    "ep_overlap": ("overlap_moe_expert_parallel_comm", "moe_shared_expert_overlap"),
+    "routing": ("moe_router_load_balancing_type", "moe_router_enable_expert_bias",
+                "moe_router_force_load_balancing"),
     "capacity": ("moe_expert_capacity_factor",),
     "shard": ("num_distributed_optimizer_instances",),
     "optimizer": ("optimizer", "name"),

@@ -14,6 +14,12 @@ BENCHMARK = (
     "--eval-interval 1000 --eval-iters 0",
 )
 """What it takes to run twenty steps on made-up data and print their rate."""
+BALANCE_FLAGS = {
+    "batch": ["--moe-router-load-balancing-type aux_loss"],
+    "sequence": ["--moe-router-load-balancing-type seq_aux_loss"],
+    "bias": ["--moe-router-enable-expert-bias"],
+}
+"""How the router is balanced. Random routing is for benchmarks, and never written into a launch."""
 PLACEHOLDERS = ("--mock-data", "--train-iters 20", "--lr 1.0e-4")
 """What of it stands for a run's own."""
 NO_DROPOUT = "--attention-dropout 0.0 --hidden-dropout 0.0"
@@ -77,6 +83,8 @@ def plan_flags(run: Training) -> list[str]:
         words += ["--moe-token-dispatcher-type flex"] if plan.dispatch != "alltoall" else []
         words += ["--moe-enable-deepep"] if plan.dispatch == "deepep" else []
         words += ["--overlap-moe-expert-parallel-comm"] if plan.ep_overlap == "on" else []
+        words += ["--moe-shared-expert-overlap"] if plan.ep_overlap == "shared" else []
+        words += BALANCE_FLAGS.get(plan.routing, [])
     words += [f"--moe-expert-capacity-factor {plan.capacity:g}"] if plan.capacity else []
     words += ["--sequence-parallel"] if plan.sp and plan.tp > 1 else []
     behind = plan.sp and plan.tp > 1 and plan.tp_overlap != "off" and not _plain(run)

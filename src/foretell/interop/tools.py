@@ -398,6 +398,9 @@ def _silent(run: Training, name: str, given: object, read: object) -> bool:
         return plan.pp == 1 or {given, read} <= {EVEN, even}
     if name in ("dispatch", "ep_overlap"):
         return plan.ep == 1
+    if name == "routing":
+        # Whole groups have all rows, however these fall on their experts; tiles are full only if even.
+        return plan.ep == 1 and "even" not in (given, read)
     if name == "reshard":
         return plan.zero < 3 and "weights" not in offloads(plan.offload)
     if name == "gather":

@@ -181,6 +181,8 @@ def _products(
 
     def call(m: Num, n: Num, k: Num, cast: float, held: float = 1.0) -> Call:
         sizes = {"m": m, "n": n, "k": k, **many, "cast": cast, "held": held}
+        if grouped:  # rows of an expert are m, but k of the weights' gradients
+            sizes["drawn"] = held
         family = "grouped" if grouped else "gemm"
         return Call(
             family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward

@@ -54,6 +54,8 @@ COMPOSED_NORM = TABLES["apart"]["composed-norm"]
 """RMS norms operation by operation in 32 bits."""
 REPEATED = TABLES["apart"]["repeated"]
 """Shared keys and values written out for every head, where a framework does so."""
+PLAIN_LATENT = TABLES["apart"]["latent-rotated"]
+"""Keys and values of latent attention joined by plain kernels, the rotation of its queries included."""
 JOINED = TABLES["apart"]["joined"]
 """Sums of the gradients of one input, where its maps are products of their own; elsewhere there is one."""
 COMPILED_SORTS = TABLES["apart"]["compiled-sorts"]
@@ -97,6 +99,7 @@ BY_ROLE = {
     OpRole.SCALED_ROTATION: "scaled-rotate",
     OpRole.EXPERT_BIAS: "expert-bias",
     OpRole.CLAMP: "clamp",
+    OpRole.LATENT_JOIN: "latent-join",
 }
 """Kinds of operations of the other families, by what they do."""
 

@@ -26,6 +26,7 @@ from foretell.kernels.fusion import (
     JOINED,
     MODULES,
     PLAIN,
+    PLAIN_LATENT,
     REPEATED,
     SPREAD_FUSED,
     SPREAD_SORTS,
@@ -134,6 +135,7 @@ def op_times(
         factor, kernels = _passes(stack, plan, software, np.asarray(cut))
         kernels = kernels * stack.launches
         moved = moved * factor
+        stack = with_drawn_rows(stack, plan)
         seconds, arithmetic_s = kernel_seconds(stack, chosen, engine, (moved, kernels))
         if stack.family == "grouped" and not is_wide(plan, software):
             least_s, cast_s = library_bound(stack, dtype, chip, plan, software)
@@ -223,6 +225,8 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
         found["heads"] = Passes(forward=0.0, backward=software.joins_heads)
         found["halves"] = Passes(forward=0.0, backward=software.joins_halves)
         return {**found, "norm": COMPOSED_NORM} if software.norms_composed else found
+    if software.plain_latent:
+        found["latent-join"] = PLAIN_LATENT
     if software.plain_scaled_rotary:
         found["scaled-rotate"] = PLAIN["scaled-rotate"]
     if software.plain_experts:
@@ -346,6 +350,13 @@ def with_recasts(stack: CallStack, plan: Plan, software: Software, architecture:
     backward = np.array([back for _, back in stack.kinds], float)[:, None]
     turned = 2.0 * width / (2.0 + width)
     return replace(stack, sizes={**stack.sizes, "recast": turned * backward * held})
+
+
+def with_drawn_rows(stack: CallStack, plan: Plan) -> CallStack:
+    """Grouped products whose rows are as many for every expert, where tokens are dropped or all is even."""
+    if stack.family != "grouped" or not (plan.capacity > 0.0 or plan.routing == "even"):
+        return stack
+    return replace(stack, sizes={**stack.sizes, "even": np.ones(1)})
 
 
 def kernel_seconds(

@@ -4,7 +4,8 @@ X requests a second, x prefill and y decode instances, prompts of L tokens, answ
 
     t_m(k)  = a step with k prompts                    of a prefill instance, nothing decodes beside them
     k       = X / x t_m(k), from 1 to what its token budget takes
-    P       = the step under way / 2 + t_m + queue     X / x prompts a second at each
+    P       = the step under way / 2 + t_m + queue     X / x prompts a second at each; in the first waves of
+              a loop, which were sent at once, so many times as near (crowding)
     T       = the cache over the network: a latency, and the bytes of each token
     n       = X / y (O - 1) TPOT                       sequences of a decode instance, at most what it holds
     TPOT    = t_d(n) / tokens of a step                no prompt interrupts it
@@ -35,6 +36,9 @@ Array = NDArray[np.float64]
 
 HALVINGS = 40
 """Rounds in which the number of decoding sequences is found."""
+LEAST_SPREAD = 0.03
+"""Least that the times of requests differ by, over their mean: by how they meet each other, where their
+lengths are all alike (a guess)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,14 +144,36 @@ def prompt_steps(times: StepTimes, loop: Loop) -> PromptSteps:
     return PromptSteps(one_s=one, each_s=each, most=most, stages=float(times.deployment.pp))
 
 
-def prompt_side(steps: PromptSteps, loop: Loop, rate: Array, asked: Array | None) -> PromptSide:
-    """`rate` prompts a second at one instance; `asked` in flight in a loop, None: they come by chance."""
+def crowding(traffic: Traffic) -> float:
+    """Times the mean rate at which a request of a loop finds others arriving; 1 once the loop is steady.
+
+    All requests of the first wave are sent at once. Those of wave j follow as answers end, which differ by
+    s = sd(length) / mean: they are spread over about s sqrt(j) of a request's time, and two of them are as
+    near as 1 / (2 sqrt(pi) s sqrt(j)) times the mean rate says. The mean over the waves behind the first.
+    """
+    mean = 0.5 * (1.0 + traffic.least)
+    spread = max((1.0 - traffic.least) / np.sqrt(12.0) / mean, LEAST_SPREAD)
+    most = 0.5 / np.sqrt(np.pi) / spread
+    behind = max(traffic.waves - 1.0, 1.0)
+    crowded = np.arange(1.0, min(behind, most**2) + 1.0)
+    found = np.maximum(most / np.sqrt(crowded), 1.0).sum() + max(behind - len(crowded), 0.0)
+    return float(found / max(behind, len(crowded)))
+
+
+def prompt_side(
+    steps: PromptSteps, loop: Loop, rate: Array, asked: Array | None, crowd: float = 1.0
+) -> PromptSide:
+    """`rate` prompts a second at one instance; `asked` in flight in a loop, None: they come by chance.
+
+    `crowd`: times the rate at which those of a loop come where others are.
+    """
     most, pp = steps.most, steps.stages
     left = np.maximum(1.0 - rate / pp * steps.each_s, 1e-9)
     k = np.clip(rate / pp * (steps.one_s - steps.each_s) / left, 1.0, most)
     span = steps.span_s(k)
     busy = np.minimum(rate * span / k / pp, 1.0)
-    met = busy if asked is None else busy * (1.0 - 1.0 / np.maximum(asked, 1.0))
+    there = 1.0 if asked is None else 1.0 - 1.0 / np.maximum(asked, 1.0)
+    met = np.minimum(crowd * busy, 1.0) * there
     widest, servers = steps.span_s(most), most * pp
     load = np.minimum(rate * widest / servers, HIGHEST)
     if asked is None:
@@ -156,7 +182,7 @@ def prompt_side(steps: PromptSteps, loop: Loop, rate: Array, asked: Array | None
         # Requests of a loop come more evenly than by chance (serving/steady.py: line_s).
         power = np.sqrt(2.0 * (servers + 1.0)) + 1.0
         queued = UNEVENLY * widest * load**power / (servers * (1.0 - load))
-    own_k = np.minimum(1.0 + rate * 0.5 * met * span, most)
+    own_k = np.minimum(1.0 + crowd * rate * 0.5 * met * span, most)
     own = steps.span_s(np.maximum(own_k, k))
     spent = 0.5 * met * span / loop.chunks + own + queued
     return PromptSide(k=k, span_s=span, busy=busy, spent_s=np.asarray(spent))
@@ -186,17 +212,28 @@ def answer_side(times: StepTimes, loop: Loop, n: Array) -> AnswerSide:
     )
 
 
+def joined_s(p: EngineProfile, answers: AnswerSide) -> Array:
+    """From the arrival of a cache to its first token: the step that it finds under way, its own first one,
+    and those that hand it over late."""
+    steps = 0.5 * np.clip(answers.n - 1.0, 0.0, 1.0) + 1.0 + p.late_steps
+    return np.asarray(steps * answers.step_s)
+
+
+def placed_s(loop: Loop, answers: AnswerSide) -> Array:
+    """Wait for one of the places of a decode instance, where requests come by chance."""
+    inside = (loop.answer - 1.0) * answers.tpot_s
+    return queue_s(answers.rate * inside / loop.fit, loop.fit, inside, 1.0)
+
+
 def first_s(pair: Pair, front: Loop, prompts: PromptSide, answers: AnswerSide) -> Array:
     """Time to the first token: one span from arrival, over both instances."""
-    p, back = pair.front.profile, pair.back
-    # The step that it finds under way, its own first one, and those that hand it over late.
-    steps = 0.5 * np.clip(answers.n - 1.0, 0.0, 1.0) + 1.0 + back.profile.late_steps
+    p, back = pair.front.profile, pair.back.profile
     joins = front.answer > 1.0
     moved_s = np.where(joins, pair.moved_s(front.length), 0.0)
     waited_s = way_s(p, front.length) + (prompts.spent_s - prompts.span_s) + moved_s
     queueing = pair.front.system.corrections.queueing
-    joined_s = np.where(joins, steps * answers.step_s, 0.0)
-    return np.asarray(queueing * waited_s + prompts.span_s + joined_s)
+    entered_s = np.where(joins, joined_s(back, answers), 0.0)
+    return np.asarray(queueing * waited_s + prompts.span_s + entered_s)
 
 
 def loop_state(pair: Pair, memory: Memory, traffic: Traffic) -> SteadyState:
@@ -204,13 +241,13 @@ def loop_state(pair: Pair, memory: Memory, traffic: Traffic) -> SteadyState:
     loop, front = loop_of(pair.back, memory, traffic), prompt_loop(pair, traffic)
     asked, x, y = loop.asked, float(pair.fronts), float(pair.backs)
     steps = prompt_steps(pair.front, front)
-    able = HIGHEST * x * steps.limit_per_s
+    able, crowd = HIGHEST * x * steps.limit_per_s, crowding(traffic)
     low, high = np.full_like(asked, 1e-9), np.minimum(asked / y, loop.fit)
     for _ in range(HALVINGS):
         n = 0.5 * (low + high)
         answers = answer_side(pair.back, loop, n)
         rate = np.minimum(y * answers.rate, able)
-        prompts = prompt_side(steps, front, rate / x, asked / x)
+        prompts = prompt_side(steps, front, rate / x, asked / x, crowd)
         whole = rate * (
             first_s(pair, front, prompts, answers) + (loop.answer - 1.0) * answers.tpot_s
         )
@@ -218,7 +255,7 @@ def loop_state(pair: Pair, memory: Memory, traffic: Traffic) -> SteadyState:
         low, high = np.where(over, low, n), np.where(over, n, high)
     answers = answer_side(pair.back, loop, 0.5 * (low + high))
     rate = np.minimum(y * answers.rate, able)
-    prompts = prompt_side(steps, front, rate / x, asked / x)
+    prompts = prompt_side(steps, front, rate / x, asked / x, crowd)
     first = np.maximum(asked / rate - (loop.answer - 1.0) * answers.tpot_s, 0.0)
     return state_of_pair(pair, loop, front, (prompts, answers), (rate, first, asked, traffic.waves))
 
@@ -240,7 +277,7 @@ def open_state(pair: Pair, memory: Memory, traffic: Traffic, rate: float) -> Ste
     done = np.minimum(wanted, reach)
     prompts = prompt_side(steps, front, done / x, None)
     inside = (loop.answer - 1.0) * answers.tpot_s
-    places = queue_s(done / y * inside / loop.fit, loop.fit, inside, 1.0)
+    places = placed_s(loop, replace(answers, rate=done / y))
     first = first_s(pair, front, prompts, answers) + np.where(loop.answer > 1.0, places, 0.0)
     flight = done * (first + inside)
     found = state_of_pair(pair, loop, front, (prompts, answers), (done, first, flight, 1e12))

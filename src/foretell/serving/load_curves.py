@@ -12,6 +12,8 @@ from foretell.records import dataclass
 from foretell.serving.disaggregation import (
     Pair,
     answer_side,
+    joined_s,
+    placed_s,
     prompt_loop,
     prompt_side,
     prompt_steps,
@@ -51,8 +53,8 @@ class LoadCurve:
     """Sequences at once at most, or prompts of a step."""
     prompt_s: float = 0.0
     """What a prompt takes beyond the decoding beside it."""
-    step_s: Array | None = None
-    """A decode step of an instance that decodes alone."""
+    joined_s: Array | None = None
+    """From the arrival of a cache to its first token, of an instance that decodes alone."""
 
     @property
     def limit_per_s(self) -> float:
@@ -245,7 +247,9 @@ def _back(times: StepTimes, wanted: ServiceTargets) -> LoadCurve:
         ttft_s=np.zeros(int(ok.sum())),
         tpot_s=np.maximum.accumulate(side.tpot_s[ok]),
         batch=int(BATCHES[ok][-1]),
-        step_s=side.step_s[ok],
+        joined_s=np.maximum.accumulate(
+            joined_s(times.profile, side)[ok] + placed_s(loop, side)[ok]
+        ),
     )
 
 

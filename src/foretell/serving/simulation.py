@@ -314,6 +314,7 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "prefix_hit_share": played.prefix_hits / max(float(played.isl.sum()), 1.0),
         "tier_hit_tokens": played.tier_hits,
         "goodput_requests_per_s": found.goodput_per_s,
+        "whole_run_output_tokens_per_s": found.whole_run_output_tokens_per_s,
         "utilisation": found.utilisation,
         "kv_occupancy_mean": float(held.mean() / fleet.rules.kv_tokens),
         "kv_occupancy_max": float(held.max() / fleet.rules.kv_tokens),

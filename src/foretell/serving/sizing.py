@@ -109,16 +109,16 @@ def joined_ms(
     systems: Systems,
     front: LoadCurve,
     back: LoadCurve,
-    load: tuple[float, float, float],
+    load: tuple[float, float],
 ) -> tuple[float, float]:
-    """Milliseconds of a cache on its way, and of its first token's decode steps; (isl, rate, late steps)."""
-    isl, rate, late = load
+    """Milliseconds of a cache on its way, and from there to its first token; (isl, rate)."""
+    isl, rate = load
     system, where = systems
     other = system if where is None else where.system
     fixed_s, token_s = transfer(model, system, front.deployment, back.deployment, other)
-    steps = back.step_s if back.step_s is not None else back.tpot_s
-    step = float(np.interp(rate, back.rates, steps))
-    return 1e3 * (fixed_s + token_s * isl), 1e3 * (1.5 + late) * step
+    assert back.joined_s is not None
+    joined = float(np.interp(rate, back.rates, back.joined_s))
+    return 1e3 * (fixed_s + token_s * isl), 1e3 * joined
 
 
 def _aggregated(curves: Curves, wanted: ServiceTargets, slack: float = 1.0) -> list[Option]:
@@ -175,9 +175,7 @@ def paired(
 ) -> Option | None:
     """Both with as many instances as they take, the time between them included; None where none do."""
     front, back = pair
-    late = 1.0
-    load = (wanted.isl, wanted.rate / few, late)
-    moved, joined = joined_ms(model, systems, front, back, load)
+    moved, joined = joined_ms(model, systems, front, back, (wanted.isl, wanted.rate / few))
     left = replace(wanted, ttft_ms=wanted.ttft_ms - moved - joined)
     many = front.replicas(left)
     if many is None:

@@ -12,6 +12,7 @@ ALONE_ROLES = (OpRole.ABSORB, OpRole.LATENT_UP, OpRole.SELECTION)
 """Further operations that do, beside the keys and values of cross-attention."""
 ROUTED = (
     OpRole.PERMUTE, OpRole.UP, OpRole.ACTIVATION, OpRole.DOWN, OpRole.UNPERMUTE, OpRole.CHOICE,
+    OpRole.EXPERT_BIAS,
 )  # fmt: skip
 """Operations of routed experts that their fused kernels stand for."""
 

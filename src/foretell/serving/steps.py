@@ -24,6 +24,7 @@ from foretell.serving.engine_options import option_parts_s
 from foretell.serving.launches import launches_of
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
+from foretell.serving.module_launches import module_launches
 from foretell.serving.tables import (
     WHOLE,
     ServingTables,
@@ -100,15 +101,15 @@ class StepTimes:
         parts, waits = self.parts_s(load), self.host_s(load)
         device, p = np.asarray(sum(parts.values())), self.profile
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
-        layer_s, most = self.eager_layer_s, self.deployment.graph_batch or self.profile.graph_batch
-        eager = layer_s * self.layers + p.eager_sequence_s * np.asarray(load.decoding)
-        decode_s = p_norm(device, eager, SIDE_BY_SIDE) if layer_s else device
-        if most and not layer_s:
+        launched_s, most = self.eager_s, self.deployment.graph_batch or self.profile.graph_batch
+        eager = launched_s + p.eager_sequence_s * np.asarray(load.decoding)
+        decode_s = p_norm(device, eager, SIDE_BY_SIDE) if launched_s else device
+        if most and not launched_s:
             # A batch beyond the largest captured one is launched kernel by kernel.
             host = (p.eager_layer_s or EAGER_LAYER_S) * self.layers
             beyond = np.asarray(load.decoding, float) / self.deployment.dp > most
             decode_s = np.where(beyond, p_norm(device, host, SIDE_BY_SIDE), device)
-        floor = max(p.launch_s * self.launches, layer_s * self.layers)
+        floor = max(p.launch_s * self.launches, launched_s)
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
         slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
@@ -118,11 +119,14 @@ class StepTimes:
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + waits, 0.0))
 
     @property
-    def eager_layer_s(self) -> float:
-        """Host time of launching one layer's kernels; 0 where decode steps are replayed from a graph."""
-        if self.profile.graph and self.deployment.graph:
+    def eager_s(self) -> float:
+        """Host time of launching a step's kernels; 0 where decode steps are replayed from a graph."""
+        p = self.profile
+        if p.graph and self.deployment.graph:
             return 0.0
-        return self.profile.eager_layer_s or EAGER_LAYER_S
+        if p.eager_kernel_s and not p.eager_layer_s:
+            return p.eager_kernel_s * module_launches(self.model)
+        return (p.eager_layer_s or EAGER_LAYER_S) * self.layers
 
     def host_s(self, load: StepLoad) -> Array:
         """Host time that every step waits for."""

@@ -15,8 +15,9 @@ experts a token and an inner width h, one micro-batch takes in each direction, p
     products    E / ep experts of t k etp ep / E rows each, width / etp wide
     scatter     over etp, and all-to-all back over ep, of as much
 
-Nothing is dropped: the busiest rank has `imbalance` times the mean. With a capacity C every expert has C
-times the mean, filled up with nothing or dropped beyond.
+Nothing is dropped: the busiest rank has what the router's balance leaves it (sharding/expert_loads.py), or
+`imbalance` times the mean. With a capacity C every expert has C times the mean, filled up with nothing or
+dropped beyond.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from foretell.records import dataclass
+from foretell.sharding.expert_loads import busiest_rank
 from foretell.specs._base import Num, with_fields
 from foretell.specs.plan import Plan
 from foretell.workload.graph import LayerGraph, Saved
@@ -46,7 +48,7 @@ class ExpertSpread:
     """Ranks that share one expert."""
     even: float
     """Rows over the even share where the experts are not spread: the capacity, or one."""
-    busiest: float
+    busiest: Num
     """The same on the busiest rank where they are: the capacity, or the imbalance."""
 
     def pick(self, spread: Num, whole: Num) -> Num:
@@ -77,6 +79,18 @@ def spread_of(tp: Num, ep: Num, etp: Num, plan: Plan) -> ExpertSpread:
         even=plan.capacity if dropped else 1.0,
         busiest=plan.capacity if dropped else plan.imbalance,
     )
+
+
+def with_loads(spread: ExpertSpread, graph: LayerGraph, plan: Plan, sequences: Num) -> ExpertSpread:
+    """The spread of one part: the busiest rank by how its router is balanced; `sequences` of its group."""
+    ups = [op for op in graph.ops if op.role is OpRole.UP and op.region is Region.EXPERTS]
+    if plan.capacity > 0.0 or plan.routing == "even" or not ups:
+        return spread
+    up = ups[0]
+    assert isinstance(up, Gemm)
+    rows = up.m * up.groups / spread.tp
+    found = busiest_rank(plan.routing, spread.ep, up.groups, rows, sequences)
+    return with_fields(spread, busiest=np.maximum(found, spread.busiest))
 
 
 def expert_parallel(graph: LayerGraph, spread: ExpertSpread) -> LayerGraph:

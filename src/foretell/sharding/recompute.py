@@ -98,7 +98,8 @@ def runs(op: Op, module: str, *, flash: bool) -> float:
         case "core":
             return float(op.role is OpRole.CORE and not flash)
         case "up":
-            return float(op.role in (OpRole.LATENT_UP, OpRole.QUERY_UP))
+            latent = (OpRole.LATENT_UP, OpRole.QUERY_UP, OpRole.LATENT_JOIN)
+            return float(op.role in latent)
         case "act":
             return float(op.role in (OpRole.ACTIVATION, OpRole.CLAMP))
         case "norm":

@@ -41,6 +41,8 @@ AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
 ContextMode = Literal["ring", "allgather", "ulysses"]
 ContextCut = Literal["zigzag", "contiguous", "striped"]
 Dispatch = Literal["alltoall", "dedup", "deepep"]
+Routing = Literal["even", "random", "bias", "batch", "sequence"]
+EpOverlap = Literal["off", "on", "shared"]
 TensorMode = Literal["1d", "summa"]
 TensorOverlap = Literal["auto", "off", "on"]
 Option = Literal["auto", "off", "on"]
@@ -99,12 +101,17 @@ class Plan:
     one document. Of uneven ones the mean square over the mean, which has as many pairs."""
     dispatch: Dispatch = "alltoall"
     """How tokens reach their experts: a copy for each expert, or once to each node and rank that has some."""
-    ep_overlap: Literal["off", "on"] = "off"
-    """Whether dispatch and combination run behind the other pass of another micro-batch."""
+    ep_overlap: EpOverlap = "off"
+    """Whether dispatch and combination run behind the other pass of another micro-batch, or beside the shared
+    experts of their own."""
     capacity: float = 0.0
     """Rows that each expert has over its even share, filled up or dropped; 0: none is dropped."""
+    routing: Routing = "random"
+    """How the router is balanced, and so how uneven the ranks of experts are: all alike (even), drawn at
+    random, by biases, or by a loss over batches or over each sequence."""
     imbalance: float = 1.0
-    """Tokens of the busiest expert-parallel rank over the mean, where none is dropped."""
+    """Tokens of the busiest expert-parallel rank over the mean, where none is dropped and `routing` gives no
+    more."""
     zero: int = 0
     """What data-parallel ranks share: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too."""
     micro_batch: int = 1

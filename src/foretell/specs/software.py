@@ -31,7 +31,14 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 from typing import Annotated, Literal
 
 from foretell.records import dataclass
-from foretell.specs.plan import AttentionLibrary, ContextMode, Dispatch, Reduce
+from foretell.specs.plan import (
+    AttentionLibrary,
+    ContextCut,
+    ContextMode,
+    Dispatch,
+    EpOverlap,
+    Reduce,
+)
 from foretell.specs.plan_forms import GENERIC
 from foretell.specs.ranges import Ge, Le
 
@@ -101,10 +108,13 @@ class Software:
     """Plan: millions of weights that data-parallel messages are joined to."""
     dispatch: Literal["", Dispatch] = ""
     """Plan: how tokens reach their experts."""
-    ep_overlap: Literal["", "off", "on"] = ""
-    """Plan: whether dispatch and combination run behind the other pass of another micro-batch."""
+    ep_overlap: Literal["", EpOverlap] = ""
+    """Plan: whether dispatch and combination run behind the other pass of another micro-batch, or beside the
+    shared experts."""
     context: Literal["", ContextMode] = ""
     """Plan: how keys and values reach the other ranks of context parallelism."""
+    context_cut: Literal["", ContextCut] = ""
+    """Plan: which tokens of a sequence a rank of context parallelism has."""
     pieces_on: str = ""
     """Architectures, by how their names begin, with spaces between them, on which tensor-parallel gathers and
     scatters run in pieces behind the products unless the plan says otherwise; all: every one; empty: none."""
@@ -185,6 +195,8 @@ class Software:
     casts_experts: bool = True
     """Whether operands of grouped products are cast to narrow formats by passes of their own; else the
     products' kernels read and write them."""
+    plain_latent: bool = False
+    """Whether queries, keys and values of latent attention are rotated and joined by plain kernels."""
     weighs_inside: bool = False
     """Whether tokens are weighed inside their experts, in front of the last product, so that what that gives
     is not kept."""

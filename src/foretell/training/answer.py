@@ -162,13 +162,25 @@ def spreading(model: Model, plan: Plan) -> list[str]:
         return said
     load = f"every expert has {plan.capacity:g} times its even share, filled up or dropped"
     if not plan.capacity:
-        load = f"no token is dropped, the busiest rank has {plan.imbalance:g} times the mean"
+        balance = {
+            "even": "all ranks have as many",
+            "random": "experts are drawn at random",
+            "bias": "experts are balanced by biases",
+            "batch": "experts are balanced by a loss over batches",
+            "sequence": "experts are balanced by a loss over each sequence",
+        }[plan.routing]
+        least = f", the busiest rank has {plan.imbalance:g} times the mean"
+        load = f"no token is dropped, {balance}{least if plan.imbalance > 1.0 else ''}"
     way = {
         "alltoall": "a copy for each expert",
         "dedup": "once to each node and rank",
         "deepep": "once to each node and rank by DeepEP's kernels",
     }
-    hidden = "hidden behind another micro-batch" if plan.ep_overlap == "on" else "nothing hidden"
+    hidden = {
+        "off": "nothing hidden",
+        "on": "hidden behind another micro-batch",
+        "shared": "beside the shared experts",
+    }[plan.ep_overlap]
     said.append(f"expert parallelism: {load}; dispatch in 16 bits, {way[plan.dispatch]}, {hidden}")
     return said
 

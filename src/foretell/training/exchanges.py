@@ -34,6 +34,7 @@ from foretell.training.layer_costs import Parts, beside_host
 from foretell.training.shapes import stack, sum_of
 from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends
+from foretell.workload.roles import Region
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -294,8 +295,22 @@ def expert_seconds(
         behind = [beside_host(p.seconds, p.host_s)[shape] for p in (parts.backward, parts.forward)]
         forward = np.maximum(forward - behind[0], 0.0)
         backward = np.maximum(backward - behind[1], 0.0)
+    elif base.ep_overlap == "shared":
+        beside = shared_seconds(parts, shape)
+        forward = np.maximum(forward - beside[0], 0.0)
+        backward = np.maximum(backward - beside[1], 0.0)
     tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
     return Exchange(forward_s=forward, backward_s=backward, tier=tier)
+
+
+def shared_seconds(parts: Parts, shape: Index) -> tuple[Array, Array]:
+    """Seconds of the shared experts of each part, forward and backward; (groups, parts)."""
+    flat = [(i, op) for i, ops in enumerate(parts.ops) for op in ops]
+    on = np.zeros((len(flat), len(parts.ops)))
+    for row, (part, op) in enumerate(flat):
+        on[row, part] = op.region is Region.SHARED_EXPERTS
+    seconds = parts.times.seconds
+    return (seconds[: len(flat)].T @ on)[shape], (seconds[len(flat) :].T @ on)[shape]
 
 
 def _dispatching(counts: Array, system: System) -> Group:

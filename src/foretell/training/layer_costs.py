@@ -245,6 +245,7 @@ def recipe_of(plan: Plan) -> Plan:
         panels=plan.panels,
         capacity=plan.capacity,
         dispatch=plan.dispatch,
+        routing=plan.routing,
         imbalance=plan.imbalance,
         graphs=plan.graphs,
     )
@@ -286,6 +287,7 @@ def _cut(recipe: Plan) -> Plan:
         tp_mode=recipe.tp_mode,
         panels=recipe.panels,
         capacity=recipe.capacity,
+        routing=recipe.routing,
         imbalance=recipe.imbalance,
     )
 

@@ -22,6 +22,7 @@ from foretell.sharding.expert import (
     expert_traffic,
     routed_parameters,
     spread_of,
+    with_loads,
 )
 from foretell.sharding.lora import backward_products, with_adapters
 from foretell.sharding.lora import whole as whole_maps
@@ -143,11 +144,17 @@ def shapes_of(
     if shape.tokens_cut:
         ways = base.cp_mode, base.cp_cut
         whole = tuple(context_parallel(part, shape.cp, *ways) for part in whole)
-    spread = spread_of(shape.tp, shape.ep, shape.etp, base)
+    even = spread_of(shape.tp, shape.ep, shape.etp, base)
+    # The ranks of a group have the sequences of ep / (tp cp) replicas.
+    sequences = shape.micro_batch * np.maximum(shape.ep / (shape.tp * shape.cp), 1.0)
+    spreads = [even] * len(whole)
+    if shape.experts_spread:
+        spreads = [with_loads(even, part, base, sequences) for part in whole]
     grid = grid_of(shape.tp, shape.tp2, float(base.panels)) if base.tp_mode == "summa" else None
     form = form_of(model, base, software)
     if grid is None:
-        local = tuple(_on_one_rank(part, shape, spread, base, form) for part in whole)
+        pairs = zip(whole, spreads, strict=True)
+        local = tuple(_on_one_rank(part, shape, spread, base, form) for part, spread in pairs)
     else:
         local = tuple(grid_parallel(part, grid) for part in whole)
     if form is not None:
@@ -173,7 +180,11 @@ def shapes_of(
         parameters=stack([op.parameters for op in flat], width),
         routed=stack([routed_parameters(op) * folded for op in flat], width),
         context=tuple(context_traffic(part, base.cp_mode) for part in local if shape.tokens_cut),
-        experts=tuple(expert_traffic(part, spread) for part in whole if shape.experts_spread),
+        experts=tuple(
+            expert_traffic(part, spread)
+            for part, spread in zip(whole, spreads, strict=True)
+            if shape.experts_spread
+        ),
         grid=tuple(
             grid_traffic(part, cut, grid, float(model.stack.hidden))
             for part, cut in zip(whole, local, strict=True)

@@ -176,7 +176,21 @@ def _expanded(mixer: LatentAttention, tokens: Tokens, core: AttentionCore) -> tu
         role=OpRole.LATENT_UP,
         region=REGION,
     )
-    return (up, core)
+    if tokens.phase != "training":
+        return (up, core)  # engines' kernels write keys and values where attention reads them
+    apart = (mixer.nope_dim + mixer.rope_dim + mixer.value_dim) * mixer.heads / width
+    join = Pointwise(
+        name=f"{NAME}.join",
+        elements=rows * width,
+        writes=apart,
+        flop=0.0,
+        back_moves=1.0 + apart,
+        back_flop=0.0,
+        split="width",
+        role=OpRole.LATENT_JOIN,
+        region=REGION,
+    )
+    return (up, join, core)
 
 
 def _absorbed(mixer: LatentAttention, count: Num, core: AttentionCore) -> tuple[Op, ...]:

@@ -28,6 +28,8 @@ class OpRole(Enum):
     """The hidden state to the latent of keys and values."""
     LATENT_UP = "latent-up"
     """The latent to every head's keys and values."""
+    LATENT_JOIN = "latent-join"
+    """Keys and values out of their common product, each head's keys with the rotated part that all share."""
     ABSORB = "absorb"
     """Queries into the latent's rank, or results out of it, in the absorbed form."""
     CORE = "core"

@@ -185,3 +185,21 @@ def test_the_points_of_gauss_are_numpys() -> None:
     nodes, weights = np.polynomial.legendre.leggauss(8)
     np.testing.assert_array_equal(QUANTILES, (1.0 + nodes) / 2.0)
     np.testing.assert_array_equal(SHARES, weights / 2.0)
+
+
+@pytest.mark.parametrize(("tokens", "ranks"), [(1, 8), (4, 8), (16, 8), (64, 32), (512, 32)])
+def test_the_fullest_rank_of_a_step_has_what_chance_brings(tokens, ranks):
+    """Against rows that are drawn evenly, 8 of 256 experts a token."""
+    rng = np.random.default_rng(tokens)
+    most = []
+    for _ in range(400):
+        rows = np.zeros(256)
+        for _ in range(tokens):
+            rows[rng.choice(256, 8, replace=False)] += 1.0
+        most.append(rows.reshape(ranks, -1).sum(1).max())
+    sizes = {"tokens": tokens, "experts": 256, "top_k": 8, "ep": ranks, "skew": 0.0}
+    dims = {name: np.array([float(value)]) for name, value in sizes.items()}
+    dealt = loads_of(dims, np.array([64.0]))
+    drawn = loads_of(dims | {"drawn": np.ones(1)}, np.array([64.0]))
+    assert float(dealt.rows[0]) == pytest.approx(tokens * 8 / ranks)
+    assert float(drawn.rows[0]) == pytest.approx(np.mean(most), rel=0.05)

@@ -22,6 +22,11 @@ SHARES = np.array([*reversed(_WEIGHTS), *_WEIGHTS]) / 2.0
 """Parts of the experts that each stands for."""
 
 
+LARGEST_OF_TWO = 0.564
+"""Mean of the larger of two normal numbers, 1 / sqrt(pi); the largest of R is about so much times
+log2(R) ** 0.8 (5 % up to 256)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loads:
     """What one rank's experts get."""
@@ -51,8 +56,9 @@ def loads_of(dims: Dims, tiles: Array) -> Loads:
     even = (tokens * spread / experts)[..., None]
     over = _mean(load) / np.maximum(even, 1e-12)
     load = np.where((most > 0.0) & (over > most), load * most / np.maximum(over, 1e-12), load)
-    # An expert that expects less than one row is there with that probability.
     drawn = np.asarray(dims.get("drawn", 0.0))[..., None]
+    load = np.where(drawn > 0.0, np.minimum(by_chance(load, even, dims), tokens[..., None]), load)
+    # An expert that expects less than one row is there with that probability.
     present = np.where(drawn > 0.0, -np.expm1(-load), np.minimum(load, 1.0))
     each = np.asarray(local)[..., None]
     rows = np.maximum(load / np.maximum(present, 1e-12), np.minimum(load, 1.0))
@@ -67,6 +73,23 @@ def loads_of(dims: Dims, tiles: Array) -> Loads:
         ),
         tiles=np.asarray(each * filled + always * np.ceil(np.asarray(tokens)[..., None] / tiles)),
     )
+
+
+def by_chance(load: Array, even: Array, dims: Dims) -> Array:
+    """Loads of the rank that has the most in one step, where rows fall by chance.
+
+    A rank that expects m rows has m +- sqrt(m); the most of R ranks have z sqrt(m (1 - 1 / R)) more, z the
+    mean largest of R normal numbers, and z^2 / 6 since few rows are not spread evenly. What
+    liked experts bring and what chance does are independent.
+    """
+    ranks = np.asarray(dims["ep"], float)[..., None]
+    expected = np.maximum(even * np.asarray(dims["experts"])[..., None] / ranks, 1e-12)
+    largest = LARGEST_OF_TWO * np.log2(np.maximum(ranks, 1.0)) ** 0.8
+    others = 1.0 - 1.0 / ranks
+    chance = largest * np.sqrt(others / expected) + largest**2 / 6.0 * others / expected
+    over = np.maximum(_mean(load) / np.maximum(even, 1e-12), 1e-12)
+    liked = np.maximum(over - 1.0, 0.0)
+    return np.asarray(load * (1.0 + np.hypot(liked, chance)) / np.maximum(over, 1.0))
 
 
 def quantile_loads(tokens: Array, experts: Array, top_k: Array, ranks: Array, skew: Array) -> Array:

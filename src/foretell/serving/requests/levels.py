@@ -10,6 +10,9 @@ from foretell.serving.requests.records import RequestOutcomes
 
 Array = NDArray[np.float64]
 PERCENTILES = (50, 90, 95, 99)
+EDGE, FEW, LEAST_SHARE = 0.1, 50, 0.25
+"""Share of the answers that are a run's beginning; requests, and the share of the time between beginning and
+drain, from which a run has a middle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +28,14 @@ class ServiceLevels:
     e2e_ms: Mapping[str, float]
     """From arrival to the last token."""
     requests_per_s: float
-    """Answered requests over the time from the first arrival to the last answer."""
+    """Requests answered a second in the middle of the run, between its beginning and its drain (`middle`)."""
     output_tokens_per_s: float
-    """Tokens of answers over the same time."""
+    """Tokens of their answers a second."""
+    whole_run_output_tokens_per_s: float
+    """Tokens of all answers over the time from the first arrival to the last answer, beginning and drain
+    included: what benchmark tools print."""
     goodput_per_s: float | None
-    """Requests within every level asked for, over the same time; None where none was asked for."""
+    """Requests within every level asked for: their share of the rate; None where none was asked for."""
     utilisation: float
     """Share of the time that replicas are in a step."""
     answered: int
@@ -55,18 +61,40 @@ def levels(
     if tpot_ms is not None:
         good[more] &= tpot <= tpot_ms
     asked = ttft_ms is not None or tpot_ms is not None
+    rate, tokens = middle(played, ok, span)
     return ServiceLevels(
         ttft_ms=spread(ttft),
         tpot_ms=spread(tpot),
         tpot_with_first_ms=spread(e2e / osl),
         e2e_ms=spread(e2e),
-        requests_per_s=len(ttft) / span,
-        output_tokens_per_s=float(osl.sum()) / span,
-        goodput_per_s=float(good.sum()) / span if asked else None,
+        requests_per_s=rate,
+        output_tokens_per_s=tokens,
+        whole_run_output_tokens_per_s=float(osl.sum()) / span,
+        goodput_per_s=rate * float(good.mean()) if asked and len(good) else 0.0 if asked else None,
         utilisation=float(np.mean(played.busy_s)) / span,
         answered=int(ok.sum()),
         refused=int(played.refused.sum()),
     )
+
+
+def middle(played: RequestOutcomes, ok: NDArray[np.bool_], span_s: float) -> tuple[float, float]:
+    """Requests and tokens a second between the answers of the first tenth and the last arrival.
+
+    Before, batches fill; behind, they drain. An answer gives its tokens evenly from its first to its last.
+    Of few requests, or where hardly any time is between, the whole run.
+    """
+    first, done, osl = played.first_s[ok], played.done_s[ok], played.osl[ok]
+    begin, end = 0.0, 0.0
+    if len(done) >= FEW:
+        begin, end = float(np.quantile(done, EDGE)), float(np.nanmax(played.arrival_s))
+    if end - begin < LEAST_SHARE * span_s:
+        return len(done) / span_s, float(osl.sum()) / span_s
+    inside = np.clip(done, begin, end) - np.clip(first, begin, end)
+    share = np.where(
+        done > first, inside / np.maximum(done - first, 1e-12), (done > begin) & (done <= end)
+    )
+    tokens = float((osl * share).sum()) / (end - begin)
+    return tokens / float(osl.mean()), tokens
 
 
 def _span_s(played: RequestOutcomes, ok: NDArray[np.bool_]) -> float:

@@ -14,8 +14,8 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import ExitStack, closing, contextmanager
-from functools import lru_cache
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import lru_cache, partial
 from typing import Any
 
 from foretell.errors import BadInput, Problem
@@ -29,6 +29,8 @@ AHEAD = 2
 MOST_WORKERS = 1024
 BEGIN_S = 4.0
 """What workers take to begin, all of them alike, on a machine with other users."""
+FEW_WORKERS = 4
+"""Up to so many workers, the process that asks for a sweep is one of them."""
 CLEARLY_MANY = 16
 """Shards of about a second for each worker, beyond which workers begin without a first one being timed."""
 GLIBC_OPTIONS = {-1: 1 << 28, -2: 1 << 26, -3: 1 << 25}
@@ -55,6 +57,8 @@ class ShardRunner:
     """Shards handed out at a time."""
     workers: int = 0
     """Workers that are begun for this sweep; 0: those of somebody else, which are there already."""
+    shared: bool = False
+    """Whether this process is one of them to the end, and not just until the others answer."""
 
 
 def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
@@ -63,13 +67,9 @@ def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
         given = executor
         return ShardRunner(open=lambda: _as_it_is(given), ahead=max(AHEAD * workers, 16))
     if executor == "process":
-        if workers == 1:
-            return None
-        return ShardRunner(open=lambda: _processes(workers), ahead=AHEAD * workers, workers=workers)
+        return _own_workers(_processes, workers)
     if executor == "dask":
-        return ShardRunner(
-            open=lambda: _dask(None, workers), ahead=AHEAD * workers, workers=workers
-        )
+        return _own_workers(partial(_dask, None), workers)
     if executor.startswith("dask://") and executor.rpartition(":")[2].isdigit():
         address = executor.removeprefix("dask://")
         return ShardRunner(
@@ -84,6 +84,23 @@ def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
                 allowed="process, dask, dask://host:port",
             )
         ]
+    )
+
+
+def _own_workers(
+    begin: Callable[[int], AbstractContextManager[Executor]], workers: int
+) -> ShardRunner | None:
+    """Workers that are begun for a sweep; None where this process is the only one.
+
+    Among few this process is one of them: one less has to begin. Among many it has enough to do with writing
+    what they give back.
+    """
+    if workers == 1:
+        return None
+    shared = workers <= FEW_WORKERS
+    others = workers - shared
+    return ShardRunner(
+        open=lambda: begin(others), ahead=AHEAD * others, workers=workers, shared=shared
     )
 
 
@@ -116,10 +133,10 @@ def run_shards(
     """Shards as they become ready; every number once. `many` is how many there are, where it is known.
 
     Workers of our own take seconds to begin: a sweep goes on in this process until what is left would take
-    longer than that, and then until the first of them answers.
+    longer than that, and then until the first of them answers, or to the end where it is one of them.
     """
     left = iter(numbers)
-    if place is None or place.workers == 1:
+    if place is None:
         yield from ((number, shard_bytes(study, number)) for number in left)
         return
     alone = 0 < many <= CLEARLY_MANY * place.workers
@@ -169,7 +186,7 @@ def _handed_out(
     """Keep some shards on the workers' hands; `lost` has those that are on them, until they are done."""
     again = list(lost)
     pending: dict[Future[bytes], int] = {}
-    begin = place.workers > 0
+    works = place.workers > 0
     try:
         while True:
             while len(pending) < place.ahead:
@@ -182,12 +199,11 @@ def _handed_out(
                     pending[executor.submit(worker_shard, study, number)] = number
             if not pending:
                 return
-            begin = begin and not any(future.done() for future in pending)
-            own = next(left, None) if begin else None
+            works = works and (place.shared or not any(future.done() for future in pending))
+            own = next(left, None) if works else None
             if own is not None:
                 yield own, shard_bytes(study, own)
-                continue
-            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            for future in wait(pending, None if own is None else 0.0, FIRST_COMPLETED).done:
                 number = pending.pop(future)
                 content = future.result()
                 lost.remove(number)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.api.network import collective
+from foretell.api.serving import serve
 from foretell.api.training import estimate
 from foretell.economics.ask import package_cost
 from foretell.errors import BadInput, Infeasible
@@ -175,8 +176,48 @@ def front_rows(study: Mapping[str, Any]) -> list[dict[str, Any]]:
             f"{_name(path)} {_short(value)}".strip() for path, value in values.items()
         )
         kept = {key: value for key, value in row.items() if key not in ("values", "problem")}
-        rows.append({**kept, **values, "label": words})
+        ends = dict.fromkeys(ENDS)
+        if row["front"]:
+            ends = front_ends(study, values, row)
+        rows.append({**kept, **values, **ends, "label": words})
     return rows
+
+
+ENDS = ("work_low", "work_high", "usd_low", "usd_high")
+"""Columns of the 90 % interval of a point on the front."""
+
+
+def front_ends(
+    study: Mapping[str, Any], values: Mapping[str, Any], row: Mapping[str, Any]
+) -> dict[str, float | None]:
+    """The 90 % interval of a point's rate and price: every phase of the mix at its slow end, and at its fast
+    one, in the parts that they have of the time."""
+    base = study["base"]
+    chosen = {key: value for key, value in base.items() if key.startswith(("chip.", "network."))}
+    sets = [f"{path}={value}" for path, value in {**chosen, **values}.items()]
+    time = slow = fast = 0.0
+    for phase in study["workload"]:
+        fixed = {"system": base["system"], "gpus": phase.get("gpus", base.get("gpus")), "set": sets}
+        named = phase.get("model") or base["model"]
+        if phase.get("kind") == "serving":
+            load = {key: phase[key] for key in ("isl", "osl", "concurrency")}
+            served = serve(named, **fixed, **load).to_dict()
+            low, high = served["intervals"]["requests_per_s"]["p90"]
+            rates = [
+                (load["isl"] + load["osl"]) * one for one in (low, served["requests_per_s"], high)
+            ]
+        else:
+            job = {key: phase[key] for key in ("global_batch", "seq_len")}
+            found = estimate(named, **fixed, **job)
+            quick, long = found.interval["p90"]
+            rates = [
+                job["global_batch"] * job["seq_len"] / one for one in (long, found.step_s, quick)
+            ]
+        part = phase["weight"] * fixed["gpus"]
+        slow, time, fast = slow + part / rates[0], time + part / rates[1], fast + part / rates[2]
+    work, usd = row["work_tokens_per_s_per_gpu"], row["usd_per_million_work_tokens"]
+    ends = (work * time / slow, work * time / fast, usd * fast / time, usd * slow / time)
+    return dict(zip(ENDS, ends, strict=True))
 
 
 def _name(path: str) -> str:

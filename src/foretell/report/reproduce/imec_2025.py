@@ -189,43 +189,55 @@ def topologies(found: PaperFigure) -> Figure:
 
 
 def front(found: PaperFigure) -> Figure:
-    """Cost against speed; full marks are beaten by none."""
+    """Cost against speed; full marks are beaten by none, and have their interval and a name in the legend."""
     rows = found.tables[found.name]
-    traces = []
-    for on, name, colour in ((False, "beaten", GREY), (True, "on the front", COLOURS[0])):
-        own = sorted(
-            (r for r in rows if bool(r["front"]) == on),
-            key=lambda r: float(r["work_tokens_per_s_per_gpu"] or 0),
-        )
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers+text" if on else "markers",
-                "name": name,
-                "x": [r["work_tokens_per_s_per_gpu"] for r in own],
-                "y": [r["usd_per_million_work_tokens"] for r in own],
-                "text": [str(r["label"]) for r in own],
-                "textposition": "bottom left",
-                "line": {"color": colour, "dash": "dot", "width": 1.5},
-                "marker": {"color": colour, "size": 9, **({} if on else {"symbol": "circle-open"})},
-            }
-        )
-    xs = [float(r["work_tokens_per_s_per_gpu"]) for r in rows]
-    ys = [float(r["usd_per_million_work_tokens"]) for r in rows]
+    best = sorted((r for r in rows if r["front"]), key=lambda r: float(r[RATE] or 0))
+    beaten = [r for r in rows if not r["front"]]
+    traces = [
+        _points("beaten", beaten, GREY, symbol="circle-open"),
+        {
+            **_points("the front", best, GREY),
+            "mode": "lines",
+            "line": {"color": GREY, "dash": "dot"},
+        },
+    ]
+    for i, row in enumerate(best):
+        span = {
+            "type": "data",
+            "symmetric": False,
+            "array": [max((row["usd_high"] or row[PRICE]) - row[PRICE], 0.0)],
+            "arrayminus": [max(row[PRICE] - (row["usd_low"] or row[PRICE]), 0.0)],
+        }
+        traces.append({**_points(str(row["label"]), [row], nth_colour(i)), "error_y": span})
+    xs = [float(r[RATE]) for r in rows]
+    ys = [float(r[k]) for r in rows for k in (PRICE, "usd_low", "usd_high") if r[k] is not None]
     wide, tall = max(xs) - min(xs), max(ys) - min(ys)
     part = SmallPanel(
         title="",
         traces=traces,
-        x={
-            "text": "work tokens/s per GPU",
-            "range": [min(xs) - 0.15 * wide, max(xs) + 0.05 * wide],
-        },
+        x={"text": "work tokens/s per GPU", "range": [min(xs) - 0.1 * wide, max(xs) + 0.05 * wide]},
         y={
-            "text": "USD per million work tokens",
-            "range": [min(ys) - 0.15 * tall, max(ys) + 0.05 * tall],
+            "text": "USD per million work tokens (90 % interval)",
+            "range": [min(ys) - 0.05 * tall, max(ys) + 0.05 * tall],
         },
     )
-    return small_multiples([part], found.title, 1, width=1040, height=420, key=120)
+    return small_multiples([part], found.title, 1, width=1240, height=420, key=330)
+
+
+RATE, PRICE = "work_tokens_per_s_per_gpu", "usd_per_million_work_tokens"
+"""Columns of a front."""
+
+
+def _points(name: str, rows: Rows, colour: str, **marker: Any) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [r[RATE] for r in rows],
+        "y": [r[PRICE] for r in rows],
+        "text": [str(r["label"]) for r in rows],
+        "marker": {"color": colour, "size": 9, **marker},
+    }
 
 
 def chiplet_cost(found: PaperFigure) -> Figure:

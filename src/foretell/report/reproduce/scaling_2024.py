@@ -17,6 +17,13 @@ SYSTEM_WORDS = {
 }
 
 
+OPEN_WORDS = "and what the runs leave open"
+SPAN = ("measured", "predicted", "open_low", "open_high")
+"""Columns that a panel of measured runs spans."""
+SHORT = {"HDR InfiniBand": "HDR IB", "Slingshot-11": "SS-11", "Slingshot-10": "SS-10"}
+"""Names of systems that fit below a bar."""
+
+
 def throughput(found: PaperFigure) -> Figure:
     """Rates of six sizes."""
     return _lines(
@@ -31,12 +38,13 @@ def efficiency(found: PaperFigure) -> Figure:
 
 def _lines(found: PaperFigure, column: str, y_title: str, title: str, *, log: bool) -> Figure:
     rows = [r for r in found.tables[found.name] if r[column] is not None and r["fits"] != "no"]
+    places = _places(found.tables[found.name], "strategy")
     parts = []
     for model in dict.fromkeys(r["model"] for r in rows):
         own = [r for r in rows if r["model"] == model]
         traces = [
             _line(strategy, [(r["gpus"], r[column]) for r in own if r["strategy"] == strategy], i)
-            for i, strategy in enumerate(dict.fromkeys(r["strategy"] for r in own))
+            for strategy, i in places.items()
         ]
         y: Any = (
             log_axis(y_title, [r[column] for r in own])
@@ -47,6 +55,11 @@ def _lines(found: PaperFigure, column: str, y_title: str, title: str, *, log: bo
             SmallPanel(title=str(model), traces=traces, x=_gpus([r["gpus"] for r in own]), y=y)
         )
     return small_multiples(parts, title, 3, key=90, height=250)
+
+
+def _places(rows: Rows, column: str) -> dict[str, int]:
+    """Name -> its place among all of a table: one colour in every panel."""
+    return {name: i for i, name in enumerate(dict.fromkeys(str(r[column]) for r in rows))}
 
 
 def _gpus(counts: Sequence[int]) -> dict[str, Any]:
@@ -112,7 +125,9 @@ def _stack(title: str, names: Sequence[str], rows: Rows) -> SmallPanel:
 def mixes(found: PaperFigure) -> Figure:
     """Rates and shares of three mixes on four systems."""
     rows = [r for r in found.tables[found.name] if r["gpus"] == 128]
-    names = [f"{r['strategy']}<br>{SYSTEM_WORDS[r['system']].split(' (')[0]}" for r in rows]
+    systems = {name: words.split(" (")[0] for name, words in SYSTEM_WORDS.items()}
+    short = {name: SHORT.get(words, words) for name, words in systems.items()}
+    names = [f"{r['strategy']}<br>{short[r['system']]}" for r in rows]
     rate = SmallPanel(
         title="tokens/s per GPU",
         traces=[
@@ -122,7 +137,7 @@ def mixes(found: PaperFigure) -> Figure:
                 "showlegend": False,
                 "x": names,
                 "y": [r["tokens_per_s_per_gpu"] for r in rows],
-                "marker": {"color": [COLOURS[2 + i // 3] for i in range(len(rows))]},
+                "marker": {"color": COLOURS[2]},
             }
         ],
         x={"text": "", "type": "category", "tickangle": 0},
@@ -142,6 +157,7 @@ def mixes(found: PaperFigure) -> Figure:
 def volume(found: PaperFigure) -> Figure:
     """Ours over the rule of volumes."""
     rows = found.tables[found.name]
+    places = _places(rows, "model")
     parts = []
     for system in dict.fromkeys(r["system"] for r in rows):
         for strategy in ("zero1", "zero3"):
@@ -156,7 +172,7 @@ def volume(found: PaperFigure) -> Figure:
                     ],
                     i,
                 )
-                for i, model in enumerate(dict.fromkeys(r["model"] for r in own))
+                for model, i in places.items()
             ]
             parts.append(
                 SmallPanel(
@@ -177,12 +193,13 @@ def volume(found: PaperFigure) -> Figure:
 def bandwidth(found: PaperFigure) -> Figure:
     """Gain against bandwidth."""
     rows = found.tables[found.name]
+    places = _places(rows, "model")
     parts = []
     for strategy in dict.fromkeys(r["strategy"] for r in rows):
         own = [r for r in rows if r["strategy"] == strategy]
         traces = [
             _line(model, [(r["factor"], r["gain"]) for r in own if r["model"] == model], i)
-            for i, model in enumerate(dict.fromkeys(r["model"] for r in own))
+            for model, i in places.items()
         ]
         parts.append(
             SmallPanel(
@@ -213,16 +230,27 @@ def measured_runs(found: PaperFigure) -> Figure:
             "arrayminus": [max(r["predicted"] - (r["low"] or r["predicted"]), 0.0) for r in own],
         }
         points = _line("measured", [(r["gpus"], r["measured"]) for r in own], 5)
+        open_ones = _line(OPEN_WORDS, [(r["gpus"], r["predicted"]) for r in own], 0)
+        open_ones |= {"mode": "markers", "marker": {"color": GREY, "size": 1}}
+        open_ones["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "color": GREY,
+            "array": [max((r["open_high"] or r["predicted"]) - r["predicted"], 0.0) for r in own],
+            "arrayminus": [
+                max(r["predicted"] - (r["open_low"] or r["predicted"]), 0.0) for r in own
+            ],
+        }
         parts.append(
             SmallPanel(
                 title=str(run),
-                traces=[line, points],
+                traces=[open_ones, line, points],
                 x=_gpus([r["gpus"] for r in own]),
-                y=log_axis("samples/s", [r[k] for r in own for k in ("measured", "predicted")]),
+                y=log_axis("samples/s", [r[k] for r in own for k in SPAN if r[k]]),
             )
         )
     return small_multiples(
-        parts, "GenSLM's runs, measured and predicted", 3, key=180, width=1340, height=230
+        parts, "GenSLM's runs, measured and predicted", 3, key=240, width=1400, height=230
     )
 
 

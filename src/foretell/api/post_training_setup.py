@@ -158,7 +158,7 @@ def engine_of(
                              layout_given=False, fraction_given=True)  # fmt: skip
     rollout = scenario
     if question.rollout_gpus is not None:
-        chips = {"system": question.system, "gpus": question.rollout_gpus}
+        chips: dict[str, Any] = {"system": question.system, "gpus": question.rollout_gpus}
         rollout = ask(scenario.model, **chips, set=settings_of(question))
     gpus, name = rollout.job.gpus, question.engine or loop.engine
     # An engine by its bare name is the framework's own, which lags behind serving.

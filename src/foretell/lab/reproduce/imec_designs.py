@@ -209,7 +209,7 @@ def front_ends(
         else:
             job = {key: phase[key] for key in ("global_batch", "seq_len")}
             found = estimate(named, **fixed, **job)
-            quick, long = found.interval["p90"]
+            quick, long = (found.interval or {})["p90"]
             rates = [
                 job["global_batch"] * job["seq_len"] / one for one in (long, found.step_s, quick)
             ]

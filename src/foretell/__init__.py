@@ -23,6 +23,7 @@ _WHERE = {
     "diagnose": "foretell.api.diagnose",
     "serve": "foretell.api.serving",
     "size": "foretell.api.size",
+    "fleet": "foretell.api.fleet",
     "post_train": "foretell.api.post_training",
     "sweep": "foretell.studies.sweep.run",
     "scaling": "foretell.studies.scaling.run",
@@ -57,6 +58,7 @@ __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 - names are loaded on use
 if TYPE_CHECKING:
     from foretell.api.cost_questions import cost as cost
     from foretell.api.diagnose import diagnose as diagnose
+    from foretell.api.fleet import fleet as fleet
     from foretell.api.improve import improve as improve
     from foretell.api.launches import read_launch as read_launch
     from foretell.api.network import network as network

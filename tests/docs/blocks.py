@@ -23,7 +23,7 @@ COMMANDS = ("./foretell", "./test", "cat", "head", "ls")
 """What a console block may begin a command with: nothing that installs, fetches or deletes."""
 ANSWERED_HERE = (
     *("estimate", "search", "memory", "explain", "compare-plans", "simulate"),
-    *("serve", "size", "catalog", "network", "cost", "reference", "compare", "diagnose"),
+    *("serve", "size", "fleet", "catalog", "network", "cost", "reference", "compare", "diagnose"),
 )
 """Verbs that are run in this process: starting one takes longer than most answers."""
 LONGEST_S = 300.0

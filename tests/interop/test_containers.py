@@ -1,4 +1,4 @@
-"""Commands inside containers, quotes and launchers: the same words as without them, and files that lie beside."""
+"""Commands inside containers, quotes and launchers: the words as without them, and files that lie beside."""
 
 from pathlib import Path
 

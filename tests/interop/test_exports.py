@@ -274,8 +274,7 @@ def test_a_bundle_of_a_split_service_is_whole(tmp_path: Path) -> None:
     assert names == {*starts, "benchmark.sh", "README.md"}
     assert "--request-rate 20" in (place / "benchmark.sh").read_text()
     whole = read_launch(place / "launch.sh")
-    found = foretell.size(
-        "qwen3-32b", system="h200-sxm", rate=20.0, isl=4000.0, osl=500.0, ttft=2000.0, tpot=30.0, simulate=False
-    )  # fmt: skip
+    load = {"rate": 20.0, "isl": 4000.0, "osl": 500.0, "ttft": 2000.0, "tpot": 30.0}
+    found = foretell.size("qwen3-32b", system="h200-sxm", **load, simulate=False)
     assert whole.gpus == found.best.option.gpus
     assert found.best.option.name() in (place / "README.md").read_text()

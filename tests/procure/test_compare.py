@@ -337,3 +337,41 @@ def test_figures_of_money_that_nobody_gave_are_said() -> None:
         ["h100-sxm"], **asked, utilisation=0.5, set=["prices.usd_per_kwh=0.1"]
     ).assumptions
     assert not any("utilisation" in text or "USD/kWh" in text for text in given)
+
+
+def test_rents_are_compared_like_for_like() -> None:
+    """Of one listing beside ten, the verdict says so, and what a provider that has both asks."""
+    place: dict[str, Any] = {**TRAINING, "gpus": 16, "rent": "on-demand"}
+    found = foretell.compare(["h100-sxm", "mi300x"], **place)
+    said = next(line for line in found.to_dict()["conclusions"] if line.startswith("Rents are"))
+    rows = {kind.system: kind for kind in found.kinds}
+    shared = set.intersection(*({*kind.cluster.rents} for kind in rows.values() if kind.cluster))
+    assert any(f"at {name}, which lists them all" in said for name in shared)
+    told = {m[1]: float(m[2]) for m in re.finditer(r"([a-z0-9-]+) (\d\.\d+)(?=,| USD)", said)}
+    for name, usd in told.items():
+        bill = rows[name].cluster
+        assert bill is not None
+        ratios = [rent / (bill.usd_per_chip_hour or 1.0) for rent in bill.rents.values()]
+        whole = rows[name].usd_per_million_tokens or 0.0
+        assert any(usd == pytest.approx(whole * ratio, rel=6e-3) for ratio in ratios)
+    # One price for all, or what is bought, needs no such sentence.
+    for paid in ({"price": 2.0}, {"rent": "own"}):
+        lines = foretell.compare(["h100-sxm", "mi300x"], **{**place, **paid}).to_dict()
+        assert not any(line.startswith("Rents are") for line in lines["conclusions"])
+
+
+def test_long_answers_report_how_far_they_are() -> None:
+    told: dict[str, list[tuple[int, int]]] = {}
+
+    def note(name: str) -> Any:
+        return lambda done, total: told.setdefault(name, []).append((done, total))
+
+    place: dict[str, Any] = {"model": "llama-3.1-8b", "gpus": 16}
+    foretell.compare(["h100-sxm", "h200-sxm"], **place, progress=note("compare"))
+    foretell.estimate(**place, system="h100-sxm", progress=note("estimate"))
+    foretell.size("llama-3.1-8b", system="h100-sxm", rate=2, simulate=False, progress=note("size"))
+    assert told["compare"] == [(0, 2), (1, 2)]
+    for name in ("estimate", "size"):
+        done, total = zip(*told[name], strict=True)
+        assert list(done) == sorted(done), name
+        assert max(done) <= min(total), name

@@ -67,9 +67,22 @@ def test_software_that_was_seen_on_the_chip_is_surer() -> None:
     assert widths[0] < widths[1] < widths[2]
 
 
+def test_a_chip_of_another_maker_without_runs_is_less_sure() -> None:
+    """Whether its products were measured or not: libraries reach less of them than on the chips of the fits."""
+    step = leaf("step", 1.0, ("fitted", (0.0,) * 5), None)
+    ends = []
+    for maker in ("NVIDIA", "AMD"):
+        scenario = make_scenario("dense", gpus=4, batch=64, chip=make_chip(vendor=maker))
+        found = whole(step, "plain", replace(scenario, software=software("megatron-core")))
+        assert found.interval is not None
+        ends.append(found.interval["p90"])
+    assert ends[1][0] < ends[0][0]
+    assert ends[1][1] > ends[0][1]
+
+
 def test_a_generation_left_out_is_less_sure() -> None:
     source = "HF Ultra-Scale Playbook nanotron benchmark (copy in gkarfakis19/Rapid-LLM)"
-    scenario = make_scenario("dense", gpus=4, batch=64)
+    scenario = make_scenario("dense", gpus=4, batch=64, chip=make_chip(vendor="NVIDIA"))
     ends = []
     for left_out in ((), (source,)):
         run_by = replace(scenario, software=software("nanotron", left_out))

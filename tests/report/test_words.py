@@ -63,10 +63,11 @@ def test_a_diagnosis_says_each_thing_once() -> None:
     assert done.out.count("outliers skipped") == 1
 
 
-def test_what_is_left_of_a_service_is_told_as_load() -> None:
+def test_what_is_left_of_a_service_is_told_as_its_capacity() -> None:
     words = ("--system", "h100-sxm", "--rate", "2", "--isl", "500", "--osl", "100", "--gpus", "1")
     done = command("size", "llama-3.1-8b", *words)
     targets, load = done.out.splitlines()[2:4]
     assert "TTFT" in targets
     assert "headroom" not in targets
-    assert load.endswith("% more load fits before it is full")
+    assert "requests/s" in load
+    assert load.endswith("% above the rate: there a queue begins to grow")

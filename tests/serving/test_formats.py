@@ -18,6 +18,9 @@ from foretell.serving.formats import cache_format, kernel_format, stored_formats
         ("llama-3.1-405b", "mxfp4", ("mxfp4", "mxfp4")),
         ("gpt-oss-120b", "", ("bf16", "mxfp4")),
         ("mixtral-8x7b", "fp8", ("fp8", "fp8")),
+        # config.json: quant_method fp8, expert_dtype fp4, scale_fmt ue8m0
+        ("deepseek-v4-pro", "", ("fp8-block", "mxfp4")),
+        ("deepseek-v4-flash", "", ("fp8-block", "mxfp4")),
         ("qwen3-30b-a3b", "fp8", ("fp8-block", "fp8-block")),
         ("MiniMaxAI/MiniMax-M2.7", "fp8", ("fp8-block", "fp8-block")),
         ("llama-3.1-8b", "", ("bf16", "bf16")),

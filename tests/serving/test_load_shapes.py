@@ -67,6 +67,17 @@ def test_a_day_of_requests_on_a_fleet_that_grows(tmp_path: Path) -> None:
         scaled["replica_hours"] * (grown.usd_per_chip_hour or 0.0), rel=1e-6
     )
     assert grown.ttft_ms.p99 > fixed.ttft_ms.p99
+    # A token costs what is paid for the replicas that ran, and the trace says its own load.
+    for found, paid in ((grown, scaled["usd"]), (fixed, None)):
+        usd = found.usd_per_million_output_tokens, found.usd_per_million_input_tokens
+        seconds = found.simulation["duration_s"]
+        whole = 6.0 * (found.usd_per_chip_hour or 0.0) * seconds / 3600.0
+        told = sum(
+            1e-6 * (price or 0.0) * tokens * len(rows)
+            for price, tokens in zip(usd, (150, 1500), strict=True)
+        )
+        assert told == pytest.approx(paid or whole, rel=0.1)
+        assert not any("neither a concurrency" in line for line in found.assumptions)
 
 
 def test_blocks_of_other_tiers_come_back_sooner_than_computed(tmp_path: Path) -> None:

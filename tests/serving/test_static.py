@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import foretell
 from foretell.serving.static import offline_tokens_per_s, static_batch
 from foretell.serving.steps import StepLoad
 from foretell.serving.tables import UNEVEN
@@ -65,3 +66,27 @@ def test_an_endless_queue_by_hand(
         prompt_s = (added_s + 7e-7 * max(1.0 - prompts, 0.0) * isl * 0.5) / prompts
     got = float(offline_tokens_per_s(straight(policy, budget, dp, pp), n, isl, osl))
     assert got == pytest.approx(n * osl / (osl * decode_s + n * prompt_s / pp), rel=1e-9)
+
+
+def test_all_22_cells_of_llama_2_are_answered_by_an_engine_of_their_time() -> None:
+    """A100 and H100, TP 1 to 8, one sequence of 200 in and 200 out, asked by date alone."""
+    found = {}
+    for chip in ("a100-sxm-80gb", "h100-sxm"):
+        for name, degrees in (
+            ("llama-2-7b", (1, 2, 4, 8)),
+            ("llama-2-13b", (1, 2, 4, 8)),
+            ("llama-2-70b", (2, 4, 8)),
+        ):
+            for tp in degrees:
+                one = foretell.serve(
+                    name, system=chip, gpus=tp, isl=200, osl=200, concurrency=1, plan=f"tp{tp}",
+                    engine="2023-08",
+                )  # fmt: skip
+                assert one.profile == "nemo-2023"
+                found[chip, name, tp] = one.e2e_ms.mean
+    assert len(found) == 22
+    for (chip, name, tp), spent in found.items():
+        if chip == "a100-sxm-80gb":
+            assert found["h100-sxm", name, tp] < spent
+        if tp in (2, 4):
+            assert found[chip, name, 2 * tp] < 1.1 * spent

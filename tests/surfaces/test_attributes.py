@@ -18,6 +18,7 @@ SMALL: dict[str, Any] = {"system": "h100-sxm", "gpus": 8, "global_batch": 32, "s
 PLAN: dict[str, Any] = {**SMALL, "plan": "zero3 mbs1"}
 MODEL, SYSTEM = "llama-3.1-8b", "h100-sxm"
 STUDY = Path(__file__).parents[2] / "examples" / "codesign_small.toml"
+FLEET = {"model": [{"model": MODEL, "rate": 1.0}, {"model": "qwen3-4b", "rate": 1.0, "osl": 32}]}
 BY_NAME = ("compare.beats",)
 """Rows and columns of a matrix, which JSON has by the names of systems."""
 ANSWERS: dict[str, Callable[[], Any]] = {
@@ -32,6 +33,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "compare": lambda: foretell.compare([SYSTEM, "h200-sxm"], model=MODEL, gpus=8, plan="zero3"),
     "serve": lambda: foretell.serve(MODEL, system=SYSTEM, gpus=1),
     "size": lambda: foretell.size(MODEL, system=SYSTEM, rate=1.0, simulate=False),
+    "fleet": lambda: foretell.fleet(FLEET, system=SYSTEM, simulate=False),
     "choice": lambda: foretell.size(MODEL, system=SYSTEM, rate=1.0, simulate=False).best,
     "codesign": lambda: foretell.codesign(STUDY),
     "cost run": lambda: run_cost(RunQuestion(model=MODEL, system=SYSTEM, gpus=8, plan="zero3")),

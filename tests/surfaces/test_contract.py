@@ -43,7 +43,8 @@ FLAGS = {
     ).split(),
     "serve": (
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices "
-        "--spread --prefix-hit --speculative --ttft --tpot --images --audio --prefill-gpus "
+        "--spread --prefix-hit --speculative --adapters --adapter-rank --adapter-slots "
+        "--ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption "
         "--measured --plot "
@@ -51,8 +52,13 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
-        "--engine --speculative --prefix-hit --price --top --lengths --simulate --no-simulate --prices --set "
+        "--engine --speculative --adapters --adapter-rank --adapter-slots --prefix-hit --price "
+        "--prefill-gpus --prefill-plan --top --lengths --simulate --no-simulate --prices --set "
         "--pareto --export --launcher --plot --jsonl --json"
+    ).split(),
+    "fleet": (
+        "--fleet --system --available --share --no-share --percentile --headroom --gpus --engine --price "
+        "--simulate --no-simulate --prices --set --json"
     ).split(),
     "post-train": (
         "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "

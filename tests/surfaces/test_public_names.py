@@ -12,7 +12,7 @@ from foretell.errors import BadInput, ForetellDeprecation, warn_deprecated
 
 POLICY = Path(__file__).parents[2] / "docs" / "stability.md"
 NAMES = """
-    estimate search memory explain sensitivity compare_plans simulate diagnose serve size post_train
+    estimate search memory explain sensitivity compare_plans simulate diagnose serve size fleet post_train
     sweep scaling characterize_trace model system chip parse_plan Plan Model System Chip read_launch
     improve BadInput Infeasible codesign optimise compare cost network version_changes RunMonitor
 """.split()

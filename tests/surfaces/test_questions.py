@@ -35,6 +35,7 @@ FUNCTIONS = {
     "diagnose": "api.diagnose.diagnose",
     "serve": "api.serving.serve",
     "size": "api.size.size",
+    "fleet": "api.fleet.fleet",
     "post-train": "api.post_training.post_train",
     "network": "api.network.collective",
     "sensitivity": "studies.sensitivity.sensitivities",

@@ -53,8 +53,8 @@ def test_a_text_names_the_load_and_what_was_left_open_is_reported() -> None:
     assert isinstance(found, ServicesDiagnosis)
     (one,) = found.runs
     assert (one.concurrency, one.osl, one.isl) == (64.0, 256.0, 1024.0)
-    assert any("isl is not told: 1024 tokens" in note for note in found.notes)
-    assert not any("osl is not told" in note for note in found.notes)
+    assert any("isl is not stated: 1024 tokens" in note for note in found.notes)
+    assert not any("osl is not stated" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("mechanism", ["decode_weights", "prefill"])

@@ -445,8 +445,8 @@ class TestFrameworks:
     @pytest.mark.parametrize(
         ("printed", "name", "beside", "word"),
         [
-            ("NeMo 24.07 (Megatron-Core + TE)", "", "", "megatron-core"),
-            ("Megatron-LM (MCore r0.8.0)", "megatron-core", "", "megatron-core"),
+            ("NeMo 24.07 (Megatron-Core + TE)", "", "", "nemo@24.07"),
+            ("Megatron-LM (MCore r0.8.0)", "megatron-core", "", "megatron-core@0.7"),
             ("Megatron-Bridge (Megatron-Core + TE)", "", "26.06.01 NeMo Container", "megatron-bridge@26.06"),
             ("Megatron-Bridge", "", "", "megatron-bridge"),
             ("Megatron-LM (2020)", "", "", "megatron-lm@2020"),

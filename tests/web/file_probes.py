@@ -44,6 +44,8 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "sensitivity": PLACE,
     "serve": {**SERVICE, "rate": 5, "simulate": True, "requests": 4},
     "size": {**SERVICE, "rate": 5, "simulate": False},
+    "fleet": {"fleet": {"model": [{"model": "gpt2", "rate": 5, "gpus": 1}]}, "system": "h100-sxm",
+              "simulate": False},
     "post-train": {"model": "gpt2", "gpus": "1xh100-sxm", "algorithm": "sft", "prompts": 1, "osl": 8},
     "compare": {"systems": ["h100-sxm"], "model": "gpt2", "gpus": 8, "plan": "tp2"},
     "scaling": {"models": ["gpt2"], "system": "h100-sxm", "gpus": 8, "strategies": "tp2"},

@@ -241,7 +241,10 @@ def test_every_flag_is_a_field_and_every_field_a_flag(api: TestClient) -> None:
             continue
         body = schema["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         fields = set(schema["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"])
-        names = {flag.removeprefix("--").replace("-", "_") for flag in flags} - {"no_simulate"}
+        names = {flag.removeprefix("--").replace("-", "_") for flag in flags} - {
+            "no_simulate",
+            "no_share",
+        }
         apart = {
             name
             for field in offered(question_type(verb), "command")

@@ -66,7 +66,8 @@ def serving_bundle(found: ServeAnswer, written: ToolArguments, folder: str) -> t
     """Write the files of a service; the names of those that were written."""
     place = _folder(folder)
     load = (
-        f"--model {_repository(written.text, found.model)} --dataset-name random --random-input-len {found.isl:.0f} "
+        f"--model {_repository(written.text, found.model)} --dataset-name random "
+        f"--random-input-len {found.isl:.0f} "
         f"--random-output-len {found.osl:.0f} --max-concurrency {found.concurrency:.0f} "
         f"--num-prompts {max(int(found.concurrency) * 8, 64)}"
     )
@@ -79,7 +80,7 @@ def serving_bundle(found: ServeAnswer, written: ToolArguments, folder: str) -> t
 
 
 def sizing_bundle(found: Sizing, folder: str) -> tuple[str, ...]:
-    """Write the files of a sized service, both halves of a split one; the names of those that were written."""
+    """Write the files of a sized service, both halves of a split one; their names."""
     place, best, wanted = _folder(folder), found.best, found.wanted
     engine = found.profile.partition("-")[0]
     files = {
@@ -113,8 +114,9 @@ Predicted at {wanted.rate:g} requests/s, {wanted.isl:.0f} tokens in and {wanted.
 | what | value |
 |---|---|
 {table}
-`bash launch.sh` on every node (with NODE_RANK and HOSTS) starts the service, `bash benchmark.sh` measures it: result.json is
-for `--measured`. launch.sbatch, kubernetes.yaml and skypilot.yaml start the same by Slurm, Kubernetes and SkyPilot.
+`bash launch.sh` on every node (with NODE_RANK and HOSTS) starts the service, `bash benchmark.sh` measures
+it: result.json is for `--measured`. launch.sbatch, kubernetes.yaml and skypilot.yaml start the same by
+Slurm, Kubernetes and SkyPilot.
 
 Not expressed by these files:
 {notes}"""

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from foretell.api.answers import Estimate
-from foretell.api.exports import export_plan
 from foretell.api.edited_files import edited_file
+from foretell.api.exports import export_plan
 from foretell.api.flag_changes import FlagChange, flag_changes
 from foretell.api.improvement import Improvement, improvement_of
 from foretell.api.launches import (
@@ -29,7 +29,7 @@ from foretell.api.serving import launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
 from foretell.interop.launch import REINFORCEMENT, Launch, Tool, ToolArguments
-from foretell.interop.trainer_keys import TRAINER_FIELDS, trainer_keys
+from foretell.interop.trainer_keys import TRAINER_FIELDS
 from foretell.interop.user_files import are_read
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare

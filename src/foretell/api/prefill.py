@@ -1,5 +1,6 @@
 """Prefill apart from decode: `--prefill-gpus` and `--prefill-plan` as a pool of instances."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,11 +10,15 @@ from foretell.inputs.overrides import parse_settings
 from foretell.inputs.question import chips_given, collect
 from foretell.inputs.system import system_of
 from foretell.serving.disaggregation import PrefillPool
+from foretell.serving.engine_options import with_options
 from foretell.serving.formats import mixture_of
+from foretell.serving.question import ServeQuestion
+from foretell.serving.sizing_records import PrefillPlace
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_problems, deployment_text, parse_deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.questions.serving import ServiceQuestion
+from foretell.specs.questions.sizing import SizeQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 
@@ -101,6 +106,44 @@ def one_instance(like: Deployment, gpus: int) -> Deployment:
     if like.dp > 1:
         return replace(like, tp=1, pp=1, cp=1, dp=gpus, ep=gpus if spread else 1)
     return replace(like, tp=gpus, pp=1, cp=1, dp=1, ep=gpus if spread else 1)
+
+
+def prefill_place(asked: SizeQuestion, q: ServeQuestion) -> PrefillPlace | None:
+    """Where a sized service must have its prefill instances; None: wherever it is cheapest.
+
+    The number of `--prefill-gpus` is the most that one of them may have, as that of `--gpus` is.
+    """
+    if asked.prefill_gpus is None and asked.prefill_plan is None:
+        return None
+    problems: list[Problem] = []
+    given = q.gpus if asked.prefill_gpus is None else asked.prefill_gpus
+    if isinstance(given, str) and re.fullmatch(r"[A-Za-z][^x]*", given.strip()):
+        given = f"{q.gpus}x{given.strip()}"
+    count, named = chips_given(given, problems, "prefill_gpus")
+    system: System | None = q.system
+    if named is not None:
+        system = collect(lambda: system_of(named, parse_settings(()), {}), problems)
+    words = asked.prefill_plan or ""
+    collect(lambda: parse_deployment(words, q.deployment), problems)
+    if problems or count is None or system is None:
+        raise BadInput(problems)
+    engine = asked.engine or q.profile.engine
+    profile = q.profile
+    if named is not None:
+        profile = profile_for(engine, system.chip, mixture=mixture_of(q.model))
+    return PrefillPlace(
+        system=system,
+        profile=with_options(profile, q.deployment),
+        most_gpus=count,
+        degrees=degrees_of(words),
+        chip=system.chip.id if named is not None else "",
+    )
+
+
+def degrees_of(plan: str) -> tuple[tuple[str, int], ...]:
+    """The degrees that a plan's words name."""
+    words = (re.fullmatch(r"(tp|pp|dp|ep|cp)([0-9]+)", word) for word in plan.split())
+    return tuple((word[1], int(word[2])) for word in words if word)
 
 
 def moved_options(options: Sequence[str]) -> tuple[str, ...]:

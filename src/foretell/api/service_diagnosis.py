@@ -160,7 +160,7 @@ def diagnose_services(question: DiagnoseQuestion, rows: Sequence[Measurement]) -
     found = [one for i, row in enumerate(rows) for one in _figures(known, i, row)]
     best = _best(known, asked)
     told = [
-        f"{row.source}: {name} is not told: {getattr(asked, name):g} tokens"
+        f"{row.source}: {name} is not stated: {getattr(asked, name):g} tokens"
         for row in rows
         for name in ("isl", "osl")
         if name not in row.asked

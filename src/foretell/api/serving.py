@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell import units
+from foretell.api.adapters import said_of_adapters, with_adapters
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.catalog.engines import knows_kind, profiles_named
@@ -25,7 +26,7 @@ from foretell.network.library_catalog import inner_tiers
 from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input
-from foretell.serving.engine_options import with_options
+from foretell.serving.engine_options import adapter_load_s, with_options
 from foretell.serving.formats import (
     cache_format,
     checkpoint_formats,
@@ -59,6 +60,10 @@ DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
 DEFAULT_CONCURRENCY = 32.0
 """Requests in flight where neither a concurrency nor a rate is given."""
+NO_LOAD = (
+    f"{DEFAULT_CONCURRENCY:g} concurrent requests: neither a concurrency nor a rate was given"
+)
+"""What is assumed there."""
 STEADY = 1e12
 """Waves of requests: so many that how the first one began does not show."""
 LARGEST = 1e7
@@ -221,6 +226,9 @@ def play_of(
 ) -> ServiceEstimate:
     """The answer with latencies of simulated requests; where no layout is given, the closed form's best."""
     how, trace = read_play(options, question)
+    if trace is not None and trace.at_s is not None:
+        said = tuple(line for line in question.assumptions if line != NO_LOAD)
+        question = replace(question, assumptions=said)
     if not given:
         best = closed_form(question, given)
         layout = parse_deployment(best.plan, question.deployment)
@@ -257,6 +265,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     profile, deployment, given = choices_of(scenario, plan, engine, problems, load, drafts)
     own_rate = isinstance(plan, Deployment) or "accepted=" in (plan or "")
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
+    deployment = with_adapters(asked, deployment, problems)
     profile = with_options(profile, deployment)
     seen = collect(
         lambda: encoded_input(
@@ -266,7 +275,8 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     )
     if problems or seen is None:
         raise BadInput(problems)
-    profile = replace(profile, latency_s=profile.latency_s + seen.seconds)
+    loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
+    profile = replace(profile, latency_s=profile.latency_s + seen.seconds + loaded_s)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -281,10 +291,11 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         *said_of_pool,
         *said_of_drafts,
         *seen.said,
+        *said_of_adapters(deployment, profile),
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
-        said.append(f"{at_once:g} concurrent requests: neither a concurrency nor a rate was given")
+        said.append(NO_LOAD)
     said += unused_words(scenario.model, deployment, float(asked.isl) + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if pool is not None:

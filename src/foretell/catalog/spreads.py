@@ -58,7 +58,7 @@ HELD_OUT: Mapping[Known, tuple[str, ...]] = {
     "new": ("framework", "chip"),
     "unnamed": ("unnamed",),
 }
-"""Whose residuals an interval takes; of two, both errors come together, and what they share once."""
+"""Whose residuals an interval takes; of two, both errors come together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,18 +153,11 @@ def interval_ends(
     found = [_no_narrower(_ends(kind, one, sources, chips), seen) for one in HELD_OUT[known]]
     return {
         level: (
-            -_together([ends[level][0] for ends in found], seen[level][0]),
-            _together([ends[level][1] for ends in found], seen[level][1]),
+            -math.hypot(*(ends[level][0] for ends in found)),
+            math.hypot(*(ends[level][1] for ends in found)),
         )
         for level in ENDS
     }
-
-
-def _together(ends: Sequence[float], shared: float) -> float:
-    """How far out the end of several errors is, each of which has a share in common with the others: that
-    of what was seen, which counts once."""
-    both = sum(end**2 for end in ends) - (len(ends) - 1) * shared**2
-    return math.sqrt(max(both, *(end**2 for end in ends)) if len(ends) > 1 else both)
 
 
 def _no_narrower(

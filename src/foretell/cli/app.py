@@ -12,6 +12,7 @@ VERBS = {
     "improve": "What a launch of another tool would gain from other flags, and which.",
     "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
     "size": "How many GPUs a service takes, laid out how, at what cost.",
+    "fleet": "How many GPUs several models take: each on its own, or sharing chips.",
     "post-train": "One step of fine-tuning or reinforcement learning: phases, memory, placement, cost.",
     "catalog": "What is known of chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
@@ -48,6 +49,7 @@ EXAMPLES = {
     "changed": "predictions-0.11.json",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
+    "fleet": "examples/fleet.toml --system h100-sxm",
     "post-train": "qwen2.5-7b --gpus 32xH100 --prompts 512 --samples 16 --osl 2000 --max-osl 8192",
     "network": "dgx-h100 --collective all-reduce --bytes 64MiB --group 16",
     "scaling": "llama-3.1-8b --system h100-sxm --gpus 8..512 --strategies 'zero1,zero3,tp4 zero1'",
@@ -93,6 +95,7 @@ COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
     "diagnose": "diagnose:diagnose",
     "serve": "serve:serve",
     "size": "size:size",
+    "fleet": "fleet:fleet",
     "post-train": "post_train:post_train",
     "catalog": {
         "chips": ("catalog:chips", "List the chips."),

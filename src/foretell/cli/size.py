@@ -11,7 +11,7 @@ from foretell.cli.exchange import (
 )
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
-from foretell.specs.questions.serving import SizeQuestion
+from foretell.specs.questions.sizing import SizeQuestion
 
 
 @command(SizeQuestion)

@@ -1,4 +1,4 @@
-"""Commands inside containers and quotes: `docker run ... IMAGE command`, `apptainer exec`, `mpirun`, `bash -c "..."`.
+"""Commands inside containers and quotes: `docker run ... IMAGE command`, `apptainer exec`, `mpirun`, `bash`.
 
 Options of the container change no answer but for two: variables that it sets, and how many GPUs it may see.
 The image stands in its place as `IMAGE=name`, by which the program is known where the command is the image's

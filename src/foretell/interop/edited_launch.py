@@ -1,7 +1,7 @@
-"""A launch with some of its keys changed, everything else as its author wrote it: comments, order, other keys.
+"""A launch with some of its keys changed, all else as its author wrote it: comments, order, other keys.
 
-A key may stand as a flag (`--per_device_train_batch_size 2`), as a line of YAML or as a keyword of a call or an
-override (`per_device_train_batch_size=2`). Where it stands, its value is replaced; where it does not, it is
+A key may stand as a flag (`--per_device_train_batch_size 2`), as a line of YAML or as a keyword of a call or
+an override (`per_device_train_batch_size=2`). Where it stands, its value is replaced; where not, it is
 added beside a key that does. Whoever asks reads the text again to see that it says what is meant.
 """
 

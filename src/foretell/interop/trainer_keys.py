@@ -1,4 +1,4 @@
-"""A plan in the own keys of trainers, which trainers.py and other_trainers.py read: what to set in their files.
+"""A plan in the own keys of trainers, as trainers.py and other_trainers.py read them: what to set in a file.
 
 They run data-parallel replicas, copied or shared out by FSDP or DeepSpeed: nothing else of a layout. Where a
 value has several keys, the one that the launch says it by is kept.

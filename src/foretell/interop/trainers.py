@@ -183,8 +183,8 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
     values["framework"] = "deepspeed" if engine == "deepspeed" else _framework(keys)
     if engine == "deepspeed" and not str(values.get("weights")).startswith("nf4"):
         # Its own 16-bit engine: weights in 16 bits, a master copy and states in 32.
-        for kept in ("weights", "master", "gradients", "states"):
-            values.pop(kept, None)
+        for dtype in ("weights", "master", "gradients", "states"):
+            values.pop(dtype, None)
     models = _names(keys.text(*MODEL))
     seq_len = keys.whole(*LENGTH) or own.length
     batch = None if dp is None else micro * steps * dp

@@ -130,7 +130,7 @@ def rates(result: "Estimate") -> "Table":
             form = UNITS[output.unit]
             value = form(getattr(result, name))
             grid.add_row(output.label, value + ninety(found.get(name), form))
-    grid.add_row("largest part", result.limited_by)
+    grid.add_row("main part", result.limited_by)
     return grid
 
 

@@ -73,7 +73,7 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
             f"{scaled['replica_hours']:,.1f} replica-hours, {scaled['replica_hours_fixed']:,.1f} "
             "with as many all the time"
             + (
-                f"; ${scaled['usd']:,.2f} for ${scaled['usd_fixed']:,.2f}"
+                f"; ${scaled['usd']:,.2f} instead of ${scaled['usd_fixed']:,.2f}"
                 if "usd" in scaled
                 else ""
             )
@@ -83,12 +83,25 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
     return told
 
 
+def _length(tokens: float) -> str:
+    """Tokens, whole where there are many."""
+    return f"{tokens:g}" if tokens < 100.0 else f"{tokens:.0f}"
+
+
+def _chips(found: ServeAnswer) -> str:
+    """Chips of all instances, by kind where prefill has others."""
+    front, many = found.prefill_system, found.prefill_gpus or 0
+    if front is None or front == found.system:
+        return f"{found.gpus} x {found.system}"
+    return f"{found.gpus - many} x {found.system} + {many} x {front}"
+
+
 def headline(found: ServeAnswer) -> "Text":
     """What was asked, and the plan."""
     from rich.text import Text
 
     load = (
-        f"{found.rate:g} requests/s"
+        f"{found.rate:.4g} requests/s"
         if found.rate is not None
         else f"concurrency {found.concurrency:g}"
     )
@@ -101,8 +114,8 @@ def headline(found: ServeAnswer) -> "Text":
             f"{found.transfer_ms:,.1f} ms)"
         )
     return Text.assemble(
-        (f"{found.model} on {found.gpus} x {found.system}", "bold"),
-        f", {found.isl:g} tokens in, {found.osl:g} out, {load}\nplan  ",
+        (f"{found.model} on {_chips(found)}", "bold"),
+        f", {_length(found.isl)} tokens in, {_length(found.osl)} out, {load}\nplan  ",
         (found.plan, "bold"),
         f"  x {found.replicas}  ({chosen}){apart}\nengine profile  ",
         (found.profile, "bold"),

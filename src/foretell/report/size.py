@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.api.size import Choice, Sizing
+from foretell.api.sizing_answer import Choice, Sizing
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.serving.sizing_records import ServiceTargets
@@ -23,7 +23,7 @@ def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
     w, best = found.wanted, found.best
     told = "meets" if best.meets else "misses"
     head = Text.assemble(
-        (f"{best.option.gpus} x {found.system}", "bold"),
+        (chips_text(found), "bold"),
         f" serve {w.rate:g} requests/s of {found.model} ({w.isl:g} tokens in, {w.osl:g} out)\n",
         ("best  ", "dim"),
         (best.option.name(), "bold"),
@@ -31,12 +31,15 @@ def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
         ("      ", "dim"),
         f"{told} TTFT {w.ttft_ms:g} ms and TPOT {w.tpot_ms:g} ms at {found.percentile}: "
         f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms\n"
-        f"      {100 * best.headroom:.0f} % more load fits before it is full\n"
+        f"      capacity {best.option.requests_per_s:.3g} requests/s, {100 * best.headroom:.0f} % above "
+        "the rate: there a queue begins to grow\n"
         + (f"      borderline: {best.borderline}\n" if best.borderline else ""),
         ("90%:  ", "dim"),
         interval_text(found),
     )
     parts: list[RenderableType] = [head, Text(), options_table(found)]
+    if found.elsewhere is not None:
+        parts += [Text(), Text(without_text(found, found.elsewhere))]
     if pareto:
         parts += [Text(), front_table(found)]
     said = [
@@ -45,6 +48,23 @@ def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
         f"{found.evaluated:,} layouts x loads in closed form; options marked * were simulated",
     ]
     return Group(*parts, Text(), bullets("Assumed", said))
+
+
+def chips_text(found: Sizing) -> str:
+    """Chips of the best option, by kind where there are two."""
+    o = found.best.option
+    if not o.prefill_chip:
+        return f"{o.gpus} x {found.system}"
+    return f"{o.prefill_gpus} x {o.prefill_chip} + {o.gpus - o.prefill_gpus} x {found.system}"
+
+
+def without_text(found: Sizing, other: Choice) -> str:
+    """The cheapest way without the prefill chips that were asked for, beside the best one with them."""
+    best = found.best
+    said = f"without the prefill chips asked for: {other.option.name()}, {other.option.gpus} GPUs"
+    if best.usd_per_hour is None or other.usd_per_hour is None:
+        return said
+    return f"{said}, {other.usd_per_hour:,.2f} $/h beside {best.usd_per_hour:,.2f} $/h"
 
 
 def interval_text(found: Sizing) -> str:

@@ -3,7 +3,8 @@
 overlap      the host schedules the next step beside the running one, or between steps
 decode_steps decode steps before the scheduler runs again: its time is shared among them
 mixed        prompts beside the decoding sequences, or in steps of their own
-adapters     low-rank adapters (LoRA): their weights, and in every step those of the adapters in the batch
+adapters     low-rank adapters (LoRA): their weights, and in every step those of the adapters in the batch;
+             with fewer slots than adapters a batch has no more different ones, and others are loaded first
 offload_gb   weights that stay on the host: every step reads them over PCIe
 """
 
@@ -67,6 +68,49 @@ def look_steps(d: Deployment) -> float:
     return float(max(d.receive_steps, d.decode_steps, 1))
 
 
+def held_adapters(d: Deployment) -> int:
+    """Adapters that are on the chips at once."""
+    return d.adapters if d.adapter_slots is None else min(d.adapter_slots, d.adapters)
+
+
+def different_adapters(d: Deployment, sequences: Num) -> Array:
+    """Different adapters of so many sequences on the mean, each of any adapter; at most the slots."""
+    many = float(d.adapters)
+    some = np.asarray(sequences, float)
+    if many <= 1.0:
+        return np.minimum(some, many)
+    return np.minimum(-many * np.expm1(some * np.log1p(-1.0 / many)), held_adapters(d))
+
+
+def batch_limit(d: Deployment, p: EngineProfile) -> float:
+    """Sequences at once of one data-parallel rank: the engine's limit, and no more than have a slot.
+
+    A request whose adapter has no slot waits (vllm/v1/core/sched/scheduler.py: max_loras). n sequences of A
+    adapters have A (1 - (1 - 1/A)^n) different ones: the limit is where these are the slots.
+    """
+    limit = float(d.max_batch or p.max_batch)
+    held = held_adapters(d)
+    if not d.adapters or held >= d.adapters:
+        return limit
+    room = np.log1p(-held / d.adapters) / np.log1p(-1.0 / d.adapters)
+    return min(limit, max(float(np.floor(room)), 1.0))
+
+
+def adapter_load_s(model: Model, system: System, d: Deployment) -> float:
+    """Seconds that a request waits on the mean for its adapter to come from the host."""
+    if not d.adapters:
+        return 0.0
+    missed = 1.0 - held_adapters(d) / d.adapters
+    size = adapter_bytes(model, d.adapter_rank) / d.tp / d.pp
+    return float(missed * size / np.max(host_rate(system)))
+
+
+def host_rate(system: System) -> Array:
+    """Bytes a second between a chip and its host."""
+    known = HOST_SHARE * np.asarray(system.chip.host_bytes_per_s, float)
+    return np.where(known > 0.0, known, HOST_BYTES_PER_S)
+
+
 @lru_cache(maxsize=256)
 def adapter_bytes(model: Model, rank: int) -> float:
     """Weights of one adapter of all linear maps but the routed experts', in 16 bits.
@@ -89,13 +133,10 @@ def option_parts_s(
     """Seconds of a step that options add, by what they are; `sequences` decode or read prompts in it."""
     found: dict[str, Array] = {}
     if d.adapters:
-        some = np.asarray(sequences, float)
-        distinct = d.adapters * -np.expm1(some * np.log1p(-1.0 / max(d.adapters, 1.0 + 1e-9)))
+        distinct = different_adapters(d, sequences)
         size = adapter_bytes(model, d.adapter_rank) / d.tp / d.pp
         rate = READ_SHARE * system.chip.memory_bandwidth_bytes_per_s
         found["adapters"] = np.asarray(distinct * size / rate + layers * ADAPTER_LAYER_S)
     if d.offload_gb:
-        known = HOST_SHARE * np.asarray(system.chip.host_bytes_per_s, float)
-        link = np.where(known > 0.0, known, HOST_BYTES_PER_S)
-        found["weights from the host"] = np.asarray(1e9 * d.offload_gb / link)
+        found["weights from the host"] = np.asarray(1e9 * d.offload_gb / host_rate(system))
     return found

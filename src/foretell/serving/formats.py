@@ -24,6 +24,9 @@ BLOCKS = ("deepseek", "kimi", "glm", "qwen3", "minimax", "mimo", "step")
 """Families, by how their names begin, whose fp8 checkpoints have a scale for each block of 128 x 128."""
 EXPERTS_ALONE: dict[str, tuple[str, ...]] = {"fp8": ("llama4",)}
 """Precision -> families whose checkpoints have it in the routed experts alone (Meta's `fp8_mixed`)."""
+NARROW_EXPERTS: dict[str, Format] = {"deepseek_v4": "mxfp4"}
+"""Families whose fp8 checkpoints have narrower routed experts (`expert_dtype` fp4, scales in ue8m0:
+config.json of deepseek-ai/DeepSeek-V4-Pro and V4-Flash)."""
 NARROW_DENSE = ("deepseek_v3", "deepseek_v32")
 """Families whose checkpoints in nvfp4 have the attention's output projection, dense feed-forward parts and
 shared experts in 4 bits too (`exclude_modules` of nvidia/DeepSeek-V3.1-NVFP4 and V3.2-NVFP4 names the other
@@ -52,7 +55,7 @@ def stored_formats(model: Model, precision: str = "") -> tuple[Format, Format]:
     name = precision or model.dtype
     dense, experts = STORED.get(name, ("bf16", "bf16"))
     if name == "fp8" and model.family.startswith(BLOCKS):
-        return "fp8-block", "fp8-block"
+        return "fp8-block", NARROW_EXPERTS.get(model.family, "fp8-block")
     mixture = mixture_of(model)
     narrow = name in ("nvfp4", "mxfp4") and not model.family.startswith(WHOLE_MIXTURES)
     if mixture and (narrow or model.family.startswith(EXPERTS_ALONE.get(name, ()))):

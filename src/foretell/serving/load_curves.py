@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from foretell.serving.disaggregation import (
 )
 from foretell.serving.instances import instances
 from foretell.serving.memory import memory_of
-from foretell.serving.sizing_records import Instance, ServiceTargets
+from foretell.serving.sizing_records import Instance, PrefillPlace, ServiceTargets
 from foretell.serving.steady import loop_of, steady, way_s
 from foretell.serving.steps import StepTimes, step_times
 from foretell.specs._base import Num
@@ -105,6 +106,8 @@ class Curves:
     """Prefill alone."""
     backs: tuple[LoadCurve, ...]
     """Decode alone."""
+    placed: tuple[LoadCurve, ...] = ()
+    """Prefill alone, where it must be; empty: nothing was said of it."""
 
 
 def curves_of(
@@ -113,25 +116,81 @@ def curves_of(
     base: Deployment,
     profile: EngineProfile,
     wanted: ServiceTargets,
+    place: PrefillPlace | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Curves:
-    """Curves of every layout whose weights, and one request, fit; `progress` is told of each layout."""
+    """Curves of every layout whose weights, and one request, fit: the same whatever is asked of them.
+
+    `progress` is told of each layout.
+    """
+    plain = replace(wanted, rate=1.0, ttft_ms=1.0, tpot_ms=1.0, headroom=0.0)
+    return _curves(model, system, base, profile, (plain, place), Listener(progress))
+
+
+class Listener:
+    """Who is told how many of how many are done: no part of a question, so that all of them are equal."""
+
+    __slots__ = ("progress",)
+
+    def __init__(self, progress: Callable[[int, int], None] | None) -> None:
+        self.progress = progress
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Listener)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def tell(self, done: int, of: int) -> None:
+        """So many of so many are done."""
+        if self.progress is not None:
+            self.progress(done, of)
+
+
+@lru_cache(maxsize=8)
+def _curves(
+    model: Model,
+    system: System,
+    base: Deployment,
+    profile: EngineProfile,
+    load: tuple[ServiceTargets, PrefillPlace | None],
+    listener: Listener,
+) -> Curves:
+    """Curves under the lengths of a load."""
+    wanted, where = load
     every = instances(model, system, base, profile, wanted.most_gpus)
     given = [d for d in every if all(getattr(d, name) == n for name, n in wanted.degrees)]
     together, fronts, backs = [], [], []
     # A layout that is not among those tried is looked at as it is given.
     tried = given or [base]
-    for place, layout in enumerate(tried):
-        if progress is not None:
-            progress(place, len(tried))
+    for done, layout in enumerate(tried):
+        listener.tell(done, len(tried))
         times = step_times(model, system, layout, profile)
-        curve = _together(times, wanted)
+        curve = together_curve(times, wanted)
         if curve is None:
             continue
         together.append(curve)
         fronts.append(_front(times, wanted))
         backs.append(_back(times, wanted))
-    return Curves(together=tuple(together), fronts=tuple(fronts), backs=tuple(backs))
+    return Curves(
+        together=tuple(together),
+        fronts=tuple(fronts),
+        backs=tuple(backs),
+        placed=() if where is None else _placed(model, base, where, wanted),
+    )
+
+
+def _placed(
+    model: Model, base: Deployment, place: PrefillPlace, wanted: ServiceTargets
+) -> tuple[LoadCurve, ...]:
+    """Prefill instances where they must be; formats are those of the decode instances."""
+    plain = replace(base, tp=1, pp=1, dp=1, ep=1, cp=1, draft_tokens=0, accepted=0.0)
+    every = instances(model, place.system, plain, place.profile, place.most_gpus)
+    return tuple(
+        _front(step_times(model, place.system, layout, place.profile), wanted)
+        for layout in every
+        if all(getattr(layout, name) == n for name, n in place.degrees)
+    )
 
 
 def traffic_of(wanted: ServiceTargets, concurrency: Num) -> Traffic:
@@ -141,7 +200,7 @@ def traffic_of(wanted: ServiceTargets, concurrency: Num) -> Traffic:
     )
 
 
-def _together(times: StepTimes, wanted: ServiceTargets) -> LoadCurve | None:
+def together_curve(times: StepTimes, wanted: ServiceTargets) -> LoadCurve | None:
     """One layout with prefill and decode together; None where not one request fits."""
     memory = memory_of(times.model, times.system, times.deployment, times.profile)
     state = steady(times, memory, traffic_of(wanted, BATCHES))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import adapter_bytes, step_tokens
+from foretell.serving.engine_options import adapter_bytes, held_adapters, step_tokens
 from foretell.serving.formats import is_narrow, narrow_dense, weight_width
 from foretell.serving.step_ops import is_routed
 from foretell.serving.tables import kinds_of
@@ -73,7 +73,7 @@ def memory_of(
     card: Any = SEEN_SHARE * system.chip.memory_bytes
     weights = weight_bytes(model, deployment)
     weights += (
-        deployment.adapters * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
+        held_adapters(deployment) * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
     )
     weights = max(weights - 1e9 * deployment.offload_gb, 0.0)
     step = step_bytes(model, deployment, profile)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.power import chip_power
 from foretell.serving.disaggregation import prompt_joules
+from foretell.serving.engine_options import batch_limit
 from foretell.serving.memory import Memory, longest_contexts
 from foretell.serving.percentiles import latency_levels_s, percentiles_ms, request_times_s
 from foretell.serving.question import ServeQuestion
@@ -40,7 +41,7 @@ def service_numbers(
         rate = np.minimum(q.rate, rate)
     usd_in, usd_out = costs(q, state, mean * isl, answer)
     in_joules, out_joules = joules_of(q, times, memory, state, (flight, rate))
-    limit = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
+    limit = batch_limit(q.deployment, q.profile) * q.deployment.dp
     parts = decode_parts(times, state, mean * isl + 0.5 * answer)
     return {
         "isl": isl,

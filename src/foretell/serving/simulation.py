@@ -17,7 +17,7 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
-from foretell.serving.engine_options import look_steps, step_tokens
+from foretell.serving.engine_options import batch_limit, look_steps, step_tokens
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
@@ -226,7 +226,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     own_wait = p.dp_wait_steps if layout.dp > 1 else p.wait_steps
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return EngineRules(
-        max_batch=int((layout.max_batch or p.max_batch) * layout.dp),
+        max_batch=int(batch_limit(layout, p) * layout.dp),
         max_tokens=_token_budget(q, layout),
         kv_tokens=room * (longest + 0.5 * PAGE),
         policy=p.policy,
@@ -265,6 +265,8 @@ def simulated_estimate(
     state, flight = state_of(q, times, memory)
     base = service_estimate(q, times, memory, state, flight)
     tokens = found.output_tokens_per_s
+    rented = rented_share(played, fleet)
+    usd_in, usd_out = base.usd_per_million_input_tokens, base.usd_per_million_output_tokens
     return replace(
         base,
         simulated=True,
@@ -275,12 +277,21 @@ def simulated_estimate(
         e2e_ms=_percentiles(found.e2e_ms),
         requests_per_s=found.requests_per_s,
         output_tokens_per_s=tokens,
-        output_tokens_per_s_per_gpu=tokens / q.all_gpus,
+        output_tokens_per_s_per_gpu=tokens / q.all_gpus / rented,
+        usd_per_million_input_tokens=None if usd_in is None else usd_in * rented,
+        usd_per_million_output_tokens=None if usd_out is None else usd_out * rented,
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
         simulation=with_cost(simulation(found, played, fleet), base, q.deployment.gpus),
     )
+
+
+def rented_share(played: RequestOutcomes, fleet: Fleet) -> float:
+    """Share of all replicas' time that is paid for: less than one where they are started and stopped."""
+    if played.replica_seconds is None or not played.end_s:
+        return 1.0
+    return min(played.replica_seconds / (fleet.replicas * played.end_s), 1.0)
 
 
 def _percentiles(values: Mapping[str, float]) -> Percentiles:

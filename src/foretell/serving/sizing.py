@@ -20,14 +20,14 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.serving.load_curves import Curves, LoadCurve, curve_points, curves_of
-from foretell.serving.sizing_records import Instance, Option, ServiceTargets
+from foretell.serving.sizing_records import Instance, Option, PrefillPlace, ServiceTargets
 from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
 
-SHORT_LIST = 12
+SHORT_LIST = 16
 """Layouts of each kind that are paired."""
 
 
@@ -36,7 +36,13 @@ class SizingSearch:
     """The answer of a search."""
 
     options: tuple[Option, ...]
-    """Ways to serve it within the levels, in the order of `place`."""
+    """Ways to serve it within the targets, in the order of `place`; with prefill where it must be."""
+    others: tuple[Option, ...]
+    """Ways with prefill on other instances than it must be on; none where nothing was said of it."""
+    candidates: tuple[Option, ...]
+    """Layouts with fewer replicas than they take, to be simulated, in the order of their rent."""
+    other_candidates: tuple[Option, ...]
+    """The same of the others."""
     pareto: tuple[Option, ...]
     """Of one instance each, those that none beats in tokens/s of a user and of a chip."""
     evaluated: int
@@ -50,61 +56,111 @@ def search_layouts(
     system: System,
     base: Deployment,
     profile: EngineProfile,
-    wanted: ServiceTargets,
+    targets: tuple[ServiceTargets, float],
+    where: PrefillPlace | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SizingSearch:
-    """Every layout with the replicas that it takes, together and disaggregated."""
-    curves = curves_of(model, system, base, profile, wanted, progress)
-    options = [
-        Option(kind="aggregated", instance=curve.at(wanted.rate / few), replicas=few)
-        for curve in curves.together
-        if (few := curve.replicas(wanted)) is not None
-    ]
+    """Every layout with the replicas that it takes, together and disaggregated.
+
+    `targets`: what is asked, and how many times as long means may be where a percentile simulated still meets
+    it. `where`: prefill instances must be there; what does without them is among the others.
+    """
+    wanted, slack = targets
+    curves = curves_of(model, system, base, profile, wanted, where, progress)
+    options = _aggregated(curves, wanted)
+    candidates = _aggregated(curves, wanted, slack)
     if wanted.osl > 1.0:
-        options += _disaggregated(curves, model, system, wanted)
-    options.sort(key=lambda o: place(o, wanted))
+        options += _disaggregated(curves, model, (system, None), wanted)
+        candidates += _pairs(curves, None, wanted, slack)
+    others: list[Option] = []
+    other_candidates: list[Option] = []
+    if where is not None:
+        others, options = options, _disaggregated(curves, model, (system, where), wanted)
+        other_candidates, candidates = candidates, _pairs(curves, where, wanted, slack)
+    for some in (options, others, candidates, other_candidates):
+        some.sort(key=lambda o: place(o, wanted))
     return SizingSearch(
         options=tuple(options),
+        others=tuple(others),
+        candidates=tuple(candidates),
+        other_candidates=tuple(other_candidates),
         pareto=pareto([one for curve in curves.together for one in curve_points(curve)], wanted),
         evaluated=sum(
             len(curve.rates)
-            for some in (curves.together, curves.fronts, curves.backs)
+            for some in (curves.together, curves.fronts, curves.backs, curves.placed)
             for curve in some
         ),
         curves=curves,
     )
 
 
-def place(option: Option, wanted: ServiceTargets) -> tuple[int, float, float]:
-    """Where an option stands: fewest chips, then most headroom (in percent, as shown), then soonest."""
+def place(option: Option, wanted: ServiceTargets) -> tuple[float, float, float]:
+    """Where an option stands: least rent, then most headroom (in percent, as shown), then soonest."""
     headroom = option.requests_per_s / wanted.rate - 1.0
-    return option.gpus, -round(headroom, 2), option.tpot_ms + option.ttft_ms
+    return option.worth, -round(headroom, 2), option.tpot_ms + option.ttft_ms
+
+
+Systems = tuple[System, PrefillPlace | None]
+"""Where decode is, and where prefill must be; None: on chips of the same system."""
 
 
 def joined_ms(
     model: Model,
-    system: System,
+    systems: Systems,
     front: LoadCurve,
     back: LoadCurve,
     load: tuple[float, float],
 ) -> tuple[float, float]:
     """Milliseconds of a cache on its way, and from there to its first token; (isl, rate)."""
     isl, rate = load
-    fixed_s, token_s = transfer(model, system, front.deployment, back.deployment)
+    system, where = systems
+    other = system if where is None else where.system
+    fixed_s, token_s = transfer(model, system, front.deployment, back.deployment, other)
     assert back.joined_s is not None
     joined = float(np.interp(rate, back.rates, back.joined_s))
     return 1e3 * (fixed_s + token_s * isl), 1e3 * joined
 
 
+def _aggregated(curves: Curves, wanted: ServiceTargets, slack: float = 1.0) -> list[Option]:
+    """Layouts with prefill and decode together, each with the replicas that it takes."""
+    return [
+        Option(kind="aggregated", instance=curve.at(wanted.rate / few), replicas=few)
+        for curve in curves.together
+        if (few := curve.replicas(wanted, slack)) is not None
+    ]
+
+
+def _pairs(
+    curves: Curves, where: PrefillPlace | None, wanted: ServiceTargets, slack: float
+) -> list[Option]:
+    """Pairs of layouts, each with fewer replicas than it takes: the cache between them takes no time here."""
+    fronts = _cheapest(curves.fronts if where is None else curves.placed, wanted, slack)
+    return [
+        Option(
+            kind="disaggregated",
+            instance=back.at(wanted.rate / few),
+            replicas=few,
+            prefill=front.at(wanted.rate / many),
+            prefill_replicas=many,
+            prefill_placed=where is not None,
+            prefill_chip="" if where is None else where.chip,
+            prefill_worth=1.0 if where is None else where.worth,
+        )
+        for front, many in fronts
+        for back, few in _cheapest(curves.backs, wanted, slack)
+    ]
+
+
 def _disaggregated(
-    curves: Curves, model: Model, system: System, wanted: ServiceTargets
+    curves: Curves, model: Model, systems: Systems, wanted: ServiceTargets
 ) -> list[Option]:
     """Pairs of what does prefill cheapest and what decodes cheapest within the targets."""
     found = []
     backs = _cheapest(curves.backs, wanted)
-    for front, _ in _cheapest(curves.fronts, wanted):
+    fronts = curves.fronts if systems[1] is None else curves.placed
+    for front, _ in _cheapest(fronts, wanted):
         for back, few in backs:
-            option = paired((front, back), few, model, system, wanted)
+            option = paired((front, back), few, model, systems, wanted)
             if option is not None:
                 found.append(option)
     return found
@@ -114,12 +170,12 @@ def paired(
     pair: tuple[LoadCurve, LoadCurve],
     few: int,
     model: Model,
-    system: System,
+    systems: Systems,
     wanted: ServiceTargets,
 ) -> Option | None:
     """Both with as many instances as they take, the time between them included; None where none do."""
     front, back = pair
-    moved, joined = joined_ms(model, system, front, back, (wanted.isl, wanted.rate / few))
+    moved, joined = joined_ms(model, systems, front, back, (wanted.isl, wanted.rate / few))
     left = replace(wanted, ttft_ms=wanted.ttft_ms - moved - joined)
     many = front.replicas(left)
     if many is None:
@@ -132,12 +188,17 @@ def paired(
         prefill=replace(one, ttft_ms=one.ttft_ms + moved + joined),
         prefill_replicas=many,
         transfer_ms=moved,
+        prefill_placed=systems[1] is not None,
+        prefill_chip="" if systems[1] is None else systems[1].chip,
+        prefill_worth=1.0 if systems[1] is None else systems[1].worth,
     )
 
 
-def _cheapest(curves: Sequence[LoadCurve], wanted: ServiceTargets) -> list[tuple[LoadCurve, int]]:
+def _cheapest(
+    curves: Sequence[LoadCurve], wanted: ServiceTargets, slack: float = 1.0
+) -> list[tuple[LoadCurve, int]]:
     """Curves that meet the targets with the replicas that they take, those with the fewest chips first."""
-    sized = [(curve, few) for curve in curves if (few := curve.replicas(wanted)) is not None]
+    sized = [(curve, few) for curve in curves if (few := curve.replicas(wanted, slack)) is not None]
     return sorted(sized, key=lambda pair: pair[1] * pair[0].deployment.gpus)[:SHORT_LIST]
 
 

@@ -5,7 +5,9 @@ from typing import Any, Literal
 from foretell.records import JsonRecord, dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
+from foretell.specs.engine import EngineProfile
 from foretell.specs.lengths import LengthForm
+from foretell.specs.system import System
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,26 @@ class ServiceTargets:
     """How lengths spread; None: all alike."""
     degrees: tuple[tuple[str, int], ...] = ()
     """Degrees of an instance that are given, such as ("tp", 2); the others are searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillPlace:
+    """Where prefill instances must be, of a service that has them apart."""
+
+    system: System
+    """Their chips and network."""
+    profile: EngineProfile
+    """By which engine."""
+    most_gpus: int
+    """Chips of one instance at most."""
+    degrees: tuple[tuple[str, int], ...] = ()
+    """Degrees of an instance that are given; the others are searched."""
+    usd_per_chip_hour: float = 0.0
+    """Rent of one of their chips; 0 where none is known."""
+    worth: float = 1.0
+    """The same over the rent of a chip that decodes."""
+    chip: str = ""
+    """Their chip, where it is another one than that of decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +90,28 @@ class Option:
     """How many of it."""
     transfer_ms: float = 0.0
     """What a cache takes from one to the other."""
+    prefill_placed: bool = False
+    """Whether prefill is where it must be; else on chips of the same system, as large as is cheapest."""
+    prefill_chip: str = ""
+    """Chip of the prefill instances, where it is another one than that of decode."""
+    prefill_worth: float = 1.0
+    """Rent of a prefill chip over that of a chip that decodes."""
+
+    @property
+    def prefill_gpus(self) -> int:
+        """Chips of the prefill instances."""
+        return self.prefill.deployment.gpus * self.prefill_replicas if self.prefill else 0
 
     @property
     def gpus(self) -> int:
         """Chips of all."""
-        front = self.prefill.deployment.gpus * self.prefill_replicas if self.prefill else 0
-        return self.instance.deployment.gpus * self.replicas + front
+        return self.instance.deployment.gpus * self.replicas + self.prefill_gpus
+
+    @property
+    def worth(self) -> float:
+        """Rent of all chips, in chips that decode."""
+        back = self.instance.deployment.gpus * self.replicas
+        return back + self.prefill_worth * self.prefill_gpus
 
     @property
     def requests_per_s(self) -> float:
@@ -88,7 +126,7 @@ class Option:
         own, the share of these."""
         if self.prefill is None:
             return min(rate / self.replicas * self.instance.prompt_s, 1.0)
-        return 1.0 - self.instance.deployment.gpus * self.replicas / self.gpus
+        return 1.0 - self.instance.deployment.gpus * self.replicas / self.worth
 
     @property
     def ttft_ms(self) -> float:
@@ -110,7 +148,8 @@ class Option:
         if self.prefill is None:
             return text
         front = f"{self.prefill_replicas} x {layout_words(self.prefill.deployment)}"
-        return f"{front} prefill + {text} decode"
+        where = f" on {self.prefill_chip}" if self.prefill_chip else ""
+        return f"{front} prefill{where} + {text} decode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

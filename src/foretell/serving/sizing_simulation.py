@@ -23,8 +23,10 @@ Side = Literal["both", "prefill", "decode"]
 """What the instance does."""
 REQUESTS = 1500
 """Requests of one simulation."""
-GROWTH, TRIES = 12, 14
+GROWTH, TRIES = 4, 12
 """Replicas over the step by which their number grows while targets are missed, and how often it may."""
+LIGHT = 16
+"""Times as many replicas: a layout that misses its targets at so little load never meets them."""
 Latencies = tuple[float, float]
 """Time to the first token and time per output token at a percentile, ms; infinite where the queue grows."""
 
@@ -62,15 +64,14 @@ def fewest(
     q: ServeQuestion,
     layout: Deployment,
     how: tuple[Side, str],
-    limits: tuple[int, int],
+    least: int,
     targets_ms: Latencies,
 ) -> tuple[int, Latencies] | None:
-    """The fewest replicas whose simulated latencies meet the targets, and these; None where none do.
+    """The fewest replicas, from `least` on, whose simulated latencies meet the targets, and these.
 
-    `limits`: replicas that can answer the rate at all, and where to begin.
+    None where none do.
     """
     side, percentile = how
-    least, begin = limits
     rate = q.rate or 1.0
 
     def at(replicas: int) -> Latencies:
@@ -79,8 +80,10 @@ def fewest(
     def good(found: Latencies) -> bool:
         return found[0] <= targets_ms[0] and found[1] <= targets_ms[1]
 
-    few, bad = max(begin, least), least - 1
+    few, bad = least, least - 1
     found = at(few)
+    if not good(found) and not good(at(LIGHT * least)):
+        return None
     for _ in range(TRIES):
         if good(found):
             break

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import look_steps, step_tokens
+from foretell.serving.engine_options import batch_limit, look_steps, step_tokens
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
@@ -151,7 +151,7 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
     # An engine that reserves lets a request in where its whole answer fits; others fill as they go.
     held = length + (1.0 if p.whole_admission else 0.5) * answer
     room = np.floor(sequences_that_fit(memory, times.model, d, p, held))
-    fit = np.maximum(np.minimum(float(d.max_batch or p.max_batch) * d.dp, room), 1.0)
+    fit = np.maximum(np.minimum(batch_limit(d, p) * d.dp, room), 1.0)
     asked, budget = np.asarray(traffic.concurrency, float), step_tokens(p, d)
     n = np.minimum(asked, fit)
     whole = np.zeros_like(n * length)

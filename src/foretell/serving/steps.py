@@ -348,6 +348,7 @@ def step_times(
         deployment, max_batch=None, max_tokens=None, memory_fraction=None, accepted=0.0,
         wait_steps=None, stream_interval=1, drafter="mtp", tbo=None, receive_steps=1, decode_steps=1,
         overlap=None, chunked=None, mixed=None, graph_batch=None, adapters=0, offload_gb=0.0,
+        adapter_rank=16, adapter_slots=None,
     )  # fmt: skip
     links = links_of(system, layout, kernels)
     near, far = (pipe_s(tokens, model, links) for tokens in (0.0, 1e4))

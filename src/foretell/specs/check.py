@@ -23,7 +23,7 @@ def problems_of(record: Any, path: str) -> list[Problem]:
 
 
 @lru_cache(maxsize=256)
-def _field_checks(record_type: type[Any]) -> tuple[tuple[str, Check], ...]:
+def _field_checks(record_type: Any) -> tuple[tuple[str, Check], ...]:
     return tuple((name, _check_of(hint)) for name, hint in field_types(record_type).items())
 
 

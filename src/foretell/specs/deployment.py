@@ -82,6 +82,8 @@ class Deployment:
     """Low-rank adapters (LoRA) that requests choose among; 0: none."""
     adapter_rank: int = 16
     """Their rank."""
+    adapter_slots: int | None = None
+    """Adapters that are on the chips at once (vLLM's max_loras, SGLang's max_loras_per_batch); None: all."""
     offload_gb: float = 0.0
     """Gigabytes of a chip's weights that stay on the host."""
     dispatch: str = "auto"

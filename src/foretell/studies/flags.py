@@ -10,7 +10,8 @@ from foretell.specs.questions.cost import (
     TokenQuestion,
 )
 from foretell.specs.questions.flags import QuestionField, fields_of
-from foretell.specs.questions.serving import ServingQuestion, SizeQuestion
+from foretell.specs.questions.serving import ServingQuestion
+from foretell.specs.questions.sizing import SizeQuestion
 from foretell.specs.questions.training import RunConditions, TrainingQuestion
 from foretell.specs.study import Verb
 

@@ -60,7 +60,7 @@ def step_flops(model: Model, job: Job, documents: int = 0) -> tuple[float, float
 @lru_cache(maxsize=64)
 def _sequence_flops(model: Model, lengths: Lengths, documents: int) -> tuple[float, float, float]:
     """Forward matrix operations of one sequence: of the layers, of their attention cores, of both ends."""
-    graph = _one_sequence(model, lengths, documents, flash=False)
+    graph = _one_sequence(model, lengths, documents)
     parts = graph_parts(graph)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
     whole = [_forward_flop(part.ops) for part in parts]
@@ -69,10 +69,11 @@ def _sequence_flops(model: Model, lengths: Lengths, documents: int) -> tuple[flo
     return layers, cores, whole[-2][0] + whole[-1][0]
 
 
-def _one_sequence(model: Model, lengths: Lengths, documents: int, *, flash: bool) -> Graph:
-    """The graph of one sequence, of documents where it is packed of some."""
+@lru_cache(maxsize=16)
+def _one_sequence(model: Model, lengths: Lengths, documents: int) -> Graph:
+    """The graph of one sequence, of documents where it is packed of some; attention in whole squares."""
     target = None if lengths[1] is None else float(lengths[1])
-    graph = build(model, batch=1.0, seq_len=float(lengths[0]), target_len=target, flash=flash)
+    graph = build(model, batch=1.0, seq_len=float(lengths[0]), target_len=target, flash=False)
     if not documents:
         return graph
     kinds = tuple(within_documents(part, float(documents)) for part in graph.kinds)
@@ -88,12 +89,12 @@ def unseen_flop(model: Model, job: Job, documents: int = 0) -> float:
 @lru_cache(maxsize=64)
 def _unseen_by_sequence(model: Model, lengths: Lengths, documents: int) -> float:
     """The same of one sequence."""
-    graph = _one_sequence(model, lengths, documents, flash=True)
+    graph = _one_sequence(model, lengths, documents)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
     total = 0.0
     for count, part in zip(counts, graph.kinds, strict=True):
         cores = [op for op in part.ops if isinstance(op, AttentionCore)]
-        seen = sum(float(op.forward().matrix_flop) for op in cores)
+        seen = sum(float(with_fields(op, flash=True).forward().matrix_flop) for op in cores)
         total += float(count) * max(_forward_flop(cores)[1] - seen, 0.0)
     return total
 
@@ -111,7 +112,7 @@ def _modules_by_sequence(
     model: Model, lengths: Lengths, recompute: str, flash: bool, documents: int
 ) -> float:
     """The same of one sequence."""
-    graph = _one_sequence(model, lengths, documents, flash=False)
+    graph = _one_sequence(model, lengths, documents)
     counts = np.bincount(np.asarray(graph.order), minlength=len(graph.kinds))
     total = 0.0
     for count, part in zip(counts, graph.kinds, strict=True):

@@ -11,7 +11,7 @@ from foretell.specs.questions import arguments, question_type
 from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
 from foretell.web.progress import report
-from foretell.web.studies import check_counts, check_points, safe_study
+from foretell.web.studies import check_counts, check_points, safe_fleet, safe_study
 
 Given = dict[str, Any]
 Answer = dict[str, Any]
@@ -119,6 +119,13 @@ def size(given: Given, limits: Limits) -> Answer:
     found = ask(**given)
     written = found.export(export, launcher) if export else None
     return {**found.to_dict(), **_written(written)}
+
+
+def fleet(given: Given, limits: Limits) -> Answer:
+    """`foretell fleet`; models are those of the catalogue, or inline."""
+    from foretell.api.fleet import fleet as ask
+
+    return ask(safe_fleet(given.pop("fleet")), **given).to_dict()
 
 
 def post_train(given: Given, limits: Limits) -> Answer:
@@ -271,6 +278,7 @@ _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "sensitivity": sensitivity,
     "serve": serve,
     "size": size,
+    "fleet": fleet,
     "post-train": post_train,
     "compare": compare,
     "scaling": scaling,

@@ -30,6 +30,7 @@ ABOUT: Mapping[str, str] = {
     "sensitivity": "How step time, cost and energy answer to every number of the system.",
     "serve": "Latencies, throughput, memory, cost and energy of one deployment under one load.",
     "size": "How many GPUs a service takes for a rate and latency targets, laid out how, at what cost.",
+    "fleet": "How many GPUs several models take, each on its own or sharing chips, at what cost.",
     "compare": "Systems ranked by cost, then speed.",
     "scaling": "Throughput of parallel strategies over numbers of GPUs.",
     "codesign": "The front of performance and cost over architectural choices.",

@@ -48,6 +48,7 @@ SLOW_VERBS = frozenset(
     {
         "search",
         "size",
+        "fleet",
         "compare",
         "codesign",
         "optimise",

@@ -3,7 +3,7 @@
 What a study's file has stands in the body: `study`, `base`, `vary`, `objectives`, `limits`, `workload`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,24 @@ from foretell.web.names import check_name, path_of
 
 def safe_study(given: Mapping[str, Any]) -> dict[str, Any]:
     """The study, its names looked up; BadInput with all that are wrong, TooMuch with what is too large."""
+    return _safe(given, [*_values(given)])
+
+
+def safe_fleet(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A fleet, its names looked up, in its tables and above them."""
+    base = [(str(name), str(name), value) for name, value in given.items() if name != "model"]
+    tables = [
+        (f"{path}.{name}", str(name), value)
+        for path, table in _listed(given, "model")
+        for name, value in table.items()
+    ]
+    return _safe(given, [*base, *tables])
+
+
+def _safe(given: Mapping[str, Any], values: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
+    """The tables where nothing of them is wrong."""
     problems: list[Problem] = []
-    for path, name, value in _values(given):
+    for path, name, value in values:
         try:
             check_name(name, value)
         except BadInput as error:
@@ -25,7 +41,7 @@ def safe_study(given: Mapping[str, Any]) -> dict[str, Any]:
     if problems:
         raise BadInput(problems)
     large: list[Problem] = []
-    for path, name, value in _values(given):
+    for path, name, value in values:
         try:
             check_work({name: value})
         except TooMuch as error:
@@ -54,10 +70,15 @@ def _tables(given: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
     for name in ("base", "vary"):
         if isinstance(given.get(name), Mapping):
             yield name, given[name]
-    mix = given.get("workload")
+    yield from _listed(given, "workload")
+
+
+def _listed(given: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Tables of a list, each with its place."""
+    mix = given.get(kind)
     for place, table in enumerate(mix if isinstance(mix, list) else ()):
         if isinstance(table, Mapping):  # whose name is its own, and no chip's
-            yield f"workload.{place}", {n: v for n, v in table.items() if n != "name"}
+            yield f"{kind}.{place}", {n: v for n, v in table.items() if n != "name"}
 
 
 def check_points(count: Callable[[], int]) -> None:

@@ -79,7 +79,8 @@ def by_chance(load: Array, even: Array, dims: Dims) -> Array:
     """Loads of the rank that has the most in one step, where rows fall by chance.
 
     A rank that expects m rows has m +- sqrt(m); the most of R ranks have z sqrt(m (1 - 1 / R)) more, z the
-    mean largest of R normal numbers, and z^2 / 6 since few rows are not spread evenly. What liked experts bring and what chance does are independent.
+    mean largest of R normal numbers, and z^2 / 6 since few rows are not spread evenly. What
+    liked experts bring and what chance does are independent.
     """
     ranks = np.asarray(dims["ep"], float)[..., None]
     expected = np.maximum(even * np.asarray(dims["experts"])[..., None] / ranks, 1e-12)

@@ -160,6 +160,17 @@ def serve_card(told: Told) -> Card:
     )
 
 
+def fleet_card(told: Told) -> Card:
+    """Several models on one fleet."""
+    names = ("name", "rate", "ttft_ms", "tpot_ms", "pool", "stretch")
+    return Card(
+        title=f"{told['gpus']:,} GPUs serve {len(told['models'])} models",
+        lines=(f"each on its own: {told['gpus_apart']:,} GPUs",),
+        facts=facts_of(told, "gpus", "usd_per_hour", "gpus_apart", "usd_per_hour_apart"),
+        **table_of(told["models"], *names),
+    )
+
+
 def size_card(told: Told) -> Card:
     """The cheapest ways to serve a rate."""
     best, targets = (
@@ -296,6 +307,7 @@ CARDS: Mapping[str, Callable[[Told], Card]] = {
     "diagnose": diagnose_card,
     "serve": serve_card,
     "size": size_card,
+    "fleet": fleet_card,
     "post-train": post_train_card,
     "compare": compare_card,
     "cost": cost_card,

@@ -13,6 +13,7 @@ ROWS = {
     "compare-plans": "time",
     "diagnose": "runs",
     "size": "options",
+    "fleet": "models",
     "post-train": "phases",
     "compare": "systems",
     "network": "sizes",

@@ -15,8 +15,19 @@ SPAN = 132
 """Pixels of the drawing of an interval."""
 LEAST_SHARE = 0.06
 """Parts of the bar below this share have their name in the legend alone."""
+SHORT = 18
+"""Characters up to which a cell stays on one line."""
 STYLE = "style='text-align:left;padding:2px 10px 2px 0;border:none;vertical-align:middle'"
 """Of a cell, whatever the notebook's own theme says of tables."""
+
+
+def _style(cell: str) -> str:
+    """How a cell of a table looks: a number stays with its unit."""
+    return (
+        STYLE.replace("border:none", "border:none;white-space:nowrap")
+        if len(cell) < SHORT
+        else STYLE
+    )
 
 
 def answer_text(verb: str, told: Mapping[str, Any]) -> str:
@@ -84,7 +95,7 @@ def interval_svg(low: float, value: float, high: float) -> str:
 def _table(card: Card) -> str:
     heads = "".join(f"<th {STYLE}>{escape(head)}</th>" for head in card.headers)
     rows = "".join(
-        "<tr>" + "".join(f"<td {STYLE}>{escape(cell)}</td>" for cell in row) + "</tr>"
+        "<tr>" + "".join(f"<td {_style(cell)}>{escape(cell)}</td>" for cell in row) + "</tr>"
         for row in card.rows
     )
     more = f"<p>{card.more_rows:,} more; see to_frame()</p>" if card.more_rows else ""
@@ -98,7 +109,7 @@ def breakdown_svg(card: Card) -> str:
         {
             "type": "bar",
             "orientation": "h",
-            "name": f"{name} ({value / whole:.0%})",
+            "name": f"{name.replace('_', ' ')} ({value / whole:.0%})",
             "y": [""],
             "x": [100.0 * value / whole],
             "text": [f"{value / whole:.0%}" if value / whole >= LEAST_SHARE else ""],

@@ -2,8 +2,8 @@
 
 flags.py     what a field is on every surface
 common.py    fields that several questions share
-training.py, improve.py, serving.py, post_training.py, cost.py, network.py, compare.py, studies.py, sweep.py,
-reproduce.py, versions.py   the questions
+training.py, improve.py, serving.py, sizing.py, post_training.py, cost.py, network.py, compare.py,
+studies.py, sweep.py, reproduce.py, versions.py   the questions
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,8 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "improve": "improve.ImproveQuestion",
         "diagnose": "diagnose.DiagnoseQuestion",
         "serve": "serving.ServingQuestion",
-        "size": "serving.SizeQuestion",
+        "size": "sizing.SizeQuestion",
+        "fleet": "sizing.FleetQuestion",
         "post-train": "post_training.PostTrainingQuestion",
         "network": "network.NetworkQuestion",
         "cost chip": "cost.PackageQuestion",

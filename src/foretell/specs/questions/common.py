@@ -145,7 +145,7 @@ IMPORT = Flag(
     names_file="always",
 )
 ACCEPT_UNKNOWN = Flag(
-    help="Of --import: go on where arguments that may change the answer are not understood.",
+    help="With --import: continue although arguments that may change the answer are not understood.",
     kind="switch",
     names=("accept_unknown",),
     without={"web": "a launch is read by improve there"},
@@ -171,7 +171,7 @@ EXPORT_ENGINE = Flag(
     names=("export",),
 )
 LAUNCHER = Flag(
-    help="How what --export prints is started: torchrun, slurm, kubernetes or skypilot.",
+    help="Wrap what --export prints for torchrun, slurm, kubernetes or skypilot.",
     metavar="NAME",
     names=("launcher",),
 )

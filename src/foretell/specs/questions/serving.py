@@ -1,4 +1,4 @@
-"""Questions about serving: a deployment under a load, and how many chips a load takes."""
+"""The question about serving: a deployment under a load."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -14,7 +14,6 @@ from foretell.specs.questions.common import (
     LAUNCHER,
     MOST_CHIPS,
     MOST_LENGTH,
-    ONE_ROW,
     PLOT,
     SHAPES_HELP,
     Engine,
@@ -89,12 +88,28 @@ PrefixHit = Annotated[
 ]
 
 
-PARETO = Flag(
-    help="Also show the Pareto front: tokens/s of a user against tokens/s of a GPU.",
-    kind="switch",
-    names=("pareto",),
-    without={"web": "every answer has the front"},
-)
+Adapters = Annotated[
+    int | None,
+    Flag(
+        help="LoRA adapters that requests choose among, each as likely as the others (default: none).",
+        kind="whole",
+        metavar="N",
+        most=1e6,
+    ),
+]
+AdapterRank = Annotated[
+    int | None,
+    Flag(help="Rank of the adapters (default: 16).", kind="whole", metavar="R", most=2**14),
+]
+AdapterSlots = Annotated[
+    int | None,
+    Flag(
+        help="Adapters on the chips at once (vLLM's max_loras), others wait (default: all).",
+        kind="whole",
+        metavar="N",
+        most=1e6,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -264,6 +279,9 @@ class ServiceQuestion(LoadQuestion):
     spread: Spread = 1.0
     prefix_hit: PrefixHit = 0.0
     speculative: Speculative = None
+    adapters: Adapters = None
+    adapter_rank: AdapterRank = None
+    adapter_slots: AdapterSlots = None
     ttft: Annotated[
         float | None,
         Flag(
@@ -328,89 +346,3 @@ class ServingQuestion(RequestOptions, ServiceQuestion):
     measured: MeasuredRuns = ()
     progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_ENGINE, LAUNCHER, JSONL, JSON)
-
-
-@dataclass(frozen=True, slots=False, kw_only=True)
-class SizeQuestion:
-    """How many chips a service takes: `foretell size`."""
-
-    model: ModelName = field(kw_only=False)
-    rate: Annotated[
-        float,
-        Flag(
-            help="Requests per second to be answered.", kind="decimal", metavar="R", most=RATE.most
-        ),
-    ]
-    system: SystemName = None
-    measured: MeasuredRuns = ()
-    isl: PromptLength = 1024
-    osl: AnswerLength = 1024
-    ttft: Annotated[
-        float, Flag(help="Longest time to the first token.", kind="decimal", metavar="MS")
-    ] = 2000
-    tpot: Annotated[
-        float,
-        Flag(
-            help="Longest time per output token, the first excluded.", kind="decimal", metavar="MS"
-        ),
-    ] = 50
-    percentile: Annotated[
-        str,
-        Flag(help="For how many requests both hold: mean, p50, p90, p95 or p99.", metavar="P"),
-    ] = "p90"
-    headroom: Annotated[
-        float, Flag(help="Reserve over the rate, as a share of it.", kind="decimal", metavar="X")
-    ] = 0.2
-    gpus: Annotated[
-        int | str | None,
-        Flag(
-            help="Most chips of one instance (default: 64).",
-            kind="count",
-            metavar="N",
-            names_file="maybe",
-            most=MOST_CHIPS,
-        ),
-    ] = None
-    plan: Annotated[
-        str | None,
-        Flag(
-            help='Words that are fixed, such as "weights=fp8 kv=fp8" (docs/serving.md).',
-            kind="words",
-            metavar="WORDS",
-        ),
-    ] = None
-    engine: Engine = "vllm"
-    speculative: Speculative = None
-    prefix_hit: PrefixHit = 0.0
-    price: Rent = None
-    top: Annotated[
-        int,
-        Flag(
-            help="How many options to show.",
-            kind="whole",
-            metavar="N",
-            most=1000,
-            without={"study": ONE_ROW},
-        ),
-    ] = 10
-    lengths: Annotated[
-        str | None,
-        Flag(
-            help=f"Simulated: {SHAPES_HELP} (default: fixed).",
-            metavar="SHAPE|FILE",
-            names_file="maybe",
-        ),
-    ] = None
-    simulate: Annotated[
-        bool,
-        Flag(
-            help="Simulate the best options request by request (default), or trust the closed form.",
-            kind="switch",
-        ),
-    ] = True
-    prices: PriceList = ""
-    set: SettingsGiven = ()
-    progress: Progressing = None
-    edges: ClassVar[tuple[Flag, ...]] = (
-        PARETO, EXPORT_ENGINE, LAUNCHER, PLOT, JSONL, JSON,
-    )  # fmt: skip

@@ -47,7 +47,7 @@ export default {
 function box(desk) {
   const text = h("textarea", { id: "runs-text", rows: 9, spellcheck: "false", placeholder: "tp8 pp4 zero1 mbs1: 19.5 s\nor the lines of a Megatron-LM, torchtitan, DeepSpeed, Hugging Face or verl log\nor a service: c64 tp4 isl=1024 osl=256: ttft 310 ms, tpot 18 ms, or the JSON of vllm bench serve\nor a table in CSV or JSON lines; a file may also be dropped here" });
   text.value = kept.runs;
-  const LABELS = { model: "Model that was trained or served", system: "System or chip", gpus: "GPUs", global_batch: "Global batch", seq_len: "Sequence", plan: "Plan" };
+  const LABELS = { model: "Model", system: "System or chip", gpus: "GPUs", global_batch: "Global batch", seq_len: "Sequence", plan: "Plan" };
   const HINTS = { gpus: "from the log", global_batch: "from the log", seq_len: "from the log", plan: "from the log" };
   const inputs = Object.fromEntries(Object.keys(LABELS).map((name) => [name, h("input", { id: `run-${name}`, value: kept[name], placeholder: HINTS[name],
     list: { model: "models", system: "systems" }[name], inputmode: ["gpus", "global_batch", "seq_len"].includes(name) ? "numeric" : undefined, spellcheck: "false" })]));
@@ -57,9 +57,9 @@ function box(desk) {
     desk.again();
   });
   const named = (id, words, field) => h("div", { class: "field" }, h("label", { for: id }, words), field);
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Why is a run slower than predicted?")),
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Why is a run or a service slower than predicted?")),
     h("p", { class: "quiet" }, "The text is not stored: not in the link, and not on the server."),
-    named("runs-text", "A log, a table or a line of a measured run", text),
+    named("runs-text", "A log, a table, a benchmark's JSON or a line of a measured run or service", text),
     h("div", { class: "trio" }, Object.entries(inputs).map(([name, input]) => named(input.id, LABELS[name], input))),
     h("div", { class: "row" }, go));
 }

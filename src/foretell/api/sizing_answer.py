@@ -1,0 +1,194 @@
+"""The answer of `foretell size`: ways to serve a rate, each with what it costs."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from foretell.interop.fleets import Role
+from foretell.interop.launch import ToolArguments
+from foretell.interop.trackers import choice_metrics, json_lines
+from foretell.records import Answer, JsonRecord, dataclass
+from foretell.serving.serve import ServeQuestion
+from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
+from foretell.serving.sizing_records import Option, ServiceTargets, SizingPoint
+from foretell.specs.deployment import Deployment
+from foretell.specs.deployment_text import deployment_text
+from foretell.uncertainty.intervals import Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice(JsonRecord):
+    """One way to serve it, with what it costs."""
+
+    option: Option
+    """Layouts and how many of each."""
+    simulated: bool
+    """Whether latencies are those of simulated requests, at the percentile; else means in closed form."""
+    ttft_ms: float
+    """Time to the first token at the percentile asked for."""
+    tpot_ms: float
+    """Time per output token at it."""
+    headroom: float
+    """Share of the rate that could come besides."""
+    usd_per_hour: float | None
+    """Rent of all chips."""
+    usd_per_million_input_tokens: float | None
+    """The part of the rent that prompts take of the chips' time, over their tokens at the rate asked for."""
+    usd_per_million_output_tokens: float | None
+    """The rest of it, over the tokens of answers."""
+    meets: bool
+    """Whether both latency targets are met at the percentile."""
+    osl: float
+    """Answer tokens of a request."""
+    needed: float
+    """Share of the replicas that the rate with its headroom takes."""
+    interval: Mapping[str, Interval]
+    """p50 and p90 of ttft_ms and tpot_ms, from the residuals of the profile."""
+    usd_per_chip_hour_range: tuple[float, float] | None = None
+    """The cheapest and the dearest offer of a chip; None where the rent is one price alone."""
+    borderline: str = ""
+    """Which target is met, or missed, by less than three percent; empty: none."""
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """p50 and p90 of every predicted number; of `gpus`, as many as the rate with its headroom would take,
+        were the engine as fast or as slow as that (serving/sizing_intervals.py)."""
+        known = SizedNumbers(
+            option=self.option,
+            needed=self.needed,
+            osl=self.osl,
+            ttft_ms=self.ttft_ms,
+            tpot_ms=self.tpot_ms,
+            headroom=self.headroom,
+            interval=self.interval,
+        )
+        return rates_of(known) | money_of(
+            {name: getattr(self, name) for name in PAID},
+            self.option.gpus,
+            self.usd_per_chip_hour_range,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        o = self.option
+        return {
+            "kind": o.kind,
+            "name": o.name(),
+            "gpus": o.gpus,
+            "replicas": o.replicas,
+            "plan": deployment_text(o.instance.deployment),
+            "max_batch": o.instance.batch,
+            "prefill_replicas": o.prefill_replicas,
+            "prefill_plan": deployment_text(o.prefill.deployment) if o.prefill else None,
+            "prefill_chip": o.prefill_chip or None,
+            "prefill_gpus": o.prefill_gpus,
+            "transfer_ms": o.transfer_ms,
+            "ttft_ms": self.ttft_ms,
+            "tpot_ms": self.tpot_ms,
+            "meets": self.meets,
+            "borderline": self.borderline or None,
+            "simulated": self.simulated,
+            "requests_per_s": o.requests_per_s,
+            "headroom": self.headroom,
+            "output_tokens_per_s_per_gpu": o.tokens_per_s_per_gpu(self.osl),
+            "output_tokens_per_s_per_user": 1e3 / (self.tpot_ms or self.ttft_ms),
+            "usd_per_hour": self.usd_per_hour,
+            "usd_per_million_input_tokens": self.usd_per_million_input_tokens,
+            "usd_per_million_output_tokens": self.usd_per_million_output_tokens,
+            "intervals": self.intervals,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing(JsonRecord, Answer):
+    """The cheapest ways to serve a rate within its latency targets."""
+
+    verb = "size"
+
+    model: str
+    """Model id."""
+    system: str
+    """System id."""
+    profile: str
+    """The engine profile used."""
+    wanted: ServiceTargets
+    """What was asked."""
+    percentile: str
+    """Percentile at which the targets must be met."""
+    choices: tuple[Choice, ...]
+    """By money, of equal money by headroom and time; none is cheaper than the best simulated one."""
+    pareto: tuple[SizingPoint, ...]
+    """Single instances that none beats in tokens/s of a user and of a chip."""
+    evaluated: int
+    """Layouts x batch limits looked at."""
+    price_source: str
+    """Where the rent comes from."""
+    assumptions: tuple[str, ...]
+    """Every default or guess."""
+    elsewhere: Choice | None = None
+    """Where prefill must be on chips of its own: the cheapest way without them; else None."""
+    question: ServeQuestion | None = field(default=None, repr=False, compare=False)
+    """The question, from which launch commands are written; no part of the JSON."""
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """Those of the best one."""
+        return self.best.intervals
+
+    @property
+    def best(self) -> Choice:
+        """The one that costs least, and of these the one with the most headroom."""
+        return self.choices[0]
+
+    def export(self, engine: str, launcher: str | None = None) -> ToolArguments:
+        """The script that starts the best one: all instances, both halves of a split one, the router."""
+        from foretell.api.exports import export_fleet  # it reads and writes every tool
+
+        assert self.question is not None
+        o = self.best.option
+        pools: list[tuple[Role, int, Deployment, int | None]] = []
+        if o.prefill is not None:
+            pools.append(("prefill", o.prefill_replicas, o.prefill.deployment, o.prefill.batch))
+        role: Role = "both" if o.prefill is None else "decode"
+        pools.append((role, o.replicas, o.instance.deployment, o.instance.batch))
+        return export_fleet(self.question, engine, pools, launcher)
+
+    def to_flat(self) -> dict[str, float]:
+        """Numbers of the best one under slash-separated keys, for experiment trackers."""
+        return choice_metrics(self.best.to_dict())
+
+    def to_config(self) -> dict[str, Any]:
+        """What was asked, as the nested table that trackers keep as a run's config."""
+        told = self.to_dict()
+        left = ("options", "pareto", "best", "gpus", "intervals", "without_prefill_chips")
+        kept = {name: value for name, value in told.items() if name not in left}
+        return {"tool": "foretell", "plan": told["best"]["plan"], **kept}
+
+    def to_json_line(self) -> str:
+        """Both as one line of JSON."""
+        return json_lines([(self.to_config(), self.to_flat())])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        w, osl = self.wanted, self.wanted.osl
+        choices = [choice.to_dict() for choice in self.choices]
+        return {
+            "model": self.model,
+            "system": self.system,
+            "profile": self.profile,
+            "rate": w.rate,
+            "isl": w.isl,
+            "osl": osl,
+            "ttft_target_ms": w.ttft_ms,
+            "tpot_target_ms": w.tpot_ms,
+            "percentile": self.percentile,
+            "gpus": choices[0]["gpus"],
+            "intervals": choices[0]["intervals"],
+            "best": choices[0],
+            "options": choices,
+            "without_prefill_chips": None if self.elsewhere is None else self.elsewhere.to_dict(),
+            "pareto": [point.to_dict() for point in self.pareto],
+            "evaluated": self.evaluated,
+            "price_source": self.price_source,
+            "assumptions": list(self.assumptions),
+        }

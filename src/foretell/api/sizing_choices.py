@@ -1,0 +1,173 @@
+"""Ways to serve a rate, the cheapest of them simulated, by money.
+
+A layout's replicas by the closed form, with targets a little longer (`SLACK`), are fewer than it takes:
+a bound. Layouts are simulated in the order of that bound until it is no cheaper than the best one found, so
+that which ones are looked at never decides what is found, and targets decide only what meets them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from foretell.api.sizing_answer import Choice
+from foretell.records import dataclass
+from foretell.serving.serve import ServeQuestion
+from foretell.serving.serve import intervals as latency_intervals
+from foretell.serving.service_numbers import divide_rent
+from foretell.serving.sizing import SizingSearch, joined_ms
+from foretell.serving.sizing_records import Option, PrefillPlace, ServiceTargets
+from foretell.serving.sizing_simulation import fewest
+from foretell.specs.deployment import Deployment
+
+SLACK = {"mean": 1.5, "p50": 2.5, "p90": 1.5, "p95": 1.5, "p99": 1.5}
+"""Times as long as a target a mean of the closed form may be where the percentile simulated meets it."""
+EQUAL = 4
+"""Layouts of one bound that are simulated, for the one with most headroom."""
+EDGE = 0.03
+"""Share of a target within which an option is borderline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingCase:
+    """A sized service between its question and its answer: every layout in closed form."""
+
+    question: ServeQuestion
+    """The service under its rate; its deployment has the formats and the options."""
+    wanted: ServiceTargets
+    """What it must do."""
+    percentile: str
+    """Percentile at which the targets must be met."""
+    place: PrefillPlace | None
+    """Where prefill instances must be."""
+    found: SizingSearch
+    """Layouts with the replicas that they take."""
+    price_source: str
+    """Where the rents come from."""
+
+
+def ordered_choices(
+    case: SizingCase, found: tuple[Sequence[Option], Sequence[Option]], simulate: bool
+) -> list[Choice]:
+    """Options by money, those that meet the targets first; the cheapest simulated. None where none does.
+
+    `found`: options in closed form, and candidates with the fewest replicas that they may take.
+    """
+    options, candidates = found
+    choices = _simulate(case, candidates) if simulate else []
+    if simulate and not choices:
+        return []
+    known = {_layouts(choice.option) for choice in choices}
+    least = min((choice.option.worth for choice in choices if choice.meets), default=0.0)
+    choices += [
+        _choice(option, None, case)
+        for option in options
+        if option.worth >= least and _layouts(option) not in known
+    ]
+    return sorted(choices, key=lambda c: (not c.meets, *_money(c)))
+
+
+def _layouts(option: Option) -> tuple[Deployment, Deployment | None]:
+    """What an option is made of, however many of it."""
+    return option.instance.deployment, option.prefill.deployment if option.prefill else None
+
+
+def _money(choice: Choice) -> tuple[float, bool, float, float]:
+    """Where a choice stands: least rent (chips where none is known), simulated, most headroom, soonest."""
+    rent = choice.usd_per_hour or float(choice.option.gpus)
+    late = choice.tpot_ms + choice.ttft_ms
+    return rent, not choice.simulated, -round(choice.headroom, 2), late
+
+
+def _choice(option: Option, simulated: tuple[float, float] | None, case: SizingCase) -> Choice:
+    q, wanted = case.question, case.wanted
+    ttft, tpot = simulated or (option.ttft_ms, option.tpot_ms)
+    own = float(q.prices.usd_per_chip_hour)
+    known = not option.prefill_chip or (case.place is not None and case.place.usd_per_chip_hour)
+    rent = own * option.worth or None if known else None
+    load = (wanted.rate, wanted.isl, wanted.osl)
+    paid = (
+        (None, None) if rent is None else divide_rent(rent, option.prompt_share(wanted.rate), load)
+    )
+    offers = q.prices.rent_range
+    if offers is not None and option.prefill_chip:
+        # Offers of the other chip are taken to spread as widely.
+        offers = (offers[0] * option.worth / option.gpus, offers[1] * option.worth / option.gpus)
+    return Choice(
+        option=option,
+        simulated=simulated is not None,
+        ttft_ms=ttft,
+        tpot_ms=tpot,
+        headroom=option.requests_per_s / wanted.rate - 1.0,
+        usd_per_hour=rent,
+        usd_per_million_input_tokens=paid[0],
+        usd_per_million_output_tokens=paid[1],
+        meets=ttft <= wanted.ttft_ms and tpot <= wanted.tpot_ms,
+        osl=wanted.osl,
+        needed=min((1.0 + wanted.headroom) * wanted.rate / option.requests_per_s, 1.0),
+        interval=latency_intervals(q, ttft / 1e3, tpot / 1e3),
+        usd_per_chip_hour_range=offers,
+        borderline=_borderline((ttft, tpot), wanted),
+    )
+
+
+def _borderline(latencies: tuple[float, float], wanted: ServiceTargets) -> str:
+    """Targets that are met, or missed, by less than three percent."""
+    near = [
+        f"{name} {value:.4g} ms of {target:g} ms"
+        for name, value, target in zip(
+            ("TTFT", "TPOT"), latencies, (wanted.ttft_ms, wanted.tpot_ms), strict=True
+        )
+        if abs(value / target - 1.0) < EDGE
+    ]
+    return ", ".join(near)
+
+
+def _simulate(case: SizingCase, candidates: Sequence[Option]) -> list[Choice]:
+    """Candidates of each kind in the order of their bound, until none left can be cheaper."""
+    choices: list[Choice] = []
+    for kind in ("aggregated", "disaggregated"):
+        best, equal = float("inf"), 0
+        for option in candidates:
+            if option.kind != kind:
+                continue
+            equal += option.worth >= best
+            if option.worth > best or equal > EQUAL:
+                break
+            choice = _simulated_choice(option, case)
+            if choice is not None:
+                choices.append(choice)
+                best = min(best, choice.option.worth)
+    return choices
+
+
+def _simulated_choice(option: Option, case: SizingCase) -> Choice | None:
+    """An option with the fewest replicas that meet the targets as simulated; None where no number does."""
+    q, wanted, found, percentile = case.question, case.wanted, case.found, case.percentile
+    back = option.instance.deployment
+    curves = found.curves.backs if option.prefill else found.curves.together
+    curve = next(c for c in curves if c.deployment == back)
+    side = "decode" if option.prefill else "both"
+    goals = (float("inf") if option.prefill else wanted.ttft_ms, wanted.tpot_ms)
+    made_of = fewest(q, back, (side, percentile), option.replicas, goals)
+    if made_of is None:
+        return None
+    few, (ttft, tpot) = made_of
+    made = replace(option, replicas=few, instance=curve.at(wanted.rate / few))
+    if option.prefill is None:
+        return _choice(made, (ttft, tpot), case)
+    where = case.place if option.prefill_placed else None
+    fronts = found.curves.fronts if where is None else found.curves.placed
+    there = q if where is None else replace(q, system=where.system, profile=where.profile)
+    front = next(c for c in fronts if c.deployment == option.prefill.deployment)
+    load = (wanted.isl, wanted.rate / few)
+    moved, joined = joined_ms(q.model, (q.system, where), front, curve, load)
+    goals = (wanted.ttft_ms - moved - joined, float("inf"))
+    made_of = fewest(
+        there, front.deployment, ("prefill", percentile), option.prefill_replicas, goals
+    )
+    if made_of is None:
+        return None
+    many, (first, _) = made_of
+    made = replace(
+        made, prefill=front.at(wanted.rate / many), prefill_replicas=many, transfer_ms=moved
+    )
+    return _choice(made, (first + moved + joined, tpot), case)

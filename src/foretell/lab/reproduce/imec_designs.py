@@ -209,7 +209,8 @@ def front_ends(
         else:
             job = {key: phase[key] for key in ("global_batch", "seq_len")}
             found = estimate(named, **fixed, **job)
-            quick, long = (found.interval or {})["p90"]
+            assert found.interval is not None
+            quick, long = found.interval["p90"]
             rates = [
                 job["global_batch"] * job["seq_len"] / one for one in (long, found.step_s, quick)
             ]

@@ -68,7 +68,7 @@ def test_software_that_was_seen_on_the_chip_is_surer() -> None:
 
 
 def test_a_chip_of_another_maker_without_runs_is_less_sure() -> None:
-    """Whether its products were measured or not: libraries reach less of them than on the chips of the fits."""
+    """Whether its GEMMs were measured or not: libraries reach less than on the chips of the fits."""
     step = leaf("step", 1.0, ("fitted", (0.0,) * 5), None)
     ends = []
     for maker in ("NVIDIA", "AMD"):

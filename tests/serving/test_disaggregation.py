@@ -167,7 +167,7 @@ def test_sizing_and_serving_have_one_time_to_the_first_token(engine: str) -> Non
     place, served = system("h100-sxm"), model("llama-3.1-70b")
     wanted = ServiceTargets(rate=20.0, isl=4000.0, osl=500.0, ttft_ms=3000.0, tpot_ms=40.0)
     own = profile(engine, place.chip, mixture=False)
-    found = search_layouts(served, place, Deployment(), own, wanted)
+    found = search_layouts(served, place, Deployment(), own, (wanted, 1.0))
     apart = [one for one in found.options if one.prefill is not None]
     assert len(apart) > 4
     for one in apart[:5]:

@@ -28,6 +28,7 @@ READ = [
     (VLLM, "--all2all-backend deepep_low_latency", "dispatch=deepep-low-latency"),
     (VLLM, "--cpu-offload-gb 10", "offload_gb=10"),
     (VLLM, "--enable-lora --max-loras 8 --max-lora-rank 32", "adapters=8 adapter_rank=32"),
+    (VLLM, "--enable-lora --max-loras 8 --max-cpu-loras 64", "adapters=64 adapter_slots=8"),
     (VLLM, "--quantization awq", "weights=int4"),
     (VLLM, "--quantization gptq", "weights=int4"),
     (VLLM, "--quantization fp8", "weights=fp8"),

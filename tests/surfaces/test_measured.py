@@ -112,7 +112,8 @@ def test_calibrated_runs_are_a_system(tmp_path: Path) -> None:
 def test_words_before_a_file_state_what_its_log_does_not(tmp_path: Path) -> None:
     log = tmp_path / "titan.log"
     lines = [
-        f"[titan] root - INFO - step: {i}  loss: 8.0  memory: 62.3GiB(78%)  tps: 7,200  tflops: 398.0  mfu: 40.2%"
+        f"[titan] root - INFO - step: {i}  loss: 8.0  memory: 62.3GiB(78%)  tps: 7,200  "
+        "tflops: 398.0  mfu: 40.2%"
         for i in range(1, 21)
     ]
     log.write_text("\n".join(lines))

@@ -49,6 +49,7 @@ def take(
     query, scheme, (width, height) = about
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
     page = context.new_page()
+    page.set_default_timeout(600_000)  # a loaded machine is no defect
     page.goto(f"{address}?{query}")
     page.wait_for_selector("html[data-drawn] main[aria-busy=false]")
     page.wait_for_timeout(400)

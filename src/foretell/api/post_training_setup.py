@@ -158,8 +158,12 @@ def engine_of(
                              layout_given=False, fraction_given=True)  # fmt: skip
     rollout = scenario
     if question.rollout_gpus is not None:
-        chips = {"system": question.system, "gpus": question.rollout_gpus}
-        rollout = ask(scenario.model, **chips, set=settings_of(question))
+        rollout = ask(
+            scenario.model,
+            system=question.system,
+            gpus=question.rollout_gpus,
+            set=settings_of(question),
+        )
     gpus, name = rollout.job.gpus, question.engine or loop.engine
     # An engine by its bare name is the framework's own, which lags behind serving.
     name = loop.engine if loop.engine.partition("-")[0] == name else name

@@ -60,9 +60,7 @@ DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
 DEFAULT_CONCURRENCY = 32.0
 """Requests in flight where neither a concurrency nor a rate is given."""
-NO_LOAD = (
-    f"{DEFAULT_CONCURRENCY:g} concurrent requests: neither a concurrency nor a rate was given"
-)
+NO_LOAD = f"{DEFAULT_CONCURRENCY:g} concurrent requests: neither a concurrency nor a rate was given"
 """What is assumed there."""
 STEADY = 1e12
 """Waves of requests: so many that how the first one began does not show."""

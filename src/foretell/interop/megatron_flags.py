@@ -23,7 +23,7 @@ IGNORED = frozenset(
     rope_scaling_factor norm_epsilon layernorm_epsilon no_masked_softmax_fusion distributed_backend
     distributed_timeout_minutes use_mcore_models transformer_impl moe_grouped_gemm moe_permute_fusion
     moe_aux_loss_coeff moe_router_dtype moe_router_score_function
-    moe_router_enable_expert_bias moe_router_bias_update_rate moe_router_group_topk moe_router_num_groups
+    moe_router_bias_update_rate moe_router_group_topk moe_router_num_groups
     moe_router_topk_scaling_factor moe_router_pre_softmax mock_data
     num_workers master_addr master_port node_rank rdzv_id rdzv_backend rdzv_endpoint ckpt_format
     log_throughput manual_gc manual_gc_interval use_cpu_initialization exit_duration_in_mins

@@ -205,6 +205,10 @@ def write(serving: Serving) -> str:
         ("--quantization", quantisation(d.weights)),
         ("--kv-cache-dtype", "fp8_e4m3" if d.kv.startswith("fp8") else None),
         ("--stream-interval", d.stream_interval),
+        ("--enable-lora", "" if d.adapters else None),
+        ("--max-loras-per-batch", (d.adapter_slots or d.adapters) if d.adapters else None),
+        ("--max-lora-rank", d.adapter_rank if d.adapters else None),
+        ("--cpu-offload-gb", f"{d.offload_gb:g}" if d.offload_gb else None),
     ]
     if d.draft_tokens:
         words += [

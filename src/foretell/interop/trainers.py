@@ -198,10 +198,10 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         "seq_len": seq_len,
     }
     # Dtypes of adapters and their states are as PEFT makes them.
-    kept = {
+    own_values = {
         k: v for k, v in values.items() if not rank or k not in ("master", "gradients", "states")
     }
-    post = _method(keys, job, _without_replicas(kept), tool)
+    post = _method(keys, job, _without_replicas(own_values), tool)
     step = {name: post[name] for name in STEP_VALUES if name in post}
     return Launch(
         tool=tool,

@@ -39,7 +39,7 @@ IGNORED = frozenset(
     enable_prefix_caching enable_chunked_prefill block_size swap_space dtype compilation_config
     all2all_backend moe_backend attention_backend async_scheduling enable_eplb api_server_count
     rope_scaling rope_theta max_model_len m config enable_log_requests lora_modules fully_sharded_loras
-    lora_dtype max_cpu_loras lora_extra_vocab_size temperature top_p top_k min_p max_tokens min_tokens n stop
+    lora_dtype lora_extra_vocab_size temperature top_p top_k min_p max_tokens min_tokens n stop
     repetition_penalty presence_penalty frequency_penalty""".split()
 )
 RELEVANT = frozenset(
@@ -68,7 +68,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "overlap": ("async_scheduling",), "chunked": ("enable_chunked_prefill",), "eplb": ("enable_eplb",),
     "redundant_experts": ("num_redundant_experts", "eplb_config.num_redundant_experts"),
     "tbo": ("enable_dbo",),
-    "dispatch": ("all2all_backend",), "adapters": ("max_loras", "enable_lora"),
+    "dispatch": ("all2all_backend",), "adapters": ("max_cpu_loras", "max_loras", "enable_lora"),
+    "adapter_slots": ("max_loras",),
     "adapter_rank": ("max_lora_rank", "enable_lora"), "offload_gb": ("cpu_offload_gb",),
 }  # fmt: skip
 """The flags that each value is from."""
@@ -103,7 +104,8 @@ def read(given: ArgumentTable, known: Known) -> Launch:
                   "--prefill-plan describe the other side")  # fmt: skip
     compiled = _compilation(keys)
     lora = keys.flag("enable_lora")
-    loras, rank = keys.whole("max_loras"), keys.whole("max_lora_rank")
+    loras, rank = keys.whole("max_loras") or 1, keys.whole("max_lora_rank")
+    every = max(keys.whole("max_cpu_loras") or 1, loras)
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "dp": dp if dp > 1 else None, "cp": cp if cp > 1 else None,
         "ep": tp * dp * cp if spread and tp * dp * cp > 1 else None,
@@ -123,7 +125,8 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         "redundant_experts": keys.whole("num_redundant_experts", "eplb_config.num_redundant_experts"),
         "tbo": True if keys.flag("enable_dbo") else None,
         "dispatch": DISPATCH_WORDS.get(str(keys.text("all2all_backend") or "").lower()),
-        "adapters": (loras or 1) if lora else None,
+        "adapters": every if lora else None,
+        "adapter_slots": loras if lora and loras < every else None,
         "adapter_rank": (rank or 16) if lora else None,
         "offload_gb": keys.number("cpu_offload_gb", high=1e5) or None,
     }  # fmt: skip
@@ -238,5 +241,10 @@ def write(serving: Serving) -> str:
         ("--stream-interval", d.stream_interval),
         ("--speculative-config", draft if d.draft_tokens else None),
         ("--enforce-eager", None if d.graph else ""),
+        ("--enable-lora", "" if d.adapters else None),
+        ("--max-loras", (d.adapter_slots or d.adapters) if d.adapters else None),
+        ("--max-cpu-loras", d.adapters if d.adapter_slots else None),
+        ("--max-lora-rank", d.adapter_rank if d.adapters else None),
+        ("--cpu-offload-gb", f"{d.offload_gb:g}" if d.offload_gb else None),
     ]
     return command(f"vllm serve {serving.model}", words, DEGREES)

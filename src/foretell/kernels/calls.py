@@ -141,8 +141,9 @@ def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAIN
     if written.modules and isinstance(op, Pointwise):
         return _module_passes(op, row, work, written, backward)
     one = over_memory(row, work, _kind(op, written), backward, family)
-    many = isinstance(op, Pointwise) and op.role is OpRole.EXPERT_BIAS
-    calls = [with_fields(one, launches=op.launches) if many else one]
+    calls = [one]
+    if isinstance(op, Pointwise) and op.role is OpRole.EXPERT_BIAS:
+        calls = [with_fields(one, launches=op.launches)]
     if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
         # Both factors of a gated part are halves of one product: their gradients are read and joined.
         halves = Work(activation_elements=4.0 * op.elements)

@@ -7,7 +7,8 @@
     monitor.torchtitan(trainer.metrics_processor)                # torchtitan, before trainer.train()
 
 A step is timed from one step's end to the next, so that what runs behind (data loading, logging) counts as it
-does for the user. The first steps (compilation, caches) are not counted.
+does for the user. The first steps (compilation, caches) are not counted. The callbacks were run in
+transformers 5 and Lightning 2.6; torchtitan 0.2 and 0.3 call `log(step, ...)` once for each step they log.
 """
 
 import statistics

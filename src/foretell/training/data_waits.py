@@ -85,10 +85,10 @@ def data_waits(
     stages: Stages,
     shares: tuple[GroupWeights, ...],
     beside: tuple[Array, Array],
-    copies_s: tuple[Array, Array] | None = None,
+    host_s: tuple[Array, Array] | None = None,
 ) -> DataWaits:
     """What a step waits for data parallelism; `beside` are the sends between stages and the sums of
-    gradients of one micro-batch, `copies_s` the copies to and from the host in each pass.
+    gradients of one micro-batch, `host_s` the copies to and from the host in each pass.
 
     Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
@@ -103,10 +103,10 @@ def data_waits(
     exposed = exposure_of(plans.base, software, plans.zero[:, None])
     forward = forward_pass(plans, stages, beside[0], exposed.gathers)
     backward = backward_pass(plans, stages, beside, exposed.reductions)
-    if copies_s is not None:
+    if host_s is not None:
         waits = plans.zero >= 3
-        forward = held_up(forward, waits, copies_s[0])
-        backward = held_up(backward, waits & plans.base.reshard, copies_s[1])
+        forward = held_up(forward, waits, host_s[0])
+        backward = held_up(backward, waits & plans.base.reshard, host_s[1])
     shown_s = ExposedMessages(
         chip=scenario.system.chip,
         spot=tables.spot,
@@ -126,16 +126,16 @@ def data_waits(
         again = shown_s.of("again", backward, exposed.gathers_again)
         step_s = step_s + more * again
     step_s = step_s + traffic.gathers_forward[:, None] * gathered
-    copies_s: Num = 0.0
+    copied_s: Num = 0.0
     if software.gather_copies:
-        copies_s = sum_of([copy_seconds(scenario, plans, share) for share in shares])
-        step_s = step_s + copies_s
-        copies_s = copies_s / np.maximum(traffic.gathers_forward, 1.0)[:, None]
+        copied_s = sum_of([copy_seconds(scenario, plans, share) for share in shares])
+        step_s = step_s + copied_s
+        copied_s = copied_s / np.maximum(traffic.gathers_forward, 1.0)[:, None]
     # Nobody asks for these of a single stage whose copies to the host they do not hide.
     asked = plans.pp > 1 if plans.base.offload == "none" else plans.pp > 0
     three = ((plans.zero >= 3) & asked)[:, None]
     if not three.any():
-        alone_s = (plans.zero >= 3)[:, None] * (gathered + copies_s / 3.0)
+        alone_s = (plans.zero >= 3)[:, None] * (gathered + copied_s / 3.0)
         return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0, gather_s=alone_s)
     back_s: Num = 0.0
     if plans.base.reshard:
@@ -146,9 +146,9 @@ def data_waits(
     # Weights are copied out of their messages in both passes, gradients into theirs backward.
     return DataWaits(
         step_s=step_s,
-        forward_s=each * (gathered + copies_s / 3.0),
-        backward_s=each * (back_s + 2.0 * copies_s / 3.0),
-        gather_s=each * (gathered + copies_s / 3.0),
+        forward_s=each * (gathered + copied_s / 3.0),
+        backward_s=each * (back_s + 2.0 * copied_s / 3.0),
+        gather_s=each * (gathered + copied_s / 3.0),
     )
 
 

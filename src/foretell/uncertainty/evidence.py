@@ -40,7 +40,8 @@ framework. Residuals of 26 sources of published runs, each counting the same; wh
 hence the sign."""
 UNTRIED: Mapping[str, tuple[float, float]] = {"p50": (-0.08, 0.18), "p90": (-0.22, 0.40)}
 """Of steps on chips of which no run was measured, and whose maker is not the one that most coefficients come
-from, whether tables of their products are at hand or not: logarithms of measured over predicted. Published runs to which nothing was fitted took
+from, whether tables of their products are at hand or not: logarithms of measured over
+predicted. Published runs to which nothing was fitted took
 1.2 to 1.45 times the prediction on MI250X and MI300X, 0.9 to 1.4 on Trainium (docs/decisions.md)."""
 FITTED_MAKER = "NVIDIA"
 """The maker whose chips the tables of kernels are of."""
@@ -155,7 +156,7 @@ def chip_known(chip: Chip) -> bool:
 
 @lru_cache(maxsize=256)
 def is_untried(chip: Chip) -> bool:
-    """Whether no run on the chip was measured, and it is not of the maker that the tables of kernels are of."""
+    """Whether no run on the chip was measured, and its maker is not that of the kernel tables."""
     # No family of frameworks has this name: what is left is whether the chip was seen.
     return chip.vendor != FITTED_MAKER and known_of("-", chip.id, (), chip.left_out) == "new"
 

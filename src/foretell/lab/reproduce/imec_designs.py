@@ -209,6 +209,7 @@ def front_ends(
         else:
             job = {key: phase[key] for key in ("global_batch", "seq_len")}
             found = estimate(named, **fixed, **job)
+            assert found.interval is not None
             quick, long = found.interval["p90"]
             rates = [
                 job["global_batch"] * job["seq_len"] / one for one in (long, found.step_s, quick)

@@ -12,7 +12,7 @@ from typing import Any
 from foretell.api.answers import Estimate, scenario_of
 from foretell.api.exports import export_plan
 from foretell.api.service_answers import ServeAnswer
-from foretell.api.size import Sizing
+from foretell.api.sizing_answer import Sizing
 from foretell.errors import BadInput, Problem
 from foretell.interop.benchmark_script import collect_script
 from foretell.interop.launch import ToolArguments

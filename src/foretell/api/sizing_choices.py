@@ -15,7 +15,7 @@ from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.service_numbers import divide_rent
 from foretell.serving.sizing import SizingSearch, joined_ms
 from foretell.serving.sizing_records import Option, PrefillPlace, ServiceTargets
-from foretell.serving.sizing_simulation import fewest
+from foretell.serving.sizing_simulation import Side, fewest
 from foretell.specs.deployment import Deployment
 
 SLACK = {"mean": 1.5, "p50": 2.5, "p90": 1.5, "p95": 1.5, "p99": 1.5}
@@ -145,7 +145,7 @@ def _simulated_choice(option: Option, case: SizingCase) -> Choice | None:
     back = option.instance.deployment
     curves = found.curves.backs if option.prefill else found.curves.together
     curve = next(c for c in curves if c.deployment == back)
-    side = "decode" if option.prefill else "both"
+    side: Side = "decode" if option.prefill else "both"
     goals = (float("inf") if option.prefill else wanted.ttft_ms, wanted.tpot_ms)
     made_of = fewest(q, back, (side, percentile), option.replicas, goals)
     if made_of is None:

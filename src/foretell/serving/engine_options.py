@@ -78,8 +78,9 @@ def different_adapters(d: Deployment, sequences: Num) -> Array:
     many = float(d.adapters)
     some = np.asarray(sequences, float)
     if many <= 1.0:
-        return np.minimum(some, many)
-    return np.minimum(-many * np.expm1(some * np.log1p(-1.0 / many)), held_adapters(d))
+        return np.asarray(np.minimum(some, many))
+    found = -many * np.expm1(some * np.log1p(-1.0 / many))
+    return np.asarray(np.minimum(found, held_adapters(d)))
 
 
 def batch_limit(d: Deployment, p: EngineProfile) -> float:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from foretell import catalog
 from foretell.catalog.files import LARGEST_BYTES, ROOT
+from foretell.catalog.systems import named_system, system_from_file
 from foretell.errors import BadInput
 
 CHIPS = [entry.id for entry in catalog.entries("chips")]
@@ -317,3 +318,26 @@ def test_a_table_is_what_its_file_is(tmp_path: Path) -> None:
 def test_entries_of_an_unknown_kind() -> None:
     with pytest.raises(BadInput, match="is not a kind"):
         catalog.entries("planets")
+
+
+def test_a_chips_file_alone_is_a_system(tmp_path: Path) -> None:
+    """Its fields at the top or in [chip]; the network is that of the chip it is based on, which is stated."""
+    changed = 'memory_bytes = "200 GB"\n'
+    forms = {
+        "top": 'id = "mine"\nbase = "h200-sxm"\n' + changed,
+        "table": 'id = "mine"\n[chip]\nbase = "h200-sxm"\n' + changed,
+    }
+    known = named_system("h200-sxm")
+    for name, text in forms.items():
+        path = tmp_path / f"{name}.toml"
+        path.write_text(text)
+        found = system_from_file(path)
+        assert (found.id, found.network) == ("mine", known.network)
+        assert found.chip.memory_bytes == 200e9
+        assert any("that of h200-sxm" in line for line in found.assumptions)
+    path.write_text('base = "h200-sxm"\nmemory_bites = 3\n')
+    with pytest.raises(BadInput) as caught:
+        system_from_file(path)
+    assert [(one.path, one.nearest) for one in caught.value.problems] == [
+        ("chip.memory_bites", "memory_bytes")
+    ]

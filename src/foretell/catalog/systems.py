@@ -105,8 +105,10 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
         said.append(f"No network is given; taken: {_USUAL}.")
     elif is_design(table.get("chip")):
         table = _own_links(table, chip, said)
-    elif "network" not in table and is_calibrated(table.get("chip")) and chip and not problems:
-        return _calibrated(table, chip)
+    elif "network" not in table and "chip" in table:
+        if chip is None or problems:
+            raise BadInput(problems)
+        return _without_network(table, chip)
     apart = _take_package(table) if is_design(table.get("chip")) else None
     system = _assemble(dict(table if apart is None else apart[0]), chip, default_id, problems)
     if is_design(table.get("chip")):
@@ -223,7 +225,11 @@ def _own_links(table: Mapping[str, Any], chip: Chip | None, said: list[str]) -> 
 
 
 def chip_file_as_system(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A file with a `[design]`, or a chip and `[[surface]]`, as one that has them in its `[chip]`."""
+    """A file with a `[design]`, with a chip and `[[surface]]`, or with a chip's fields alone, as one that
+    has them in its `[chip]`."""
+    if not {"chip", "network", "design"} & set(table) and {"base", "architecture"} & set(table):
+        named = {key: table[key] for key in ("id", "name") if key in table}
+        return {**named, "chip": table}
     if "surface" in table and "chip" in table:
         rest = {key: raw for key, raw in table.items() if key != "surface"}
         chip = table["chip"] if isinstance(table["chip"], dict) else {"base": table["chip"]}
@@ -242,17 +248,16 @@ def is_design(chip: object) -> bool:
     return isinstance(chip, dict) and "design" in chip
 
 
-def is_calibrated(chip: object) -> bool:
-    """Whether a file's chip is a table with surfaces of its own."""
-    return isinstance(chip, dict) and "surface" in chip
-
-
-def _calibrated(table: Mapping[str, Any], chip: Chip) -> System:
-    """A calibrated chip that names no network: in its reference system, or on the usual network."""
-    if "base" in table["chip"]:
-        reference = named_system(chip.id)
+def _without_network(table: Mapping[str, Any], chip: Chip) -> System:
+    """A chip that names no network: in the reference system of the chip it is based on, or on the usual
+    network."""
+    own = table["chip"]
+    base = own.get("base") if isinstance(own, dict) else own
+    if base is not None:
+        reference = named_system(str(base))
         names = {key: table[key] for key in ("id", "name") if isinstance(table.get(key), str)}
-        return replace(reference, chip=chip, **names)
+        said = () if "surface" in own else (f"No network is given; taken: that of {reference.id}.",)
+        return replace(reference, chip=chip, assumptions=(*said, *reference.assumptions), **names)
     links = float(chip.scale_up_bytes_per_s) > 0.0
     usual = _USUAL if links else _USUAL.replace("the chip's scale-up rate", _ALONE)
     system = _assemble({**table, "network": _usual_network(chip, links)}, chip, chip.id, [])

@@ -234,7 +234,9 @@ def _other(
         return read(word)
     except BadInput as error:
         elsewhere = ", an id of the catalogue, or a file"
-        own = all(problem.path.startswith(f"{path}.") for problem in error.problems)
+        own = word.endswith((".toml", ".json")) or all(
+            problem.path.startswith(f"{path}.") for problem in error.problems
+        )
         problems += error.problems if own else [
             replace(one, allowed=f"{one.allowed}{elsewhere}") for one in found
         ]  # fmt: skip

@@ -97,7 +97,7 @@ def test_what_is_known_goes_by_what_was_seen() -> None:
     assert known_of("nanotron", "b200-sxm") == "apart"
     assert known_of("nanotron", "mi300x") == "new_chip"
     assert known_of("primus", "mi300x") == "new"
-    assert known_of("megatron-core", "h100-sxm", (), ("h100-sxm",)) == "new_chip"
+    assert known_of("nemo", "h100-sxm", (), ("h100-sxm",)) == "new_chip"
     assert known_of("", "h100-sxm") == "unnamed"
 
 

@@ -55,8 +55,8 @@ def played_and_closed(scenario: Scenario, plan: Plan) -> tuple[float, float]:
         weight = parts.weight_s[0] + slower * parts.weight_s[1]
     fused = scenario.software.sums_fused
     trained = parts.trained.copy()
-    # A head that is the token table is a copy of it on another rank.
-    trained[:, -1] += parts.tied * (schedule.layout != "v")
+    # A head that is the token table is a copy of it on another rank; V and DualPipe have both ends on one.
+    trained[:, -1] += parts.tied * (schedule.layout not in ("v", "both"))
     sums = accumulate_s(trained, 1.0, scenario.system.chip, plan, fused=fused)
     sums = sums * (mu > 1 or fused)
     counts = parts_on_chunks(tables, plan.pp, plan.vpp)

@@ -66,7 +66,8 @@ def test_without_graphs_the_host_launches_every_kernel() -> None:
     graphs, eager = (
         llama(f"--quantization awq {flags}", concurrency=1) for flags in ("", "--enforce-eager")
     )
-    assert 1.5 < eager.tpot_ms.mean / graphs.tpot_ms.mean < 6.0
+    # 32 layers of 8 to 16 kernels, each of which takes a host 3 to 8 us.
+    assert 32 * 8 * 3e-3 < eager.tpot_ms.mean - graphs.tpot_ms.mean < 32 * 16 * 8e-3
 
 
 def test_a_cache_of_8_bits_holds_twice_the_tokens() -> None:

@@ -266,7 +266,8 @@ def test_an_inline_model_and_system(api: TestClient) -> None:
     told = ask(api, "estimate", {"model": TOY, "system": system, "gpus": 16, "global_batch": 32})
     assert (told["model"], told["system"]) == ("inline", "mine")
     assert told["step_s"] > 0
-    assert wrong(api, "estimate", {"model": TOY, "system": {"chip": "h100-sxm"}})
+    assert wrong(api, "estimate", {"model": TOY, "system": {"chip": "h100-sxm", "network": {}}})
+    assert wrong(api, "estimate", {"model": TOY, "system": {"network": system["network"]}})
 
 
 @pytest.mark.parametrize(

@@ -256,8 +256,9 @@ def _without_network(table: Mapping[str, Any], chip: Chip) -> System:
     if base is not None:
         reference = named_system(str(base))
         names = {key: table[key] for key in ("id", "name") if isinstance(table.get(key), str)}
-        said = () if "surface" in own else (f"No network is given; taken: that of {reference.id}.",)
-        return replace(reference, chip=chip, assumptions=(*said, *reference.assumptions), **names)
+        taken = f"No network is given; taken: that of {reference.id}."
+        told = () if "surface" in own else (taken,)
+        return replace(reference, chip=chip, assumptions=(*told, *reference.assumptions), **names)
     links = float(chip.scale_up_bytes_per_s) > 0.0
     usual = _USUAL if links else _USUAL.replace("the chip's scale-up rate", _ALONE)
     system = _assemble({**table, "network": _usual_network(chip, links)}, chip, chip.id, [])

@@ -7,6 +7,7 @@ Groups are simulated at the percentile asked for before they count.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def fleet(asked: FleetQuestion) -> FleetAnswer:
     groups = _groups(cases, own, asked) if asked.share else []
     taken = {place for group in groups for place in group.members}
     pools = [_shared_pool(group, cases, own) for group in groups]
-    pools += [_own_pool(own[place], place) for place in range(len(own)) if place not in taken]
+    pools += [_own_pool(model) for place, model in enumerate(own) if place not in taken]
     models = [_placed(model, place, pools, groups) for place, model in enumerate(own)]
     said = dict.fromkeys(
         line
@@ -274,10 +275,10 @@ def _fewest(
     simulate: bool,
 ) -> SharedPool | None:
     """The fewest instances of at most so many that meet all targets, in closed form and then simulated."""
-    able = [n for n in range(1, most + 1) if turns(tenants, n, percentile).meets(tenants)]
-    for replicas in able[: TRIES if simulate else 1]:
-        found = turns(tenants, replicas, percentile)
-        times = [(found.ttft_ms[i], found.tpot_ms[i]) for i in range(len(tenants))]
+    tried = ((n, turns(tenants, n, percentile)) for n in range(1, most + 1))
+    able = ((n, found) for n, found in tried if found.meets(tenants))
+    for replicas, found in islice(able, TRIES if simulate else 1):
+        times = list(zip(found.ttft_ms, found.tpot_ms, strict=True))
         if simulate:
             times = [
                 _simulated(one, replicas, stretch, percentile)
@@ -322,7 +323,7 @@ def _shared_pool(
     )
 
 
-def _own_pool(model: FleetModel, place: int) -> FleetPool:
+def _own_pool(model: FleetModel) -> FleetPool:
     """A model's own chips as part of the answer."""
     best = model.sizing.best
     told = best.to_dict()

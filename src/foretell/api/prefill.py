@@ -53,9 +53,7 @@ def prefill_pool(
         raise BadInput(problems)
     profile, decode = found
     count, named = chips_given(asked.prefill_gpus, problems, "prefill_gpus")
-    system: System | None = scenario.system
-    if named is not None:
-        system = collect(lambda: system_of(named, parse_settings(()), {}), problems)
+    system = _chips_of(named, scenario.system, problems)
     if count is None or system is None:
         raise BadInput(problems)
     layout, said = prefill_layout(asked.prefill_plan, decode, count, problems)
@@ -120,9 +118,7 @@ def prefill_place(asked: SizeQuestion, q: ServeQuestion) -> PrefillPlace | None:
     if isinstance(given, str) and re.fullmatch(r"[A-Za-z][^x]*", given.strip()):
         given = f"{q.gpus}x{given.strip()}"
     count, named = chips_given(given, problems, "prefill_gpus")
-    system: System | None = q.system
-    if named is not None:
-        system = collect(lambda: system_of(named, parse_settings(()), {}), problems)
+    system = _chips_of(named, q.system, problems)
     words = asked.prefill_plan or ""
     collect(lambda: parse_deployment(words, q.deployment), problems)
     if problems or count is None or system is None:
@@ -138,6 +134,13 @@ def prefill_place(asked: SizeQuestion, q: ServeQuestion) -> PrefillPlace | None:
         degrees=degrees_of(words),
         chip=system.chip.id if named is not None else "",
     )
+
+
+def _chips_of(named: str | None, own: System, problems: list[Problem]) -> System | None:
+    """The system that `--prefill-gpus` names, or the service's own; None, and problems, where it is none."""
+    if named is None:
+        return own
+    return collect(lambda: system_of(named, parse_settings(()), {}), problems)
 
 
 def degrees_of(plan: str) -> tuple[tuple[str, int], ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from foretell.api.conditioning import factor_json
+from foretell.api.conditioning import OPEN, factor_json
 from foretell.records import as_json, dataclass
 from foretell.uncertainty.causes import REST, SHARED, RunCauses, causes_of
 from foretell.uncertainty.posterior import Posterior
@@ -13,8 +13,6 @@ LIKELY = 0.03
 """Probability from which a cause is told."""
 APART = -0.35
 """Correlation below which two causes cannot be told apart."""
-OPEN = 0.02
-"""Slope from which a mechanism is told of."""
 
 GainOf = Callable[[str, float], float]
 """Mechanism and its factor -> share of the time that is won without it."""

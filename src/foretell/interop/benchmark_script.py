@@ -4,8 +4,6 @@ It runs where the benchmark ran, with nothing but Python's standard library, and
 columns of the run as it was planned, and the median step of its log, the first steps left out.
 """
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 
@@ -75,12 +73,3 @@ def collect_script(row: Mapping[str, object]) -> str:
     """The script for one run."""
     cells = {name: "" if value is None else str(value) for name, value in row.items()}
     return COLLECT.replace("__ROW__", json.dumps(cells))
-
-
-def csv_text(row: Mapping[str, object]) -> str:
-    """A row as a CSV file of one."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(row))
-    writer.writeheader()
-    writer.writerow(dict(row))
-    return out.getvalue()

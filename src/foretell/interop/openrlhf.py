@@ -97,19 +97,7 @@ def read_openrlhf(given: ArgumentTable, known: Known) -> Launch:
         rollout_words="no-graph" if keys.flag(*_open("enforce_eager")) else "",
         reference=keys.number(*_open("init_kl_coef")) != 0.0,
     )
-    degree = {
-        "tp": keys.whole(*_open("ds_tensor_parallel_size")),
-        "cp": keys.whole(*_open("ring_attn_size")),
-    }
-    stage = keys.whole(*_open("zero_stage"), low=0, high=3)
-    more: dict[str, object] = {
-        "micro_batch": keys.whole(*_open("micro_train_batch_size")) or 8,
-        "zero": 2 if stage is None else stage,
-        "recompute": "full" if keys.flag(*_open("gradient_checkpointing")) else "none",
-        "offload": "optimizer" if keys.flag(*_open("adam_offload")) else None,
-        "lora": keys.whole(*_open("lora_rank"), low=0) or None,
-        "framework": "deepspeed",
-    }
+    degree, more = _trainer(keys)
     sources = {
         "model": ("pretrain",), "gpus": ("actor_num_gpus_per_node", "actor_num_nodes"),
         "global_batch": ("train_batch_size",), "seq_len": ("prompt_max_len", "generate_max_len"),
@@ -146,6 +134,22 @@ def _tuning(keys: Keys, given: ArgumentTable, known: Known, algorithm: str) -> L
         fraction=None,
         micro_tokens=None,
     )
+    degree, more = _trainer(keys)
+    told = {
+        "model": "pretrain", "global_batch": "train_batch_size", "seq_len": "max_len", "isl": "max_len",
+        "prompts": "train_batch_size", "micro_batch": "micro_train_batch_size", "zero": "zero_stage",
+        "recompute": "gradient_checkpointing", "offload": "adam_offload", "lora": "lora_rank",
+    }  # fmt: skip
+    sources = {name: _open(one) for name, one in told.items()}
+    return launch_of_step(keys, given, known, "openrlhf", step, degree, more, sources, OPEN_IGNORED)
+
+
+def _trainer(keys: Keys) -> tuple[dict[str, int | None], dict[str, object]]:
+    """Degrees and the other values of DeepSpeed's plan, which every program of OpenRLHF names alike."""
+    degree = {
+        "tp": keys.whole(*_open("ds_tensor_parallel_size")),
+        "cp": keys.whole(*_open("ring_attn_size")),
+    }
     stage = keys.whole(*_open("zero_stage"), low=0, high=3)
     more: dict[str, object] = {
         "micro_batch": keys.whole(*_open("micro_train_batch_size")) or 8,
@@ -155,14 +159,4 @@ def _tuning(keys: Keys, given: ArgumentTable, known: Known, algorithm: str) -> L
         "lora": keys.whole(*_open("lora_rank"), low=0) or None,
         "framework": "deepspeed",
     }
-    degree = {
-        "tp": keys.whole(*_open("ds_tensor_parallel_size")),
-        "cp": keys.whole(*_open("ring_attn_size")),
-    }
-    told = {
-        "model": "pretrain", "global_batch": "train_batch_size", "seq_len": "max_len", "isl": "max_len",
-        "prompts": "train_batch_size", "micro_batch": "micro_train_batch_size", "zero": "zero_stage",
-        "recompute": "gradient_checkpointing", "offload": "adam_offload", "lora": "lora_rank",
-    }  # fmt: skip
-    sources = {name: _open(one) for name, one in told.items()}
-    return launch_of_step(keys, given, known, "openrlhf", step, degree, more, sources, OPEN_IGNORED)
+    return degree, more

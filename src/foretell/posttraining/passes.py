@@ -20,9 +20,6 @@ from foretell.training.forward_only import ForwardPass, forward_only
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 
-TOKEN_BUDGET = 16_384
-"""Tokens of a micro-batch on one rank where nothing says how many (verl: ppo_max_token_len_per_gpu)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedBatch:

@@ -136,16 +136,7 @@ def _pairs(
     """Pairs of layouts, each with fewer replicas than it takes: the cache between them takes no time here."""
     fronts = _cheapest(curves.fronts if where is None else curves.placed, wanted, slack)
     return [
-        Option(
-            kind="disaggregated",
-            instance=back.at(wanted.rate / few),
-            replicas=few,
-            prefill=front.at(wanted.rate / many),
-            prefill_replicas=many,
-            prefill_placed=where is not None,
-            prefill_chip="" if where is None else where.chip,
-            prefill_worth=1.0 if where is None else where.worth,
-        )
+        _pair((back.at(wanted.rate / few), few), (front.at(wanted.rate / many), many), where)
         for front, many in fronts
         for back, few in _cheapest(curves.backs, wanted, slack)
     ]
@@ -181,16 +172,24 @@ def paired(
     if many is None:
         return None
     one = front.at(wanted.rate / many)
+    prefill = replace(one, ttft_ms=one.ttft_ms + moved + joined)
+    found = _pair((back.at(wanted.rate / few), few), (prefill, many), systems[1])
+    return replace(found, transfer_ms=moved)
+
+
+def _pair(
+    decode: tuple[Instance, int], prefill: tuple[Instance, int], where: PrefillPlace | None
+) -> Option:
+    """So many decode and prefill instances, the latter where they must be."""
     return Option(
         kind="disaggregated",
-        instance=back.at(wanted.rate / few),
-        replicas=few,
-        prefill=replace(one, ttft_ms=one.ttft_ms + moved + joined),
-        prefill_replicas=many,
-        transfer_ms=moved,
-        prefill_placed=systems[1] is not None,
-        prefill_chip="" if systems[1] is None else systems[1].chip,
-        prefill_worth=1.0 if systems[1] is None else systems[1].worth,
+        instance=decode[0],
+        replicas=decode[1],
+        prefill=prefill[0],
+        prefill_replicas=prefill[1],
+        prefill_placed=where is not None,
+        prefill_chip="" if where is None else where.chip,
+        prefill_worth=1.0 if where is None else where.worth,
     )
 
 

@@ -70,15 +70,16 @@ MeasuredRuns = Annotated[
         inline="Measured runs: rows as objects, or pasted text. Nothing is stored.",
     ),
 ]
+
+
+def chip_count(words: str) -> Flag:
+    """A flag that takes a number of chips, or one with a system's name or file before it."""
+    return Flag(help=words, kind="count", metavar="N", names_file="maybe", most=MOST_CHIPS)
+
+
 Chips = Annotated[
     int | str | None,
-    Flag(
-        help="Chips; 512xH100 names the system too.",
-        kind="count",
-        metavar="N",
-        names_file="maybe",
-        most=MOST_CHIPS,
-    ),
+    chip_count("Chips; 512xH100 names the system too."),
 ]
 Batch = Annotated[
     int | None,

@@ -10,7 +10,6 @@ from foretell.specs.questions.common import (
     JSON,
     JSONL,
     MODEL,
-    MOST_CHIPS,
     MOST_LENGTH,
     PLOT,
     SHAPES_HELP,
@@ -19,6 +18,7 @@ from foretell.specs.questions.common import (
     ModelName,
     SettingsGiven,
     SystemName,
+    chip_count,
 )
 from foretell.specs.questions.flags import Flag
 from foretell.specs.questions.serving import Speculative
@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 Pooled = Annotated[
     int | str | None,
-    Flag(
-        help="Chips of one pool, as in 16xH100; with the other pool's in the place of --gpus.",
-        kind="count",
-        metavar="N",
-        names_file="maybe",
-        most=MOST_CHIPS,
-    ),
+    chip_count("Chips of one pool, as in 16xH100; with the other pool's in the place of --gpus."),
 ]
 MOST_ANSWER = 2**17
 """Tokens of an answer that a server answers for."""

@@ -12,7 +12,6 @@ from foretell.specs.questions.common import (
     JSON,
     JSONL,
     LAUNCHER,
-    MOST_CHIPS,
     MOST_LENGTH,
     PLOT,
     SHAPES_HELP,
@@ -23,6 +22,7 @@ from foretell.specs.questions.common import (
     Progressing,
     SettingsGiven,
     SystemName,
+    chip_count,
 )
 from foretell.specs.questions.flags import Flag, Surface
 
@@ -120,13 +120,7 @@ class LoadQuestion:
     system: SystemName = None
     gpus: Annotated[
         int | str | None,
-        Flag(
-            help="Chips of all instances; 8xH100 names the system too.",
-            kind="count",
-            metavar="N",
-            names_file="maybe",
-            most=MOST_CHIPS,
-        ),
+        chip_count("Chips of all instances; 8xH100 names the system too."),
     ] = None
     isl: PromptLength = 1024
     osl: AnswerLength = 1024
@@ -316,12 +310,8 @@ class ServiceQuestion(LoadQuestion):
     ] = None
     prefill_gpus: Annotated[
         int | str | None,
-        Flag(
-            help="Chips that do prefill alone: a number is taken out of --gpus, 8xB200 is added.",
-            kind="count",
-            metavar="N",
-            names_file="maybe",
-            most=MOST_CHIPS,
+        chip_count(
+            "Chips that do prefill alone: a number is taken out of --gpus, 8xB200 is added."
         ),
     ] = None
     prefill_plan: Annotated[

@@ -22,6 +22,7 @@ from foretell.specs.questions.common import (
     Progressing,
     SettingsGiven,
     SystemName,
+    chip_count,
 )
 from foretell.specs.questions.flags import Flag
 from foretell.specs.questions.serving import (
@@ -51,13 +52,7 @@ Headroom = Annotated[
 ]
 LargestInstance = Annotated[
     int | str | None,
-    Flag(
-        help="Most chips of one instance (default: 64).",
-        kind="count",
-        metavar="N",
-        names_file="maybe",
-        most=MOST_CHIPS,
-    ),
+    chip_count("Most chips of one instance (default: 64)."),
 ]
 Simulated = Annotated[
     bool,
@@ -112,12 +107,8 @@ class SizeQuestion:
     price: Rent = None
     prefill_gpus: Annotated[
         int | str | None,
-        Flag(
-            help="Prefill apart, on these chips: 8xB200 are instances of at most 8; a number: same chips.",
-            kind="count",
-            metavar="N",
-            names_file="maybe",
-            most=MOST_CHIPS,
+        chip_count(
+            "Prefill apart, on these chips: 8xB200 are instances of at most 8; a number: same chips."
         ),
     ] = None
     prefill_plan: Annotated[

@@ -267,14 +267,20 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     profile = with_options(profile, deployment)
     seen = collect(
         lambda: encoded_input(
-            scenario.model, scenario.system, deployment, asked.images, asked.audio
+            scenario.model, scenario.system, deployment, profile, asked.images, asked.audio
         ),
         problems,
     )
     if problems or seen is None:
         raise BadInput(problems)
     loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
-    profile = replace(profile, latency_s=profile.latency_s + seen.seconds + loaded_s)
+    prompt = seen.tokens + (0.0 if seen.whole else float(asked.isl))
+    profile = replace(
+        profile,
+        latency_s=profile.latency_s + loaded_s,
+        encoder_s_per_token=seen.seconds / prompt,
+        encoder_joules_per_token=seen.joules / prompt,
+    )
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -304,7 +310,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     if not isinstance(plan, Deployment) and not names_word(plan, "kv") and deployment.kv != "bf16":
         said.append(f"cache in {deployment.kv}, as the weights are narrow; kv= says otherwise")
     traffic = Traffic(
-        isl=float(asked.isl) + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
+        isl=prompt, osl=float(asked.osl), concurrency=float(at_once or 1.0),
         least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(

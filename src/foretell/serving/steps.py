@@ -112,8 +112,9 @@ class StepTimes:
         floor = max(p.launch_s * self.launches, launched_s)
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
-        slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
-        prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
+        encoders = parts.get("encoders", np.zeros(()))
+        slow = device - encoders + (p.prefill_expert_factor - 1.0) * parts["experts"]
+        prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s + encoders
         prompt_s = prompt_s * self.system.corrections.prefill
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + waits, 0.0))
@@ -203,6 +204,8 @@ class StepTimes:
             )
             body = (body + decode(tables.decode_s)) / self.layers
             found["draft"] = d.draft_tokens * (body + self.at_tokens(tables.head_s, own))
+        if p.encoder_s_per_token:
+            found["encoders"] = p.encoder_s_per_token * on.prompts * on.new * d.cp
         found |= option_parts_s(self.model, self.system, d, on.rows, self.layers)
         if d.pp > 1:
             found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
@@ -222,6 +225,8 @@ class StepTimes:
             + self.at_tokens(tables.head_joules, on.rows)
         )
         spent = spent + decode(tables.decode_joules) + prefill(tables.prefill_joules)
+        new = np.asarray(load.prefill_tokens, float)
+        spent = spent + self.profile.encoder_joules_per_token * new
         base = chip_power(self.system.chip).base_watts * self.deployment.gpus
         # Stages have their part of the sequences each, one after the other; prompts pass them side by side.
         held = self.seconds(load)

@@ -54,7 +54,7 @@ from foretell.specs.questions.serving import (
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
-from foretell.specs.system_batch import stack_systems, structure_of
+from foretell.specs.system_batch import column_of, stack_systems, structure_of
 
 DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
@@ -136,7 +136,8 @@ def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
 def closed_forms(
     questions: Sequence[ServeQuestion], given: bool
 ) -> list[ServiceEstimate | Infeasible]:
-    """The closed form of several questions; those that differ in numbers of their system are one batch."""
+    """The closed form of several questions; those that differ in numbers of their system, or in requests in
+    flight, are one batch."""
     groups: dict[object, list[int]] = {}
     for place, one in enumerate(questions):
         groups.setdefault(_batch_key(one) or place, []).append(place)
@@ -158,12 +159,14 @@ def _one_form(question: ServeQuestion, given: bool) -> ServiceEstimate | Infeasi
 def _batch_forms(
     questions: Sequence[ServeQuestion], given: bool
 ) -> list[ServiceEstimate | Infeasible]:
-    """Questions that differ in numbers of their system alone."""
+    """Questions that differ in numbers of their system, or in requests in flight, alone."""
     batch = stack_systems([question.system for question in questions])
+    loads = column_of([question.traffic.concurrency for question in questions])
     tried = layouts_of(questions[0], given)
-    first = replace(questions[0], system=batch, plan_chosen=not given)
+    traffic = replace(questions[0].traffic, concurrency=loads)
+    first = replace(questions[0], system=batch, traffic=traffic, plan_chosen=not given)
     rows = [(chunk, at) for chunk in serve_systems(first, tried) for at in range(len(chunk.best))]
-    # Systems that are equal are one.
+    # Questions that are equal are one.
     rows = rows if len(rows) > 1 else rows * len(questions)
     found: list[ServiceEstimate | Infeasible] = []
     for question, (chunk, at) in zip(questions, rows, strict=True):
@@ -193,7 +196,8 @@ def _batch_key(q: ServeQuestion) -> object:
     """What questions of one batch have in common; None where a question is answered by itself."""
     if not can_batch(q):
         return None
-    own = q.model, q.gpus, q.deployment, q.profile, q.traffic, q.prices, q.targets_ms
+    alike = replace(q.traffic, concurrency=1.0)
+    own = q.model, q.gpus, q.deployment, q.profile, alike, q.prices, q.targets_ms
     return structure_of(q.system), *own, len(q.assumptions)
 
 

@@ -26,6 +26,7 @@ from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.training.exchanges import Exchanges, exchanges_of
 from foretell.training.layer_costs import Parts, part_table
+from foretell.training.overlap import Overlap
 from foretell.training.shapes import Shape
 from foretell.workload.build import build
 from foretell.workload.ops import Gemm
@@ -99,12 +100,12 @@ class Tables:
 class Waits:
     """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
 
-    forward_s: Array
-    """That the forward pass waits for."""
-    backward_s: Array
-    """That the backward pass waits for, recomputation included."""
+    passes: tuple[Array | Overlap, Array | Overlap]
+    """Forward and backward, recomputation included: what the pass waits for, or what can hide that too."""
     tier: Index
     """Outermost tier that they touch; (plans,)."""
+    waits_s: Array | None = None
+    """What both passes wait for; None where no schedule asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

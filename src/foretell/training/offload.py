@@ -52,7 +52,7 @@ def offload_seconds(
     the first alone, the second has less left.
     """
     stages = one.stages
-    whole_s = inputs_s = stages.backward_s + one.sums_s
+    whole_s = inputs_s = stages.backward_s + one.sums_s + one.waits.weight_s
     if schedule_named(plans.base.schedule).splits_backward:
         inputs_s = stages.backward_s - stages.weight_s
     return exposed_copies(

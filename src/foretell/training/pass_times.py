@@ -103,6 +103,14 @@ class PassTimes:
             return *found, found[0]
         return *found, chip_share(self.again_chip_s(slower), spent.host_s[self.shape])
 
+    def rerun(self, slower: Num) -> tuple[Array, Array]:
+        """The chip's time of each part forward without the operations that computing it again leaves out at
+        its end, and the pass's, beside the host."""
+        stop = self.tables.parts.stop
+        stopped_s = stop.seconds[self.shape] + slower * stop.clocked_s[self.shape]
+        chip_s = self.chip_s(slower)[0] - stopped_s
+        return chip_s, beside_host(chip_s, self.host_s[0])
+
     def again_chip_s(self, slower: Num) -> Array:
         """The chip's time of the modules that a plan computes again, exchanges included."""
         parts, spent = self.tables.parts, self.tables.parts.again
@@ -120,8 +128,10 @@ class PassTimes:
         return chip_s if spent is None else beside_host(chip_s, spent.host_s[self.shape])
 
 
-def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array]) -> PassTimes:
-    """The passes on some combinations; `late_us` as late_launches gives it for them."""
+def pass_times(
+    tables: Tables, shape: Index, group: Index, late_us: list[Array], pp: Array
+) -> PassTimes:
+    """The passes on some combinations, of so many stages; `late_us` as late_launches gives it for them."""
     parts = tables.parts
     launch_s, speed = tensor_launch_s(parts, shape), tables.host_speed[shape][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
@@ -134,7 +144,9 @@ def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array])
 
     both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
     if tables.software.host_ahead:
-        both = both[0], np.maximum(both[1] - lead_s(parts, shape, both) * is_layer, 0.0)
+        # The head is on the last stage: hosts of others have none to run ahead of.
+        ahead_s = lead_s(parts, shape, both) * (pp <= 1)[:, None]
+        both = both[0], np.maximum(both[1] - ahead_s * is_layer, 0.0)
     return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
 
 
@@ -170,14 +182,15 @@ class HeldPasses:
 def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]) -> HeldPasses:
     """The passes of some plans (`first`), each computed once for what it depends on: not on the stages."""
     # full:N computes so many layers of every stage again, so that the clock depends on how many there are.
-    stages = [plans.pp[first]] if recompute_layers(plans.base.recompute) else []
+    staged = recompute_layers(plans.base.recompute) or tables.software.host_ahead
+    stages = [plans.pp[first]] if staged else []
     late = [column[first] for column in late_us]
     few, key = distinct(tables.group[first], plans.recompute[first], *stages, *late)
     own = first[few]
     mode = plans.recompute[own][:, None]
     is_layer = np.arange(len(tables.parts.names)) < tables.parts.kinds
     late = [column[few] for column in late]
-    spent = pass_times(tables, tables.shape[own], tables.group[own], late)
+    spent = pass_times(tables, tables.shape[own], tables.group[own], late, plans.pp[own])
     clock, fall = sustained_clock(repeats_of(plans, own, tables) * is_layer, mode, spent)
     forward, backward, rerun = part_seconds(mode, is_layer, spent, clock)
     slower = (tables.pace / clock - 1.0)[:, None]
@@ -244,8 +257,7 @@ def part_seconds(
     parts = spent.tables.parts
     slower = (spent.tables.pace / clock - 1.0)[:, None]
     forward, backward = spent.of(slower)
-    stopped = parts.stop.seconds[spent.shape] + slower * parts.stop.clocked_s[spent.shape]
-    rerun = (forward - stopped) * is_layer
+    rerun = spent.rerun(slower)[1] * is_layer
     again = np.where(mode == 2.0, rerun, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0))
     if parts.again is not None:
         again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)

@@ -26,7 +26,8 @@ def part_passes(
     mode, many = float(plans.recompute[0]), len(parts.names)
     is_layer = (np.arange(many) < parts.kinds).astype(float)
     none = np.zeros(many)
-    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_launches(plans, tables))
+    late_us = late_launches(plans, tables)
+    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_us, plans.pp[:1])
     both_s = spent.of(stretched - 1.0)
     chip_s = spent.chip_s(stretched - 1.0)
 
@@ -43,8 +44,8 @@ def part_passes(
     backward["launch_s"] = spent.host_s[1][0]
     more: list[Columns] = []
     if mode == 2.0:
-        stop_s = parts.stop.seconds[at] + (stretched - 1.0) * parts.stop.clocked_s[at]
-        rerun = {**forward, "chip_s": forward["chip_s"] - stop_s}
+        less_s, whole_s = (x[0] for x in spent.rerun(stretched - 1.0))
+        rerun = {**forward, **one(whole_s, less_s, ways[0])}
         more.append({k: v * is_layer for k, v in rerun.items()})
     if mode == LISTED and parts.again is not None:
         waits = {k: v * parts.waits_again.get(k, 0.0) for k, v in ways[0].items()}

@@ -10,6 +10,7 @@ together; these are launched one by one. Its time is part of the steps that read
 import math
 import re
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from foretell.workload.parameters import layer_weights
 from foretell.workload.roles import OpRole, Region
 
 _IMAGES = re.compile(r"(?:([0-9]{1,4})x)?([0-9]{1,5})x([0-9]{1,5})")
-FORMAT = "bf16"
+FORMAT: Literal["bf16"] = "bf16"
 """Encoders keep their 16 bits where the text model's weights are narrower."""
 TURNED_SHARE = 0.18
 """Share of the memory's bandwidth of passes that read across: 0.18 to 0.2 (Whisper) and 0.14 (SigLIP) on one

@@ -472,6 +472,12 @@ def beside_host(chip_s: Array, host_s: Array) -> Array:
     return p_norm(chip_s, host_s, SIDE_BY_SIDE)
 
 
+def chip_share(chip_s: Array, host_s: Array) -> Array:
+    """Of a second that the chip takes longer for a pass, what the pass does: the slope of `beside_host`."""
+    whole_s = np.maximum(beside_host(chip_s, host_s), 1e-300)
+    return np.asarray((chip_s / whole_s) ** (SIDE_BY_SIDE - 1.0))
+
+
 def _panel_bytes(grid: tuple[GridTraffic, ...], plan: Plan) -> Num:
     """Bytes of the widest panels of any part."""
     widest: Num = 0.0

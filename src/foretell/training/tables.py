@@ -21,6 +21,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.exchanges import Exchanges, exchanges_on
 from foretell.training.layer_costs import Parts, part_table
+from foretell.training.overlap import Overlap
 from foretell.training.rank_links import DataLinks, data_kinds, rank_links
 from foretell.training.shapes import Shape
 from foretell.workload.build import build
@@ -81,12 +82,12 @@ class Tables:
 class Waits:
     """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
 
-    forward_s: Array
-    """That the forward pass waits for."""
-    backward_s: Array
-    """That the backward pass waits for, recomputation included."""
+    passes: tuple[Array | Overlap, Array | Overlap]
+    """Forward and backward, recomputation included: what the pass waits for, or what can hide that too."""
     tier: Index
     """Outermost tier that they touch; (plans,)."""
+    waits_s: Array | None = None
+    """What both passes wait for; None where no schedule asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

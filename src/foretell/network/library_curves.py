@@ -3,7 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.library_records import PROTOCOLS, Kind, Library, LibraryCurve
+from foretell.network.library_records import (
+    PROTOCOLS,
+    BetweenNodes,
+    Kind,
+    Library,
+    LibraryCurve,
+    Three,
+)
 from foretell.network.library_topology import MEASURED, PatternRatios, ratios
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -185,7 +192,7 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
     chunk, limit = np.zeros_like(wire), np.zeros_like(wire)
     overlap, start = np.full_like(wire, inside.overlap), np.zeros_like(wire)
     if between is not None:
-        away = _column(between.step_s) * shape.outer_steps
+        away = _column(ring_steps_s(kind, between)) * shape.outer_steps
         away = away + _column(between.inner_step_s) * shape.inside_steps
         pass_s = _chunk_passes_s(library, shape)
         largest = _column((NEVER, NEVER, between.chunk_bytes[2]))
@@ -206,6 +213,14 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
         overlap=overlap,
         ramp_s_per_root_byte=_ramp(library, shape, passes * moved, simple=2),
     )
+
+
+def ring_steps_s(kind: Kind, between: BetweenNodes) -> Three:
+    """One step of a ring from node to node, by protocol: gathers and scatters may have one of their own."""
+    own = between.gather_step_s
+    if own is None or kind not in ("all-gather", "reduce-scatter"):
+        return between.step_s
+    return between.step_s[0], between.step_s[1], own
 
 
 def _chunk_passes_s(library: Library, shape: GroupShape) -> Array:

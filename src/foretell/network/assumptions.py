@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from foretell.network.library_catalog import library_for
-from foretell.network.library_curves import tier_ratios
+from foretell.network.library_shapes import tier_ratios
 from foretell.network.library_topology import MEASURED
 from foretell.network.placement import with_groups
 from foretell.network.tier_checks import unusual_links

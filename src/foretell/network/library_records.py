@@ -132,6 +132,30 @@ class Custom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pat:
+    """Coefficients of parallel aggregated trees."""
+
+    base_s: float
+    """Start."""
+    step_share: float
+    """One of its hops over one step of a ring."""
+    rank_s: float
+    """What each rank adds."""
+    bandwidth_share: float
+    """Share of a ring's bandwidth that it reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollNet:
+    """Coefficients of sums in the switches between nodes."""
+
+    latency_s: float
+    """Once up and down the switches, at the fabric's reference latency."""
+    bandwidth_share: float
+    """Share of a ring's bandwidth that each direction of a port reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
     """A collective library on one system's links."""
 
@@ -147,6 +171,10 @@ class Library:
     """A collective of nothing."""
     custom: Custom | None = None
     """The engine's own all-reduce, where it has one."""
+    pat: Pat | None = None
+    """Parallel aggregated trees, where this release has them."""
+    collnet: CollNet | None = None
+    """Sums in the switches between nodes, where any tier has such switches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

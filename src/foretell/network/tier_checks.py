@@ -119,6 +119,10 @@ def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[P
     problems = []
     for path, value in set_by_hand.items():
         parts = path.split(".")
+        if path == "system.nccl" and (why := _no_release(system.nccl, library is not None)):
+            problems.append(
+                Problem(path=f"--set {path}", value=value, message=why[0], allowed=why[1])
+            )
         tier = tiers.get(parts[1]) if parts[0] == "network" and len(parts) == 3 else None
         if tier is None:
             continue
@@ -137,6 +141,15 @@ def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[P
     return problems
 
 
+def _no_release(release: str, known: bool) -> tuple[str, str] | None:
+    """What is wrong with a release of NCCL that was set, and what is allowed; None where nothing is."""
+    if not known:
+        return "has no effect: these chips run no NCCL", "chips of NVIDIA and AMD"
+    if release and not all(part.isdecimal() for part in release.split(".")):
+        return "no release of NCCL", "numbers such as 2.21, or nothing for today's"
+    return None
+
+
 FITTED = ("efficiency", "gather_share", "scatter_share", "exchange_share")
 """Fields whose place the fit of a collective library takes."""
 
@@ -149,6 +162,8 @@ def _inert(tier: Tier, field: str, fitted: bool) -> tuple[str, str]:
     if field == "routing" and name not in (*SWITCHED[1:], *DRAGONFLIES):
         way = "one way" if is_grid(tier) else "no ways to choose from"
         return f"a {tier.topology} has {way}", "fat-tree, clos, rail-clos or dragonfly as topology"
+    if field == "in_network_reduction" and is_grid(tier) and tier.in_network_reduction:
+        return f"a {tier.topology} has no switches that could add up", "switch, fat-tree or clos"
     if field in DRAGONFLY_FIELDS and name not in DRAGONFLIES:
         return f"a {tier.topology} has no groups", "topology=dragonfly or dragonfly-plus"
     if field == "router_globals" and not float(tier.group_routers):

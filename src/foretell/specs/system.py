@@ -78,6 +78,8 @@ class System:
     """Power of one node at load, all included; 0 where unknown."""
     node_price_usd: NotNegative = 0.0
     """Price of one node; 0 where unknown."""
+    nccl: str = ""
+    """Release of its collective library, such as 2.21; empty: that of the framework's date, else today's."""
     assumptions: tuple[str, ...] = ()
     """What was assumed to make the system out of a chip or a file."""
     design: ChipDesign | None = None

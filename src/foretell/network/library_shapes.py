@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from foretell.network.library_records import Library
 from foretell.network.library_topology import MEASURED, PatternRatios, ratios
+from foretell.network.topologies.rail_clos import forwards, off_rail
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
@@ -91,12 +92,14 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
             alone = np.where(below < 2.0, between.alone_share, 1.0)
             outer_s = np.maximum(outer_s, more * as_here.gather / (rate * reach * alone * below))
             member_s = np.maximum(member_s, more / rate)
-            out_x = np.maximum(out_x, leaves * as_here.exchange / rate)
+            apart = off_rail(tier, count, below)
+            out_x = np.maximum(out_x, leaves * as_here.exchange * apart / rate)
+            in_x = forwarded(tier, tiers[:i], counts[:i], more, in_x)
             out_steps = out_steps + here * ratio
             depth = depth + np.ceil(np.log2(count) - 1e-9) * ratio
             tree = np.maximum(tree, as_here.tree / as_here.gather)
             tree_hops_s = tree_hops_s + more * as_here.tree_hops_s
-            exchange = np.maximum(exchange, as_here.exchange)
+            exchange = np.maximum(exchange, as_here.exchange * apart)
             adds = adds & (~more | tier.in_network_reduction)
         weights.append(here)
         units = units / count
@@ -125,6 +128,20 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
         adds_between=adds & (nodes > 1.0),
         tiers=tiers,
     )
+
+
+def forwarded(
+    rail: Tier, below: tuple[Tier, ...], counts: Array, spans: NDArray[np.bool_], inside: Array
+) -> Array:
+    """Load of the links inside a node where every message of an all-to-all first goes to its rail (PXN):
+    (n - 1)/n of S, whatever the nodes; elsewhere `inside` as it is."""
+    if not forwards(rail):
+        return inside
+    for tier, count in zip(below, counts, strict=True):
+        rate = np.asarray(tier.bandwidth_bytes_per_s * tier.taper, float)
+        handed = (count - 1.0) / count / (rate * direct_share(tier, count))
+        inside = np.where(spans, np.maximum(inside, handed), inside)
+    return inside
 
 
 def tier_ratios(

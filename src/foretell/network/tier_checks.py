@@ -164,10 +164,21 @@ def _inert(tier: Tier, field: str, fitted: bool) -> tuple[str, str]:
         return f"a {tier.topology} has {way}", "fat-tree, clos, rail-clos or dragonfly as topology"
     if field == "in_network_reduction" and is_grid(tier) and tier.in_network_reduction:
         return f"a {tier.topology} has no switches that could add up", "switch, fat-tree or clos"
+    if field == "pxn":
+        return _inert_rails(tier)
     if field in DRAGONFLY_FIELDS and name not in DRAGONFLIES:
         return f"a {tier.topology} has no groups", "topology=dragonfly or dragonfly-plus"
     if field == "router_globals" and not float(tier.group_routers):
         return "how many routers have them is not given", f"network.{tier.name}.group_routers too"
     if field == "taper" and name == "fully-connected":
         return "links between every two members cannot be tapered", "bandwidth_bytes_per_s"
+    return "", ""
+
+
+def _inert_rails(tier: Tier) -> tuple[str, str]:
+    """Why it moves nothing whether messages keep to their rails; two empty texts where it does."""
+    if tier.topology != "rail-clos":
+        return f"a {tier.topology} has no rails", "topology=rail-clos"
+    if tier.routing == "adaptive" and np.all(np.asarray(tier.taper) == 1.0):
+        return "spines without taper carry everything", f"network.{tier.name}.taper below 1 too"
     return "", ""

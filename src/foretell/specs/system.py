@@ -40,6 +40,9 @@ class Tier:
     """Whether the switches of this tier add up data on its way (NVLS, SHARP)."""
     routing: Literal["adaptive", "static"] = "adaptive"
     """How flows choose among equal ways: by load, or once and for all (hashed flows, minimal routes)."""
+    pxn: bool = True
+    """Rail fabrics: whether messages to chips of another index go over their node's own links to the right
+    rail first (NCCL's PXN); else they cross the spines."""
     groups: NotNegative = 0.0
     """Groups of a dragonfly; 0: its members where they are groups, else groups of 512 chips."""
     group_routers: NotNegative = 0.0

@@ -40,7 +40,9 @@ modules_to_save)."""
 GENERIC = "generic"
 """The software of a plan that names none."""
 _FRAMEWORK = re.compile(r"[a-z][a-z0-9.-]*(@[a-z0-9][a-z0-9.-]*)?")
-NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket", "prefetch", "documents")
+NUMBERS = (
+    "shard", "secondary", "lora", "tp2", "panels", "bucket", "prefetch", "documents", "wide_layers",
+)  # fmt: skip
 """Keys whose value is a whole number."""
 SEQUENCE_GRID = "sequence"
 """Value of tp_mode that is another spelling: `tp8 tp_mode=sequence tp2=2` is `tp4 cp2 cp_mode=allgather`."""

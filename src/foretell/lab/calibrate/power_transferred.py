@@ -69,7 +69,8 @@ def _ultra(
         ((chip,), kin),
         joules_per_flop,
         f"Blackwell's compute dies and memory links under {limit}: what it draws before it works stays that"
-        " of Blackwell, and so do the joules of a flop at its clock; its FP4 units do half as much again a clock",
+        " of Blackwell, and so do the joules of a flop at its clock; its FP4 units do half as much again a"
+        " clock",
         base_share=base_share,
     )
     return replace(

@@ -97,12 +97,20 @@ def layout_sizes(value: str) -> tuple[int, ...]:
     return tuple(int(size) for size, _, many in runs for _ in range(int(many or 1)))
 
 
-def even_sizes(layers: int, chunks: int) -> tuple[int, ...]:
-    """Layers of each chunk of an even layout: the remainder goes to the inner chunks first."""
-    size, rest = divmod(layers, chunks)
+def even_sizes(layers: int, chunks: int, tail: int = 0) -> tuple[int, ...]:
+    """Layers of each chunk of an even layout: the remainder goes to the inner chunks first.
+
+    Blocks behind the last layer that cost as much as `tail` layers take the places of the last ones.
+    """
+    size, rest = divmod(layers + tail, chunks)
     inner = [*range(1, chunks - 1), 0, chunks - 1][:chunks] if chunks > 1 else [0]
     more = {*inner[:rest]}
-    return tuple(size + (at in more) for at in range(chunks))
+    sizes = [size + (at in more) for at in range(chunks)]
+    for at in reversed(range(chunks)):
+        taken = min(tail, sizes[at])
+        sizes[at] -= taken
+        tail -= taken
+    return tuple(sizes)
 
 
 def adapters_form(value: str) -> str | None:

@@ -240,6 +240,7 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
             schedule_named(plans.base.schedule).layout,
             by_cost(scenario),
             layout_sizes(plans.base.layout),
+            tail_layers(scenario.model),
         ),
         pair=pair,
         exchanges=exchanges_on(
@@ -264,6 +265,13 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
 def by_cost(scenario: Scenario) -> float:
     """What the head costs, counted in layers, where the software deals layers to stages by cost; else 0."""
     return head_layers(scenario.model) if scenario.software.stages_by_cost else 0.0
+
+
+def tail_layers(model: Model) -> int:
+    """What blocks of multi-token prediction count for in dealing layers to stages: each is a layer and a
+    second pass through the head, three layers in Megatron-Bridge's recipes (`Et|(tt|)*30mL` of 61 layers)."""
+    block = model.prediction
+    return 0 if block is None else block.repeats * (len(block.layers) + 2)
 
 
 @lru_cache(maxsize=64)

@@ -39,10 +39,13 @@ PRINTED = [
     ("h100-sxm", 72, 256.0, 2000.0, True, {}, 2785.0),
     ("h800-sxm", 32, 16384.0, 4096.0, False, {"balance": 1.0}, 7839.0),
     ("h800-sxm", 128, 128.0, 4096.0, True, {"draft_tokens": 1, "accepted": 0.85}, 2325.0),
+    ("h20-sxm", 16, 48.0, 4864.0, True, {"draft_tokens": 1, "accepted": 0.85}, 714.0),
+    ("h20-sxm", 16, 32.0, 4864.0, True, {"draft_tokens": 1, "accepted": 0.85}, 675.0),
+    ("h20-sxm", 16, 12.0, 4864.0, True, {"draft_tokens": 2, "accepted": 1.55}, 423.0),
 ]
 """Chip, ranks, tokens of a rank, context, decode or prefill, and the rate of a GPU in print: DeepSeek-V3 by
-SGLang (lmsys.org/blog/2025-05-05-large-scale-ep) and by DeepSeek (deepseek-ai/profile-data, computed
-there)."""
+SGLang (lmsys.org/blog/2025-05-05-large-scale-ep), by DeepSeek (deepseek-ai/profile-data, computed there), and
+on H20 by Ant (lmsys.org/blog/2025-09-26)."""
 
 
 @pytest.mark.parametrize("row", PRINTED, ids=lambda row: f"{row[0]} ep{row[1]} {row[3]:.0f}")

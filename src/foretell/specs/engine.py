@@ -98,7 +98,10 @@ class EngineProfile:
     wait_steps: float = 0.0
     """Decode steps that new prompts wait for to come together."""
     dp_wait_steps: float = 0.0
-    """The same where attention is data parallel: for a prompt on every rank."""
+    """The same where attention is data parallel: at most, until there is a prompt for every rank."""
+    wide_wait_steps: float = 0.0
+    """The same where experts are spread over many ranks (ep16 and wider) and the engine has it as an option
+    (SGLang's prefill delayer)."""
     policy: Policy = "mixed"
     """How prompts and decoding share steps."""
     max_batch: int = 1024

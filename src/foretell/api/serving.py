@@ -289,7 +289,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         *said_of_pool,
         *said_of_drafts,
         *seen.said,
-        *said_of_adapters(deployment, profile),
+        *said_of_adapters(deployment),
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY

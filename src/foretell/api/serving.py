@@ -266,15 +266,18 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     deployment = with_adapters(asked, deployment, problems)
     profile = with_options(profile, deployment)
     seen = collect(
-        lambda: encoded_input(
-            scenario.model, scenario.system, deployment, asked.images, asked.audio
-        ),
+        lambda: encoded_input(scenario.model, scenario.system, asked.images, asked.audio),
         problems,
     )
     if problems or seen is None:
         raise BadInput(problems)
     loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
-    profile = replace(profile, latency_s=profile.latency_s + seen.seconds + loaded_s)
+    text = 0.0 if seen.whole_prompt else float(asked.isl)
+    profile = replace(
+        profile,
+        latency_s=profile.latency_s + seen.waits_s + loaded_s,
+        encoder_flop_per_token=seen.flop / (text + seen.tokens),
+    )
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -294,7 +297,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
         said.append(NO_LOAD)
-    said += unused_words(scenario.model, deployment, float(asked.isl) + float(asked.osl))
+    said += unused_words(scenario.model, deployment, text + seen.tokens + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if pool is not None:
         own = rent_of(pool.system.chip.id, asked.price, settings, asked.prices)
@@ -304,7 +307,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     if not isinstance(plan, Deployment) and not names_word(plan, "kv") and deployment.kv != "bf16":
         said.append(f"cache in {deployment.kv}, as the weights are narrow; kv= says otherwise")
     traffic = Traffic(
-        isl=float(asked.isl) + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
+        isl=text + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
         least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
+from foretell.serving.encoders import encoder_rate
 from foretell.serving.engine_options import option_parts_s
 from foretell.serving.launches import launches_of
 from foretell.serving.lookup import axis_of, read
@@ -112,8 +113,9 @@ class StepTimes:
         floor = max(p.launch_s * self.launches, launched_s)
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
-        slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
-        prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
+        encoders = parts.get("encoders", np.zeros(()))
+        slow = device - encoders + (p.prefill_expert_factor - 1.0) * parts["experts"]
+        prompt_s = np.maximum(p.prefill_factor * slow, shown) + encoders + p.prefill_step_s
         prompt_s = prompt_s * self.system.corrections.prefill
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + waits, 0.0))
@@ -204,6 +206,10 @@ class StepTimes:
             body = (body + decode(tables.decode_s)) / self.layers
             found["draft"] = d.draft_tokens * (body + self.at_tokens(tables.head_s, own))
         found |= option_parts_s(self.model, self.system, d, on.rows, self.layers)
+        if p.encoder_flop_per_token:
+            # Images and audio of the prompts of a step: each rank has its own requests', cut over its tp.
+            flop = p.encoder_flop_per_token * np.asarray(load.prefill_tokens, float)
+            found["encoders"] = flop / (d.dp * d.cp * d.tp) / encoder_rate(self.system)
         if d.pp > 1:
             found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
         return found

@@ -83,6 +83,8 @@ class EngineProfile:
     """Host time of each kernel of such a step: it launches them one by one (serving/launches.py)."""
     prefill_step_s: float = 0.0
     """What such a step takes besides."""
+    encoder_flop_per_token: float = 0.0
+    """Of requests with images or audio, FLOP of their encoders for each prompt token; no engine's own."""
     latency_s: float = 0.013
     """What a request meets before and after the engine: HTTP, tokeniser, queue."""
     latency_s_per_token: float = 0.0

@@ -169,11 +169,25 @@ class Tower:
     patch: int = 0
     """Pixels of a patch's side; 0: not known, or not of images."""
     merge: int = 1
-    """Patches along each side that become one token."""
+    """Patches along each side that become one token; of audio, frames one after the other."""
     hidden: int = 0
     """Width of its layers."""
     layers: int = 0
     """How many."""
+    window: int = 0
+    """Patches or frames that see each other; 0: all of an image, or of a stretch of audio."""
+    full_layers: int = 0
+    """Layers in which all of them do, beside those with a window."""
+    tile: int = 0
+    """Pixels of the side that an image, or each tile of it, is brought to; 0: it keeps its size."""
+    tiles: int = 1
+    """Most tiles of an image; more than one have a small view of the whole beside them."""
+    budget: int = 0
+    """Tokens that an image, or a window of audio, becomes whatever its size; 0: as many as its size has."""
+    frames_hz: float = 0.0
+    """Frames of a second of audio, as its layers see them."""
+    padded: bool = False
+    """Whether audio is padded to whole windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

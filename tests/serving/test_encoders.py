@@ -10,15 +10,9 @@ from foretell.catalog.engines import profiles
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
-from foretell.interop.huggingface import read_model
-from foretell.serving.encoders import (
-    Pieces,
-    audio_pieces,
-    encoder_cost,
-    image_pieces,
-)
+from foretell.serving.encoders import audio_load, encoder_cost, image_load
 from foretell.specs.deployment import Deployment
-from foretell.specs.model import Tower
+from foretell.specs.model import EncoderLoad, Tower
 from foretell.workload.parameters import layer_weights
 
 ASKED: dict[str, Any] = {"gpus": "1xH200", "plan": "tp1", "isl": 100, "osl": 50, "concurrency": 1}
@@ -48,7 +42,7 @@ def tower_of(name: str) -> Tower:
 )
 def test_tokens_of_an_image(name: str, size: tuple[int, int], tokens: int) -> None:
     """As the released processors say; each rule is cited in interop/huggingface/tower_shapes.py."""
-    assert image_pieces(tower_of(name), *size).tokens == tokens
+    assert image_load(tower_of(name), *size).tokens == tokens
 
 
 @pytest.mark.parametrize("name", ["gemma-3-4b", "qwen2.5-vl-7b", "qwen3-vl-8b", "llama-4-scout",
@@ -71,9 +65,9 @@ def seconds(tower: Tower, batch: float, length: float, engine: str = "transforme
     """Kernels of an encoder on one H200, none waiting for its launch."""
     profile = replace(profiles()[engine], launch_s=1e-12)
     tokens = batch * length / tower.merge**2
-    pieces = Pieces(sequences=batch, length=length, tokens=tokens)
+    load = EncoderLoad(tower=tower, sequences=batch, length=length, tokens=tokens)
     model, system = catalogue_model("gemma-3-4b"), named_system("dgx-h200")
-    return encoder_cost((tower, pieces), model, system, ON_ONE, profile)[0]
+    return float(encoder_cost(load, model, system, ON_ONE, profile)[0][0])
 
 
 @pytest.mark.parametrize(
@@ -130,28 +124,40 @@ def test_encoders_take_time_from_the_others() -> None:
     assert seen.joules_per_token > plain.joules_per_token
 
 
-def test_audio_of_whisper_is_what_its_encoder_reads() -> None:
-    seen = foretell.serve("whisper-large-v3", **ASKED, audio=45.0)
-    assert seen.isl == 3000
+@pytest.mark.parametrize(
+    ("name", "seconds", "tokens", "encoded"),
+    [
+        ("qwen2-audio-7b", 10.0, 250, 1500),  # 25 tokens a second; the stretch is padded to 30 s
+        ("qwen2-audio-7b", 45.0, 1125, 3000),
+        ("voxtral-mini-3b", 10.0, 375, 1500),  # 12.5 tokens a second, of the padding too
+        ("voxtral-mini-3b", 60.0, 750, 3000),
+    ],
+)
+def test_tokens_of_audio(name: str, seconds: float, tokens: int, encoded: int) -> None:
+    """transformers: Qwen2AudioProcessor, VoxtralProcessor; both have WhisperFeatureExtractor's stretches."""
+    load = audio_load(tower_of(name), seconds)
+    assert (load.sequences * load.length, load.tokens) == (encoded, tokens)
+    assert foretell.serve(name, **ASKED, audio=seconds).isl == 100 + tokens
+
+
+def test_whisper_hears_one_stretch() -> None:
+    """Whisper pads what it hears to 30 s: 1,500 frames, whatever is said of a prompt."""
+    found = [foretell.serve("whisper-large-v3", **ASKED, audio=s) for s in (1.0, 30.0)]
+    assert found[0].isl == found[1].isl == 1500
+    assert found[0].ttft_ms == found[1].ttft_ms
+    with pytest.raises(BadInput, match="30 s at once"):
+        foretell.serve("whisper-large-v3", **ASKED, audio=31.0)
+    with pytest.raises(BadInput, match="reads text"):
+        foretell.serve("t5-11b", **ASKED, audio=3.0)
     with pytest.raises(BadInput, match="whisper-large-v3"):
         foretell.serve("llama-3.1-8b", **ASKED, audio=3.0)
 
 
-def test_audio_towers_of_configs() -> None:
-    """Qwen2-Audio: 25 tokens a second, the encoder over whole stretches of 30 s."""
-    config = {
-        "model_type": "qwen2_audio",
-        "text_config": {
-            "model_type": "qwen2", "hidden_size": 4096, "intermediate_size": 11008,
-            "num_hidden_layers": 2, "num_attention_heads": 32, "vocab_size": 1000,
-            "num_key_value_heads": 32, "max_position_embeddings": 8192,
-        },
-        "audio_config": {
-            "model_type": "qwen2_audio_encoder", "d_model": 1280, "encoder_layers": 32,
-            "encoder_attention_heads": 20, "encoder_ffn_dim": 5120, "num_mel_bins": 128,
-        },
+def test_a_service_of_images_takes_more_chips() -> None:
+    asked: dict[str, Any] = {
+        "model": "qwen2.5-vl-7b", "system": "h100-sxm", "rate": 30.0, "isl": 100, "osl": 50,
+        "simulate": False, "gpus": 2,
     }  # fmt: skip
-    (tower,) = read_model(config, "own").towers
-    pieces = audio_pieces(tower, 10.0)
-    assert (pieces.tokens, pieces.sequences, pieces.length) == (250, 1.0, 1500.0)
-    assert audio_pieces(tower, 31.0).sequences == 2.0
+    plain, seen = (foretell.size(**asked, images=images) for images in (None, "1024x1024"))
+    assert seen.best.option.gpus > plain.best.option.gpus
+    assert seen.wanted.isl == 100 + 37 * 37

@@ -16,9 +16,8 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
-from foretell.serving.kernels import Kernels, PowerLimitedCost
-from foretell.serving.launches import layer_launches
-from foretell.serving.steps import EAGER_LAYER_S, kernel_side
+from foretell.serving.kernels import Array, Kernels, PowerLimitedCost
+from foretell.serving.launches import EAGER_LAYER_S, layer_launches
 from foretell.serving.tables import (
     WHOLE,
     TablePoints,
@@ -27,10 +26,12 @@ from foretell.serving.tables import (
     sequence_cost,
     token_costs,
 )
+from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
-from foretell.specs.model import Model, Stack, Tower
+from foretell.specs.model import EncoderLoad, Model, Stack, Tower
 from foretell.specs.system import System
+from foretell.specs.system_batch import system_count
 from foretell.workload.build import layer_graph
 from foretell.workload.graph import Tokens
 from foretell.workload.ops import Gemm
@@ -43,36 +44,24 @@ FORMAT: Literal["bf16"] = "bf16"
 TURNED_SHARE = 0.18
 """Share of the memory's bandwidth of passes that read across: 0.18 to 0.2 (Whisper) and 0.14 (SigLIP) on one
 H200 (tests/bench/measure_encoders.py, 2026-11-16)."""
-WHISPER_S, WHISPER_POSITIONS = 30.0, 1500
-"""Whisper reads stretches of 30 s as 1,500 positions each."""
+WHISPER_HZ = 50.0
+"""Positions of a second of audio that Whisper's encoder reads."""
+EXAMPLES = {"vision": "qwen2.5-vl-7b", "audio": "whisper-large-v3, qwen2-audio-7b"}
+"""Models of the catalogue that read images, and audio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedInput:
-    """What images and audio add to every request."""
+    """What images and audio make of every request's prompt."""
 
-    tokens: float = 0.0
-    """Tokens of the prompt."""
-    seconds: float = 0.0
-    """Time of the encoders."""
-    joules: float = 0.0
-    """Energy of all ranks in it, above idling."""
-    whole: bool = False
-    """Whether these tokens are all that the model's own encoder reads (Whisper), in the place of a prompt."""
+    prompt: float
+    """Tokens of the prompt, theirs included."""
+    loads: tuple[EncoderLoad, ...] = ()
+    """What goes through the towers."""
+    names: tuple[str, ...] = ()
+    """What each of these is, as it was asked for."""
     said: tuple[str, ...] = ()
-    """What to tell of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
-    """How one image or stretch of audio goes through its encoder."""
-
-    sequences: float
-    """Tiles, or stretches, that do not attend to one another."""
-    length: float
-    """Patches or frames of each."""
-    tokens: float
-    """Tokens that all of them become."""
+    """What to tell beside them."""
 
 
 def read_images(text: str) -> tuple[int, int, int]:
@@ -86,162 +75,185 @@ def read_images(text: str) -> tuple[int, int, int]:
     return int(match[1] or 1), int(match[2]), int(match[3])
 
 
-def image_pieces(tower: Tower, wide: int, high: int) -> Pieces:
-    """One image as its family's processor cuts it."""
+def image_load(tower: Tower, wide: int, high: int, many: int = 1) -> EncoderLoad:
+    """Images as their family's processor cuts them."""
+    sequences, per_token = 1.0, float(tower.merge**2)
     if tower.image_side:
         across, down = (math.ceil(side / tower.image_side) for side in (wide, high))
         tiles = min(across * down, tower.most_tiles)
-        tiles += 1 if tiles > 1 else 0
-        patches = float((tower.image_side // tower.patch) ** 2)
-        return Pieces(
-            sequences=float(tiles), length=patches, tokens=tiles * patches / tower.merge**2
-        )
-    step = tower.patch * tower.merge
-    cells = [max(round(side / step), 1) for side in (wide, high)]
-    tokens = float(cells[0] * cells[1])
-    if tower.most_tokens:
-        tokens = min(tokens, float(tower.most_tokens))
-    return Pieces(sequences=1.0, length=tokens * tower.merge**2, tokens=tokens)
+        sequences = float(tiles + (tiles > 1))
+        tokens = (tower.image_side // tower.patch) ** 2 / per_token
+    elif tower.budget:
+        tokens = float(tower.budget)
+    else:
+        step = tower.patch * tower.merge
+        cells = [max(round(side / step), 1) for side in (wide, high)]
+        tokens = float(min(cells[0] * cells[1], tower.most_tokens or math.inf))
+    return EncoderLoad(
+        tower=tower,
+        sequences=many * sequences,
+        length=tokens * per_token,
+        tokens=many * sequences * tokens,
+    )
 
 
-def audio_pieces(tower: Tower, seconds: float) -> Pieces:
-    """Some seconds of audio."""
+def audio_load(tower: Tower, seconds: float) -> EncoderLoad:
+    """Some seconds of audio, in whole stretches where its tower pads them."""
     frames = tower.frames_per_s * seconds
-    tokens = math.ceil(frames / tower.merge)
-    if not tower.stretch_s:
-        return Pieces(sequences=1.0, length=max(frames, 1.0), tokens=tokens)
-    stretches = math.ceil(seconds / tower.stretch_s)
-    length = tower.frames_per_s * tower.stretch_s
-    return Pieces(sequences=float(stretches), length=length, tokens=tokens)
+    stretches, length = 1, max(frames, 1.0)
+    if tower.stretch_s:
+        stretches = math.ceil(seconds / tower.stretch_s)
+        length = tower.frames_per_s * tower.stretch_s
+    tokens = stretches * tower.budget if tower.budget else math.ceil(frames / tower.merge)
+    return EncoderLoad(tower=tower, sequences=float(stretches), length=length, tokens=float(tokens))
 
 
 def encoded_input(
+    model: Model, isl: float, images: str | None, audio_s: float | None
+) -> EncodedInput:
+    """The prompt of a request with its images and its audio."""
+    if audio_s and model.kind == "encoder-decoder":
+        return _source_frames(model, audio_s)
+    loads, names = [], []
+    if images is not None:
+        count, wide, high = read_images(images)
+        loads.append(image_load(_tower(model, "vision", images), wide, high, count))
+        names.append(images)
+    if audio_s:
+        loads.append(audio_load(_tower(model, "audio", audio_s), audio_s))
+        names.append(f"{audio_s:g} s of audio")
+    prompt = isl + sum(load.tokens for load in loads)
+    each = tuple(replace(load, prompt=prompt) for load in loads)
+    return EncodedInput(prompt=prompt, loads=each, names=tuple(names))
+
+
+def said_of_input(
+    seen: EncodedInput,
     model: Model,
     system: System,
     deployment: Deployment,
     profile: EngineProfile,
-    images: str | None,
-    audio_s: float | None,
-) -> EncodedInput:
-    """Tokens and time of the images and the audio of a request."""
-    found, where = EncodedInput(), (model, system, deployment, profile)
-    if images is not None:
-        count, wide, high = read_images(images)
-        tower = _tower(model, "vision", images)
-        one = image_pieces(tower, wide, high)
-        pieces = replace(one, sequences=count * one.sequences, tokens=count * one.tokens)
-        found = _with(found, (tower, pieces), where, images)
-    if audio_s and _reads_audio(model):
-        return _whisper(audio_s)
-    if audio_s:
-        tower = _tower(model, "audio", audio_s)
-        pieces = audio_pieces(tower, audio_s)
-        said = f"{audio_s:g} s of audio"
-        found = _with(found, (tower, pieces), where, said)
-    return found
+) -> tuple[str, ...]:
+    """Tokens of images and audio, and what their encoders take in this deployment."""
+    told = []
+    for name, load in zip(seen.names, seen.loads, strict=True):
+        seconds, _ = encoder_cost(load, model, system, deployment, profile)
+        spent_ms, what = 1e3 * float(seconds.max()), load.tower.name
+        text = f"{name}: {load.tokens:.0f} tokens, {spent_ms:.1f} ms in the {what} encoder"
+        if load.tower.image_side or load.tower.budget:
+            text += ", whatever its size" if load.tower.most_tiles == 1 else ", by tiles"
+        told.append(text)
+    return (*told, *seen.said)
 
 
-def _with(
-    before: EncodedInput,
-    read: tuple[Tower, Pieces],
-    where: tuple[Model, System, Deployment, EngineProfile],
-    name: str,
-) -> EncodedInput:
-    """What was found before, and one more encoder's input."""
-    tower, pieces = read
-    seconds, joules = encoder_cost(read, *where)
-    text = f"{name}: {pieces.tokens:.0f} tokens, {1e3 * seconds:.1f} ms in the {tower.name} encoder"
-    return EncodedInput(
-        tokens=before.tokens + pieces.tokens,
-        seconds=before.seconds + seconds,
-        joules=before.joules + joules,
-        said=(*before.said, text),
-    )
-
-
-def _reads_audio(model: Model) -> bool:
-    """Whether audio is what the model's own encoder reads."""
+def _source_frames(model: Model, audio_s: float) -> EncodedInput:
+    """Audio of a model whose encoder reads it (Whisper): one stretch of frames, whatever it holds."""
     own = model.encoder_embedding
-    return model.encoder is not None and own is not None and not own.vocab
-
-
-def _whisper(audio_s: float) -> EncodedInput:
-    """The positions of Whisper's encoder, which is a part of the model."""
-    positions = WHISPER_POSITIONS * math.ceil(audio_s / WHISPER_S)
-    text = f"{audio_s:g} s of audio: {positions} positions of the encoder, in the place of --isl"
-    return EncodedInput(tokens=float(positions), whole=True, said=(text,))
+    if own is None or not own.positions or not own.projections:
+        raise BadInput(
+            [Problem(path="audio", value=audio_s, message=f"{model.id} reads text",
+                     allowed="--isl, the tokens of its source")]
+        )  # fmt: skip
+    longest = own.positions / WHISPER_HZ
+    if audio_s > longest:
+        raise BadInput(
+            [Problem(path="audio", value=audio_s, message=f"{model.id} hears {longest:g} s at once",
+                     allowed=f"at most {longest:g}: engines send longer audio as several requests")]
+        )  # fmt: skip
+    text = (
+        f"{audio_s:g} s of audio: {own.positions} frames, padded to {longest:g} s, are what the encoder "
+        "reads; --isl is not used"
+    )
+    return EncodedInput(prompt=float(own.positions), said=(text,))
 
 
 def _tower(model: Model, name: str, value: object) -> Tower:
     flag = {"vision": "images", "audio": "audio"}[name]
-    nearest = {"vision": "qwen2.5-vl-7b", "audio": "whisper-large-v3"}[name]
     for tower in model.towers:
         if tower.name == name and tower.stack and (tower.patch or tower.frames_per_s):
             return tower
     raise BadInput(
         [Problem(path=flag, value=value, message=f"{model.id} has no {name} encoder that is known",
-                 allowed=f"a model that has one, such as {nearest}")]
+                 allowed=f"a model with one, such as {EXAMPLES[name]}")]
     )  # fmt: skip
 
 
-def encoder_cost(
-    read: tuple[Tower, Pieces],
+def encoder_costs(
     model: Model,
     system: System,
     deployment: Deployment,
     profile: EngineProfile,
-) -> tuple[float, float]:
-    """Seconds of an encoder for all pieces at once, and joules of the ranks."""
-    tower, pieces = read
-    stack = tower.stack
+) -> tuple[Num, Num]:
+    """Seconds and joules of all encoders for one token of the prompts."""
+    seconds: Num = 0.0
+    joules: Num = 0.0
+    for load in profile.encoders:
+        own = encoder_cost(load, model, system, deployment, profile)
+        seconds, joules = seconds + own[0] / load.prompt, joules + own[1] / load.prompt
+    if profile.encoders and system_count(system) == 1:
+        return float(np.max(seconds)), float(np.max(joules))
+    return seconds, joules
+
+
+def encoder_cost(
+    load: EncoderLoad,
+    model: Model,
+    system: System,
+    deployment: Deployment,
+    profile: EngineProfile,
+) -> tuple[Array, Array]:
+    """Seconds of an encoder for all that a request brings, and joules of the ranks; one for each system."""
+    stack = load.tower.stack
     assert stack is not None
     own = replace(deployment, dp=1, cp=1, pp=1, ep=1, weights=FORMAT, experts=FORMAT, kv=FORMAT,
                   draft_tokens=0)  # fmt: skip
-    engine = replace(kernel_side(profile), window_used=True, fused=False)
-    kernels = Kernels(chip=system.chip, deployment=own, profile=engine)
+    engine = replace(profile, window_used=True, fused=False)
+    many = system_count(system)
+    kernels = Kernels(chip=system.chip, deployment=own, profile=engine, systems=many)
     links = links_of(system, own, engine)
-    points = _points(pieces)
+    points = _points(load)
     token, _ = token_costs(model, stack, kernels, links, points)
     attention = sequence_cost(model, stack, kernels, "prefill", points)
-    between = _projector(tower, stack, pieces, kernels)
-    costs = (token, attention, between)
-    seconds = sum(float(cost.seconds.ravel()[0]) for cost in costs)
-    if tower.turned and not profile.fused:
-        seconds += _turned_s(stack, pieces, system)
-    joules = sum(float(cost.joules.ravel()[0]) for cost in costs)
-    return max(seconds, _launched_s(model, stack, own, profile)), joules
+    costs = (token, attention, _projector(load, stack, kernels))
+    seconds = np.asarray(sum(cost.seconds.ravel() for cost in costs))
+    joules = np.asarray(sum(cost.joules.ravel() for cost in costs))
+    if load.tower.turned and not profile.fused:
+        seconds = seconds + _turned_s(load, stack, system)
+    return np.maximum(seconds, _launched_s(model, stack, own, profile)), joules
 
 
-def _points(pieces: Pieces) -> TablePoints:
+def _points(load: EncoderLoad) -> TablePoints:
     """Tables of this one load."""
-    rows, length = np.array([pieces.sequences * pieces.length]), np.array([pieces.length])
+    rows, length = np.array([load.sequences * load.length]), np.array([load.length])
     return replace(
         WHOLE,
         tokens=rows,
-        prompts=np.array([pieces.sequences]),
+        prompts=np.array([load.sequences]),
         lengths=length,
         pasts=np.zeros(1),
     )
 
 
-def _projector(tower: Tower, stack: Stack, pieces: Pieces, kernels: Kernels) -> PowerLimitedCost:
+def _projector(load: EncoderLoad, stack: Stack, kernels: Kernels) -> PowerLimitedCost:
     """What is not of the layers, most of it maps from merged patches to the text's width."""
+    tower = load.tower
     rest = max(tower.parameters - len(stack.layers) * _layer_weights(stack), 0.0)
     inputs = float(stack.hidden * tower.merge ** (1 if tower.frames_per_s else 2))
-    rows, outputs = np.array([pieces.tokens]), rest / inputs / kernels.deployment.tp
+    outputs = max(rest / inputs / kernels.deployment.tp, 1.0)
+    kernels, (rows,) = kernels.along(np.array([load.tokens]))
     product = Gemm(
-        name="encoder.projector", m=rows, n=max(outputs, 1.0), k=inputs, role=OpRole.UP,
+        name="encoder.projector", m=rows, n=outputs, k=inputs, role=OpRole.UP,
         region=Region.EMBEDDING,
     )  # fmt: skip
-    return kernels.held(kernels.cost([product], [1.0], 1))
+    return kernels.held(kernels.cost([product], [1.0], len(rows)))
 
 
-def _turned_s(stack: Stack, pieces: Pieces, system: System) -> float:
+def _turned_s(load: EncoderLoad, stack: Stack, system: System) -> Array:
     """Sums and norms of layers whose states lie channel by channel: modules of plain PyTorch keep what a
     convolution left, so that each of two sums reads across and each of two norms copies first."""
-    moved = 2.0 * (2.0 * 3.0 + 2.0 * 2.0) * stack.hidden * pieces.sequences * pieces.length
-    bytes_per_s = float(system.chip.memory_bandwidth_bytes_per_s)
-    return len(stack.layers) * moved / bytes_per_s * (1.0 / TURNED_SHARE - 1.0)
+    moved = 2.0 * (2.0 * 3.0 + 2.0 * 2.0) * stack.hidden * load.sequences * load.length
+    bytes_per_s = np.asarray(system.chip.memory_bandwidth_bytes_per_s, float)
+    return np.asarray(len(stack.layers) * moved / bytes_per_s * (1.0 / TURNED_SHARE - 1.0))
 
 
 def _layer_weights(stack: Stack) -> float:

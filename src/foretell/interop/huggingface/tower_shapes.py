@@ -16,6 +16,8 @@ HEADS = 16
 """Heads where a config does not say: those of SigLIP, which most towers began as."""
 STRETCH_S, FRAMES_PER_S = 30.0, 50.0
 """Whisper's encoder reads stretches of 30 s, the last one filled with silence, at 50 positions a second."""
+GEMMA_FRAMES_PER_S = 25.0
+"""Those of Gemma-4's audio tower, behind two strides of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,8 @@ class ImageRule:
     """Tiles of that size that a large image is cut into, one of the whole image beside them."""
     most_tokens: int = 0
     """Tokens of one image at most, larger ones are scaled down; 0: no limit is known."""
+    budget: int = 0
+    """Tokens that every image is scaled to have; 0: as many as its size has."""
     merge: int = 0
     """Patches along each side of a token where the config does not say."""
 
@@ -44,7 +48,7 @@ RULES: dict[str, ImageRule] = {
     "qwen3_5_moe": ImageRule(most_tokens=16384),
     # Gemma-3 pools 64 x 64 patches to 256 tokens; Gemma-4 pools 3 x 3, 280 tokens by default.
     "gemma3": ImageRule(fixed=True, merge=4),
-    "gemma4": ImageRule(most_tokens=280, merge=3),
+    "gemma4": ImageRule(budget=280, merge=3),
     "paligemma": ImageRule(fixed=True),
     "llava": ImageRule(fixed=True),
     "llava_next": ImageRule(fixed=True, most_tiles=4),
@@ -58,6 +62,8 @@ RULES: dict[str, ImageRule] = {
     "internvl": ImageRule(fixed=True, most_tiles=12, merge=2),
     "internvl_chat": ImageRule(fixed=True, most_tiles=12, merge=2),
     "mistral3": ImageRule(most_tokens=3025, merge=2),
+    "idefics3": ImageRule(fixed=True, most_tiles=16, merge=2),
+    "smolvlm": ImageRule(fixed=True, most_tiles=16, merge=2),
 }
 """Rules by the whole config's family; others take images as they come."""
 TURNED = (
@@ -91,17 +97,21 @@ def shaped(config: Config, tower: Tower) -> Tower:
         image_side=_first(part, "image_size") if rule.fixed else 0,
         most_tiles=rule.most_tiles,
         most_tokens=rule.most_tokens,
+        budget=rule.budget and (_first(config, "vision_soft_tokens_per_image") or rule.budget),
     )
 
 
 def _audio(config: Config, part: Config, tower: Tower) -> Tower:
-    """Whisper's encoder pools two frames to a token in Qwen2-Audio, as many as fill its inner width in
-    Voxtral; Gemma-4's convolutions leave 25 frames a second and no silence."""
+    """Whisper's encoder pools two frames to a token in Qwen2-Audio; in Voxtral as many as fill its inner
+    width, those of the silence too. Gemma-4's convolutions leave 25 frames a second and no silence."""
     if config.family == "gemma4":
-        return replace(tower, frames_per_s=25.0, merge=1)
+        return replace(tower, frames_per_s=GEMMA_FRAMES_PER_S, merge=1)
     hidden, inner = _first(part, "d_model", "hidden_size"), _first(part, "intermediate_size")
-    pooled = inner // hidden if config.family == "voxtral" and hidden else 2
-    return replace(tower, frames_per_s=FRAMES_PER_S, stretch_s=STRETCH_S, merge=max(pooled, 1))
+    heard = replace(tower, frames_per_s=FRAMES_PER_S, stretch_s=STRETCH_S, merge=2)
+    if config.family != "voxtral" or not hidden or inner < hidden:
+        return heard
+    pooled = inner // hidden
+    return replace(heard, merge=pooled, budget=int(STRETCH_S * FRAMES_PER_S) // pooled)
 
 
 def _stack(part: Config, *, gated: bool) -> Stack | None:

@@ -25,7 +25,7 @@ from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
-from foretell.serving.encoders import encoded_input
+from foretell.serving.encoders import encoded_input, said_of_input
 from foretell.serving.engine_options import adapter_load_s, with_options
 from foretell.serving.formats import (
     cache_format,
@@ -270,15 +270,13 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     deployment = with_adapters(asked, deployment, problems)
     profile = with_options(profile, deployment)
     seen = collect(
-        lambda: encoded_input(
-            scenario.model, scenario.system, deployment, asked.images, asked.audio
-        ),
+        lambda: encoded_input(scenario.model, float(asked.isl), asked.images, asked.audio),
         problems,
     )
     if problems or seen is None:
         raise BadInput(problems)
     loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
-    profile = replace(profile, latency_s=profile.latency_s + seen.seconds + loaded_s)
+    profile = replace(profile, latency_s=profile.latency_s + loaded_s, encoders=seen.loads)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -292,13 +290,13 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         *profile_assumptions(profile, chip.architecture, mixture=mixture_of(scenario.model)),
         *said_of_pool,
         *said_of_drafts,
-        *seen.said,
-        *said_of_adapters(deployment, profile),
+        *said_of_input(seen, scenario.model, scenario.system, deployment, profile),
+        *said_of_adapters(deployment),
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
         said.append(NO_LOAD)
-    said += unused_words(scenario.model, deployment, float(asked.isl) + float(asked.osl))
+    said += unused_words(scenario.model, deployment, seen.prompt + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if pool is not None:
         own = rent_of(pool.system.chip.id, asked.price, settings, asked.prices)
@@ -308,7 +306,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     if not isinstance(plan, Deployment) and not names_word(plan, "kv") and deployment.kv != "bf16":
         said.append(f"cache in {deployment.kv}, as the weights are narrow; kv= says otherwise")
     traffic = Traffic(
-        isl=float(asked.isl) + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
+        isl=seen.prompt, osl=float(asked.osl), concurrency=float(at_once or 1.0),
         least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(

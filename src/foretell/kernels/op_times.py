@@ -222,6 +222,15 @@ def _add_rows(table: Array, rows: NDArray[np.intp], values: Array) -> None:
         table[:, row] += values[:, column]
 
 
+def mean_times(times: OpTimes, other: OpTimes, share: float) -> OpTimes:
+    """Times in the mean of layers of which a share runs as `other` has it."""
+    names = ("seconds", "clocked_s", "core_joules", "memory_joules", "host_s")
+    mixed = {
+        name: (1.0 - share) * getattr(times, name) + share * getattr(other, name) for name in names
+    }
+    return replace(times, **mixed, notes=tuple(dict.fromkeys((*times.notes, *other.notes))))
+
+
 def _passes(
     stack: CallStack, plan: Plan, software: Software, cut: NDArray[np.bool_]
 ) -> tuple[Array, Array]:

@@ -181,7 +181,7 @@ def points_of(q: ServeQuestion) -> TablePoints:
     chunks = max(np.ceil(fresh / budget) if d.chunked is not False else 1.0, 1.0)
     new = float(fresh / chunks)
     past = length - fresh + 0.5 * (fresh - new)
-    most = min(max(budget * d.dp / fresh, 1.0), n)
+    most = min(max(budget * d.dp / fresh, float(d.dp) if chunks > 1.0 else 1.0), n)
     rows = n * (2.0 + d.draft_tokens)
     few = points_near(TOKENS, 1.0, rows)
     many = points_near(TOKENS, 0.5 * new / d.cp / d.dp, most * new + rows)

@@ -138,6 +138,9 @@ class Plan:
     """Dtype of the matrix multiplications."""
     scaling: Scaling = "tensor"
     """What shares one scale in fp8: a tensor, a row, a block of 128; mxfp8 and nvfp4 have their own."""
+    wide_layers: int = 0
+    """Layers whose GEMMs stay in 16 bits beside a precision of 8 bits or fewer, as the first and the last
+    ones do in recipes of NVFP4 (Megatron's first_last_layers_bf16); 0: none."""
     lora: int = 0
     """Rank of the adapters that are trained in place of the frozen weights; 0: all weights are trained."""
     adapters: Adapters = "all"

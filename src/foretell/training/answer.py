@@ -132,6 +132,10 @@ def assumptions_of(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tu
 def spreading(model: Model, plan: Plan) -> list[str]:
     """How tokens and experts are spread, as sentences; none where the plan has neither."""
     said = []
+    if plan.wide_layers:
+        said.append(
+            f"the GEMMs of {plan.wide_layers} layers are in 16 bits, spread evenly over the stages"
+        )
     if plan.documents:
         said.append(
             f"sequences are packed of documents of {plan.documents:,} tokens, which attend within themselves"

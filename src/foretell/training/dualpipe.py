@@ -52,7 +52,7 @@ def hidden_exchanges(plans: Plans, tables: Tables, stages: Stages, sends_s: Arra
         return total
     for name, waits in zip(tables.exchanges.by_name, stages.waits, strict=True):
         if name == "expert_parallel":
-            total = total + waits.forward_s + waits.backward_s
+            total = total + (0.0 if waits.waits_s is None else waits.waits_s)
     return total
 
 

@@ -16,9 +16,9 @@ from foretell.kernels.calls import stack
 from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
-from foretell.kernels.op_times import OpTimes, op_times
+from foretell.kernels.op_times import OpTimes, mean_times, op_times
 from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
-from foretell.kernels.precision import is_linear, is_narrow, linear_format
+from foretell.kernels.precision import is_linear, is_narrow, linear_format, plain_format, wide_share
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.sharding.context import ContextTraffic
@@ -225,6 +225,7 @@ def recipe_of(plan: Plan) -> Plan:
         weights=plan.weights,
         master=plan.master,
         scaling=plan.scaling,
+        wide_layers=plan.wide_layers,
         lora=plan.lora,
         adapters=plan.adapters,
         loss=plan.loss,
@@ -272,6 +273,7 @@ def _cut(recipe: Plan) -> Plan:
         weights=recipe.weights,
         autocast=recipe.autocast,
         scaling=recipe.scaling,
+        wide_layers=recipe.wide_layers,
         lora=recipe.lora,
         adapters=recipe.adapters,
         loss=recipe.loss,
@@ -326,6 +328,11 @@ def _costed(
     weights = np.broadcast_to(shapes.parameters, (len(flat), width))
     cut = np.asarray(shape.tp) > 1.0
     times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known)
+    wide = wide_share(base, len(shapes.graph.order))
+    if wide:
+        plain = replace(base, precision=plain_format(base))
+        other = op_times(shapes.stacks, len(flat), chip, plain, software, cut, known)
+        times = mean_times(times, other, wide)
     quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
     if base.weights in QUANTISED:
         times = with_dequantisation(times, weights * quantised, chip, base, software)
@@ -393,7 +400,7 @@ def _costed(
         gradient=stack([k.gradient for k in shapes.kept], width).T,
         saved=shapes.saved,
         linear=_sum_parts(ops, weights * np.array([[is_linear(op)] for op in flat])),
-        narrow=_sum_parts(ops, weights * np.array([[is_narrow(op)] for op in flat]))
+        narrow=(1.0 - wide) * _sum_parts(ops, weights * np.array([[is_narrow(op)] for op in flat]))
         if linear_format(base) is not None
         else None,
         quantised=_sum_parts(ops, weights * quantised) if base.weights in QUANTISED else None,
@@ -470,6 +477,12 @@ def _attention_s(ops: tuple[tuple[Op, ...], ...], times: OpTimes) -> tuple[Array
 def beside_host(chip_s: Array, host_s: Array) -> Array:
     """Time of a pass whose kernels and exchanges take the chip `chip_s` while the host starts them."""
     return p_norm(chip_s, host_s, SIDE_BY_SIDE)
+
+
+def chip_share(chip_s: Array, host_s: Array) -> Array:
+    """Of a second that the chip takes longer for a pass, what the pass does: the slope of `beside_host`."""
+    whole_s = np.maximum(beside_host(chip_s, host_s), 1e-300)
+    return np.asarray((chip_s / whole_s) ** (SIDE_BY_SIDE - 1.0))
 
 
 def _panel_bytes(grid: tuple[GridTraffic, ...], plan: Plan) -> Num:

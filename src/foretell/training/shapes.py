@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from foretell.kernels.calls import CallStack, call_stacks, halves_of, maps_of, stack
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
-from foretell.kernels.precision import kept_width, linear_format
+from foretell.kernels.precision import kept_width, linear_format, wide_share
 from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
@@ -168,7 +168,8 @@ def shapes_of(
     width = np.size(shape.tp)
     folded = np.minimum(shape.ep - 1.0, 1.0)
     input_parts = token_parts(shape.tp, shape.sp) if grid is None else shape.tp
-    held = partial(kept_width, plan=base, software=software)
+    wide = wide_share(base, len(graph.order))
+    held = partial(kept_width, plan=base, software=software, wide=wide)
     return Shapes(
         graph=graph,
         counts=part_counts(graph.order, len(graph.kinds)),

@@ -21,6 +21,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.exchanges import Exchanges, exchanges_on
 from foretell.training.layer_costs import Parts, part_table
+from foretell.training.overlap import Overlap
 from foretell.training.rank_links import DataLinks, data_kinds, rank_links
 from foretell.training.shapes import Shape
 from foretell.workload.build import build
@@ -81,12 +82,12 @@ class Tables:
 class Waits:
     """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
 
-    forward_s: Array
-    """That the forward pass waits for."""
-    backward_s: Array
-    """That the backward pass waits for, recomputation included."""
+    passes: tuple[Array | Overlap, Array | Overlap]
+    """Forward and backward, recomputation included: what the pass waits for, or what can hide that too."""
     tier: Index
     """Outermost tier that they touch; (plans,)."""
+    waits_s: Array | None = None
+    """What both passes wait for; None where no schedule asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +240,7 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
             schedule_named(plans.base.schedule).layout,
             by_cost(scenario),
             layout_sizes(plans.base.layout),
+            tail_layers(scenario.model),
         ),
         pair=pair,
         exchanges=exchanges_on(
@@ -263,6 +265,13 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
 def by_cost(scenario: Scenario) -> float:
     """What the head costs, counted in layers, where the software deals layers to stages by cost; else 0."""
     return head_layers(scenario.model) if scenario.software.stages_by_cost else 0.0
+
+
+def tail_layers(model: Model) -> int:
+    """What blocks of multi-token prediction count for in dealing layers to stages: each is a layer and a
+    second pass through the head, three layers in Megatron-Bridge's recipes (`Et|(tt|)*30mL` of 61 layers)."""
+    block = model.prediction
+    return 0 if block is None else block.repeats * (len(block.layers) + 2)
 
 
 @lru_cache(maxsize=64)

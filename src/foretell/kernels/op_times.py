@@ -18,6 +18,7 @@ from foretell.kernels.families.experts import grouped_times
 from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.spread import spread_of
 from foretell.kernels.fusion import (
+    COLLECTIVE_HOST_S,
     COMPILED_SORTS,
     COMPLEX_ROTARY,
     COMPOSED_NORM,
@@ -254,8 +255,14 @@ def _host_s(stack: CallStack, kernels: Array, fused: bool, software: Software) -
     if software.host_kernel_s:
         each = software.host_kernel_s, software.host_kernel_backward_s
         return np.asarray(kernels * np.array([each[back] for _, back in stack.kinds])[:, None])
-    slower = np.where([backward for _, backward in stack.kinds], host.backward, 1.0)[:, None]
-    return np.asarray((host.operation_s + host.kernel_s * kernels) * slower)
+    back = np.array([backward for _, backward in stack.kinds], float)[:, None]
+    slower = np.where(back > 0.0, host.backward, 1.0)
+    found = (host.operation_s + host.kernel_s * kernels) * slower
+    if stack.family in ("prefill", "prefill-backward"):
+        # Steps of a ring are operations one after another, each with a send; backward, gradients travel too.
+        calls = stack.sizes["calls"]
+        found = calls * found + (calls - 1.0) * (1.0 + back) * COLLECTIVE_HOST_S
+    return np.asarray(found)
 
 
 def required_dtypes(plan: Plan) -> tuple[str, ...]:

@@ -74,6 +74,12 @@ CORRECTED = {
     "prefill-backward": "attention",
 }
 """Family of kernels -> the correction of its times; the rest are passes over memory."""
+SPLASH_CHIPS = ("tpu",)
+"""Architectures whose attention is a kernel of large blocks over few wide cores (JAX's splash attention)."""
+SPLASH_BLOCK, SPLASH_SOFTMAX = 2048.0, 0.7
+"""Queries and keys of its blocks (sa_block_q, sa_block_kv of MaxText), of which a causal mask leaves
+out whole ones alone: 1.25 times the pairs at 8,192 tokens, hardly more at 131,072; and plain operations of a
+pair over those of a GPU's, by recipes of 8,192 tokens on v6e and v7x (tpu-recipes)."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 
@@ -290,7 +296,16 @@ def coefficients(
             "fa2" if dtype in WIDE_PRECISIONS else name
         )  # what kernels/wide_products.py compares with
         found = choose(chip, family, dtype, (ATTENTION[name],))
-        return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
+        record = replace(found.record, warm=0.0, touch_flop=0.0)
+        if chip.architecture.startswith(SPLASH_CHIPS):
+            record = replace(
+                record,
+                tile_q=SPLASH_BLOCK,
+                tile_k=SPLASH_BLOCK,
+                prologue=record.prologue * record.tile_q / SPLASH_BLOCK,
+                softmax_flop=SPLASH_SOFTMAX * record.softmax_flop,
+            )
+        return replace(found, record=record)
     if family == "grouped":
         return library_products(chip, "experts", dtype)
     if family == "gemm":

@@ -10,7 +10,7 @@ from foretell.network.tier_checks import network_problems
 from foretell.records import later
 from foretell.schedules.rules import all_broken
 from foretell.sharding.rules import chips_of, layers_of
-from foretell.specs.plan import QUANTISED, USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
+from foretell.specs.plan import BLANK, QUANTISED, USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.units import format as show
@@ -50,13 +50,13 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
 def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
     """Recipes that contradict each other, or that the chip does not allow."""
     problems = []
-    if plan.adapters != Plan().adapters and not plan.lora:
+    if plan.adapters != BLANK.adapters and not plan.lora:
         problems.append(
             Problem(
                 path="plan.adapters",
                 value=plan.adapters,
                 message="has no effect without adapters",
-                allowed=f"{Plan().adapters}, or lora=N",
+                allowed=f"{BLANK.adapters}, or lora=N",
             )
         )
     without = {"weights": plan.weights in QUANTISED, "dora": plan.dora}

@@ -12,6 +12,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.calls import stack
 from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
@@ -46,7 +47,6 @@ from foretell.training.shapes import (
     named_modules,
     one_shape,
     shapes_of,
-    stack,
 )
 from foretell.workload.graph import Edge, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op
@@ -91,6 +91,8 @@ class Parts:
     """Layer kinds, then embedding, then head."""
     order: tuple[int, ...]
     """Kind of each layer of the model."""
+    counts: Array
+    """How often each part is there in the whole model; (parts,)."""
     ops: tuple[tuple[Op, ...], ...]
     """Operations of each part on one rank."""
     times: OpTimes
@@ -176,12 +178,6 @@ class Parts:
     """Bytes of an activation."""
     notes: tuple[str, ...]
     """What is not timed."""
-
-    @property
-    def counts(self) -> Array:
-        """How often each part is there in the whole model."""
-        layers = np.bincount(np.asarray(self.order), minlength=self.kinds)
-        return np.concatenate([layers, [1.0, 1.0]])
 
     @property
     def kinds(self) -> int:
@@ -360,6 +356,7 @@ def _costed(
     return Parts(
         names=tuple(part.name for part in whole),
         order=shapes.graph.order,
+        counts=shapes.counts,
         ops=ops,
         times=times,
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
@@ -428,7 +425,7 @@ def _stop(ops: tuple[tuple[Op, ...], ...], times: OpTimes, last: Array) -> PassS
     """The forward kernels of the operations that are last in their part; the host's time stays."""
     many = len(last)
     names = ("seconds", "clocked_s", "core_joules", "memory_joules")
-    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * last) for name in names}
+    sums = _sums_by_name(ops, {name: getattr(times, name)[:many] * last for name in names})
     return PassSeconds(**sums, host_s=np.zeros_like(sums["seconds"]))
 
 
@@ -451,8 +448,7 @@ def _again(
 ) -> PassSeconds:
     """The forward kernels that recomputed modules run once more, with their share of the host's time."""
     many = len(runs)
-    names = ("seconds", "host_s", "clocked_s", "core_joules", "memory_joules")
-    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * runs) for name in names}
+    sums = _sums_by_name(ops, {name: getattr(times, name)[:many] * runs for name in _SPENT})
     all_host_s = _sum_parts(ops, times.host_s[:many])
     share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
     host_s = np.maximum(sums["host_s"], share * layer_host_s)
@@ -483,6 +479,12 @@ def beside_host(chip_s: Array, host_s: Array) -> Array:
     return p_norm(chip_s, host_s, SIDE_BY_SIDE)
 
 
+def chip_share(chip_s: Array, host_s: Array) -> Array:
+    """Of a second that the chip takes longer for a pass, what the pass does: the slope of `beside_host`."""
+    whole_s = np.maximum(beside_host(chip_s, host_s), 1e-300)
+    return np.asarray((chip_s / whole_s) ** (SIDE_BY_SIDE - 1.0))
+
+
 def _panel_bytes(grid: tuple[GridTraffic, ...], plan: Plan) -> Num:
     """Bytes of the widest panels of any part."""
     widest: Num = 0.0
@@ -498,19 +500,23 @@ def _pass(
 
     The host takes its time for every operation, and for a layer no less than the framework needs.
     """
-    return PassSeconds(
-        seconds=_sum_parts(ops, times.seconds[rows]),
-        host_s=np.maximum(_sum_parts(ops, times.host_s[rows]), layer_host_s),
-        clocked_s=_sum_parts(ops, times.clocked_s[rows]),
-        core_joules=_sum_parts(ops, times.core_joules[rows]),
-        memory_joules=_sum_parts(ops, times.memory_joules[rows]),
-    )
+    sums = _sums_by_name(ops, {name: getattr(times, name)[rows] for name in _SPENT})
+    return PassSeconds(**{**sums, "host_s": np.maximum(sums["host_s"], layer_host_s)})
+
+
+_SPENT = ("seconds", "host_s", "clocked_s", "core_joules", "memory_joules")
+"""What a pass spends, as OpTimes and PassSeconds name it."""
+
+
+def _sums_by_name(ops: tuple[tuple[Op, ...], ...], values: Mapping[str, Array]) -> dict[str, Array]:
+    """Several quantities of (operations, shapes), each summed to (shapes, parts)."""
+    return dict(zip(values, _sum_parts(ops, np.stack([*values.values()])), strict=True))
 
 
 def _sum_parts(ops: tuple[tuple[Op, ...], ...], values: Array) -> Array:
-    """Sum (operations, shapes) over the operations of each part, to (shapes, parts)."""
+    """Sum (..., operations, shapes) over the operations of each part, to (..., shapes, parts)."""
     ends = list(accumulate(len(part) for part in ops))
-    sums = np.empty((len(ops), values.shape[1]))
-    for row, start, end in zip(sums, [0, *ends], ends, strict=False):
-        values[start:end].sum(axis=0, out=row)
-    return sums.T
+    sums = np.empty((*values.shape[:-2], len(ops), values.shape[-1]))
+    for part, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        values[..., start:end, :].sum(axis=-2, out=sums[..., part, :])
+    return sums.swapaxes(-1, -2)

@@ -16,6 +16,7 @@ from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back
 from foretell.interop.launch import Known, Launch
 from foretell.interop.several_servers import joined_halves
+from foretell.interop.whole_numbers import whole_number
 
 TGI_IGNORED = frozenset(
     """port hostname shard_uds_path master_addr master_port huggingface_hub_cache weights_cache_override
@@ -111,7 +112,8 @@ def read_llama_cpp(given: ArgumentTable, known: Known) -> Launch:
     split = keys.text("tensor_split", "ts")
     gpus = known.gpus or (len(split.split(",")) if split else 1)
     layers = keys.raw("n_gpu_layers", "ngl", "gpu_layers")
-    if layers is not None and str(layers).lstrip("-").isdigit() and 0 <= int(str(layers)) < 99:
+    some = whole_number(layers)
+    if some is not None and some < 99:
         keys.doubt(f"n_gpu_layers {layers} leaves layers on the host: all are taken on the GPU")
     file = keys.text("model", "m", "hf_repo", "hf") or ""
     values: dict[str, object] = {

@@ -7,6 +7,7 @@ what the text does not say (another variable, a command's output) stays as it is
 import re
 from collections.abc import Mapping
 
+from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 
 MOST_WORDS = 20_000
@@ -100,7 +101,7 @@ def read_script(text: str) -> Script:
     }
     for name, source in SLURM.items():
         number = batch.get(source, "").rpartition(":")[2]
-        if number.isdigit():
+        if whole_number(number) is not None:
             scalars.setdefault(name, number)
     scalars = _settled(scalars)
     expanded = _expanded(words, scalars, arrays)

@@ -16,8 +16,9 @@ from foretell.sharding.data import (
 from foretell.specs._base import Num
 from foretell.specs.plan import Plan, Plans, spared_share
 from foretell.specs.scenario import Scenario
+from foretell.training.rank_links import DataLinks, data_kinds, edp_of
 from foretell.training.shapes import sum_of
-from foretell.training.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
+from foretell.training.tables import Stages, Tables, distinct, gather
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

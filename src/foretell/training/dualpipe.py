@@ -22,8 +22,9 @@ from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
 from foretell.training.micro_batch import MicroBatch
+from foretell.training.rank_links import system_as_filled
 from foretell.training.shapes import sum_of
-from foretell.training.tables import Stages, Tables, system_as_filled
+from foretell.training.tables import Stages, Tables
 
 Array = NDArray[np.float64]
 

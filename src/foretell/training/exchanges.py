@@ -6,10 +6,12 @@ not computed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.calls import stack
 from foretell.kernels.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import (
     Group,
@@ -22,16 +24,16 @@ from foretell.network.collectives import (
 )
 from foretell.network.dispatch import DispatchLoad, dispatch_kernels, pass_seconds
 from foretell.network.library_records import Kind
-from foretell.records import dataclass
+from foretell.records import Keyed, dataclass
 from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
-from foretell.specs.plan import ContextMode, Plan
+from foretell.specs.plan import ContextMode, Plan, structure_of
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.training.layer_costs import Parts, beside_host
 from foretell.training.overlap import Overlap, overlap_of, scaled, waited
-from foretell.training.shapes import stack, sum_of
+from foretell.training.shapes import sum_of
 from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends
 from foretell.workload.roles import Region
@@ -71,6 +73,28 @@ class Exchanges:
     """All of them, backward; (groups, parts)."""
     send_s: Array
     """Gathering what a stage received in pieces, where tokens are not cut anyway; (groups,)."""
+
+
+def exchanges_on(
+    system: System,
+    parts: Parts,
+    shape: Index,
+    counts: Mapping[str, Array],
+    base: Plan,
+    software: Software,
+) -> Exchanges:
+    """Times by group, as of `exchanges_of`; kept of a single group, which plans with other stages share."""
+    asked = parts, shape, counts, system, base, software
+    if len(shape) > 1:
+        return exchanges_of(*asked)
+    where = tuple((name, tuple(count[:, 0].tolist())) for name, count in counts.items())
+    # Kept arguments stay alive, and so no other objects have their addresses.
+    return _known_exchanges(Keyed((id(parts), id(system), where, structure_of(base)), *asked))
+
+
+@lru_cache(maxsize=256)
+def _known_exchanges(asked: Keyed) -> Exchanges:
+    return exchanges_of(*asked.values)
 
 
 def exchanges_of(

@@ -11,6 +11,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.calls import stack
 from foretell.network.collectives import Group, collective_s, place, slower_by
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
@@ -23,7 +24,6 @@ from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.system import System
 from foretell.training.layer_costs import Parts
 from foretell.training.overlap import Overlap, overlap_of, waited
-from foretell.training.shapes import stack
 from foretell.workload.graph import Edge
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import ALL_EXPERTS, EdgeRole, Region

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from foretell.errors import BadInput, Problem
 from foretell.interop import (
     deepspeed,
+    local_servers,
     megatron,
     megatron_write,
     openrlhf,
@@ -76,7 +77,9 @@ READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "dynamo": other_servers.read_dynamo,
     "llm-d": other_servers.read_llm_d,
     "tgi": other_servers.read_tgi,
-    "llama.cpp": other_servers.read_llama_cpp,
+    "llama.cpp": local_servers.read_llama_cpp,
+    "ollama": local_servers.read_ollama,
+    "mlx": local_servers.read_mlx,
 }
 """Readers by tool."""
 TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
@@ -101,7 +104,7 @@ PROGRAMS: tuple[tuple[str, Tool], ...] = (
     ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
     ("skyrl", "skyrl"), ("areal", "areal"), ("prime_rl", "prime-rl"), ("slime", "slime"),
     ("dynamo.", "dynamo"), ("dynamo/", "dynamo"), ("text-generation", "tgi"), ("llama-server", "llama.cpp"),
-    ("llama.cpp:", "llama.cpp"),
+    ("llama.cpp:", "llama.cpp"), ("ollama", "ollama"), ("mlx_lm", "mlx"),
     ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py",
     "nanotron"),
     ("maxtext", "maxtext"), ("litgpt", "litgpt"), ("tune run", "torchtune"), ("megatron_gpt", "nemo"),

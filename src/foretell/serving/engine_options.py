@@ -4,7 +4,8 @@ overlap      the host schedules the next step beside the running one, or between
 decode_steps decode steps before the scheduler runs again: its time is shared among them
 mixed        prompts beside the decoding sequences, or in steps of their own
 adapters     low-rank adapters (LoRA): their weights, and in every step those of the adapters in the batch;
-             with fewer slots than adapters a batch has no more different ones, and others are loaded first
+             with fewer slots than adapters a batch has no more different ones: requests of others are passed
+             over, and an adapter that gets a slot is loaded first
 offload_gb   weights that stay on the host: every step reads them over PCIe
 """
 
@@ -118,28 +119,33 @@ def held_adapters(d: Deployment) -> int:
     return d.adapters if d.adapter_slots is None else min(d.adapter_slots, d.adapters)
 
 
-def different_adapters(d: Deployment, sequences: Num) -> Array:
-    """Different adapters of so many sequences on the mean, each of any adapter; at most the slots."""
-    many = float(d.adapters)
-    some = np.asarray(sequences, float)
+def drawn_adapters(d: Deployment, requests: Num) -> Array:
+    """Different adapters of so many requests on the mean, each of any adapter: A (1 - (1 - 1/A)^n)."""
+    many, some = float(d.adapters), np.asarray(requests, float)
     if many <= 1.0:
         return np.asarray(np.minimum(some, many))
-    drawn = -many * np.expm1(some * np.log1p(-1.0 / many))
-    return np.asarray(np.minimum(drawn, held_adapters(d)))
+    return np.asarray(-many * np.expm1(some * np.log1p(-1.0 / many)))
 
 
-def batch_limit(d: Deployment, p: EngineProfile) -> float:
-    """Sequences at once of one data-parallel rank: the engine's limit, and no more than have a slot.
+def different_adapters(d: Deployment, sequences: Num) -> Array:
+    """Different adapters of a batch of so many sequences on the mean; at most the slots."""
+    return np.asarray(np.minimum(drawn_adapters(d, sequences), held_adapters(d)))
 
-    A request whose adapter has no slot waits (vllm/v1/core/sched/scheduler.py: max_loras). n sequences of A
-    adapters have A (1 - (1 - 1/A)^n) different ones: the limit is where these are the slots.
+
+def batch_limit(d: Deployment, p: EngineProfile, in_flight: Num) -> Array:
+    """Sequences at once of one data-parallel rank with so many requests in flight.
+
+    A request whose adapter has no slot is passed over, and the next in the queue is looked at
+    (vllm/v1/core/sched/scheduler.py: max_loras, skip_request; sglang scheduler.py: can_schedule_lora_req):
+    those run whose adapters have the slots, a share slots / adapters of them of what is in flight.
     """
     limit = float(d.max_batch or p.max_batch)
     held = held_adapters(d)
     if not d.adapters or held >= d.adapters:
-        return limit
-    room = np.log1p(-held / d.adapters) / np.log1p(-1.0 / d.adapters)
-    return min(limit, max(float(np.floor(room)), 1.0))
+        return np.asarray(limit)
+    some = np.maximum(np.asarray(in_flight, float), 1.0)
+    runnable = some * np.minimum(held / np.maximum(drawn_adapters(d, some), 1e-9), 1.0)
+    return np.asarray(np.minimum(limit, np.maximum(runnable, 1.0)))
 
 
 def adapter_load_s(model: Model, system: System, d: Deployment) -> float:

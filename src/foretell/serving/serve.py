@@ -98,10 +98,11 @@ def check_memory(q: ServeQuestion, memory: Memory) -> None:
     """Raise where the weights, or one request, do not fit."""
     if not memory.fits:
         need = memory.weight_bytes + memory.step_bytes + memory.reserve_bytes
-        message = (
-            f"weights and steps need {show(need, 'bytes')} of {show(memory.card_bytes, 'bytes')}: "
-            "nothing is left for the cache"
-        )
+        own = q.deployment.cache_gb
+        parts = "weights and steps" if own is None else f"weights, steps and {own:g} GB of cache"
+        left = "nothing is left for the cache" if own is None else "they do not fit"
+        whole = show(need + 1e9 * (own or 0.0), "bytes")
+        message = f"{parts} need {whole} of {show(memory.card_bytes, 'bytes')}: {left}"
         raise Infeasible([_no(q, "plan (memory)", message, "more chips, or a narrower format")])
     longest = float(np.max(np.asarray(q.traffic.isl) + np.asarray(q.traffic.osl)))
     if float(sequences_that_fit(memory, q.model, q.deployment, q.profile, longest)) < 1.0:

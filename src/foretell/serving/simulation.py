@@ -18,7 +18,13 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
-from foretell.serving.engine_options import batch_limit, look_steps, prompt_wait, step_tokens
+from foretell.serving.engine_options import (
+    batch_limit,
+    held_adapters,
+    look_steps,
+    prompt_wait,
+    step_tokens,
+)
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
@@ -46,6 +52,7 @@ from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
+from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.lengths import LengthForm, LengthShape
@@ -228,7 +235,7 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     budget = _rank_budget(q, layout)
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return EngineRules(
-        max_batch=int(batch_limit(layout, p) * layout.dp),
+        max_batch=most_sequences(q, layout, memory),
         max_tokens=int(budget * layout.dp),
         kv_tokens=room * (longest + 0.5 * PAGE),
         policy=p.policy,
@@ -251,6 +258,15 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         wait_prompts=enough,
         rank_tokens=budget if layout.dp > 1 else math.inf,
     )
+
+
+def most_sequences(q: ServeQuestion, layout: Deployment, memory: Memory) -> int:
+    """Sequences at once of an instance; slots of adapters bound them by what is in flight in closed form."""
+    flight: Num = 1.0
+    if layout.adapters and held_adapters(layout) < layout.adapters:
+        times = step_times(q.model, q.system, layout, q.profile)
+        flight = state_of(replace(q, deployment=layout, prefill=None), times, memory)[1]
+    return int(np.max(batch_limit(layout, q.profile, np.asarray(flight) / layout.dp)) * layout.dp)
 
 
 def _rank_budget(q: ServeQuestion, layout: Deployment) -> float:

@@ -157,8 +157,8 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
     # An engine that reserves lets a request in where its whole answer fits; others fill as they go.
     held = length + (1.0 if p.whole_admission else 0.5) * answer
     room = np.floor(sequences_that_fit(memory, times.model, d, p, held))
-    fit = np.maximum(np.minimum(batch_limit(d, p) * d.dp, room), 1.0)
     asked, budget = np.asarray(traffic.concurrency, float), step_tokens(p, d)
+    fit = np.maximum(np.minimum(batch_limit(d, p, asked / d.dp) * d.dp, room), 1.0)
     n = np.minimum(asked, fit)
     whole = np.zeros_like(n * length)
     # The last token of a prompt is always computed.

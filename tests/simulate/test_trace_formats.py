@@ -123,6 +123,29 @@ def test_what_is_of_a_trace_needs_one(name: str, value: object) -> None:
         foretell.serve("llama-3.1-8b", **ASKED, concurrency=4, **{name: value})
 
 
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"kv_tiers": "host:1TB@50GB/s"}, "every prompt is new"),
+        ({"routing": "sticky"}, "sessions together"),
+        ({"autoscale": "min=3 max=2"}, "min is above max"),
+        ({"autoscale": "min=1", "prefill_gpus": "1xH100"}, "prefill and decode"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_an_error(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(BadInput, match=match):
+        foretell.serve("llama-3.1-8b", **ASKED, concurrency=4, **options)
+
+
+def test_a_later_turn_finds_the_answers_before_it() -> None:
+    """Sessions of answers only: what a later turn asks with was generated, and is in the cache."""
+    load: dict[str, Any] = {**ASKED, "rate": 0.5, "isl": 64, "osl": 800, "requests": 40}
+    found = foretell.serve("llama-3.1-8b", **load, sessions="turns=4 pause=1 new=16")
+    assert found.simulation is not None
+    # Turns of 64, 880, 1,696 and 2,512 tokens: all but the new ones are there.
+    assert found.simulation["prefix_hit_share"] > 0.9
+
+
 class OneSecond:
     """A clock of equal steps."""
 

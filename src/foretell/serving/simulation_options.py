@@ -101,6 +101,14 @@ def _other_kind(options: Mapping[str, Any], traced: bool, q: ServeQuestion) -> l
     found = [_problem(name, options[name], message, allowed) for name in names if name in options]
     if traced and q.traffic.cached > 0.0:
         found.append(_problem("prefix_hit", q.traffic.cached, message, allowed))
+    asked_again = traced or "sessions" in options
+    if "kv_tiers" in options and not asked_again:
+        message = "keep what is asked again, and here every prompt is new"
+        allowed = "--sessions, or a trace with hash ids or conversations"
+        found.append(_problem("kv_tiers", options["kv_tiers"], message, allowed))
+    if options.get("routing") == "sticky" and not asked_again:
+        message, allowed = "keeps sessions together, and there are none", "--sessions, or a trace"
+        found.append(_problem("routing", "sticky", message, allowed))
     if "autoscale" in options and q.prefill is not None:
         message = "starts and stops instances that do prefill and decode"
         found.append(_problem("autoscale", options["autoscale"], message, "no --prefill-gpus"))

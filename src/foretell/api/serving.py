@@ -27,7 +27,7 @@ from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
-from foretell.serving.encoders import encoded_input
+from foretell.serving.encoders import encoded_input, said_of_input
 from foretell.serving.engine_options import adapter_load_s, with_options
 from foretell.serving.formats import (
     cache_format,
@@ -56,7 +56,7 @@ from foretell.specs.questions.serving import (
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
-from foretell.specs.system_batch import stack_systems, structure_of
+from foretell.specs.system_batch import column_of, stack_systems, structure_of
 
 DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
@@ -138,7 +138,8 @@ def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
 def closed_forms(
     questions: Sequence[ServeQuestion], given: bool
 ) -> list[ServiceEstimate | Infeasible]:
-    """The closed form of several questions; those that differ in numbers of their system are one batch."""
+    """The closed form of several questions; those that differ in numbers of their system, or in requests in
+    flight, are one batch."""
     groups: dict[object, list[int]] = {}
     for place, one in enumerate(questions):
         groups.setdefault(_batch_key(one) or place, []).append(place)
@@ -160,12 +161,14 @@ def _one_form(question: ServeQuestion, given: bool) -> ServiceEstimate | Infeasi
 def _batch_forms(
     questions: Sequence[ServeQuestion], given: bool
 ) -> list[ServiceEstimate | Infeasible]:
-    """Questions that differ in numbers of their system alone."""
+    """Questions that differ in numbers of their system, or in requests in flight, alone."""
     batch = stack_systems([question.system for question in questions])
+    loads = column_of([question.traffic.concurrency for question in questions])
     tried = layouts_of(questions[0], given)
-    first = replace(questions[0], system=batch, plan_chosen=not given)
+    traffic = replace(questions[0].traffic, concurrency=loads)
+    first = replace(questions[0], system=batch, traffic=traffic, plan_chosen=not given)
     rows = [(chunk, at) for chunk in serve_systems(first, tried) for at in range(len(chunk.best))]
-    # Systems that are equal are one.
+    # Questions that are equal are one.
     rows = rows if len(rows) > 1 else rows * len(questions)
     found: list[ServiceEstimate | Infeasible] = []
     for question, (chunk, at) in zip(questions, rows, strict=True):
@@ -195,7 +198,8 @@ def _batch_key(q: ServeQuestion) -> object:
     """What questions of one batch have in common; None where a question is answered by itself."""
     if not can_batch(q):
         return None
-    own = q.model, q.gpus, q.deployment, q.profile, q.traffic, q.prices, q.targets_ms
+    alike = replace(q.traffic, concurrency=1.0)
+    own = q.model, q.gpus, q.deployment, q.profile, alike, q.prices, q.targets_ms
     return structure_of(q.system), *own, len(q.assumptions)
 
 
@@ -274,18 +278,13 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     deployment = with_adapters(asked, deployment, problems)
     profile = with_options(profile, deployment)
     seen = collect(
-        lambda: encoded_input(scenario.model, scenario.system, asked.images, asked.audio),
+        lambda: encoded_input(scenario.model, float(asked.isl), asked.images, asked.audio),
         problems,
     )
     if problems or seen is None:
         raise BadInput(problems)
     loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
-    text = 0.0 if seen.whole_prompt else float(asked.isl)
-    profile = replace(
-        profile,
-        latency_s=profile.latency_s + seen.waits_s + loaded_s,
-        encoder_flop_per_token=seen.flop / (text + seen.tokens),
-    )
+    profile = replace(profile, latency_s=profile.latency_s + loaded_s, encoders=seen.loads)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -299,13 +298,13 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         *profile_assumptions(profile, chip.architecture, mixture=mixture_of(scenario.model)),
         *said_of_pool,
         *said_of_drafts,
-        *seen.said,
+        *said_of_input(seen, scenario.model, scenario.system, deployment, profile),
         *said_of_adapters(deployment),
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
         said.append(NO_LOAD)
-    said += unused_words(scenario.model, deployment, text + seen.tokens + float(asked.osl))
+    said += unused_words(scenario.model, deployment, seen.prompt + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if pool is not None:
         own = rent_of(pool.system.chip.id, asked.price, settings, asked.prices)
@@ -315,7 +314,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     if not isinstance(plan, Deployment) and not names_word(plan, "kv") and deployment.kv != "bf16":
         said.append(f"cache in {deployment.kv}, as the weights are narrow; kv= says otherwise")
     traffic = Traffic(
-        isl=text + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
+        isl=seen.prompt, osl=float(asked.osl), concurrency=float(at_once or 1.0),
         least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(

@@ -51,8 +51,8 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
     wanted = ServiceTargets(
         rate=float(asked.rate), isl=float(np.asarray(question.traffic.isl)), osl=float(asked.osl),
         ttft_ms=float(asked.ttft), tpot_ms=float(asked.tpot), headroom=float(asked.headroom),
-        most_gpus=question.gpus, cached=float(asked.prefix_hit),
-        degrees=degrees_of(asked.plan or ""), lengths=form,
+        most_gpus=question.gpus, cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
+        lengths=form,
     )  # fmt: skip
     if form is not None and form.answers:
         wanted = replace(wanted, osl=form.answer_mean)

@@ -23,6 +23,7 @@ from foretell.specs.plan_forms import EVEN, GENERIC, even_sizes, layout_form
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of, estimate_json
+from foretell.training.tables import tail_layers
 from foretell.units import format as show
 
 Array = NDArray[np.float64]
@@ -217,9 +218,12 @@ def _laid_out(scenario: Scenario, plan: Plan) -> Plan:
     """The plan with its layout as a word, where layers do not divide and its framework must be told so."""
     chunks, layers = plan.pp * plan.vpp, layers_of(scenario.model)
     told = plan.layout != EVEN or plan.schedule not in LOOPED
-    if chunks == 1 or layers % chunks == 0 or told or launcher_of(plan.framework) is None:
+    tail = tail_layers(scenario.model)
+    even = layers % chunks == 0 and not tail
+    if chunks == 1 or even or told or launcher_of(plan.framework) is None:
         return plan
-    return replace(plan, layout=layout_form(",".join(map(str, even_sizes(layers, chunks)))) or EVEN)
+    sizes = ",".join(map(str, even_sizes(layers, chunks, tail)))
+    return replace(plan, layout=layout_form(sizes) or EVEN)
 
 
 def _simplest_first(

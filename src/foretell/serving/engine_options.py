@@ -36,6 +36,8 @@ HOST_SHARE = 0.8
 ADAPTER_LAYER_S = 2e-5
 """Launches of the two small products of a layer's adapters, in a captured graph: four pairs of kernels (vLLM:
 queries with keys and values, output, gate with up, down; vllm/lora/layers), 2.5 us each (recalled)."""
+WIDE = 16
+"""Ranks with experts of their own from which a deployment counts as wide."""
 READ_SHARE = 0.7
 """Share of the memory's bandwidth at which adapters are read."""
 
@@ -58,10 +60,53 @@ def with_options(p: EngineProfile, d: Deployment) -> EngineProfile:
 
 
 def step_tokens(p: EngineProfile, d: Deployment) -> float:
-    """Tokens of a step of one data-parallel rank: as given, or the engine's own limit."""
+    """Tokens of a step of one data-parallel rank: as given, or the engine's own limit.
+
+    Where ranks share that limit, wide deployments raise it to as much for each rank, as every one in print
+    does (16,384 a rank at EP32: lmsys.org/blog/2025-05-05-large-scale-ep).
+    """
     if d.max_tokens:
         return float(d.max_tokens)
-    return max(float(p.max_tokens) / (d.dp if p.shared_tokens else 1), 1.0)
+    shares = p.shared_tokens and not is_wide(d)
+    return max(float(p.max_tokens) / (d.dp if shares else 1), 1.0)
+
+
+def is_wide(d: Deployment) -> bool:
+    """Whether experts are spread over many ranks with sequences of their own."""
+    return d.ep >= WIDE and d.dp > 1
+
+
+def prompt_wait(p: EngineProfile, d: Deployment) -> tuple[float, float]:
+    """Decode steps that new prompts wait for others at most, and prompts that end the wait before.
+
+    All ranks of a mixture take part in a step with prompts, whether they have any or not. Engines therefore
+    wait until every rank has one (TensorRT-LLM's attention_dp_config, SGLang's prefill delayer).
+    """
+    enough = float(d.dp) if d.dp > 1 else float("inf")
+    if d.wait_steps is not None:
+        return float(d.wait_steps), enough
+    if d.dp == 1:
+        return p.wait_steps, enough
+    return max(p.dp_wait_steps, p.wide_wait_steps if is_wide(d) else 0.0), enough
+
+
+def option_notes(p: EngineProfile, d: Deployment) -> list[str]:
+    """What a wide deployment assumes of the engine's options, in words."""
+    if not is_wide(d):
+        return []
+    found = []
+    if p.shared_tokens and not d.max_tokens:
+        own = round(p.max_tokens / d.dp)
+        found.append(
+            f"prompts in chunks of {p.max_tokens:,} tokens a rank, as wide deployments set them "
+            f"(the engine's default divides that by dp: max_tokens={own})"
+        )
+    if p.wide_wait_steps and d.wait_steps is None:
+        found.append(
+            f"prompts wait until every rank has one, at most {p.wide_wait_steps:g} decode steps "
+            "(SGLang's --enable-prefill-delayer; wait_steps=0 turns it off)"
+        )
+    return found
 
 
 def look_steps(d: Deployment) -> float:

@@ -34,6 +34,7 @@ from foretell.serving.disaggregation import (
     loop_state,
     open_state,
 )
+from foretell.serving.engine_options import option_notes
 from foretell.serving.evidence import evidence_for, interval_of, residual_class
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion as ServeQuestion
@@ -163,7 +164,11 @@ def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate
         price_source=q.prices.source,
         interval=intervals(q, *means),
         evidence=evidence_of(q),
-        assumptions=(*q.assumptions, *wide_notes(q.deployment, wide, first_experts(q.model))),
+        assumptions=(
+            *q.assumptions,
+            *wide_notes(q.deployment, wide, first_experts(q.model)),
+            *option_notes(q.profile, q.deployment),
+        ),
         warnings=q.warnings,
         overrides=dict(q.overrides),
         usd_per_chip_hour_range=q.prices.rent_range,

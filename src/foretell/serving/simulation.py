@@ -7,6 +7,7 @@ Rates, memory, cost and energy are told as the closed form tells them, at the ra
 latencies are those of the requests.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -21,6 +22,7 @@ from foretell.serving.engine_options import (
     batch_limit,
     held_adapters,
     look_steps,
+    prompt_wait,
     step_tokens,
 )
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
@@ -229,11 +231,12 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     p: EngineProfile = q.profile
     longest = float(np.asarray(q.traffic.isl)) + float(np.asarray(q.traffic.osl))
     room = float(sequences_that_fit(memory, q.model, layout, p, longest))
-    own_wait = p.dp_wait_steps if layout.dp > 1 else p.wait_steps
+    longest_wait, enough = prompt_wait(p, layout)
+    budget = _rank_budget(q, layout)
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return EngineRules(
         max_batch=most_sequences(q, layout, memory),
-        max_tokens=_token_budget(q, layout),
+        max_tokens=int(budget * layout.dp),
         kv_tokens=room * (longest + 0.5 * PAGE),
         policy=p.policy,
         whole_admission=p.whole_admission,
@@ -251,7 +254,9 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         latency_s_per_token=p.latency_s_per_token,
         # A request comes, on the mean, halfway between two looks for new ones.
         late_steps=p.late_steps + 0.5 * (look_steps(layout) - 1.0),
-        wait_steps=own_wait if layout.wait_steps is None else layout.wait_steps,
+        wait_steps=longest_wait,
+        wait_prompts=enough,
+        rank_tokens=budget if layout.dp > 1 else math.inf,
     )
 
 
@@ -264,12 +269,12 @@ def most_sequences(q: ServeQuestion, layout: Deployment, memory: Memory) -> int:
     return int(np.max(batch_limit(layout, q.profile, np.asarray(flight) / layout.dp)) * layout.dp)
 
 
-def _token_budget(q: ServeQuestion, layout: Deployment) -> int:
-    """Tokens of a step; a prompt that is not cut goes in whole."""
+def _rank_budget(q: ServeQuestion, layout: Deployment) -> float:
+    """Tokens of a step of one rank; a prompt that is not cut goes in whole."""
     own = step_tokens(q.profile, layout)
     if layout.chunked is False:
         own = max(own, float(np.max(np.asarray(q.traffic.isl))) + 1.0)
-    return int(own * layout.dp)
+    return own
 
 
 def simulated_estimate(

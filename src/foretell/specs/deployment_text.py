@@ -23,7 +23,7 @@ SWITCHES = ("graph", "eplb", "tbo", "overlap", "chunked", "mixed")
 """Words that stand alone, or with no- before them."""
 DISPATCHES = (
     "auto", "gather", "deepep", "deepep-2", "deepep-low-latency", "nvlink-one-sided",
-    "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy",
+    "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy", "nccl",
 )  # fmt: skip
 """Kernels that bring tokens to experts: `dispatch=NAME`."""
 OTHER_NAMES: dict[str, str] = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.registry import FAMILIES, family_of, load
-from foretell.interop.huggingface.tower_sizes import with_sizes
+from foretell.interop.huggingface.tower_shapes import shaped
 from foretell.specs.model import Model, Tower
 
 INHERITED = (
@@ -48,8 +48,8 @@ def read_text(
 
 def finish(config: Config, model: Model, towers: Sequence[Tower]) -> Model:
     """The text model under the whole config's family, with its towers."""
-    shaped = tuple(with_sizes(config, tower) for tower in towers)
-    return replace(model, family=config.family, towers=(*model.towers, *shaped))
+    known = tuple(shaped(config, tower) for tower in towers)
+    return replace(model, family=config.family, towers=(*model.towers, *known))
 
 
 def has_tower(config: Config, key: str, what: str) -> bool:

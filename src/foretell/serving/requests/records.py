@@ -1,5 +1,6 @@
 """What a simulation of requests is given and what it gives back."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -115,6 +116,10 @@ class EngineRules:
     """Decode steps after its own that a first token waits for."""
     wait_steps: float = 0.0
     """Decode steps that new prompts wait to come together, while others decode."""
+    wait_prompts: float = math.inf
+    """Prompts that end that wait before."""
+    rank_tokens: float = math.inf
+    """Tokens of one prompt in a step: what one of the ranks that share the step takes."""
     stages: int = 1
     """Pipeline stages: a step with prompts keeps each busy for its share of it alone."""
     decode_only: bool = False

@@ -131,8 +131,8 @@ def plans_of(model: str, place: dict[str, Any]) -> tuple[int, int]:
     return found.plans_evaluated + getattr(found, "plans_pruned", 0), found.plans_evaluated
 
 
-def figures() -> dict[str, float]:
-    """Every figure of this Foretell, in seconds."""
+def figures(*, estimates_only: bool = False) -> dict[str, float]:
+    """Every figure of this Foretell, in seconds; or those of single estimates alone."""
 
     def estimate(batch: int, **more: Any) -> object:
         return foretell.estimate("llama-3.1-70b", **PLACE, global_batch=batch, plan=PLAN, **more)
@@ -164,6 +164,8 @@ def figures() -> dict[str, float]:
         "`foretell estimate` in a new process": process_s(COLD),
         "`foretell serve` in a new process": process_s(SERVED),
     }
+    if estimates_only:
+        return found
     for name, (model, place) in SEARCHES.items():
         found[f"search, {name}"] = least_s(lambda _, m=model, p=place: foretell.search(m, **p), 2)
     for name, ask in STUDIES.items():
@@ -230,9 +232,9 @@ def peer_s(python: str) -> float | None:
     return float(ran.stdout.split()[-1]) if ran.returncode == 0 else None
 
 
-def before_figures(source: str) -> dict[str, float]:
+def before_figures(source: str, *, estimates_only: bool) -> dict[str, float]:
     """The same figures of an earlier checkout, in a process of its own."""
-    code = "from tests.bench.bench_peers import figures\nprint(figures())"
+    code = f"from tests.bench.bench_peers import figures\nprint(figures({estimates_only=}))"
     path = os.pathsep.join((source, str(Path.cwd())))
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -251,14 +253,20 @@ def main() -> None:
     parser.add_argument("--before", default="", help="src folder of an earlier checkout")
     parser.add_argument("--peers-python", default=sys.executable, help="Python that has the peers")
     parser.add_argument("--write", help="a page whose tables are replaced: docs/performance.md")
+    parser.add_argument("--estimates-only", action="store_true", help="no searches and no studies")
     parser.add_argument("--points", type=int, default=10_000, help="systems of a sweep")
     asked = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    ours = figures()
-    earlier = before_figures(asked.before) if asked.before else {}
+    few = {"estimates_only": asked.estimates_only}
+    ours = figures(**few)
+    earlier = before_figures(asked.before, **few) if asked.before else {}
     for name, seconds in ours.items():
         beside = f", earlier checkout {1e3 * earlier[name]:,.2f} ms" if name in earlier else ""
         print(f"{name}: {1e3 * seconds:,.2f} ms{beside}", flush=True)
+    if asked.estimates_only:
+        if asked.write:
+            write_estimates(Path(asked.write), ours, earlier)
+        return
     peer = peer_s(asked.peers_python)
     told = "not installed" if peer is None else f"{1e3 * peer:.2f} ms"
     print(f"llm-analysis, one training step: {told}", flush=True)
@@ -292,23 +300,30 @@ SYSTEMS = {
 """What a study over five numbers of a system is called on the page."""
 
 
+def before_text(earlier: dict[str, float], name: str, scale: float) -> str:
+    """What an earlier release took; empty where it was not asked."""
+    return f"{scale * earlier[name]:,.2f}" if name in earlier else ""
+
+
+def write_estimates(page: Path, ours: dict[str, float], earlier: dict[str, float]) -> None:
+    """The table of single estimates."""
+    one = [name for name in ours if not name.startswith(("search", "study"))]
+    rows = [[name, f"{1e3 * ours[name]:,.2f}", before_text(earlier, name, 1e3)] for name in one]
+    write_table(page, "One estimate", rows, measured_on())
+
+
 def write_page(page: Path, ours: dict[str, float], earlier: dict[str, float]) -> None:
     """The tables of docs/performance.md that an earlier release is beside."""
-
-    def before(name: str, scale: float) -> str:
-        return f"{scale * earlier[name]:,.2f}" if name in earlier else ""
-
-    one = [name for name in ours if not name.startswith(("search", "study"))]
-    rows = [[name, f"{1e3 * ours[name]:,.2f}", before(name, 1e3)] for name in one]
-    write_table(page, "One estimate", rows, measured_on())
+    write_estimates(page, ours, earlier)
     rows = []
     for name, (model, place) in SEARCHES.items():
         counts = [f"{many:,}" for many in plans_of(model, place)]
         key = f"search, {name}"
-        rows.append([name, *counts, f"{ours[key]:.2f}", before(key, 1.0)])
+        rows.append([name, *counts, f"{ours[key]:.2f}", before_text(earlier, key, 1.0)])
     write_table(page, "Search", rows, measured_on())
     rows = [
-        [name, f"{ours[f'study, {name}']:.2f}", before(f"study, {name}", 1.0)] for name in STUDIES
+        [name, f"{ours[f'study, {name}']:.2f}", before_text(earlier, f"study, {name}", 1.0)]
+        for name in STUDIES
     ]
     write_table(page, "Studies over systems", rows, measured_on())
 

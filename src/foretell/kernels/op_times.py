@@ -223,7 +223,7 @@ def _add_rows(table: Array, rows: NDArray[np.intp], values: Array) -> None:
     """Add values to rows of a table, several to a row whose operation has several kernels; both are
     (quantities, rows, shapes)."""
     if values.shape[-1] == 1:
-        np.add.at(table, (slice(None), rows), values)
+        np.add.at(table.swapaxes(0, 1), rows, values.swapaxes(0, 1))
         return
     for column, row in enumerate(rows.tolist()):
         table[:, row] += values[:, column]

@@ -75,7 +75,8 @@ def _one(q: ServeQuestion, times: StepTimes, known: Corrections) -> tuple[float,
     state, _ = state_of(here, replace(times, system=system), memory)
     if q.rate is not None:
         return float(state.ttft_steady_s), float(state.tpot_s), q.rate
-    return float(state.ttft_s), float(state.tpot_s), float(state.requests_per_s) * q.in_use
+    rate = float(state.requests_per_s * q.in_use)
+    return float(state.ttft_s), float(state.tpot_s), rate
 
 
 def _at_once(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[Array, Array, Array]:

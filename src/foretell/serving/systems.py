@@ -124,7 +124,8 @@ def serve_systems(q: ServeQuestion, layouts: Sequence[Deployment]) -> Iterator[S
     for start in range(0, row_count(q), TOGETHER):
         rows = slice(start, start + TOGETHER)
         flight = q.traffic.concurrency
-        load = replace(q.traffic, concurrency=flight[rows]) if np.ndim(flight) else q.traffic
+        many = isinstance(flight, np.ndarray) and flight.ndim > 0
+        load = replace(q.traffic, concurrency=np.asarray(flight)[rows]) if many else q.traffic
         yield _served(replace(q, system=take_systems(q.system, rows), traffic=load), layouts)
 
 

@@ -1,7 +1,7 @@
 """One plan's estimate as a record: totals of its ledger, trees, and what was assumed."""
 
 from dataclasses import fields
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,8 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
     # Trees, rates and energy are most of the time and seldom looked at in a search or a study.
     tree = cache(lambda: trees(plans, tables, ledger, scenario))
     totals = cache(lambda: one_row(totals_of(scenario, plans, tables, ledger)))
-    job, late = scenario.job, {name: later(lambda n=name: OUTPUTS[n].of(totals())) for name in LATE}
+    job = scenario.job
+    late = {name: later(partial(lambda n: OUTPUTS[n].of(totals()), name)) for name in LATE}
     peak_bytes = _number(ledger.peak_bytes)
     capacity_bytes = _number(scenario.system.chip.memory_bytes)
     return StepEstimate(

@@ -3,7 +3,7 @@
 A part depends on micro-batch, tensor, sequence, context and expert parallelism alone: its shape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -133,7 +133,8 @@ def shapes_of(
     """Operations, work and kept bytes of every part, for numbers or arrays of a shape."""
     seq_len, target_len = lengths
     target = None if target_len is None else float(target_len)
-    graph = (build_kept if type(shape.micro_batch) is float else build)(
+    make: Callable[..., Graph] = build_kept if type(shape.micro_batch) is float else build
+    graph = make(
         model,
         batch=shape.micro_batch,
         seq_len=float(seq_len),

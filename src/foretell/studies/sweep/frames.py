@@ -181,7 +181,9 @@ def _answers(
 
 def _codes(axis: Axis, chosen: Column) -> Index:
     """What an axis has at some points as whole numbers: places of its values, or ranks of those drawn."""
-    return chosen if axis.values else np.unique(chosen, return_inverse=True)[1]
+    return (
+        np.asarray(chosen, np.int64) if axis.values else np.unique(chosen, return_inverse=True)[1]
+    )
 
 
 def _chosen(

@@ -141,6 +141,25 @@ def test_waiting_for_all_ranks_pays_where_steps_are_wide():
         assert prompt_wait(engine, layout) == (steps, float(layout.dp))
 
 
+def test_what_is_assumed_of_options_is_said():
+    load = {"system": "h200-sxm", "isl": 2000, "osl": 500, "concurrency": 1024}
+
+    def said(**words):
+        return " ".join(serve("deepseek-v3", **load, **words).assumptions)
+
+    together = said(gpus=32, plan="dp32 ep32", engine="sglang")
+    assert "max_tokens=256" in together
+    assert "wait_steps=0" in together
+    assert "stops all" in said(gpus=32, plan="dp32 ep32", engine="vllm")
+    assert "stops all" in said(gpus=32, plan="dp32 ep32 wait_steps=0", engine="sglang")
+    assert "stops all" not in said(gpus=8, plan="dp8 ep8", engine="vllm")
+    split = {"gpus": 64, "plan": "dp32 ep32", "prefill_gpus": 32, "prefill_plan": "dp32 ep32"}
+    apart = said(engine="sglang", **split)
+    assert "max_tokens=256" in apart
+    assert "wait until" not in apart
+    assert "stops all" not in said(engine="vllm", **split)
+
+
 def test_the_loop_is_that_of_simulated_requests():
     for more in ({}, {"max_tokens": 256}):
         plan = " ".join(f"{key}={value}" for key, value in more.items())

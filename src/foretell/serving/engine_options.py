@@ -90,9 +90,9 @@ def prompt_wait(p: EngineProfile, d: Deployment) -> tuple[float, float]:
     return max(p.dp_wait_steps, p.wide_wait_steps if is_wide(d) else 0.0), enough
 
 
-def option_notes(p: EngineProfile, d: Deployment) -> list[str]:
-    """What a wide deployment assumes of the engine's options, in words."""
-    if not is_wide(d):
+def option_notes(p: EngineProfile, d: Deployment, *, prompts: bool, answers: bool) -> list[str]:
+    """What a wide deployment that has prompts, answers or both assumes of the engine's options, in words."""
+    if not is_wide(d) or not prompts:
         return []
     found = []
     if p.shared_tokens and not d.max_tokens:
@@ -101,10 +101,16 @@ def option_notes(p: EngineProfile, d: Deployment) -> list[str]:
             f"prompts in chunks of {p.max_tokens:,} tokens a rank, as wide deployments set them "
             f"(the engine's default divides that by dp: max_tokens={own})"
         )
-    if p.wide_wait_steps and d.wait_steps is None:
+    longest, _ = prompt_wait(p, d)
+    if answers and d.wait_steps is None and longest:
         found.append(
-            f"prompts wait until every rank has one, at most {p.wide_wait_steps:g} decode steps "
-            "(SGLang's --enable-prefill-delayer; wait_steps=0 turns it off)"
+            f"prompts wait until every rank has one, at most {longest:g} decode steps "
+            "(wait_steps=0 turns it off; SGLang: --enable-prefill-delayer)"
+        )
+    if answers and not longest:
+        found.append(
+            f"a prompt on any of the {d.dp} ranks stops all of them for its step: smaller chunks "
+            "(max_tokens=), waits (wait_steps=30) or prefill apart (--prefill-gpus) make that rarer"
         )
     return found
 

@@ -98,7 +98,8 @@ def option_notes(p: EngineProfile, d: Deployment, *, prompts: bool, answers: boo
     if answers and d.wait_steps is None and longest:
         found.append(
             f"prompts wait until every rank has one, at most {longest:g} decode steps "
-            "(wait_steps=0 turns it off; SGLang: --enable-prefill-delayer)"
+            "(wait_steps=0 turns it off; SGLang: --enable-prefill-delayer, TensorRT-LLM: "
+            "attention_dp_config)"
         )
     if answers and not longest:
         found.append(

@@ -112,7 +112,7 @@ class StepTimes:
         floor = max(p.launch_s * self.launches, launched_s)
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
-        slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
+        slow = device + (p.prefill_exchange_factor - 1.0) * parts["exchanges"]
         prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
         prompt_s = prompt_s * self.system.corrections.prefill
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0

@@ -146,7 +146,7 @@ def test_words_of_before_have_their_values() -> None:
     told = {
         "megatron@2021": ("fp32", 1.0, 0.0003, 12.0), "megatron-te": ("fp32", 1.0, 0.0003, 4.0),
         "megatron-core": ("bf16", 0.0, 0.0003, 4.0), "megatron-graphs": ("bf16", 0.0, 5e-5, 4.0),
-        "megatron-deepspeed": ("fp32", 1.0, 0.00045, 12.0), "nanotron": ("fp32", 1.0, 0.0013, 12.0),
+        "megatron-deepspeed": ("fp32", 1.0, 0.00045, 12.0), "nanotron": ("fp32", 0.0, 0.0013, 12.0),
         "flash-attn": ("fp32", 0.0, 0.0003, 4.0), "fsdp": ("bf16", 0.0, 0.00048, 4.0),
         "fsdp-compiled": ("bf16", 0.0, 0.0002, 4.0), "torchtitan": ("fp32", 0.0, 0.0002, 4.0),
         "torchtitan-2024": ("fp32", 0.0, 0.0002, 12.0), "internevo": ("bf16", 0.0, 0.00048, 4.0),

@@ -11,7 +11,7 @@ from foretell.api.network import collective
 from foretell.catalog.systems import named_system
 from foretell.economics.fabric import fabric_of
 from foretell.network.library_catalog import library_for
-from foretell.network.library_curves import tier_ratios
+from foretell.network.library_shapes import tier_ratios
 from foretell.network.library_topology import MEASURED, ratios
 from foretell.network.placement import with_groups
 from foretell.network.topologies import of_tier
@@ -176,3 +176,20 @@ def test_a_tree_over_a_ring_by_hand() -> None:
     line = ring.axes()[0]
     assert found.tree == pytest.approx(3 * line.s_per_byte / 2 / switched.port().s_per_byte)
     assert found.tree_hops_s == pytest.approx((6 - 1 - 3) * line.latency_s)
+
+
+def test_static_routes_cost_a_dragonfly_its_rings() -> None:
+    """Minimal routes have one bundle of links from group to group; an even all-to-all uses them all."""
+
+    def timed(kind: str, routing: str) -> float:
+        changes = {
+            "network.cluster.topology": "dragonfly",
+            "network.cluster.taper": "0.25",
+            "network.cluster.routing": routing,
+        }
+        found = collective("hgx-h100", collective=kind, size="1GiB", group=4096, set=changes)
+        return found.seconds
+
+    for kind in ("all-gather", "all-reduce"):
+        assert timed(kind, "static") > 1.1 * timed(kind, "adaptive")
+    assert timed("all-to-all", "static") == timed("all-to-all", "adaptive")

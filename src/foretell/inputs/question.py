@@ -16,7 +16,7 @@ from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import complete_plan, sentences
 from foretell.inputs.plan_rules import apply_rules, fill_micro_batch, interleave_stages
-from foretell.inputs.software import framework_word, software_of
+from foretell.inputs.software import framework_word, put_software, software_of, with_library
 from foretell.inputs.system import check_record, of_system, system_of
 from foretell.specs.check import field_types, problems_of
 from foretell.specs.job import Job
@@ -94,7 +94,7 @@ def scenario_for(question: StepQuestion) -> Scenario:
     seen |= {setting.path: setting.text for setting in chosen if setting.root == "plan"}
     return Scenario(
         model=the_model,
-        system=the_system,
+        system=with_library(the_system, software),
         job=job,
         software=software,
         assumptions=(*the_model.assumptions, *of_system(the_system, chosen), *said),
@@ -139,13 +139,14 @@ def plan_of(
         plan = text
     else:
         plan = parse_plan(text or "", scenario.job.gpus, default_precision(scenario.system))
-    plan = apply_settings(plan, chosen, "plan")
-    problems = _wrong_in(plan)
+    by_words, plan = plan, apply_settings(plan, chosen, "plan")
+    # What words can give is checked word by word.
+    problems = () if plan is by_words and text is not plan else _wrong_in(plan)
     if problems:
         raise BadInput(problems)
     software = software_of(framework_word(plan), chosen, left_out=left_out)
     if software is not scenario.software:
-        scenario = replace(scenario, software=software)
+        scenario = put_software(scenario, software)
     by_hand = any(s.root == "software" for s in chosen)
     if isinstance(text, Plan) or (plan.framework == GENERIC and not by_hand):
         return scenario, plan
@@ -155,7 +156,7 @@ def plan_of(
     plan, why = apply_rules(scenario, plan, named, searched=searched)
     if "framework" in why:
         software = software_of(framework_word(plan), chosen, left_out=left_out)
-        scenario = replace(scenario, software=software)
+        scenario = put_software(scenario, software)
     own, named = named, {*named, *why}
     plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)
     plan = plan if searched else fill_micro_batch(scenario, plan, named, software)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from foretell.catalog.nccl import shipped_release
 from foretell.catalog.software import form_word, software
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings
@@ -11,6 +12,7 @@ from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.plan_words import GENERIC, read_words
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
+from foretell.specs.system import System
 
 ROOT = "software"
 """How the path of a setting begins that changes the record."""
@@ -52,7 +54,26 @@ def with_software(
     scenario: Scenario, plan: str | Plan | None, settings: Sequence[Setting] = ()
 ) -> Scenario:
     """The scenario with the software of a plan: for plans of several frameworks, each gets its own."""
-    return replace(scenario, software=software_of(framework_word(plan, settings), settings))
+    return put_software(scenario, software_of(framework_word(plan, settings), settings))
+
+
+def put_software(scenario: Scenario, software: Software) -> Scenario:
+    """The scenario with this software, and the release of NCCL that it came with."""
+    system, before = scenario.system, library_of(scenario.software)
+    if system.nccl and system.nccl == before:
+        system = replace(system, nccl="")
+    return replace(scenario, software=software, system=with_library(system, software))
+
+
+def with_library(system: System, software: Software) -> System:
+    """The system with the release of NCCL that the software came with, unless it has one."""
+    found = library_of(software)
+    return system if system.nccl == found or system.nccl else replace(system, nccl=found)
+
+
+def library_of(software: Software) -> str:
+    """The release of NCCL that a framework of that date came with; empty: today's, as where none is named."""
+    return "" if software.family == GENERIC else shipped_release(software.released)
 
 
 def checked_plan(text: str) -> Plan:

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from foretell.network.library_catalog import library_for
-from foretell.network.library_curves import tier_ratios
+from foretell.network.library_shapes import tier_ratios
 from foretell.network.library_topology import MEASURED
 from foretell.network.placement import with_groups
 from foretell.network.tier_checks import unusual_links
-from foretell.specs.system import System
+from foretell.specs.system import System, Tier
 
 EFFICIENCY_SENTENCE = "Large collectives are taken to reach"
 """How the catalogue says a stated efficiency; it holds where no library is known."""
@@ -43,4 +43,19 @@ def network_assumptions(
                 f"the {tier.topology} of the {tier.name} tier is timed as {library.id} was measured; "
                 "with a taper or static routes it differs from other trees of switches"
             )
+        said += rail_sentences(tier) if not inner else []
+        if tier.in_network_reduction and not inner:
+            said.append(
+                f"switches of the {tier.name} tier add up (SHARP): NCCL takes them where its plug-in is "
+                "installed and NCCL_COLLNET_ENABLE=1"
+            )
     return said
+
+
+def rail_sentences(tier: Tier) -> list[str]:
+    """How messages reach chips on other rails, where that moves an all-to-all."""
+    even = tier.routing == "adaptive" and np.all(np.asarray(tier.taper) == 1.0)
+    if tier.topology != "rail-clos" or even:
+        return []
+    way = "over its own links first (PXN)" if tier.pxn else "across the spines (no PXN)"
+    return [f"a node of the {tier.name} tier reaches other rails {way}"]

@@ -14,7 +14,14 @@ from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.network.library_records import BetweenNodes, Custom, InsideNode, Library
+from foretell.network.library_records import (
+    BetweenNodes,
+    CollNet,
+    Custom,
+    InsideNode,
+    Library,
+    Pat,
+)
 from foretell.network.placement import INNER_TIERS
 from foretell.records import dataclass
 from foretell.specs.result import Evidence
@@ -140,20 +147,25 @@ def library_for(
 ) -> Library | None:
     """The library of a system's collectives; None for chips that run no such library (TPUs and the like).
 
-    `software` is nccl, rccl or trtllm, by default what the chip runs; an unknown transport is BadInput.
+    `software` is nccl, rccl or trtllm, by default what the chip runs, `version` its release, by default the
+    system's; an unknown transport is BadInput.
     """
     tiers = system.network.tiers
     names = tuple(tier.name for tier in tiers)
-    reduces = any(tier.in_network_reduction for tier in tiers[: inner_tiers(names)])
+    inner = inner_tiers(names)
+    reduces = tuple(
+        any(tier.in_network_reduction for tier in some) for some in (tiers[:inner], tiers[inner:])
+    )
     mesh = fabric.id if fabric is not None else fabric_of(system.id).id
-    return _library(system.chip.id, names, reduces, mesh, software, version, transport)
+    release = version or system.nccl
+    return _library(system.chip.id, names, reduces, mesh, software, release, transport)
 
 
 @lru_cache(maxsize=256)
 def _library(
     chip: str,
     names: tuple[str, ...],
-    reduces: bool,
+    reduces: tuple[bool, ...],
     fabric: str,
     software: str,
     version: str,
@@ -167,7 +179,7 @@ def _library(
     if inner < len(names):
         between = transport_of(fabrics()[fabric], transport, version)
     inside = inside_link(link)
-    if not reduces:
+    if not reduces[0]:
         inside = replace(inside, in_network_base_s=float("inf"))
     own = custom_kernels(link) if software.startswith("trtllm") else None
     label = software or _tables()[link].get("library", "nccl")
@@ -178,7 +190,23 @@ def _library(
         between=between,
         empty_call_s=empty_call_s(version),
         custom=own,
+        pat=pat_of(label, version),
+        collnet=_record(CollNet, _tables()["nccl"]["collnet"]) if reduces[1] else None,
     )
+
+
+def pat_of(label: str, version: str) -> Pat | None:
+    """Parallel aggregated trees of a library's release; None where it has none, or leaves them off."""
+    table = _tables()["nccl"]["pat"]
+    if label not in table["libraries"] or (version and _number(version) < _number(table["since"])):
+        return None
+    found: Pat = _record(Pat, table)
+    return found
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """A release as numbers that compare; parts that are none count as 0."""
+    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
 
 
 def evidence_of(system: System) -> Evidence:

@@ -4,152 +4,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.network.library_records import PROTOCOLS, Kind, Library, LibraryCurve
-from foretell.network.library_topology import MEASURED, PatternRatios, ratios
-from foretell.records import dataclass
+from foretell.network.library_shapes import GroupShape, tier_ratios
+from foretell.network.library_switches import (
+    LEAST_IN_NETWORK,
+    collnet_curve,
+    pat_curve,
+    ring_steps_s,
+)
 from foretell.specs._base import Num
-from foretell.specs.system import Tier
 
 Array = NDArray[np.float64]
 Row = tuple[Num, Num, Num]
 """Base, chunk and wire time of one candidate of a send."""
 
-LEAST_IN_NETWORK = 5.0
-"""Members from which NCCL takes in-network reduction: it shows on 8 GPUs and not on 4 (measured)."""
 NEVER = 1e12
 """Stands for inf in products with zero: a time that no candidate wins with, a limit that none meets."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupShape:
-    """How groups stand on the tiers, and what their narrowest links carry."""
-
-    members: Array
-    """Members of each group, N."""
-    nodes: Array
-    """Nodes that each group touches."""
-    spans: NDArray[np.bool_]
-    """Whether it touches more than one."""
-    inside_steps: Array
-    """Steps of a ring inside nodes, scaled by the tiers' latency."""
-    outer_steps: Array
-    """Steps of a ring between nodes, scaled likewise."""
-    depth: Array
-    """Hops of a tree over the nodes, scaled likewise."""
-    tree_ratio: Array
-    """Bytes of a tree over the nodes over those of gathers, on these topologies; 1 where measured."""
-    tree_hops_s: Array
-    """What the longer edges of a tree add on these topologies, one way."""
-    inside_ratio: Array
-    """Bytes of gathers inside a node over those on the topology that was measured."""
-    near_ratio: Array
-    """The same of the blocks of an all-to-all inside a node."""
-    exchange_ratio: Array
-    """The same of the blocks of an all-to-all between nodes."""
-    exchange_hops_s: Array
-    """What the longer ways of an all-to-all add on these topologies."""
-    inside_s_per_byte: Array
-    """1 / (what a ring gets inside a node at full efficiency)."""
-    outer_s_per_byte: Array
-    """1 / (what rings get between nodes at the fabric's efficiency)."""
-    first_s_per_byte: Array
-    """1 / (nominal rate of a member inside its node)."""
-    member_s_per_byte: Array
-    """1 / (nominal rate of one member between nodes)."""
-    inside_exchange: Array
-    """Share of an exchange that crosses a tier inside the node / its bandwidth, at its slowest."""
-    outer_exchange: Array
-    """The same between nodes."""
-    hop_weight: Array
-    """(tiers, groups): share of a chain's hops on each tier."""
-    tiers: tuple[Tier, ...]
-    """The tiers."""
-
-
-def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupShape:
-    """What the curves need to know of the groups' place."""
-    members = np.prod(counts, axis=0)
-    zero = np.zeros_like(members)
-    inner_s, outer_s, member_s, in_x, out_x = zero, zero, zero, zero, zero
-    in_steps, out_steps, depth, below, units = zero, zero, zero, np.ones_like(members), members
-    tree, node, exchange, hops_s, tree_hops_s = zero, zero, zero, zero, zero
-    near = zero
-    weights = []
-    inside, between = library.inside, library.between
-    for i, (tier, count) in enumerate(zip(tiers, counts, strict=True)):
-        more = count > 1.0
-        here = units - units / count
-        rate = np.asarray(tier.bandwidth_bytes_per_s * tier.taper, float)
-        leaves = more * (members - below) / members
-        inner = i < library.inner_tiers or between is None
-        as_here = tier_ratios(tier, count, library, inner=inner, last=i == len(tiers) - 1)
-        hops_s = hops_s + more * as_here.exchange_hops_s
-        if inner:
-            direct = direct_share(tier, count)
-            inner_s = np.maximum(inner_s, more * as_here.gather / (rate * direct * below))
-            in_x = np.maximum(in_x, leaves * as_here.exchange / (rate * direct))
-            in_steps = in_steps + here * (tier.latency_s / inside.reference_latency_s)
-            node = np.maximum(node, as_here.gather)
-            near = np.maximum(near, np.where(more, as_here.exchange, 1.0))
-        elif between is not None:
-            ratio = tier.latency_s / between.reference_latency_s
-            reach = tier.efficiency if between.efficiency is None else between.efficiency
-            alone = np.where(below < 2.0, between.alone_share, 1.0)
-            outer_s = np.maximum(outer_s, more * as_here.gather / (rate * reach * alone * below))
-            member_s = np.maximum(member_s, more / rate)
-            out_x = np.maximum(out_x, leaves * as_here.exchange / rate)
-            out_steps = out_steps + here * ratio
-            depth = depth + np.ceil(np.log2(count) - 1e-9) * ratio
-            tree = np.maximum(tree, as_here.tree / as_here.gather)
-            tree_hops_s = tree_hops_s + more * as_here.tree_hops_s
-            exchange = np.maximum(exchange, as_here.exchange)
-        weights.append(here)
-        units = units / count
-        below = below * count
-    nodes = np.prod(counts[library.inner_tiers :], axis=0) if between is not None else zero + 1.0
-    return GroupShape(
-        members=members,
-        nodes=nodes,
-        spans=nodes > 1.0,
-        inside_steps=in_steps,
-        outer_steps=out_steps,
-        depth=depth,
-        tree_ratio=tree,
-        tree_hops_s=tree_hops_s,
-        inside_ratio=node,
-        near_ratio=near,
-        exchange_ratio=exchange,
-        exchange_hops_s=hops_s,
-        inside_s_per_byte=inner_s,
-        outer_s_per_byte=outer_s,
-        first_s_per_byte=1.0 / np.asarray(tiers[0].bandwidth_bytes_per_s) + zero,
-        member_s_per_byte=member_s,
-        inside_exchange=in_x,
-        outer_exchange=out_x,
-        hop_weight=np.stack(weights) / np.maximum(members - 1.0, 1.0),
-        tiers=tiers,
-    )
-
-
-def tier_ratios(
-    tier: Tier, count: Array, library: Library, *, inner: bool, last: bool
-) -> PatternRatios:
-    """A tier's costs over those on the topology that the library was measured on.
-
-    Inside a node `direct_share` stands for links between every two chips. Between nodes the fabric's own
-    topology is that of the outermost tier, switches those of the tiers below it.
-    """
-    if inner or library.between is None:
-        known = tier.topology in ("switch", "fully-connected", library.inside.topology)
-        return MEASURED if known else ratios(tier, count, "switch")
-    return ratios(tier, count, library.between.topology if last else "switch")
-
-
-def direct_share(tier: Tier, count: Array) -> Num:
-    """Share of a member's links that lead to members of the group: all of them behind a switch."""
-    if tier.topology != "fully-connected":
-        return 1.0
-    links = np.clip((count - 1.0) / np.maximum(tier.size - 1.0, 1.0), 1e-9, 1.0)
-    return np.where(count > 1.0, links, 1.0)
 
 
 def curve_of(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
@@ -164,8 +33,11 @@ def curve_of(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
             parts.append(_in_network(library, shape))
         if library.custom is not None:
             parts.append(_custom(library, shape))
-        return _stack(parts)
-    return _ring(kind, library, shape)
+        return _stack([*parts, *collnet_curve(kind, library, shape)])
+    parts = [_ring(kind, library, shape)]
+    if kind in ("all-gather", "reduce-scatter"):
+        parts += pat_curve(kind, library, shape) + collnet_curve(kind, library, shape)
+    return _stack(parts) if len(parts) > 1 else parts[0]
 
 
 def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
@@ -185,7 +57,7 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
     chunk, limit = np.zeros_like(wire), np.zeros_like(wire)
     overlap, start = np.full_like(wire, inside.overlap), np.zeros_like(wire)
     if between is not None:
-        away = _column(between.step_s) * shape.outer_steps
+        away = _column(ring_steps_s(kind, between)) * shape.outer_steps
         away = away + _column(between.inner_step_s) * shape.inside_steps
         pass_s = _chunk_passes_s(library, shape)
         largest = _column((NEVER, NEVER, between.chunk_bytes[2]))

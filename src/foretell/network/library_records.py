@@ -111,6 +111,8 @@ class BetweenNodes:
     sets the pace of every step, 0 where such a step goes at the rate of the node's own links."""
     start_s: float = 0.0
     """Start of a Simple ring that leaves its nodes, beyond that of one inside a node."""
+    gather_step_s: float | None = None
+    """One step from node to node of a Simple ring that gathers or scatters; None: that of `step_s`."""
     topology: str = "fat-tree"
     """The topology of the outermost tier that they were fitted on."""
 
@@ -130,6 +132,30 @@ class Custom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pat:
+    """Coefficients of parallel aggregated trees."""
+
+    base_s: float
+    """Start."""
+    step_share: float
+    """One of its hops over one step of a ring."""
+    rank_s: float
+    """What each rank adds."""
+    bandwidth_share: float
+    """Share of a ring's bandwidth that it reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollNet:
+    """Coefficients of sums in the switches between nodes."""
+
+    latency_s: float
+    """Once up and down the switches, at the fabric's reference latency."""
+    bandwidth_share: float
+    """Share of a ring's bandwidth that each direction of a port reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
     """A collective library on one system's links."""
 
@@ -145,6 +171,10 @@ class Library:
     """A collective of nothing."""
     custom: Custom | None = None
     """The engine's own all-reduce, where it has one."""
+    pat: Pat | None = None
+    """Parallel aggregated trees, where this release has them."""
+    collnet: CollNet | None = None
+    """Sums in the switches between nodes, where any tier has such switches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ Every candidate is affine in the bytes, so groups are priced once and asked for 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -22,6 +23,7 @@ from foretell.network.algorithms.hierarchical import hierarchical_cost
 from foretell.network.placement import over_systems
 from foretell.network.topologies import of_tier
 from foretell.network.topologies.base import Cost, choose_cost
+from foretell.network.topologies.rail_clos import forwards, off_rail
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Network, Tier
@@ -90,11 +92,13 @@ def _candidates(
     tops = options
     if kind == "all-reduce":
         tops = [_options(kind, t, c, algorithm) for t, c in zip(tiers, counts, strict=True)]
+    if kind == "all-to-all":
+        options = tops = _on_rails(options, counts, tiers)
     costs, names = [], []
     for pick in product((0, 1), repeat=len(tiers)):
         chosen = [option[i] for option, i in zip(options, pick, strict=True)]
         heads = [option[i] for option, i in zip(tops, pick, strict=True)]
-        costs.append(_together(kind, counts, chosen, heads))
+        costs.append(_together(kind, counts, chosen, heads, tiers))
         names.append(_joined(counts, heads if kind == "all-reduce" else chosen))
     shape = (len(costs), counts.shape[1])
     return CollectiveCandidates(
@@ -135,6 +139,19 @@ def _options(
     return option(quick), option(fast)
 
 
+def _on_rails(
+    options: list[tuple[TierOption, TierOption]], counts: Array, tiers: Sequence[Tier]
+) -> list[tuple[TierOption, TierOption]]:
+    """The options of an all-to-all where a tier's messages leave their rails (`Tier.pxn`)."""
+    below = np.cumprod(counts, axis=0) / counts
+    found = []
+    for pair, tier, count, rails in zip(options, tiers, counts, below, strict=True):
+        apart = off_rail(tier, count, rails)
+        quick, fast = (replace(o, cost=o.cost.times(1.0, apart)) for o in pair)
+        found.append((quick, fast))
+    return found
+
+
 def _share(kind: Collective, tier: Tier) -> Num:
     """What a kind makes of the tier's rate: libraries write some kinds with more care than others."""
     match kind:
@@ -149,7 +166,11 @@ def _share(kind: Collective, tier: Tier) -> Num:
 
 
 def _together(
-    kind: Collective, counts: Array, chosen: list[TierOption], heads: list[TierOption]
+    kind: Collective,
+    counts: Array,
+    chosen: list[TierOption],
+    heads: list[TierOption],
+    tiers: Sequence[Tier],
 ) -> Cost:
     """The tiers of one candidate as one cost."""
     if kind == "all-reduce":
@@ -162,6 +183,10 @@ def _together(
     if kind == "all-to-all":
         # Blocks of pairs that first meet on a tier: those inside one unit of it.
         shares = np.cumprod(counts, axis=0) / np.prod(counts, axis=0)
+        for i, tier in enumerate(tiers):
+            if forwards(tier):
+                # Inside a node all of them go to their rail first.
+                shares[:i] = np.where(counts[i] > 1.0, 1.0, shares[:i])
     loads = [
         np.broadcast_to(c.s_per_byte, counts.shape[1:]) * s
         for c, s in zip(costs, shares, strict=True)

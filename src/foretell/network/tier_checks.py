@@ -13,6 +13,7 @@ from foretell.network.library_catalog import library_for
 from foretell.network.library_topology import SWITCHED, is_grid
 from foretell.network.placement import DRAGONFLIES
 from foretell.network.topologies import plain_name, unknown
+from foretell.specs.chip_ranges import chip_problems, unusual_numbers
 from foretell.specs.system import Network, System, Tier
 from foretell.units import format as show
 
@@ -24,6 +25,10 @@ LONGEST_S = 1.0
 """Latency of a hop that is taken at all: beyond a way to the moon and back it is a wrong unit."""
 USUAL_LATENCIES_S = (1e-8, 1e-3)
 """Those in use: a few clocks between dies to a long way between sites."""
+ROUNDED = 1.05
+"""How far two datasheets may round one rate apart."""
+FEWER_LINKS = 2.0
+"""Links of a chip over those that its node has, up to which nothing is said: 1.75 in Frontier's packages."""
 DRAGONFLY_FIELDS = ("groups", "group_routers", "router_globals")
 """Fields that dragonflies alone have."""
 
@@ -32,6 +37,7 @@ def network_problems(system: System, set_by_hand: Mapping[str, object]) -> list[
     """Every problem of a system's network: unknown topologies, impossible rates, settings without effect."""
     return [
         *unknown(system.network.tiers),
+        *chip_problems(system.chip),
         *_impossible(system.network),
         *_without_effect(system, set_by_hand),
     ]
@@ -39,7 +45,7 @@ def network_problems(system: System, set_by_hand: Mapping[str, object]) -> list[
 
 def unusual_links(system: System) -> list[str]:
     """Sentences about rates and latencies that no machine in use has, with the usual range."""
-    said = []
+    said = unusual_numbers(system.chip)
     for tier in system.network.tiers:
         rate, latency = _ends(tier.bandwidth_bytes_per_s), _ends(tier.latency_s)
         if rate[0] < USUAL_RATES[0] or rate[1] > USUAL_RATES[1]:
@@ -56,10 +62,15 @@ def unusual_links(system: System) -> list[str]:
             )
     own, first = float(system.chip.scale_up_bytes_per_s), system.network.tiers[0]
     into = _ends(first.bandwidth_bytes_per_s)[0]
-    if own and into > 1.01 * own:
+    if own and into > ROUNDED * own:
         said.append(
             f"unusual: {show(into, 'bytes_per_s')} into the {first.name} tier, more than the "
             f"{show(own, 'bytes_per_s')} of the links of {system.chip.id}"
+        )
+    if own > FEWER_LINKS * _ends(first.bandwidth_bytes_per_s)[1]:
+        said.append(
+            f"unusual: links of {system.chip.id} with {show(own, 'bytes_per_s')}, of which the "
+            f"{first.name} tier has {show(into, 'bytes_per_s')}: messages go at the tier's rate"
         )
     pairs = zip(system.network.tiers, system.network.tiers[1:], strict=False)
     for inner, outer in pairs:
@@ -119,6 +130,10 @@ def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[P
     problems = []
     for path, value in set_by_hand.items():
         parts = path.split(".")
+        if path == "system.nccl" and (why := _no_release(system.nccl, library is not None)):
+            problems.append(
+                Problem(path=f"--set {path}", value=value, message=why[0], allowed=why[1])
+            )
         tier = tiers.get(parts[1]) if parts[0] == "network" and len(parts) == 3 else None
         if tier is None:
             continue
@@ -137,6 +152,15 @@ def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[P
     return problems
 
 
+def _no_release(release: str, known: bool) -> tuple[str, str] | None:
+    """What is wrong with a release of NCCL that was set, and what is allowed; None where nothing is."""
+    if not known:
+        return "has no effect: these chips run no NCCL", "chips of NVIDIA and AMD"
+    if release and not all(part.isdecimal() for part in release.split(".")):
+        return "no release of NCCL", "numbers such as 2.21, or nothing for today's"
+    return None
+
+
 FITTED = ("efficiency", "gather_share", "scatter_share", "exchange_share")
 """Fields whose place the fit of a collective library takes."""
 
@@ -149,10 +173,23 @@ def _inert(tier: Tier, field: str, fitted: bool) -> tuple[str, str]:
     if field == "routing" and name not in (*SWITCHED[1:], *DRAGONFLIES):
         way = "one way" if is_grid(tier) else "no ways to choose from"
         return f"a {tier.topology} has {way}", "fat-tree, clos, rail-clos or dragonfly as topology"
+    if field == "in_network_reduction" and is_grid(tier) and tier.in_network_reduction:
+        return f"a {tier.topology} has no switches that could add up", "switch, fat-tree or clos"
+    if field == "pxn":
+        return _inert_rails(tier)
     if field in DRAGONFLY_FIELDS and name not in DRAGONFLIES:
         return f"a {tier.topology} has no groups", "topology=dragonfly or dragonfly-plus"
     if field == "router_globals" and not float(tier.group_routers):
         return "how many routers have them is not given", f"network.{tier.name}.group_routers too"
     if field == "taper" and name == "fully-connected":
         return "links between every two members cannot be tapered", "bandwidth_bytes_per_s"
+    return "", ""
+
+
+def _inert_rails(tier: Tier) -> tuple[str, str]:
+    """Why it moves nothing whether messages keep to their rails; two empty texts where it does."""
+    if tier.topology != "rail-clos":
+        return f"a {tier.topology} has no rails", "topology=rail-clos"
+    if tier.routing == "adaptive" and np.all(np.asarray(tier.taper) == 1.0):
+        return "spines without taper carry everything", f"network.{tier.name}.taper below 1 too"
     return "", ""

@@ -40,6 +40,9 @@ class Tier:
     """Whether the switches of this tier add up data on its way (NVLS, SHARP)."""
     routing: Literal["adaptive", "static"] = "adaptive"
     """How flows choose among equal ways: by load, or once and for all (hashed flows, minimal routes)."""
+    pxn: bool = True
+    """Rail fabrics: whether messages to chips of another index go over their node's own links to the right
+    rail first (NCCL's PXN); else they cross the spines."""
     groups: NotNegative = 0.0
     """Groups of a dragonfly; 0: its members where they are groups, else groups of 512 chips."""
     group_routers: NotNegative = 0.0
@@ -78,6 +81,8 @@ class System:
     """Power of one node at load, all included; 0 where unknown."""
     node_price_usd: NotNegative = 0.0
     """Price of one node; 0 where unknown."""
+    nccl: str = ""
+    """Release of its collective library, such as 2.21; empty: that of the framework's date, else today's."""
     assumptions: tuple[str, ...] = ()
     """What was assumed to make the system out of a chip or a file."""
     design: ChipDesign | None = None

@@ -165,6 +165,10 @@ class Groups(Topology):
         "spread": "at least",
     }
 
+    def claim(self, pattern: Pattern) -> Claim | None:
+        """Rings in many orders of the groups need routes by load: libraries lay theirs in one order."""
+        return None if pattern == "rings" and not self.adaptive else self.patterns.get(pattern)
+
     def permutation(self) -> Cost:
         """At worst all members of a group send to one other group."""
         return self._leaving(self._inside())
@@ -178,8 +182,13 @@ class Groups(Topology):
         return self._leaving(1.0)
 
     def ring_both(self) -> Cost:
-        """Two messages through each port, and two out of each group, at best to two others."""
-        return self._evenly(2.0)
+        """Two messages through each port, and two out of each group, at best to two others: over all links
+        with routes by load, else over the bundle to each."""
+        if self.adaptive:
+            return self._evenly(2.0)
+        one = self._leaving(1.0)
+        both = np.maximum(2.0 / np.asarray(self.bandwidth_bytes_per_s), one.s_per_byte)
+        return cost_among(self.members, Cost(latency_s=one.latency_s, s_per_byte=both))
 
     def rings(self) -> Cost:
         """Rings in many orders of the groups use the links between them evenly."""

@@ -72,12 +72,12 @@ class FatTree(Topology):
 
     def claim(self, pattern: Pattern) -> Claim | None:
         """Partners keep to leaves only where leaf and group have a power of two of members."""
-        aligned = bool(np.all(power_of_two(self._inside()) & power_of_two(self.members)))
+        aligned = bool(np.all(power_of_two(self.inside()) & power_of_two(self.members)))
         return "at most" if pattern == "exchange" and not aligned else self.patterns.get(pattern)
 
     def permutation(self) -> Cost:
         """At worst all members of a leaf send out of it."""
-        return self._leaving(self._inside())
+        return self._leaving(self.inside())
 
     def ring(self) -> Cost:
         """One message leaves each leaf."""
@@ -97,37 +97,37 @@ class FatTree(Topology):
 
         A leaf that holds no power of two is left by some at every distance, at worst by all.
         """
-        outside = (np.asarray(distance) >= self._inside()) | ~power_of_two(self._inside())
-        return self._leaving(np.where(outside, self._inside(), 0.0))
+        outside = (np.asarray(distance) >= self.inside()) | ~power_of_two(self.inside())
+        return self._leaving(np.where(outside, self.inside(), 0.0))
 
     def shift(self, distance: Num) -> Cost:
         """min(distance, n - distance, leaf) messages leave each leaf."""
         apart = np.asarray(distance) % self.members
-        return self._leaving(np.minimum(np.minimum(apart, self.members - apart), self._inside()))
+        return self._leaving(np.minimum(np.minimum(apart, self.members - apart), self.inside()))
 
     def spread(self) -> Cost:
         """n - 1 messages through each port, leaf x (n - leaf) out of each leaf."""
         port = (self.members - 1.0) / self.bandwidth_bytes_per_s
-        up = (self.members - self._inside()) / self._up_bytes_per_s()
+        up = (self.members - self.inside()) / self.up_bytes_per_s()
         latency = self.latency_s + np.where(self._leaves() > 1, self.spine_latency_s, 0.0)
         return cost_among(self.members, Cost(latency_s=latency, s_per_byte=np.maximum(port, up)))
 
     def traffic(self, matrix_bytes: Array) -> Array:
         """The busiest port or the busiest leaf."""
-        count, inside = matrix_bytes.shape[-1], int(np.max(self._inside()))
+        count, inside = matrix_bytes.shape[-1], int(np.max(self.inside()))
         port = port_bytes(matrix_bytes) / np.asarray(self.bandwidth_bytes_per_s)
         leaves = -(-count // inside)
         gap = [(0, 0)] * (matrix_bytes.ndim - 2) + [(0, leaves * inside - count)] * 2
         matrix_bytes = np.pad(matrix_bytes, gap)
         cells = matrix_bytes.reshape(*matrix_bytes.shape[:-2], leaves, inside, leaves, inside)
-        up = port_bytes(cells.sum((-1, -3))) / (inside * np.asarray(self._up_bytes_per_s()))
+        up = port_bytes(cells.sum((-1, -3))) / (inside * np.asarray(self.up_bytes_per_s()))
         latency = self.latency_s + (self.spine_latency_s if leaves > 1 else 0.0)
         return np.asarray(latency + np.maximum(port, up))
 
     def reduction(self) -> Cost:
         """Each leaf sends the sum of its members up once, so the taper does not count."""
         latency = self.latency_s + np.where(self._leaves() > 1, self.spine_latency_s, 0.0)
-        out = 1.0 / (self._inside() * np.asarray(self._up_bytes_per_s()))
+        out = 1.0 / (self.inside() * np.asarray(self.up_bytes_per_s()))
         up = np.where(self._leaves() > 1, out, 0.0)
         cost = Cost(latency_s=latency, s_per_byte=np.maximum(1.0 / self.bandwidth_bytes_per_s, up))
         return choose_cost(self.in_network_reduction, cost_among(self.members, cost), IMPOSSIBLE)
@@ -139,14 +139,14 @@ class FatTree(Topology):
     def bisection_bytes_per_s(self) -> Num:
         """Up links of half the leaves, or half the ports; exact for an even number of leaves."""
         ports = np.floor(np.asarray(self.members) / 2.0) * self.bandwidth_bytes_per_s
-        cut_leaves = np.floor(self._leaves() / 2.0) * self._inside() * self._up_bytes_per_s()
+        cut_leaves = np.floor(self._leaves() / 2.0) * self.inside() * self.up_bytes_per_s()
         return np.asarray(np.where(self._leaves() > 1, np.minimum(ports, cut_leaves), ports))
 
     def graph(self) -> LinkGraph:
         """Two spines; a leaf's up bandwidth divided over them."""
-        count, inside, leaves = int(self.members), int(self._inside()), int(self._leaves())
+        count, inside, leaves = int(self.members), int(self.inside()), int(self._leaves())
         rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
-        up = inside * float(self._up_bytes_per_s()) / 2.0
+        up = inside * float(self.up_bytes_per_s()) / 2.0
         links: list[Link] = []
         for m in range(count):
             links += both_ways(m, count + m // inside, rate, half)
@@ -155,22 +155,22 @@ class FatTree(Topology):
                 links += both_ways(count + leaf, spine, up, float(self.spine_latency_s) / 2.0)
         return LinkGraph(members=count, links=tuple(links))
 
-    def _inside(self) -> Array:
+    def inside(self) -> Array:
         """Members of the group under one leaf."""
         return np.asarray(np.minimum(np.asarray(self.members, float), self.leaf_members))
 
     def _leaves(self) -> Array:
-        return np.asarray(np.ceil(np.asarray(self.members, float) / self._inside()))
+        return np.asarray(np.ceil(np.asarray(self.members, float) / self.inside()))
 
-    def _up_bytes_per_s(self) -> Num:
+    def up_bytes_per_s(self) -> Num:
         """Up bandwidth for each member of a leaf that belongs to the group."""
-        idle = np.asarray(self.leaf_members) / self._inside()
+        idle = np.asarray(self.leaf_members) / self.inside()
         return self.bandwidth_bytes_per_s * self.taper * self.spread_efficiency * idle
 
     def _leaving(self, messages: Num) -> Cost:
         """A message through every port, and this many out of each leaf."""
         crosses = (np.asarray(messages) > 0) & (self._leaves() > 1)
-        up = messages / (self._inside() * np.asarray(self._up_bytes_per_s()))
+        up = messages / (self.inside() * np.asarray(self.up_bytes_per_s()))
         cost = Cost(
             latency_s=self.latency_s + np.where(crosses, self.spine_latency_s, 0.0),
             s_per_byte=np.maximum(1.0 / self.bandwidth_bytes_per_s, np.where(crosses, up, 0.0)),

@@ -105,3 +105,28 @@ def from_tier(tier: Tier, members: Num) -> FatTree:
     """
     leaves = tier if tier.shape else replace(tier, shape=(RAIL_NODES, 1))
     return fat_tree_from_tier(leaves, members)
+
+
+def forwards(tier: Tier) -> bool:
+    """Whether messages to other rails go over the links below this tier first."""
+    return tier.pxn and tier.topology in NAMES
+
+
+def off_rail(tier: Tier, nodes: Num, rails: Num) -> Num:
+    """An all-to-all's time per byte over that with all messages on their rails; 1 with PXN.
+
+    `rails` members of the group stand in each of its `nodes`. Without PXN all but one in `rails` of what a
+    chip sends to other nodes is for chips of another index, and crosses the spines from leaf to leaf even
+    where both nodes are near.
+    """
+    if tier.pxn or tier.topology not in NAMES:
+        return 1.0
+    aligned = from_tier(tier, nodes)
+    away = np.maximum(np.asarray(rails, float) - 1.0, 0.0) / np.maximum(rails, 1.0)
+    beyond = np.asarray(nodes, float) - aligned.inside()
+    crossing = away * (np.asarray(nodes) - 1.0) + (1.0 - away) * beyond
+    port = (np.asarray(nodes) - 1.0) / np.asarray(tier.bandwidth_bytes_per_s)
+    load = np.maximum(port, crossing / aligned.up_bytes_per_s())
+    return np.where(
+        np.asarray(nodes) > 1, load / np.maximum(aligned.spread().s_per_byte, 1e-300), 1.0
+    )

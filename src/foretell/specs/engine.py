@@ -79,8 +79,8 @@ class EngineProfile:
     prefill_factor: float = 1.0
     """Device time of a step with prompt tokens over what its kernels tell."""
     prefill_exchange_factor: float = 1.0
-    """Time of the exchanges in such a step over what their benchmarks tell: ranks that come to a collective
-    at different times, and share it with copies and norms."""
+    """Time of tensor parallelism's all-reduces in such a step over what their benchmarks tell: ranks come to
+    them at different times. Kernels that dispatch tokens to experts are as measured."""
     launch_s: float = 0.0
     """Host time of each kernel of such a step: it launches them one by one (serving/launches.py)."""
     prefill_step_s: float = 0.0

@@ -79,6 +79,8 @@ class Tables:
     """The ranks that reduce gradients, placed."""
     expert_links: DataLinks | None
     """The same for spread experts."""
+    tensor_counts: Array
+    """The same of the tensor-parallel group."""
     pipe_counts: Array
     """Where the stages stand; (tiers, spots)."""
     send_line: tuple[Array, Array]
@@ -281,6 +283,7 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
         expert_links=links_of(counts["edp"], edp_of(spots), sent, system)
         if parts.experts
         else None,
+        tensor_counts=counts["tp"],
         pipe_counts=counts["pp"],
         send_line=slow_sends(counts["pp"], system),
         link_needs=link_needs(counts["dp"] * counts["cp"], scenario.system.network),
@@ -382,6 +385,7 @@ def select(tables: Tables, rows: Index) -> Tables:
         expert_counts=tables.expert_counts,
         data_links=tables.data_links,
         expert_links=tables.expert_links,
+        tensor_counts=tables.tensor_counts,
         pipe_counts=tables.pipe_counts,
         send_line=tables.send_line,
         link_needs=tables.link_needs,

@@ -132,6 +132,21 @@ def with_values(record: _Record, **changes: Any) -> _Record:
     return type(record)(**{**values_as_held(record), **changes})
 
 
+class Keyed:
+    """Arguments of a function whose answers are kept, known by a key: what the answer depends on."""
+
+    __slots__ = ("key", "values")
+
+    def __init__(self, key: tuple[Any, ...], *values: Any) -> None:
+        self.key, self.values = key, values
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keyed) and self.key == other.key
+
+
 class JsonRecord:
     """A record whose JSON (`to_dict`) has names beside its fields: each of them is an attribute as well.
 

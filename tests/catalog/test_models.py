@@ -328,7 +328,9 @@ def test_a_question_reads_the_index_and_one_file(monkeypatch: pytest.MonkeyPatch
         ("amd/Llama-3.3-70B-Instruct-FP8-KV", "llama-3.1-70b", "fp8"),
         ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b", "fp8"),
         ("nvidia/DeepSeek-R1-0528-FP4", "deepseek-v3", "nvfp4"),
-        ("TheBloke/Llama-2-70B-AWQ", "llama-2-70b", "bf16"),
+        ("TheBloke/Llama-2-70B-AWQ", "llama-2-70b", "int4"),
+        ("mlx-community/Llama-3.1-8B-Instruct-4bit", "llama-3.1-8b", "int4"),
+        ("neuralmagic/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", "llama-3.1-8b", "int8"),
         ("Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2.5-7b", "bf16"),
     ],
 )

@@ -288,11 +288,15 @@ def test_products_that_a_b200_holds_on_random_data() -> None:
     assert np.median(flop / burst_s / PEAK_FLOP_PER_S / share) > 1.4
 
 
-def test_one_die_costs_a_flop_the_same() -> None:
-    """B200 and GB200 are one die, on the H200's node: a flop costs each of them about as much."""
+def test_one_die_costs_a_flop_as_its_clock_has_it() -> None:
+    """B200 and GB200 are one die: a flop costs what the voltage of each one's clock makes of it."""
     joules = {g.name: g.coefficients.joules_per_flop for g in generations()}
-    assert joules["gb200"] == joules["b200-sxm"]
-    assert joules["b200-sxm"] == pytest.approx(joules["h200-sxm"], rel=0.15)
+    faster = catalogue_chip("gb200").clock_hz / catalogue_chip("b200-sxm").clock_hz
+    power = chip_power(catalogue_chip("b200-sxm")).coefficients.clock_power
+    assert faster > 1.0
+    assert joules["gb200"] / joules["b200-sxm"] == pytest.approx(faster**power, rel=0.03)
+    assert joules["gb300"] == joules["gb200"]
+    assert joules["b300-sxm"] == joules["b200-sxm"]
 
 
 def test_a_lower_limit_leaves_the_base() -> None:

@@ -10,7 +10,7 @@ from foretell.specs.silicon import Die
 
 NODES = ("N28", "N16", "N7", "N5", "N4", "N3", "N2")
 KINDS = ("organic", "fan-out", "interposer", "bridge", "glass", "hybrid-3d")
-CENTRAL = SheetCases(sheet=sheet(), knobs=())
+CENTRAL = SheetCases(sheet=sheet(), knobs={})
 """Every figure at its value, no ranges."""
 
 

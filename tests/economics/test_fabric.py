@@ -146,7 +146,7 @@ def test_scale_up_goes_by_rate_reach_and_switches() -> None:
     from foretell.catalog.money import sheet
     from foretell.economics.cases import SheetCases
 
-    parts = SheetCases(sheet=sheet(), knobs=()).entry("fabric")
+    parts = SheetCases(sheet=sheet(), knobs={}).entry("fabric")
     base = system("hgx-h100")
     node, *rest = base.network.tiers
 

@@ -34,7 +34,7 @@ def leaves_sum(tree: Branch | CostLeaf) -> float:
 def with_value(path: str, value: float) -> SheetCases:
     """Figures with one of them another."""
     changed = sheet().with_figure(Figure(path=path, value=value, low=value, high=value))
-    return SheetCases(sheet=changed, knobs=())
+    return SheetCases(sheet=changed, knobs={})
 
 
 @given(packages())
@@ -84,7 +84,7 @@ def test_a_batch_is_what_each_row_gives(package: Package) -> None:
     together = np.broadcast_to(price_package(package, case).tree.usd, (1 + 2 * len(case.knobs),))
     assert together[0] == pytest.approx(usd(package), rel=1e-12)
     for place in (0, len(case.knobs) // 2, len(case.knobs) - 1):
-        figure = case.sheet.figures[case.knobs[place]]
+        figure = case.sheet.figures[[*case.knobs][place]]
         for row, end in ((1 + 2 * place, figure.low), (2 + 2 * place, figure.high)):
             alone = usd(package, with_value(figure.path, end))
             assert together[row] == pytest.approx(alone, rel=1e-9)
@@ -124,7 +124,7 @@ def test_a_range_of_a_sum_adds_squares() -> None:
         figures = figures.with_figure(
             Figure(path=path, value=10.0, low=10.0 - swing, high=10.0 + 2 * swing)
         )
-    case = SheetCases(sheet=figures, knobs=("finish.test_usd", "finish.module_usd"))
+    case = SheetCases(sheet=figures, knobs={"finish.test_usd": 0, "finish.module_usd": 1})
     both = case.number("finish.test_usd") + case.number("finish.module_usd")
     assert spread(both, case) == pytest.approx((15.0, 20.0, 30.0))
 

@@ -16,7 +16,7 @@ from foretell.economics.products import package_of_chip
 from foretell.economics.work import PaidWork, Paying, bill_work
 from foretell.specs.cost import Figure
 
-CENTRAL = SheetCases(sheet=sheet(), knobs=())
+CENTRAL = SheetCases(sheet=sheet(), knobs={})
 IMEC = {"N28": 0.91, "N16": 0.97, "N10": 1.09, "N7": 1.44, "N5": 1.54, "N3": 1.75}
 """kg/cm2 of imec.netzero, without materials."""
 CARD_HOURS = {"8b": 1.46e6, "70b": 7.0e6, "405b": 30.84e6}

@@ -25,7 +25,7 @@ from foretell.training.data_parallel import (
     kinds_alike,
     shares_of,
 )
-from foretell.training.data_waits import CORES_TAKEN
+from foretell.training.exposed_messages import CORES_TAKEN
 from foretell.training.stages import stages_of_plans
 from foretell.training.tables import tables_of
 from tests.builders import GENERIC, make_chip, make_network, make_scenario

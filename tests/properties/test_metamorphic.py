@@ -28,14 +28,29 @@ def answer(asked: Mapping[str, Any], set: list[str] | None = None) -> Estimate:
         return error.answer
 
 
+def refused(asked: Mapping[str, Any]) -> bool:
+    """Whether a rule refuses the plan, with the words that its framework sets."""
+    if "framework=" not in asked["plan"]:
+        return False
+    try:
+        foretell.estimate(**asked)
+    except Infeasible as error:
+        return error.answer is None
+    return False
+
+
 def questions(seed: int, count: int) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Keywords of `foretell.estimate`, and the chip."""
-    for scenario, plan in random_questions(seed, count):
+    """Keywords of `foretell.estimate`, and the chip; only those that what the framework adds leaves valid."""
+    for scenario, plan in random_questions(seed, 2 * count):
+        if count <= 0:
+            return
         asked = {
             "model": scenario.model.id, "system": scenario.system.id, "gpus": scenario.job.gpus,
             "global_batch": scenario.job.global_batch, "seq_len": scenario.job.seq_len, "plan": str(plan),
         }  # fmt: skip
-        yield asked, scenario.system.chip
+        if not refused(asked):
+            count -= 1
+            yield asked, scenario.system.chip
 
 
 def quicker(chip: Any, kind: str, factor: float) -> list[str]:
@@ -52,14 +67,8 @@ def quicker(chip: Any, kind: str, factor: float) -> list[str]:
             return [f"chip.{name}={rate * factor!r}" for name, rate in rates.items()]
 
 
-def is_copied(asked: Mapping[str, Any], strict: bool) -> bool:
-    """Whether copies to the host bound the passes: a pass that is as long with less to hide exchanges behind
-    shows more of them, and only these contend with data-parallel messages."""
-    return not strict and "offload=" in asked["plan"]
-
-
-def check(seed: int, count: int, *, strict: bool = False) -> list[str]:
-    """What does not hold, in words; `strict`: also where a known weakness of the model is the cause."""
+def check(seed: int, count: int) -> list[str]:
+    """What does not hold, in words."""
     wrong: list[str] = []
     rng = np.random.default_rng(seed)
     for number, (asked, chip) in enumerate(questions(seed, count)):
@@ -68,7 +77,7 @@ def check(seed: int, count: int, *, strict: bool = False) -> list[str]:
         kind = ("bandwidth", "memory", "flops")[number % 3]
         factor = float(rng.choice((1.01, 1.3, 2.0)))
         more = answer(asked, quicker(chip, kind, factor))
-        if more.step_s > plain.step_s * (1.0 + CLOSE) and not is_copied(asked, strict):
+        if more.step_s > plain.step_s * (1.0 + CLOSE):
             wrong.append(f"{asked}: {factor} x {kind}: {plain.step_s} s to {more.step_s} s")
         if more.peak_memory_bytes > plain.peak_memory_bytes * (1.0 + CLOSE):
             wrong.append(f"{asked}: {factor} x {kind} takes more memory")
@@ -124,11 +133,6 @@ def test_a_few_questions() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.xfail(
-    reason="where copies to the host bound a pass, a quicker chip takes longer in some questions, by 1e-8 to "
-    "4e-3: exchanges that products hide show as these get shorter, and what shows is counted as contending "
-    "with data-parallel messages, where all of it contends, hidden or not"
-)
 def test_many_questions() -> None:
-    wrong = check(11, MANY, strict=True)
+    wrong = check(11, MANY)
     assert not wrong, "\n".join(wrong[:20]) + f"\n{len(wrong)} in all"

@@ -176,7 +176,11 @@ def test_what_is_offloaded_is_not_on_the_chip(what: str) -> None:
     here, there = answer("dp16 zero1 mbs4"), answer(f"dp16 zero1 mbs4 offload={what}")
     assert there.peak_memory_bytes < here.peak_memory_bytes
     assert there.step_s >= here.step_s
-    assert there.step_s - here.step_s == pytest.approx(shares(there)["offload"], rel=1e-9)
+    # While the chip stands still for copies, gradients on their way take no cores from it.
+    spared_s = shares(here)["data_parallel"] - shares(there)["data_parallel"]
+    longer_s = there.step_s - here.step_s + spared_s
+    assert 0.0 <= spared_s < shares(here)["data_parallel"]
+    assert longer_s == pytest.approx(shares(there)["offload"], rel=1e-9)
 
 
 def test_optimizers_hold_what_they_keep() -> None:

@@ -198,3 +198,25 @@ def test_closed_forms_are_closed_forms_one_by_one() -> None:
         for found, question in zip(closed_forms(asked, given), asked, strict=True):
             assert isinstance(found, ServiceEstimate)
             same_service(found, closed_form(question, given))
+
+
+@pytest.mark.parametrize("plan", ["tp8", None])
+def test_closed_forms_of_several_loads(plan: str | None) -> None:
+    """Loads are rows of a batch, on one system and on several at once."""
+    flights = (1.0, 3.0, 40.0, 900.0)
+    faster = "chip.memory_bandwidth_bytes_per_s=5e12"
+    asked = [
+        question_of(
+            ServiceQuestion(
+                "llama-3.1-70b", system="h100-sxm", gpus=16, plan=plan, isl=900, osl=150,
+                concurrency=flight, set=settings_of_one,
+            )
+        )[0]
+        for settings_of_one in ((), (faster,))
+        for flight in flights
+    ]  # fmt: skip
+    given = plan is not None
+    for few in (asked[: len(flights)], asked):
+        for found, question in zip(closed_forms(few, given), few, strict=True):
+            assert isinstance(found, ServiceEstimate)
+            same_service(found, closed_form(question, given))

@@ -94,7 +94,7 @@ def test_spread_experts_keep_the_ends_of_a_shared_one(shared_width: int) -> None
         enter_gather=one_s, leave_scatter=one_s, enter_scatter=one_s, leave_gather=one_s
     )
     whole = ("enter_gather", "leave_scatter", "enter_scatter", "leave_gather")
-    shown = pieces_shown(tables.parts, tables.shape, times, scenario.system.chip, whole=whole)
+    shown, _ = pieces_shown(tables.parts, tables.shape, times, scenario.system.chip, whole=whole)
     for direction in shown:
         assert direction[0, 0] == (4.0 if shared_width else 2.0)
 

@@ -51,7 +51,7 @@ READ = [
     (SGLANG, "--moe-a2a-backend deepep --deepep-mode low_latency", "dispatch=deepep-low-latency"),
     (SGLANG, "--cpu-offload-gb 20", "offload_gb=20"),
     (SGLANG, "--lora-paths a=b --max-loras-per-batch 4 --max-lora-rank 64",
-     "adapters=4 adapter_rank=64"),
+     "adapters=1 adapter_slots=4 adapter_rank=64"),
     (SGLANG, ("--speculative-algorithm EAGLE3 --speculative-draft-model-path d "
      "--speculative-num-draft-tokens 4"), "draft_tokens=3 drafter=eagle3"),
     # tensorrt_llm/llmapi/llm_args.py (1.x)

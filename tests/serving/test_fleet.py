@@ -174,14 +174,30 @@ def test_slots_bound_the_adapters_of_a_batch() -> None:
     profile = case_of().question.profile
     many = Deployment(adapters=200, adapter_slots=8)
     assert held_adapters(many) == 8
-    limit = batch_limit(many, profile)
-    assert 8.0 <= limit <= 9.0
+    # With a hundred requests of 79 adapters in flight, those of eight run: a tenth.
+    limit = batch_limit(many, profile, 100.0)
+    assert 10.0 <= limit <= 11.0
     assert float(different_adapters(many, limit)) <= 8.0
     # As many slots as adapters bound nothing, and neither does one adapter.
-    assert batch_limit(replace(many, adapter_slots=200), profile) == profile.max_batch
-    assert batch_limit(Deployment(adapters=1, adapter_slots=1), profile) == profile.max_batch
-    limits = [batch_limit(replace(many, adapter_slots=n), profile) for n in (1, 4, 16, 64, 199)]
+    assert batch_limit(replace(many, adapter_slots=200), profile, 100.0) == profile.max_batch
+    one = Deployment(adapters=1, adapter_slots=1)
+    assert batch_limit(one, profile, 100.0) == profile.max_batch
+    limits = [
+        batch_limit(replace(many, adapter_slots=n), profile, 50.0) for n in (1, 4, 16, 64, 199)
+    ]
     assert limits == sorted(limits)
+    # The longer the queue, the more of it the filled slots can answer: none is blocked by its head.
+    queues = [float(batch_limit(many, profile, n)) for n in (1.0, 10.0, 100.0, 1e3, 1e6)]
+    assert queues == sorted(queues)
+    assert queues[-1] == profile.max_batch
+
+
+def test_one_slot_for_three_adapters_serves_a_third_at_once() -> None:
+    """vllm/v1/core/sched/scheduler.py: a request whose adapter has no slot is skipped, not waited for."""
+    load: dict[str, Any] = {"system": "h100-sxm", "gpus": 1, "concurrency": 30, "plan": "tp1"}
+    found = foretell.serve("llama-3.1-8b", **load, adapters=3, adapter_slots=1)
+    assert found.batch == pytest.approx(10.0, rel=0.02)
+    assert "adapter slots" in found.limited_by
 
 
 def test_few_slots_cost_throughput_and_save_memory() -> None:

@@ -5,12 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from foretell.api.serving import serve
 from foretell.catalog import model, system
 from foretell.catalog.engines import profile
-from foretell.serving.memory import weight_bytes
+from foretell.serving.engine_options import prompt_wait
+from foretell.serving.memory import memory_of, weight_bytes
+from foretell.serving.steady import steady
 from foretell.serving.steps import StepLoad, step_times
 from foretell.serving.wide_experts import first_experts, slots_of, wide_experts
-from foretell.specs.deployment import Deployment
+from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text, parse_deployment
 
 DEEPSEEK = model("deepseek-v3")
@@ -36,10 +39,13 @@ PRINTED = [
     ("h100-sxm", 72, 256.0, 2000.0, True, {}, 2785.0),
     ("h800-sxm", 32, 16384.0, 4096.0, False, {"balance": 1.0}, 7839.0),
     ("h800-sxm", 128, 128.0, 4096.0, True, {"draft_tokens": 1, "accepted": 0.85}, 2325.0),
+    ("h20-sxm", 16, 48.0, 4864.0, True, {"draft_tokens": 1, "accepted": 0.85}, 714.0),
+    ("h20-sxm", 16, 32.0, 4864.0, True, {"draft_tokens": 1, "accepted": 0.85}, 675.0),
+    ("h20-sxm", 16, 12.0, 4864.0, True, {"draft_tokens": 2, "accepted": 1.55}, 423.0),
 ]
 """Chip, ranks, tokens of a rank, context, decode or prefill, and the rate of a GPU in print: DeepSeek-V3 by
-SGLang (lmsys.org/blog/2025-05-05-large-scale-ep) and by DeepSeek (deepseek-ai/profile-data, computed
-there)."""
+SGLang (lmsys.org/blog/2025-05-05-large-scale-ep), by DeepSeek (deepseek-ai/profile-data, computed there), and
+on H20 by Ant (lmsys.org/blog/2025-09-26)."""
 
 
 @pytest.mark.parametrize("row", PRINTED, ids=lambda row: f"{row[0]} ep{row[1]} {row[3]:.0f}")
@@ -91,6 +97,58 @@ def test_more_ranks_do_more_for_each_gpu_where_print_says_so():
     one_node = rank_rate("h100-sxm", 8, 16384.0, 4096.0, decode=False)
     for ep in (16, 32, 64):
         assert rank_rate("h100-sxm", ep, 16384.0, 4096.0, decode=False) > one_node
+
+
+def instance(ep, chip="h200-sxm", engine="sglang", **more):
+    """Steps and memory of DeepSeek-V3 on one instance."""
+    chips = system(chip)
+    layout = Deployment(dp=ep, ep=ep, **({"weights": "fp8-block", "experts": "fp8-block"} | more))
+    engine = profile(engine, chips.chip, mixture=True)
+    return step_times(DEEPSEEK, chips, layout, engine), memory_of(DEEPSEEK, chips, layout, engine)
+
+
+def asked(ep, each, isl, osl, **more):
+    """Requests a second of one GPU in a loop, so many in flight for each."""
+    times, memory = instance(ep, **more)
+    load = Traffic(isl=isl, osl=osl, concurrency=float(each * ep), waves=1e12)
+    return float(steady(times, memory, load).requests_per_s) / ep
+
+
+@pytest.mark.parametrize(("each", "isl", "osl"), [(16, 4096.0, 1.0), (64, 2000.0, 500.0)])
+def test_a_wide_instance_does_more_for_each_gpu_under_load(each, isl, osl):
+    """With prompts and answers on the same ranks too: chunks, waits and prompts of a step are per rank."""
+    node = asked(8, each, isl, osl)
+    for ep in (16, 32, 72):
+        assert asked(ep, each, isl, osl) > 1.1 * node
+
+
+def test_every_rank_reads_a_chunk_in_a_step():
+    """The engine's own chunk of 8192 / dp tokens cuts a prompt over many steps, side by side on all ranks."""
+    times, memory = instance(32, max_tokens=256)
+    load = Traffic(isl=4096.0, osl=1.0, concurrency=512.0, waves=1e12)
+    step = float(
+        times.seconds(StepLoad(prefill_tokens=8192.0, past_tokens=32 * 1920.0, prompts=32.0))
+    )
+    rate = float(steady(times, memory, load).requests_per_s) * 4096.0
+    assert rate == pytest.approx(8192.0 / step, rel=0.02)
+
+
+def test_waiting_for_all_ranks_pays_where_steps_are_wide():
+    """A step with prompts keeps all ranks, whether they have any: in print the delayer is for that."""
+    assert asked(32, 64, 2000.0, 500.0) > 2.0 * asked(32, 64, 2000.0, 500.0, wait_steps=0.0)
+    for layout, steps in ((Deployment(dp=8, ep=8), 0.0), (Deployment(dp=32, ep=32), 30.0)):
+        engine = profile("sglang", system("h200-sxm").chip, mixture=True)
+        assert prompt_wait(engine, layout) == (steps, float(layout.dp))
+
+
+def test_the_loop_is_that_of_simulated_requests():
+    for more in ({}, {"max_tokens": 256}):
+        plan = " ".join(f"{key}={value}" for key, value in more.items())
+        load = {"gpus": 32, "isl": 2000, "osl": 500, "concurrency": 2048, "spread": 0.8}
+        words = {"plan": f"dp32 ep32 {plan}", "engine": "sglang", **load}
+        closed = serve("deepseek-v3", system="h200-sxm", **words)
+        some = serve("deepseek-v3", system="h200-sxm", simulate=True, requests=12000, **words)
+        assert closed.output_tokens_per_s == pytest.approx(some.output_tokens_per_s, rel=0.3)
 
 
 def test_choosing_by_turns_is_never_slower():

@@ -63,4 +63,4 @@ def test_shared_experts_hide_dispatches() -> None:
     }
     assert found["shared"] < found["off"]
     same = [answer(f"ep8 ep_overlap={way}", "mixtral-8x7b").step_s for way in ("off", "shared")]
-    assert same[0] == same[1]
+    assert same[0] == pytest.approx(same[1], rel=1e-12)

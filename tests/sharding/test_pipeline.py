@@ -12,6 +12,7 @@ from foretell.sharding.pipeline import (
     stage_table,
     stages_of,
 )
+from foretell.specs.plan_forms import even_sizes
 
 
 def test_llama_405b_has_the_fewer_layers_on_the_outer_stages() -> None:
@@ -92,3 +93,29 @@ def test_stages_of_one_kind_are_named_as_a_run_only_where_they_are_one() -> None
     # 0 1 0 1 2: kinds take turns.
     apart = ["stage 0 and 1 others like it", "stage 1 and 1 others like it", "stage 4"]
     assert stage_names([0, 1, 4], [2, 2, 1]) == apart
+
+
+@given(st.integers(1, 200), st.integers(1, 64), st.integers(0, 9))
+def test_blocks_behind_the_last_layer_take_places_of_layers(
+    layers: int, chunks: int, tail: int
+) -> None:
+    sizes = even_sizes(layers, chunks, tail)
+    assert sum(sizes) == layers
+    assert min(sizes) >= 0
+    assert even_sizes(layers, chunks, 0) == even_sizes(layers, chunks)
+    # With the places that the blocks take, no chunk has two layers more than another.
+    taken = [0] * chunks
+    left = tail
+    whole = even_sizes(layers + tail, chunks)
+    for at in reversed(range(chunks)):
+        taken[at] = min(left, whole[at])
+        left -= taken[at]
+    assert [size + place for size, place in zip(sizes, taken, strict=True)] == [*whole]
+
+
+def test_layouts_of_megatron_bridge_for_deepseek_v3() -> None:
+    # recipes/deepseek/deepseek_v3.py: 61 layers, the block of prediction and the loss on the last chunk.
+    assert even_sizes(61, 16, 3) == (*[4] * 15, 1)
+    assert even_sizes(61, 8, 3) == (*[8] * 7, 5)
+    assert even_sizes(61, 4, 3) == (16, 16, 16, 13)
+    assert sorted(even_sizes(61, 32, 3)) == sorted((1, *[2] * 30, 0))

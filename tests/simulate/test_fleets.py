@@ -68,6 +68,8 @@ rules = st.builds(
     latency_s=st.sampled_from([0.0, 0.01]),
     late_steps=st.sampled_from([0.0, 1.0]),
     wait_steps=st.sampled_from([0.0, 3.0]),
+    wait_prompts=st.sampled_from([2.0, math.inf]),
+    rank_tokens=st.sampled_from([40.0, math.inf]),
     stages=st.sampled_from([1, 2]),
 )
 

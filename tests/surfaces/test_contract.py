@@ -52,8 +52,8 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
-        "--engine --speculative --adapters --adapter-rank --adapter-slots --prefix-hit --price "
-        "--prefill-gpus --prefill-plan --top --lengths --simulate --no-simulate --prices --set "
+        "--engine --speculative --adapters --adapter-rank --adapter-slots --prefix-hit --images --audio "
+        "--price --prefill-gpus --prefill-plan --top --lengths --simulate --no-simulate --prices --set "
         "--pareto --export --launcher --plot --jsonl --json"
     ).split(),
     "fleet": (

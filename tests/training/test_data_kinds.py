@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foretell.training.tables import data_kinds
+from foretell.training.rank_links import data_kinds
 
 SHARED = ("reduce-scatter", "all-gather")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foretell.training.data_waits import CORES_TAKEN, cores_taken
+from foretell.training.exposed_messages import CORES_TAKEN, cores_taken
 from tests.builders import make_chip
 
 USE = np.array([0.0, 0.5, 1.0])

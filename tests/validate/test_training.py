@@ -725,3 +725,17 @@ def test_a_strange_row_says_fault_and_not_a_traceback(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("foretell.lab.validate.training.answer_of", broken)
     assert prediction_of(make_row()) == "fault: ZeroDivisionError: by nothing"
+
+
+def test_prediction_blocks_are_read_out_of_the_operations_in_print() -> None:
+    row = TrainingRow(
+        id="1", model="DeepSeekV3", family="moe", layers=61, hidden=7168, heads=128, experts=256,
+        top_k=8, seq_len=4096, rate=4912.0, tera_flop_per_s=1276.0,
+    )  # fmt: skip
+    assert model_text(row) == "deepseek-v3"
+    without = replace(row, tera_flop_per_s=0.2491 * 4912.0)
+    assert model_text(without) == "deepseek-v3:prediction=no"
+    assert model_text(replace(row, tera_flop_per_s=None)) == "deepseek-v3:prediction=no"
+    # Counts of another convention say nothing.
+    assert model_text(replace(row, tera_flop_per_s=0.5 * 4912.0)) == "deepseek-v3:prediction=no"
+    assert model_text(replace(without, model="DeepSeekV3 (w/ MTP)")) == "deepseek-v3"

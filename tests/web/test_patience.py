@@ -15,7 +15,7 @@ pytest.importorskip("fastapi")
 from foretell.web import pool as pools
 from foretell.web import server as servers
 from foretell.web.limits import Limits
-from foretell.web.pool import Pool, takes_long
+from foretell.web.pool import Busy, Pool, takes_long
 from foretell.web.server import listening_socket
 from tests.web.client import client, server
 
@@ -68,6 +68,42 @@ def test_quick_questions_do_not_wait_for_slow_ones_and_who_leaves_is_forgotten()
         apart.submit(lambda: asyncio.run(ask())).result()
 
 
+def test_searches_that_wait_keep_no_estimate_out_and_who_leaves_the_line_has_left_it() -> None:
+    """One that runs, and as many more as the line holds: a further search is refused, an estimate is not."""
+    limits = Limits(workers=2, waiting=2, deadline_s=600.0)
+    left = False
+
+    async def gone() -> bool:
+        return left
+
+    async def ask() -> None:
+        nonlocal left
+        made = Pool(limits)
+        try:
+            assert (await made.ask(SHORT, nobody_left) or (0,))[0] == 200
+            runs = asyncio.create_task(made.ask(ENDLESS, nobody_left))
+            await asyncio.sleep(0.2)
+            waits = [
+                asyncio.create_task(made.ask(ENDLESS.replace("2048", gpus), gone))
+                for gpus in ("1024", "512", "256")
+            ]
+            await asyncio.sleep(0.2)
+            with pytest.raises(Busy):
+                await made.ask(ENDLESS.replace("2048", "128"), nobody_left)
+            other = SHORT.replace("mbs1", "mbs2")
+            assert (await asyncio.wait_for(made.ask(other, nobody_left), 60.0) or (0,))[0] == 200
+            left = True
+            assert await asyncio.wait_for(asyncio.gather(*waits), 30.0) == [None, None, None]
+            assert not runs.done()
+            assert made.under_way == 1
+            runs.cancel()
+        finally:
+            made.stop()
+
+    with ThreadPoolExecutor(1) as apart:
+        apart.submit(lambda: asyncio.run(ask())).result()
+
+
 def test_deadlines_are_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has not had its time may go on; one that has it is ended."""
     worker = pools.Worker(Limits(workers=1, deadline_s=0.05))
@@ -87,8 +123,14 @@ def test_deadlines_are_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
         ("search", {}, True),
         ("estimate", {"plan": "mbs1"}, False),
         ("estimate", {}, True),
-        ("figures estimate", {"questions": [{"plan": "mbs1"}, {}]}, True),
+        ("figures time", {"questions": [{"plan": "mbs1"}]}, False),
+        ("figures time", {"questions": [{"plan": "mbs1"}, {}]}, True),
+        ("figures plans", {"questions": [{}]}, True),
+        ("figures timeline", {"questions": [{"plan": "mbs1"}]}, True),
+        ("figures x", {"questions": [{}]}, False),
         ("serve", {}, False),
+        ("serve", {"simulate": True}, True),
+        ("cost token", {"sweep": ["gpus=8,16"]}, True),
         ("catalog", {"kind": "chips"}, False),
     ],
 )

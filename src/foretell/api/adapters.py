@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from foretell import units
 from foretell.errors import Problem
-from foretell.serving.engine_options import batch_limit, held_adapters
+from foretell.serving.engine_options import held_adapters
 from foretell.specs.deployment import Deployment
-from foretell.specs.engine import EngineProfile
 from foretell.specs.questions.serving import ServiceQuestion
 
 LARGEST = 10**6
@@ -35,18 +34,17 @@ def with_adapters(
     return deployment if problems else made
 
 
-def said_of_adapters(d: Deployment, p: EngineProfile) -> list[str]:
+def said_of_adapters(d: Deployment) -> list[str]:
     """What is assumed of LoRA adapters."""
     if not d.adapters:
         return []
-    held, limit = held_adapters(d), batch_limit(d, p)
+    held = held_adapters(d)
     said = [
         f"{d.adapters} LoRA adapters of rank {d.adapter_rank} on all linear layers but routed experts",
         f"requests choose any adapter alike; {held} of {d.adapters} are on the chips at once",
     ]
-    if held < d.adapters and limit < float(d.max_batch or p.max_batch):
+    if held < d.adapters:
         said.append(
-            f"{held} adapter slots keep {limit:.0f} sequences busy on the mean; "
-            "requests of other adapters wait"
+            f"requests of other adapters wait until one of {held} slots is free; the engine passes over them"
         )
     return said

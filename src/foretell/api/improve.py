@@ -43,7 +43,7 @@ from foretell.specs.questions.serving import ServingQuestion
 WRITTEN: dict[Tool, Tool] = {
     "nemo": "megatron",
     "nanotron": "megatron", "maxtext": "megatron", "dynamo": "vllm", "llm-d": "vllm", "tgi": "vllm",
-    "llama.cpp": "vllm",
+    "llama.cpp": "vllm", "ollama": "vllm", "mlx": "vllm",
 }  # fmt: skip
 """The tool that an improved launch is written for, where there is no writer for its own."""
 TOP = 5

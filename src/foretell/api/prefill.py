@@ -60,7 +60,8 @@ def prefill_pool(
     if problems:
         raise BadInput(problems)
     if named is not None:
-        profile = profile_for(engine, system.chip, mixture=mixture_of(scenario.model))
+        own = profile_for(engine, system.chip, mixture=mixture_of(scenario.model))
+        profile = replace(own, encoders=profile.encoders)
         said.append(f"{count} x {system.chip.id} do prefill besides the {scenario.job.gpus} chips")
     return PrefillPool(system=system, deployment=layout, profile=profile, gpus=count), said
 
@@ -126,7 +127,8 @@ def prefill_place(asked: SizeQuestion, q: ServeQuestion) -> PrefillPlace | None:
     engine = asked.engine or q.profile.engine
     profile = q.profile
     if named is not None:
-        profile = profile_for(engine, system.chip, mixture=mixture_of(q.model))
+        own = profile_for(engine, system.chip, mixture=mixture_of(q.model))
+        profile = replace(own, encoders=profile.encoders)
     return PrefillPlace(
         system=system,
         profile=with_options(profile, q.deployment),

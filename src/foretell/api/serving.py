@@ -6,6 +6,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from foretell import units
 from foretell.api.adapters import said_of_adapters, with_adapters
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
@@ -25,7 +27,7 @@ from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
-from foretell.serving.encoders import encoded_input
+from foretell.serving.encoders import encoded_input, said_of_input
 from foretell.serving.engine_options import adapter_load_s, with_options
 from foretell.serving.formats import (
     cache_format,
@@ -54,7 +56,7 @@ from foretell.specs.questions.serving import (
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
-from foretell.specs.system_batch import stack_systems, structure_of
+from foretell.specs.system_batch import column_of, stack_systems, structure_of
 
 DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
@@ -136,7 +138,8 @@ def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
 def closed_forms(
     questions: Sequence[ServeQuestion], given: bool
 ) -> list[ServiceEstimate | Infeasible]:
-    """The closed form of several questions; those that differ in numbers of their system are one batch."""
+    """The closed form of several questions; those that differ in numbers of their system, or in requests in
+    flight, are one batch."""
     groups: dict[object, list[int]] = {}
     for place, one in enumerate(questions):
         groups.setdefault(_batch_key(one) or place, []).append(place)
@@ -158,12 +161,14 @@ def _one_form(question: ServeQuestion, given: bool) -> ServiceEstimate | Infeasi
 def _batch_forms(
     questions: Sequence[ServeQuestion], given: bool
 ) -> list[ServiceEstimate | Infeasible]:
-    """Questions that differ in numbers of their system alone."""
+    """Questions that differ in numbers of their system, or in requests in flight, alone."""
     batch = stack_systems([question.system for question in questions])
+    loads = column_of([question.traffic.concurrency for question in questions])
     tried = layouts_of(questions[0], given)
-    first = replace(questions[0], system=batch, plan_chosen=not given)
+    traffic = replace(questions[0].traffic, concurrency=loads)
+    first = replace(questions[0], system=batch, traffic=traffic, plan_chosen=not given)
     rows = [(chunk, at) for chunk in serve_systems(first, tried) for at in range(len(chunk.best))]
-    # Systems that are equal are one.
+    # Questions that are equal are one.
     rows = rows if len(rows) > 1 else rows * len(questions)
     found: list[ServiceEstimate | Infeasible] = []
     for question, (chunk, at) in zip(questions, rows, strict=True):
@@ -193,7 +198,8 @@ def _batch_key(q: ServeQuestion) -> object:
     """What questions of one batch have in common; None where a question is answered by itself."""
     if not can_batch(q):
         return None
-    own = q.model, q.gpus, q.deployment, q.profile, q.traffic, q.prices, q.targets_ms
+    alike = replace(q.traffic, concurrency=1.0)
+    own = q.model, q.gpus, q.deployment, q.profile, alike, q.prices, q.targets_ms
     return structure_of(q.system), *own, len(q.assumptions)
 
 
@@ -224,9 +230,15 @@ def play_of(
 ) -> ServiceEstimate:
     """The answer with latencies of simulated requests; where no layout is given, the closed form's best."""
     how, trace = read_play(options, question)
-    if trace is not None and trace.at_s is not None:
-        said = tuple(line for line in question.assumptions if line != NO_LOAD)
-        question = replace(question, assumptions=said)
+    if trace is not None:
+        timed = trace.at_s is not None
+        if timed and question.rate is None and NO_LOAD not in question.assumptions:
+            problem = Problem(path="concurrency", value=float(np.asarray(question.traffic.concurrency)),
+                              message="given beside arrivals of a trace",
+                              allowed="--rate, to which its timestamps are brought, or neither")  # fmt: skip
+            raise BadInput([problem])
+        said = tuple(line for line in question.assumptions if not timed or line != NO_LOAD)
+        question = replace(question, assumptions=(*said, *trace.said))
     if not given:
         best = closed_form(question, given)
         layout = parse_deployment(best.plan, question.deployment)
@@ -266,15 +278,13 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     deployment = with_adapters(asked, deployment, problems)
     profile = with_options(profile, deployment)
     seen = collect(
-        lambda: encoded_input(
-            scenario.model, scenario.system, deployment, asked.images, asked.audio
-        ),
+        lambda: encoded_input(scenario.model, float(asked.isl), asked.images, asked.audio),
         problems,
     )
     if problems or seen is None:
         raise BadInput(problems)
     loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
-    profile = replace(profile, latency_s=profile.latency_s + seen.seconds + loaded_s)
+    profile = replace(profile, latency_s=profile.latency_s + loaded_s, encoders=seen.loads)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
@@ -288,13 +298,13 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         *profile_assumptions(profile, chip.architecture, mixture=mixture_of(scenario.model)),
         *said_of_pool,
         *said_of_drafts,
-        *seen.said,
-        *said_of_adapters(deployment, profile),
+        *said_of_input(seen, scenario.model, scenario.system, deployment, profile),
+        *said_of_adapters(deployment),
     ]
     if rate is None and at_once is None:
         at_once = DEFAULT_CONCURRENCY
         said.append(NO_LOAD)
-    said += unused_words(scenario.model, deployment, float(asked.isl) + float(asked.osl))
+    said += unused_words(scenario.model, deployment, seen.prompt + float(asked.osl))
     prices = rent_of(chip.id, asked.price, settings, asked.prices)
     if pool is not None:
         own = rent_of(pool.system.chip.id, asked.price, settings, asked.prices)
@@ -304,7 +314,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     if not isinstance(plan, Deployment) and not names_word(plan, "kv") and deployment.kv != "bf16":
         said.append(f"cache in {deployment.kv}, as the weights are narrow; kv= says otherwise")
     traffic = Traffic(
-        isl=float(asked.isl) + seen.tokens, osl=float(asked.osl), concurrency=float(at_once or 1.0),
+        isl=seen.prompt, osl=float(asked.osl), concurrency=float(at_once or 1.0),
         least=float(asked.spread), waves=STEADY, cached=float(asked.prefix_hit),
     )  # fmt: skip
     return ServeQuestion(

@@ -6,6 +6,8 @@ with the fewest replicas that meet the targets at the percentile asked for, unti
 
 from dataclasses import replace
 
+import numpy as np
+
 from foretell.api.prefill import degrees_of, prefill_place
 from foretell.api.serving import question_of, rent_of
 from foretell.api.sizing_answer import Choice, Sizing
@@ -47,9 +49,10 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
         raise BadInput(problems)
     form = None if asked.lengths is None else read_lengths(asked.lengths)
     wanted = ServiceTargets(
-        rate=float(asked.rate), isl=float(asked.isl), osl=float(asked.osl), ttft_ms=float(asked.ttft),
-        tpot_ms=float(asked.tpot), headroom=float(asked.headroom), most_gpus=question.gpus,
-        cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""), lengths=form,
+        rate=float(asked.rate), isl=float(np.asarray(question.traffic.isl)), osl=float(asked.osl),
+        ttft_ms=float(asked.ttft), tpot_ms=float(asked.tpot), headroom=float(asked.headroom),
+        most_gpus=question.gpus, cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
+        lengths=form,
     )  # fmt: skip
     if form is not None and form.answers:
         wanted = replace(wanted, osl=form.answer_mean)

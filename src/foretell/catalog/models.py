@@ -30,7 +30,11 @@ from foretell.specs.model import Model
 FOLDER = Path(__file__).parent / "models"
 """One file per model, and their index."""
 INDEX = FOLDER / "index.toml"
-STORED = (("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp8", "fp8"), ("fp4", "nvfp4"))
+STORED = (
+    ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp8", "fp8"), ("fp4", "nvfp4"), ("awq", "int4"),
+    ("w4a16", "int4"), ("int4", "int4"), ("4bit", "int4"), ("w8a8", "int8"), ("w8a16", "int8"),
+    ("int8", "int8"), ("8bit", "int8"), ("gptq", "int4"),
+)  # fmt: skip
 """How a repository's name says that its weights are stored in fewer bits: ending, precision."""
 LAST_WORDS = 3
 """Words at the end of a repository's name among which it may say so (`-FP8-KV`, `-FP8-dynamic`)."""

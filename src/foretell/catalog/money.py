@@ -84,7 +84,8 @@ class Sheet:
 
     def fields(self, section: str) -> tuple[str, ...]:
         """Every path below a section, or below one entry of it."""
-        return tuple(path for path in self.figures if path.startswith(f"{section}."))
+        below = f"{section}."
+        return tuple(path for path in self.figures if path.startswith(below))
 
     def with_figure(self, figure: Figure) -> "Sheet":
         """The sheet with one figure more, or another in its place."""

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from foretell.records import Answer, JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, dataclass, made_when_asked
 from foretell.specs.cost import CostLeaf, Driver
 from foretell.uncertainty.intervals import of_ranges
 
 
+@made_when_asked("breakdown", "trees", "drivers")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAnswer(JsonRecord, Answer):
     """What something costs."""

@@ -5,7 +5,7 @@ its high end. A part's low end is its value less the root of the summed squares 
 takes off, its high end likewise: figures are taken as independent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,17 +27,17 @@ class SheetCases:
 
     sheet: Sheet
     """All figures."""
-    knobs: tuple[str, ...]
-    """Paths of the figures whose range counts."""
+    knobs: Mapping[str, int]
+    """Figures whose range counts, by path, and their places among them."""
 
     def number(self, path: str) -> Num:
         """A figure: one number, or a row for each case where its range counts."""
         figure = self.sheet.figures[path]
-        if path not in self.knobs:
+        place = self.knobs.get(path)
+        if place is None:
             return figure.value
         values = np.full(1 + 2 * len(self.knobs), figure.value)
-        place = 1 + 2 * self.knobs.index(path)
-        values[place : place + 2] = figure.low, figure.high
+        values[1 + 2 * place : 3 + 2 * place] = figure.low, figure.high
         return values
 
     def entry(self, path: str) -> Any:
@@ -57,18 +57,20 @@ def case_of(sheet: Sheet, sections: Iterable[str]) -> SheetCases:
     """A case in which every figure of some sections counts that has a range."""
     paths = [path for section in sections for path in sheet.fields(section)]
     knobs = [p for p in dict.fromkeys(paths) if sheet.figures[p].low < sheet.figures[p].high]
-    return SheetCases(sheet=sheet, knobs=tuple(knobs))
+    return SheetCases(sheet=sheet, knobs={path: place for place, path in enumerate(knobs)})
 
 
 def spread(values: Num, case: SheetCases) -> tuple[float, float, float]:
     """(low, value, high) of one quantity of a case."""
+    if np.ndim(values) == 0:
+        return float(values), float(values), float(values)
     rows = _rows(values, case)
     middle = rows[0]
     if len(rows) == 1:
         return float(middle), float(middle), float(middle)
     off = rows[1:].reshape(-1, 2) - middle
-    below = np.linalg.norm(np.minimum(off.min(1), 0.0))
-    above = np.linalg.norm(np.maximum(off.max(1), 0.0))
+    less, more = np.minimum(off.min(1), 0.0), np.maximum(off.max(1), 0.0)
+    below, above = np.sqrt(less.dot(less)), np.sqrt(more.dot(more))
     floor = 0.0 if rows.min() >= 0.0 else -np.inf  # what is never negative has no negative end
     return float(max(middle - below, floor)), float(middle), float(middle + above)
 
@@ -92,7 +94,7 @@ def drivers(values: Num, case: SheetCases, most: int = 12) -> tuple[Driver, ...]
     """The figures that move a quantity, most first."""
     rows = _rows(values, case)
     found = []
-    for place, path in enumerate(case.knobs):
+    for path, place in case.knobs.items():
         figure = case.sheet.figures[path]
         at_low, at_high = (float(x) for x in rows[1 + 2 * place : 3 + 2 * place])
         found.append(
@@ -117,8 +119,10 @@ def _rows(values: Num, case: SheetCases) -> Array:
 
 def _evidence(values: Num, case: SheetCases) -> str | None:
     """Status of the figure whose range moves a part most."""
+    if np.ndim(values) == 0:
+        return None
     rows = _rows(values, case)
-    if len(rows) == 1 or np.all(rows == rows[0]):
+    if len(rows) == 1 or (rows == rows[0]).all():
         return None
     swing = np.abs(np.diff(rows[1:].reshape(-1, 2), axis=1)).ravel()
-    return case.sheet.figures[case.knobs[int(np.argmax(swing))]].status or None
+    return case.sheet.figures[[*case.knobs][int(np.argmax(swing))]].status or None

@@ -113,7 +113,7 @@ def own_cluster(
 def buildable(package: Package, figures: Sheet) -> bool:
     """Whether a package has a price: one larger than its wafer or panel has none."""
     with np.errstate(all="ignore"):
-        usd = price_package(package, SheetCases(sheet=figures, knobs=())).tree.usd
+        usd = price_package(package, SheetCases(sheet=figures, knobs={})).tree.usd
     return bool(np.all(np.asarray(usd) < BOUND_USD))
 
 

@@ -27,6 +27,7 @@ from foretell.economics.packages import PackagePrice, price_package, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf, rename_branch, times, total
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.records import later
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
 from foretell.specs.package import Package
@@ -129,7 +130,8 @@ def bill_work(
         usd=usd,
         low_usd=low,
         high_usd=high,
-        breakdown=cost_leaf(tree, case),
+        # A study looks at facts alone: trees and drivers are made when they are read.
+        breakdown=later(lambda: cost_leaf(tree, case)),
         facts={
             "system": work.system.id,
             "gpus": work.gpus,
@@ -141,8 +143,8 @@ def bill_work(
             **_hardware(own, package),
             "terms": _terms(work, own, hours, way),
         },
-        trees=_trees(work, tree, energy, emitted, case),
-        drivers=drivers(tree.usd, case, most=len(case.knobs)),
+        trees=later(lambda: _trees(work, tree, energy, emitted, case)),
+        drivers=later(lambda: drivers(tree.usd, case, most=len(case.knobs))),
         assumptions=tuple(said),
         overrides=seen,
         work_intervals=work.intervals,

@@ -139,8 +139,9 @@ def plan_of(
         plan = text
     else:
         plan = parse_plan(text or "", scenario.job.gpus, default_precision(scenario.system))
-    plan = apply_settings(plan, chosen, "plan")
-    problems = _wrong_in(plan)
+    by_words, plan = plan, apply_settings(plan, chosen, "plan")
+    # What words can give is checked word by word.
+    problems = () if plan is by_words and text is not plan else _wrong_in(plan)
     if problems:
         raise BadInput(problems)
     software = software_of(framework_word(plan), chosen, left_out=left_out)

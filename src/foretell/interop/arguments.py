@@ -26,6 +26,8 @@ LARGEST_TEXT = 1 << 18
 """Characters of a text of arguments; a longer one is none."""
 MOST_KEYS = 20_000
 """Keys of one."""
+NAMED_LISTS = frozenset({"lora_modules", "lora_paths"})
+"""Flags whose values are many of `name=path`."""
 _SECTION = re.compile(r"^[ \t]*\[{1,2}[\w.\-\"' ]{1,200}\]{1,2}[ \t]*(?:#.*)?$", re.MULTILINE)
 _YAML_LINE = re.compile(r"---.*|(?:- )?[\w.\"'/-]{1,200}[ \t]*:(?:\s.*)?")
 _ASSIGNED = re.compile(
@@ -144,7 +146,9 @@ def _command(script: Script, assigned: list[tuple[str, Any]]) -> ArgumentTable:
             if equals:
                 close()
                 flag, values = "", []
-        elif flag and not (values and _override(word, script.used)):
+        elif flag and (
+            spell_key(flag) in NAMED_LISTS or not (values and _override(word, script.used))
+        ):
             values.append(word)
         elif match := _override(word, script.used):
             close()

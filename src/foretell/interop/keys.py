@@ -6,7 +6,7 @@ cannot be is recorded, and all faults are raised together.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.interop.arguments import ArgumentTable
@@ -30,6 +30,17 @@ LAUNCHER_FLAGS = frozenset(
     rdzv_endpoint rdzv_conf max_restarts monitor_interval log_dir redirects no_python standalone""".split()
 )
 """Flags of srun (pyxis), mpirun, torchrun and deepspeed that say where processes run, not what they do."""
+
+
+class LeftArguments(NamedTuple):
+    """Arguments that no reader turned into a value."""
+
+    bears: tuple[str, ...]
+    """Those that bear on latency or memory and are not modelled."""
+    quiet: tuple[str, ...]
+    """Those that change no answer."""
+    unknown: tuple[str, ...]
+    """Those that are not known."""
 
 
 class Keys:
@@ -215,6 +226,23 @@ class Keys:
         self._used.update(found)
         return tuple(found)
 
+    def leftovers(self, bears: frozenset[str], quiet: frozenset[str]) -> LeftArguments:
+        """What no reader asked for: by its whole name, then by a beginning, then by its last part."""
+        found: dict[str, list[str]] = {"bears": [], "quiet": [], "unknown": []}
+        for name in (name for name in self._pairs if name not in self._used):
+            plain = name.removeprefix("no_")
+            last = plain.rpartition(".")[2]
+            kinds = (
+                ("quiet", plain in quiet or name in quiet),
+                ("bears", plain in bears or _begins(plain, bears)),
+                ("quiet", _begins(plain, quiet) or name in LAUNCHER_FLAGS),
+                ("bears", last in bears),
+                ("quiet", last in quiet or last in LAUNCHER_FLAGS),
+                ("unknown", True),
+            )
+            found[next(kind for kind, holds in kinds if holds)].append(name)
+        return LeftArguments(**{kind: tuple(names) for kind, names in found.items()})
+
     def raise_problems(self) -> None:
         """Raise BadInput with everything that is wrong."""
         if self.problems:
@@ -247,6 +275,11 @@ def _among(name: str, known: frozenset[str]) -> bool:
     last = name.rpartition(".")[2]
     if name in known or last in known or last.removeprefix("no_") in known:
         return True
+    return _begins(name, known)
+
+
+def _begins(name: str, known: frozenset[str]) -> bool:
+    """Whether a name begins as one of those known that end in *."""
     return any(mark.endswith("*") and name.startswith(mark[:-1]) for mark in known)
 
 
@@ -341,9 +374,15 @@ def read_back(
     return tuple(rows)
 
 
+LONGEST_KEY = 500
+"""Characters of a key that is looked for in a launch."""
+
+
 def line_of(given: ArgumentTable, key: str) -> int | None:
     """The line that says a key: its parts one after the other, the last place where it is a flag."""
     text, at = given.text, 0
+    if len(key) > LONGEST_KEY:  # nothing that any tool calls a flag
+        return None
     found = [one.start() for one in re.finditer(_spelt(key), text)]
     said = [place for place in found if not _commented(text, place)]
     dotted = said or found

@@ -15,15 +15,21 @@ from foretell.specs.software import Software
 Tool = Literal[
     "megatron", "nemo", "torchtitan", "deepspeed", "accelerate", "trainer", "trl", "axolotl", "llamafactory",
     "torchtune", "litgpt", "nanotron", "maxtext", "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal",
-    "prime-rl", "vllm", "sglang", "trtllm", "dynamo", "llm-d", "tgi", "llama.cpp",
+    "prime-rl", "vllm", "sglang", "trtllm", "dynamo", "llm-d", "tgi", "llama.cpp", "ollama",
+    "mlx",
 ]  # fmt: skip
 """Programs whose arguments are read."""
 TRAINING: tuple[Tool, ...] = ("megatron", "torchtitan", "deepspeed")
 """Those that train and that plans are written for."""
 SERVING: tuple[Tool, ...] = ("vllm", "sglang", "trtllm")
 """Those that serve and that deployments are written for."""
-SERVERS: tuple[Tool, ...] = (*SERVING, "dynamo", "llm-d", "tgi", "llama.cpp")
+SERVERS: tuple[Tool, ...] = (*SERVING, "dynamo", "llm-d", "tgi", "llama.cpp", "ollama", "mlx")
 """All that serve."""
+ENGINE_OF: Mapping[Tool, str] = {
+    **{tool: tool for tool in SERVING}, "tgi": "tgi", "llama.cpp": "llamacpp", "ollama": "llamacpp",
+    "mlx": "mlx",
+}  # fmt: skip
+"""Servers and the engine whose profile they are computed with; others run vLLM."""
 REINFORCEMENT: tuple[Tool, ...] = (
     "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal", "prime-rl",
 )  # fmt: skip
@@ -141,7 +147,7 @@ class Launch:
     @property
     def engine(self) -> str:
         """The engine whose profile a deployment is computed with."""
-        return self.tool if self.tool in SERVING else "vllm"
+        return ENGINE_OF.get(self.tool, "vllm")
 
     @property
     def not_understood(self) -> tuple[str, ...]:

@@ -56,11 +56,15 @@ MIXED = {
     "16": {"precision": "fp16"}, "32": {"precision": "tf32"}, "32-true": {"precision": "tf32"},
     "bf16_mixed": {}, "fp16_mixed": {"precision": "fp16"},
     "bf16_with_fp8_delayed_scaling_mixed": {"precision": "fp8"},
-    "bf16_with_fp8_current_scaling_mixed": {"precision": "fp8"},
+    "bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "2"},
+    "nemotron_h_bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "4"},
     "bf16_with_fp8_subchannel_scaling_mixed": {"precision": "fp8", "scaling": "block"},
     "bf16_with_mxfp8_mixed": {"precision": "mxfp8"}, "bf16_with_nvfp4_mixed": {"precision": "nvfp4"},
 }  # fmt: skip
-"""Bridge's mixed_precision recipes."""
+"""Bridge's mixed_precision recipes, with the layers at both ends that its mixed_precision.py keeps in 16
+bits."""
+NARROW = ("fp8", "mxfp8", "nvfp4")
+"""Precisions beside which layers at both ends may stay in 16 bits."""
 
 
 def read(given: ArgumentTable, known: Known) -> Launch:
@@ -312,16 +316,18 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
         {"delayed": "tensor", "tensorwise": "tensor", "blockwise": "block", "mxfp8": "mxfp8"},
     )
     four = keys.text("fp4_format", "fp4", "fp4_recipe")
+    wide = _wide_layers(keys)
     if recipe is not None and recipe.lower() in MIXED:
-        return dict(MIXED[recipe.lower()])
+        found: dict[str, object] = dict(MIXED[recipe.lower()])
+        return found | wide if found.get("precision") in NARROW else found
     if recipe is not None:
         keys.doubt(f"mixed_precision {recipe[:60]} is not known here: bf16")
     if four:
-        return {"precision": "nvfp4"}
+        return {"precision": "nvfp4", **wide}
     if eight:
         if how == "mxfp8":
-            return {"precision": "mxfp8"}
-        return {"precision": "fp8", "scaling": "block" if how == "block" else None}
+            return {"precision": "mxfp8", **wide}
+        return {"precision": "fp8", "scaling": "block" if how == "block" else None, **wide}
     if half:
         return {"precision": "fp16"}
     if not brain and recipe is None:
@@ -332,6 +338,19 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
         keys.note(f"neither bf16 nor fp16 is named: 32-bit training, GEMMs {how}")
         return {"precision": "fp32" if local else "tf32"}
     return {"precision": "bf16"}
+
+
+def _wide_layers(keys: Keys) -> dict[str, object]:
+    """Layers at both ends that stay in 16 bits beside a narrow precision: one each unless told."""
+    ends = [
+        keys.whole(name, low=0)
+        for name in ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
+    ]
+    asked = keys.flag("first_last_layers_bf16")
+    if asked is None:
+        return {}
+    many = sum(1 if end is None else end for end in ends) if asked else 0
+    return {"wide_layers": f"{many}" if many else None}
 
 
 def _unset(keys: Keys, given: ArgumentTable) -> bool:

@@ -11,7 +11,7 @@ SWITCHES = frozenset(
     multi_latent_attention qk_layernorm overlap_moe_expert_parallel_comm moe_enable_deepep
     grad_reduce_in_bf16 accumulate_allreduce_grads_in_fp32 use_precision_aware_optimizer
     optimizer_cpu_offload cpu_offloading use_tp_pp_dp_mapping fp8_param_gather moe_grouped_gemm
-    add_qkv_bias use_mcore_models mock_data delay_wgrad_compute""".split()
+    add_qkv_bias use_mcore_models mock_data delay_wgrad_compute first_last_layers_bf16""".split()
 )
 """Flags without a value."""
 IGNORED = frozenset(
@@ -82,6 +82,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "precision": ("bf16", "fp16", "fp8_format", "fp8", "fp8_recipe", "fp4_format", "fp4", "mixed_precision",
                   "transformer_impl", "precision"),
     "scaling": ("fp8_recipe",),
+    "wide_layers": ("first_last_layers_bf16", "num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16"),
     "gradients": ("grad_reduce_in_bf16", "grad_reduce_in_fp32", "main_grads_dtype",
                   "accumulate_allreduce_grads_in_fp32"),
     "master": ("main_params_dtype",),

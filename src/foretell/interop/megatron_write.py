@@ -143,6 +143,12 @@ def _precision_flags(run: Training) -> list[str]:
         flags.append("--fp8-format e4m3 --fp8-recipe mxfp8")
     elif plan.precision == "nvfp4":
         flags.append("--fp4-format e2m1")
+    if plan.wide_layers:
+        first = plan.wide_layers // 2
+        flags.append(
+            f"--first-last-layers-bf16 --num-layers-at-start-in-bf16 {first}"
+            f" --num-layers-at-end-in-bf16 {plan.wide_layers - first}"
+        )
     flags += ["--fp8-param-gather"] if plan.gather == "fp8" else []
     flags += ["--grad-reduce-in-bf16"] if plan.gradients == "bf16" else []
     if plan.master == "bf16" or plan.states in ("bf16", "fp8"):

@@ -1,11 +1,10 @@
-"""Services that run another engine, or one without a profile here: Dynamo, llm-d, TGI, llama.cpp.
+"""Services that run another engine, and Hugging Face's: Dynamo, llm-d, TGI.
 
     dynamo      python -m dynamo.vllm|sglang|trtllm with the engine's own flags
     llm-d       Helm values of its model service: decode and prefill replicas, parallelism.tensor, vLLM's args
     tgi         text-generation-launcher: --num-shard, --quantize, --max-concurrent-requests
-    llama.cpp   llama-server: --model or -hf, --parallel, --ctx-size, -ngl; tensor splits across GPUs
 
-An engine without a profile is computed with vLLM's, and said.
+Servers of one machine (llama.cpp, Ollama, MLX) are read in local_servers.py.
 """
 
 from collections.abc import Mapping
@@ -13,24 +12,24 @@ from dataclasses import replace
 
 from foretell.interop import sglang, trtllm, vllm
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back
-from foretell.interop.launch import Known, Launch
+from foretell.interop.keys import Keys, LeftArguments, plan_words, read_back
+from foretell.interop.launch import Known, Launch, Tool
+from foretell.interop.serving_words import largest
 from foretell.interop.several_servers import joined_halves
 
 TGI_IGNORED = frozenset(
     """port hostname shard_uds_path master_addr master_port huggingface_hub_cache weights_cache_override
     disable_custom_kernels json_output otlp_* cors_allow_origin api_key revision validation_workers
-    max_stop_sequences max_top_n_tokens max_best_of max_input_* max_total_tokens waiting_served_ratio
+    max_stop_sequences max_top_n_tokens max_best_of max_input_* max_total_tokens
     trust_remote_code tokenizer_config* disable_grammar_support max_client_batch_size enable_cuda_graphs
-    cuda_graphs watermark_* ngrok* env p v d gpus shm_size rm it name e image volume max_batch_total_tokens
-    usage_stats payload_limit graceful_termination_timeout max_waiting_tokens""".split()
+    watermark_* ngrok* env p v d gpus shm_size rm it name e image volume
+    usage_stats payload_limit graceful_termination_timeout sharded""".split()
 )
-LLAMA_IGNORED = frozenset(
-    """host port alias api_key threads t threads_batch tb batch_size b ubatch_size ub flash_attn fa no_mmap
-    mlock cont_batching cb jinja chat_template* log_* verbose metrics slots props embeddings reranking temp
-    top_k top_p seed no_webui mmproj hf_file hff lora* rope_* keep n_predict n split_mode sm main_gpu mg
-    numa timeout to no_context_shift no_warmup""".split()
+TGI_BEARS = frozenset(
+    """waiting_served_ratio max_waiting_tokens disable_custom_kernels rope_scaling rope_factor
+    enable_prefill_logprobs enable_speculative_decoding""".split()
 )
+"""Options of TGI that move latency or memory and are not modelled (launcher/src/main.rs)."""
 QUANTISED = {
     "fp8": "fp8", "awq": "int4", "gptq": "int4", "bitsandbytes": "int8", "bitsandbytes-nf4": "int4",
     "bitsandbytes-fp4": "int4", "eetq": "int8", "marlin": "int4",
@@ -72,10 +71,11 @@ def read_llm_d(given: ArgumentTable, known: Known) -> Launch:
         inferencePool.* httpRoute.* fullnameOverride nameOverride accelerator.* tracing.*""".split()
         )
     )
+    rest = LeftArguments(bears=(), quiet=quiet, unknown=unknown)
     keys.raise_problems()
     sources = {"model": ("modelArtifacts.name", "modelArtifacts.uri"), "tp": ("decode.parallelism.tensor",),
                "gpus": ("decode.replicas", "decode.parallelism.tensor")}  # fmt: skip
-    found = _service(keys, given, "llm-d", model, gpus, values, sources, (quiet, unknown))
+    found = service_launch(keys, given, "llm-d", (model,), gpus, values, sources, rest)
     return joined_halves(found, apart * own, f"tp{own}") if apart else found
 
 
@@ -85,88 +85,62 @@ def read_tgi(given: ArgumentTable, known: Known) -> Launch:
     tp = keys.whole("num_shard") or 1
     if not keys.has("num_shard"):
         keys.note("no num_shard: one GPU; TGI takes all that it sees by default")
-    told = keys.choice(["quantize"], QUANTISED)
+    captured = keys.text("cuda_graphs")
+    adapters = [name for name in (keys.text("lora_adapters") or "").split(",") if name]
+    places = [
+        many
+        for many in (keys.whole("max_concurrent_requests"), keys.whole("max_batch_size"))
+        if many
+    ]
     values: dict[str, object] = {
-        "tp": tp, "pp": 1, "weights": told,
+        "tp": tp, "pp": 1, "weights": keys.choice(["quantize"], QUANTISED),
         "kv": keys.choice(["kv_cache_dtype"], {"fp8_e4m3fn": "fp8", "fp8_e5m2": "fp8"}),
-        "max_batch": keys.whole("max_concurrent_requests"),
+        "max_batch": min(places) if places else None,
         "max_tokens": keys.whole("max_batch_prefill_tokens"),
+        "cache_tokens": keys.whole("max_batch_total_tokens"),
         "memory_fraction": keys.number("cuda_memory_fraction", low=0.01, high=1.0),
+        "graph": False if captured == "0" else None,
+        "graph_batch": largest(captured) if captured != "0" else None,
+        "adapters": len(adapters) or None,
         "draft_tokens": keys.whole("speculate"),
+        "drafter": "ngram" if keys.has("speculate") else None,
     }  # fmt: skip
     keys.text("dtype")
-    keys.note("TGI has no profile here: computed with vLLM's")
     model = keys.text("model_id") or ""
-    quiet, unknown = keys.rest(TGI_IGNORED)
+    rest = keys.leftovers(TGI_BEARS, TGI_IGNORED)
     keys.raise_problems()
     sources = {"model": ("model_id",), "gpus": ("num_shard",), "tp": ("num_shard",), "weights": ("quantize",),
-               "max_batch": ("max_concurrent_requests",), "max_tokens": ("max_batch_prefill_tokens",),
-               "memory_fraction": ("cuda_memory_fraction",), "kv": ("kv_cache_dtype",)}  # fmt: skip
-    return _service(keys, given, "tgi", model, tp, values, sources, (quiet, unknown))
+               "max_batch": ("max_concurrent_requests", "max_batch_size"), "kv": ("kv_cache_dtype",),
+               "max_tokens": ("max_batch_prefill_tokens",), "cache_tokens": ("max_batch_total_tokens",),
+               "memory_fraction": ("cuda_memory_fraction",), "graph": ("cuda_graphs",),
+               "graph_batch": ("cuda_graphs",), "adapters": ("lora_adapters",),
+               "draft_tokens": ("speculate",), "drafter": ("speculate",)}  # fmt: skip
+    return service_launch(keys, given, "tgi", (model,), tp, values, sources, rest)
 
 
-def read_llama_cpp(given: ArgumentTable, known: Known) -> Launch:
-    """`llama-server`: layers are dealt to GPUs, one after the other."""
-    keys = Keys(given, tool="llama.cpp")
-    split = keys.text("tensor_split", "ts")
-    gpus = known.gpus or (len(split.split(",")) if split else 1)
-    layers = keys.raw("n_gpu_layers", "ngl", "gpu_layers")
-    if layers is not None and str(layers).lstrip("-").isdigit() and 0 <= int(str(layers)) < 99:
-        keys.doubt(f"n_gpu_layers {layers} leaves layers on the host: all are taken on the GPU")
-    file = keys.text("model", "m", "hf_repo", "hf") or ""
-    values: dict[str, object] = {
-        "tp": 1, "pp": gpus if gpus > 1 else 1, "weights": _gguf(keys, file),
-        "kv": keys.choice(["cache_type_k", "ctk"], {"f16": "fp16", "bf16": "bf16", "q8_0": "int8"}),
-        "max_batch": keys.whole("parallel", "np"),
-    }  # fmt: skip
-    keys.raw("cache_type_v", "ctv", "ctx_size", "c")
-    keys.note("llama.cpp has no profile here: computed with vLLM's")
-    quiet, unknown = keys.rest(LLAMA_IGNORED)
-    keys.raise_problems()
-    name = file.partition(":")[0].removesuffix("-GGUF")
-    if name.endswith(".gguf"):
-        name = name.rpartition("/")[2].removesuffix(".gguf").rpartition("-")[0]
-    sources = {"model": ("model", "m", "hf_repo", "hf"), "gpus": ("tensor_split", "ts", *CHIP_KEYS),
-               "pp": ("tensor_split", "ts"), "weights": ("model", "m", "hf", "hf_repo"),
-               "max_batch": ("parallel", "np"), "kv": ("cache_type_k", "ctk")}  # fmt: skip
-    return _service(keys, given, "llama.cpp", name, gpus, values, sources, (quiet, unknown))
-
-
-def _gguf(keys: Keys, file: str) -> str | None:
-    """The format of the weights by the file's name: Q4_K_M, Q8_0, BF16."""
-    plain = file.upper()
-    if "Q8" in plain:
-        return "int8"
-    if any(mark in plain for mark in ("Q4", "IQ4")):
-        return "int4"
-    if any(mark in plain for mark in ("Q2", "Q3", "Q5", "Q6", "IQ")):
-        keys.doubt("weights of 2, 3, 5 or 6 bits are not known here: taken as 4")
-        return "int4"
-    return None
-
-
-def _service(
+def service_launch(
     keys: Keys,
     given: ArgumentTable,
-    tool: str,
-    model: str,
+    tool: Tool,
+    models: tuple[str, ...],
     gpus: int,
     values: Mapping[str, object],
     sources: Mapping[str, tuple[str, ...]],
-    left: tuple[tuple[str, ...], tuple[str, ...]],
+    rest: LeftArguments,
 ) -> Launch:
-    """The record of what was read."""
-    models = (model,) if model else ()
-    told = {"model": model or None, "gpus": gpus, **values}
+    """The record of what was read; `models` may be the model's names, the likeliest first."""
+    names = tuple(name for name in models if name)
+    told = {"model": next(iter(names), None), "gpus": gpus, **values}
     return Launch(
-        tool=tool,  # type: ignore[arg-type]
-        models=models,
+        tool=tool,
+        models=names,
         gpus=gpus,
         plan=plan_words(values),
         values=read_back(keys, told, sources),
         accelerator=given.accelerator,
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
-        ignored=left[0],
-        unknown=left[1],
+        ignored=rest.quiet,
+        unmodelled=rest.bears,
+        unknown=rest.unknown,
     )

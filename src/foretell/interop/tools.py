@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from foretell.errors import BadInput, Problem
 from foretell.interop import (
     deepspeed,
+    local_servers,
     megatron,
     megatron_write,
     openrlhf,
@@ -42,6 +43,7 @@ from foretell.interop.named_files import with_files
 from foretell.interop.own_model import read_table
 from foretell.interop.serving_words import Serving
 from foretell.interop.several_servers import read_servers
+from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
@@ -76,7 +78,9 @@ READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "dynamo": other_servers.read_dynamo,
     "llm-d": other_servers.read_llm_d,
     "tgi": other_servers.read_tgi,
-    "llama.cpp": other_servers.read_llama_cpp,
+    "llama.cpp": local_servers.read_llama_cpp,
+    "ollama": local_servers.read_ollama,
+    "mlx": local_servers.read_mlx,
 }
 """Readers by tool."""
 TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
@@ -101,7 +105,7 @@ PROGRAMS: tuple[tuple[str, Tool], ...] = (
     ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
     ("skyrl", "skyrl"), ("areal", "areal"), ("prime_rl", "prime-rl"), ("slime", "slime"),
     ("dynamo.", "dynamo"), ("dynamo/", "dynamo"), ("text-generation", "tgi"), ("llama-server", "llama.cpp"),
-    ("llama.cpp:", "llama.cpp"),
+    ("llama.cpp:", "llama.cpp"), ("ollama", "ollama"), ("mlx_lm", "mlx"),
     ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py",
     "nanotron"),
     ("maxtext", "maxtext"), ("litgpt", "litgpt"), ("tune run", "torchtune"), ("megatron_gpt", "nemo"),
@@ -204,10 +208,11 @@ def _instances(launch: Launch, given: ArgumentTable, known: Known) -> Launch:
     nodes, each = (given.variables.get(name, "") for name in ("nnodes", "gpus_per_node"))
     if not (launch.serves and launch.gpus and known.gpus is None and given.wrapped):
         return launch
-    if not (nodes.isdigit() and each.isdigit() and int(each)):
+    many, inside = whole_number(nodes), whole_number(each)
+    if many is None or not inside:
         return launch
-    spans = -(-launch.gpus // int(each))
-    copies = int(nodes) // spans
+    spans = -(-launch.gpus // inside)
+    copies = many // spans
     if copies < 2:
         return launch
     place = f"{spans} nodes" if spans > 1 else "node"

@@ -142,7 +142,7 @@ def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAIN
         return _module_passes(op, row, work, written, backward)
     one = over_memory(row, work, _kind(op, written), backward, family)
     calls = [one]
-    if isinstance(op, Pointwise) and op.role is OpRole.EXPERT_BIAS:
+    if isinstance(op, Pointwise) and op.role in (OpRole.EXPERT_BIAS, OpRole.MERGE):
         calls = [with_fields(one, launches=op.launches)]
     if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
         # Both factors of a gated part are halves of one product: their gradients are read and joined.
@@ -307,10 +307,10 @@ def load_elements(*rows: Num) -> Num:
     kernels for 4: on one H200, products whose n or k was a multiple of 4 ran as fast as of 2, and their m
     made no difference in any pass (docs/decisions.md, 2026-11-15).
     """
-    whole, pairs = (
-        np.all([np.mod(row, many) == 0.0 for row in np.broadcast_arrays(*rows)], axis=0)
-        for many in (WHOLE_LOAD, 2.0)
-    )
+    whole = pairs = np.True_
+    for row in rows:
+        whole = whole & (np.mod(row, WHOLE_LOAD) == 0.0)
+        pairs = pairs & (np.mod(row, 2.0) == 0.0)
     return np.where(whole, WHOLE_LOAD, np.where(pairs, 2.0, 1.0))
 
 
@@ -408,38 +408,45 @@ def call_stacks(
     products: Callable[[Op], int] = both_gradients,
     *,
     written: FrameworkForm = PLAINLY,
+    narrow: bool = True,
 ) -> tuple[CallStack, ...]:
-    """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops))."""
+    """All calls of a list of operations, forward (rows from 0) and backward (rows from len(ops)).
+
+    `narrow` says whether linear maps run in a format of their own, and so in a stack of their own.
+    """
     many = len(ops)
     calls = [
         c for i, op in enumerate(ops) for c in calls_of(op, i, backward=False, written=written)
     ]
     for i, op in enumerate(ops):
         calls += backward_calls(op, i + many, products(op), written=written)
-    kinds = sorted({(c.family, c.linear) for c in calls})
-    return tuple(
-        _stack([c for c in calls if (c.family, c.linear) == kind], width) for kind in kinds
-    )
+    by_kind: dict[tuple[str, bool], list[Call]] = {}
+    for call in calls:
+        by_kind.setdefault((call.family, call.linear and narrow), []).append(call)
+    return tuple(_stack(by_kind[kind], kind[1], width) for kind in sorted(by_kind))
 
 
-def _stack(calls: Sequence[Call], width: int) -> CallStack:
-    first = calls[0]
-
-    def rows(value: Callable[[Call], Num]) -> Array:
-        table = np.empty((len(calls), width))
-        for line, call in zip(table, calls, strict=True):
-            line[...] = value(call)
-        return table
-
+def _stack(calls: Sequence[Call], linear: bool, width: int) -> CallStack:
+    first, work = calls[0], [c.work for c in calls]
     return CallStack(
         family=first.family,
-        linear=first.linear,
+        linear=linear,
         rows=np.array([c.row for c in calls], dtype=np.intp),
         kinds=tuple((c.kind, c.backward) for c in calls),
-        sizes={name: rows(lambda c, n=name: c.sizes[n]) for name in first.sizes},  # type: ignore[misc]
-        matrix_flop=rows(lambda c: c.work.matrix_flop),
-        vector_flop=rows(lambda c: c.work.vector_flop),
-        activation_elements=rows(lambda c: c.work.activation_elements),
-        weight_elements=rows(lambda c: c.work.weight_elements),
-        launches=rows(lambda c: c.launches),
+        sizes={name: stack([c.sizes[name] for c in calls], width) for name in first.sizes},
+        matrix_flop=stack([w.matrix_flop for w in work], width),
+        vector_flop=stack([w.vector_flop for w in work], width),
+        activation_elements=stack([w.activation_elements for w in work], width),
+        weight_elements=stack([w.weight_elements for w in work], width),
+        launches=stack([c.launches for c in calls], width),
     )
+
+
+def stack(values: Sequence[Num], width: int) -> Array:
+    """Numbers and arrays over shapes as one (values, shapes) array."""
+    if width == 1 and not any(isinstance(value, np.ndarray) and value.ndim for value in values):
+        return np.array(values, dtype=float)[:, None]
+    rows = np.empty((len(values), width))
+    for row, value in zip(rows, values, strict=True):
+        row[...] = value
+    return rows

@@ -6,6 +6,7 @@ apart (`clocked_s`, `core_joules`), so that a second pass over whole steps can f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from foretell.kernels.families.experts import grouped_times
 from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.spread import spread_of
 from foretell.kernels.fusion import (
+    COLLECTIVE_HOST_S,
     COMPILED_SORTS,
     COMPLEX_ROTARY,
     COMPOSED_NORM,
@@ -73,6 +75,12 @@ CORRECTED = {
     "prefill-backward": "attention",
 }
 """Family of kernels -> the correction of its times; the rest are passes over memory."""
+SPLASH_CHIPS = ("tpu",)
+"""Architectures whose attention is a kernel of large blocks over few wide cores (JAX's splash attention)."""
+SPLASH_BLOCK, SPLASH_SOFTMAX = 2048.0, 0.7
+"""Queries and keys of its blocks (sa_block_q, sa_block_kv of MaxText), of which a causal mask leaves
+out whole ones alone: 1.25 times the pairs at 8,192 tokens, hardly more at 131,072; and plain operations of a
+pair over those of a GPU's, by recipes of 8,192 tokens on v6e and v7x (tpu-recipes)."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 
@@ -99,6 +107,46 @@ class OpTimes:
     """Where the coefficients come from."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyOnChip:
+    """A family of kernels on one chip: its coefficients, and the chip as they see it."""
+
+    chosen: FamilyCoefficients
+    """The coefficients."""
+    engine: Engine
+    """The chip's rates for them."""
+    spread: tuple[float, ...]
+    """Quantiles of the residuals of the coefficients."""
+    note: str
+    """Where they come from."""
+
+
+def family_on_chip(
+    family: str, dtype: str, chip: Chip, plan: Plan, software: Software
+) -> FamilyOnChip:
+    """A family of kernels in a format on a chip; numbers of the chip may be arrays."""
+    try:
+        return _known_family(family, dtype, chip, plan, software)
+    except (TypeError, ValueError):  # arrays have no hash, and are not equal as one
+        return _family_on_chip(family, dtype, chip, plan, software)
+
+
+def _family_on_chip(
+    family: str, dtype: str, chip: Chip, plan: Plan, software: Software
+) -> FamilyOnChip:
+    chosen = coefficients(family, dtype, chip, plan, software)
+    engine = engine_of(chip, dtype)
+    engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
+    if family == "grouped" and is_wide(plan, software):
+        # Autocast has no rule for grouped products: they run as the weights are.
+        engine = replace(engine, flop_per_s=engine_of(chip, "fp32").flop_per_s)
+    return FamilyOnChip(chosen=chosen, engine=engine, spread=spread_of(chosen), note=chosen.note)
+
+
+_known_family = lru_cache(maxsize=256)(_family_on_chip)
+"""The same; kept, since they depend on no size: every new length of a sequence asks for them."""
+
+
 def op_times(
     stacks: Sequence[CallStack],
     ops: int,
@@ -119,15 +167,10 @@ def op_times(
     power = chip_power(chip)
     for stack in [with_recasts(stack, plan, software, chip.architecture) for stack in stacks]:
         dtype = call_dtype(stack, plan)
-        chosen = coefficients(stack.family, dtype, chip, plan, software)
-        engine = engine_of(chip, dtype)
-        engine = attainable(engine, chip, chosen.kin) if chosen.foreign else engine
-        if stack.family == "grouped" and is_wide(plan, software):
-            # Autocast has no rule for grouped products: they run as the weights are.
-            engine = replace(engine, flop_per_s=engine_of(chip, "fp32").flop_per_s)
-        engine = in_wide(engine, stack, chip, dtype)
-        grounds[stack.family] = (chosen.evidence, spread_of(chosen))
-        notes.append(chosen.note)
+        found = family_on_chip(stack.family, dtype, chip, plan, software)
+        chosen, engine = found.chosen, in_wide(found.engine, stack, chip, dtype)
+        grounds[stack.family] = (chosen.evidence, found.spread)
+        notes.append(found.note)
         moved = (
             stack.activation_elements * activation_bytes(plan)
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
@@ -159,9 +202,11 @@ def op_times(
             some * _host_s(stack, kernels, plan.fused, software) / chip.host_speed,
         )
         slower = getattr(corrections, CORRECTED.get(stack.family, "memory_bound"))
-        values = (*(value * slower for value in values[:5]), values[5])
-        for target, value in zip(table, values, strict=True):
-            np.add.at(target, stack.rows, value)
+        each = np.empty((len(table), len(stack.rows), width))
+        for row, value in zip(each[:5], values[:5], strict=True):
+            row[...] = value * slower
+        each[5] = values[5]
+        _add_rows(table, stack.rows, each)
     return OpTimes(
         seconds=table[0],
         clocked_s=table[1],
@@ -172,6 +217,25 @@ def op_times(
         grounds=grounds,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _add_rows(table: Array, rows: NDArray[np.intp], values: Array) -> None:
+    """Add values to rows of a table, several to a row whose operation has several kernels; both are
+    (quantities, rows, shapes)."""
+    if values.shape[-1] == 1:
+        np.add.at(table, (slice(None), rows), values)
+        return
+    for column, row in enumerate(rows.tolist()):
+        table[:, row] += values[:, column]
+
+
+def mean_times(times: OpTimes, other: OpTimes, share: float) -> OpTimes:
+    """Times in the mean of layers of which a share runs as `other` has it."""
+    names = ("seconds", "clocked_s", "core_joules", "memory_joules", "host_s")
+    mixed = {
+        name: (1.0 - share) * getattr(times, name) + share * getattr(other, name) for name in names
+    }
+    return replace(times, **mixed, notes=tuple(dict.fromkeys((*times.notes, *other.notes))))
 
 
 def _passes(
@@ -245,8 +309,14 @@ def _host_s(stack: CallStack, kernels: Array, fused: bool, software: Software) -
     if software.host_kernel_s:
         each = software.host_kernel_s, software.host_kernel_backward_s
         return np.asarray(kernels * np.array([each[back] for _, back in stack.kinds])[:, None])
-    slower = np.where([backward for _, backward in stack.kinds], host.backward, 1.0)[:, None]
-    return np.asarray((host.operation_s + host.kernel_s * kernels) * slower)
+    back = np.array([backward for _, backward in stack.kinds], float)[:, None]
+    slower = np.where(back > 0.0, host.backward, 1.0)
+    found = (host.operation_s + host.kernel_s * kernels) * slower
+    if stack.family in ("prefill", "prefill-backward"):
+        # Steps of a ring are operations one after another, each with a send; backward, gradients travel too.
+        calls = stack.sizes["calls"]
+        found = calls * found + (calls - 1.0) * (1.0 + back) * COLLECTIVE_HOST_S
+    return np.asarray(found)
 
 
 def required_dtypes(plan: Plan) -> tuple[str, ...]:
@@ -274,7 +344,16 @@ def coefficients(
             "fa2" if dtype in WIDE_PRECISIONS else name
         )  # what kernels/wide_products.py compares with
         found = choose(chip, family, dtype, (ATTENTION[name],))
-        return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
+        record = replace(found.record, warm=0.0, touch_flop=0.0)
+        if chip.architecture.startswith(SPLASH_CHIPS):
+            record = replace(
+                record,
+                tile_q=SPLASH_BLOCK,
+                tile_k=SPLASH_BLOCK,
+                prologue=record.prologue * record.tile_q / SPLASH_BLOCK,
+                softmax_flop=SPLASH_SOFTMAX * record.softmax_flop,
+            )
+        return replace(found, record=record)
     if family == "grouped":
         return library_products(chip, "experts", dtype)
     if family == "gemm":

@@ -311,7 +311,9 @@ def _clock(
         time, joules = still + stretched, spent + memory
         gap = np.log(spare * time / joules)
         slope = stretched / time + numbers.clock_power * falling * spent / joules
-        x = np.minimum(np.maximum(x + gap / np.maximum(slope, 1e-6), low), 0.0)
+        before, x = x, np.minimum(np.maximum(x + gap / np.maximum(slope, 1e-6), low), 0.0)
+        if (x == before).all():
+            break
     return np.asarray(np.exp(x), float)
 
 

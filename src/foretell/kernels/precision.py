@@ -17,6 +17,7 @@ transposes, as the recipes of adapters set it).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from foretell.kernels.calls import kept_high
 from foretell.kernels.families.base import DTYPES
@@ -90,12 +91,22 @@ def copy_bytes(plan: Plan, software: Software, architecture: str) -> float:
     return copies * DTYPES[name].weight_bytes
 
 
-def kept_width(tensor: Saved, plan: Plan, software: Software) -> float:
-    """Bytes per element of a saved tensor.
+def wide_share(plan: Plan, layers: int) -> float:
+    """Share of a model's layers whose products stay in 16 bits beside a recipe of fewer."""
+    narrow = linear_format(plan) is not None
+    return min(plan.wide_layers / max(layers, 1), 1.0) if narrow else 0.0
+
+
+def kept_width(tensor: Saved, plan: Plan, software: Software, wide: float = 0.0) -> float:
+    """Bytes per element of a saved tensor, in the mean of layers of which a share `wide` is in 16 bits.
 
     What fused kernels compute again is not kept; inputs of linear layers are kept as their products read
     them where the software does so.
     """
+    if wide:
+        plain = replace(plan, precision=plain_format(plan))
+        narrow = kept_width(tensor, plan, software)
+        return (1.0 - wide) * narrow + wide * kept_width(tensor, plain, software)
     own, name = tensor.bytes_per_element or activation_bytes(plan), linear_format(plan)
     if tensor.fused_away and plan.fused:
         return 0.0

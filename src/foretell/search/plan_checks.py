@@ -9,8 +9,8 @@ from foretell.kernels.precision import LOW_PRECISION
 from foretell.network.tier_checks import network_problems
 from foretell.records import later
 from foretell.schedules.rules import all_broken
-from foretell.sharding.rules import chips_of
-from foretell.specs.plan import QUANTISED, USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
+from foretell.sharding.rules import chips_of, layers_of
+from foretell.specs.plan import BLANK, QUANTISED, USUAL_SCHEDULES, WIDE_PRECISIONS, Plan, batch_of
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.units import format as show
@@ -50,13 +50,13 @@ def check_choices(scenario: Scenario, plan: Plan) -> None:
 def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
     """Recipes that contradict each other, or that the chip does not allow."""
     problems = []
-    if plan.adapters != Plan().adapters and not plan.lora:
+    if plan.adapters != BLANK.adapters and not plan.lora:
         problems.append(
             Problem(
                 path="plan.adapters",
                 value=plan.adapters,
                 message="has no effect without adapters",
-                allowed=f"{Plan().adapters}, or lora=N",
+                allowed=f"{BLANK.adapters}, or lora=N",
             )
         )
     without = {"weights": plan.weights in QUANTISED, "dora": plan.dora}
@@ -80,6 +80,7 @@ def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
                 allowed="tensor, or precision=fp8",
             )
         )
+    problems += _wide_problems(scenario, plan)
     if plan.offload != "none" and not scenario.system.chip.host_bytes_per_s:
         message = f"the link of {scenario.system.chip.id} to its host is not known"
         problems.append(
@@ -91,6 +92,19 @@ def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
             )
         )
     return problems
+
+
+def _wide_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
+    """Layers in 16 bits that no layer differs from, or more of them than there are."""
+    layers, narrow = layers_of(scenario.model), plan.precision in LOW_PRECISION
+    if not plan.wide_layers or (narrow and plan.wide_layers <= layers):
+        return []
+    message = f"every layer has precision={plan.precision}"
+    allowed = f"0, or a precision of {', '.join(LOW_PRECISION)}"
+    if narrow:
+        message, allowed = f"the model has {layers} layers", f"0 to {layers}"
+    path, value = "plan.wide_layers", plan.wide_layers
+    return [Problem(path=path, value=value, message=message, allowed=allowed)]
 
 
 def check_size(scenario: Scenario) -> None:

@@ -24,9 +24,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import look_steps
+from foretell.serving.engine_options import look_steps, prompt_wait
 from foretell.serving.memory import Memory
-from foretell.serving.steady import Loop, SteadyState, loop_of, met_together, start_s, steady, way_s
+from foretell.serving.steady import (
+    Loop,
+    SteadyState,
+    loop_of,
+    met_together,
+    start_s,
+    steady,
+    waited_steps,
+    way_s,
+)
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.specs.deployment import Traffic
 
@@ -105,8 +114,7 @@ def open_state(
     """The state of an engine that keeps up, from what a request meets and its time per token."""
     p, d = times.profile, times.deployment
     at, tpot = met_s
-    own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
-    waits_s = float(own_wait if d.wait_steps is None else d.wait_steps) * at.step_s
+    waits_s = waited_steps(*prompt_wait(p, d), rate * at.step_s) * at.step_s
     busy = np.minimum(rate * at.span_s / at.k / d.pp, 1.0)
     under_way = (1.0 - busy) * at.step_s + busy * at.span_s / loop.chunks
     # With nobody there, nothing is under way.
@@ -149,7 +157,9 @@ def settle(times: StepTimes, loop: Loop, rate: float) -> tuple[QueueState, Array
     tpot, last = at.step_s / (1.0 + d.accepted), None
     for _ in range(ROUNDS):
         beside = np.minimum(rate * (loop.answer - 1.0) * tpot, loop.fit)
-        at = queue_state(times, loop, rate, beside, at.span_s / loop.chunks)
+        # A rank reads one prompt after the other; on several ranks prompts are read side by side.
+        before_s = at.span_s / (loop.chunks if d.dp == 1 else 1.0)
+        at = queue_state(times, loop, rate, beside, before_s)
         token = at.step_s / (1.0 + d.accepted)
         here = tpot, token / (1.0 - np.minimum(at.taken, HIGHEST))
         tpot, last = nearer(*here, last), here
@@ -179,7 +189,9 @@ def queue_state(
     d = times.deployment
     all_here = StepLoad(decoding=beside + 1.0, context_tokens=(beside + 1.0) * loop.context)
     step = times.seconds(all_here)
-    k = np.minimum(met_together(rate / d.pp, step, before_s), loop.most(beside))
+    waits = waited_steps(*prompt_wait(times.profile, d), rate * step)
+    met = met_together(rate / d.pp, step, before_s + waits * step)
+    k = np.minimum(met, loop.most(beside))
     span = loop.chunks * times.seconds(reading(loop, k, beside))
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp
     return QueueState(

@@ -4,7 +4,8 @@ overlap      the host schedules the next step beside the running one, or between
 decode_steps decode steps before the scheduler runs again: its time is shared among them
 mixed        prompts beside the decoding sequences, or in steps of their own
 adapters     low-rank adapters (LoRA): their weights, and in every step those of the adapters in the batch;
-             with fewer slots than adapters a batch has no more different ones, and others are loaded first
+             with fewer slots than adapters a batch has no more different ones: requests of others are passed
+             over, and an adapter that gets a slot is loaded first
 offload_gb   weights that stay on the host: every step reads them over PCIe
 """
 
@@ -35,6 +36,8 @@ HOST_SHARE = 0.8
 ADAPTER_LAYER_S = 2e-5
 """Launches of the two small products of a layer's adapters, in a captured graph: four pairs of kernels (vLLM:
 queries with keys and values, output, gate with up, down; vllm/lora/layers), 2.5 us each (recalled)."""
+WIDE = 16
+"""Ranks with experts of their own from which a deployment counts as wide."""
 READ_SHARE = 0.7
 """Share of the memory's bandwidth at which adapters are read."""
 
@@ -57,10 +60,53 @@ def with_options(p: EngineProfile, d: Deployment) -> EngineProfile:
 
 
 def step_tokens(p: EngineProfile, d: Deployment) -> float:
-    """Tokens of a step of one data-parallel rank: as given, or the engine's own limit."""
+    """Tokens of a step of one data-parallel rank: as given, or the engine's own limit.
+
+    Where ranks share that limit, wide deployments raise it to as much for each rank, as every one in print
+    does (16,384 a rank at EP32: lmsys.org/blog/2025-05-05-large-scale-ep).
+    """
     if d.max_tokens:
         return float(d.max_tokens)
-    return max(float(p.max_tokens) / (d.dp if p.shared_tokens else 1), 1.0)
+    shares = p.shared_tokens and not is_wide(d)
+    return max(float(p.max_tokens) / (d.dp if shares else 1), 1.0)
+
+
+def is_wide(d: Deployment) -> bool:
+    """Whether experts are spread over many ranks with sequences of their own."""
+    return d.ep >= WIDE and d.dp > 1
+
+
+def prompt_wait(p: EngineProfile, d: Deployment) -> tuple[float, float]:
+    """Decode steps that new prompts wait for others at most, and prompts that end the wait before.
+
+    All ranks of a mixture take part in a step with prompts, whether they have any or not. Engines therefore
+    wait until every rank has one (TensorRT-LLM's attention_dp_config, SGLang's prefill delayer).
+    """
+    enough = float(d.dp) if d.dp > 1 else float("inf")
+    if d.wait_steps is not None:
+        return float(d.wait_steps), enough
+    if d.dp == 1:
+        return p.wait_steps, enough
+    return max(p.dp_wait_steps, p.wide_wait_steps if is_wide(d) else 0.0), enough
+
+
+def option_notes(p: EngineProfile, d: Deployment) -> list[str]:
+    """What a wide deployment assumes of the engine's options, in words."""
+    if not is_wide(d):
+        return []
+    found = []
+    if p.shared_tokens and not d.max_tokens:
+        own = round(p.max_tokens / d.dp)
+        found.append(
+            f"prompts in chunks of {p.max_tokens:,} tokens a rank, as wide deployments set them "
+            f"(the engine's default divides that by dp: max_tokens={own})"
+        )
+    if p.wide_wait_steps and d.wait_steps is None:
+        found.append(
+            f"prompts wait until every rank has one, at most {p.wide_wait_steps:g} decode steps "
+            "(SGLang's --enable-prefill-delayer; wait_steps=0 turns it off)"
+        )
+    return found
 
 
 def look_steps(d: Deployment) -> float:
@@ -73,28 +119,33 @@ def held_adapters(d: Deployment) -> int:
     return d.adapters if d.adapter_slots is None else min(d.adapter_slots, d.adapters)
 
 
-def different_adapters(d: Deployment, sequences: Num) -> Array:
-    """Different adapters of so many sequences on the mean, each of any adapter; at most the slots."""
-    many = float(d.adapters)
-    some = np.asarray(sequences, float)
+def drawn_adapters(d: Deployment, requests: Num) -> Array:
+    """Different adapters of so many requests on the mean, each of any adapter: A (1 - (1 - 1/A)^n)."""
+    many, some = float(d.adapters), np.asarray(requests, float)
     if many <= 1.0:
         return np.asarray(np.minimum(some, many))
-    drawn = -many * np.expm1(some * np.log1p(-1.0 / many))
-    return np.asarray(np.minimum(drawn, held_adapters(d)))
+    return np.asarray(-many * np.expm1(some * np.log1p(-1.0 / many)))
 
 
-def batch_limit(d: Deployment, p: EngineProfile) -> float:
-    """Sequences at once of one data-parallel rank: the engine's limit, and no more than have a slot.
+def different_adapters(d: Deployment, sequences: Num) -> Array:
+    """Different adapters of a batch of so many sequences on the mean; at most the slots."""
+    return np.asarray(np.minimum(drawn_adapters(d, sequences), held_adapters(d)))
 
-    A request whose adapter has no slot waits (vllm/v1/core/sched/scheduler.py: max_loras). n sequences of A
-    adapters have A (1 - (1 - 1/A)^n) different ones: the limit is where these are the slots.
+
+def batch_limit(d: Deployment, p: EngineProfile, in_flight: Num) -> Array:
+    """Sequences at once of one data-parallel rank with so many requests in flight.
+
+    A request whose adapter has no slot is passed over, and the next in the queue is looked at
+    (vllm/v1/core/sched/scheduler.py: max_loras, skip_request; sglang scheduler.py: can_schedule_lora_req):
+    those run whose adapters have the slots, a share slots / adapters of them of what is in flight.
     """
     limit = float(d.max_batch or p.max_batch)
     held = held_adapters(d)
     if not d.adapters or held >= d.adapters:
-        return limit
-    room = np.log1p(-held / d.adapters) / np.log1p(-1.0 / d.adapters)
-    return min(limit, max(float(np.floor(room)), 1.0))
+        return np.asarray(limit)
+    some = np.maximum(np.asarray(in_flight, float), 1.0)
+    runnable = some * np.minimum(held / np.maximum(drawn_adapters(d, some), 1e-9), 1.0)
+    return np.asarray(np.minimum(limit, np.maximum(runnable, 1.0)))
 
 
 def adapter_load_s(model: Model, system: System, d: Deployment) -> float:

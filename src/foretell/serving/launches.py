@@ -17,6 +17,9 @@ from foretell.workload.graph import Tokens
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import OpRole, Region
 
+EAGER_LAYER_S = 1.5e-4
+"""Host time of one layer without a graph, where an engine has none of its own: some ten kernels of fused
+code at 13 us each, as on the host of one H200 (kernels/fusion.py)."""
 ROLES: dict[OpRole, float] = {
     OpRole.RESIDUAL: 0.0, OpRole.LATENT_DOWN: 0.0, OpRole.EXPERT_BIAS: 0.0,
     OpRole.CHOICE: 2.0, OpRole.PERMUTE: 2.0, OpRole.LATENT_UP: 3.0,

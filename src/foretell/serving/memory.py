@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import adapter_bytes, held_adapters, step_tokens
+from foretell.serving.engine_options import adapter_bytes, step_tokens
 from foretell.serving.formats import is_narrow, narrow_dense, weight_width
 from foretell.serving.step_ops import is_routed
 from foretell.serving.tables import kinds_of
@@ -72,21 +72,34 @@ def memory_of(
     """The memory of one chip by the engine's rule."""
     card: Any = SEEN_SHARE * system.chip.memory_bytes
     weights = weight_bytes(model, deployment)
-    weights += (
-        held_adapters(deployment) * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
-    )
+    slots = deployment.adapter_slots
+    many = deployment.adapters if slots is None or not deployment.adapters else slots
+    weights += many * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
     weights = max(weights - 1e9 * deployment.offload_gb, 0.0)
     step = step_bytes(model, deployment, profile)
     given = deployment.memory_fraction
     fraction = profile.memory_fraction if given is None else given
-    held = cache_bytes(profile.memory_rule, fraction, card, weights, step + profile.reserve_bytes)
+    other = step + profile.reserve_bytes
+    held = cache_bytes(profile.memory_rule, fraction, card, weights, other)
+    held = held * system.corrections.cache_capacity
     return Memory(
         card_bytes=card,
         weight_bytes=weights,
         step_bytes=step,
         reserve_bytes=profile.reserve_bytes,
-        kv_bytes=held * system.corrections.cache_capacity,
+        kv_bytes=given_cache(model, deployment, held, card - weights - other),
     )
+
+
+def given_cache(model: Model, d: Deployment, held: Any, free: Any) -> Any:
+    """The cache where its size is given by hand: as given where the card has the room, at most its tokens."""
+    if d.cache_gb is not None:
+        wanted = 1e9 * d.cache_gb
+        # Nothing is left for a cache that the card has no room for: the engine does not start.
+        held = np.where(np.asarray(free) >= wanted, wanted, np.asarray(free) - wanted)
+    if d.cache_tokens is not None:
+        held = np.minimum(held, kv_bytes(model, d, float(d.cache_tokens), windows=False))
+    return held if np.ndim(held) else float(held)
 
 
 def cache_bytes(rule: str, fraction: float, card: Any, weights: float, other: float) -> Any:

@@ -4,6 +4,7 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.serving.disaggregation import PrefillPool
+from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
@@ -64,8 +65,8 @@ class ServeQuestion:
         return self.gpus // self.deployment.gpus
 
     @property
-    def in_use(self) -> float:
+    def in_use(self) -> Num:
         """Instances that have anything to do: under a fixed concurrency, no more than its requests."""
         if self.rate is not None or self.prefill is not None:
             return float(self.replicas)
-        return min(float(self.replicas), float(np.asarray(self.traffic.concurrency)))
+        return np.minimum(float(self.replicas), self.traffic.concurrency)

@@ -34,6 +34,7 @@ from foretell.serving.disaggregation import (
     loop_state,
     open_state,
 )
+from foretell.serving.engine_options import option_notes
 from foretell.serving.evidence import evidence_for, interval_of, residual_class
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion as ServeQuestion
@@ -97,10 +98,11 @@ def check_memory(q: ServeQuestion, memory: Memory) -> None:
     """Raise where the weights, or one request, do not fit."""
     if not memory.fits:
         need = memory.weight_bytes + memory.step_bytes + memory.reserve_bytes
-        message = (
-            f"weights and steps need {show(need, 'bytes')} of {show(memory.card_bytes, 'bytes')}: "
-            "nothing is left for the cache"
-        )
+        own = q.deployment.cache_gb
+        parts = "weights and steps" if own is None else f"weights, steps and {own:g} GB of cache"
+        left = "nothing is left for the cache" if own is None else "they do not fit"
+        whole = show(need + 1e9 * (own or 0.0), "bytes")
+        message = f"{parts} need {whole} of {show(memory.card_bytes, 'bytes')}: {left}"
         raise Infeasible([_no(q, "plan (memory)", message, "more chips, or a narrower format")])
     longest = float(np.max(np.asarray(q.traffic.isl) + np.asarray(q.traffic.osl)))
     if float(sequences_that_fit(memory, q.model, q.deployment, q.profile, longest)) < 1.0:
@@ -162,7 +164,11 @@ def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate
         price_source=q.prices.source,
         interval=intervals(q, *means),
         evidence=evidence_of(q),
-        assumptions=(*q.assumptions, *wide_notes(q.deployment, wide, first_experts(q.model))),
+        assumptions=(
+            *q.assumptions,
+            *wide_notes(q.deployment, wide, first_experts(q.model)),
+            *option_notes(q.profile, q.deployment),
+        ),
         warnings=q.warnings,
         overrides=dict(q.overrides),
         usd_per_chip_hour_range=q.prices.rent_range,

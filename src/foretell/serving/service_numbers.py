@@ -41,7 +41,8 @@ def service_numbers(
         rate = np.minimum(q.rate, rate)
     usd_in, usd_out = costs(q, state, mean * isl, answer)
     in_joules, out_joules = joules_of(q, times, memory, state, (flight, rate))
-    limit = batch_limit(q.deployment, q.profile) * q.deployment.dp
+    limit = batch_limit(q.deployment, q.profile, np.asarray(flight) / q.deployment.dp)
+    limit = limit * q.deployment.dp
     parts = decode_parts(times, state, mean * isl + 0.5 * answer)
     return {
         "isl": isl,
@@ -145,7 +146,7 @@ def decode_parts(times: StepTimes, state: SteadyState, context: float) -> dict[s
 
 
 def limited_by(
-    q: ServeQuestion, state: SteadyState, parts: dict[str, Array], limit: float
+    q: ServeQuestion, state: SteadyState, parts: dict[str, Array], limit: Array
 ) -> NDArray[np.str_]:
     """What more of would help most: places in the batch, prompts, or the largest part of a step."""
     table = np.stack(np.broadcast_arrays(*parts.values()))
@@ -155,7 +156,9 @@ def limited_by(
     else:
         found = np.where(np.asarray(state.busy) > 0.5, "prefill", largest)
     full = (np.asarray(state.queued_s) > 0.0) & (state.batch >= state.fit_batch)
-    why = np.where(np.asarray(state.fit_batch) >= limit, "max_batch", "kv memory")
+    places = float(q.deployment.max_batch or q.profile.max_batch) * q.deployment.dp
+    bound = np.where(np.asarray(limit) < places, "adapter slots", "max_batch")
+    why = np.where(np.asarray(state.fit_batch) >= limit, bound, "kv memory")
     return np.where(full, why, found)
 
 

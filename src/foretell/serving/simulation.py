@@ -7,6 +7,7 @@ Rates, memory, cost and energy are told as the closed form tells them, at the ra
 latencies are those of the requests.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -17,7 +18,13 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
-from foretell.serving.engine_options import batch_limit, look_steps, step_tokens
+from foretell.serving.engine_options import (
+    batch_limit,
+    held_adapters,
+    look_steps,
+    prompt_wait,
+    step_tokens,
+)
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
@@ -45,6 +52,7 @@ from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
+from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.lengths import LengthForm, LengthShape
@@ -223,11 +231,12 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
     p: EngineProfile = q.profile
     longest = float(np.asarray(q.traffic.isl)) + float(np.asarray(q.traffic.osl))
     room = float(sequences_that_fit(memory, q.model, layout, p, longest))
-    own_wait = p.dp_wait_steps if layout.dp > 1 else p.wait_steps
+    longest_wait, enough = prompt_wait(p, layout)
+    budget = _rank_budget(q, layout)
     each = memory.kv_bytes / max(room * (longest + 0.5 * PAGE), 1e-9) * layout.dp * layout.cp
     return EngineRules(
-        max_batch=int(batch_limit(layout, p) * layout.dp),
-        max_tokens=_token_budget(q, layout),
+        max_batch=most_sequences(q, layout, memory),
+        max_tokens=int(budget * layout.dp),
         kv_tokens=room * (longest + 0.5 * PAGE),
         policy=p.policy,
         whole_admission=p.whole_admission,
@@ -245,16 +254,27 @@ def rules_of(q: ServeQuestion, layout: Deployment, memory: Memory, how: Play) ->
         latency_s_per_token=p.latency_s_per_token,
         # A request comes, on the mean, halfway between two looks for new ones.
         late_steps=p.late_steps + 0.5 * (look_steps(layout) - 1.0),
-        wait_steps=own_wait if layout.wait_steps is None else layout.wait_steps,
+        wait_steps=longest_wait,
+        wait_prompts=enough,
+        rank_tokens=budget if layout.dp > 1 else math.inf,
     )
 
 
-def _token_budget(q: ServeQuestion, layout: Deployment) -> int:
-    """Tokens of a step; a prompt that is not cut goes in whole."""
+def most_sequences(q: ServeQuestion, layout: Deployment, memory: Memory) -> int:
+    """Sequences at once of an instance; slots of adapters bound them by what is in flight in closed form."""
+    flight: Num = 1.0
+    if layout.adapters and held_adapters(layout) < layout.adapters:
+        times = step_times(q.model, q.system, layout, q.profile)
+        flight = state_of(replace(q, deployment=layout, prefill=None), times, memory)[1]
+    return int(np.max(batch_limit(layout, q.profile, np.asarray(flight) / layout.dp)) * layout.dp)
+
+
+def _rank_budget(q: ServeQuestion, layout: Deployment) -> float:
+    """Tokens of a step of one rank; a prompt that is not cut goes in whole."""
     own = step_tokens(q.profile, layout)
     if layout.chunked is False:
         own = max(own, float(np.max(np.asarray(q.traffic.isl))) + 1.0)
-    return int(own * layout.dp)
+    return own
 
 
 def simulated_estimate(

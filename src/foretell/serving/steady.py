@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import batch_limit, look_steps, step_tokens
+from foretell.serving.engine_options import batch_limit, look_steps, prompt_wait, step_tokens
 from foretell.serving.memory import Memory, sequences_that_fit
 from foretell.serving.steps import StepLoad, StepTimes
 from foretell.serving.tables import UNEVEN
@@ -109,6 +109,8 @@ class Loop:
     """Tokens of a prompt that are computed: those that a prefix cache does not have."""
     own_steps: bool
     """Whether prompts have steps of their own."""
+    ranks: float = 1.0
+    """Ranks that have sequences of their own."""
 
     def decoding(self, share: Array) -> StepLoad:
         """A decode step of those that have read their prompts: a share of all, at least one."""
@@ -116,9 +118,13 @@ class Loop:
         return StepLoad(decoding=n, context_tokens=n * self.context)
 
     def most(self, beside: Array) -> Array:
-        """Prompts that a step's budget takes beside those that decode in it: the last one may be cut."""
+        """Prompts that a step's budget takes beside those that decode in it: the last one may be cut.
+
+        Where prompts are cut over steps, every rank has a chunk of one.
+        """
         left = self.budget - beside * (not self.own_steps)
-        return np.asarray(np.maximum(left / np.maximum(self.fresh, 1.0), 1.0))
+        least = np.where(self.chunks > 1.0, self.ranks, 1.0)
+        return np.asarray(np.maximum(left / np.maximum(self.fresh, 1.0), least))
 
     def others(self, share: Array) -> Array:
         """Those of them that decode while another reads its prompt."""
@@ -151,8 +157,8 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
     # An engine that reserves lets a request in where its whole answer fits; others fill as they go.
     held = length + (1.0 if p.whole_admission else 0.5) * answer
     room = np.floor(sequences_that_fit(memory, times.model, d, p, held))
-    fit = np.maximum(np.minimum(batch_limit(d, p) * d.dp, room), 1.0)
     asked, budget = np.asarray(traffic.concurrency, float), step_tokens(p, d)
+    fit = np.maximum(np.minimum(batch_limit(d, p, asked / d.dp) * d.dp, room), 1.0)
     n = np.minimum(asked, fit)
     whole = np.zeros_like(n * length)
     # The last token of a prompt is always computed.
@@ -168,6 +174,7 @@ def loop_of(times: StepTimes, memory: Memory, traffic: Traffic) -> Loop:
         chunks=np.maximum(np.ceil(fresh / budget) if d.chunked is not False else 1.0, 1.0) + whole,
         fresh=fresh + whole,
         own_steps=p.policy == "prefill-first",
+        ranks=float(d.dp),
     )
 
 
@@ -191,7 +198,14 @@ class SteadyPoint:
     """Requests a second."""
 
 
-def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: float) -> SteadyPoint:
+def waited_steps(longest: float, enough: float, came: Array) -> Array:
+    """Decode steps that prompts wait for others, `came` of them in each step, until there are enough."""
+    if not longest or enough == np.inf:
+        return np.asarray(longest)
+    return np.asarray(np.minimum(longest, enough / np.maximum(came, 1e-12)))
+
+
+def point_of(times: StepTimes, loop: Loop, k: Array, share: Array, waits: Array) -> SteadyPoint:
     """Times and rate with k prompts in a step and a share of the sequences decoding."""
     d = times.deployment
     step = times.seconds(loop.decoding(share))
@@ -222,8 +236,8 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
     """The steady state of one instance under a fixed concurrency."""
     p, d = times.profile, times.deployment
     loop = loop_of(times, memory, traffic)
-    own_wait = p.dp_wait_steps if d.dp > 1 else p.wait_steps
-    waits = float(own_wait if d.wait_steps is None else d.wait_steps)
+    longest, enough = prompt_wait(p, d)
+    waits = np.asarray(longest)
     at = point_of(times, loop, prompts_together(loop, d, np.ones(())), np.ones(()), waits)
     moving = np.ones(np.shape(at.rate), bool)
     for _ in range(ROUNDS):
@@ -232,6 +246,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
         inside = loop.n / np.minimum(at.rate, able_per_s(d, at))
         there = loop.asked * inside / (inside + outside_s(times, loop, at))
         loop = replace(loop, n=np.where(moving, np.minimum(there, loop.fit), loop.n))
+        waits = waited_steps(longest, enough, at.rate * at.step_s)
         reading_s = at.span_s + waits * at.step_s
         came = met_together(at.rate / d.pp, at.step_s, reading_s)
         wanted = np.maximum(came, prompts_together(loop, d, at.share))

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass
+from foretell.serving.encoders import encoder_costs
 from foretell.serving.engine_options import option_parts_s
-from foretell.serving.launches import launches_of
+from foretell.serving.launches import EAGER_LAYER_S, launches_of
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.module_launches import module_launches
@@ -46,9 +47,6 @@ Array = NDArray[np.float64]
 Reader = Callable[[Array], Array]
 """A table to what it says of a load."""
 
-EAGER_LAYER_S = 1.5e-4
-"""Host time of one layer without a graph, where an engine has none of its own: some ten kernels of fused
-code at 13 us each, as on the host of one H200 (kernels/fusion.py)."""
 WEIGHTS = ("matrices", "exchanges", "experts", "head")
 """Parts of a step that go with the model's weights."""
 SIDE_BY_SIDE = 4.0
@@ -93,6 +91,8 @@ class StepTimes:
     """Kernels that a step with prompts launches one by one."""
     wide: WideExperts | None
     """Kernels that dispatch tokens to experts; None where none do."""
+    encoder: tuple[Num, Num]
+    """Seconds, and joules above idling, of images and audio for one token of the prompts that they are in."""
     ring_s: Num
     """Seconds of passing one prompt token's keys and values round the ranks that share its prompt."""
 
@@ -112,8 +112,9 @@ class StepTimes:
         floor = max(p.launch_s * self.launches, launched_s)
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
-        slow = device + (p.prefill_expert_factor - 1.0) * parts["experts"]
-        prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s
+        encoders = parts.get("encoders", np.zeros(()))
+        slow = device - encoders + (p.prefill_expert_factor - 1.0) * parts["experts"]
+        prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s + encoders
         prompt_s = prompt_s * self.system.corrections.prefill
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + waits, 0.0))
@@ -203,6 +204,8 @@ class StepTimes:
             )
             body = (body + decode(tables.decode_s)) / self.layers
             found["draft"] = d.draft_tokens * (body + self.at_tokens(tables.head_s, own))
+        if p.encoders:
+            found["encoders"] = self.encoder[0] * on.prompts * on.new * d.cp
         found |= option_parts_s(self.model, self.system, d, on.rows, self.layers)
         if d.pp > 1:
             found["stages"] = d.pp * (self.send_s[0] + self.send_s[1] * on.tokens)
@@ -213,8 +216,10 @@ class StepTimes:
         tables, one = self.tables, replace(self.deployment, dp=1, cp=1)
         on = spread(load, one, encoder=self.model.encoder is not None)
         decode, prefill = self._places(on)
-        spent = self.at_tokens(tables.token_joules, on.tokens) + self.at_tokens(
-            tables.encoder_joules, on.read
+        # Every rank with tokens of its own reads the dense weights for its share of them.
+        ranks = float(self.deployment.dp * self.deployment.cp)
+        spent = self.at_tokens(tables.token_joules, on.tokens / ranks) + self.at_tokens(
+            tables.encoder_joules, on.read / ranks
         )
         spent = (
             spent
@@ -222,6 +227,8 @@ class StepTimes:
             + self.at_tokens(tables.head_joules, on.rows)
         )
         spent = spent + decode(tables.decode_joules) + prefill(tables.prefill_joules)
+        new = np.asarray(load.prefill_tokens, float)
+        spent = spent + self.encoder[1] * new
         base = chip_power(self.system.chip).base_watts * self.deployment.gpus
         # Stages have their part of the sequences each, one after the other; prompts pass them side by side.
         held = self.seconds(load)
@@ -362,6 +369,7 @@ def step_times(
         layers=len(model.stack.layers),
         launches=launches_of(model, first_chip(system.chip), layout),
         wide=wide_experts(system, deployment, profile),
+        encoder=encoder_costs(model, as_predicted(system), layout, profile),
         ring_s=ring_s(model, system, layout),
     )
 

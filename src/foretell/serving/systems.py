@@ -1,7 +1,9 @@
-"""A service on many systems at once: every layout on all of them, and for each system the best one.
+"""A service on many systems or under many loads at once: every layout for all, and for each the best one.
 
-One load asks tables for few of their points (lengths, pasts and contexts are the load's own, whatever the
-system), so that these alone are tabulated: a thousandth of a second is enough for several systems.
+A row of a batch is a system and a load (requests in flight); where all rows share one of them, that stays a
+single number. One load asks tables for few of their points (lengths, pasts and contexts are the load's own,
+whatever the system), so that these alone are tabulated: a thousandth of a second is enough for several
+systems.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +31,7 @@ from foretell.serving.tables import (
     SEQUENCES,
     TOKENS,
     UNEVEN,
+    WHOLE,
     TablePoints,
     points_near,
 )
@@ -46,10 +49,10 @@ TOGETHER = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutNumbers:
-    """One layout on all systems of a batch."""
+    """One layout on all rows of a batch."""
 
     question: ServeQuestion
-    """The question with the layout; arrays in its system are over the batch."""
+    """The question with the layout; arrays in its system and its load are over the batch."""
     memory: Memory
     """What a chip holds."""
     fits: NDArray[np.bool_]
@@ -58,13 +61,13 @@ class LayoutNumbers:
     """Field of an estimate -> its numbers, whether it fits or not."""
 
     def at(self, name: str, row: int) -> Any:
-        """One number on one system."""
+        """One number of one row."""
         return _at(self.numbers[name], row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedSystems:
-    """The best layout of each system of a batch."""
+    """The best layout of each row of a batch."""
 
     layouts: tuple[LayoutNumbers, ...]
     """All that were tried."""
@@ -72,14 +75,16 @@ class ServedSystems:
     """Which of them is best; -1 where none fits."""
 
     def estimate(self, row: int) -> ServiceEstimate:
-        """The service on one system; Infeasible where nothing fits."""
+        """The service of one row; Infeasible where nothing fits."""
         best = int(self.best[row])
         if best < 0:
             refused = [(one.question.deployment, self._why_not(one, row)) for one in self.layouts]
             q = self.layouts[0].question
             raise refuse(refused, q.gpus) if q.plan_chosen else refused[0][1]
         found = self.layouts[best]
-        asked = replace(found.question, system=one_system(found.question.system, row))
+        asked = found.question
+        load = replace(asked.traffic, concurrency=_at(asked.traffic.concurrency, row))
+        asked = replace(asked, system=one_system(asked.system, row), traffic=load)
         return estimate_of(asked, {name: found.at(name, row) for name in found.numbers})
 
     def _why_not(self, one: LayoutNumbers, row: int) -> Infeasible:
@@ -93,7 +98,7 @@ class ServedSystems:
         raise AssertionError("it fits")
 
     def column(self, name: str) -> NDArray[Any]:
-        """A number, or a text, of the best layout on each system; NaN where none fits."""
+        """A number, or a text, of the best layout of each row; NaN where none fits."""
         values = [np.asarray(one.numbers[name]) for one in self.layouts]
         wide = [np.broadcast_to(value, self.best.shape) for value in values]
         found = np.stack(wide)[np.maximum(self.best, 0), np.arange(len(self.best))]
@@ -115,14 +120,21 @@ class ServedSystems:
 
 
 def serve_systems(q: ServeQuestion, layouts: Sequence[Deployment]) -> Iterator[ServedSystems]:
-    """The best of some layouts on every system of a batch, in chunks of TOGETHER systems."""
-    for start in range(0, system_count(q.system), TOGETHER):
+    """The best of some layouts for every row of a batch, in chunks of TOGETHER rows."""
+    for start in range(0, row_count(q), TOGETHER):
         rows = slice(start, start + TOGETHER)
-        yield _served(replace(q, system=take_systems(q.system, rows)), layouts)
+        flight = q.traffic.concurrency
+        load = replace(q.traffic, concurrency=flight[rows]) if np.ndim(flight) else q.traffic
+        yield _served(replace(q, system=take_systems(q.system, rows), traffic=load), layouts)
+
+
+def row_count(q: ServeQuestion) -> int:
+    """Systems of a batch, or loads."""
+    return max(system_count(q.system), np.size(q.traffic.concurrency))
 
 
 def _served(q: ServeQuestion, layouts: Sequence[Deployment]) -> ServedSystems:
-    many = system_count(q.system)
+    many = row_count(q)
     found = tuple(layout_numbers(replace(q, deployment=layout)) for layout in layouts)
     best, merits = np.full(many, -1), [(-np.inf, -np.inf)] * many
     for place, one in enumerate(found):
@@ -138,7 +150,9 @@ def _served(q: ServeQuestion, layouts: Sequence[Deployment]) -> ServedSystems:
 def layout_numbers(q: ServeQuestion) -> LayoutNumbers:
     """One layout under a fixed concurrency."""
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
-    times = step_times(q.model, q.system, q.deployment, q.profile, points_of(q))
+    # The tables of a single system are whole, and kept.
+    points = points_of(q) if system_count(q.system) > 1 else WHOLE
+    times = step_times(q.model, q.system, q.deployment, q.profile, points)
     flight = np.maximum(np.asarray(q.traffic.concurrency) / q.replicas, 1.0)
     state = steady(times, memory, replace(q.traffic, concurrency=flight))
     longest = float(np.max(np.asarray(q.traffic.isl) + np.asarray(q.traffic.osl)))
@@ -147,12 +161,13 @@ def layout_numbers(q: ServeQuestion) -> LayoutNumbers:
         question=q,
         memory=memory,
         fits=(np.asarray(memory.kv_bytes) > 0.0) & (room >= 1.0),
-        numbers=service_numbers(q, times, memory, state, float(flight)),
+        numbers=service_numbers(q, times, memory, state, flight if flight.ndim else float(flight)),
     )
 
 
 def points_of(q: ServeQuestion) -> TablePoints:
-    """Points of tables around what the steps of one load can ask for (serving/steady.py).
+    """Points of tables around what the steps of a load can ask for (serving/steady.py): of several, of the
+    largest, since steps of fewer sequences are between.
 
     Steps of n sequences that decode have few tokens, those with prompts at least a prompt's, or a chunk's:
     nothing is between. Where a step runs in two halves, so may a prompt.
@@ -161,12 +176,12 @@ def points_of(q: ServeQuestion) -> TablePoints:
     mean = 0.5 * (1.0 + traffic.least)
     length, answer = mean * float(np.asarray(traffic.isl)), mean * float(np.asarray(traffic.osl))
     answer, fresh = max(answer, 1.0), max((1.0 - traffic.cached) * length, 1.0)
-    n = max(float(np.asarray(traffic.concurrency)) / q.replicas, 1.0)
+    n = max(float(np.max(traffic.concurrency)) / q.replicas, 1.0)
     budget = step_tokens(p, d)
     chunks = max(np.ceil(fresh / budget) if d.chunked is not False else 1.0, 1.0)
     new = float(fresh / chunks)
     past = length - fresh + 0.5 * (fresh - new)
-    most = min(max(budget * d.dp / fresh, 1.0), n)
+    most = min(max(budget * d.dp / fresh, float(d.dp) if chunks > 1.0 else 1.0), n)
     rows = n * (2.0 + d.draft_tokens)
     few = points_near(TOKENS, 1.0, rows)
     many = points_near(TOKENS, 0.5 * new / d.cp / d.dp, most * new + rows)

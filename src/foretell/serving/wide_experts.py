@@ -23,6 +23,7 @@ from foretell.network.dispatch import (
     exchange_seconds,
 )
 from foretell.records import dataclass
+from foretell.serving.engine_options import WIDE
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
@@ -32,8 +33,6 @@ from foretell.specs.system import System
 
 Array = NDArray[np.float64]
 
-WIDE = 16
-"""Ranks from which experts are balanced by their loads unless it is said otherwise."""
 BALANCE = 0.75
 """Mean over largest load of a rank with EPLB: above 0.7 online (Ant on H20, lmsys.org/blog/2025-09-26); 0.75
 is what 50,302 tokens/s a node at the usual distribution against 59,337 at a perfect one tell
@@ -158,7 +157,7 @@ def families(
 
 
 def is_balanced(d: Deployment) -> bool:
-    """Whether experts are placed by their loads."""
+    """Whether experts are placed by their loads: where a deployment is wide, unless it is said otherwise."""
     return d.ep >= WIDE if d.eplb is None else d.eplb
 
 

@@ -64,6 +64,10 @@ class ExposedCopies:
     """In its backward pass."""
     update_s: Array
     """In the update."""
+    usual_s: Array
+    """In the backward pass of every micro-batch but the last, which may wait for messages besides."""
+    inputs_s: Array
+    """In a backward pass to the inputs that runs apart."""
 
 
 def host_copies(offload: str, held: StateBytes, backward_gathers: bool = True) -> Copies:
@@ -92,9 +96,19 @@ def link_seconds(size: Array, chip: Chip) -> Array:
 
 
 def exposed_copies(
-    copies: Copies, chip: Chip, forward_s: Num, backward_s: Num, update_s: Num
+    copies: Copies,
+    chip: Chip,
+    forward_s: Num,
+    backward_s: Num,
+    update_s: Num,
+    *,
+    usual_s: Num | None = None,
+    inputs_s: Num | None = None,
 ) -> ExposedCopies:
-    """What of the copies is longer than the pass they hide behind."""
+    """What of the copies is longer than the pass they hide behind; `usual_s` is the backward pass of every
+    micro-batch but the last, `inputs_s` the one to the inputs alone, where they differ from `backward_s`."""
+    usual_s = backward_s if usual_s is None else usual_s
+    inputs_s = backward_s if inputs_s is None else inputs_s
 
     def beyond(size: Array, behind_s: Num) -> Array:
         return np.asarray(np.maximum(link_seconds(size, chip) - behind_s, 0.0))
@@ -103,6 +117,8 @@ def exposed_copies(
         forward_s=beyond(copies.forward_bytes, forward_s),
         backward_s=beyond(copies.backward_bytes, backward_s),
         update_s=beyond(copies.update_bytes, update_s),
+        usual_s=beyond(copies.backward_bytes, usual_s),
+        inputs_s=beyond(copies.backward_bytes, inputs_s),
     )
 
 

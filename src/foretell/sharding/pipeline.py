@@ -90,6 +90,14 @@ def sizes_of(
     return chunk_sizes(layers, pp * vpp)
 
 
+def told_sizes(
+    layers: int, chunks: int, layout: Layout, told: tuple[int, ...], tail: int
+) -> tuple[int, ...]:
+    """The layout that a plan tells; else, of blocks behind the last layer that count as `tail` layers, the
+    even one with these; empty where even sizes do."""
+    return told if told or not tail or layout == "both" else even_sizes(layers, chunks, tail)
+
+
 WAITED = 0.5
 """Of what unequal chunks would wait in lockstep, what they do: ranks run ahead of each other by a few tasks.
 From playing uneven chunks: with it the step is right to 3 % on average (tests/simulate/test_uneven.py)."""
@@ -207,12 +215,18 @@ def stage_table(
     layout: Layout = "loop",
     head: float = 0.0,
     told: tuple[int, ...] = (),
+    tail: int = 0,
 ) -> StageTable:
     """The table for all (pp, vpp) of a batch, padded to the largest number of distinct stages.
 
-    `told` is the layout that the plans' word names, layers of each chunk; empty: dealt by rule.
+    `told` is the layout that the plans' word names, layers of each chunk; empty: dealt by rule. `tail` is
+    what blocks behind the last layer count for, in layers.
     """
-    rows = [stages_of(order, kinds, pp, vpp, layout, head, told) for pp, vpp in pairs]
+    sizes = [told_sizes(len(order), pp * vpp, layout, told, tail) for pp, vpp in pairs]
+    rows = [
+        stages_of(order, kinds, pp, vpp, layout, head, one)
+        for (pp, vpp), one in zip(pairs, sizes, strict=True)
+    ]
     width = max(len(times) for _, times, _ in rows)
     counts = np.zeros((len(rows), width, kinds + 2))
     multiplicity, position = np.zeros((len(rows), width)), np.zeros((len(rows), width))
@@ -225,5 +239,10 @@ def stage_table(
         multiplicity=multiplicity,
         position=position,
         layers=counts[:, :, :kinds].sum(axis=2),
-        waiting=np.array([chunk_waiting(len(order), pp, vpp, layout, told) for pp, vpp in pairs]),
+        waiting=np.array(
+            [
+                chunk_waiting(len(order), pp, vpp, layout, one)
+                for (pp, vpp), one in zip(pairs, sizes, strict=True)
+            ]
+        ),
     )

@@ -245,6 +245,8 @@ def _experts_say(cuts: Cuts, plan: Plan) -> str:
 
 def _sharing_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
     """Whole groups of ranks that share, among all replicas and among those of spread experts."""
+    if not plans.base.shard and not plans.base.secondary:
+        return np.ones(len(plans), dtype=bool)
     sharing = sharing_of(plans.base)
     replicas = plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp)
     groups = sharing_group(replicas, sharing)

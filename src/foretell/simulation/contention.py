@@ -3,7 +3,8 @@
 Links are shared evenly (max-min fairness, network/topologies/sharing.py). While a collective is under way
 
     kernels have the cores that the collective leaves them: they take 1 / (1 - held share) as long
-    an exchange of the pass and the collective share the links that both use
+    an exchange of the pass and the collective share the links that both use, also one that kernels hide,
+    as far as its slack does not take that up
 
 A framework that lets them run side by side only in part has both stand still for the rest (`apart_share`). A
 pass alternates between kernels and exchanges many times, so both are taken at their mean over it.
@@ -60,6 +61,11 @@ class Contention:
         for seconds, (own, other) in zip(work.exchange_s, rates, strict=False):
             wall_s += seconds / own
             served_s += seconds / own * other
+        behind = zip(work.hidden_s, work.slack_s, rates, strict=False)
+        for seconds, slack_s, (own, other) in behind:
+            shown_s = max(seconds / own - seconds - slack_s, 0.0)
+            wall_s += shown_s
+            served_s += shown_s - seconds / own * (1.0 - other)
         beside = 1.0 - min(self.program.apart_share, 0.95)
         return wall_s / alone / beside, beside * served_s / wall_s
 

@@ -15,7 +15,7 @@ from foretell.kernels.memory import (
     framework_bytes,
     weight_bytes,
 )
-from foretell.kernels.precision import kept_width
+from foretell.kernels.precision import kept_width, wide_share
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
@@ -290,15 +290,16 @@ def _layer(
     kept = {}
     for place, tensor in enumerate(parts.saved[kind]):
         dropped = float(tensor.core) if mode == 1.0 else dropped_share(tensor, modules)
-        size = (1.0 - dropped) * _size(tensor, plan, tables.software)
+        size = (1.0 - dropped) * _size(tensor, plan, tables)
         if size > 0.0:
             kept[Tensor(GROUPS.get(tensor.region, ENTRIES), tensor.name, place)] = size
     return LayerTensors(kept=kept, passing_bytes=whole - sum(kept.values()) + gradient)
 
 
-def _size(tensor: Saved, plan: Plan, software: Software) -> float:
+def _size(tensor: Saved, plan: Plan, tables: Tables) -> float:
     """Bytes of a tensor on one rank."""
-    return float(np.ravel(tensor.elements)[0]) * kept_width(tensor, plan, software)
+    wide = wide_share(plan, len(tables.parts.order))
+    return float(np.ravel(tensor.elements)[0]) * kept_width(tensor, plan, tables.software, wide)
 
 
 def _stage_line(

@@ -28,6 +28,10 @@ class Pass:
     """Exchanges that the pass waits for, by kind."""
     moved_s: float = 0.0
     """Copies of weights out of their messages and of gradients into theirs."""
+    hidden_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Exchanges that run behind its kernels, by kind."""
+    slack_s: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """What these could take longer and still be hidden."""
 
     @property
     def alone_s(self) -> float:
@@ -36,25 +40,38 @@ class Pass:
 
     def __add__(self, other: "Pass") -> "Pass":
         """One after the other."""
-        a, b = self.exchange_s, other.exchange_s
         return Pass(
             chip_s=self.chip_s + other.chip_s,
             wait_s=self.wait_s + other.wait_s,
             launch_s=self.launch_s + other.launch_s,
-            exchange_s=(a[0] + b[0], a[1] + b[1], a[2] + b[2]),
+            exchange_s=_sums(self.exchange_s, other.exchange_s),
             moved_s=self.moved_s + other.moved_s,
+            hidden_s=_sums(self.hidden_s, other.hidden_s),
+            slack_s=_sums(self.slack_s, other.slack_s),
         )
 
     def times(self, share: float) -> "Pass":
         """A share of it, in equal proportions."""
-        t, c, e = self.exchange_s
         return Pass(
             chip_s=self.chip_s * share,
             wait_s=self.wait_s * share,
             launch_s=self.launch_s * share,
-            exchange_s=(t * share, c * share, e * share),
+            exchange_s=_shares(self.exchange_s, share),
             moved_s=self.moved_s * share,
+            hidden_s=_shares(self.hidden_s, share),
+            slack_s=_shares(self.slack_s, share),
         )
+
+
+Kinds = tuple[float, float, float]
+
+
+def _sums(one: Kinds, other: Kinds) -> Kinds:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def _shares(one: Kinds, share: float) -> Kinds:
+    return one[0] * share, one[1] * share, one[2] * share
 
 
 NOTHING = Pass(chip_s=0.0)

@@ -61,6 +61,11 @@ class Deployment:
     """Tokens of a step of one data-parallel rank; None: the engine's own limit."""
     memory_fraction: float | None = None
     """Share of the memory by the engine's own rule; None: the engine's default."""
+    cache_gb: float | None = None
+    """Gigabytes of a chip's cache, in the place of what a fraction leaves (vLLM's kv_cache_memory_bytes)."""
+    cache_tokens: int | None = None
+    """Most tokens that the cache of one data-parallel rank holds (SGLang's max_total_tokens, TensorRT-LLM's
+    kv_cache_config.max_tokens, vLLM's num_gpu_blocks_override x block_size); None: as the memory allows."""
     wait_steps: float | None = None
     """Decode steps that new prompts wait for to come together (TensorRT-LLM's batch_wait_timeout_iters);
     None: the engine's own."""

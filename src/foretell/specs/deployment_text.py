@@ -14,16 +14,16 @@ FORMS = ("weights", "experts", "kv")
 """Words whose value is a format."""
 WHOLE = (
     "max_batch", "max_tokens", "draft_tokens", "stream_interval", "redundant_experts", "receive_steps",
-    "decode_steps", "graph_batch", "adapters", "adapter_rank", "adapter_slots",
+    "decode_steps", "graph_batch", "adapters", "adapter_rank", "adapter_slots", "cache_tokens",
 )  # fmt: skip
 """Words whose value is a whole number."""
-SHARES = ("memory_fraction", "accepted", "wait_steps", "balance", "offload_gb")
+SHARES = ("memory_fraction", "accepted", "wait_steps", "balance", "offload_gb", "cache_gb")
 """Words whose value is a number."""
 SWITCHES = ("graph", "eplb", "tbo", "overlap", "chunked", "mixed")
 """Words that stand alone, or with no- before them."""
 DISPATCHES = (
     "auto", "gather", "deepep", "deepep-2", "deepep-low-latency", "nvlink-one-sided",
-    "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy",
+    "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy", "nccl",
 )  # fmt: skip
 """Kernels that bring tokens to experts: `dispatch=NAME`."""
 OTHER_NAMES: dict[str, str] = {
@@ -159,6 +159,8 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
         )
     if d.memory_fraction is not None and not 0.0 < d.memory_fraction <= 1.0:
         bad("memory_fraction", d.memory_fraction, "out of range", "above 0, at most 1")
+    if d.cache_gb is not None and d.cache_gb <= 0.0:
+        bad("cache_gb", d.cache_gb, "out of range", "gigabytes above 0")
     if d.balance is not None and not 0.0 < d.balance <= 1.0:
         bad("balance", d.balance, "out of range", "above 0, at most 1")
     if d.accepted > d.draft_tokens:
@@ -169,7 +171,7 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
             "at most draft_tokens",
         )
     for name in ("max_batch", "max_tokens", "stream_interval", "receive_steps", "decode_steps",
-                 "graph_batch", "adapter_rank", "adapter_slots"):  # fmt: skip
+                 "graph_batch", "adapter_rank", "adapter_slots", "cache_tokens"):  # fmt: skip
         value = getattr(d, name)
         if value is not None and value < 1:
             bad(name, value, "out of range", "from 1")

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from foretell.records import dataclass
+from foretell.specs.model import EncoderLoad
 
 MemoryRule = Literal["vllm", "trtllm", "sglang", "none"]
 """Whose rule says how much memory the cache gets; none: a loop without an engine takes what is left."""
@@ -87,6 +88,8 @@ class EngineProfile:
     """What a request meets before and after the engine: HTTP, tokeniser, queue."""
     latency_s_per_token: float = 0.0
     """The same for each prompt token."""
+    encoders: tuple[EncoderLoad, ...] = ()
+    """Images and audio that every prompt comes with; the question's, no engine's own."""
     first_use_s: float = 0.0
     """What the first wave of a mixture of experts waits for kernels that are compiled on first use."""
     late_steps: float = 1.0
@@ -94,7 +97,10 @@ class EngineProfile:
     wait_steps: float = 0.0
     """Decode steps that new prompts wait for to come together."""
     dp_wait_steps: float = 0.0
-    """The same where attention is data parallel: for a prompt on every rank."""
+    """The same where attention is data parallel: at most, until there is a prompt for every rank."""
+    wide_wait_steps: float = 0.0
+    """The same where experts are spread over many ranks (ep16 and wider) and the engine has it as an option
+    (SGLang's prefill delayer)."""
     policy: Policy = "mixed"
     """How prompts and decoding share steps."""
     max_batch: int = 1024

@@ -169,11 +169,39 @@ class Tower:
     patch: int = 0
     """Pixels of a patch's side; 0: not known, or not of images."""
     merge: int = 1
-    """Patches along each side that become one token."""
-    hidden: int = 0
-    """Width of its layers."""
-    layers: int = 0
-    """How many."""
+    """Patches along each side, or frames of audio, that become one token."""
+    stack: Stack | None = None
+    """Its layers; none: not known, so that it is counted and not timed."""
+    image_side: int = 0
+    """Pixels of the side that images, or their tiles, are scaled to; 0: images keep their sizes."""
+    most_tiles: int = 1
+    """Tiles that an image is cut into at most; where it is cut, one of the whole image comes beside them."""
+    most_tokens: int = 0
+    """Tokens of one image at most, larger ones are scaled down; 0: no limit."""
+    budget: int = 0
+    """Tokens that an image, or a stretch of audio, becomes whatever its size; 0: as many as its size has."""
+    turned: bool = False
+    """Whether a convolution leaves its states channel by channel, which plain modules then keep."""
+    frames_per_s: float = 0.0
+    """Positions of a second of audio; 0: not of audio."""
+    stretch_s: float = 0.0
+    """Seconds of audio that are read together, the last filled with silence; 0: as long as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderLoad:
+    """How the images or the audio of one request go through their tower."""
+
+    tower: Tower
+    """The tower."""
+    sequences: float
+    """Images, tiles, or stretches of audio that do not attend to one another."""
+    length: float
+    """Patches or frames of each."""
+    tokens: float
+    """Tokens of the prompt that all of them become."""
+    prompt: float = 1.0
+    """Tokens of the whole prompt, over which the tower's work is spread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

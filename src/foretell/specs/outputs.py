@@ -150,6 +150,10 @@ OUTPUTS: Mapping[str, Output] = {
 """By name, in the order of the JSON."""
 
 
+LATE = tuple(name for name, output in OUTPUTS.items() if output.rule in ("rate", "energy"))
+"""Those that an answer makes when they are read: they follow from FLOPs and joules, which take their time."""
+
+
 def outputs(totals: Totals) -> dict[str, Any]:
     """Every number of the answer from the step's totals."""
     return {name: output.of(totals) for name, output in OUTPUTS.items()}

@@ -8,6 +8,7 @@ parses back to the same plan.
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
+from foretell.specs._base import with_fields
 from foretell.specs.plan_forms import EVEN, FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
 from foretell.specs.plan_words import (
     AXES,
@@ -136,6 +138,9 @@ class Plan:
     """Dtype of the matrix multiplications."""
     scaling: Scaling = "tensor"
     """What shares one scale in fp8: a tensor, a row, a block of 128; mxfp8 and nvfp4 have their own."""
+    wide_layers: int = 0
+    """Layers whose GEMMs stay in 16 bits beside a precision of 8 bits or fewer, as the first and the last
+    ones do in recipes of NVFP4 (Megatron's first_last_layers_bf16); 0: none."""
     lora: int = 0
     """Rank of the adapters that are trained in place of the frozen weights; 0: all weights are trained."""
     adapters: Adapters = "all"
@@ -333,6 +338,11 @@ def spared_share(plan: Plan) -> float:
     return 0.0 if stored is None else 1.0 - stored / DTYPE_BYTES[plan.weights]
 
 
+BLANK = Plan()
+"""A plan that says nothing."""
+
+
+@lru_cache(maxsize=256)
 def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:
     """The plan whose fields a text leaves out: working weights follow the precision, and need no master copy
     where they are wide themselves."""
@@ -362,18 +372,17 @@ def _parsed(text: str, gpus: int | None, precision: PrecisionName) -> Plan:
         vpp=vpp if isinstance(vpp, int) else 1,
         precision=given.get("precision", precision),  # type: ignore[arg-type]
     )
-    values: dict[str, object] = {f.name: getattr(base, f.name) for f in fields(Plan)}
-    values.update(given)
-    if "sp" not in given:
-        values["sp"] = int(str(values["tp"])) > 1
     if problems:
         raise BadInput(problems)
+    plan = with_fields(base, **given)
+    if "sp" not in given:
+        plan = with_fields(plan, sp=plan.tp > 1)
     if "dp" not in given and gpus is not None:
-        rest = int(str(values["tp"])) * int(str(values["pp"])) * int(str(values["cp"]))
-        values["dp"] = max(gpus // rest, 1)
-    return Plan(**values)  # type: ignore[arg-type]
+        plan = with_fields(plan, dp=max(gpus // (plan.tp * plan.pp * plan.cp), 1))
+    return plan
 
 
+@lru_cache(maxsize=4096)
 def named_fields(text: str) -> tuple[str, ...]:
     """Fields that a plan's text names, wrong words left out."""
     return tuple(read_words(text)[0])
@@ -453,6 +462,10 @@ BATCH_FIELDS = (
 )  # fmt: skip
 
 
+structure_of = attrgetter(*(f.name for f in fields(Plan) if f.name not in BATCH_FIELDS))
+"""The choices of a plan that are no numbers of a batch, as one tuple."""
+
+
 def join_plans(batches: Sequence[Plans]) -> Plans:
     """Batches of one base and the same orders, one after the other."""
     columns = {n: np.concatenate([getattr(b, n) for b in batches]) for n in BATCH_FIELDS}
@@ -461,6 +474,17 @@ def join_plans(batches: Sequence[Plans]) -> Plans:
 
 def batch_of(plans: Sequence[Plan]) -> Plans:
     """Plans that share their structural choices, as one batch."""
+    if len(plans) == 1:
+        return _batch_of_one(plans[0])
+    return _batch_of(plans)
+
+
+@lru_cache(maxsize=1024)
+def _batch_of_one(plan: Plan) -> Plans:
+    return _batch_of([plan])
+
+
+def _batch_of(plans: Sequence[Plan]) -> Plans:
     orders = tuple(dict.fromkeys(p.order for p in plans))
     coded = {
         "recompute": [recompute_code(p.recompute) for p in plans],

@@ -40,7 +40,9 @@ modules_to_save)."""
 GENERIC = "generic"
 """The software of a plan that names none."""
 _FRAMEWORK = re.compile(r"[a-z][a-z0-9.-]*(@[a-z0-9][a-z0-9.-]*)?")
-NUMBERS = ("shard", "secondary", "lora", "tp2", "panels", "bucket", "prefetch", "documents")
+NUMBERS = (
+    "shard", "secondary", "lora", "tp2", "panels", "bucket", "prefetch", "documents", "wide_layers",
+)  # fmt: skip
 """Keys whose value is a whole number."""
 SEQUENCE_GRID = "sequence"
 """Value of tp_mode that is another spelling: `tp8 tp_mode=sequence tp2=2` is `tp4 cp2 cp_mode=allgather`."""
@@ -95,12 +97,20 @@ def layout_sizes(value: str) -> tuple[int, ...]:
     return tuple(int(size) for size, _, many in runs for _ in range(int(many or 1)))
 
 
-def even_sizes(layers: int, chunks: int) -> tuple[int, ...]:
-    """Layers of each chunk of an even layout: the remainder goes to the inner chunks first."""
-    size, rest = divmod(layers, chunks)
+def even_sizes(layers: int, chunks: int, tail: int = 0) -> tuple[int, ...]:
+    """Layers of each chunk of an even layout: the remainder goes to the inner chunks first.
+
+    Blocks behind the last layer that cost as much as `tail` layers take the places of the last ones.
+    """
+    size, rest = divmod(layers + tail, chunks)
     inner = [*range(1, chunks - 1), 0, chunks - 1][:chunks] if chunks > 1 else [0]
     more = {*inner[:rest]}
-    return tuple(size + (at in more) for at in range(chunks))
+    sizes = [size + (at in more) for at in range(chunks)]
+    for at in reversed(range(chunks)):
+        taken = min(tail, sizes[at])
+        sizes[at] -= taken
+        tail -= taken
+    return tuple(sizes)
 
 
 def adapters_form(value: str) -> str | None:

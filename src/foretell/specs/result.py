@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from foretell.records import dataclass, made_when_asked
-from foretell.specs.outputs import Totals
+from foretell.specs.outputs import LATE, Totals
 from foretell.specs.plan import Plan
 from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario
@@ -55,7 +55,16 @@ class Leaf:
         }
 
 
-@made_when_asked("limited_by", "interval", "breakdown", "memory", "memory_by_stage")
+@made_when_asked(
+    *LATE,
+    "limited_by",
+    "interval",
+    "breakdown",
+    "memory",
+    "memory_by_stage",
+    "assumptions",
+    "totals",
+)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEstimate:
     """One training step of one plan."""

@@ -108,15 +108,15 @@ def stack_systems(systems: Sequence[System]) -> System:
     first = systems[0]
     chips = [system.chip for system in systems]
     peaks = {
-        name: _column([chip.matrix_flop_per_s[name] for chip in chips])
+        name: column_of([chip.matrix_flop_per_s[name] for chip in chips])
         for name in first.chip.matrix_flop_per_s
     }
-    own = {name: _column([getattr(chip, name) for chip in chips]) for name in CHIP_NUMBERS}
+    own = {name: column_of([getattr(chip, name) for chip in chips]) for name in CHIP_NUMBERS}
     tiers = tuple(
         replace(
             tier,
             **{
-                name: _column([getattr(s.network.tiers[place], name) for s in systems])
+                name: column_of([getattr(s.network.tiers[place], name) for s in systems])
                 for name in TIER_NUMBERS
             },
         )
@@ -126,7 +126,7 @@ def stack_systems(systems: Sequence[System]) -> System:
     return replace(first, chip=chip, network=Network(tiers=tiers))
 
 
-def _column(values: list[Any]) -> Any:
+def column_of(values: list[Any]) -> Any:
     """One number where all are equal, else an array."""
     alike = all(value == values[0] for value in values[1:])
     return values[0] if alike else np.asarray(values, float)

@@ -10,11 +10,11 @@ from foretell.kernels.memory import CLOSE_SHARE
 from foretell.kernels.op_times import required_dtypes
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import library_for
-from foretell.records import later
+from foretell.records import Keyed, later
 from foretell.specs._base import Num
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
-from foretell.specs.outputs import OUTPUTS, Totals, outputs
+from foretell.specs.outputs import LATE, OUTPUTS, Totals
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.result import Fits, StepEstimate
 from foretell.specs.scenario import Scenario
@@ -25,6 +25,7 @@ from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 from foretell.uncertainty.intervals import fit_of, of_estimate
+from foretell.workload.build import layer_kinds
 
 ANY_SOFTWARE = (
     "no framework is named: as a well-tuned stack of today runs it (Megatron-Core with Transformer Engine, "
@@ -36,31 +37,20 @@ ANY_SOFTWARE = (
 def answer_of(scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
     """One plan's estimate; a question that was asked before has the answer of then."""
     try:
-        return _known_answer(_AskedPlan(scenario, plan, chosen))
+        return _known_answer(Keyed(_key_of(scenario, plan, chosen), scenario, plan, chosen))
     except TypeError:  # numbers that are arrays have no hash
         return _new_answer(scenario, plan, chosen)
 
 
-class _AskedPlan:
+def _key_of(scenario: Scenario, plan: Plan, chosen: bool) -> tuple[Any, ...]:
     """A scenario and a plan as one key."""
-
-    __slots__ = ("asked", "key")
-
-    def __init__(self, scenario: Scenario, plan: Plan, chosen: bool) -> None:
-        self.asked = scenario, plan, chosen
-        own = scenario.model, scenario.system, scenario.job, scenario.software
-        self.key = (*own, scenario.assumptions, tuple(scenario.overrides.items()), plan, chosen)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _AskedPlan) and self.key == other.key
+    own = scenario.model, scenario.system, scenario.job, scenario.software
+    return (*own, scenario.assumptions, tuple(scenario.overrides.items()), plan, chosen)
 
 
 @lru_cache(maxsize=512)
-def _known_answer(asked: _AskedPlan) -> StepEstimate:
-    return _new_answer(*asked.asked)
+def _known_answer(asked: Keyed) -> StepEstimate:
+    return _new_answer(*asked.values)
 
 
 def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
@@ -68,10 +58,12 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
     plans = batch_of([plan])
     tables = tables_of(scenario, plans)
     ledger = evaluate_rows(scenario, plans, tables)
-    # Trees are half of the time and seldom looked at in a search or a study.
+    # Trees, rates and energy are most of the time and seldom looked at in a search or a study.
     tree = cache(lambda: trees(plans, tables, ledger, scenario))
-    totals = one_row(totals_of(scenario, plans, tables, ledger))
-    job, numbers = scenario.job, outputs(totals)
+    totals = cache(lambda: one_row(totals_of(scenario, plans, tables, ledger)))
+    job, late = scenario.job, {name: later(lambda n=name: OUTPUTS[n].of(totals())) for name in LATE}
+    peak_bytes = _number(ledger.peak_bytes)
+    capacity_bytes = _number(scenario.system.chip.memory_bytes)
     return StepEstimate(
         model=scenario.model.id,
         system=scenario.system.id,
@@ -81,16 +73,19 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
         target_len=job.target_len,
         plan=plan,
         plan_chosen=chosen,
-        fits=fits(numbers["peak_memory_bytes"], numbers["memory_capacity_bytes"]),
-        **numbers,
+        fits=fits(peak_bytes, capacity_bytes),
+        step_s=_number(ledger.step_s),
+        peak_memory_bytes=peak_bytes,
+        memory_capacity_bytes=capacity_bytes,
+        **late,
         limited_by=later(lambda: largest_share(tree().time)),
         interval=later(lambda: tree().time.interval),
         breakdown=later(lambda: tree().time),
         memory=later(lambda: tree().memory),
         memory_by_stage=later(lambda: tree().stages),
-        assumptions=assumptions_of(scenario, plan, tables.parts.notes),
+        assumptions=later(lambda: assumptions_of(scenario, plan, tables.parts.notes)),
         overrides=dict(scenario.overrides),
-        totals=totals,
+        totals=later(totals),
         scenario=scenario,
     )
 
@@ -137,6 +132,10 @@ def assumptions_of(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tu
 def spreading(model: Model, plan: Plan) -> list[str]:
     """How tokens and experts are spread, as sentences; none where the plan has neither."""
     said = []
+    if plan.wide_layers:
+        said.append(
+            f"the GEMMs of {plan.wide_layers} layers are in 16 bits, spread evenly over the stages"
+        )
     if plan.documents:
         said.append(
             f"sequences are packed of documents of {plan.documents:,} tokens, which attend within themselves"
@@ -155,7 +154,7 @@ def spreading(model: Model, plan: Plan) -> list[str]:
         heads = plan.cp_mode == "ulysses"
         even = cuts["zigzag" if heads else plan.cp_cut]
         said.append(f"context parallelism: keys and values {ways[plan.cp_mode]}; {even}")
-    if Experts not in {type(layer.ffn) for layer in model.stack.layers}:
+    if not any(type(layer.ffn) is Experts for layer in layer_kinds(model.stack)[0]):
         return said
     if plan.ep == 1:
         said.append("experts are cut by tensor parallelism: the plan spreads none (ep)")

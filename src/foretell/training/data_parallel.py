@@ -16,8 +16,9 @@ from foretell.sharding.data import (
 from foretell.specs._base import Num
 from foretell.specs.plan import Plan, Plans, spared_share
 from foretell.specs.scenario import Scenario
+from foretell.training.rank_links import DataLinks, data_kinds, edp_of
 from foretell.training.shapes import sum_of
-from foretell.training.tables import DataLinks, Stages, Tables, data_kinds, distinct, edp_of, gather
+from foretell.training.tables import Stages, Tables, distinct, gather
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -162,6 +163,18 @@ class Messages:
     """The same of one backward; (plans,)."""
     pieces: Array
     """How many there are."""
+
+    @property
+    def scatter_s(self) -> Array:
+        """Seconds of one backward without its all-gather."""
+        return np.asarray(self.reduce_s - self.again_s)
+
+    @property
+    def scatter_bytes_per_s(self) -> Array:
+        """Bytes that a rank sends in a second of these, over all stages; (plans,)."""
+        both_s, again_s = self.reduce_s.sum(axis=-1), self.again_s.sum(axis=-1)
+        sent = self.reduce_bytes_per_s * both_s - self.again_bytes_per_s * again_s
+        return np.asarray(np.maximum(sent, 0.0) / np.maximum(both_s - again_s, 1e-9))
 
 
 def data_messages(

@@ -1,17 +1,15 @@
 """Data parallelism in time: what of its messages a step waits for, and which of these waits pass on."""
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.collectives import contention_s, outermost
+from foretell.network.collectives import outermost
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Schedule
 from foretell.specs._base import Num
-from foretell.specs.chip import Chip
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import (
@@ -22,30 +20,13 @@ from foretell.training.data_parallel import (
     kinds_alike,
     slice_seconds,
 )
-from foretell.training.exposure import exposure_of
+from foretell.training.exposed_messages import LINK_SHARE, ExposedMessages, HidingPasses, times
+from foretell.training.exposure import Exposure, exposure_of
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
-
-LINK_SHARE = 0.6
-"""Share of its nominal rate at which a link carries a collective's bytes while it is in use: so that training
-runs come out as with links in use by the slowest's measured rate, which made faster links slow some steps."""
-CORES_TAKEN = 0.2
-"""Share of a GPU's cores that a collective keeps from the pass that hides it, at the full rate of the links
-inside a node: NCCL runs it as a kernel of 16 to 32 blocks on 108 to 148 cores."""
-NO_ENGINES = ("cpu",)
-"""Architectures whose messages are copied and added up by the cores that compute: nothing is hidden."""
-OWN_ENGINES = ("tpu", "trainium", "wafer")
-"""Architectures, by how their names begin, whose links need no cores."""
-
-
-def cores_taken(chip: Chip, use: Array) -> Array:
-    """Share of the cores that a collective keeps, which uses so much of the links inside a node."""
-    if chip.architecture.startswith(NO_ENGINES):
-        return np.ones_like(use)
-    return (0.0 if chip.architecture.startswith(OWN_ENGINES) else CORES_TAKEN) * use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,29 +35,17 @@ class DataWaits:
 
     step_s: Array
     """In the whole step."""
-    forward_s: Num
+    forward_s: Num = 0.0
     """Of one micro-batch, what its forward pass waits for before it can send its result to the next stage:
     weights that ZeRO 3 gathers. Other stages wait for this too."""
-    backward_s: Num
+    backward_s: Num = 0.0
     """The same of its backward pass; gradients that it sends itself hold nothing up but the next pass."""
+    usual_s: Num = 0.0
+    """The same of the backward pass of every micro-batch but the last, which may send gradients besides."""
+    weight_s: Num = 0.0
+    """Where the pass to the weights runs apart, what it waits for gradients of each micro-batch."""
     gather_s: Num = 0.0
     """Of one micro-batch, weights that ZeRO 3 gathers and its forward pass waits for, copies included."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HidingPasses:
-    """What one message of all weights hides behind; arrays are (plans, stages)."""
-
-    pass_s: Array
-    """The pass of a micro-batch, or the passes of two where each goes over one of two copies."""
-    sums_s: Array | None
-    """Adding up gradients in it; None: none are."""
-    waits_s: list[Array]
-    """Exchanges that the pass itself waits for, by parallelism."""
-    sends_s: Array
-    """Its sends to the next stage."""
-    passes: Array | None = None
-    """How many passes that is, (plans, 1); None: one."""
 
 
 def data_waits(
@@ -107,7 +76,8 @@ def data_waits(
     if host_s is not None:
         waits = plans.zero >= 3
         forward = held_up(forward, waits, host_s[0])
-        backward = held_up(backward, waits & plans.base.reshard, host_s[1])
+        copies_s = copies_beside(plans, stages, host_s[1])
+        backward = held_up(backward, waits & plans.base.reshard, copies_s)
     shown_s = ExposedMessages(
         chip=scenario.system.chip,
         spot=tables.spot,
@@ -116,16 +86,13 @@ def data_waits(
         tiers=[w.tier for w in stages.waits],
         messages=messages,
     )
-    reduced = shown_s.of("reduce", backward, exposed.together(messages))
+    back = backward_messages(plans, stages, beside, exposed, (shown_s, backward))
     gathered = shown_s.of("gather", forward, exposed.gathers)
-    step_s = (traffic.all_reduces + traffic.scatters)[:, None] * reduced
-    again: Num = 0.0
-    once = (plans.zero >= 3) & ~each_sends(plans)
-    if once.any():
+    step_s = (traffic.all_reduces + traffic.scatters)[:, None] * back.reduced_s
+    if ((plans.zero >= 3) & ~each_sends(plans)).any():
         # ZeRO 3 gathers weights for every micro-batch and reduces gradients with the last alone.
         more = np.maximum(traffic.gathers_backward - traffic.scatters, 0.0)[:, None]
-        again = shown_s.of("again", backward, exposed.gathers_again)
-        step_s = step_s + more * again
+        step_s = step_s + more * back.again_s
     step_s = step_s + traffic.gathers_forward[:, None] * gathered
     copied_s: Num = 0.0
     if software.gather_copies:
@@ -139,27 +106,108 @@ def data_waits(
     three = ((plans.zero >= 3) & asked)[:, None]
     if not three.any():
         alone_s = (plans.zero >= 3)[:, None] * (gathered + copied_s / 3.0)
-        return DataWaits(step_s=step_s, forward_s=0.0, backward_s=0.0, gather_s=alone_s)
-    back_s: Num = 0.0
-    if plans.base.reshard:
-        # Gradients that are sent once a step are sent with the last micro-batch, whose backward passes are
-        # those that other stages wait for at the end.
-        back_s = backward_waits(plans, reduced, messages, exposed.reductions)
+        return DataWaits(step_s=step_s, weight_s=back.weight_s, gather_s=alone_s)
     each = three / schedule_named(plans.base.schedule).weight_copies
+    # Gradients that are sent once a step are sent with the last micro-batch, whose backward passes are those
+    # that other stages wait for at the end.
+    last_s, usual_s = back.passed_on(plans, messages, exposed.reductions)
     # Weights are copied out of their messages in both passes, gradients into theirs backward.
+    gathered = each * (gathered + copied_s / 3.0)
     return DataWaits(
         step_s=step_s,
-        forward_s=each * (gathered + copied_s / 3.0),
-        backward_s=each * (back_s + 2.0 * copied_s / 3.0),
-        gather_s=each * (gathered + copied_s / 3.0),
+        forward_s=gathered,
+        backward_s=each * (last_s + 2.0 * copied_s / 3.0),
+        usual_s=each * (usual_s + 2.0 * copied_s / 3.0),
+        weight_s=back.weight_s,
+        gather_s=gathered,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardWaits:
+    """What a backward pass waits for the messages of one micro-batch; arrays are (plans, stages)."""
+
+    reduced_s: Array
+    """For gradients, and for weights that are gathered with them."""
+    again_s: Num
+    """For weights alone, where micro-batches gather them and send no gradients."""
+    weight_s: Num
+    """For gradients, in the pass to the weights, where that runs apart for micro-batches that send theirs."""
+
+    def passed_on(self, plans: Plans, messages: list[Messages], shown: Num) -> tuple[Num, Num]:
+        """Of these, what the last micro-batch and each other wait for before they can send on: all but the
+        gradients that are sent when the pass is through: the last piece, or every one where nothing is
+        overlapped or the pass to the weights comes later."""
+        if not plans.base.reshard:
+            return 0.0, 0.0
+        if weights_apart(schedule_named(plans.base.schedule)):
+            return self.again_s, self.again_s
+        last_s = self.reduced_s
+        for m in messages:
+            late_s = m.reduce_s - m.again_s
+            if np.any(shown):
+                late_s = (shown * m.pieces + (1.0 - shown)) * late_s
+            last_s = last_s - late_s
+        return last_s, np.where(each_sends(plans)[:, None], last_s, self.again_s)
+
+
+def backward_messages(
+    plans: Plans,
+    stages: Stages,
+    beside: tuple[Array, Array],
+    exposed: Exposure,
+    behind: tuple[ExposedMessages, HidingPasses],
+) -> BackwardWaits:
+    """What backward passes wait for; `behind` are the messages, and the whole pass that hides them."""
+    shown_s, backward = behind
+    shared, each = plans.zero >= 3, each_sends(plans)
+    reduced_s = shown_s.of("reduce", backward, exposed.together(shown_s.messages))
+    again_s: Num = 0.0
+    if not weights_apart(schedule_named(plans.base.schedule)):
+        if (shared & ~each).any():
+            again_s = shown_s.of("again", backward, exposed.gathers_again)
+        return BackwardWaits(reduced_s=reduced_s, again_s=again_s, weight_s=0.0)
+    weight_s = reduced_s
+    if shared.any():
+        # Weights are gathered for the pass to the inputs, gradients come out of the one to the weights.
+        inputs, weights = split_passes(plans, stages, beside, exposed)
+        again_s = shown_s.of("again", inputs, exposed.gathers_again)
+        scattered_s = shown_s.of("scatter", weights, exposed.reductions)
+        reduced_s = np.where(shared[:, None], again_s + scattered_s, reduced_s)
+        weight_s = np.where(shared[:, None], scattered_s, weight_s)
+    return BackwardWaits(reduced_s=reduced_s, again_s=again_s, weight_s=each[:, None] * weight_s)
+
+
+def split_passes(
+    plans: Plans, stages: Stages, beside: tuple[Array, Array], exposed: Exposure
+) -> tuple[HidingPasses, HidingPasses]:
+    """The backward pass of a micro-batch to the inputs, and the one to the weights, which has no exchanges of
+    its own."""
+    own = [w.passes[1] for w in stages.waits]
+    inputs = HidingPasses(
+        pass_s=np.asarray(stages.backward_s - stages.weight_s),
+        sums_s=None,
+        exchanges=own,
+        sends_s=beside[0],
+    )
+    weights = HidingPasses(
+        pass_s=np.asarray(stages.weight_s + np.zeros_like(stages.backward_s)),
+        sums_s=beside[1],
+        exchanges=[times(one, 0.0) for one in own],
+        sends_s=0.0 * beside[0],
+    )
+    shared = plans.zero >= 3
+    return (
+        of_each(inputs, plans, shared, exposed.gathers_again),
+        of_each(weights, plans, shared, exposed.reductions),
     )
 
 
 def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: Num) -> HidingPasses:
     """What gathered weights hide behind: one forward pass, of every copy that a rank holds with ZeRO 3. A
     framework that shows all of them (`shown` 1) hides none."""
-    waits = [w.forward_s for w in stages.waits]
-    found = HidingPasses(pass_s=stages.forward_s, sums_s=None, waits_s=waits, sends_s=sends_s)
+    own = [w.passes[0] for w in stages.waits]
+    found = HidingPasses(pass_s=stages.forward_s, sums_s=None, exchanges=own, sends_s=sends_s)
     return of_each(found, plans, plans.zero >= 3, shown)
 
 
@@ -172,25 +220,37 @@ def backward_pass(
     gradients among them come out of that alone.
     """
     schedule = schedule_named(plans.base.schedule)
-    waits, pass_s, sends_s = [w.backward_s for w in stages.waits], stages.backward_s, beside[0]
+    own = [w.passes[1] for w in stages.waits]
+    pass_s, sends_s = stages.backward_s, beside[0]
     each = each_sends(plans)
     if weights_apart(schedule):
         alone = (each & (plans.zero < 3))[:, None]
         pass_s = np.where(alone, stages.weight_s, pass_s)
         # That pass has no exchanges of its own.
-        waits, sends_s = [np.where(alone, 0.0, w) for w in waits], np.where(alone, 0.0, sends_s)
+        own, sends_s = [times(w, 1.0 - alone) for w in own], np.where(alone, 0.0, sends_s)
     each = each | (plans.zero >= 3)
     sums_s = each[:, None] * beside[1] if each.any() else None
-    found = HidingPasses(pass_s=pass_s, sums_s=sums_s, waits_s=waits, sends_s=sends_s)
+    found = HidingPasses(pass_s=pass_s, sums_s=sums_s, exchanges=own, sends_s=sends_s)
     return of_each(found, plans, each, shown)
+
+
+def copies_beside(plans: Plans, stages: Stages, copies_s: Array) -> Array:
+    """Seconds of which a backward pass lasts no less, with copies to and from the host; (plans, stages).
+
+    Where messages hide behind the pass to the weights alone, the one to the inputs has had its share.
+    """
+    if not weights_apart(schedule_named(plans.base.schedule)):
+        return copies_s
+    alone = (each_sends(plans) & (plans.zero < 3))[:, None]
+    return np.asarray(copies_s - alone * (stages.backward_s - stages.weight_s))
 
 
 def held_up(one: HidingPasses, waits: NDArray[np.bool_], copies_s: Array) -> HidingPasses:
     """The same where copies to and from the host take longer than the pass, unless it `waits` by itself."""
     sums_s: Num = 0.0 if one.sums_s is None else one.sums_s
     many: Num = 1.0 if one.passes is None else one.passes
-    longer_s = np.maximum(one.pass_s, many * copies_s - sums_s)
-    return replace(one, pass_s=np.where(waits[:, None], one.pass_s, longer_s))
+    still_s = np.maximum(many * copies_s - sums_s - one.pass_s, 0.0) * ~waits[:, None]
+    return replace(one, pass_s=one.pass_s + still_s, still_s=still_s)
 
 
 def each_sends(plans: Plans) -> NDArray[np.bool_]:
@@ -217,74 +277,7 @@ def of_each(one: HidingPasses, plans: Plans, each: NDArray[np.bool_], shown: Num
     return HidingPasses(
         pass_s=many * one.pass_s,
         sums_s=None if one.sums_s is None else many * one.sums_s,
-        waits_s=[meets * wait_s for wait_s in one.waits_s],
+        exchanges=[times(own, meets) for own in one.exchanges],
         sends_s=meets * one.sends_s,
         passes=many,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExposedMessages:
-    """What of the messages of a batch of plans shows."""
-
-    chip: Chip
-    """The chip."""
-    spot: Index
-    """Degrees and placement of each plan, numbered."""
-    needs: Array
-    """Seconds that each tier's links are in use for a byte; (tiers, spots)."""
-    pipe_tier: Index
-    """Outermost tier that sends between stages touch; (plans,)."""
-    tiers: list[Index]
-    """The same of the passes' own exchanges, by parallelism."""
-    messages: list[Messages]
-    """Messages of each kind of group."""
-
-    def of(
-        self, kind: Literal["reduce", "gather", "again"], behind: HidingPasses, shown: Num
-    ) -> Array:
-        """What shows of all pieces of one kind behind a pass, of which a framework shows a share anyway;
-        (plans, stages)."""
-        ones = [getattr(m, f"{kind}_s") for m in self.messages]
-        all_s = sum_of([m.pieces * one_s for m, one_s in zip(self.messages, ones, strict=True)])
-        used = self._rate(kind, ones)
-
-        def use(tier: Index | int) -> Array:
-            return np.asarray(np.minimum(self.needs[tier, self.spot] * used, 1.0)[:, None])
-
-        # Collectives that keep the links inside a node busy keep cores busy, those that wait for ports few.
-        taken = cores_taken(self.chip, use(0))
-        least_s = sum_of(ones) if behind.passes is None else behind.passes * sum_of(ones)
-        hides_s = behind.pass_s if behind.sums_s is None else behind.pass_s + behind.sums_s
-        beyond_s = np.maximum(least_s, all_s - hides_s)
-        beyond_s = beyond_s + (shown + (1.0 - shown) * taken) * (all_s - beyond_s)
-        pairs = zip(behind.waits_s, self.tiers, strict=True)
-        own_s = sum_of([wait_s * use(tier) for wait_s, tier in pairs])
-        own_s = own_s + 0.5 * behind.sends_s * use(self.pipe_tier)
-        return np.asarray(beyond_s + contention_s(own_s, all_s, behind.pass_s))
-
-    def _rate(self, kind: str, ones: list[Array]) -> Array:
-        """Bytes/s of all messages of a kind together: each group's, by the time that it takes; (plans,)."""
-        rates = [np.asarray(getattr(m, f"{kind}_bytes_per_s")) for m in self.messages]
-        if len(rates) == 1:
-            return rates[0]
-        pairs = zip(self.messages, ones, strict=True)
-        spent = [np.asarray(m.pieces * one_s).sum(axis=-1) for m, one_s in pairs]
-        sent = sum_of([time * rate for time, rate in zip(spent, rates, strict=True)])
-        return np.asarray(sent / np.maximum(sum_of(spent), 1e-30))
-
-
-def backward_waits(plans: Plans, reduced: Array, messages: list[Messages], shown: Num) -> Array:
-    """Of what a backward pass waits for, all but the gradients that are sent when it is through: the last
-    piece, or every one where nothing is overlapped or the pass to the weights comes later;
-    (plans, stages)."""
-    if weights_apart(schedule_named(plans.base.schedule)):
-        again_s = sum_of([m.pieces * m.again_s for m in messages])
-        all_s = sum_of([m.pieces * m.reduce_s for m in messages])
-        return np.asarray(reduced * again_s / np.maximum(all_s, 1e-30))
-    for m in messages:
-        late_s = m.reduce_s - m.again_s
-        if np.any(shown):
-            late_s = (shown * m.pieces + (1.0 - shown)) * late_s
-        reduced = reduced - late_s
-    return reduced

@@ -22,8 +22,9 @@ from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
 from foretell.training.micro_batch import MicroBatch
+from foretell.training.rank_links import system_as_filled
 from foretell.training.shapes import sum_of
-from foretell.training.tables import Stages, Tables, system_as_filled
+from foretell.training.tables import Stages, Tables
 
 Array = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ def hidden_exchanges(plans: Plans, tables: Tables, stages: Stages, sends_s: Arra
         return total
     for name, waits in zip(tables.exchanges.by_name, stages.waits, strict=True):
         if name == "expert_parallel":
-            total = total + waits.forward_s + waits.backward_s
+            total = total + (0.0 if waits.waits_s is None else waits.waits_s)
     return total
 
 

@@ -6,11 +6,12 @@ not computed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.calls import stack
 from foretell.kernels.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import (
     Group,
@@ -23,15 +24,16 @@ from foretell.network.collectives import (
 )
 from foretell.network.dispatch import DispatchLoad, dispatch_kernels, pass_seconds
 from foretell.network.library_records import Kind
-from foretell.records import dataclass
+from foretell.records import Keyed, dataclass
 from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
-from foretell.specs.plan import ContextMode, Plan
+from foretell.specs.plan import ContextMode, Plan, structure_of
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.training.layer_costs import Parts, beside_host
-from foretell.training.shapes import stack, sum_of
+from foretell.training.overlap import Overlap, overlap_of, scaled, waited
+from foretell.training.shapes import sum_of
 from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends
 from foretell.workload.roles import Region
@@ -55,6 +57,8 @@ class Exchange:
     """Of each part, backward; (groups, parts)."""
     tier: Index
     """Outermost tier that the group touches; (groups,)."""
+    behind: tuple[Overlap, Overlap] | None = None
+    """Forward and backward, what of them can be hidden; None: the passes wait for all that is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,28 @@ class Exchanges:
     """Gathering what a stage received in pieces, where tokens are not cut anyway; (groups,)."""
 
 
+def exchanges_on(
+    system: System,
+    parts: Parts,
+    shape: Index,
+    counts: Mapping[str, Array],
+    base: Plan,
+    software: Software,
+) -> Exchanges:
+    """Times by group, as of `exchanges_of`; kept of a single group, which plans with other stages share."""
+    asked = parts, shape, counts, system, base, software
+    if len(shape) > 1:
+        return exchanges_of(*asked)
+    where = tuple((name, tuple(count[:, 0].tolist())) for name, count in counts.items())
+    # Kept arguments stay alive, and so no other objects have their addresses.
+    return _known_exchanges(Keyed((id(parts), id(system), where, structure_of(base)), *asked))
+
+
+@lru_cache(maxsize=256)
+def _known_exchanges(asked: Keyed) -> Exchanges:
+    return exchanges_of(*asked.values)
+
+
 def exchanges_of(
     parts: Parts,
     shape: Index,
@@ -81,16 +107,16 @@ def exchanges_of(
 ) -> Exchanges:
     """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
     if parts.grid:
-        forward, backward = grid_seconds(parts, shape, counts["tp"], system, base)
-        tensor = Exchange(forward_s=forward, backward_s=backward, tier=outermost(counts["tp"]))
+        (forward, backward), behind = grid_seconds(parts, shape, counts["tp"], system, base)
+        tensor = Exchange(
+            forward_s=forward, backward_s=backward, tier=outermost(counts["tp"]), behind=behind
+        )
         send = np.zeros(len(shape))
     else:
         tensor, send = tensor_seconds(parts, shape, counts["tp"], system, base, software)
         auto = base.tp_overlap == "auto"
         shown = software.tensor_exposed if auto else 1.0
-        tensor = replace(
-            tensor, forward_s=shown * tensor.forward_s, backward_s=shown * tensor.backward_s
-        )
+        tensor = exposed(tensor, shown)
     found = {"tensor_parallel": tensor}
     if parts.context:
         found["context_parallel"] = context_seconds(
@@ -103,6 +129,20 @@ def exchanges_of(
         forward_s=sum_of([e.forward_s for e in found.values()]),
         backward_s=sum_of([e.backward_s for e in found.values()]),
         send_s=send,
+    )
+
+
+def exposed(one: Exchange, share: float) -> Exchange:
+    """A share of an exchange, as where a framework hides the rest."""
+    if share == 1.0:
+        return one
+    return Exchange(
+        forward_s=share * one.forward_s,
+        backward_s=share * one.backward_s,
+        tier=one.tier,
+        behind=None
+        if one.behind is None
+        else (scaled(one.behind[0], share), scaled(one.behind[1], share)),
     )
 
 
@@ -155,33 +195,46 @@ def tensor_seconds(
 
     gather_s, reduce_s = seconds("all-gather"), seconds("all-reduce")
     times = _end_times(gather_s, seconds("reduce-scatter"), many)
-    copied = None
+    copied = behind = None
     if software.sequence_copies:
         gathers_s = copy_s(narrow, parts, shape, system.chip)
         copied = _end_times(gathers_s, copy_s(sizes, parts, shape, system.chip), many)
     if in_pieces(base, software, system.chip.architecture):
         whole = whole_ends(base, software)
-        gathered, scattered = pieces_shown(parts, shape, times, system.chip, whole=whole)
+        (gathered, scattered), behind = pieces_shown(parts, shape, times, system.chip, whole=whole)
         copied = None if copied is None else left_copies(copied, whole)
     else:
         gathered = enters * times.enter_gather + leaves * times.leave_scatter
         scattered = enters * times.enter_scatter + leaves * times.leave_gather
         scattered = scattered + regathered * enters * times.enter_gather
+    pieces_s = gathered, scattered
     if copied is not None:
         gathered = gathered + enters * copied.enter_gather + leaves * copied.leave_scatter
         scattered = scattered + enters * copied.enter_scatter + leaves * copied.leave_gather
     handed = HANDOVER_S * (np.prod(counts, axis=0) > 1.0)[:, None]
     edges = handed * (enters + leaves)
-    found = Exchange(
-        forward_s=np.where(sp, gathered + edges, leaves * (reduce_s[:, many:-1] + handed)),
-        backward_s=np.where(
-            sp,
-            scattered + edges + handed * regathered * enters,
-            enters * (reduce_s[:, :many] + handed),
-        ),
-        tier=outermost(counts),
+    whole_s = leaves * (reduce_s[:, many:-1] + handed), enters * (reduce_s[:, :many] + handed)
+    forward_s = np.where(sp, gathered + edges, whole_s[0])
+    backward_s = np.where(sp, scattered + edges + handed * regathered * enters, whole_s[1])
+    if behind is not None:
+        behind = (
+            cut_overlap(behind[0], sp, pieces_s[0], forward_s),
+            cut_overlap(behind[1], sp, pieces_s[1], backward_s),
+        )
+    exchange = Exchange(
+        forward_s=forward_s, backward_s=backward_s, tier=outermost(counts), behind=behind
     )
-    return found, np.where(sp[:, 0], 0.0, gather_s[:, -1])
+    return exchange, np.where(sp[:, 0], 0.0, gather_s[:, -1])
+
+
+def cut_overlap(one: Overlap, cut: NDArray[np.bool_], shown_s: Array, all_s: Array) -> Overlap:
+    """What can be hidden where tokens are cut, and nothing elsewhere; of all that a pass waits for, what
+    comes on top of the pieces themselves (`shown_s`) cannot."""
+    return Overlap(
+        fixed_s=np.where(cut, one.fixed_s + all_s - shown_s, all_s),
+        hidden_s=np.where(cut, one.hidden_s, 0.0),
+        slack_s=np.where(cut, one.slack_s, 0.0),
+    )
 
 
 def _end_times(gather_s: Array, scatter_s: Array, many: int) -> EndTimes:
@@ -238,12 +291,13 @@ def context_seconds(
     slower = slower_by(system.corrections.context_parallel, counts, system)
     group = place(counts, system, kinds[mode], slower)
     exchanged = collective_s("all-to-all", states, group)
+    behind = None
     if mode == "ring":
 
         def step_s(size: Array) -> Array:
             return ring_send_s(size, counts, system) * by_group(slower, size.ndim)
 
-        forward, backward = _ring(parts, shape, keys, step_s)
+        (forward, backward), behind = _ring(parts, shape, keys, step_s, exchanged)
     elif mode == "allgather":
         forward = collective_s("all-gather", keys, group)
         backward = forward + collective_s("reduce-scatter", keys, group)
@@ -251,23 +305,25 @@ def context_seconds(
         forward = collective_s("all-to-all", queries, group)
         forward = forward + collective_s("all-to-all", results, group)
         backward = forward
-    return Exchange(
-        forward_s=forward + exchanged, backward_s=backward + exchanged, tier=outermost(counts)
-    )
+    if behind is None:
+        forward, backward = forward + exchanged, backward + exchanged
+    return Exchange(forward_s=forward, backward_s=backward, tier=outermost(counts), behind=behind)
 
 
 def _ring(
-    parts: Parts, shape: Index, keys: Array, step_s: Callable[[Array], Array]
-) -> tuple[Array, Array]:
-    """What of the cp - 1 steps is longer than the attention to one block; one send home, backward."""
+    parts: Parts, shape: Index, keys: Array, step_s: Callable[[Array], Array], besides_s: Array
+) -> tuple[tuple[Array, Array], tuple[Overlap, Overlap]]:
+    """What of the cp - 1 steps is longer than the attention to one block; one send home, backward, and what
+    is exchanged `besides`."""
     cp = np.asarray(parts.shape.cp)[shape][:, None]
     block = keys / cp
-    forward, backward = (seconds[shape] / cp for seconds in parts.attention_s)
-    home = step_s(block) * (cp > 1.0)
-    return (
-        (cp - 1.0) * np.maximum(step_s(block) - forward, 0.0),
-        (cp - 1.0) * np.maximum(step_s(2.0 * block) - backward, 0.0) + home,
+    work = [(cp - 1.0) * seconds[shape] / cp for seconds in parts.attention_s]
+    home_s = besides_s + step_s(block) * (cp > 1.0)
+    behind = (
+        overlap_of(besides_s, (cp - 1.0) * step_s(block), work[0]),
+        overlap_of(home_s, (cp - 1.0) * step_s(2.0 * block), work[1]),
     )
+    return (waited(behind[0], work[0]), waited(behind[1], work[1])), behind
 
 
 def expert_seconds(
@@ -290,17 +346,23 @@ def expert_seconds(
         kinds: tuple[Kind, ...] = ("all-gather", "reduce-scatter")
         for kind in kinds:
             seconds = seconds + collective_s(kind, sent * etp, inside)
-    forward = backward = layers * seconds
-    if base.ep_overlap == "on":
-        behind = [beside_host(p.seconds, p.host_s)[shape] for p in (parts.backward, parts.forward)]
-        forward = np.maximum(forward - behind[0], 0.0)
-        backward = np.maximum(backward - behind[1], 0.0)
-    elif base.ep_overlap == "shared":
-        beside = shared_seconds(parts, shape)
-        forward = np.maximum(forward - beside[0], 0.0)
-        backward = np.maximum(backward - beside[1], 0.0)
+    each_s = np.asarray(layers * seconds)
     tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
-    return Exchange(forward_s=forward, backward_s=backward, tier=tier)
+    if base.ep_overlap == "on":
+        # The other micro-batch's, beside this pass: as much in both directions, so that it is whose.
+        passes = (parts.forward, parts.backward)
+        work = tuple(beside_host(p.seconds, p.host_s)[shape] for p in passes)
+    elif base.ep_overlap == "shared":
+        work = shared_seconds(parts, shape)
+    else:
+        return Exchange(forward_s=each_s, backward_s=each_s, tier=tier)
+    behind = overlap_of(0.0, each_s, work[0]), overlap_of(0.0, each_s, work[1])
+    return Exchange(
+        forward_s=waited(behind[0], work[0]),
+        backward_s=waited(behind[1], work[1]),
+        tier=tier,
+        behind=behind,
+    )
 
 
 def shared_seconds(parts: Parts, shape: Index) -> tuple[Array, Array]:

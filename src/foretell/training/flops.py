@@ -16,7 +16,7 @@ from foretell.specs.scenario import Scenario
 from foretell.training.pass_times import repeats_of
 from foretell.training.shapes import Lengths, graph_parts, named_modules
 from foretell.training.tables import Tables
-from foretell.workload.build import build
+from foretell.workload.build import build_kept
 from foretell.workload.documents import within_documents
 from foretell.workload.graph import Graph
 from foretell.workload.ops import AttentionCore, Op
@@ -73,7 +73,7 @@ def _sequence_flops(model: Model, lengths: Lengths, documents: int) -> tuple[flo
 def _one_sequence(model: Model, lengths: Lengths, documents: int) -> Graph:
     """The graph of one sequence, of documents where it is packed of some; attention in whole squares."""
     target = None if lengths[1] is None else float(lengths[1])
-    graph = build(model, batch=1.0, seq_len=float(lengths[0]), target_len=target, flash=False)
+    graph = build_kept(model, batch=1.0, seq_len=float(lengths[0]), target_len=target)
     if not documents:
         return graph
     kinds = tuple(within_documents(part, float(documents)) for part in graph.kinds)

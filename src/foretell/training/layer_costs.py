@@ -12,12 +12,13 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.calls import stack
 from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE
-from foretell.kernels.op_times import OpTimes, op_times
+from foretell.kernels.op_times import OpTimes, mean_times, op_times
 from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
-from foretell.kernels.precision import is_linear, is_narrow, linear_format
+from foretell.kernels.precision import is_linear, is_narrow, linear_format, plain_format, wide_share
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.sharding.context import ContextTraffic
@@ -46,7 +47,6 @@ from foretell.training.shapes import (
     named_modules,
     one_shape,
     shapes_of,
-    stack,
 )
 from foretell.workload.graph import Edge, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op
@@ -91,6 +91,8 @@ class Parts:
     """Layer kinds, then embedding, then head."""
     order: tuple[int, ...]
     """Kind of each layer of the model."""
+    counts: Array
+    """How often each part is there in the whole model; (parts,)."""
     ops: tuple[tuple[Op, ...], ...]
     """Operations of each part on one rank."""
     times: OpTimes
@@ -178,12 +180,6 @@ class Parts:
     """What is not timed."""
 
     @property
-    def counts(self) -> Array:
-        """How often each part is there in the whole model."""
-        layers = np.bincount(np.asarray(self.order), minlength=self.kinds)
-        return np.concatenate([layers, [1.0, 1.0]])
-
-    @property
     def kinds(self) -> int:
         """Number of layer kinds."""
         return len(self.names) - 2
@@ -229,6 +225,7 @@ def recipe_of(plan: Plan) -> Plan:
         weights=plan.weights,
         master=plan.master,
         scaling=plan.scaling,
+        wide_layers=plan.wide_layers,
         lora=plan.lora,
         adapters=plan.adapters,
         loss=plan.loss,
@@ -276,6 +273,7 @@ def _cut(recipe: Plan) -> Plan:
         weights=recipe.weights,
         autocast=recipe.autocast,
         scaling=recipe.scaling,
+        wide_layers=recipe.wide_layers,
         lora=recipe.lora,
         adapters=recipe.adapters,
         loss=recipe.loss,
@@ -330,6 +328,11 @@ def _costed(
     weights = np.broadcast_to(shapes.parameters, (len(flat), width))
     cut = np.asarray(shape.tp) > 1.0
     times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known)
+    wide = wide_share(base, len(shapes.graph.order))
+    if wide:
+        plain = replace(base, precision=plain_format(base))
+        other = op_times(shapes.stacks, len(flat), chip, plain, software, cut, known)
+        times = mean_times(times, other, wide)
     quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
     if base.weights in QUANTISED:
         times = with_dequantisation(times, weights * quantised, chip, base, software)
@@ -353,6 +356,7 @@ def _costed(
     return Parts(
         names=tuple(part.name for part in whole),
         order=shapes.graph.order,
+        counts=shapes.counts,
         ops=ops,
         times=times,
         forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
@@ -396,7 +400,7 @@ def _costed(
         gradient=stack([k.gradient for k in shapes.kept], width).T,
         saved=shapes.saved,
         linear=_sum_parts(ops, weights * np.array([[is_linear(op)] for op in flat])),
-        narrow=_sum_parts(ops, weights * np.array([[is_narrow(op)] for op in flat]))
+        narrow=(1.0 - wide) * _sum_parts(ops, weights * np.array([[is_narrow(op)] for op in flat]))
         if linear_format(base) is not None
         else None,
         quantised=_sum_parts(ops, weights * quantised) if base.weights in QUANTISED else None,
@@ -421,7 +425,7 @@ def _stop(ops: tuple[tuple[Op, ...], ...], times: OpTimes, last: Array) -> PassS
     """The forward kernels of the operations that are last in their part; the host's time stays."""
     many = len(last)
     names = ("seconds", "clocked_s", "core_joules", "memory_joules")
-    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * last) for name in names}
+    sums = _sums_by_name(ops, {name: getattr(times, name)[:many] * last for name in names})
     return PassSeconds(**sums, host_s=np.zeros_like(sums["seconds"]))
 
 
@@ -444,8 +448,7 @@ def _again(
 ) -> PassSeconds:
     """The forward kernels that recomputed modules run once more, with their share of the host's time."""
     many = len(runs)
-    names = ("seconds", "host_s", "clocked_s", "core_joules", "memory_joules")
-    sums = {name: _sum_parts(ops, getattr(times, name)[:many] * runs) for name in names}
+    sums = _sums_by_name(ops, {name: getattr(times, name)[:many] * runs for name in _SPENT})
     all_host_s = _sum_parts(ops, times.host_s[:many])
     share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
     host_s = np.maximum(sums["host_s"], share * layer_host_s)
@@ -476,6 +479,12 @@ def beside_host(chip_s: Array, host_s: Array) -> Array:
     return p_norm(chip_s, host_s, SIDE_BY_SIDE)
 
 
+def chip_share(chip_s: Array, host_s: Array) -> Array:
+    """Of a second that the chip takes longer for a pass, what the pass does: the slope of `beside_host`."""
+    whole_s = np.maximum(beside_host(chip_s, host_s), 1e-300)
+    return np.asarray((chip_s / whole_s) ** (SIDE_BY_SIDE - 1.0))
+
+
 def _panel_bytes(grid: tuple[GridTraffic, ...], plan: Plan) -> Num:
     """Bytes of the widest panels of any part."""
     widest: Num = 0.0
@@ -491,19 +500,23 @@ def _pass(
 
     The host takes its time for every operation, and for a layer no less than the framework needs.
     """
-    return PassSeconds(
-        seconds=_sum_parts(ops, times.seconds[rows]),
-        host_s=np.maximum(_sum_parts(ops, times.host_s[rows]), layer_host_s),
-        clocked_s=_sum_parts(ops, times.clocked_s[rows]),
-        core_joules=_sum_parts(ops, times.core_joules[rows]),
-        memory_joules=_sum_parts(ops, times.memory_joules[rows]),
-    )
+    sums = _sums_by_name(ops, {name: getattr(times, name)[rows] for name in _SPENT})
+    return PassSeconds(**{**sums, "host_s": np.maximum(sums["host_s"], layer_host_s)})
+
+
+_SPENT = ("seconds", "host_s", "clocked_s", "core_joules", "memory_joules")
+"""What a pass spends, as OpTimes and PassSeconds name it."""
+
+
+def _sums_by_name(ops: tuple[tuple[Op, ...], ...], values: Mapping[str, Array]) -> dict[str, Array]:
+    """Several quantities of (operations, shapes), each summed to (shapes, parts)."""
+    return dict(zip(values, _sum_parts(ops, np.stack([*values.values()])), strict=True))
 
 
 def _sum_parts(ops: tuple[tuple[Op, ...], ...], values: Array) -> Array:
-    """Sum (operations, shapes) over the operations of each part, to (shapes, parts)."""
+    """Sum (..., operations, shapes) over the operations of each part, to (..., shapes, parts)."""
     ends = list(accumulate(len(part) for part in ops))
-    sums = np.empty((len(ops), values.shape[1]))
-    for row, start, end in zip(sums, [0, *ends], ends, strict=False):
-        values[start:end].sum(axis=0, out=row)
-    return sums.T
+    sums = np.empty((*values.shape[:-2], len(ops), values.shape[-1]))
+    for part, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        values[..., start:end, :].sum(axis=-2, out=sums[..., part, :])
+    return sums.swapaxes(-1, -2)

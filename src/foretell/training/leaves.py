@@ -178,12 +178,14 @@ class HostWaits:
     """Forward pass."""
     backward: Array
     """Backward pass."""
+    rerun: Array
+    """Forward pass of a part that is computed again whole."""
     again: Array | None
     """Modules run again; None where the plan names none."""
 
     def of(self, many: PartRuns) -> float:
         """All runs in a step."""
-        waited = many.once * (self.forward + self.backward) + many.repeated * self.forward
+        waited = many.once * (self.forward + self.backward) + many.repeated * self.rerun
         if self.again is not None:
             waited = waited + many.listed * self.again
         return float(waited.sum())
@@ -192,7 +194,8 @@ class HostWaits:
 def host_waits(plans: Plans, tables: Tables, ledger: Ledger) -> HostWaits:
     """What the parts of the only plan wait for the host."""
     parts, slower = tables.parts, tables.pace / float(ledger.clock[0]) - 1.0
-    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_launches(plans, tables))
+    late_us = late_launches(plans, tables)
+    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_us, plans.pp[:1])
 
     def waits(chip_s: Array, host_s: Array) -> Array:
         return np.asarray((beside_host(chip_s, host_s) - chip_s)[0])
@@ -201,6 +204,7 @@ def host_waits(plans: Plans, tables: Tables, ledger: Ledger) -> HostWaits:
     return HostWaits(
         forward=waits(forward_s, spent.host_s[0]),
         backward=waits(backward_s, spent.host_s[1]),
+        rerun=waits(spent.rerun(slower)[0], spent.host_s[0]),
         again=None
         if parts.again is None
         else waits(spent.again_chip_s(slower), parts.again.host_s[spent.shape]),

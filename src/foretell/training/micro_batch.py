@@ -41,6 +41,15 @@ class MicroBatch:
         waits_s: Num = getattr(self.waits, f"{way}_s")
         return waits_s if self.copies is None else waits_s + getattr(self.copies, f"{way}_s")
 
+    @property
+    def weight_pass_s(self) -> Num:
+        """The backward pass to the weights: what the whole one, waiting as it does, has beyond the one to the
+        inputs."""
+        pass_s = self.stages.weight_s + self.sums_s + self.waits.weight_s
+        if self.copies is None:
+            return pass_s
+        return pass_s + self.copies.backward_s - self.copies.inputs_s
+
 
 def micro_batch(
     scenario: Scenario,

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory, allocator_share
+from foretell.schedules import schedule_named
 from foretell.sharding.offload import (
     Copies,
     ExposedCopies,
@@ -46,22 +47,30 @@ def offload_seconds(
 ) -> ExposedCopies:
     """Copies to and from the host that nothing hides, of one micro-batch and of the update.
 
-    They go on while a pass waits for data-parallel messages, which use other links.
+    They go on while a pass waits for data-parallel messages, which use other links. Of a backward pass in
+    two, all that is copied is there before the second begins, the one to the weights: where others wait for
+    the first alone, the second has less left.
     """
     stages = one.stages
+    whole_s = inputs_s = stages.backward_s + one.sums_s + one.waits.weight_s
+    if schedule_named(plans.base.schedule).splits_backward:
+        inputs_s = stages.backward_s - stages.weight_s
     return exposed_copies(
         stage_copies(plans, stages, memory),
         scenario.system.chip,
         stages.forward_s + one.waits.forward_s,
-        stages.backward_s + one.sums_s + one.waits.backward_s,
+        whole_s + one.waits.backward_s,
         update_s,
+        usual_s=whole_s + one.waits.usual_s,
+        inputs_s=inputs_s + one.waits.backward_s,
     )
 
 
 def copied_seconds(micro_batches: Array, copies: ExposedCopies) -> Array:
     """All copies of a step that nothing hides; (plans, stages)."""
-    each_s = copies.forward_s + copies.backward_s
-    return np.asarray(micro_batches[:, None] * each_s + copies.update_s)
+    each_s = copies.forward_s + copies.usual_s
+    last_s = copies.backward_s - copies.usual_s
+    return np.asarray(micro_batches[:, None] * each_s + last_s + copies.update_s)
 
 
 def offload_memory(

@@ -29,12 +29,16 @@ def set_pace(
     forward_s: Num = 0.0
     if base.schedule not in USUAL_SCHEDULES:
         forward_s = one.stages.forward_s + 0.5 * one.sends_s + one.passed_on_s("forward")
+    weight_s = one.weight_pass_s if schedule.splits_backward else 0.0
     times = RankTimes(
-        whole_s=one.whole_s + one.passed_on_s("forward") + one.passed_on_s("backward"),
+        whole_s=one.whole_s
+        + one.waits.weight_s
+        + one.passed_on_s("forward")
+        + one.passed_on_s("backward"),
         multiplicity=multiplicity,
         slowest=waits[0],
         forward_s=forward_s,
-        weight_s=one.stages.weight_s + one.sums_s if schedule.splits_backward else 0.0,
+        weight_s=weight_s,
     )
     return pace_of(schedule, times, pipe, busy_s, waits)
 

@@ -14,8 +14,8 @@ from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.exchanges import tensor_launch_s
-from foretell.training.layer_costs import Parts, PassSeconds, beside_host
-from foretell.training.memory import LISTED, on_stages
+from foretell.training.layer_costs import Parts, PassSeconds, beside_host, chip_share
+from foretell.training.memory import LISTED
 from foretell.training.tables import Tables, distinct, gather
 
 Array = NDArray[np.float64]
@@ -23,17 +23,9 @@ Index = NDArray[np.intp]
 
 FORWARD = 1.0 / 3.0
 """Of what the host takes besides for a layer, the forward pass's share."""
-
-
-def weight_seconds(
-    weight_s: tuple[Array, Array] | None, shape: Index, clock: Array, counts: Array, key: Index
-) -> Num:
-    """Products for the gradients of weights, at the clock that is held; (plans, stages), or 0."""
-    if weight_s is None:
-        return 0.0
-    slower = (1.0 / clock - 1.0)[:, None]
-    whole_s = gather(weight_s[0], shape) + slower * gather(weight_s[1], shape)
-    return gather(on_stages(counts, whole_s), key)
+INPUTS = 2.0 / 3.0
+"""Of what the host takes for a backward pass, the share of the pass to the inputs: it has a kernel for each
+forward one, where the pass to the weights has products alone."""
 
 
 def repeats_of(plans: Plans, first: Index, tables: Tables) -> Array:
@@ -95,6 +87,34 @@ class PassTimes:
         forward, backward = self.chip_s(slower)
         return beside_host(forward, self.host_s[0]), beside_host(backward, self.host_s[1])
 
+    def weight_s(self, slower: Num) -> Array | None:
+        """Of the backward time of each part, what its products for the gradients of weights add, beside the
+        host, to all else; None where no plan asks."""
+        found = self.tables.parts.weight_s
+        if found is None:
+            return None
+        products = found[0][self.shape] + slower * found[1][self.shape]
+        chip_s, host_s = self.chip_s(slower)[1], self.host_s[1]
+        return beside_host(chip_s, host_s) - beside_host(chip_s - products, INPUTS * host_s)
+
+    def shows(self, slower: Num) -> tuple[Array, Array, Array]:
+        """Of a second that the chip takes longer for a part, forward, backward and for the modules that are
+        computed again, what the pass does."""
+        forward, backward = self.chip_s(slower)
+        found = chip_share(forward, self.host_s[0]), chip_share(backward, self.host_s[1])
+        spent = self.tables.parts.again
+        if spent is None:
+            return *found, found[0]
+        return *found, chip_share(self.again_chip_s(slower), spent.host_s[self.shape])
+
+    def rerun(self, slower: Num) -> tuple[Array, Array]:
+        """The chip's time of each part forward without the operations that computing it again leaves out at
+        its end, and the pass's, beside the host."""
+        stop = self.tables.parts.stop
+        stopped_s = stop.seconds[self.shape] + slower * stop.clocked_s[self.shape]
+        chip_s = self.chip_s(slower)[0] - stopped_s
+        return chip_s, beside_host(chip_s, self.host_s[0])
+
     def again_chip_s(self, slower: Num) -> Array:
         """The chip's time of the modules that a plan computes again, exchanges included."""
         parts, spent = self.tables.parts, self.tables.parts.again
@@ -112,8 +132,10 @@ class PassTimes:
         return chip_s if spent is None else beside_host(chip_s, spent.host_s[self.shape])
 
 
-def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array]) -> PassTimes:
-    """The passes on some combinations; `late_us` as late_launches gives it for them."""
+def pass_times(
+    tables: Tables, shape: Index, group: Index, late_us: list[Array], pp: Array
+) -> PassTimes:
+    """The passes on some combinations, of so many stages; `late_us` as late_launches gives it for them."""
     parts = tables.parts
     launch_s, speed = tensor_launch_s(parts, shape), tables.host_speed[shape][:, None]
     is_layer = np.arange(len(parts.names)) < parts.kinds
@@ -126,7 +148,9 @@ def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array])
 
     both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
     if tables.software.host_ahead:
-        both = both[0], np.maximum(both[1] - lead_s(parts, shape, both) * is_layer, 0.0)
+        # The head is on the last stage: hosts of others have none to run ahead of.
+        ahead_s = lead_s(parts, shape, both) * (pp <= 1)[:, None]
+        both = both[0], np.maximum(both[1] - ahead_s * is_layer, 0.0)
     return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
 
 
@@ -151,27 +175,42 @@ class HeldPasses:
     """Factor on the cores' joules there; (combinations,)."""
     rerun_s: Array
     """Computing a layer again whole; zero for other parts; (combinations, parts)."""
+    weight_s: Array | None
+    """Of the backward pass, the pass to the weights; None where no plan asks; (combinations, parts)."""
+    shows: tuple[Array, Array, Array] | None
+    """Of a second that the chip takes longer for a part, forward, backward and in what a plan computes again
+    of it, what the pass does, which may wait for the host; None where no exchange can be hidden;
+    (combinations, parts)."""
 
 
 def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]) -> HeldPasses:
     """The passes of some plans (`first`), each computed once for what it depends on: not on the stages."""
     # full:N computes so many layers of every stage again, so that the clock depends on how many there are.
-    stages = [plans.pp[first]] if recompute_layers(plans.base.recompute) else []
+    staged = recompute_layers(plans.base.recompute) or tables.software.host_ahead
+    stages = [plans.pp[first]] if staged else []
     late = [column[first] for column in late_us]
     few, key = distinct(tables.group[first], plans.recompute[first], *stages, *late)
     own = first[few]
     mode = plans.recompute[own][:, None]
     is_layer = np.arange(len(tables.parts.names)) < tables.parts.kinds
     late = [column[few] for column in late]
-    spent = pass_times(tables, tables.shape[own], tables.group[own], late)
+    spent = pass_times(tables, tables.shape[own], tables.group[own], late, plans.pp[own])
     clock, fall = sustained_clock(repeats_of(plans, own, tables) * is_layer, mode, spent)
     forward, backward, rerun = part_seconds(mode, is_layer, spent, clock)
+    slower = (tables.pace / clock - 1.0)[:, None]
+    weight_s, shows = spent.weight_s(slower), None
+    if any(one.behind is not None for one in tables.exchanges.by_name.values()):
+        there, back, once_more = spent.shows(slower)
+        once_more = np.where(mode == LISTED, once_more, there)
+        shows = gather(there, key), gather(back, key), gather(once_more, key)
     return HeldPasses(
         forward_s=gather(forward, key),
         backward_s=gather(backward, key),
         clock=clock[key],
         core_fall=fall[key],
         rerun_s=gather(rerun, key),
+        weight_s=None if weight_s is None else gather(weight_s, key),
+        shows=shows,
     )
 
 
@@ -222,8 +261,7 @@ def part_seconds(
     parts = spent.tables.parts
     slower = (spent.tables.pace / clock - 1.0)[:, None]
     forward, backward = spent.of(slower)
-    stopped = parts.stop.seconds[spent.shape] + slower * parts.stop.clocked_s[spent.shape]
-    rerun = (forward - stopped) * is_layer
+    rerun = spent.rerun(slower)[1] * is_layer
     again = np.where(mode == 2.0, rerun, np.where(mode == 1.0, parts.core_s[spent.shape], 0.0))
     if parts.again is not None:
         again = np.where(mode == LISTED, spent.again(slower) * is_layer, again)

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.specs.plan import Plan, batch_of
+from foretell.specs.plan import BLANK, Plan, batch_of
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
 from foretell.specs.plan_forms import join_names, recompute_modules
 from foretell.specs.scenario import Scenario
@@ -101,8 +101,11 @@ def recomputations(scenario: Scenario, plan: Plan) -> list[str]:
 
 def filled_words(plan: Plan, named: Collection[str]) -> tuple[str, ...]:
     """Words of a plan that its text, which names some fields, did not give: from recipes, or to fit."""
-    given = {name: getattr(plan, name) for name in OPEN if name in named}
-    return tuple(_words(replace(Plan(), **given), plan))
+    return tuple(
+        f"{word}{getattr(plan, name)}"
+        for name, word in OPEN.items()
+        if name not in named and getattr(plan, name) != getattr(BLANK, name)
+    )
 
 
 def _counts_layers(software: Software) -> bool:

@@ -9,10 +9,10 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.calls import CallStack, call_stacks, halves_of, maps_of
+from foretell.kernels.calls import CallStack, call_stacks, halves_of, maps_of, stack
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
-from foretell.kernels.precision import kept_width
+from foretell.kernels.precision import kept_width, linear_format, wide_share
 from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
@@ -39,7 +39,7 @@ from foretell.specs.model import Model
 from foretell.specs.plan import RECOMPUTE, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.software import Software
-from foretell.workload.build import build
+from foretell.workload.build import build, build_kept
 from foretell.workload.documents import within_documents
 from foretell.workload.graph import Graph, LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
@@ -86,6 +86,8 @@ class Shapes:
 
     graph: Graph
     """The whole model's graph."""
+    counts: Array
+    """How often each part is there in the whole model; (parts,)."""
     whole: tuple[LayerGraph, ...]
     """Its parts, uncut."""
     ops: tuple[tuple[Op, ...], ...]
@@ -131,7 +133,7 @@ def shapes_of(
     """Operations, work and kept bytes of every part, for numbers or arrays of a shape."""
     seq_len, target_len = lengths
     target = None if target_len is None else float(target_len)
-    graph = build(
+    graph = (build_kept if type(shape.micro_batch) is float else build)(
         model,
         batch=shape.micro_batch,
         seq_len=float(seq_len),
@@ -166,9 +168,11 @@ def shapes_of(
     width = np.size(shape.tp)
     folded = np.minimum(shape.ep - 1.0, 1.0)
     input_parts = token_parts(shape.tp, shape.sp) if grid is None else shape.tp
-    held = partial(kept_width, plan=base, software=software)
+    wide = wide_share(base, len(graph.order))
+    held = partial(kept_width, plan=base, software=software, wide=wide)
     return Shapes(
         graph=graph,
+        counts=part_counts(graph.order, len(graph.kinds)),
         whole=whole,
         ops=ops,
         stacks=call_stacks(
@@ -176,6 +180,7 @@ def shapes_of(
             width,
             lambda op: backward_products(op, base),
             written=written_of(form, software),
+            narrow=linear_format(base) is not None,
         ),
         parameters=stack([op.parameters for op in flat], width),
         routed=stack([routed_parameters(op) * folded for op in flat], width),
@@ -228,20 +233,18 @@ def graph_parts(graph: Graph) -> tuple[LayerGraph, ...]:
     return (*graph.kinds, graph.embedding, head)
 
 
+@lru_cache(maxsize=64)
+def part_counts(order: tuple[int, ...], kinds: int) -> Array:
+    """How often each part is there: layers by their kind, then embedding and head."""
+    return np.concatenate([np.bincount(np.asarray(order), minlength=kinds), [1.0, 1.0]])
+
+
 def tied_weights(head: LayerGraph) -> Num:
     """Weights that the last stage borrows from the token table: a tied head, the input of predictions."""
     for op in head.ops:
         if isinstance(op, Gemm) and op.tied and op.role is OpRole.SCORES:
             return op.groups * op.k * op.n / op.weight_parts
     return 0.0
-
-
-def stack(values: Sequence[Num], width: int) -> Array:
-    """Numbers and arrays over shapes as one (values, shapes) array."""
-    rows = np.empty((len(values), width))
-    for row, value in zip(rows, values, strict=True):
-        row[...] = value
-    return rows
 
 
 def sum_of(values: Sequence[Array]) -> Array:

@@ -19,7 +19,9 @@ from foretell.training.memory import (
     placeholders_of,
     staying_inputs,
 )
-from foretell.training.pass_times import held_passes, late_launches, weight_seconds
+from foretell.training.overlap import Overlap
+from foretell.training.pass_times import held_passes, late_launches
+from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, Waits, distinct, gather
 
 Array = NDArray[np.float64]
@@ -58,29 +60,50 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     )
     layer_only = placeholders_of(plans.base, tables.software, shape, parts, counts)
 
-    def waited(name: str, exchange: Exchange) -> Array:
-        """Exchanges of the backward pass, with those of what is computed again."""
+    def both(
+        name: str, forward_s: Array, backward_s: Array, behind: bool = False
+    ) -> tuple[Array, Array]:
+        """Exchanges of the forward and of the backward pass, here with those of what is computed again; those
+        `behind` other work as far as the chip, not the host, bounds the pass."""
         once_more = (mode == 2.0) * is_layer
         if parts.again is not None:
             once_more = once_more + (mode == LISTED) * is_layer * parts.waits_again[name]
-        forward_s = gather(exchange.forward_s, group)
-        sums = on_stages(counts, gather(exchange.backward_s, group) + once_more * forward_s)
-        return sums if share is None else sums + share * on_stages(counts, is_layer * forward_s)
+        there, back = gather(forward_s, group), gather(backward_s, group)
+        repeat = once_more * there
+        if behind and passes.shows is not None:
+            there, back, repeat = (
+                x * y for x, y in zip((there, back, repeat), passes.shows, strict=True)
+            )
+        sums = on_stages(counts, back + repeat)
+        if share is not None:
+            sums = sums + share * on_stages(counts, is_layer * there)
+        return on_plans(counts, there), gather(sums, key)
+
+    def waits_of(name: str, one: Exchange) -> Waits:
+        """Exchanges of one parallelism on each stage."""
+        tier, waits_s = one.tier[tables.group], None
+        if schedule.layout == "both":
+            waits_s = sum_of(both(name, one.forward_s, one.backward_s))
+        if one.behind is None:
+            passes_s = both(name, one.forward_s, one.backward_s)
+            return Waits(passes=passes_s, tier=tier, waits_s=waits_s)
+        there, back = one.behind
+        fixed = both(name, there.fixed_s, back.fixed_s)
+        hidden = both(name, there.hidden_s, back.hidden_s, behind=True)
+        slack = both(name, there.slack_s, back.slack_s, behind=True)
+        behind = (
+            Overlap(fixed_s=fixed[0], hidden_s=hidden[0], slack_s=slack[0]),
+            Overlap(fixed_s=fixed[1], hidden_s=hidden[1], slack_s=slack[1]),
+        )
+        return Waits(passes=behind, tier=tier, waits_s=waits_s)
 
     return Stages(
         forward_s=on_plans(counts, forward),
         backward_s=gather(on_stages(counts, backward) + again, key),
-        weight_s=weight_seconds(parts.weight_s, shape, clock / tables.pace, counts, key),
+        weight_s=0.0 if passes.weight_s is None else on_plans(counts, passes.weight_s),
         clock=clock[key],
         core_fall=passes.core_fall[key],
-        waits=tuple(
-            Waits(
-                forward_s=on_plans(counts, gather(e.forward_s, group)),
-                backward_s=gather(waited(name, e), key),
-                tier=e.tier[tables.group],
-            )
-            for name, e in tables.exchanges.by_name.items()
-        ),
+        waits=tuple(waits_of(name, e) for name, e in tables.exchanges.by_name.items()),
         parameters=on_rank,
         trained=on_plans(held, gather(parts.trained, shape)) if plans.base.lora else on_rank,
         matrices=None

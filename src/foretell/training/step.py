@@ -16,6 +16,8 @@ Read this file to know where everything is:
       sharding/data.py         what its ranks share
       network/                 how long a collective takes, given where its members are
     data_waits.py            what of it a step waits for
+      exposed_messages.py      messages behind a pass: what of them shows
+      overlap.py               exchanges behind work, and others on their links
     update.py                sums of gradients, the optimizer's update
     micro_batch.py           one micro-batch: passes, sends, sums and waits
     dualpipe.py              what schedules from both ends save and pay

@@ -1,8 +1,8 @@
 """What depends on few fields of a plan, computed on their distinct combinations, and where plans find it."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,22 +10,19 @@ from numpy.typing import NDArray
 from foretell.kernels.optimizer import Matrices
 from foretell.kernels.power import ChipPower, chip_power
 from foretell.kernels.variation import slowest
-from foretell.network.collectives import Group, link_needs, place, send_line, slower_by
-from foretell.network.library_records import Kind
-from foretell.network.placement import as_filled, group_counts
-from foretell.records import dataclass
+from foretell.records import Keyed, dataclass
 from foretell.schedules import schedule_named
-from foretell.sharding.data import sharing_group, sharing_of, split_counts
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import BATCH_FIELDS, Plan, Plans
+from foretell.specs.plan import BATCH_FIELDS, Plans
 from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.specs.system import System
-from foretell.training.exchanges import Exchanges, exchanges_of
+from foretell.training.exchanges import Exchanges, exchanges_on
 from foretell.training.layer_costs import Parts, part_table
+from foretell.training.overlap import Overlap
+from foretell.training.rank_links import DataLinks, data_kinds, rank_links
 from foretell.training.shapes import Shape
 from foretell.workload.build import build
 from foretell.workload.ops import Gemm
@@ -35,20 +32,6 @@ Index = NDArray[np.intp]
 
 CHUNK = 8192
 """Plans evaluated together: large enough to amortise calls, small enough for the cache."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataLinks:
-    """Ranks that hold the same weights, placed on the network and ready to be asked; one group a spot."""
-
-    everyone: Group
-    """All of them."""
-    sharing: Group
-    """Those that share what ZeRO shares."""
-    backward: Group
-    """Those that backward gathers run over."""
-    replicas: Group | None
-    """Those that hold the same share; None where all ranks share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +84,12 @@ class Tables:
 class Waits:
     """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
 
-    forward_s: Array
-    """That the forward pass waits for."""
-    backward_s: Array
-    """That the backward pass waits for, recomputation included."""
+    passes: tuple[Array | Overlap, Array | Overlap]
+    """Forward and backward, recomputation included: what the pass waits for, or what can hide that too."""
     tier: Index
     """Outermost tier that they touch; (plans,)."""
+    waits_s: Array | None = None
+    """What both passes wait for; None where no schedule asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,35 +192,23 @@ def tables_of(
     if len(plans) == 1 and not apart and zeros is None:
         # A single plan recurs from estimate to estimate, with another batch or another price.
         try:
-            return _known_tables(_PlacedPlan(scenario, plans))
+            return _known_tables(Keyed(_key_of(scenario, plans), scenario, plans))
         except TypeError:  # numbers that are arrays have no hash
             return _new_tables(scenario, plans, plans.zero, apart=False)
     return _new_tables(scenario, plans, plans.zero if zeros is None else zeros, apart=apart)
 
 
-class _PlacedPlan:
-    """A plan and all that its tables depend on, as one key: the global batch is no part of it."""
-
-    __slots__ = ("asked", "key")
-
-    def __init__(self, scenario: Scenario, plans: Plans) -> None:
-        self.asked = scenario, plans
-        job = scenario.job
-        numbers = tuple(getattr(plans, name).item() for name in BATCH_FIELDS)
-        place = scenario.model, scenario.system, scenario.software
-        sizes = job.gpus, job.seq_len, job.target_len
-        self.key = (*place, *sizes, plans.base, plans.orders, numbers)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _PlacedPlan) and self.key == other.key
+def _key_of(scenario: Scenario, plans: Plans) -> tuple[Any, ...]:
+    """All that the tables of one plan depend on: the global batch is no part of it."""
+    job = scenario.job
+    numbers = tuple(getattr(plans, name).item() for name in BATCH_FIELDS)
+    place = scenario.model, scenario.system, scenario.software
+    return (*place, job.gpus, job.seq_len, job.target_len, plans.base, plans.orders, numbers)
 
 
 @lru_cache(maxsize=256)
-def _known_tables(placed: _PlacedPlan) -> Tables:
-    scenario, plans = placed.asked
+def _known_tables(asked: Keyed) -> Tables:
+    scenario, plans = asked.values
     return _new_tables(scenario, plans, plans.zero, apart=False)
 
 
@@ -249,13 +220,12 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
     parts = part_table(scenario, plans.base, Shape(**{n: getattr(plans, n)[first] for n in names}))
     first, pair = distinct(plans.pp, plans.vpp)
     pairs = tuple((int(plans.pp[i]), int(plans.vpp[i])) for i in first)
-    system, sent = system_as_filled(scenario), (plans.base, data_kinds(zeros))
     degrees = [plans.tp, plans.cp, plans.pp, plans.dp, plans.ep, plans.etp, plans.order]
     # What replicas send depends on a grid's sides too: the weights of norms are on every row.
     degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
     first, spot = distinct(*own, *degrees)
-    spots = plans.take(first)
-    counts = group_counts(spots, system.network, scenario.job.gpus)
+    links = rank_links(scenario, plans.take(first), data_kinds(zeros), experts=bool(parts.experts))
+    counts = links.counts
     used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
     # Counts need not be whole where a prime number of chips fills its units unevenly.
     _, placed = distinct(*(row for n in used for row in np.rint(1024.0 * counts[n])))
@@ -272,21 +242,22 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
             schedule_named(plans.base.schedule).layout,
             by_cost(scenario),
             layout_sizes(plans.base.layout),
+            tail_layers(scenario.model),
         ),
         pair=pair,
-        exchanges=exchanges_of(parts, shape[first], where, system, plans.base, scenario.software),
+        exchanges=exchanges_on(
+            links.system, parts, shape[first], where, plans.base, scenario.software
+        ),
         group=group,
         spot=spot,
         data_counts=counts["dp"] * counts["cp"],
         expert_counts=counts["edp"] if parts.experts else None,
-        data_links=links_of(counts["dp"] * counts["cp"], spots.dp * spots.cp, sent, system),
-        expert_links=links_of(counts["edp"], edp_of(spots), sent, system)
-        if parts.experts
-        else None,
+        data_links=links.data,
+        expert_links=links.experts,
         tensor_counts=counts["tp"],
         pipe_counts=counts["pp"],
-        send_line=slow_sends(counts["pp"], system),
-        link_needs=link_needs(counts["dp"] * counts["cp"], scenario.system.network),
+        send_line=links.send_line,
+        link_needs=links.needs,
         power=chip_power(scenario.system.chip),
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
@@ -294,52 +265,16 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
     )
 
 
-def slow_sends(counts: Array, system: System) -> tuple[Array, Array]:
-    """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
-    slower = slower_by(system.corrections.pipeline_parallel, counts, system)
-    latency_s, s_per_byte = send_line(counts, system.network)
-    return latency_s * slower, s_per_byte * slower
-
-
-def edp_of(plans: Plans) -> Array:
-    """Replicas of spread experts: what their degrees leave of a stage's ranks; (plans,)."""
-    return np.asarray(plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp))
-
-
-def data_kinds(zero: Array) -> tuple[Kind, ...]:
-    """What replicas of such ZeRO stages send."""
-    kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
-    return kinds + (() if (zero >= 1).all() else ("all-reduce",))
-
-
-def links_of(
-    counts: Array, ranks: Array, sent: tuple[Plan, tuple[Kind, ...]], system: System
-) -> DataLinks:
-    """Groups of `ranks` replicas (by spot) that stand as `counts` says, for the kinds that plans send."""
-    base, kinds = sent
-
-    def placed(where: Array, sent: tuple[Kind, ...]) -> Group:
-        return place(
-            where, system, sent, slower_by(system.corrections.data_parallel, where, system)
-        )
-
-    everyone = sharing = backward = placed(counts, kinds)
-    if not base.shard and not base.secondary:
-        return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=None)
-    replicas, group = None, sharing_group(ranks, sharing_of(base))
-    if base.shard:
-        here, there = split_counts(counts, group)
-        sharing = backward = placed(here, kinds)
-        replicas = placed(there, ("all-reduce",))
-    if base.secondary:
-        near = np.minimum(float(base.secondary), group)
-        backward = placed(split_counts(counts, near)[0], kinds)
-    return DataLinks(everyone=everyone, sharing=sharing, backward=backward, replicas=replicas)
-
-
 def by_cost(scenario: Scenario) -> float:
     """What the head costs, counted in layers, where the software deals layers to stages by cost; else 0."""
     return head_layers(scenario.model) if scenario.software.stages_by_cost else 0.0
+
+
+def tail_layers(model: Model) -> int:
+    """What blocks of multi-token prediction count for in dealing layers to stages: each is a layer and a
+    second pass through the head, three layers in Megatron-Bridge's recipes (`Et|(tt|)*30mL` of 61 layers)."""
+    block = model.prediction
+    return 0 if block is None else block.repeats * (len(block.layers) + 2)
 
 
 @lru_cache(maxsize=64)
@@ -359,14 +294,6 @@ def shape_columns(plans: Plans) -> list[Array]:
     columns += [plans.cp] if (plans.cp > 1).any() else []
     columns += [plans.ep, plans.etp] if (plans.ep > 1).any() else []
     return columns + ([plans.tp2] if plans.base.tp_mode == "summa" else [])
-
-
-def system_as_filled(scenario: Scenario) -> System:
-    """The system as the job finds it, its links shared by all of the job's chips."""
-    network = as_filled(scenario.system.network, scenario.job.gpus)
-    if network is scenario.system.network:
-        return scenario.system
-    return replace(scenario.system, network=network)
 
 
 def select(tables: Tables, rows: Index) -> Tables:
@@ -421,6 +348,8 @@ def gather(values: Array, rows: Index) -> Array:
     The copy is laid out stage by stage: arithmetic then runs along the plans, which are many, and not along
     the stages, which are few.
     """
+    if len(values) == len(rows) == 1:
+        return values.T.copy().T
     return values.T.take(rows, axis=-1).T
 
 

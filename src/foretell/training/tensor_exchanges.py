@@ -5,11 +5,13 @@ the pieces come in turn; see the functions. `training/exchanges.py` asks for the
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.calls import stack
 from foretell.network.collectives import Group, collective_s, place, slower_by
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
@@ -21,7 +23,7 @@ from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.system import System
 from foretell.training.layer_costs import Parts
-from foretell.training.shapes import stack
+from foretell.training.overlap import Overlap, overlap_of, waited
 from foretell.workload.graph import Edge
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import ALL_EXPERTS, EdgeRole, Region
@@ -46,8 +48,8 @@ Engine's defaults, num_sm and use_ce)."""
 
 def grid_seconds(
     parts: Parts, shape: Index, counts: Array, system: System, base: Plan
-) -> tuple[Array, Array]:
-    """What the passes wait for on a grid, forward and backward; (groups, parts).
+) -> tuple[tuple[Array, Array], tuple[Overlap, Overlap]]:
+    """What the passes wait for on a grid, forward and backward, and what can hide it; (groups, parts).
 
     The ranks of a row (m1) stand nearest to each other. `counts` (tiers, groups) says where all stand.
     """
@@ -62,23 +64,28 @@ def grid_seconds(
     def sized(values: list[Num], element_bytes: float = parts.element_bytes) -> Array:
         return np.asarray(stack(values, wide).T[shape] * element_bytes)
 
-    shown = panels_shown(parts, shape, rows, columns, DTYPE_BYTES[base.weights])
+    shown, panels = panels_shown(parts, shape, rows, columns, DTYPE_BYTES[base.weights])
     norms = sized([t.norms for t in parts.grid], 1.0)
     statistics = sized([t.statistics for t in parts.grid])
     weights = sized([t.norm_weights for t in parts.grid])
     keys, table = (sized([getattr(t, n) for t in parts.grid]) for n in ("keys", "looked_up"))
     gather = collective_s("all-gather", keys, columns)
-    forward = shown[0] + norms * collective_s("all-reduce", statistics, rows)
+    forward = norms * collective_s("all-reduce", statistics, rows)
     forward = forward + gather + collective_s("reduce-scatter", table, columns)
-    backward = shown[1] + norms * collective_s("all-reduce", statistics + weights, rows)
+    backward = norms * collective_s("all-reduce", statistics + weights, rows)
     backward = backward + gather + collective_s("reduce-scatter", keys, columns)
-    return forward, backward + collective_s("all-gather", table, columns)
+    backward = backward + collective_s("all-gather", table, columns)
+    behind = (
+        replace(panels[0], fixed_s=panels[0].fixed_s + forward),
+        replace(panels[1], fixed_s=panels[1].fixed_s + backward),
+    )
+    return (shown[0] + forward, shown[1] + backward), behind
 
 
 def panels_shown(
     parts: Parts, shape: Index, rows: Group, columns: Group, weight_bytes: float
-) -> tuple[Array, Array]:
-    """Of the products' panels, what no product hides, forward and backward; (groups, parts).
+) -> tuple[tuple[Array, Array], tuple[Overlap, Overlap]]:
+    """Of the products' panels, what no product hides, forward and backward, and what could; (groups, parts).
 
     With s the seconds of one panel's messages and t those of the product, the first panel is waited for, and
     of all n whatever is longer than the product: s + max(n s - t, 0) (lab/reference/layer.py).
@@ -100,8 +107,14 @@ def panels_shown(
     for one_s, run_s in zip(
         (sent_a + sent_b, sent_a + sent_b + sums), _product_s(parts, shape, products), strict=True
     ):
-        found.append((one_s + np.maximum(many * one_s - run_s, 0.0)) @ on)
-    return found[0], found[1]
+        panels = overlap_of(one_s, many * one_s, run_s)
+        found.append((waited(panels, run_s) @ on, summed(panels, on)))
+    return (found[0][0], found[1][0]), (found[0][1], found[1][1])
+
+
+def summed(one: Overlap, on: Array) -> Overlap:
+    """Exchanges of products or ends together, by part; `on` says which stands in which."""
+    return Overlap(fixed_s=one.fixed_s @ on, hidden_s=one.hidden_s @ on, slack_s=one.slack_s @ on)
 
 
 def _product_s(
@@ -146,8 +159,9 @@ class End:
 
 def pieces_shown(
     parts: Parts, shape: Index, times: EndTimes, chip: Chip, *, whole: Sequence[str] = ()
-) -> tuple[Array, Array]:
-    """Exchanges at the ends of regions that run in g = tp pieces behind the products; (groups, parts).
+) -> tuple[tuple[Array, Array], tuple[Overlap, Overlap]]:
+    """Exchanges at the ends of regions that run in g = tp pieces behind the products, forward and backward,
+    and what can hide them; (groups, parts).
 
     A gather of c seconds feeds a product of t: the first piece is the rank's own, so all of c has g - 1
     pieces of t to hide behind. A scatter follows its product: the last piece has nothing left.
@@ -186,15 +200,23 @@ def pieces_shown(
         rows = [np.array(e.rows, dtype=np.intp) + offset for e in ends]
         product = np.stack([parts.times.seconds[r].sum(axis=0) for r in rows]).T[shape] * share
         sent = np.where(leave, messages[1][:, where], messages[0][:, where])
-        hidden = product * (g - 1.0) / g
-        shown = np.maximum(sent - hidden, np.where(scatters, sent / g, 0.0))
+        work = product * (g - 1.0) / g
+        last = np.where(scatters, sent / g, 0.0)
+        ends_s = overlap_of(last, sent - last, work)
+        shown = waited(ends_s, work)
         # Weights' gradients are not cut: they are one product behind their scatter.
         cut = (offset == 0) | leave
         lost = product * slower * cut + np.where(scatters, taken * (sent - shown), 0.0)
-        shown = np.where(kept[offset > 0], sent, shown)
         # An exchange that pieces would only prolong is left whole.
-        found.append((there * np.minimum(shown + lost, sent)) @ on)
-    return found[0], found[1]
+        left = kept[offset > 0] | (shown + lost >= sent)
+        shown = np.where(left, sent, shown + lost)
+        ends_s = Overlap(
+            fixed_s=there * np.where(left, sent, last),
+            hidden_s=there * np.where(left, 0.0, ends_s.hidden_s),
+            slack_s=there * np.where(left, 0.0, ends_s.slack_s),
+        )
+        found.append(((there * shown) @ on, summed(ends_s, on)))
+    return (found[0][0], found[1][0]), (found[0][1], found[1][1])
 
 
 def _split_loss(waves: Array, pieces: Array) -> Array:

@@ -14,10 +14,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from foretell.errors import Problem
+from foretell.web.figures import KINDS
 from foretell.web.limits import ELSEWHERE, Limits, TooMuch
 from foretell.web.progress import Report, watching
 from foretell.web.worker import (
@@ -165,12 +166,16 @@ def processor_s(process: int | None) -> float:
 def takes_long(question: str) -> bool:
     """Whether `[verb, flags]` in JSON is likely to take longer than an estimate of one plan."""
     verb, given = json.loads(question)
-    name = verb.removeprefix(FIGURE)
+    name = verb
+    if verb.startswith(FIGURE):
+        kind = KINDS.get(verb.removeprefix(FIGURE))
+        name = kind.verb if kind else verb
     asked = given.get("questions") or [given]
     return (
         name.startswith(HINT)
         or name in SLOW_VERBS
         or (name in PLANNED_VERBS and any(not one.get("plan") for one in asked))
+        or any(one.get("simulate") or one.get("sweep") for one in asked)
     )
 
 
@@ -185,6 +190,18 @@ def key_of(question: str) -> str:
     return hashlib.sha256(question.encode("ascii")).hexdigest()
 
 
+async def patient(turn: Awaitable[object], gone: Callable[[], Awaitable[bool]]) -> bool:
+    """Wait for a turn in a line; False where whoever asked has left it meanwhile."""
+    waits = asyncio.ensure_future(turn)
+    try:
+        while not (await asyncio.wait({waits}, timeout=LOOK_S))[0]:
+            if await gone() and not waits.done():  # a turn that has come is not lost
+                return False
+        return True
+    finally:
+        waits.cancel()
+
+
 class Pool:
     """Workers, the line before them, and answers that are still known."""
 
@@ -197,14 +214,14 @@ class Pool:
             self._idle.put_nowait(worker)
         # One worker is left to quick questions: an estimate never waits for searches alone.
         self._slow = asyncio.Semaphore(max(limits.workers - 1, 1))
-        self._line = 0
+        self._lines = {True: 0, False: 0}
         self._kept: OrderedDict[str, Reply] = OrderedDict()
         self._kept_bytes = 0
 
     @property
     def under_way(self) -> int:
         """Questions that are being answered or wait to be."""
-        return self._line
+        return sum(self._lines.values())
 
     async def ask(
         self,
@@ -221,14 +238,23 @@ class Pool:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        if self._line >= self._limits.waiting + self._limits.workers:
+        # A line of its own each: searches that wait keep no estimate out.
+        slow = takes_long(question)
+        if self._lines[slow] >= self._limits.waiting + self._limits.workers:
             raise Busy
-        self._line += 1
+        self._lines[slow] += 1
         try:
-            async with self._slow if takes_long(question) else nullcontext():
+            if not slow:
                 reply = await self._ask(question, key, gone, report)
+            elif await patient(self._slow.acquire(), gone):
+                try:
+                    reply = await self._ask(question, key, gone, report)
+                finally:
+                    self._slow.release()
+            else:
+                reply = None
         finally:
-            self._line -= 1
+            self._lines[slow] -= 1
         if reply is not None and not has_pasted(question):
             self._keep(key, reply)
         return reply

@@ -97,6 +97,10 @@ def build(
     )
 
 
+build_kept = lru_cache(maxsize=32)(build)
+"""The graph of plain numbers, kept: an estimate asks for one sequence twice, for its time and its FLOPs."""
+
+
 def layer_graph(layer: Layer, hidden: int, tokens: Tokens, name: str = "layer") -> LayerGraph:
     """Norms, mixers, feed-forward part, residual additions and further maps of one layer."""
     count = tokens.count

@@ -203,3 +203,20 @@ def test_the_fullest_rank_of_a_step_has_what_chance_brings(tokens, ranks):
     drawn = loads_of(dims | {"drawn": np.ones(1)}, np.array([64.0]))
     assert float(dealt.rows[0]) == pytest.approx(tokens * 8 / ranks)
     assert float(drawn.rows[0]) == pytest.approx(np.mean(most), rel=0.05)
+
+
+def test_a_limited_matrix_rate_costs_full_tiles_alone():
+    """H20's cores are those of an H100 with a quarter of the matrix rate: small tiles lose no more time."""
+    full, limited = (
+        engine_of(catalogue_chip(name), "fp8-block") for name in ("h100-sxm", "h20-sxm")
+    )
+    assert float(full.held_back) == 1.0
+    assert float(limited.held_back) == pytest.approx(4.27, rel=0.02)
+    c = ExpertsCoefficients()
+    few, many = (
+        [float(experts_seconds(dims(tokens=tokens, ep=16.0), c, one)) for one in (full, limited)]
+        for tokens in (256.0, 262144.0)
+    )
+    # Few rows wait for memory, of which an H20 has more; many for the matrix units.
+    assert few[1] < 1.3 * few[0]
+    assert many[1] > 3.0 * many[0]

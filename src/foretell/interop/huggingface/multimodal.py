@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.registry import FAMILIES, family_of, load
+from foretell.interop.huggingface.tower_shapes import shaped
 from foretell.specs.model import Model, Tower
 
 INHERITED = (
@@ -47,28 +48,8 @@ def read_text(
 
 def finish(config: Config, model: Model, towers: Sequence[Tower]) -> Model:
     """The text model under the whole config's family, with its towers."""
-    shaped = tuple(_shaped(config, tower) for tower in towers)
-    return replace(model, family=config.family, towers=(*model.towers, *shaped))
-
-
-def _shaped(config: Config, tower: Tower) -> Tower:
-    """A tower with the sizes that its time depends on, where the config has them as whole numbers."""
-    key = f"{tower.name}_config"
-    if not config.has(key):
-        return tower
-    part = config.sub(key)
-
-    def first(*names: str) -> int:
-        values = (part.raw(name) for name in names if part.has(name))
-        return next((value for value in values if type(value) is int and value > 0), 0)
-
-    return replace(
-        tower,
-        patch=first("patch_size") if tower.name == "vision" else 0,
-        merge=first("spatial_merge_size", "pooling_kernel_size") or 1,
-        hidden=first("hidden_size", "embed_dim", "vt_hidden_size", "d_model"),
-        layers=first("depth", "num_hidden_layers", "vt_num_hidden_layers", "encoder_layers"),
-    )
+    known = tuple(shaped(config, tower) for tower in towers)
+    return replace(model, family=config.family, towers=(*model.towers, *known))
 
 
 def has_tower(config: Config, key: str, what: str) -> bool:

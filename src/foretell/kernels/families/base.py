@@ -92,6 +92,8 @@ class Engine:
     """The format."""
     load_s: Num = 0.0
     """Seconds of one core for one load of an operand that is narrower than 16 bytes; 0 where unknown."""
+    held_back: Num = 1.0
+    """Matrix rate that cores of the architecture have over this chip's: above 1 where it is limited (H20)."""
 
 
 MOST_SHARE = 0.96
@@ -116,6 +118,7 @@ def engine_of(chip: Chip, dtype: str) -> Engine:
         sram_bytes=chip.sram_bytes_per_core,
         dtype=form,
         load_s=_load_s(chip),
+        held_back=_held_back(chip),
     )
 
 
@@ -124,6 +127,20 @@ def _load_s(chip: Chip) -> Num:
         return 0.0
     clock = np.asarray(chip.clock_hz, dtype=np.float64)
     return np.where(clock > 0.0, 1.0 / (LOADS_PER_CLOCK * np.maximum(clock, 1.0)), 0.0)
+
+
+CORE_FLOP_PER_CLOCK: dict[str, float] = {"hopper": 4096.0}
+"""16-bit operations of a core in a clock, of architectures with chips whose matrix rate is limited (H100: 989
+TFLOP/s of 132 cores at 1.83 GHz)."""
+HELD_BACK = 1.5
+"""Ratio from which a chip counts as limited: nominal clocks differ by less."""
+
+
+def _held_back(chip: Chip) -> Num:
+    """The architecture's matrix rate over the chip's own, 1 where they are about the same."""
+    full = CORE_FLOP_PER_CLOCK.get(chip.architecture, 0.0) * np.asarray(chip.cores) * chip.clock_hz
+    ratio = full / np.maximum(matrix_peak(chip, "bf16"), 1.0)
+    return np.where(ratio > HELD_BACK, ratio, 1.0)
 
 
 CORE_FLOP_PER_S = 16e12

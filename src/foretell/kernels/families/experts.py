@@ -190,6 +190,10 @@ def _tiled(
     distinct, rows = loads.distinct[..., None, None], loads.rows[..., None, None]
     waves = np.ceil(tiles * np.ceil(n / FULL_TILE) / cores)
     share = c.matrix_share * np.minimum(TILES / FULL_TILE, 1.0) ** c.tile_power
+    # What small tiles and their filling lose is time, not a share of a peak that was limited.
+    held = _last(engine.held_back)
+    share = np.where(held > 1.0, np.minimum(share * held, c.matrix_share), share)
+    fill = fill / held
     # A tile that the software lacks is made too dear to be chosen.
     share = np.where(c.tile_rows >= TILES, share, 1e-9)
     depth = waves * cores * FULL_TILE * (k + fill * c.fill_k)

@@ -84,6 +84,9 @@ class Prefill:
     """Times that queries, keys, values and outputs cross the memory."""
     touch_flop: float = 20.0
     """Plain operations per byte of them: rotary embedding, cache layout, quantisation."""
+    head_step: float = 32.0
+    """Sizes of heads that a library has kernels for are whole steps of this; what a head lacks is filled with
+    zeros (flash-attention: 32, 64, 96, 128, 192 and 256; cuDNN: 64 and 128, as its kernels' names say)."""
     wide: float = 1.0
     """Share of the rate left where values are wider than 128: sums of a tile no longer fit the registers."""
 
@@ -105,7 +108,8 @@ def seconds(dims: Dims, c: Prefill, engine: Engine) -> Array:
     average = (mean + 0.5 * spread * ahead + 0.5 * spread * behind) / tile_k
     average = np.minimum(most, np.maximum(average, 1.0))
 
-    product = c.qk_products * dims["qk_dim"] + c.v_products * dims["v_dim"]
+    qk, v = (whole_head(dims[name], c.head_step) for name in ("qk_dim", "v_dim"))
+    product = c.qk_products * qk + c.v_products * v
     pair_s = engine.cores * p_norm(
         2.0 * product / (c.rate * np.where(dims["v_dim"] > WIDE, c.wide, 1.0) * engine.flop_per_s),
         c.softmax_flop / engine.vector_flop_per_s,
@@ -125,6 +129,12 @@ def seconds(dims: Dims, c: Prefill, engine: Engine) -> Array:
     busy_s = p_norm(work_s, touched_s(dims, c, engine), c.stream)
     total = c.launch_s + busy_s + c.combine_s * (parts > 1.0)
     return np.asarray(np.where(dims["batch"] * dims["heads"] * dims["pairs"] > 0.0, total, 0.0))
+
+
+def whole_head(size: Array, step: Num) -> Array:
+    """The size that a head of another one is computed as: whole steps, above 128 of 64 at least."""
+    steps = np.where(size > WIDE, np.maximum(step, 64.0), step)
+    return np.asarray(steps * whole(size / steps))
 
 
 def longest_row(q: Array, kv: Array, pairs: Array) -> Array:
@@ -200,7 +210,7 @@ _FA3 = Prefill(
     wave=0.5, idle=0.2, warm=0.01, stream=2.0, touch_flop=0.5,
 )  # fmt: skip
 _FA2 = Prefill(launch_s=6e-6, overlap=1.05, tail=0.3, wave=0.5, touch_flop=0.5)
-_CUDNN = replace(_FA2, overlap=1.9, tail=0.1, stream=2.0)
+_CUDNN = replace(_FA2, overlap=1.9, tail=0.1, stream=2.0, head_step=64.0)
 _HOPPER = Prefill(overlap=1.65, prologue=1.0, tail=0.65, wave=0.08, idle=0.01, warm=0.15)
 _BLACKWELL = Prefill(
     launch_s=13e-6, tile_q=256.0, fixed=0.5, prologue=2.7, overlap=4.0, tail=0.5, wave=0.3,

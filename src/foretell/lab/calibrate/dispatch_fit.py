@@ -1,10 +1,8 @@
-"""Fit the families of dispatch kernels to measured exchanges; judge them with a library left out.
+"""Fit the families of dispatch kernels to measured exchanges.
 
 Each direction of a family has a few coefficients (network/dispatch.py), fitted to ln(predicted / measured)
 with Cauchy's loss and a weak pull to where a fit begins, a shape (chip, ranks, width, experts) counting as
-one however many rows it has. Left out, a library's rows are predicted by what the other libraries of its kind
-(one row for each expert, or one for each rank or node) are fitted to: links, launches and cores are the
-chip's.
+one however many rows it has. What other libraries tell of one that is left out: dispatch_kin.py.
 """
 
 from collections import Counter
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from foretell.catalog.files import toml_value
 from foretell.lab.calibrate.dispatch_rows import DispatchRow, own_kernels, read_dispatches
 from foretell.network.dispatch import DispatchKernels, DispatchLoad, DispatchPass, pass_seconds
+from foretell.records import dataclass
 
 Array = NDArray[np.float64]
 
@@ -37,13 +36,10 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 """Least and most of a coefficient."""
 PULL = 0.15
 """Weight of the pull to the start, in logarithms."""
-SAME, KIN, FAR = 8.0, 4.0, 1.0
-"""Weight of a library's rows for a family that is left out: of the same family, one that sends the same to
-the same end, and any other."""
-FIRM = 3.0
-"""The same where a family is fitted to others."""
 UNIT = 0.1
 """Error that counts as one."""
+STEP = 1e-3
+"""Step of a slope, in logarithms."""
 KINDS: Mapping[str, tuple[str, str]] = {
     "deepep": ("node", "throughput"),
     "deepep-2": ("node", "few cores"),
@@ -54,6 +50,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "mori-low-latency": ("rank", "latency"),
     "pplx": ("expert", "latency"),
     "pplx-proxy": ("expert", "latency"),
+    "nccl": ("expert", "throughput"),
 }
 """Family -> what it sends a row for, and what it is made for."""
 CORES: Mapping[str, float] = {"deepep": 20.0, "deepep-2": 12.0, "mori": 80.0}
@@ -72,6 +69,7 @@ SOURCES: Mapping[str, str] = {
     "mori-low-latency": "MORI README (github.com/ROCm/mori): MI300X",
     "pplx": "pplx-kernels README of 2025-08-06 (github.com/ppl-ai/pplx-kernels), GPU-initiated RDMA",
     "pplx-proxy": "pplx-kernels README of 2025-08-06, RDMA through the host",
+    "nccl": "pplx-kernels README of 2025-08-06: torch.distributed's all-to-all beside its own kernels",
 }
 """Family -> what its numbers were read from."""
 PREPARE_S: Mapping[str, float] = {"nvlink-two-sided": 1.4e-5}
@@ -116,15 +114,15 @@ def predicted_s(rows: Sequence[DispatchRow], passes: Mapping[str, DispatchPass])
 
 
 def sorted_groups(rows: Sequence[DispatchRow]) -> list[list[int]]:
-    """Places of rows of the same family, op and use of links."""
-    groups: dict[tuple[str, str, bool], list[int]] = {}
+    """Places of rows of the same family, op, unit and use of links."""
+    groups: dict[tuple[str, str, str, bool], list[int]] = {}
     for i, row in enumerate(rows):
-        groups.setdefault((row.family, row.op, row.near_used), []).append(i)
+        groups.setdefault((row.family, row.op, row.unit, row.near_used), []).append(i)
     return list(groups.values())
 
 
-def weights_of(rows: Sequence[DispatchRow], family: str = "") -> Array:
-    """Each shape of a library counts as one; for another `family`, each library as one by its nearness."""
+def weights_of(rows: Sequence[DispatchRow]) -> Array:
+    """Each shape of a library counts as one."""
 
     def key(row: DispatchRow) -> tuple[object, ...]:
         load = row.load
@@ -132,61 +130,65 @@ def weights_of(rows: Sequence[DispatchRow], family: str = "") -> Array:
         return (row.library, row.system.chip.id, *(float(np.asarray(v)) for v in sizes))
 
     many = Counter(key(row) for row in rows)
-    found = np.array([1.0 / np.sqrt(many[key(row)]) for row in rows])
-    if not family:
-        return found
-    groups = [(row.library, row.family) for row in rows]
-    for group in set(groups):
-        mine = np.array([one == group for one in groups])
-        found[mine] *= nearness(group[1], family) / np.sqrt((found[mine] ** 2).sum())
-    return found
+    return np.array([1.0 / np.sqrt(many[key(row)]) for row in rows])
 
 
-def nearness(one: str, other: str) -> float:
-    """How much the rows of one family tell of another."""
-    if one == other:
-        return SAME
-    (unit, kind), (their_unit, their_kind) = KINDS[one], KINDS[other]
-    return KIN if (unit, kind) == (their_unit, their_kind) else FAR
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedPass:
+    """Coefficients of one direction, and how firmly the rows tell them."""
+
+    logs: Array
+    """Logarithms of the coefficients, in the order of BOUNDS."""
+    information: Array
+    """Second derivatives of half the sum of squares over these, the pull left out."""
 
 
-def fit_pass(rows: Sequence[DispatchRow], op: str, family: str = "") -> DispatchPass:
-    """Coefficients of one direction that meet the rows best; for a `family` that has none of them."""
+NAMES = tuple(BOUNDS)
+"""Coefficients that are fitted."""
+LOW, HIGH = (np.log([BOUNDS[name][i] for name in NAMES]) for i in range(2))
+"""Logarithms of their least and most."""
+FIRST = np.clip(np.log([max(getattr(START, name), 1e-12) for name in NAMES]), LOW, HIGH)
+"""Those of where a fit begins."""
+
+
+def pass_at(logs: Array) -> DispatchPass:
+    """A direction with these coefficients."""
+    return DispatchPass(**dict(zip(NAMES, np.exp(np.clip(logs, LOW, HIGH)).tolist(), strict=True)))
+
+
+def fit_rows(rows: Sequence[DispatchRow]) -> FittedPass:
+    """Coefficients that meet rows of one direction best."""
     from scipy.optimize import least_squares
 
-    mine = [row for row in rows if row.op == op]
-    if not mine:
-        return START
-    names = list(BOUNDS)
-    low, high = (np.log([BOUNDS[name][i] for name in names]) for i in range(2))
-    first = np.clip(np.log([max(getattr(START, n), 1e-12) for n in names]), low, high)
-    weights = weights_of(mine, family)
-    measured = np.log([row.seconds for row in mine])
+    weights, measured = weights_of(rows), np.log([row.seconds for row in rows])
     groups = [
-        (places, own_kernels(mine[places[0]], kernels_of(mine[places[0]].family)),
-         stack_loads([mine[i] for i in places]))
-        for places in sorted_groups(mine)
+        (places, own_kernels(rows[places[0]], kernels_of(rows[places[0]].family)),
+         stack_loads([rows[i] for i in places]))
+        for places in sorted_groups(rows)
     ]  # fmt: skip
 
-    def at(x: Array) -> DispatchPass:
-        return DispatchPass(**dict(zip(names, np.exp(x).tolist(), strict=True)))
-
-    def residuals(x: Array) -> Array:
-        one = at(x)
-        found = np.zeros(len(mine))
+    def errors(x: Array) -> Array:
+        one, found = pass_at(x), np.zeros(len(rows))
         for places, kernels, load in groups:
             found[places] = pass_seconds(kernels, one, load)
-        loss = (np.log(found) - measured) / UNIT
-        loss = np.sign(loss) * np.sqrt(np.log1p(loss**2)) * weights
-        return np.concatenate([loss, (FIRM if family else PULL) * (x - first)])
+        return np.asarray((np.log(found) - measured) / UNIT)
 
-    return at(least_squares(residuals, first, bounds=(low - 1e-9, high + 1e-9), max_nfev=60).x)
+    def residuals(x: Array) -> Array:
+        loss = errors(x)
+        return np.concatenate(
+            [np.sign(loss) * np.sqrt(np.log1p(loss**2)) * weights, PULL * (x - FIRST)]
+        )
+
+    best = least_squares(residuals, FIRST, bounds=(LOW - 1e-9, HIGH + 1e-9), max_nfev=60).x
+    sides = np.eye(len(NAMES)) * STEP
+    slopes = np.array([(errors(best + s) - errors(best - s)) / (2.0 * STEP) for s in sides])
+    slopes = slopes * weights
+    return FittedPass(logs=best, information=slopes @ slopes.T)
 
 
-def left_out(rows: Sequence[DispatchRow], library: str, family: str) -> dict[str, DispatchPass]:
-    """Coefficients of a library's family, fitted to the other libraries."""
-    others = [row for row in rows if row.library != library]
-    return {op: fit_pass(others, op, family) for op in ("dispatch", "combine")}
+def fit_pass(rows: Sequence[DispatchRow], op: str) -> DispatchPass:
+    """Coefficients of one direction that meet the rows best; a direction without rows is as the other."""
+    return pass_at(fit_rows([row for row in rows if row.op == op] or rows).logs)
 
 
 def fit_families(rows: Sequence[DispatchRow]) -> dict[str, DispatchKernels]:

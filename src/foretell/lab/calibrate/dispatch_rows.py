@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,12 +28,26 @@ FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("deepep", "low"), "deepep-low-latency"),
     (("deepep", "v2"), "deepep-2"),
     (("deepep",), "deepep"),
+    (("torch",), "nccl"),
+    (("nccl",), "nccl"),
+    (("rccl",), "nccl"),
 )
 """Words in a library's name and mode, and the family of kernels."""
+LATENCY = ("lowlatency", "latency", "decode")
+"""Words of modes made for few tokens, of libraries that are not known by name."""
+PADDED = ("all_to_all", "alltoall")
+"""Operations that send a block of as many rows to every expert, filled or not (pplx-kernels,
+tests/bench_all_to_all.py: rows in 8 bits)."""
+FIRST_MORI = "v0"
+"""Versions of MORI's kernels between nodes that send a row to each rank, not once to each node."""
+LARGE_DOMAIN = 16.0
+"""Ranks of a domain of fast links from which engines have kernels for it."""
 GROUPS = 4.0
 """Nodes that DeepEP's own test limits a token to (tests/test_internode.py: num_topk_groups)."""
 USUAL_CHIP = "h100-sxm"
 """Chip of rows that print none but a generation."""
+FAR_RATE = re.compile(r"(\d+) ?(?:Gb/s|Gbit/s|Gbps)")
+"""Rate of one rank between domains, where a table prints it."""
 LINKED = "pure rdma"
 """What notes of rows say whose kernels did not use the fast links."""
 
@@ -59,6 +74,10 @@ class DispatchRow:
     """Measured."""
     source: str
     """Where it stands."""
+    unit: str = ""
+    """What a row is sent for, where a version of the kernels differs from their family; else blank."""
+    known: bool = True
+    """Whether the library is known by its name; else it is taken for the usual one of its kind."""
 
 
 def is_dispatch_table(path: Path) -> bool:
@@ -87,29 +106,50 @@ def read_dispatches(path: Path) -> tuple[list[DispatchRow], list[tuple[str, str]
 
 def dispatch_row(name: str, cells: Mapping[str, str]) -> DispatchRow | str:
     """A row understood, or why it is not."""
-    library, mode = cells["library"], cells.get("mode", "")
-    version = cells.get("version", "")
-    plain = f"{library} {mode} {version}".lower().replace("-", "").replace(" ", "").replace("_", "")
-    family = next((f for words, f in FAMILIES if all(w in plain for w in words)), "")
-    if not family:
-        return f"{library} is no family of dispatch kernels"
-    op = "dispatch" if cells["op"] == "dispatch" else "combine"
-    if cells["op"] not in ("dispatch", "combine"):
+    op = next((word for word in ("dispatch", "combine") if cells["op"].startswith(word)), "")
+    padded = cells["op"] in PADDED
+    if not op and not padded:
         return f"{cells['op']} is neither dispatch nor combine"
     system = system_of(cells.get("chip", ""))
     if isinstance(system, str):
         return system
     ranks = float(cells["ep"])
     domain = float(cells.get("fast_domain_gpus") or 8.0)
-    load = load_of(cells, family, op, (ranks, domain), system)
+    plain = plain_name(cells)
+    family, known = family_of(plain, ranks, domain, system)
+    if padded and family != "nccl":
+        return f"{cells['library']}: an all-to-all that is no dispatch"
+    load = load_of(cells, family, op or "dispatch", (ranks, domain), system)
+    if padded:
+        load = replace(load, top_k=load.experts, row_bytes=1.0)
     seconds = seconds_of(cells, family, load)
     if isinstance(seconds, str):
         return seconds
+    first = family == "mori" and FIRST_MORI in plain
     return DispatchRow(
-        id=name, library=library, family=family, op=op, system=system, load=load,
-        near_used=LINKED not in cells.get("notes", "").lower(), seconds=seconds,
-        source=cells.get("source", ""),
+        id=name, library=cells["library"], family=family, op=op or "dispatch", system=system,
+        load=load, near_used=LINKED not in cells.get("notes", "").lower(), seconds=seconds,
+        source=cells.get("source", ""), unit="rank" if first else "", known=known,
     )  # fmt: skip
+
+
+def plain_name(cells: Mapping[str, str]) -> str:
+    """Library, mode and version as one word."""
+    text = f"{cells['library']} {cells.get('mode', '')} {cells.get('version', '')}".lower()
+    return text.replace("-", "").replace(" ", "").replace("_", "")
+
+
+def family_of(plain: str, ranks: float, domain: float, system: System) -> tuple[str, bool]:
+    """Family of kernels of a library, and whether its name says so; else the usual one of its kind."""
+    named = next((family for words, family in FAMILIES if all(w in plain for w in words)), "")
+    if named:
+        return named, True
+    amd = system.chip.architecture.startswith("cdna")
+    if any(word in plain for word in LATENCY):
+        return ("mori-low-latency" if amd else "deepep-low-latency"), False
+    if not amd and ranks <= domain and domain >= LARGE_DOMAIN:
+        return "nvlink-one-sided", False
+    return ("mori" if amd else "deepep"), False
 
 
 def load_of(
@@ -118,10 +158,12 @@ def load_of(
     """What a row exchanges."""
     tiers = system.network.tiers
     far = float(tiers[min(1, len(tiers) - 1)].bandwidth_bytes_per_s)
+    printed = FAR_RATE.search(cells.get("network", ""))
+    far = 1e9 / 8.0 * float(printed[1]) if printed else far
     return DispatchLoad(
         tokens=float(cells["tokens_per_rank"]),
         hidden=float(cells["hidden"]),
-        row_bytes=ROW_BYTES[format_of(cells.get("dtype", ""), op)],
+        row_bytes=ROW_BYTES[format_of(cells.get("dtype", ""), cells["op"])],
         top_k=float(cells["topk"]),
         experts=float(cells["experts"]),
         ranks=where[0],
@@ -173,4 +215,6 @@ def seconds_of(cells: Mapping[str, str], family: str, load: DispatchLoad) -> flo
 
 def own_kernels(row: DispatchRow, kernels: DispatchKernels) -> DispatchKernels:
     """A family as a row used it."""
+    if row.unit:
+        kernels = replace(kernels, unit=row.unit)
     return kernels if row.near_used else replace(kernels, near_used=False)

@@ -4,8 +4,10 @@
 loops measured with clocks (power_loops.toml) and its table. Rows below the curve count little, since
 unwritten weights and blurred samples mostly lower the watts (power_rows.py). What a flop costs on the B200
 stands on two grounds (blackwell_joules): published products on random data (power_published.py), which one
-machine ran, and its tables, whose data draws less than random data does, by as much as on the H200. It
-holds for the GB200, the same die. Their tables tell the watts of a chip that runs nothing.
+machine ran, and its tables, whose data draws less than random data does, by as much as on the H200. The
+GB200 has the die, and yet draws 1.2 times the watts at 1.05 times the rate on the same products of the same
+software: higher clocks take more than their share of watts, so it stands on its own table. The tables tell
+the watts of a chip that runs nothing too.
 """
 
 import sys
@@ -69,7 +71,7 @@ LOOPS = {
     "h200-sxm": "loops measured on one H200 (power_loops.toml); ",
     "b200-sxm": "a flop: products of SimuMax 1.2 on random data (power_published.py), tables of products"
     " that the limit held; the base: ",
-    "gb200": "a flop: the B200's, the same die; the base: ",
+    "gb200": "a flop: its own table's products that the limit held; the base: ",
 }
 """What else a chip's numbers stand on."""
 WRITTEN_OVER_TABLE = 1.17
@@ -131,10 +133,11 @@ def _gaps(rows: PowerRows, numbers: PowerCoefficients) -> list[Array]:
     return found
 
 
-def held_rows(rows: PowerRows) -> NDArray[np.bool_]:
+def held_rows(rows: PowerRows, burst_s: Array | None = None) -> NDArray[np.bool_]:
     """Products bound by arithmetic that the limit held, and that are known in bursts too short to be held."""
     chip = catalogue_chip(rows.chip)
-    burst = np.where(np.isfinite(rows.burst_s), rows.burst_s, np.inf)
+    known = rows.burst_s if burst_s is None else burst_s
+    burst = np.where(np.isfinite(known), known, np.inf)
     peak = chip.matrix_flop_per_s[DTYPES[rows.dtype].peak]
     bound = np.asarray(rows.load.matrix_flop) / burst > 0.5 * peak
     bound &= rows.load.memory_bytes / burst < 0.4 * chip.memory_bandwidth_bytes_per_s
@@ -216,6 +219,9 @@ def fit_all(rows: Sequence[PowerRows]) -> dict[str, PowerCoefficients]:
             numbers = replace(numbers, base_share=floor_share(mine))
         if chip == "b200-sxm":
             numbers = replace(numbers, joules_per_flop=blackwell_joules(mine, numbers))
+        if chip == "gb200":
+            joules = WRITTEN_OVER_TABLE * float(np.median(table_joules(mine, numbers)))
+            numbers = replace(numbers, joules_per_flop=joules)
         found[chip], before = numbers, chip
     return found
 
@@ -223,9 +229,7 @@ def fit_all(rows: Sequence[PowerRows]) -> dict[str, PowerCoefficients]:
 def blackwell_joules(rows: Sequence[PowerRows], numbers: PowerCoefficients) -> float:
     """Joules of a flop of the B200: the geometric mean of both measured grounds.
 
-    The loops on random data ran on one machine, which is no faster than 0.65 of the peak in short bursts
-    either, where others reach 0.78. The H200's share of its limit at the peak, where a new chip is designed,
-    would be 0.66 pJ, below both.
+    The H200's share of its limit at the peak, where a new chip is designed, would be 0.66 pJ, below both.
     """
     loops = float(np.median(held_joules(numbers)))
     tables = WRITTEN_OVER_TABLE * float(np.median(table_joules(rows, numbers)))
@@ -233,12 +237,18 @@ def blackwell_joules(rows: Sequence[PowerRows], numbers: PowerCoefficients) -> f
 
 
 def table_joules(rows: Sequence[PowerRows], numbers: PowerCoefficients) -> Array:
-    """Joules of a flop at the clock of short bursts, from products that a table shows held by the limit."""
+    """Joules of a flop at the clock of short bursts, from products that a table shows held by the limit.
+
+    Of a chip without tables of bursts these are the times of its surface, in 16 bits alone.
+    """
     found = []
-    for part in rows:
-        held = part.take(held_rows(part))
+    measured = any(np.isfinite(part.burst_s).any() for part in rows)
+    for part in rows if measured else [part for part in rows if part.dtype == "bf16"]:
+        burst_s = part.burst_s if measured else surface_seconds(part.chip, *part.sizes)
+        which = held_rows(part, burst_s)
+        held = part.take(which)
         seconds, power = np.asarray(held.load.seconds), power_of(part.chip, numbers)
-        clock = np.minimum(1.0, held.burst_s / seconds)
+        clock = np.minimum(1.0, burst_s[which] / seconds)
         spent = (held.watts - power.base_watts) * seconds - memory_joules(held.load, numbers)
         moved = np.asarray(held.load.memory_bytes) + held.load.cache_bytes
         core = spent / clock**numbers.clock_power - numbers.core_joules_per_byte * moved
@@ -254,15 +264,24 @@ def held_joules(numbers: PowerCoefficients) -> Array:
     chip, plan = catalogue_chip("b200-sxm"), Plan()
     m, k, n, share = np.array([row[1:] for row in b200.SUSTAINED], float).T
     surface, engine = coefficients("gemm", "bf16", chip, plan), engine_of(chip, "bf16")
-    burst_s = surface.family.seconds({"m": m, "n": n, "k": k}, surface.record, engine)
     flop, moved = 2.0 * m * n * k, 2.0 * (m * k + k * n + m * n)
+    free_s = surface_seconds(chip.id, m, n, k)
+    # The clock is a share of this machine's own short bursts.
+    burst_s = np.maximum(free_s, flop / (b200.BURST_SHARE * b200.PEAK_FLOP_PER_S))
     seconds = flop / (share * b200.PEAK_FLOP_PER_S)
-    clocked = clock_share(flop / (engine.flop_per_s * surface.record.compute), burst_s)
+    clocked = clock_share(flop / (engine.flop_per_s * surface.record.compute), free_s)
     clock = clocked / (seconds / burst_s - 1.0 + clocked)
     power = power_of("b200-sxm", numbers)
     room = (power.limit_watts - power.base_watts) * seconds - numbers.memory_joules_per_byte * moved
     spent = room / clock**numbers.clock_power - numbers.core_joules_per_byte * moved
     return np.asarray(spent / flop)
+
+
+def surface_seconds(name: str, m: Array, n: Array, k: Array) -> Array:
+    """Seconds of products in 16 bits in short bursts, by the chip's fitted surface."""
+    chip = catalogue_chip(name)
+    surface, engine = coefficients("gemm", "bf16", chip, Plan()), engine_of(chip, "bf16")
+    return np.asarray(surface.family.seconds({"m": m, "n": n, "k": k}, surface.record, engine))
 
 
 def floor_share(rows: Sequence[PowerRows]) -> float:

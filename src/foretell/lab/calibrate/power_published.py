@@ -9,6 +9,9 @@ are added to sums in 32 bits (0.45) are left out: the sums' traffic is counted b
 
 PEAK_FLOP_PER_S = 2.25e15
 """What the shares are of."""
+BURST_SHARE = 0.65
+"""The largest share that the same loops show of shapes of a tenth of the work, too short to be held: what
+this machine reaches in short bursts, where others reach 0.72 to 0.78."""
 
 SUSTAINED: tuple[tuple[str, int, int, int, float], ...] = (
     ("forward", 4096, 16384, 106496, 0.4961),

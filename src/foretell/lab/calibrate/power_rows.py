@@ -60,6 +60,8 @@ class PowerRows:
     """Seconds of the same shape in short bursts; nan where there is none."""
     site: NDArray[np.intp]
     """Rows of one (n, k) pair."""
+    sizes: Array
+    """Rows, columns and depth of each product; (3, products)."""
 
     def take(self, keep: NDArray[Any]) -> "PowerRows":
         """Some of the rows."""
@@ -80,6 +82,7 @@ class PowerRows:
             limit_watts=self.limit_watts[keep],
             burst_s=self.burst_s[keep],
             site=self.site[keep],
+            sizes=self.sizes[:, keep],
         )
 
 
@@ -138,6 +141,7 @@ def _rows(mine: Mapping[str, Array], what: tuple[str, Chip, str], burst: Array) 
         limit_watts=mine["power_limit"],
         burst_s=burst,
         site=np.unique(np.stack([n, k], axis=1), axis=0, return_inverse=True)[1].reshape(-1),
+        sizes=np.stack([m, n, k]),
     )
 
 

@@ -1,7 +1,7 @@
 """Measured dispatches and combines beside our predictions: `validate collectives` of a table that has them.
 
 Every row is scored or said to be unsupported. With a library left out, its rows are predicted by what the
-other libraries are fitted to (lab/calibrate/dispatch_fit.py).
+other libraries are fitted to (lab/calibrate/dispatch_kin.py).
 """
 
 import math
@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.lab.calibrate.dispatch_fit import left_out, predicted_s
+from foretell.lab.calibrate.dispatch_fit import predicted_s
+from foretell.lab.calibrate.dispatch_kin import left_out, library_fits
 from foretell.lab.calibrate.dispatch_rows import DispatchRow, read_dispatches
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.network.dispatch import dispatch_kernels
@@ -27,10 +28,11 @@ def score_dispatches(path: Path, *, leave_one_out: Literal["library"] | None = N
     """Score a table of dispatches and combines."""
     rows, unsupported = read_dispatches(path)
     predicted = np.full(len(rows), np.nan)
+    fits = library_fits(rows) if leave_one_out == "library" else {}
     for places in groups_of(rows):
         mine = [rows[i] for i in places]
         if leave_one_out == "library":
-            passes = left_out(rows, mine[0].library, mine[0].family)
+            passes = left_out(fits, mine[0].library, mine[0].family)
         else:
             own = dispatch_kernels()[mine[0].family]
             passes = {"dispatch": own.dispatch, "combine": own.combine}
@@ -46,6 +48,11 @@ def groups_of(rows: Sequence[DispatchRow]) -> list[list[int]]:
     return list(found.values())
 
 
+def half_width(row: DispatchRow, left: str | None) -> float:
+    """Factor around a prediction that holds nine of ten rows: more where the library was not fitted to."""
+    return math.exp(FITTED_P90 if left is None and row.known else LEFT_OUT_P90)
+
+
 def board(
     rows: Sequence[DispatchRow],
     unsupported: Sequence[tuple[str, str]],
@@ -53,11 +60,10 @@ def board(
     left: str | None,
 ) -> Scores:
     """Scores by library, family, direction, chip and ranks."""
-    half = FITTED_P90 if left is None else LEFT_OUT_P90
     predictions = [
         Prediction(
             id=row.id, metric=METRIC, predicted=float(ours), measured=row.seconds,
-            low=float(ours) * math.exp(-half), high=float(ours) * math.exp(half),
+            low=float(ours) / half_width(row, left), high=float(ours) * half_width(row, left),
         )
         for row, ours in zip(rows, predicted, strict=True)
     ]  # fmt: skip

@@ -7,14 +7,18 @@ else              `llama:` or `gpt:` by the name, with the cells that are printe
                   reads such a text (catalog/typed_models.py)
 """
 
+import math
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 from foretell.catalog.models import catalogue_model, find_model, model_entries, plain_key
 from foretell.errors import BadInput
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.ffn import Experts
+from foretell.specs.job import Job
 from foretell.specs.model import Model
+from foretell.training.flops import step_flops, unseen_flop
 
 PLAIN_NAMES = re.compile(
     r"gpt|mpt|opt|bloom|megatron|turing|nemotron-?4|falcon|mt-?nlg", re.IGNORECASE
@@ -39,6 +43,8 @@ HEAD_DIMS = (
 """Families whose heads are not hidden / heads wide."""
 CUT = re.compile(r"\(cut\)|\bcut\b", re.IGNORECASE)
 """How a table says that a model has fewer layers than its name."""
+SAME_FLOP = 0.02
+"""Difference of logarithms up to which operations per token in print are those that we count."""
 LEAST_START = 4
 """Letters above which the start of a name tells a model where only one goes on."""
 
@@ -93,10 +99,29 @@ def changed_text(id: str, row: TrainingRow) -> str:
     """A model of the catalogue with as many layers as the cells say, prediction blocks where told."""
     model = catalogue_model(id)
     words = [f"layers={row.layers}"] if row.layers not in (None, len(model.stack.layers)) else []
-    # Prediction blocks are trained only where the table says so.
-    if "mtp" not in row.model.lower() or "w/o" in row.model.lower():
-        words += [f"{name}=no" for name in ("prediction", "towers") if getattr(model, name)]
+    without = {"prediction": not trains_prediction(id, row), "towers": True}
+    words += [f"{name}=no" for name, left in without.items() if left and getattr(model, name)]
     return f"{id}:{','.join(words)}" if words else id
+
+
+def trains_prediction(id: str, row: TrainingRow) -> bool:
+    """Whether the prediction blocks of a model were trained: its name says so, or the operations per token
+    that the row's rates imply, under a causal mask, are nearer to those with them; else they were not."""
+    name, model = row.model.lower(), catalogue_model(id)
+    if "mtp" in name or model.prediction is None:
+        return "w/o" not in name
+    if not (row.tera_flop_per_s and row.rate and row.seq_len):
+        return False
+    told = 1e12 * row.tera_flop_per_s / row.rate
+    plain = flop_per_token(replace(model, prediction=None), row.seq_len)
+    more = flop_per_token(model, row.seq_len)
+    return abs(math.log(told / more)) < min(abs(math.log(told / plain)), SAME_FLOP)
+
+
+def flop_per_token(model: Model, seq_len: int) -> float:
+    """Matrix operations of a token forward and backward, of attention what a causal mask leaves."""
+    job = Job(gpus=1, global_batch=1, seq_len=seq_len)
+    return (step_flops(model, job)[0] - 3.0 * unseen_flop(model, job)) / seq_len
 
 
 @lru_cache(maxsize=4096)

@@ -23,6 +23,8 @@ KEEPS_PRODUCTS = re.compile(r"minimal|save.?dot|dots", re.IGNORECASE)
 """Names of JAX's policies that compute no product again."""
 DROPPED = re.compile(r"token.?drop|capacity.?factor 1\b", re.IGNORECASE)
 """Words of runs that drop tokens."""
+NARROW_LAYERS = re.compile(r"\b(\d+)/(\d+) layers\b")
+"""Layers in a narrow precision, of how many."""
 NO_OVERLAP = re.compile(r"overlap[^;,.]{0,12}(?:disabled|off)|no overlap", re.IGNORECASE)
 """Words of runs that wait for every exchange."""
 ASYNC = re.compile(r"async ?tp", re.IGNORECASE)
@@ -175,7 +177,10 @@ def _dtypes(row: TrainingRow) -> list[str]:
     if row.precision_id not in PRECISIONS:
         return []
     row_wise = row.precision_id == "fp8" and "row" in row.precision.lower()
-    return [f"precision={row.precision_id}", *(["scaling=row"] if row_wise else [])]
+    some = NARROW_LAYERS.search(row.precision)
+    wide = int(some[2]) - int(some[1]) if some else 0
+    words = [f"precision={row.precision_id}", *(["scaling=row"] if row_wise else [])]
+    return words + ([f"wide_layers={wide}"] if wide > 0 else [])
 
 
 def _experts(row: TrainingRow) -> list[str]:

@@ -31,6 +31,7 @@ NAMES = {
     "flash": "flash_attn",
     "step_s": "score_step_time_s",
     "rate": "score_tokens_per_s_per_gpu",
+    "tera_flop_per_s": "tflops_per_gpu",
 }
 """Field -> column where they are not called the same."""
 
@@ -115,6 +116,8 @@ class TrainingRow:
     """none, selective or full."""
     flash: str = ""
     """Fused attention: yes, no, or which."""
+    tera_flop_per_s: float | None = None
+    """TFLOP/s of one chip in print, as its source counts them."""
     mfu: float | None = None
     """Utilisation in print, percent."""
     peak_mem_gb: float | None = None

@@ -1,5 +1,6 @@
 """What a simulation of requests is given and what it gives back."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -60,6 +61,10 @@ class Requests:
     """The request whose answer each waits for, before it comes; -1: none."""
     pause_s: Sequence[float] | None = None
     """Seconds from that answer to the request: a tool runs, a user reads."""
+    kept: Sequence[tuple[int, ...]] | None = None
+    """Ids of the blocks of each prompt with its answer, which stay in the cache for the next turn."""
+    said: tuple[str, ...] = ()
+    """What was assumed where they were read from a file, a sentence each."""
 
     def __len__(self) -> int:
         return len(self.isl)
@@ -111,6 +116,10 @@ class EngineRules:
     """Decode steps after its own that a first token waits for."""
     wait_steps: float = 0.0
     """Decode steps that new prompts wait to come together, while others decode."""
+    wait_prompts: float = math.inf
+    """Prompts that end that wait before."""
+    rank_tokens: float = math.inf
+    """Tokens of one prompt in a step: what one of the ranks that share the step takes."""
     stages: int = 1
     """Pipeline stages: a step with prompts keeps each busy for its share of it alone."""
     decode_only: bool = False

@@ -142,10 +142,10 @@ class Replica:
     def _admit(self) -> None:
         """Requests into the batch, in order, as far as places, tokens of a step and the cache go."""
         rules = self.rules
-        if self.n and not self.prompts and self.steps < self.waits_from + rules.wait_steps:
+        if self.n and not self.prompts and self._waits():
             return
         budget = float(rules.max_tokens - (self.n if rules.policy == "mixed" else 0))
-        budget -= sum(prompt.todo for prompt in self.prompts)
+        budget -= sum(min(prompt.todo, rules.rank_tokens) for prompt in self.prompts)
         while self.n + len(self.prompts) < rules.max_batch:
             if not (self.queue or self.classes or self.returned):
                 break
@@ -155,8 +155,14 @@ class Replica:
             todo = self._let_in(request)
             if todo < 0.0:
                 break
-            budget -= todo
+            budget -= min(todo, rules.rank_tokens)
         self.waits_from = self.steps
+
+    def _waits(self) -> bool:
+        """Whether prompts wait for others."""
+        rules = self.rules
+        soon = self.steps < self.waits_from + rules.wait_steps
+        return soon and self.waiting < rules.wait_prompts
 
     def _next(self) -> int:
         if self.returned:
@@ -218,7 +224,7 @@ class Replica:
         new = past = 0.0
         taken: list[tuple[Prompt, float]] = []
         for prompt in self.prompts:
-            chunk = min(prompt.todo, left - new)
+            chunk = min(prompt.todo, left - new, rules.rank_tokens)
             if chunk <= 0.0:
                 break
             taken.append((prompt, chunk))
@@ -291,8 +297,10 @@ class Replica:
             # One sequence that is left alone goes on: what is longer than the cache was never let in.
             k = max(min(k, math.floor((rules.kv_tokens - self.held) / grown)), 1.0)
         if self.n >= rules.max_batch or self.queue or self.classes or self.returned:
-            until_s = math.inf  # who comes now waits anyway
-            if self.steps < self.waits_from + rules.wait_steps:
+            waits = self._waits()
+            if not (waits and rules.wait_prompts < math.inf):
+                until_s = math.inf  # who comes now waits anyway
+            if waits:
                 k = min(k, math.ceil(self.waits_from + rules.wait_steps - self.steps))
         context = self.context
         a, b, upto = self.clock.line(self.n, context)
@@ -340,6 +348,8 @@ class Replica:
             ends, request = heappop(finish)
             place = self.batch.get(request)
             if place is not None and place.ends == ends:
+                if self.rules.prefix_caching and not self.rules.prefill_only:
+                    self.prefixes.answer(request, self.requests)
                 self._leave(request)
                 self.done.append((request, self.now))
 

@@ -23,13 +23,14 @@ from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.training.data_waits import cores_taken
 from foretell.training.dualpipe import TAKEN_CORES
+from foretell.training.exposed_messages import cores_taken
 from foretell.training.exposure import exposure_of
 from foretell.training.ledger import Ledger
+from foretell.training.rank_links import system_as_filled
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
-from foretell.training.tables import Tables, system_as_filled, tables_of
+from foretell.training.tables import Tables, tables_of
 
 Array = NDArray[np.float64]
 

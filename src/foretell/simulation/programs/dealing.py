@@ -8,14 +8,14 @@ import numpy as np
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Schedule
-from foretell.sharding.pipeline import Layout, chunk_layers
+from foretell.sharding.pipeline import Layout, chunk_layers, told_sizes
 from foretell.simulation.program import NOTHING, Chunk, Pass
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.training.ledger import Ledger
 from foretell.training.memory import block_share
-from foretell.training.tables import Stages, Tables, by_cost
+from foretell.training.tables import Stages, Tables, by_cost, tail_layers
 
 Contents = tuple[tuple[tuple[int, ...], ...], ...]
 """Rank -> chunk -> parts in order: layer kinds, the embedding before the first, the head behind the last."""
@@ -68,7 +68,13 @@ def dealing_of(
     """What each rank of one plan holds, and the row of the stage that it is."""
     schedule, parts = schedule_named(plan.schedule), tables.parts
     head = by_cost(scenario)
-    told = layout_sizes(plan.layout)
+    told = told_sizes(
+        len(parts.order),
+        plan.pp * plan.vpp,
+        schedule.layout,
+        layout_sizes(plan.layout),
+        tail_layers(scenario.model),
+    )
     contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head, told)
     return contents, stages_of_ranks(contents, rows, len(parts.names), schedule)
 

@@ -13,6 +13,8 @@ from foretell.training.tables import Tables
 Array = NDArray[np.float64]
 Columns = dict[str, Array]
 """Field of a pass, or exchange -> its seconds in every part."""
+HIDDEN, SLACK = "hidden", "slack"
+"""Of an exchange, after its name: what runs behind kernels, and what that could take longer."""
 
 
 def part_passes(
@@ -24,7 +26,8 @@ def part_passes(
     mode, many = float(plans.recompute[0]), len(parts.names)
     is_layer = (np.arange(many) < parts.kinds).astype(float)
     none = np.zeros(many)
-    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_launches(plans, tables))
+    late_us = late_launches(plans, tables)
+    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_us, plans.pp[:1])
     both_s = spent.of(stretched - 1.0)
     chip_s = spent.chip_s(stretched - 1.0)
 
@@ -34,28 +37,32 @@ def part_passes(
         return {"chip_s": kernels_s, "wait_s": whole_s - alone_s, **waits}
 
     ways = [_exchanged(tables, way) for way in ("forward_s", "backward_s")]
-    forward = one(both_s[0][0], chip_s[0][0], ways[0])
-    backward = one(both_s[1][0], chip_s[1][0], ways[1])
+    behind = [_hidden(tables, way, ways[way]) for way in (0, 1)]
+    forward = {**one(both_s[0][0], chip_s[0][0], ways[0]), **behind[0]}
+    backward = {**one(both_s[1][0], chip_s[1][0], ways[1]), **behind[1]}
     forward["launch_s"] = spent.host_s[0][0]
     backward["launch_s"] = spent.host_s[1][0]
     more: list[Columns] = []
     if mode == 2.0:
-        stop_s = parts.stop.seconds[at] + (stretched - 1.0) * parts.stop.clocked_s[at]
-        rerun = {**forward, "chip_s": forward["chip_s"] - stop_s}
+        less_s, whole_s = (x[0] for x in spent.rerun(stretched - 1.0))
+        rerun = {**forward, **one(whole_s, less_s, ways[0])}
         more.append({k: v * is_layer for k, v in rerun.items()})
     if mode == LISTED and parts.again is not None:
         waits = {k: v * parts.waits_again.get(k, 0.0) for k, v in ways[0].items()}
         slower = stretched - 1.0
         again = one(spent.again(slower)[0], spent.again_chip_s(slower)[0], waits)
         again["launch_s"] = parts.again.host_s[at]
+        again |= {
+            k: v * parts.waits_again.get(k.partition(" ")[0], 0.0) for k, v in behind[0].items()
+        }
         more.append({k: v * is_layer for k, v in again.items()})
     if mode == 1.0:
         more.append({**dict.fromkeys(forward, none), "chip_s": parts.core_s[at]})
     backward = {k: v + sum((m[k] for m in more), none) for k, v in backward.items()}
     weight = dict.fromkeys(backward, none)
-    if parts.weight_s is not None:
-        products, clocked = parts.weight_s[0][at], parts.weight_s[1][at]
-        weight["chip_s"] = products + (stretched - 1.0) * clocked
+    apart_s = spent.weight_s(stretched - 1.0)
+    if apart_s is not None:
+        weight["chip_s"] = apart_s[0]
     return _records(forward, many), _records(backward, many), _records(weight, many)
 
 
@@ -66,16 +73,37 @@ def _exchanged(tables: Tables, way: str) -> Columns:
     return {name: getattr(known[name], way)[group] if name in known else none for name in EXCHANGES}
 
 
+def _hidden(tables: Tables, way: int, waits: Columns) -> Columns:
+    """Of the exchanges of every part that run behind kernels, what is hidden, and their slack; by kind."""
+    group, none = int(tables.group[0]), np.zeros(len(tables.parts.names))
+    found: Columns = {}
+    for name in EXCHANGES:
+        known = tables.exchanges.by_name.get(name)
+        hidden = slack = none
+        if known is not None and known.behind is not None:
+            one = known.behind[way]
+            shown = np.maximum(waits[name] - one.fixed_s[group], 0.0)
+            hidden = np.maximum(one.hidden_s[group] - shown, 0.0)
+            slack = one.slack_s[group]
+        found |= {f"{name} {HIDDEN}": hidden, f"{name} {SLACK}": slack}
+    return found
+
+
+def _kinds(columns: Columns, part: int, what: str = "") -> tuple[float, float, float]:
+    """Seconds of each kind of exchange in a part."""
+    names = [f"{name} {what}" if what else name for name in EXCHANGES]
+    tensor, context, experts = (float(columns[name][part]) for name in names)
+    return tensor, context, experts
+
+
 def _records(columns: Columns, many: int) -> tuple[Pass, ...]:
     plain = ("chip_s", "wait_s", "launch_s")
     return tuple(
         Pass(
             **{name: float(columns[name][i]) for name in plain},
-            exchange_s=(
-                float(columns[EXCHANGES[0]][i]),
-                float(columns[EXCHANGES[1]][i]),
-                float(columns[EXCHANGES[2]][i]),
-            ),
+            exchange_s=_kinds(columns, i),
+            hidden_s=_kinds(columns, i, HIDDEN),
+            slack_s=_kinds(columns, i, SLACK),
         )
         for i in range(many)
     )

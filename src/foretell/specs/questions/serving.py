@@ -112,6 +112,24 @@ AdapterSlots = Annotated[
 ]
 
 
+Images = Annotated[
+    str | None,
+    Flag(
+        help="Images of every request: 1024x1024, or 2x1280x720; their tokens come on top of --isl.",
+        metavar="[N]xWxH",
+    ),
+]
+Audio = Annotated[
+    float | None,
+    Flag(
+        help="Seconds of audio of every request; its tokens come on top of --isl.",
+        kind="decimal",
+        metavar="S",
+        most=1e5,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=False, kw_only=True)
 class LoadQuestion:
     """A deployment of a model under a load."""
@@ -292,22 +310,8 @@ class ServiceQuestion(LoadQuestion):
             metavar="MS",
         ),
     ] = None
-    images: Annotated[
-        str | None,
-        Flag(
-            help="Images of every request: 1024x1024, or 2x1280x720; their tokens come on top of --isl.",
-            metavar="[N]xWxH",
-        ),
-    ] = None
-    audio: Annotated[
-        float | None,
-        Flag(
-            help="Seconds of audio of every request; its tokens come on top of --isl.",
-            kind="decimal",
-            metavar="S",
-            most=1e5,
-        ),
-    ] = None
+    images: Images = None
+    audio: Audio = None
     prefill_gpus: Annotated[
         int | str | None,
         chip_count(

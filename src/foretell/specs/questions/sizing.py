@@ -31,6 +31,8 @@ from foretell.specs.questions.serving import (
     Adapters,
     AdapterSlots,
     AnswerLength,
+    Audio,
+    Images,
     PrefixHit,
     PromptLength,
     Rent,
@@ -104,6 +106,8 @@ class SizeQuestion:
     adapter_rank: AdapterRank = None
     adapter_slots: AdapterSlots = None
     prefix_hit: PrefixHit = 0.0
+    images: Images = None
+    audio: Audio = None
     price: Rent = None
     prefill_gpus: Annotated[
         int | str | None,

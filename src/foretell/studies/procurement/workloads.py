@@ -7,7 +7,7 @@ from typing import Any
 
 from foretell.api import training as api
 from foretell.api.cost import estimate_bill, service_bill
-from foretell.api.serving import closed_form
+from foretell.api.serving import closed_forms
 from foretell.economics.answer import CostAnswer
 from foretell.economics.owning import CHIP, NODE
 from foretell.economics.work import HOURS_OF_WORK, RENT_PATH
@@ -124,19 +124,19 @@ def _served(
     assert asked.payment is not None
     given = any(flag in asked.flags for flag in ("concurrency", "rate"))
     loads = [None] if given else [max(gpus * each, 1.0) for each in PER_GPU]
+    tried = [{} if load is None else {"concurrency": load} for load in dict.fromkeys(loads)]
+    questions = [load_question(_with(asked, load), price=1.0) for load in tried]
     best: tuple[Any, ServiceEstimate] | None = None
     least = math.inf
-    for load in dict.fromkeys(loads):
-        more = {} if load is None else {"concurrency": load}
-        one, fixed = load_question(_with(asked, more), price=1.0)
-        try:
-            served = _under_load(asked, more, one, fixed, measured)
-        except Infeasible:
-            if load is None or best is None:
-                if load == loads[-1]:
-                    raise
-                continue
-            break
+    for (one, _), served in zip(
+        questions, _under_loads(asked, tried, questions, measured), strict=True
+    ):
+        if isinstance(served, Infeasible):
+            if best is not None:
+                break
+            if one is questions[-1][0]:
+                raise served
+            continue
         least = min(least, served.tpot_ms.mean)
         keeps = served.tpot_ms.mean <= levels.tpot_ms and served.ttft_ms.mean <= levels.ttft_ms
         faster = best is None or served.output_tokens_per_s > best[1].output_tokens_per_s
@@ -161,20 +161,25 @@ def _served(
     return _done(bill, name, share, written, ends, facts, one.system.chip.architecture)
 
 
-def _under_load(
+def _under_loads(
     asked: PointQuestion,
-    load: dict[str, Any],
-    q: ServeQuestion,
-    fixed: bool,
+    loads: Sequence[dict[str, Any]],
+    questions: Sequence[tuple[ServeQuestion, bool]],
     measured: Sequence[Measurement],
-) -> ServiceEstimate:
-    """A service at one load, given what was measured."""
+) -> list[ServiceEstimate | Infeasible]:
+    """A service at every load, all of them as one batch; given what was measured, one by one."""
     if not measured:
-        return closed_form(q, fixed)
+        return closed_forms([one for one, _ in questions], questions[0][1])
     from foretell.api.measured_serving import condition_service
 
-    known, _ = condition_service(service_question(_with(asked, load), price=1.0), measured)
-    return known.served(q, fixed)
+    found: list[ServiceEstimate | Infeasible] = []
+    for load, (one, fixed) in zip(loads, questions, strict=True):
+        known, _ = condition_service(service_question(_with(asked, load), price=1.0), measured)
+        try:
+            found.append(known.served(one, fixed))
+        except Infeasible as error:
+            found.append(error)
+    return found
 
 
 def without_money(done: WorkloadResult) -> WorkloadResult:

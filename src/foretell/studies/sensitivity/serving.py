@@ -43,7 +43,14 @@ RESULTS = {
 """Results, and what they are called."""
 ENGINE = "engine"
 """Root of the paths of an engine's numbers."""
-NOT_VARIED = ("memory_fraction", "late_steps", "wait_steps", "dp_wait_steps", "shared_heads")
+NOT_VARIED = (
+    "memory_fraction",
+    "late_steps",
+    "wait_steps",
+    "dp_wait_steps",
+    "wide_wait_steps",
+    "shared_heads",
+)
 """Numbers of a profile that are counts and shares of something else than time."""
 
 

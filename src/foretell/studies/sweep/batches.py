@@ -170,12 +170,7 @@ def batch_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
         good = np.arange(many)
     else:
         numbers = evaluate_columns(scenario, plans.take(good)) if len(good) else {}
-    whole = {}
-    for name, values in numbers.items():
-        whole[name] = values
-        if len(good) < many:
-            whole[name] = np.full(many, np.nan)
-            whole[name][good] = values
+    whole = numbers if len(good) == many else spread_rows(numbers, good, many)
     held = whole.get("peak_memory_bytes", np.full(many, np.nan))
     code = np.where(held <= CLOSE_SHARE * capacity, 0, np.where(held <= capacity, 1, 2))
     said = [None, *(f"plan ({rule.name})" for rule in ALL_RULES)]
@@ -194,6 +189,17 @@ def batch_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
             "problem": pl.Series(said, dtype=pl.String).gather(broken),
         }
     ).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
+
+
+def spread_rows(numbers: dict[str, Array], rows: NDArray[np.intp], many: int) -> dict[str, Array]:
+    """Columns of some of many rows as columns of all, NaN elsewhere: taking is quicker than putting."""
+    place, absent = np.zeros(many, np.intp), np.ones(many, bool)
+    place[rows], absent[rows] = np.arange(len(rows)), False
+    missing, found = np.flatnonzero(absent), {}
+    for name, values in numbers.items():
+        found[name] = values.take(place)
+        found[name][missing] = np.nan
+    return found
 
 
 def served_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:

@@ -109,8 +109,9 @@ def _values(axis: Axis, chosen: Column) -> Any:
     if not axis.values:
         return chosen
     kind = axis_type(axis)
-    listed = [str(v) for v in axis.values] if kind == "text" else list(axis.values)
-    return pl.Series(listed, dtype=_types()[kind]).gather(chosen)
+    if kind == "text":
+        return pl.Series([str(v) for v in axis.values], dtype=pl.String).gather(chosen)
+    return pl.Series(pl.Series(axis.values, dtype=_types()[kind]).to_numpy()[chosen])
 
 
 def _types() -> dict[str, Any]:
@@ -152,7 +153,7 @@ def _answers(
             for asked in asked_all
         ]
         return typed_rows(answers, result_columns(study))
-    codes = [np.unique(chosen[place], return_inverse=True)[1] for place in outer]
+    codes = [_codes(study.axes[place], chosen[place]) for place in outer]
     first, group = distinct(*codes) if codes else (np.zeros(1, int), np.zeros(len(chosen[0]), int))
     order = np.argsort(group, kind="stable")
     edges = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=len(first)))])
@@ -176,6 +177,11 @@ def _answers(
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return whole[back]
+
+
+def _codes(axis: Axis, chosen: Column) -> Index:
+    """What an axis has at some points as whole numbers: places of its values, or ranks of those drawn."""
+    return chosen if axis.values else np.unique(chosen, return_inverse=True)[1]
 
 
 def _chosen(

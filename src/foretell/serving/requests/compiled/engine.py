@@ -39,20 +39,27 @@ def spend(e: Any, seconds: float) -> None:
 @jit
 def admit(q: Any, e: Any, ends: Any, ids: Any, rules: Any) -> None:
     """Requests into the batch, in order, as far as places, tokens of a step and the cache go."""
-    if e.n > 0 and e.prompts == 0 and e.steps < e.waits_from + rules.wait_steps:
+    if e.n > 0 and e.prompts == 0 and waits(e, rules):
         return
     budget = float(rules.max_tokens - (e.n if rules.mixed else 0))
     under, at = 0.0, e.prompt
     while at >= 0:
-        under += q[at].todo
+        under += min(q[at].todo, rules.rank_tokens)
         at = q[at].link
     budget -= under
     while e.n + e.prompts < rules.max_batch and e.waiting > 0 and budget > 0.0:
         todo = let_in(q, e, ends, ids, rules)
         if todo < 0.0:
             break
-        budget -= todo
+        budget -= min(todo, rules.rank_tokens)
     e.waits_from = e.steps
+
+
+@jit
+def waits(e: Any, rules: Any) -> bool:
+    """Whether prompts wait for others."""
+    soon = e.steps < e.waits_from + rules.wait_steps
+    return bool(soon and e.waiting < rules.wait_prompts)
 
 
 @jit
@@ -163,7 +170,7 @@ def prefill(q: Any, e: Any, ends: Any, ids: Any, rules: Any, t: Any) -> None:
     new = past = 0.0
     taken, at = 0, e.prompt
     while at >= 0:
-        chunk = min(q[at].todo, room - new)
+        chunk = min(q[at].todo, room - new, rules.rank_tokens)
         if chunk <= 0.0:
             break
         new += chunk
@@ -189,23 +196,31 @@ def compute(
 ) -> None:
     """Prompts are a step on; those that are whole have a token and join the batch."""
     room, behind, taken = step
-    new = 0.0
+    new, before, request = 0.0, -1, e.prompt
     for _ in range(taken):
-        request = e.prompt
         one = q[request]
-        chunk = min(one.todo, room - new)
+        following = one.link
+        chunk = min(one.todo, room - new, rules.rank_tokens)
         new += chunk
         one.todo -= chunk
         one.past += chunk
         if one.todo > 0.0:
-            break
-        e.prompt = one.link
+            before, request = request, following
+            continue
+        # Out of the list: another rank's prompt before it may not be whole yet.
+        if before < 0:
+            e.prompt = following
+        else:
+            q[before].link = following
+        if following < 0:
+            e.prompt_end = before
         e.prompts -= 1
         had = one.made
         if had == 0 and math.isnan(one.first):
             late = rules.late_steps * step_s(e, t) if rules.late_steps else 0.0
             one.first = e.now + behind + late
         join(q, e, ends, ids, rules, (request, one.past, one.osl - had - 1))
+        request = following
 
 
 @jit
@@ -258,8 +273,10 @@ def decode_steps(e: Any, ends: Any, rules: Any, t: Any, until_s: float) -> tuple
     if not rules.whole and e.held + grown * k > rules.kv_tokens:
         k = max(min(k, math.floor((rules.kv_tokens - e.held) / grown)), 1.0)
     if e.n >= rules.max_batch or e.waiting > 0:
-        until_s = np.inf
-        if e.steps < e.waits_from + rules.wait_steps:
+        held = waits(e, rules)
+        if not (held and rules.wait_prompts < np.inf):
+            until_s = np.inf
+        if held:
             k = min(k, math.ceil(e.waits_from + rules.wait_steps - e.steps))
     context = e.context
     a, b, upto = line(t, e.n, context)

@@ -28,6 +28,8 @@ class PlainRules(NamedTuple):
     latency_s_per_token: float
     late_steps: float
     wait_steps: float
+    wait_prompts: float
+    rank_tokens: float
     stages: int
 
 
@@ -126,5 +128,6 @@ def rules_of(fleet: Fleet) -> PlainRules:
     return PlainRules(
         r.max_batch, r.max_tokens, float(r.kv_tokens), r.policy == "mixed", r.whole_admission,
         r.preemption == "swap", r.swap_s_per_token, r.slack_tokens, r.tokens_per_step, r.latency_s,
-        r.latency_s_per_token, r.late_steps, r.wait_steps, r.stages,
+        r.latency_s_per_token, r.late_steps, r.wait_steps, float(r.wait_prompts),
+        float(r.rank_tokens), r.stages,
     )  # fmt: skip

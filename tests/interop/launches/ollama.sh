@@ -1,0 +1,3 @@
+export OLLAMA_NUM_PARALLEL=4
+export OLLAMA_CONTEXT_LENGTH=8192
+ollama run llama3.1:8b

@@ -126,7 +126,7 @@ def copy_seconds(scenario: Scenario, plans: Plans, share: GroupWeights) -> Array
     return np.asarray(moved / bandwidth)
 
 
-def slice_seconds(scenario: Scenario, plans: Plans, tables: Tables, group: Array) -> Array:
+def slice_seconds(plans: Plans, tables: Tables, group: Array) -> Array:
     """Copies of slices into the messages of ZeRO 1 and 2 and out of them, in a step; (plans, stages).
 
     A framework that reduces and gathers lists of tensors copies, for each parameter, one slice for each
@@ -134,7 +134,7 @@ def slice_seconds(scenario: Scenario, plans: Plans, tables: Tables, group: Array
     """
     layers = gather(tables.stages.layers, tables.pair)
     shares = ((plans.zero >= 1) & (plans.zero < 3) & (group > 1.0))[:, None]
-    each_s = scenario.software.slice_copy_s / scenario.system.chip.host_speed
+    each_s = tables.software.slice_copy_s / tables.host_speed[tables.shape][:, None]
     return np.asarray(shares * 2.0 * each_s * group[:, None] * PARAMETERS * layers)
 
 

@@ -100,7 +100,7 @@ def data_waits(
         step_s = step_s + copied_s
         copied_s = copied_s / np.maximum(traffic.gathers_forward, 1.0)[:, None]
     if software.slice_copy_s:
-        step_s = step_s + slice_seconds(scenario, plans, tables, traffic.group)
+        step_s = step_s + slice_seconds(plans, tables, traffic.group)
     # Nobody asks for these of a single stage whose copies to the host they do not hide.
     asked = plans.pp > 1 if plans.base.offload == "none" else plans.pp > 0
     three = ((plans.zero >= 3) & asked)[:, None]

@@ -80,7 +80,7 @@ def test_a_trace_is_played(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     rows = [{"at_s": 0.3 * i, "isl": 400 + i, "osl": 40} for i in range(60)]
     trace.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    found = foretell.serve("llama-3.1-70b", **LOAD, rate=1.0, simulate={"arrivals": str(trace)})
+    found = foretell.serve("llama-3.1-70b", **LOAD, simulate={"arrivals": str(trace)})
     assert found.simulation is not None
     assert found.simulation["answered"] == 60
     assert found.isl == pytest.approx(429.5)

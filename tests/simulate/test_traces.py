@@ -55,10 +55,10 @@ def test_qwen_bailian_counts_seconds_and_blocks_of_16(tmp_path: Path) -> None:
 
 
 def test_a_trace_in_another_unit_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """A trace that plays at 0.00 requests/s is in milliseconds, or microseconds."""
+    """A trace that comes at 0.00 requests/s is in milliseconds, or microseconds."""
     rows = [{"at_s": 2000 * i, "isl": 10, "osl": 5} for i in range(20)]
     path = lines(tmp_path / "trace.jsonl", rows)
-    with pytest.raises(BadInput, match="likely ms") as caught:
+    with pytest.raises(BadInput, match="likely in ms") as caught:
         read_trace(path)
     assert "--trace-unit ms" in str(caught.value.problems[0].allowed)
     assert read_trace(path, "ms").at_s == pytest.approx([2.0 * i for i in range(20)])

@@ -6,6 +6,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from foretell import units
 from foretell.api.adapters import said_of_adapters, with_adapters
 from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
@@ -228,9 +230,15 @@ def play_of(
 ) -> ServiceEstimate:
     """The answer with latencies of simulated requests; where no layout is given, the closed form's best."""
     how, trace = read_play(options, question)
-    if trace is not None and trace.at_s is not None:
-        said = tuple(line for line in question.assumptions if line != NO_LOAD)
-        question = replace(question, assumptions=said)
+    if trace is not None:
+        timed = trace.at_s is not None
+        if timed and question.rate is None and NO_LOAD not in question.assumptions:
+            problem = Problem(path="concurrency", value=float(np.asarray(question.traffic.concurrency)),
+                              message="given beside arrivals of a trace",
+                              allowed="--rate, to which its timestamps are brought, or neither")  # fmt: skip
+            raise BadInput([problem])
+        said = tuple(line for line in question.assumptions if not timed or line != NO_LOAD)
+        question = replace(question, assumptions=(*said, *trace.said))
     if not given:
         best = closed_form(question, given)
         layout = parse_deployment(best.plan, question.deployment)

@@ -74,6 +74,7 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
             _problem("prefixes", options.get("prefixes"), "--prefixes and --prefix-tokens belong "
                      "together", "both or none")
         )  # fmt: skip
+    problems += _other_kind(options, values["arrivals"] not in KINDS, q)
     if problems:
         raise BadInput(problems)
     trace = None
@@ -83,10 +84,59 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
             raise BadInput([_problem("arrivals", values["arrivals"], "the trace has no arrivals: "
                                      "it is simulated in a closed loop", "--concurrency")])  # fmt: skip
         values["arrivals"] = "trace"
-        if trace.at_s is None:
-            trace = replace(trace, concurrency=max(round(float(q.traffic.concurrency)), 1))
+        trace = _fitted(trace, q, values.get("requests"))
     known = {f.name for f in fields(Play)}
     return Play(**{name: value for name, value in values.items() if name in known}), trace
+
+
+TRACED = ("lengths", "prefixes", "prefix_tokens", "sessions")
+"""Options of requests by chance, which a trace says itself."""
+
+
+def _other_kind(options: Mapping[str, Any], traced: bool, q: ServeQuestion) -> list[Problem]:
+    """Options that say nothing of the kind of requests that is simulated."""
+    names = TRACED if traced else ("trace_unit", "block_tokens")
+    message = "is what the trace says" if traced else "is of a trace"
+    allowed = "nothing beside the trace" if traced else "--arrivals FILE"
+    found = [_problem(name, options[name], message, allowed) for name in names if name in options]
+    if traced and q.traffic.cached > 0.0:
+        found.append(_problem("prefix_hit", q.traffic.cached, message, allowed))
+    asked_again = traced or "sessions" in options
+    if "kv_tiers" in options and not asked_again:
+        message = "keep what is asked again, and here every prompt is new"
+        allowed = "--sessions, or a trace with hash ids or conversations"
+        found.append(_problem("kv_tiers", options["kv_tiers"], message, allowed))
+    if options.get("routing") == "sticky" and not asked_again:
+        message, allowed = "keeps sessions together, and there are none", "--sessions, or a trace"
+        found.append(_problem("routing", "sticky", message, allowed))
+    if "autoscale" in options and q.prefill is not None:
+        message = "starts and stops instances that do prefill and decode"
+        found.append(_problem("autoscale", options["autoscale"], message, "no --prefill-gpus"))
+    return found
+
+
+def _fitted(trace: Requests, q: ServeQuestion, most: int | None) -> Requests:
+    """A trace cut to as many requests as asked for, and brought to the rate or the concurrency asked for."""
+    if most is not None and most < len(trace):
+        cut = {name: getattr(trace, name) for name in PER_REQUEST}
+        part = {name: value[:most] for name, value in cut.items() if value is not None}
+        trace = replace(trace, **part, said=(*trace.said, f"the first {most} of its requests"))
+    if trace.at_s is None:
+        return replace(trace, concurrency=max(round(float(q.traffic.concurrency)), 1))
+    if q.rate is None or len(trace) < 2 or not trace.at_s[-1]:
+        return trace
+    own = len(trace) / float(trace.at_s[-1])
+    said = (
+        f"timestamps times {own / q.rate:.4g}, for {q.rate:g} requests/s in the place of {own:.4g}"
+    )
+    return replace(trace, at_s=[at * own / q.rate for at in trace.at_s], said=(*trace.said, said))
+
+
+PER_REQUEST = (
+    "isl", "osl", "at_s", "prefix", "prefix_tokens", "priority", "blocks", "session", "after", "pause_s",
+    "kept",
+)  # fmt: skip
+"""Fields of requests that are lists of them."""
 
 
 def _arrivals(options: Mapping[str, Any], q: ServeQuestion, problems: list[Problem]) -> str:

@@ -45,6 +45,12 @@ def read_autoscale(text: str) -> AutoscaleRule:
             Problem(path="autoscale", value=text, message="target is out of range",
                     allowed="above 0, at most 1")
         )  # fmt: skip
+    if 0.0 < values.get("max", 0.0) < values.get("min", 1.0):
+        problems.append(
+            Problem(
+                path="autoscale", value=text, message="min is above max", allowed="min up to max"
+            )
+        )
     if problems:
         raise BadInput(problems)
     usual = AutoscaleRule()

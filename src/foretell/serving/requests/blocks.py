@@ -79,6 +79,16 @@ class BlockCache:
             self.known[block] = 1
         self.used[request] = own + fresh
 
+    def answer(self, request: int, requests: Requests) -> None:
+        """An answer is whole: its whole blocks are common from now on, as its prompt's are."""
+        if requests.kept is None:
+            return
+        own = self.used.get(request, ())
+        more = tuple(block for block in requests.kept[request] if block not in self.known)
+        for block in more:
+            self.known[block] = 1
+        self.used[request] = own + more
+
     def leave(self, request: int) -> float:
         """A request leaves; tokens that stay behind."""
         mine = self.used.pop(request, ())

@@ -13,6 +13,7 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.interop.user_files import user_file, user_text
+from foretell.serving.requests.conversations import conversations, turns_of
 from foretell.serving.requests.traces import NAMES
 from foretell.specs.lengths import SHAPES, LengthForm
 
@@ -62,6 +63,8 @@ def _form(rows: list[tuple[float, float]]) -> LengthForm:
 
 def _rows(text: str) -> list[tuple[float, float]]:
     """Answer and prompt of every line that has one; 0 where there is none."""
+    if text.lstrip().startswith("["):
+        return _conversation_rows(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and "," in lines[0] and not lines[0].startswith("{"):
         head = next(csv.reader(lines[:1]))
@@ -69,6 +72,18 @@ def _rows(text: str) -> list[tuple[float, float]]:
             table = csv.DictReader(lines)
             return [_pair({(k or "").strip(): v for k, v in row.items()}) for row in table]
     return [_line(line) for line in lines]
+
+
+def _conversation_rows(text: str) -> list[tuple[float, float]]:
+    """Answer and prompt of every request of a JSON list: rows, or the turns of conversations."""
+    try:
+        table = [row for row in json.loads(text) if isinstance(row, dict)]
+    except (ValueError, RecursionError):
+        return []
+    if table and turns_of(table[0]) is not None:
+        found = conversations(table)
+        return [(float(o), float(i)) for o, i in zip(found.osl, found.isl, strict=True)]
+    return [_pair(row) for row in table]
 
 
 def _line(line: str) -> tuple[float, float]:

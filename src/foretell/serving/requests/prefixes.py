@@ -63,6 +63,9 @@ class Prefixes:
             self.known[name] = CachedPrefix(length, 1)
             self.used[request] = (name, length)
 
+    def answer(self, request: int, requests: Requests) -> None:
+        """An answer is whole: nobody asks with it again."""
+
     def leave(self, request: int) -> float:
         """A request leaves; tokens that stay behind."""
         name, tokens = self.used.pop(request, (-1, 0.0))

@@ -61,6 +61,10 @@ class Requests:
     """The request whose answer each waits for, before it comes; -1: none."""
     pause_s: Sequence[float] | None = None
     """Seconds from that answer to the request: a tool runs, a user reads."""
+    kept: Sequence[tuple[int, ...]] | None = None
+    """Ids of the blocks of each prompt with its answer, which stay in the cache for the next turn."""
+    said: tuple[str, ...] = ()
+    """What was assumed where they were read from a file, a sentence each."""
 
     def __len__(self) -> int:
         return len(self.isl)

@@ -348,6 +348,8 @@ class Replica:
             ends, request = heappop(finish)
             place = self.batch.get(request)
             if place is not None and place.ends == ends:
+                if self.rules.prefix_caching and not self.rules.prefill_only:
+                    self.prefixes.answer(request, self.requests)
                 self._leave(request)
                 self.done.append((request, self.now))
 

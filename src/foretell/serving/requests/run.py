@@ -118,9 +118,10 @@ class _RequestRun:
         )
         self.moving: list[tuple[float, int]] = []
         """(when, request) of caches on their way to the replicas that decode, a heap."""
+        self.heads: deque[int] = deque()
+        """Of a closed loop, requests that are yet to come and wait for no other's answer."""
         self.coming: list[tuple[float, int]] = self._coming()
         """(when it reaches the engine, request), a heap."""
-        self.next = len(self.coming)
         self.now = 0.0
         self.ends: list[tuple[float, int, int]] = []
         """(when its event ends, replica, version of that event), a heap."""
@@ -137,13 +138,13 @@ class _RequestRun:
         requests = self.requests
         sent = requests.at_s
         after = requests.after
+        heads = (i for i in range(len(requests)) if after is None or after[i] < 0)
         if sent is None:
-            sent = [0.0] * min(requests.concurrency, len(requests))
-        found = [
-            (self._sent(i, float(at)), i)
-            for i, at in enumerate(sent)
-            if after is None or after[i] < 0
-        ]
+            self.heads = deque(heads)
+            many = min(requests.concurrency, len(self.heads))
+            found = [(self._sent(i, 0.0), i) for i in (self.heads.popleft() for _ in range(many))]
+        else:
+            found = [(self._sent(i, float(sent[i])), i) for i in heads]
         heapify(found)
         return found
 
@@ -329,9 +330,9 @@ class _RequestRun:
         self.answered += 1
         if self.progress is not None and self.answered % EVERY == 0:
             self.progress(self.answered, len(self.requests))
-        if self.requests.at_s is None and self.next < len(self.requests):
-            heappush(self.coming, (self._sent(self.next, at), self.next))
-            self.next += 1
+        if self.heads and request not in self.next_turn:
+            head = self.heads.popleft()
+            heappush(self.coming, (self._sent(head, at), head))
 
     def _tier_hits(self) -> dict[str, float]:
         found: dict[str, float] = {}

@@ -65,7 +65,7 @@ def session_requests(drawn: Requests, how: Sessions, seed: int) -> Requests:
     order: list[tuple[float, int, int]] = []
     for session in range(many):
         order += [(float(starts[session * how.turns]), session, turn) for turn in range(how.turns)]
-    isl, osl, after, pause, blocks, owner, at = [], [], [], [], [], [], []
+    isl, osl, after, pause, blocks, kept, owner, at = [], [], [], [], [], [], [], []
     context, seen, first = 0, 0, 0
     for place, (start, session, turn) in enumerate(order):
         answer = int(drawn.osl[place])
@@ -79,10 +79,11 @@ def session_requests(drawn: Requests, how: Sessions, seed: int) -> Requests:
         after.append(-1 if turn == 0 else place - 1)
         pause.append(0.0 if turn == 0 else float(rng.exponential(how.pause_s)))
         blocks.append(tuple(range(first, first + ids)))
+        kept.append(tuple(range(first, first + (context + answer) // BLOCK)))
         owner.append(session)
         at.append(start)
         seen = max(seen, first + ids + math.ceil(answer / BLOCK))
     return Requests(
         isl=isl, osl=osl, at_s=at, after=after, pause_s=pause, blocks=blocks, block_tokens=BLOCK,
-        session=owner,
+        session=owner, kept=kept,
     )  # fmt: skip

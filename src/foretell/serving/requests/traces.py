@@ -4,11 +4,12 @@
     Mooncake               JSONL  timestamp (ms), input_length, output_length, hash_ids (512 tokens)
     Qwen-Bailian           JSONL  timestamp (s), the same, chat_id, parent_chat_id, hash_ids (16 tokens)
     BurstGPT               CSV    Timestamp (s), Request tokens, Response tokens, Session ID; zeros failed
-    ShareGPT               JSON   conversations: lengths from the text, no arrivals
+    ShareGPT and the like  JSON   conversations, messages: lengths from the text, no arrivals
     Vidur, our own         CSV or JSONL
 
-Equal hash ids in equal leading places are a common beginning. Whether moments are seconds or milliseconds,
-and how many tokens a hash id stands for, is read from the file where it can be, else asked for.
+Equal hash ids in equal leading places are a common beginning. Whether timestamps are seconds or milliseconds,
+and how many tokens a hash id stands for, is read from the file where it can be, else asked for; what was
+taken is among the answer's assumptions.
 """
 
 import csv
@@ -16,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import user_file
+from foretell.serving.requests.conversations import conversations, turns_of
 from foretell.serving.requests.records import Requests
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -47,12 +50,11 @@ UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Units of moments -> seconds."""
 BLOCKS = (512, 16)
 """Tokens that a hash id stands for: Mooncake's, and Qwen-Bailian's."""
-SLOWEST = 0.005
-"""Requests a second below which a trace shows 0.00: no service is that idle, the unit is another."""
+SLOWEST, SLOWEST_UNKNOWN = 0.005, 0.02
+"""Requests a second below which a trace shows 0.00: no service is that idle, the unit is another. The second
+where neither a public format nor `--trace-unit` says the unit."""
 QUICKEST = 5000.0
 """Requests a second above which the unit of a trace is another."""
-TOKEN_CHARACTERS = 4.0
-"""Characters of English prose to a token, where a trace has text alone."""
 MOST, LATEST = 1e9, 1e19
 """Largest length or number of a row, and largest moment: some logs count nanoseconds."""
 LARGEST_BYTES = 1 << 30
@@ -62,6 +64,19 @@ _MOMENT = re.compile(
     r"\s*(?:Z|([+-])([01]\d|2[0-4]):?([0-5]\d)?)?"
 )
 """A date with a time, and its zone."""
+FAILED = ("Request tokens", "Response tokens", "ContextTokens", "GeneratedTokens")
+"""Columns of BurstGPT and Azure in which a zero is a request that failed."""
+FORMATS: tuple[tuple[str, frozenset[str]], ...] = (
+    (
+        "Qwen-Bailian",
+        frozenset({"timestamp", "input_length", "output_length", "hash_ids", "chat_id"}),
+    ),
+    ("Mooncake", frozenset({"timestamp", "input_length", "output_length", "hash_ids"})),
+    ("BurstGPT", frozenset({"Timestamp", "Request tokens", "Response tokens"})),
+    ("Azure", frozenset({"TIMESTAMP", "ContextTokens", "GeneratedTokens"})),
+    ("Vidur", frozenset({"arrived_at", "num_prefill_tokens", "num_decode_tokens"})),
+)
+"""Public traces and the columns by which each is known, the most telling first."""
 FEW = 64
 """Rows by which the tokens of a hash id are found."""
 
@@ -77,8 +92,9 @@ def read_trace(
         )
     text = _text(file)
     rows = json_rows(text) if file.suffix in (".jsonl", ".json") else _csv_rows(text)
-    if rows and "conversations" in rows[0]:
+    if rows and turns_of(rows[0]) is not None:
         return conversations(rows)
+    every = len(rows)
     rows = [row for row in rows if not is_failure(row)]
     if not rows:
         raise BadInput([_problem("arrivals", str(path), "it has no requests", "at least one row")])
@@ -91,20 +107,43 @@ def read_trace(
                 for key in missing
             ]
         )
-    return _requests(
-        rows, names, str(path), (unit or usual_unit(rows[0]), block_tokens, unit is not None)
+    kind = trace_format(rows[0])
+    taken = unit or ("ms" if kind == "Mooncake" else "s")
+    found = _requests(rows, names, str(path), (taken, block_tokens, unit is not None or bool(kind)))
+    return replace(found, said=_said(rows, found, (kind, taken, every), names["at_s"]))
+
+
+def trace_format(row: Mapping[str, Any]) -> str:
+    """The public trace that has a row's columns; empty: none that is known."""
+    return next((name for name, columns in FORMATS if columns <= set(row)), "")
+
+
+def _said(
+    rows: Sequence[Mapping[str, Any]],
+    found: Requests,
+    how: tuple[str, str, int],
+    column: str | None,
+) -> tuple[str, ...]:
+    """What was taken of a trace: its format, unit and blocks, and rows that are left out."""
+    kind, unit, every = how
+    dated = column is not None and not _plain(rows[0].get(column))
+    when = (
+        "dates" if dated else f"timestamps in {unit}" if found.at_s is not None else "no timestamps"
     )
-
-
-def usual_unit(row: Mapping[str, Any]) -> str:
-    """Mooncake counts milliseconds; every other known trace seconds, or dates."""
-    mooncake = {"timestamp", "input_length", "output_length", "hash_ids"} <= set(row)
-    return "ms" if mooncake and "chat_id" not in row else "s"
+    text = f"trace of {len(rows)} requests: {kind + ' columns' if kind else 'columns by their names'}, {when}"
+    text += f", hash ids of {found.block_tokens} tokens" if found.block_tokens else ""
+    said = [text]
+    if lost := every - len(rows):
+        some = f"{lost} row{'s' if lost > 1 else ''}"
+        said.append(f"{some} without prompt or answer tokens: requests that failed, left out")
+    if "NumImages" in rows[0]:
+        said.append("NumImages is not read: prompts count with the tokens that the trace has")
+    return tuple(said)
 
 
 def is_failure(row: Mapping[str, Any]) -> bool:
-    """Whether a row of BurstGPT is a request that failed: it has no tokens."""
-    cells = [row.get(name) for name in ("Request tokens", "Response tokens")]
+    """Whether a row of a public trace is a request that failed: it has no tokens."""
+    cells = [row.get(name) for name in FAILED]
     return any(str(cell).strip() in ("0", "0.0") for cell in cells if cell is not None)
 
 
@@ -162,22 +201,23 @@ def _requests(
     )
 
 
-def check_rate(at_s: Sequence[float], path: str, unit: str, by_hand: bool) -> None:
-    """Refuse a trace that simulates at a rate that no service has: its moments are in another unit."""
+def check_rate(at_s: Sequence[float], path: str, unit: str, sure: bool) -> None:
+    """Refuse a trace at a rate that no service has: its timestamps are in another unit. `sure` where the
+    format or a flag says the unit."""
     if len(at_s) < 2 or at_s[-1] <= 0.0:
         return
     rate = len(at_s) / at_s[-1]
-    if SLOWEST <= rate <= QUICKEST:
+    if (SLOWEST if sure else SLOWEST_UNKNOWN) <= rate <= QUICKEST:
         return
     likely = [
         name
         for name, scale in UNITS.items()
         if 0.02 <= rate * UNITS[unit] / scale <= QUICKEST and name != unit
     ]
-    message = f"plays at {rate:.2g} requests/s where its moments are {unit}"
-    message += f": they are likely {' or '.join(likely[:2])}" if likely else ""
+    message = f"comes at {rate:.2g} requests/s where its timestamps are in {unit}"
+    message += f": they are likely in {' or '.join(likely[:2])}" if likely else ""
     allowed = f"--trace-unit {likely[0] if likely else ', '.join(UNITS)}"
-    if by_hand and not likely:
+    if sure and not likely:
         return
     raise BadInput([_problem("arrivals", path, message, allowed)])
 
@@ -224,36 +264,6 @@ def _sessions(rows: Sequence[Mapping[str, Any]], column: str | None) -> list[int
         return None
     numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
     return [numbers[name] for name in names]
-
-
-def conversations(rows: Sequence[Mapping[str, Any]]) -> Requests:
-    """ShareGPT's conversations: each turn asks with all before it; lengths by characters, no arrivals."""
-    isl: list[int] = []
-    osl: list[int] = []
-    session: list[int] = []
-    blocks: list[tuple[int, ...]] = []
-    size, seen = BLOCKS[1], 0
-    for number, row in enumerate(rows):
-        past, ids = 0, 0
-        turns = row.get("conversations")
-        for turn in turns if isinstance(turns, list) else ():
-            text = str(turn.get("value", "")) if isinstance(turn, Mapping) else ""
-            tokens = max(round(len(text) / TOKEN_CHARACTERS), 1)
-            asked = isinstance(turn, Mapping) and turn.get("from") in ("human", "user", "system")
-            if asked or not past:
-                past += tokens
-                continue
-            isl.append(past)
-            osl.append(tokens)
-            session.append(number)
-            ids = max(ids, math.ceil(past / size))
-            blocks.append(tuple(range(seen, seen + math.ceil(past / size))))
-            past += tokens
-        seen += ids + math.ceil(past / size)
-    if not isl:
-        problem = _problem("arrivals", None, "the conversations have no answers", "turns from gpt")
-        raise BadInput([problem])
-    return Requests(isl=isl, osl=osl, session=session, blocks=blocks, block_tokens=size)
 
 
 def _plain(value: object) -> bool:

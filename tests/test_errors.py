@@ -59,3 +59,10 @@ def test_an_error_is_one_line_per_problem_and_survives_pickling(kind: type) -> N
 )
 def test_nearest_name(word: str, nearest: str | None) -> None:
     assert nearest_name(word, ["h100-sxm", "a100-sxm-80gb", "mi300x"]) == nearest
+
+
+def test_a_word_of_the_input_makes_no_line_without_end() -> None:
+    long = Problem(path="import", value=None, message=f"vllm: {'a' * 100_000}", allowed="a flag")
+    assert len(str(long)) < 5000
+    assert str(long).startswith("import: vllm: aaa")
+    assert str(long).endswith("allowed: a flag")

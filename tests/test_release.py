@@ -164,6 +164,17 @@ def test_the_bill_of_materials_is_that_of_the_lock() -> None:
     assert "pkg:pypi/numpy@" in str(written["dependencies"])
 
 
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_the_locks_are_of_every_python_and_platform(name: str) -> None:
+    """Each lock has files of all of them, and none of its packages is named without one."""
+    lock, text = tool("lock"), (ROOT / name).read_text(encoding="utf-8")
+    head = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    for word in (*lock.PYTHONS, *lock.PLATFORMS):
+        assert word in head, word
+    assert "alone" not in head
+    assert lock.pinned(ROOT / name).keys() == {*re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)}
+
+
 def test_the_lock_for_developers_holds_the_other() -> None:
     own = tool("licences").locked()
     text = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")

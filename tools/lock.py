@@ -2,11 +2,14 @@
 `foretell[all,dev]`, at one version, with the hashes of its files.
 
 `python tools/lock.py` asks pip what it would install, for each Python and platform below, and writes nothing
-but names, versions and hashes: where the files come from is the installer's business.
+but names, versions and hashes: where the files come from is the installer's business. Versions stay as they
+are in the files; `--upgrade` takes the newest.
 `pip install --require-hashes -r requirements.lock` then installs those very files or nothing.
 """
 
+import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -67,11 +70,23 @@ def resolved(python: str, platform: str, pins: list[str], dev: bool) -> list[tup
     ]
 
 
+def pinned(lock: Path) -> dict[str, str]:
+    """Versions that a lock has already."""
+    text = lock.read_text(encoding="utf-8") if lock.exists() else ""
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
 def main() -> int:
     """Write both files; what the first has at a version, the second has at the same."""
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument(
+        "--upgrade", action="store_true", help="the newest versions, not those that are there"
+    )
+    upgrade = asked.parse_args().upgrade
     versions: dict[str, str] = {}
     for name, dev in LOCKS.items():
-        versions = write(ROOT / name, dev, dict(versions))
+        held = {} if upgrade else pinned(ROOT / name)
+        versions = write(ROOT / name, dev, held | versions)
     return 0 if versions else 1
 
 

@@ -11,6 +11,8 @@ from foretell.records import Later, dataclass, made_when_asked, values_as_held, 
 
 VALUE_WIDTH = 120
 """Longest rendering of an offending value in a message, in characters."""
+LINE_WIDTH = 4000
+"""Longest line of a problem: no message of ours has more, words of the input may."""
 
 
 @made_when_asked("allowed", "nearest")
@@ -137,8 +139,13 @@ def _shown(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """The text with runs of white space, line ends included, made one space."""
-    return " ".join(text.split())
+    """The text with runs of white space, line ends included, made one space; shortened where a word of the
+    input made it very long."""
+    line = " ".join(text.split())
+    if len(line) > LINE_WIDTH:
+        half = LINE_WIDTH // 2
+        line = f"{line[:half]} ... {line[-half:]}"
+    return line
 
 
 class ForetellDeprecation(FutureWarning):

@@ -9,11 +9,14 @@ from foretell.catalog import files
 from foretell.errors import BadInput
 from foretell.lab.validate.training import score_training
 from tests.fuzz.harness import fuzz
+from tests.fuzz.later_readers import calibration_readers, later_readers
 from tests.fuzz.mutate import mutated
 from tests.fuzz.readers import own_readers, table_readers
 
 FEW, MANY = 200, 10_000
 """Inputs of a reader in the quick form and in the full one."""
+FEW_LATER, MANY_LATER = 8, 500
+"""The same of one launch file or table of many: some 50,000 in all."""
 TABLES = {"collectives", "kernels", "training", "memory", "serving", "cost"}
 """Kinds of tables that `validate` reads."""
 
@@ -37,6 +40,27 @@ def test_tables_a_few_times(folder: Path, data_dir: Path) -> None:
     assert {reader.name.partition(" table")[0] for reader in readers} == TABLES
     for reader in readers:
         fuzz(reader.name, reader.read, reader.seeds, FEW // 5)
+
+
+def test_launch_files_and_others_a_few_times(folder: Path) -> None:
+    readers = later_readers(folder)
+    assert len(readers) > 90
+    for reader in readers:
+        fuzz(reader.name, reader.read, reader.seeds, FEW_LATER)
+
+
+def test_tables_of_calibrate_a_few_times(folder: Path, data_dir: Path) -> None:
+    readers = calibration_readers(folder, data_dir)
+    kinds = {reader.name.partition(" rows")[0] for reader in readers}
+    assert {"kernel", "dispatch", "collective", "serving"} <= kinds
+    for reader in readers:
+        fuzz(reader.name, reader.read, reader.seeds, FEW_LATER)
+
+
+@pytest.mark.full
+def test_launch_files_and_tables_many_times(folder: Path, data_dir: Path) -> None:
+    for reader in (*later_readers(folder), *calibration_readers(folder, data_dir)):
+        fuzz(reader.name, reader.read, reader.seeds, MANY_LATER)
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tomli_w
+import yaml
 
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 0.5, -0.0, 1e308, 1e-308, 10**18, 10**30, 10**400, float("inf"), float("nan"),
@@ -115,7 +116,19 @@ def of_csv(rng: random.Random, content: bytes) -> bytes:
     return out.getvalue().encode()
 
 
-KINDS: tuple[Callable[[random.Random, bytes], bytes], ...] = (of_json, of_lines, of_toml, of_csv)
+def of_yaml(rng: random.Random, content: bytes) -> bytes:
+    """Documents of a launch file; one that is a mere text, as a script is, is none."""
+    documents = list(yaml.safe_load_all(content.decode()))
+    if not any(isinstance(one, dict) for one in documents):
+        raise ValueError("no table")
+    at = rng.randrange(len(documents))
+    documents[at] = change(rng, documents[at])
+    return yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "surrogateescape")
+
+
+KINDS: tuple[Callable[[random.Random, bytes], bytes], ...] = (
+    of_json, of_lines, of_toml, of_yaml, of_csv,
+)  # fmt: skip
 
 
 def typed(seed: int, content: bytes) -> bytes | None:
@@ -135,6 +148,7 @@ def typed(seed: int, content: bytes) -> bytes | None:
             RecursionError,
             UnicodeError,
             AttributeError,
+            yaml.YAMLError,
         ):
             continue
     return None

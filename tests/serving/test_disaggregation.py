@@ -13,7 +13,12 @@ from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_cases import case_of
 from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
 from foretell.lab.calibrate.serving_rules import draft_tokens
-from foretell.lab.calibrate.serving_workers import missing_workers, worker_layout
+from foretell.lab.calibrate.serving_workers import (
+    decode_worker,
+    missing_workers,
+    worker_layout,
+    worker_places,
+)
 from foretell.serving.disaggregation import crowding
 from foretell.serving.sizing import search_layouts
 from foretell.serving.sizing_records import ServiceTargets
@@ -189,3 +194,33 @@ def test_requests_of_the_first_waves_come_crowded() -> None:
     assert crowd(5.0) > crowd(10.0) > crowd(100.0) > 1.0
     assert crowd(10.0, 1.0) > crowd(10.0, 0.8) > crowd(10.0, 0.2) >= 1.0
     assert crowd(1e12) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("batch", "workers", "places"),
+    [(144.0, 4, 32), (564.0, 4, 128), (1075.0, 1, 1024), (4301.0, 1, 4096), (666.0, 1, 512),
+     (1024.0, 1, None), (384.0, 1, None), (1536.0, 1, None), (2560.0, 1, None), (5.0, 4, None)],
+)  # fmt: skip
+def test_a_concurrency_a_little_above_a_power_of_two_tells_the_places_of_a_worker(
+    batch, workers, places
+):
+    row = row_of(batch=batch, decode=WorkerCells(gpus=8 * workers, workers=workers))
+    assert worker_places(row) == places
+
+
+def test_requests_beyond_the_places_of_decode_workers_queue():
+    """1,075 in flight and places for 1,024: the rest waits 51 / X before its first token."""
+    said = []
+    row = row_of(batch=1075.0, decode=WorkerCells(gpus=16, workers=1))
+    layout = decode_worker(row, Deployment(dp=16, ep=16), "trtllm", said)
+    assert (layout.max_batch, layout.eplb, len(said)) == (64, False, 2)
+    base = {"system": "gb200", "gpus": 20, "isl": 1024, "osl": 1024, "concurrency": 1075,
+            "engine": "trtllm", "prefill_gpus": 4, "prefill_plan": "dp4 ep4"}  # fmt: skip
+    free, held = (
+        foretell.serve("deepseek-r1", plan=f"dp16 ep16 weights=nvfp4{words}", **base)
+        for words in ("", " max_batch=64")
+    )
+    waits = 51.0 / held.requests_per_s
+    assert held.ttft_ms.mean / 1e3 > 0.8 * waits
+    assert held.ttft_ms.mean > free.ttft_ms.mean
+    assert held.tpot_ms.mean < free.tpot_ms.mean

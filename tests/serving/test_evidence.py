@@ -92,3 +92,18 @@ def test_the_22_cells_of_llama_2_are_answered(chip):
         )  # fmt: skip
         assert 0.3e3 < found.e2e_ms.mean < 12e3
         assert found.evidence == ("fitted" if chip.startswith("a100") else "transferred")
+
+
+def test_chips_without_tables_are_the_least_sure() -> None:
+    """A mixture on chips that nothing was measured on: no surer than a dense model there."""
+
+    def spread(chip: str, model: str) -> float:
+        found = foretell.serve(model, system=chip, gpus=8, isl=1024, osl=256, concurrency=16)
+        low, high = found.to_dict()["interval"]["tpot_ms"]["p90"]
+        return high / low
+
+    for chip in ("mi250x-gcd", "l40s", "rtx5090", "trainium2"):
+        assert spread(chip, "qwen3-30b-a3b") == pytest.approx(spread(chip, "llama-3.1-8b"))
+        assert spread(chip, "qwen3-30b-a3b") > 2.0
+    # Of a generation that was measured, with stacked memory too.
+    assert spread("h20-sxm", "qwen3-30b-a3b") < 1.5

@@ -91,3 +91,37 @@ def test_a_seldom_used_service_spends_more_on_a_token():
     assert each[0] > each[1] > each[2]
     idle = float(chip_power(chip("h100-sxm")).idle_watts) / 0.001 / 1024
     assert each[0] == pytest.approx(idle, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "chips", "gpus", "plan"),
+    [
+        ("deepseek-r1", "h100-sxm", 72, "dp72 ep72"),
+        ("deepseek-r1", "h200-sxm", 16, "dp16 ep16"),
+        ("deepseek-r1", "h200-sxm", 8, "dp8 ep8"),
+        ("deepseek-r1", "h200-sxm", 16, "tp4 pp4"),
+        ("deepseek-r1", "mi300x", 8, "tp8"),
+        ("deepseek-r1", "h20-sxm", 16, "dp16 ep16"),
+        ("llama-3.1-70b", "h100-sxm", 8, "tp2 pp4"),
+    ],
+)
+@pytest.mark.parametrize("each", [1, 128])
+def test_joules_are_watts_of_the_chips_over_time(name, chips, gpus, plan, each):
+    """Between what a waiting chip draws and its limit, however attention, experts and stages are spread."""
+    load = {"isl": 2000, "osl": 400, "concurrency": each * gpus, "plan": plan, "engine": "sglang"}
+    found = foretell.serve(name, system=chips, gpus=gpus, **load)
+    watts = found.joules_per_token * found.output_tokens_per_s / gpus
+    one = system(chips).chip
+    assert chip_power(one).base_watts <= watts <= 1.05 * float(one.tdp_watts)
+
+
+def test_a_copy_of_the_attention_spends_as_much_as_one_alone():
+    """Eight ranks with sequences of their own: dense parts of each are those of one rank."""
+    dense = model("llama-3.1-8b")
+    one, many = (
+        step_times(dense, SYSTEM, Deployment(dp=dp), ENGINE).joules(
+            StepLoad(decoding=64.0 * dp, context_tokens=64e3 * dp)
+        )
+        for dp in (1, 8)
+    )
+    assert float(many) == pytest.approx(8.0 * float(one), rel=0.03)

@@ -364,7 +364,7 @@ def _settings(given: Settings) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _whole(value: Any) -> Any:
     """A whole number where a text is one: sweeps and flags give texts."""
     text = value.strip() if isinstance(value, str) else ""
-    return int(text) if text.isascii() and text.isdigit() else value
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else value
 
 
 def _decimal(value: Any) -> Any:

@@ -14,6 +14,7 @@ from foretell.interop.megatron_write import job_name
 from foretell.interop.releases import release_of
 from foretell.interop.serving_words import Serving
 from foretell.interop.tools import write_serving, write_training
+from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.search.frameworks import refusals
 from foretell.serving.memory import fraction_for, memory_of
@@ -78,7 +79,7 @@ class LaunchOrigin:
     def port(self) -> int | None:
         """Where its clients expect it."""
         told = dict(self.launch.flags).get("--port", "")
-        return int(told) if told.isdigit() else None
+        return whole_number(told)
 
 
 def export_deployment(

@@ -17,6 +17,10 @@ LEFT_OUT = ROOT / "engines_left_out.toml"
 """Overheads of profiles fitted without one model."""
 APART = "disaggregated"
 """Class of residuals of prefill and decode on instances of their own."""
+FOREIGN = "foreign"
+"""Class of residuals of chips without tables of their own, and of no generation that a profile has seen."""
+KINDS = ("dense", "mixture", "any")
+"""Kinds of residuals."""
 SURER = {"near": "fitted", "far": "near"}
 """Class of residuals -> the one that is closer to what was fitted."""
 ANY = "any"
@@ -49,7 +53,13 @@ def serving_spreads() -> tuple[ServingSpread, ...]:
 
 @lru_cache(maxsize=256)
 def spread_for(kind: str, residuals: str, metric: str) -> ServingSpread:
-    """Residuals of a kind of model and class; of all models where the kind has none of its own."""
+    """Residuals of a kind of model and class; of all models where the kind has none of its own.
+
+    What no table is of is as uncertain as the worse known kind of model on chips that a profile has not seen:
+    rows of mixtures there are all of chips with tables.
+    """
+    if residuals == FOREIGN:
+        return max((spread_for(one, "far", metric) for one in KINDS), key=lambda one: one.p90)
     mine = {
         one.kind: one
         for one in serving_spreads()

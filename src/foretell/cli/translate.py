@@ -279,8 +279,11 @@ def make_text(
 
 def _given(file: str) -> list[str]:
     """The lines of a file or of standard input."""
+    from foretell.interop.user_files import check_regular
     from foretell.lab.translate.folder import bad
 
+    if file != "-":
+        check_regular(Path(file))
     try:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         text = raw.decode("utf-8")

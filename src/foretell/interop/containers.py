@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from foretell.interop.shell_words import Script, read_script
+from foretell.interop.whole_numbers import whole_number
 
 ENGINES = ("docker", "podman", "nerdctl", "nvidia-docker")
 """Programs that run an image: `docker run [OPTIONS] IMAGE [COMMAND]`."""
@@ -126,11 +127,11 @@ def _gpus(text: str) -> int | None:
     """How many GPUs `--gpus` names: 4, device=0,1,2,3; None of all of them."""
     plain = text.strip("\"' ")
     if plain.isdigit():
-        return int(plain)
+        return whole_number(plain)
     match = re.fullmatch(r"(?:count=(\d+)|\"?device=([\w,:.-]+)\"?)", plain)
     if match is None:
         return None
-    return int(match[1]) if match[1] else len(match[2].strip(",").split(","))
+    return whole_number(match[1]) if match[1] else len(match[2].strip(",").split(","))
 
 
 def _quoted(words: Sequence[str], at: int) -> str | None:

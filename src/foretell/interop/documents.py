@@ -4,6 +4,8 @@ Anchors and merge keys are followed. A few lines of anchors can stand for more n
 the nodes are counted before any is built. PyYAML comes with the extra `interchange`.
 """
 
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 from foretell.errors import BadInput, Problem
@@ -18,6 +20,12 @@ INSTALL = 'pip install "foretell[interchange]"'
 
 def read_documents(text: str) -> list[Any]:
     """Every document of a text; BadInput with the line where it is no YAML."""
+    return deepcopy(_parsed(text))
+
+
+@lru_cache(maxsize=2)
+def _parsed(text: str) -> list[Any]:
+    """The same, kept: a launch is looked at for one tool after the other."""
     yaml = _loader()
     try:
         roots = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node]
@@ -27,7 +35,8 @@ def read_documents(text: str) -> list[Any]:
             raise _bad(f"expands to more than {MOST_NODES} values")
         if any(deep > DEEPEST for _, deep in sizes):
             raise _bad("is nested too deeply")
-        return [one for one in yaml.safe_load_all(text) if one is not None]
+        found = [yaml.SafeLoader("").construct_document(node) for node in roots]
+        return [one for one in found if one is not None]
     except RecursionError:
         raise _bad("is nested too deeply") from None
     except yaml.YAMLError as error:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable, parse_arguments, spell_key
+from foretell.interop.keys import LONGEST_KEY
 
 OwnFlags = tuple[tuple[str, str], ...]
 """Flags as a launch spells them, each with its value as a shell takes it; "" stands for a flag alone."""
@@ -38,6 +39,7 @@ def own_flags(given: ArgumentTable, pairs: Mapping[str, Any]) -> OwnFlags:
             or "." in key
             or value is None
             or value is False
+            or len(key) > LONGEST_KEY
         ):
             continue
         if isinstance(value, Mapping):
@@ -61,7 +63,9 @@ def _shell(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     """A word as a shell takes it; one with a variable that the launch leaves open stays open."""
-    return f'"{text}"' if re.fullmatch(r"[\w./:${}-]*\$[\w./:${}-]*", text) else shlex.quote(text)
+    # One set of characters alone: a pattern with the sign in its midst would try every one of many.
+    spares = "$" in text and re.fullmatch(r"[\w./:${}-]*", text)
+    return f'"{text}"' if spares else shlex.quote(text)
 
 
 def keep_flags(

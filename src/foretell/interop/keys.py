@@ -374,9 +374,15 @@ def read_back(
     return tuple(rows)
 
 
+LONGEST_KEY = 500
+"""Characters of a key that is looked for in a launch."""
+
+
 def line_of(given: ArgumentTable, key: str) -> int | None:
     """The line that says a key: its parts one after the other, the last place where it is a flag."""
     text, at = given.text, 0
+    if len(key) > LONGEST_KEY:  # nothing that any tool calls a flag
+        return None
     found = [one.start() for one in re.finditer(_spelt(key), text)]
     said = [place for place in found if not _commented(text, place)]
     dotted = said or found

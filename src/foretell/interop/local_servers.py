@@ -13,6 +13,7 @@ from foretell.interop.keys import CHIP_KEYS, Keys, LeftArguments
 from foretell.interop.launch import Known, Launch
 from foretell.interop.other_servers import service_launch
 from foretell.interop.serving_words import largest
+from foretell.interop.whole_numbers import whole_number
 
 LLAMA_QUIET = frozenset(
     """host port alias a api_key* threads t threads_batch tb batch_size b no_mmap mlock cont_batching cb jinja
@@ -44,7 +45,8 @@ def read_llama_cpp(given: ArgumentTable, known: Known) -> Launch:
     split = keys.text("tensor_split", "ts")
     gpus = known.gpus or (len(split.split(",")) if split else 1)
     layers = keys.raw("n_gpu_layers", "ngl", "gpu_layers")
-    if layers is not None and str(layers).lstrip("-").isdigit() and 0 <= int(str(layers)) < 99:
+    some = whole_number(layers)
+    if some is not None and some < 99:
         keys.doubt(f"n_gpu_layers {layers} leaves layers on the host: all are taken on the GPU")
     file = keys.text("model", "m", "hf_repo", "hf", "hfr") or ""
     left: list[str] = []

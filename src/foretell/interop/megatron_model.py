@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from foretell.interop.keys import Keys
+from foretell.interop.whole_numbers import whole_number
 
 VOCABULARIES = {
     "gpt2bpetokenizer": 50257, "bertwordpiecelowercase": 30522, "llama2tokenizer": 32000,
@@ -125,8 +126,9 @@ def _expert_layers(keys: Keys, layers: int) -> list[int]:
     """For each layer 1 where it has experts, of moe_layer_freq: every N-th, or a list of Python's such as
     `([0]*3+[1]*58)`, whose length must be the layers'."""
     text = (keys.text("moe_layer_freq") or "1").replace(" ", "")
-    if text.isdigit():
-        return [int(at % max(int(text[:6]), 1) == 0) for at in range(layers)]
+    every = whole_number(text)
+    if every is not None:
+        return [int(at % max(every, 1) == 0) for at in range(layers)]
     pattern = _pattern(text)
     if pattern is None or len(pattern) != layers:
         message = f"is no list of {layers} zeros and ones"

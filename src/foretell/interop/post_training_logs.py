@@ -249,6 +249,8 @@ def line_values(line: str) -> dict[str, float]:
         raw = dict(PAIR.findall(text))
     if not raw:
         raw = {name.strip(): value.replace(",", "") for name, value in BULLET.findall(text)}
+    if not raw:  # most lines of a log
+        return {}
     found = {
         name: next((n for key in keys if (n := _number(raw.get(key))) is not None), None)
         for name, keys in NAMES.items()

@@ -13,6 +13,7 @@ from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import PolicyStep, launch_of_step, prompt_room
+from foretell.interop.whole_numbers import whole_number
 
 VERL_IGNORED = frozenset(
     """data.* algorithm.* trainer.* reward_model.* custom_reward_function.* critic.* ray_init.*
@@ -253,7 +254,7 @@ def _nemo_tokens(keys: Keys, total: int, *, packs: bool) -> int | None:
         return None
     each = total * (keys.whole("policy.train_micro_batch_size") or 1)
     named = [keys.text(f"{part}.train_mb_tokens") for part in parts]
-    return next((int(one) for one in named if one and one.isdigit()), each)
+    return next((many for one in named if (many := whole_number(one))), each)
 
 
 def _engine(keys: Keys, name: str) -> str | None:

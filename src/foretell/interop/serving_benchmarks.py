@@ -16,6 +16,8 @@ VALUES: Mapping[str, str] = {
     "request_throughput": "requests_per_s",
 }
 """Key -> what it measures; of two keys for one, the first counts."""
+LARGEST = 1e15
+"""Beyond this nothing of a benchmark is a count or a time; "inf" is a rate without a limit."""
 
 
 def benchmark_measurement(told: Mapping[str, Any], name: str) -> Measurement | None:
@@ -24,21 +26,29 @@ def benchmark_measurement(told: Mapping[str, Any], name: str) -> Measurement | N
         return None
     values: dict[str, float] = {}
     for key, ours in VALUES.items():
-        if ours not in values and isinstance(told.get(key), int | float) and told[key] > 0:
-            values[ours] = float(told[key])
+        if ours not in values and (value := _number(told.get(key))):
+            values[ours] = value
     asked: dict[str, Any] = {}
-    requests = told.get("completed") or told.get("num_prompts")
+    requests = _number(told.get("completed")) or _number(told.get("num_prompts"))
     for ours, total in (("isl", "total_input_tokens"), ("osl", "total_output_tokens")):
-        if requests and told.get(total):
-            asked[ours] = float(told[total]) / float(requests)
-    if told.get("random_input_len"):
-        asked |= {"isl": float(told["random_input_len"]), "osl": float(told["random_output_len"])}
-    rate = told.get("request_rate")
-    if told.get("max_concurrency"):
-        asked["concurrency"] = float(told["max_concurrency"])
-    elif isinstance(rate, int | float) and 0.0 < rate < 1e6:
-        asked["rate"] = float(rate)
+        if requests and (tokens := _number(told.get(total))):
+            asked[ours] = tokens / requests
+    lengths = [_number(told.get(f"random_{way}_len")) for way in ("input", "output")]
+    if all(lengths):
+        asked |= {"isl": lengths[0], "osl": lengths[1]}
+    rate = _number(told.get("request_rate"))
+    if concurrency := _number(told.get("max_concurrency")):
+        asked["concurrency"] = concurrency
+    elif rate and rate < 1e6:
+        asked["rate"] = rate
     backend = str(told.get("backend") or "")
     if backend in ("vllm", "sglang"):
         asked["engine"] = backend
     return Measurement(asked=asked, values=values, source=f"{name} (serving benchmark)")
+
+
+def _number(value: object) -> float | None:
+    """A number above 0 that counts something; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < LARGEST:
+        return None
+    return float(value)

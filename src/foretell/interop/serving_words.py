@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from foretell.interop.kept_flags import OwnFlags
+from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
 
@@ -77,8 +78,8 @@ def count_items(values: object) -> int:
 def largest(values: object) -> int | None:
     """The largest whole number of a list, or of a text of numbers; None where there is none."""
     items = values if isinstance(values, list) else str(values or "").replace(",", " ").split()
-    found = [int(str(item)) for item in items if str(item).strip("[] ").isdigit()]
-    return max(found) if found else None
+    found = [whole_number(str(item).strip("[] ")) for item in items]
+    return max((one for one in found if one is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

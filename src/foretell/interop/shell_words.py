@@ -6,7 +6,9 @@ what the text does not say (another variable, a command's output) stays as it is
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
+from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 
 MOST_WORDS = 20_000
@@ -100,7 +102,7 @@ def read_script(text: str) -> Script:
     }
     for name, source in SLURM.items():
         number = batch.get(source, "").rpartition(":")[2]
-        if number.isdigit():
+        if whole_number(number) is not None:
             scalars.setdefault(name, number)
     scalars = _settled(scalars)
     expanded = _expanded(words, scalars, arrays)
@@ -116,26 +118,35 @@ def read_script(text: str) -> Script:
 
 def _words(text: str) -> list[str]:
     """Words as a shell would split them; brackets are marked by a null before them."""
+    return list(_split(text))
+
+
+@lru_cache(maxsize=4)
+def _split(text: str) -> tuple[str, ...]:
+    """The same, kept: a launch is looked at for one tool after the other."""
     words: list[str] = []
-    word: str | None = None
+    word: list[str] = []
+    begun = False
     at = 0
     while at < len(text) and len(words) < MOST_WORDS:
         match = _PIECE.match(text, at)
         if match is None:
             break
         at, kind = match.end(), match.lastgroup
-        if kind == "comment" and word is not None:  # a # inside a word begins no comment
-            word, at = word + "#", match.start() + 1
+        if kind == "comment" and begun:  # a # inside a word begins no comment
+            word.append("#")
+            at = match.start() + 1
         elif kind in ("gap", "comment", "bracket"):
-            words += [word] if word is not None else []
+            words += ["".join(word)] if begun else []
             words += [f"\0{match['bracket']}"] if kind == "bracket" else []
-            word = None
+            word, begun = [], False
         elif kind is not None:
             piece = match[kind]
             if kind == "double":
                 piece = re.sub(r'\\(["\\$`])', r"\1", piece).replace("\\\n", "")
-            word = (word or "") + piece.replace("\0", "")
-    return [*words, *([word] if word is not None else [])]
+            word.append(piece.replace("\0", ""))
+            begun = True
+    return (*words, "".join(word)) if begun else tuple(words)
 
 
 def _own_default(name: str, value: str) -> str:

@@ -43,6 +43,7 @@ from foretell.interop.named_files import with_files
 from foretell.interop.own_model import read_table
 from foretell.interop.serving_words import Serving
 from foretell.interop.several_servers import read_servers
+from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
@@ -207,10 +208,11 @@ def _instances(launch: Launch, given: ArgumentTable, known: Known) -> Launch:
     nodes, each = (given.variables.get(name, "") for name in ("nnodes", "gpus_per_node"))
     if not (launch.serves and launch.gpus and known.gpus is None and given.wrapped):
         return launch
-    if not (nodes.isdigit() and each.isdigit() and int(each)):
+    many, inside = whole_number(nodes), whole_number(each)
+    if many is None or not inside:
         return launch
-    spans = -(-launch.gpus // int(each))
-    copies = int(nodes) // spans
+    spans = -(-launch.gpus // inside)
+    copies = many // spans
     if copies < 2:
         return launch
     place = f"{spans} nodes" if spans > 1 else "node"

@@ -15,6 +15,7 @@ from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word
 from foretell.interop.torchtitan_registry import REGISTRY
+from foretell.interop.whole_numbers import whole_number
 
 SCHEDULES = {
     "1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "loopedbfs": "interleaved",
@@ -336,7 +337,7 @@ def _recompute(keys: Keys, layers: int | None, pp: int) -> str:
     if name in ("memory_budget", "memorybudgetac"):
         keys.doubt("activation checkpointing by a memory budget is taken as by operation")
     by_layer = name == "selective" and (told is not None or option is not None)
-    every = int(option) if option and option.isdigit() else 2 if option is None else 0
+    every = 2 if option is None else whole_number(option) or 0
     if by_layer and every:
         if layers is None:
             keys.doubt(f"one layer in {every} is recomputed: how many needs the model's layers")

@@ -14,6 +14,7 @@ import numpy as np
 
 from foretell.errors import BadInput
 from foretell.interop.tools import read_arguments
+from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.specs.measurement import Measurement
 
@@ -295,6 +296,5 @@ def _arguments(lines: list[str]) -> tuple[dict[str, Any], str, tuple[str, ...]]:
     except BadInput as error:
         return {}, "", tuple(f"arguments not read: {p.message}" for p in error.problems)
     asked = {"global_batch": launch.global_batch, "seq_len": launch.seq_len}
-    if told.get("world_size", "").isdecimal():
-        asked["gpus"] = int(told["world_size"])
+    asked["gpus"] = whole_number(told.get("world_size", ""))
     return {k: v for k, v in asked.items() if v}, launch.plan, ()

@@ -190,6 +190,10 @@ class ContainerGroup:
     """Which, where a label says."""
 
 
+MOST_PODS = 1_000_000
+"""Copies of a container that count; no object means more."""
+
+
 def _containers(
     node: Any, copies: int, labels: Mapping[str, Any], depth: int
 ) -> Iterator[ContainerGroup]:
@@ -203,13 +207,12 @@ def _containers(
         return
     for name in REPLICAS:
         if isinstance(node.get(name), int) and not isinstance(node[name], bool):
-            copies *= max(int(node[name]), 1)
+            copies *= min(max(int(node[name]), 1), MOST_PODS)
     labels = {**labels, **_table(node.get("nodeSelector"))}
     share = dict.fromkeys(node, copies)
     if "workerTemplate" in node and isinstance(node.get("size"), int):
-        groups = copies // max(
-            int(node["size"]), 1
-        )  # a leader of each group, the others are workers
+        # A leader of each group, the others are workers.
+        groups = copies // min(max(int(node["size"]), 1), MOST_PODS)
         leaders = groups if "leaderTemplate" in node else 0
         share |= {"leaderTemplate": leaders, "workerTemplate": copies - leaders}
     for name, value in node.items():
@@ -239,7 +242,7 @@ def _container(node: Any, copies: int, labels: Mapping[str, Any]) -> Iterator[Co
     for part in ("limits", "requests"):
         asked = _table(_table(node.get("resources")).get(part))
         gpus = gpus or sum(int(str(asked.get(name, 0) or 0)) for name in GPU_RESOURCES
-                           if str(asked.get(name, 0)).isdigit())  # fmt: skip
+                           if re.fullmatch("[0-9]{1,6}", str(asked.get(name, 0))))  # fmt: skip
     chip = next((str(labels[name]) for name in SELECTORS if name in labels), None)
     yield ContainerGroup(script=script, copies=copies, gpus=gpus, accelerator=chip)
 
@@ -271,7 +274,9 @@ def _environment(node: Any) -> list[tuple[str, str]]:
 
 
 def _words(node: Any) -> list[str]:
-    return [str(one) for one in node] if isinstance(node, list) else [node] if node else []
+    """Words of a command: a list of them, or one; a table is none."""
+    many = node if isinstance(node, list) else [node] if node else []
+    return [str(one) for one in many if not isinstance(one, Mapping | list)]
 
 
 def _table(node: Any) -> Mapping[str, Any]:

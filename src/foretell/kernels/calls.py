@@ -142,7 +142,7 @@ def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAIN
         return _module_passes(op, row, work, written, backward)
     one = over_memory(row, work, _kind(op, written), backward, family)
     calls = [one]
-    if isinstance(op, Pointwise) and op.role is OpRole.EXPERT_BIAS:
+    if isinstance(op, Pointwise) and op.role in (OpRole.EXPERT_BIAS, OpRole.MERGE):
         calls = [with_fields(one, launches=op.launches)]
     if backward and isinstance(op, Pointwise) and kind_of(op) == "act" and op.reads > 1.0:
         # Both factors of a gated part are halves of one product: their gradients are read and joined.

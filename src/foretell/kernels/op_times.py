@@ -19,6 +19,7 @@ from foretell.kernels.families.experts import grouped_times
 from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.spread import spread_of
 from foretell.kernels.fusion import (
+    COLLECTIVE_HOST_S,
     COMPILED_SORTS,
     COMPLEX_ROTARY,
     COMPOSED_NORM,
@@ -74,6 +75,12 @@ CORRECTED = {
     "prefill-backward": "attention",
 }
 """Family of kernels -> the correction of its times; the rest are passes over memory."""
+SPLASH_CHIPS = ("tpu",)
+"""Architectures whose attention is a kernel of large blocks over few wide cores (JAX's splash attention)."""
+SPLASH_BLOCK, SPLASH_SOFTMAX = 2048.0, 0.7
+"""Queries and keys of its blocks (sa_block_q, sa_block_kv of MaxText), of which a causal mask leaves
+out whole ones alone: 1.25 times the pairs at 8,192 tokens, hardly more at 131,072; and plain operations of a
+pair over those of a GPU's, by recipes of 8,192 tokens on v6e and v7x (tpu-recipes)."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
 
@@ -302,8 +309,14 @@ def _host_s(stack: CallStack, kernels: Array, fused: bool, software: Software) -
     if software.host_kernel_s:
         each = software.host_kernel_s, software.host_kernel_backward_s
         return np.asarray(kernels * np.array([each[back] for _, back in stack.kinds])[:, None])
-    slower = np.where([backward for _, backward in stack.kinds], host.backward, 1.0)[:, None]
-    return np.asarray((host.operation_s + host.kernel_s * kernels) * slower)
+    back = np.array([backward for _, backward in stack.kinds], float)[:, None]
+    slower = np.where(back > 0.0, host.backward, 1.0)
+    found = (host.operation_s + host.kernel_s * kernels) * slower
+    if stack.family in ("prefill", "prefill-backward"):
+        # Steps of a ring are operations one after another, each with a send; backward, gradients travel too.
+        calls = stack.sizes["calls"]
+        found = calls * found + (calls - 1.0) * (1.0 + back) * COLLECTIVE_HOST_S
+    return np.asarray(found)
 
 
 def required_dtypes(plan: Plan) -> tuple[str, ...]:
@@ -331,7 +344,16 @@ def coefficients(
             "fa2" if dtype in WIDE_PRECISIONS else name
         )  # what kernels/wide_products.py compares with
         found = choose(chip, family, dtype, (ATTENTION[name],))
-        return replace(found, record=replace(found.record, warm=0.0, touch_flop=0.0))
+        record = replace(found.record, warm=0.0, touch_flop=0.0)
+        if chip.architecture.startswith(SPLASH_CHIPS):
+            record = replace(
+                record,
+                tile_q=SPLASH_BLOCK,
+                tile_k=SPLASH_BLOCK,
+                prologue=record.prologue * record.tile_q / SPLASH_BLOCK,
+                softmax_flop=SPLASH_SOFTMAX * record.softmax_flop,
+            )
+        return replace(found, record=record)
     if family == "grouped":
         return library_products(chip, "experts", dtype)
     if family == "gemm":

@@ -90,6 +90,8 @@ CHOICES: tuple[PlanChoice, ...] = (
 )
 """All that `--over` can name."""
 NAMES = tuple(choice.name for choice in CHOICES)
+BY_STAGE = ("reshard", "shard")
+"""Those that matter to some ZeRO stages alone."""
 
 
 def over_names(text: str | Sequence[str], fixed: Collection[str] = ()) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 Bounds (training/bounds.py) depend on a few fields, and never on the ZeRO stage: one candidate stands for all
 of its stages until it is evaluated. Candidates are evaluated in the order of their bounds, some thousands at
 first, until the bound of the next is beyond what can still come first: the last of the best plans that
-clearly fit, and those that simplicity may put in front (search/simpler.py).
+clearly fit, and those that simplicity may put in front (search/simpler.py). Spaces of other structural
+choices that were searched before count: what leads there is to be beaten.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,8 @@ FIRST = 4096
 """Candidates of the first round; each later one has as many again as all before it, three times."""
 ALIKE = 2e-9
 """Share within which two steps count as equally long, twice that of a ranking."""
+NONE: Array = np.empty(0)
+"""No steps."""
 SHARED = 1 << 16
 """Plans of a round from which several processes share them."""
 
@@ -45,6 +48,8 @@ class LeadingPlans:
     """What they hold."""
     skipped: int
     """Plans that were not evaluated: their bounds are longer than what leads."""
+    lead_s: Array
+    """Steps of the best plans that clearly fit, those of spaces before included; at most `top`."""
 
 
 def leading_plans(
@@ -53,13 +58,18 @@ def leading_plans(
     top: int,
     workers: int = 1,
     progress: Callable[[int], None] | None = None,
+    lead_s: Array = NONE,
 ) -> LeadingPlans:
-    """Every plan that can be among the `top` best of a space, or nearly as fast as the best one."""
+    """Every plan that can be among the `top` best of a space, or nearly as fast as the best one.
+
+    `lead_s` are steps of the best plans of other spaces that clearly fit: plans must be among both.
+    """
     tables = tables_of(scenario, space.plans, zeros=space.zeros)
     least_s = least_seconds(scenario, space.plans, tables)
-    capacity, done_s, limit_s, many = float(scenario.system.chip.memory_bytes), -1.0, np.inf, FIRST
+    capacity, done_s, many = float(scenario.system.chip.memory_bytes), -1.0, FIRST
+    limit_s = _limit_s(lead_s, top)
     rounds: list[tuple[Plans, Array, Array, Index]] = []
-    step_s = peak_bytes = np.empty(0)
+    step_s = peak_bytes = NONE
     while done_s < limit_s:
         far = many >= len(least_s)
         until_s = np.inf if far else float(np.partition(least_s, many)[many])
@@ -69,7 +79,9 @@ def leading_plans(
         found = _evaluated(scenario, plans, tables, of_rows, workers)
         rounds.append((plans, *found, places))
         step_s, peak_bytes = (np.concatenate([one[column] for one in rounds]) for column in (1, 2))
-        limit_s, done_s, many = _limit_s(step_s, peak_bytes, capacity, top), until_s, 4 * many
+        clear_s = found[0][found[1] <= CLOSE_SHARE * capacity]
+        lead_s = np.sort(np.concatenate([lead_s, clear_s]))[:top]
+        limit_s, done_s, many = _limit_s(lead_s, top), until_s, 4 * many
         if progress is not None:
             progress(len(step_s))
     places = np.concatenate([one[3] for one in rounds])
@@ -81,16 +93,15 @@ def leading_plans(
         step_s=step_s[order],
         peak_bytes=peak_bytes[order],
         skipped=space.count - len(order),
+        lead_s=lead_s,
     )
 
 
-def _limit_s(step_s: Array, peak_bytes: Array, capacity: float, top: int) -> float:
+def _limit_s(lead_s: Array, top: int) -> float:
     """The longest step that can still be among those looked for; inf where too few clearly fit."""
-    clear_s = step_s[peak_bytes <= CLOSE_SHARE * capacity]
-    if len(clear_s) < top:
+    if len(lead_s) < top:
         return np.inf
-    last_s = float(np.partition(clear_s, top - 1)[top - 1])
-    return max(last_s * (1.0 + ALIKE), NEAR * float(clear_s.min()))
+    return max(float(lead_s[-1]) * (1.0 + ALIKE), NEAR * float(lead_s[0]))
 
 
 def _evaluated(
@@ -99,11 +110,7 @@ def _evaluated(
     """Step times and peaks of some plans, here or on several processes."""
     if workers > 1 and len(plans) >= SHARED:
         return _evaluate_parallel(scenario, plans, workers)
-    return evaluate_chunks(scenario, plans, select(tables, of_rows)) if len(plans) else _none()
-
-
-def _none() -> tuple[Array, Array]:
-    return np.empty(0), np.empty(0)
+    return evaluate_chunks(scenario, plans, select(tables, of_rows)) if len(plans) else (NONE, NONE)
 
 
 def _evaluate_parallel(scenario: Scenario, plans: Plans, workers: int) -> tuple[Array, Array]:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from foretell.errors import Infeasible, Problem
 from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
-from foretell.search.choices import bases_of, worth_trying
+from foretell.search.choices import BY_STAGE, bases_of, worth_trying
 from foretell.search.frameworks import launchable_with, launcher_of, runs_on
-from foretell.search.leading import leading_plans
+from foretell.search.leading import NONE, leading_plans
 from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
 from foretell.search.space import Space, enumerate_plans, space_key, take_candidates
 from foretell.sharding.rules import LOOPED, layers_of
@@ -132,9 +132,10 @@ def search_plans(
     kept: list[BatchBest] = []
     evaluated = feasible = pruned = 0
     # Which frameworks and which further choices a plan allows may depend on its ZeRO stage.
-    staged = not over and base.framework == GENERIC
+    staged = base.framework == GENERIC and not {*over} & {*BY_STAGE}
     smallest, smallest_bytes = None, np.inf
     spaces: dict[tuple[object, ...], Space] = {}
+    lead_s = NONE
     for variant, changed in bases_of(scenario, base, over):
         key = space_key(variant)
         if key not in spaces:
@@ -150,9 +151,11 @@ def search_plans(
         if space.count == 0:
             continue
         report = _shifted(progress, evaluated + pruned, space.count)
-        found = leading_plans(scenario, space, top, workers, report)
-        plans, step, peak = found.plans, found.step_s, found.peak_bytes
+        found = leading_plans(scenario, space, top, workers, report, lead_s)
+        plans, step, peak, lead_s = found.plans, found.step_s, found.peak_bytes, found.lead_s
         evaluated, pruned = evaluated + len(plans), pruned + found.skipped
+        if not len(plans):
+            continue
         feasible += int((peak <= capacity).sum())
         least = int(peak.argmin())
         if peak[least] < smallest_bytes:

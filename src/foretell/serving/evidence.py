@@ -11,8 +11,10 @@ from typing import Literal
 import numpy as np
 
 from foretell.catalog.engines import knows_kind
-from foretell.catalog.serving_spreads import APART, spread_for
+from foretell.catalog.serving_spreads import APART, FOREIGN, spread_for
+from foretell.kernels.families.choose import choose
 from foretell.serving.formats import mixture_of
+from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
@@ -54,13 +56,25 @@ def residual_class(
     apart: bool = False,
 ) -> str:
     """Whose residuals an interval is made of: `fitted`; `near`, where the generation of chips was seen and
-    the kind of model or layout was not; `far`; `disaggregated`, prefill and decode apart."""
+    the kind of model or layout was not; `far`; `foreign`, on chips without tables; `disaggregated`, prefill
+    and decode apart."""
+    if is_foreign(profile, system.chip):
+        return FOREIGN
     if apart:
         return APART
     if evidence_for(profile, model, system, deployment) == "fitted":
         return "fitted"
     seen = not profile.architectures or system.chip.architecture in profile.architectures
     return "near" if seen else "far"
+
+
+def is_foreign(profile: EngineProfile, chip: Chip) -> bool:
+    """Whether no product was measured on the chip, and the profile has seen none like it: its generation,
+    with stacked memory as the chips of services have."""
+    like = chip.architecture in profile.architectures and bool(
+        np.all(np.asarray(chip.memory_stacks) > 0)
+    )
+    return not like and choose(chip, "gemm", "bf16").foreign
 
 
 def kind_of_model(model: Model) -> str:

@@ -216,8 +216,10 @@ class StepTimes:
         tables, one = self.tables, replace(self.deployment, dp=1, cp=1)
         on = spread(load, one, encoder=self.model.encoder is not None)
         decode, prefill = self._places(on)
-        spent = self.at_tokens(tables.token_joules, on.tokens) + self.at_tokens(
-            tables.encoder_joules, on.read
+        # Every rank with tokens of its own reads the dense weights for its share of them.
+        ranks = float(self.deployment.dp * self.deployment.cp)
+        spent = self.at_tokens(tables.token_joules, on.tokens / ranks) + self.at_tokens(
+            tables.encoder_joules, on.read / ranks
         )
         spent = (
             spent

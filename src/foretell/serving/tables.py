@@ -154,7 +154,7 @@ class ServingTables:
     encoder_s: Array
     """By tokens of a rank that an encoder reads; (tokens,)."""
     token_joules: Array
-    """As token_s, of all ranks."""
+    """As token_s, of all ranks with as many tokens each."""
     experts_joules: Array
     """As experts_s, of all ranks."""
     decode_joules: Array
@@ -164,7 +164,7 @@ class ServingTables:
     head_joules: Array
     """As head_s, of all ranks."""
     encoder_joules: Array
-    """As encoder_s, of all ranks."""
+    """As encoder_s, of all ranks with as many tokens each."""
     exchange_s: Array
     """What of token_s is waiting for other ranks; (tokens,)."""
     reduces: float
@@ -361,7 +361,7 @@ def token_costs(
                 exchange = exchange + many * on_systems(reduced_s, many_systems)
     cost = kernels.held(kernels.cost(ops, counts, len(rows)), exchange)
     return PowerLimitedCost(
-        seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.gpus
+        seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.stage
     ), exchange
 
 
@@ -452,7 +452,7 @@ def expert_costs(
         total = total + (one + beside).times(many)
     found = kernels.held(total, exchange)
     return PowerLimitedCost(
-        seconds=found.seconds - hidden_s, joules=found.joules * d.gpus
+        seconds=found.seconds - hidden_s, joules=found.joules * d.stage
     ), exchange
 
 

@@ -23,6 +23,8 @@ rank then expands all of it (its up-projection is not cut, and its keys and valu
 work that is not conserved over the ranks. Recurrences exchange heads for tokens in every mode.
 """
 
+from typing import Any
+
 import numpy as np
 
 from foretell.records import dataclass
@@ -56,9 +58,10 @@ def context_parallel(
     ops: list[Op] = []
     for op in graph.ops:
         whole = gathers and op.role is OpRole.LATENT_UP
-        ops.append(op if whole else _cut(op, cp, mode, cut))
         if mode == "ring" and isinstance(op, AttentionCore):
-            ops.append(_merge(op, cp))
+            ops += [*_blocks(op, cp, cut), *_merges(op, cp)]
+        else:
+            ops.append(op if whole else _cut(op, cp, mode, cut))
     return with_fields(
         graph,
         ops=tuple(ops),
@@ -91,16 +94,35 @@ def _cut(op: Op, cp: Num, mode: ContextMode, cut: ContextCut) -> Op:
 
 
 def _core(op: AttentionCore, cp: Num, mode: ContextMode, cut: ContextCut) -> AttentionCore:
-    """ring: cp kernels over 1/cp^2 of the pairs; gathered: 1/cp of the queries; ulysses: of the heads."""
+    """Gathered: 1/cp of the queries; ulysses: of the heads."""
     counted = None if op.counted is None else op.counted / cp
     if mode == "ulysses" and op.split == "heads":
         return with_fields(op.cut(cp), counted=op.counted)
     pairs = op.pairs / cp * busiest_share(op, cp, cut)
-    if mode == "ring":
-        blocks = with_fields(op, batch=op.batch * cp, q_len=op.q_len / cp, kv_len=op.kv_len / cp)
-        inner = None if counted is None else counted / cp
-        return with_fields(blocks, pairs=pairs / cp, counted=inner, calls=cp)
     return with_fields(op, q_len=op.q_len / cp, pairs=pairs, counted=counted)
+
+
+def _blocks(op: AttentionCore, cp: Num, cut: ContextCut) -> list[AttentionCore]:
+    """Attention of a ring: a kernel for a rank's own block, and cp - 1 for those that pass.
+
+    On a zigzag, one of two blocks of a rank meets one of the two that pass, or both meet one: without a
+    mask, so that these kernels have fewer rows, all of them full. Elsewhere, and where scores are stored, all
+    blocks count alike.
+    """
+    counted = None if op.counted is None else op.counted / cp**2
+    block = with_fields(op, q_len=op.q_len / cp, kv_len=op.kv_len / cp, counted=counted)
+    pairs = op.pairs / cp * busiest_share(op, cp, cut)
+    if cut != "zigzag" or not op.flash:
+        return [with_fields(block, batch=op.batch * cp, pairs=pairs / cp, calls=cp)]
+    reach = reach_of(op.q_len, op.kv_len, op.pairs)
+    own = np.where(reach > 0.0, first_pairs(block.q_len, reach), pairs / cp)
+    others = np.maximum(cp - 1.0, 1.0)
+    passing = (pairs - own) / others
+    rows = np.minimum(passing / np.maximum(block.kv_len, 1.0), block.q_len)
+    return [
+        with_fields(block, pairs=own),
+        with_fields(block, batch=op.batch * (cp - 1.0), q_len=rows, pairs=passing, calls=others),
+    ]
 
 
 def busiest_share(op: AttentionCore, cp: Num, cut: ContextCut) -> Num:
@@ -119,19 +141,32 @@ def busiest_share(op: AttentionCore, cp: Num, cut: ContextCut) -> Num:
     return np.where(reach > 0.0, last * cp / np.maximum(op.pairs, 1e-12), 1.0)
 
 
-def _merge(op: AttentionCore, cp: Num) -> Pointwise:
-    """Results of every block but the first are added to those before, and gradients of the queries."""
-    results = op.batch * op.heads * op.q_len * op.v_dim / cp
-    return Pointwise(
-        name=f"{op.name.removesuffix('.core')}.merge",
-        elements=results * (cp - 1.0),
-        reads=2.0,
-        flop=3.0,
-        back_moves=3.0,
-        back_flop=1.0,
-        split="width" if op.split == "heads" else "none",
-        region=op.region,
-    )
+def _merges(op: AttentionCore, cp: Num) -> list[Pointwise]:
+    """What a ring's steps do between its kernels, as Transformer Engine's have it (context_parallel.py).
+
+    Forward, results of a step are scaled and added to the sum (three moves, of three quarters of the rows in
+    the mean), and the half that a kernel takes of queries or of keys and values is copied; backward,
+    gradients are added to their sums, keys' and values' after they were joined, and of queries, results and
+    their gradients the half is copied. Each is a kernel or two.
+    """
+    steps = cp * np.sign(np.maximum(cp - 1.0, 0.0))
+    rows = op.batch * op.heads * op.q_len * op.v_dim / cp
+    keys = op.batch * op.kv_heads * op.kv_len * (op.kv_rank or (op.qk_dim + op.v_dim)) / cp
+    common: dict[str, Any] = {
+        "split": "width" if op.split == "heads" else "none",
+        "region": op.region,
+        "role": OpRole.MERGE,
+    }
+    name = f"{op.name.removesuffix('.core')}.merge"
+    results = Pointwise(
+        name=name, elements=rows * steps, reads=1.75, writes=1.0, flop=3.0, back_moves=3.75,
+        back_flop=1.0, launches=3.0 * steps, **common,
+    )  # fmt: skip
+    gradients = Pointwise(
+        name=f"{name}.keys", elements=keys * steps, reads=0.25, writes=0.5, flop=0.0, back_moves=4.25,
+        back_flop=1.0, launches=2.0 * steps, **common,
+    )  # fmt: skip
+    return [results, gradients]
 
 
 def context_traffic(local: LayerGraph, mode: ContextMode) -> ContextTraffic:

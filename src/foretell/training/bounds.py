@@ -5,13 +5,16 @@ rank sends of each, some stage has at least the mean of all, W / p, and the clos
 
     step >= mu (W / p + e) + (p - 1) (W / p + e) / v + what a step takes beside its work
 
-Gradients, their sums, the update and waits for unequal chunks come on top of it. W depends on shape,
-placement and recomputation alone, so that a million plans need it a few thousand times.
+Gradients, their sums, the update and waits for unequal chunks come on top of it. Schedules that fill their
+pipeline in another way have the work alone, mu (W / p + e); those that hide communication behind passes of
+the other direction have no bound. W depends on shape, placement and recomputation alone, so that a million
+plans need it a few thousand times.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
 from foretell.specs.plan import USUAL_SCHEDULES, Plans
 from foretell.specs.scenario import Scenario
@@ -26,8 +29,8 @@ ROUNDING = 1e-9
 
 
 def least_seconds(scenario: Scenario, plans: Plans, tables: Tables) -> Array:
-    """A time that no step of each plan is below; (plans,). 0 under schedules with another closed form."""
-    if plans.base.schedule not in USUAL_SCHEDULES:
+    """A time that no step of each plan is below; (plans,). 0 where a schedule hides communication."""
+    if schedule_named(plans.base.schedule).layout == "both":
         return np.zeros(len(plans))
     late = late_launches(plans, tables)
     # Of full:N, which computes some layers of every stage again, the rest is a bound too.
@@ -36,6 +39,7 @@ def least_seconds(scenario: Scenario, plans: Plans, tables: Tables) -> Array:
     whole_s = ((passes.forward_s + passes.backward_s) * tables.parts.counts).sum(axis=1)
     pipe = pipe_of(scenario, plans)
     mean_s = whole_s[key] / plans.pp + send_seconds(plans, tables)[:, 0]
-    step_s = (pipe.micro_batches + (plans.pp - 1.0) / plans.vpp) * mean_s
+    usual = plans.base.schedule in USUAL_SCHEDULES
+    step_s = (pipe.micro_batches + usual * (plans.pp - 1.0) / plans.vpp) * mean_s
     fixed_s = scenario.software.fixed_s * scenario.system.corrections.fixed
     return np.asarray((step_s + fixed_s) * (1.0 - ROUNDING))

@@ -201,13 +201,13 @@ def tensor_seconds(
         copied = _end_times(gathers_s, copy_s(sizes, parts, shape, system.chip), many)
     if in_pieces(base, software, system.chip.architecture):
         whole = whole_ends(base, software)
-        found, behind = pieces_shown(parts, shape, times, system.chip, whole=whole)
-        gathered, scattered = found
+        (gathered, scattered), behind = pieces_shown(parts, shape, times, system.chip, whole=whole)
         copied = None if copied is None else left_copies(copied, whole)
     else:
         gathered = enters * times.enter_gather + leaves * times.leave_scatter
         scattered = enters * times.enter_scatter + leaves * times.leave_gather
         scattered = scattered + regathered * enters * times.enter_gather
+    pieces_s = gathered, scattered
     if copied is not None:
         gathered = gathered + enters * copied.enter_gather + leaves * copied.leave_scatter
         scattered = scattered + enters * copied.enter_scatter + leaves * copied.leave_gather
@@ -218,8 +218,8 @@ def tensor_seconds(
     backward_s = np.where(sp, scattered + edges + handed * regathered * enters, whole_s[1])
     if behind is not None:
         behind = (
-            cut_overlap(behind[0], sp, found[0], forward_s),
-            cut_overlap(behind[1], sp, found[1], backward_s),
+            cut_overlap(behind[0], sp, pieces_s[0], forward_s),
+            cut_overlap(behind[1], sp, pieces_s[1], backward_s),
         )
     exchange = Exchange(
         forward_s=forward_s, backward_s=backward_s, tier=outermost(counts), behind=behind

@@ -21,6 +21,7 @@ from foretell.training.memory import (
 )
 from foretell.training.overlap import Overlap
 from foretell.training.pass_times import held_passes, late_launches
+from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, Waits, distinct, gather
 
 Array = NDArray[np.float64]
@@ -81,15 +82,15 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     def waits_of(name: str, one: Exchange) -> Waits:
         """Exchanges of one parallelism on each stage."""
         tier, waits_s = one.tier[tables.group], None
-        if one.behind is None or schedule.layout == "both":
-            found = both(name, one.forward_s, one.backward_s)
-            waits_s = found[0] + found[1] if schedule.layout == "both" else None
+        if schedule.layout == "both":
+            waits_s = sum_of(both(name, one.forward_s, one.backward_s))
         if one.behind is None:
-            return Waits(passes=found, tier=tier, waits_s=waits_s)
-        fixed, hidden, slack = (
-            both(name, *(getattr(o, field) for o in one.behind), field != "fixed_s")
-            for field in ("fixed_s", "hidden_s", "slack_s")
-        )
+            passes_s = both(name, one.forward_s, one.backward_s)
+            return Waits(passes=passes_s, tier=tier, waits_s=waits_s)
+        there, back = one.behind
+        fixed = both(name, there.fixed_s, back.fixed_s)
+        hidden = both(name, there.hidden_s, back.hidden_s, behind=True)
+        slack = both(name, there.slack_s, back.slack_s, behind=True)
         behind = (
             Overlap(fixed_s=fixed[0], hidden_s=hidden[0], slack_s=slack[0]),
             Overlap(fixed_s=fixed[1], hidden_s=hidden[1], slack_s=slack[1]),

@@ -290,7 +290,8 @@ class Pointwise:
     repeats: float = 1.0
     """Equal operations that it stands for."""
     launches: Num = 1.0
-    """How often plain kernels are launched for it: once for each expert, where experts follow each other."""
+    """How often kernels are launched for it: once for each expert, where experts follow each other; some at
+    each step of a ring."""
     beside: OpRole = OpRole.OTHER
     """Of an adapter's sums, what the map does that the adapter stands beside."""
 

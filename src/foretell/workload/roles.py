@@ -34,6 +34,8 @@ class OpRole(Enum):
     """Queries into the latent's rank, or results out of it, in the absorbed form."""
     CORE = "core"
     """Attention over its scores, or a recurrence over positions."""
+    MERGE = "merge"
+    """What the steps of a ring of context-parallel ranks add up and copy between their kernels."""
     OUTPUT = "output"
     """Attention's result back to the hidden width."""
     ROTATION = "rotation"

@@ -213,12 +213,10 @@ def test_a_limited_matrix_rate_costs_full_tiles_alone():
     assert float(full.held_back) == 1.0
     assert float(limited.held_back) == pytest.approx(4.27, rel=0.02)
     c = ExpertsCoefficients()
-    shape = {"hidden": 7168.0, "inter": 2048.0, "experts": 256.0, "top_k": 8.0, "ep": 16.0,
-             "tp": 1.0, "skew": 0.0, "local": 1.0}  # fmt: skip
     few, many = (
-        [float(experts_seconds({**shape, "tokens": tokens}, c, one)) for one in (full, limited)]
+        [float(experts_seconds(dims(tokens=tokens, ep=16.0), c, one)) for one in (full, limited)]
         for tokens in (256.0, 262144.0)
     )
     # Few rows wait for memory, of which an H20 has more; many for the matrix units.
     assert few[1] < 1.3 * few[0]
-    assert many[1] > 4.0 * many[0]
+    assert many[1] > 3.0 * many[0]

@@ -42,7 +42,7 @@ from foretell.lab.calibrate.serving_rules import (
     fraction_of,
     offline_limit,
 )
-from foretell.lab.calibrate.serving_workers import missing_workers, worker_layout
+from foretell.lab.calibrate.serving_workers import decode_worker, missing_workers, worker_layout
 from foretell.records import dataclass
 from foretell.serving.arrivals import with_rate
 from foretell.serving.disaggregation import Pair, PrefillPool, loop_state
@@ -171,6 +171,8 @@ def case_of(row: ServingRow) -> ServingCase:
         if reason:
             raise UnsupportedRow(reason)
         front, base = (worker_layout(row, side, base) for side in (row.prefill, row.decode))
+        base = decode_worker(row, base, profile.engine, said)
+        front = replace(front, eplb=base.eplb)
         pool = PrefillPool(
             system=system, deployment=front, profile=profile, gpus=row.prefill.gpus or front.gpus
         )

@@ -5,12 +5,22 @@ attention   a rank count (`dp_attn`), or a flag in rows that record a benchmark'
             a worker have sequences of their own
 a degree    of one beside attention data parallelism stands for all chips of the worker (dynamo-sglang)
 no count    of workers on either side: the row cannot be predicted
+places      of a decode worker: a concurrency a little above a power of two for each worker (1,075 for 1,024)
+            is how benchmarks keep workers full whose largest batch is that power: the rest of it queues
 """
 
+import math
 from dataclasses import replace
 
 from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
+from foretell.serving.engine_options import is_wide
 from foretell.specs.deployment import Deployment
+
+FULL, ROUND = 1.13, 1.32
+"""Concurrency of a worker over its largest batch at most: of any, and of numbers that are not round (no
+multiple of an eighth of it)."""
+LEAST_PLACES = 8
+"""Largest batch from which a concurrency above it tells it."""
 
 
 def missing_workers(row: ServingRow) -> str:
@@ -38,3 +48,27 @@ def worker_layout(row: ServingRow, side: WorkerCells, base: Deployment) -> Deplo
         base, tp=chips // ranks, pp=1, cp=1, dp=ranks,
         ep=spread if chips % spread == 0 else 1,
     )  # fmt: skip
+
+
+def decode_worker(row: ServingRow, base: Deployment, engine: str, said: list[str]) -> Deployment:
+    """A decode worker with what a disaggregated row does not print but its benchmark has."""
+    places = worker_places(row)
+    if places is not None:
+        base = replace(base, max_batch=max(places // base.dp, 1))
+        said.append("largest batch of a decode worker: the power of two below its concurrency")
+    if engine == "trtllm" and is_wide(base):
+        # Its load balancer is off unless a configuration has one (MoeConfig.load_balancer).
+        base = replace(base, eplb=False)
+        said.append("experts are not balanced by load: off by default in TensorRT-LLM")
+    return base
+
+
+def worker_places(row: ServingRow) -> int | None:
+    """Sequences of one decode worker, where the concurrency tells them; None: as many as the engine takes."""
+    each = (row.batch or 0.0) / (row.decode.workers or 1)
+    if each <= LEAST_PLACES:
+        return None
+    places = 2 ** math.floor(math.log2(each))
+    over = each / places
+    uneven = each % (places / 8.0) > 0.0
+    return places if 1.0 < over <= (ROUND if uneven else FULL) else None

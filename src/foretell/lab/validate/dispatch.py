@@ -48,7 +48,7 @@ def groups_of(rows: Sequence[DispatchRow]) -> list[list[int]]:
     return list(found.values())
 
 
-def wide(row: DispatchRow, left: str | None) -> float:
+def half_width(row: DispatchRow, left: str | None) -> float:
     """Factor around a prediction that holds nine of ten rows: more where the library was not fitted to."""
     return math.exp(FITTED_P90 if left is None and row.known else LEFT_OUT_P90)
 
@@ -63,7 +63,7 @@ def board(
     predictions = [
         Prediction(
             id=row.id, metric=METRIC, predicted=float(ours), measured=row.seconds,
-            low=float(ours) / wide(row, left), high=float(ours) * wide(row, left),
+            low=float(ours) / half_width(row, left), high=float(ours) * half_width(row, left),
         )
         for row, ours in zip(rows, predicted, strict=True)
     ]  # fmt: skip

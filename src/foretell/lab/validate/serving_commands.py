@@ -81,6 +81,10 @@ def told_words(case: ServingCase) -> list[str]:
         found.append(f"memory_fraction={d.memory_fraction:g}")
     if d.balance is not None:
         found.append(f"balance={d.balance:g}")
+    if d.max_batch is not None:
+        found.append(f"max_batch={d.max_batch}")
+    if d.eplb is False:
+        found.append("no-eplb")
     if d.draft_tokens:
         # The benchmark's prompts are random tokens, of which drafters keep less.
         found.append(f"accepted={d.accepted:g}")

@@ -13,6 +13,7 @@ from foretell import catalog
 from foretell.api.serving import serve
 from foretell.api.training import estimate
 from foretell.errors import BadInput, ForetellError, Problem
+from foretell.interop.user_files import user_text
 from foretell.records import dataclass
 from foretell.specs.system import System
 
@@ -146,18 +147,13 @@ def fingerprints() -> dict[str, str]:
 
 def read_snapshot(path: str | Path) -> Snapshot:
     """A snapshot's file, or one with the JSON of saved answers of estimate, search or serve."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            [Problem(path=str(path), value=None, message=f"cannot be read: {error}")]
-        ) from None
+    text = user_text(Path(path), "file")
     try:
         told = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             told = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except ValueError:
+        except (ValueError, RecursionError):
             message = "is not JSON"
             allowed = "a file of `changed --save`, or of a verb with --json"
             raise BadInput(

@@ -75,7 +75,8 @@ def _exchanged(tables: Tables, way: str) -> Columns:
 
 def _hidden(tables: Tables, way: int, waits: Columns) -> Columns:
     """Of the exchanges of every part that run behind kernels, what is hidden, and their slack; by kind."""
-    group, none, found = int(tables.group[0]), np.zeros(len(tables.parts.names)), {}
+    group, none = int(tables.group[0]), np.zeros(len(tables.parts.names))
+    found: Columns = {}
     for name in EXCHANGES:
         known = tables.exchanges.by_name.get(name)
         hidden = slack = none

@@ -188,6 +188,8 @@ def _drafts(keys: Keys, left: list[str]) -> dict[str, object]:
     steps = keys.whole("speculative_num_steps")
     if not method:
         return {}
+    if (keys.whole("speculative_eagle_topk") or 1) > 1:
+        left.append("speculative_eagle_topk")  # a tree of drafts; one is a chain, as is modelled
     draft = draft or (steps or 3) + 1
     if method.upper() == "EAGLE" and not keys.has(
         "speculative_draft_model_path", "speculative_draft_model"

@@ -71,7 +71,7 @@ ENGINES: Mapping[str, str] = {
     "huggingface": "transformers", "transformers": "transformers", "tgi": "tgi",
     "textgenerationinference": "tgi", "llamacpp": "llamacpp", "llamaserver": "llamacpp",
     "ollama": "llamacpp", "mlx": "mlx", "trt": "trtllm", "nim": "trtllm",
-    "deepseek": "sglang", "atom": "vllm",
+    "deepseek": "sglang", "atom": "vllm", "hf": "transformers",
 }  # fmt: skip
 """Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile.
 AMD's ATOM has vLLM's scheduler over kernels of its own (github.com/ROCm/ATOM)."""

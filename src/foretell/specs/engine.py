@@ -101,7 +101,7 @@ class EngineProfile:
     """The same where attention is data parallel: at most, until there is a prompt for every rank."""
     wide_wait_steps: float = 0.0
     """The same where experts are spread over many ranks (ep16 and wider) and the engine has it as an option
-    (SGLang's prefill delayer)."""
+    (SGLang's prefill delayer, TensorRT-LLM's attention_dp_config)."""
     policy: Policy = "mixed"
     """How prompts and decoding share steps."""
     max_batch: int = 1024

@@ -123,12 +123,12 @@ def test_an_engine_without_a_profile_is_taken_as_the_usual_one_and_said(data_dir
 
 
 def test_rows_under_load_are_played_as_well_as_in_closed_form(data_dir):
-    """A sample of the rows; over all of them the play is nearer in every metric."""
+    """One row in seven: of fewer, a median says more of the sample than of the two forms."""
     rows = read_rows(data_dir / "inference" / "measured_serving.csv.gz")
-    loaded = [row for row in rows if row.kind in PLAYED][::24]
+    loaded = [row for row in rows if row.kind in PLAYED][::7]
     found = score_rows(loaded, simulate=True).to_dict()
     beside = found["played"]
-    assert beside["tpot"]["rows"] >= 15
+    assert beside["tpot"]["rows"] >= 60
     for metric in ("tpot", "ttft", "throughput"):
         pair = beside[metric]
         assert pair["played_median_ape"] < pair["closed_median_ape"] + 0.03

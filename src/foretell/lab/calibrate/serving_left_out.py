@@ -27,6 +27,7 @@ from foretell.catalog.files import toml_value
 from foretell.catalog.serving_spreads import (
     ANY,
     APART,
+    FOREIGN,
     LEFT_OUT,
     SPREADS,
     ServingSpread,
@@ -184,9 +185,15 @@ def printed_residuals() -> dict[tuple[str, str, str], list[float]]:
 
 
 def spreads_of(residuals: Mapping[tuple[str, str, str], list[float]]) -> list[ServingSpread]:
-    """Half-widths by kind, class and metric, and of all kinds together."""
+    """Half-widths by kind, class and metric, and of all kinds together.
+
+    Rows of chips without tables are among those of chips that a profile has not seen (`spread_for`).
+    """
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    joined: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for (kind, name, metric), errors in residuals.items():
+        joined[kind, "far" if name == FOREIGN else name, metric] += errors
+    for (kind, name, metric), errors in joined.items():
         groups[ANY, name, metric] += errors
         # A new kind of model or layout on chips that are known is at least as far off as what was left out.
         if name == "fitted" or (name == APART and metric != "ttft"):

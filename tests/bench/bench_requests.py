@@ -2,11 +2,14 @@
 
 `python tests/bench/bench_requests.py`: a chat workload (lognormal lengths, 1,000 tokens in and 250 out on the
 mean) with 64 requests in flight per replica on one core, by process time: one replica, 64 and 1,024, in plain
-Python and compiled (where numba is installed; compiling itself is not counted).
+Python and compiled (where numba is installed; compiling itself is not counted). `--write docs/scale.md` puts
+the table into that page.
 """
 
+import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from foretell.api.serving import serve
 from foretell.api.size import size
@@ -20,6 +23,7 @@ from foretell.serving.requests.records import EngineRules, Fleet, RequestOutcome
 from foretell.serving.requests.run import play_pure
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
+from tests.bench.pages import measured_on, write_table
 
 MANY = 50_000
 """Requests of one replica."""
@@ -61,23 +65,31 @@ def rate(play: Play, row: tuple[int, str, Routing], clock: SampledClock, tries: 
     return many / best
 
 
-def simulator() -> None:
-    """One table."""
+def simulator() -> list[list[str]]:
+    """One table, printed."""
     scenario = ask(model="llama-3.1-70b", system="h100-sxm", gpus=8)
     engine = profile("vllm", scenario.system.chip)
     times = step_times(scenario.model, scenario.system, Deployment(tp=8), engine)
     clock = SampledClock(times, 256)
     print("| replicas | arrivals | routing | requests/s, Python | requests/s, compiled |")
     print("|---|---|---|---|---|")
+    table = []
     for row in ROWS:
         pure = rate(play_pure, row, clock, 3 if row[0] == 1 else 1)
         fast = f"{rate(play_compiled, row, clock, 3):,.0f}" if INSTALLED else "no numba"
-        print(f"| {row[0]:,} | {row[1]} | {row[2]} | {pure:,.0f} | {fast} |", flush=True)
+        table.append([f"{row[0]:,}", row[1], row[2], f"{pure:,.0f}", fast])
+        print(f"| {' | '.join(table[-1])} |", flush=True)
+    return table
 
 
 def main() -> None:
     """All."""
-    simulator()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", help="a page whose table is replaced: docs/scale.md")
+    asked = parser.parse_args()
+    table = simulator()
+    if asked.write:
+        write_table(Path(asked.write), "Requests", table, measured_on())
     load = {"system": "h100-sxm", "gpus": 8, "isl": 4000, "osl": 500, "plan": "tp8 weights=fp8"}
     serve("llama-3.1-70b", **load, concurrency=64)
     start = time.process_time()

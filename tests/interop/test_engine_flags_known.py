@@ -132,6 +132,8 @@ READ = [
     ("sglang", "--cuda-graph-backend-decode disabled", "no-graph"),
     ("sglang", "--speculative-algorithm NGRAM --speculative-num-draft-tokens 5",
      "draft_tokens=4 drafter=ngram"),
+    ("sglang", ("--speculative-algorithm EAGLE --speculative-num-steps 3 --speculative-eagle-topk 1 "
+                "--speculative-num-draft-tokens 4"), "draft_tokens=3"),
     ("sglang", "--lora-paths a=/x b=/y --max-loras-per-batch 4", "adapters=2 adapter_slots=4"),
     ("sglang", "--enable-lora --max-loaded-loras 64", "adapters=64 adapter_slots=8"),
     ("sglang", "--quantization w4afp8", "weights=int4"),
@@ -191,6 +193,8 @@ def test_options_of_tensorrt_llm_in_a_file() -> None:
         ("vllm serve m -sc '{\"method\": \"dflash\", \"num_speculative_tokens\": 7}'", "dflash"),
         ("python -m sglang.launch_server --model m --moe-a2a-backend mooncake", "moe_a2a_backend=mooncake"),
         ("python -m sglang.launch_server --model m --speculative-algorithm DFLASH", "DFLASH"),
+        ("python -m sglang.launch_server --model m --speculative-algorithm EAGLE --speculative-eagle-topk 4",
+         "speculative_eagle_topk"),
     ],
 )  # fmt: skip
 def test_a_value_that_is_not_modelled_is_a_warning(command: str, name: str) -> None:

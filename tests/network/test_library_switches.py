@@ -40,7 +40,7 @@ def test_pat_sends_what_its_messages_send(kind: Collective, nodes: int) -> None:
     assert library.pat is not None
     assert library.between is not None
     shape = measure(library, system.network.tiers, np.array([[1.0], [float(nodes)]]))
-    curve = pat_curve(kind, library, shape)[0]
+    curve = pat_curve(library, shape)[0]
     topology = of_tier(system.network.tiers[1], float(nodes))
     schedule = find("pat").schedule(kind, topology)
     sent = dict.fromkeys(range(nodes), 0.0)

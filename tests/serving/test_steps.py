@@ -49,6 +49,26 @@ def test_kernels_that_share_fewer_keys_among_heads_read_more_and_at_most_each_he
     assert 2.0 * found[0] < found[-1]
 
 
+def test_exchanges_of_prompts_take_longer_than_their_benchmarks_and_no_others_do():
+    """A factor on exchanges is in steps with prompts alone: none in decoding, none on one chip."""
+    reading = StepLoad(prefill_tokens=8000.0, prompts=1.0)
+    decoding = StepLoad(decoding=8.0, context_tokens=8000.0)
+    for tp in (1, 8):
+        plain, slow = (
+            times_of(
+                "llama-3.1-70b",
+                Deployment(tp=tp, weights="fp8"),
+                replace(ENGINE, prefill_exchange_factor=factor),
+            )
+            for factor in (1.0, 1.5)
+        )
+        more = float(slow.seconds(reading) - plain.seconds(reading))
+        share = 0.5 * ENGINE.prefill_factor * float(plain.parts_s(reading)["exchanges"])
+        assert more == pytest.approx(share, abs=1e-12)
+        assert (more > 0.0) == (tp > 1)
+        assert float(slow.seconds(decoding)) == float(plain.seconds(decoding))
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_has_finite_steps(name):
     times = times_of(name)

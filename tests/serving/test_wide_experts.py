@@ -1,5 +1,6 @@
 """Wide expert parallelism: rates in print, what balancing and overlap are worth, and what must hold."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from foretell.api.serving import serve
 from foretell.catalog import model, system
 from foretell.catalog.engines import profile
+from foretell.interop import sglang
+from foretell.interop.serving_words import Serving
 from foretell.serving.engine_options import prompt_wait
 from foretell.serving.memory import memory_of, weight_bytes
 from foretell.serving.steady import steady
@@ -15,6 +18,7 @@ from foretell.serving.steps import StepLoad, step_times
 from foretell.serving.wide_experts import first_experts, slots_of, wide_experts
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text, parse_deployment
+from tests.surfaces.command import foretell as command
 
 DEEPSEEK = model("deepseek-v3")
 
@@ -141,6 +145,25 @@ def test_waiting_for_all_ranks_pays_where_steps_are_wide():
         assert prompt_wait(engine, layout) == (steps, float(layout.dp))
 
 
+def test_what_is_assumed_of_options_is_said():
+    load = {"system": "h200-sxm", "isl": 2000, "osl": 500, "concurrency": 1024}
+
+    def said(**words):
+        return " ".join(serve("deepseek-v3", **load, **words).assumptions)
+
+    together = said(gpus=32, plan="dp32 ep32", engine="sglang")
+    assert "max_tokens=256" in together
+    assert "wait_steps=0" in together
+    assert "stops all" in said(gpus=32, plan="dp32 ep32", engine="vllm")
+    assert "stops all" in said(gpus=32, plan="dp32 ep32 wait_steps=0", engine="sglang")
+    assert "stops all" not in said(gpus=8, plan="dp8 ep8", engine="vllm")
+    split = {"gpus": 64, "plan": "dp32 ep32", "prefill_gpus": 32, "prefill_plan": "dp32 ep32"}
+    apart = said(engine="sglang", **split)
+    assert "max_tokens=256" in apart
+    assert "wait until" not in apart
+    assert "stops all" not in said(engine="vllm", **split)
+
+
 def test_the_loop_is_that_of_simulated_requests():
     for more in ({}, {"max_tokens": 256}):
         plan = " ".join(f"{key}={value}" for key, value in more.items())
@@ -201,3 +224,32 @@ def test_words_round_trip():
         "tp1 dp32 ep32 weights=fp8-block kv=bf16 redundant_experts=16 dispatch=deepep no-eplb tbo"
     )
     assert deployment_text(parse_deployment(text)) == text
+
+
+def test_a_wide_launch_of_sglang_is_read_as_the_engine_means_it_and_written_as_assumed():
+    start = "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp-size 32 "
+    start += "--dp-size 32 --enable-dp-attention --moe-a2a-backend deepep"
+    load = {"system": "h200-sxm", "isl": 2000, "osl": 500, "concurrency": 2048}
+
+    def imported(text):
+        flags = [str(word) for key, value in load.items() for word in (f"--{key}", value)]
+        done = command("serve", "--import", text, *flags, "--json")
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    plan = imported(start)["plan"]
+    for word in ("no-eplb", "no-tbo", "max_tokens=256", "wait_steps=0"):
+        assert word in plan
+    more = " --enable-prefill-delayer --enable-eplb --enable-two-batch-overlap"
+    whole = imported(f"{start}{more} --chunked-prefill-size 262144")
+    assumed = serve("deepseek-v3", gpus=32, plan="dp32 ep32", engine="sglang", **load)
+    # The flag halves every step, what is assumed only those that gain by it.
+    assert whole["output_tokens_per_s"] == pytest.approx(assumed.output_tokens_per_s, rel=0.1)
+    written = sglang.write(Serving(model="m", deployment=parse_deployment("dp32 ep32")))
+    for flag in (*more.split(), "--chunked-prefill-size 262144", "--moe-a2a-backend deepep"):
+        assert flag in written
+    plain = sglang.write(
+        Serving(model="m", deployment=parse_deployment("dp32 ep32 no-eplb no-tbo"))
+    )
+    assert "eplb" not in plain
+    assert "two-batch" not in plain

@@ -30,14 +30,15 @@ CHUNKS, WIDEST_CHUNK = ((35.0, 2048), (60.0, 4096), (160.0, 8192)), 16384
 (sglang v0.5.9, server_args.py: _handle_gpu_memory_settings)."""
 OVERHEADS = (
     "host_step_s", "host_sequence_s", "layer_s", "exchange_s", "prefill_factor",
-    "prefill_expert_factor", "launch_s", "prefill_step_s", "latency_s",
+    "prefill_exchange_factor", "launch_s", "prefill_step_s", "latency_s",
     "latency_s_per_token", "expert_layer_s", "first_use_s",
 )  # fmt: skip
 """What of a profile is fitted to rows under load."""
 USUAL: Mapping[str, float] = {
     "host_step_s": 3e-4,
-    "prefill_factor": 1.2,
-    "launch_s": 4.2e-5,
+    "prefill_factor": 1.12,
+    "prefill_exchange_factor": 1.3,
+    "launch_s": 5e-5,
     "latency_s": 0.010,
     "latency_s_per_token": 2e-6,
     "first_use_s": 0.4,
@@ -70,7 +71,7 @@ ENGINES: Mapping[str, str] = {
     "huggingface": "transformers", "transformers": "transformers", "tgi": "tgi",
     "textgenerationinference": "tgi", "llamacpp": "llamacpp", "llamaserver": "llamacpp",
     "ollama": "llamacpp", "mlx": "mlx", "trt": "trtllm", "nim": "trtllm",
-    "deepseek": "sglang", "atom": "vllm",
+    "deepseek": "sglang", "atom": "vllm", "hf": "transformers",
 }  # fmt: skip
 """Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile.
 AMD's ATOM has vLLM's scheduler over kernels of its own (github.com/ROCm/ATOM)."""

@@ -24,12 +24,14 @@ from foretell.interop.serving_words import (
     largest,
     quantisation,
 )
+from foretell.specs.deployment import Deployment
 
 SWITCHES = frozenset(
     """enable_dp_attention trust_remote_code disable_cuda_graph disable_radix_cache enable_metrics
     enable_torch_compile enable_mixed_chunk enable_dp_lm_head enable_two_batch_overlap enable_eplb
     enable_deepep_moe enable_prefill_cp enable_prefill_context_parallel disable_overlap_schedule
     enable_symm_mem enable_hierarchical_cache enable_lora disable_decode_cuda_graph disable_prefill_cuda_graph
+    enable_prefill_delayer
     enable_hicache enable_lmcache enable_hisparse enable_pdmux enable_memory_saver disable_custom_all_reduce
     enable_nccl_nvls enable_mscclpp enable_single_batch_overlap enable_flashinfer_allreduce_fusion
     disable_shared_experts_fusion enable_cache_report enable_multimodal skip_server_warmup
@@ -58,6 +60,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "chunked": ("chunked_prefill_size",), "eplb": ("enable_eplb",),
     "redundant_experts": ("ep_num_redundant_experts",), "tbo": ("enable_two_batch_overlap",),
     "dispatch": ("moe_a2a_backend", "deepep_mode"),
+    "wait_steps": ("enable_prefill_delayer", "prefill_delayer_max_delay_passes"),
     "adapters": ("lora_paths", "max_loaded_loras", "max_loras_per_batch", "enable_lora"),
     "adapter_slots": ("max_loras_per_batch",),
     "adapter_rank": ("max_lora_rank", "enable_lora"), "offload_gb": ("cpu_offload_gb",),
@@ -90,6 +93,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         **layout, **_formats(keys, left), **_limits(keys, dp, copies), **_drafts(keys, left),
         **_steps(keys), **_moved(keys, left), **_adapters(keys),
     }  # fmt: skip
+    values = _wide(keys, values)
     models = [name for name in [keys.text("model_path", "model")] if name]
     flags = other_flags("sglang")
     rest = keys.leftovers(flags.bears, flags.quiet)
@@ -184,6 +188,8 @@ def _drafts(keys: Keys, left: list[str]) -> dict[str, object]:
     steps = keys.whole("speculative_num_steps")
     if not method:
         return {}
+    if (keys.whole("speculative_eagle_topk") or 1) > 1:
+        left.append("speculative_eagle_topk")  # a tree of drafts; one is a chain, as is modelled
     draft = draft or (steps or 3) + 1
     if method.upper() == "EAGLE" and not keys.has(
         "speculative_draft_model_path", "speculative_draft_model"
@@ -224,6 +230,36 @@ def _moved(keys: Keys, left: list[str]) -> dict[str, object]:
     }
 
 
+CHUNK, DELAY = 8192, 30
+"""chunked_prefill_size of cards below 160 GB, and prefill_delayer_max_delay_passes, by default
+(server_args.py)."""
+
+
+def _wide(keys: Keys, values: dict[str, object]) -> dict[str, object]:
+    """Values of a launch with experts over many ranks: neither balanced experts nor halves by turns, no wait
+    for prompts of other ranks, and the default chunk divided by the ranks, unless it says so."""
+    delayed = bool(keys.flag("enable_prefill_delayer"))
+    passes = keys.whole("prefill_delayer_max_delay_passes")
+    dp, ep = (int(str(values.get(name) or 1)) for name in ("dp", "ep"))
+    if not Deployment(dp=dp, ep=ep).is_wide:
+        return values
+    chunk = values["max_tokens"]
+    if chunk is None and values.get("chunked") is not False:
+        chunk = max(CHUNK // dp, 1)
+        keys.note(
+            f"chunked_prefill_size {CHUNK} (default) is {chunk} tokens for each of {dp} ranks"
+        )
+    # Copies, or a file of places, balance experts without EPLB moving them on.
+    placed = values.get("redundant_experts") or keys.text("init_expert_location")
+    apart = keys.text("disaggregation_mode") in ("prefill", "decode")
+    return values | {
+        "max_tokens": chunk,
+        "wait_steps": None if apart else float(passes or DELAY) if delayed else 0.0,
+        "eplb": values.get("eplb") or (None if placed else False),
+        "tbo": bool(values.get("tbo")),
+    }
+
+
 def _adapters(keys: Keys) -> dict[str, object]:
     """Low-rank adapters: those that the command names, else as many as may be on the host; the pool has
     max_loras_per_batch slots (srt/lora/mem_pool.py)."""
@@ -243,6 +279,22 @@ def _adapters(keys: Keys) -> dict[str, object]:
 
 DEGREES = ("--pp-size", "--attn-cp-size", "--ep-size", "--stream-interval")
 """Flags that need no saying at one."""
+
+
+def _wide_words(d: Deployment) -> list[tuple[str, object]]:
+    """Flags of what is assumed of a deployment with experts over many ranks (serving/wide_experts.py)."""
+    chunk = CHUNK * d.dp if d.max_tokens is None else None
+    waits = DELAY if d.wait_steps is None else round(d.wait_steps)
+    more = 32 if d.redundant_experts is None else d.redundant_experts
+    return [
+        ("--moe-a2a-backend", "deepep" if d.dispatch in ("auto", "deepep") else None),
+        ("--chunked-prefill-size", chunk),
+        ("--enable-prefill-delayer", "" if waits else None),
+        ("--prefill-delayer-max-delay-passes", waits if waits not in (0, DELAY) else None),
+        ("--enable-eplb", None if d.eplb is False else ""),
+        ("--ep-num-redundant-experts", more if d.eplb is not False and more else None),
+        ("--enable-two-batch-overlap", None if d.tbo is False else ""),
+    ]
 
 
 def write(serving: Serving) -> str:
@@ -277,5 +329,6 @@ def write(serving: Serving) -> str:
             ("--speculative-num-draft-tokens", d.draft_tokens + 1),
         ]
     words.append(("--disable-cuda-graph", None if d.graph else ""))
+    words += _wide_words(d) if d.is_wide else []
     start = f"python -m sglang.launch_server --model-path {serving.model}"
     return command(start, words, DEGREES)

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from foretell.kernels.calls import kept_high
 from foretell.kernels.families.base import DTYPES
-from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.plan import WIDE_PRECISIONS, Plan, PrecisionName, activation_bytes
 from foretell.specs.software import Software
 from foretell.workload.graph import Saved
 from foretell.workload.ops import Gemm, Op
@@ -45,7 +45,7 @@ def linear_format(plan: Plan) -> str | None:
     return LOW_PRECISION.get(plan.precision)
 
 
-def plain_format(plan: Plan) -> str:
+def plain_format(plan: Plan) -> PrecisionName:
     """Format of the products that no low-precision recipe narrows."""
     return plan.precision if plan.precision in ("fp16", *WIDE_PRECISIONS) else "bf16"
 

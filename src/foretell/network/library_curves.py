@@ -9,7 +9,6 @@ from foretell.network.library_switches import (
     LEAST_IN_NETWORK,
     collnet_curve,
     pat_curve,
-    ring_steps_s,
 )
 from foretell.specs._base import Num
 
@@ -36,7 +35,7 @@ def curve_of(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
         return _stack([*parts, *collnet_curve(kind, library, shape)])
     parts = [_ring(kind, library, shape)]
     if kind in ("all-gather", "reduce-scatter"):
-        parts += pat_curve(kind, library, shape) + collnet_curve(kind, library, shape)
+        parts += pat_curve(library, shape) + collnet_curve(kind, library, shape)
     return _stack(parts) if len(parts) > 1 else parts[0]
 
 
@@ -57,7 +56,7 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
     chunk, limit = np.zeros_like(wire), np.zeros_like(wire)
     overlap, start = np.full_like(wire, inside.overlap), np.zeros_like(wire)
     if between is not None:
-        away = _column(ring_steps_s(kind, between)) * shape.outer_steps
+        away = _column(between.step_s) * shape.outer_steps
         away = away + _column(between.inner_step_s) * shape.inside_steps
         pass_s = _chunk_passes_s(library, shape)
         largest = _column((NEVER, NEVER, between.chunk_bytes[2]))

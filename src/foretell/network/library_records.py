@@ -111,8 +111,6 @@ class BetweenNodes:
     sets the pace of every step, 0 where such a step goes at the rate of the node's own links."""
     start_s: float = 0.0
     """Start of a Simple ring that leaves its nodes, beyond that of one inside a node."""
-    gather_step_s: float | None = None
-    """One step from node to node of a Simple ring that gathers or scatters; None: that of `step_s`."""
     topology: str = "fat-tree"
     """The topology of the outermost tier that they were fitted on."""
 

@@ -13,7 +13,7 @@ constants. Not offered: inf. Bounds: never below the bytes that have to go throu
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.library_records import BetweenNodes, Kind, Library, LibraryCurve, Three
+from foretell.network.library_records import Kind, Library, LibraryCurve
 from foretell.network.library_shapes import GroupShape
 
 Array = NDArray[np.float64]
@@ -24,20 +24,12 @@ SIMPLE = 2
 """Place of the Simple protocol, the only one that both have."""
 
 
-def ring_steps_s(kind: Kind, between: BetweenNodes) -> Three:
-    """One step of a ring from node to node, by protocol: gathers and scatters may have one of their own."""
-    own = between.gather_step_s
-    if own is None or kind not in ("all-gather", "reduce-scatter"):
-        return between.step_s
-    return between.step_s[0], between.step_s[1], own
-
-
-def pat_curve(kind: Kind, library: Library, shape: GroupShape) -> list[LibraryCurve]:
+def pat_curve(library: Library, shape: GroupShape) -> list[LibraryCurve]:
     """Parallel aggregated trees; an empty list where the library has none."""
     pat, between = library.pat, library.between
     if pat is None or between is None:
         return []
-    hops = shape.depth * ring_steps_s(kind, between)[SIMPLE] * pat.step_share
+    hops = shape.depth * between.step_s[SIMPLE] * pat.step_share
     moved = (shape.members - 1.0) / shape.members
     wire = moved * shape.outer_s_per_byte / pat.bandwidth_share
     # Far shifts cost more than a ring's on a grid: there the ring is left alone.

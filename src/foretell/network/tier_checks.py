@@ -130,9 +130,9 @@ def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[P
     problems = []
     for path, value in set_by_hand.items():
         parts = path.split(".")
-        if path == "system.nccl" and (why := _no_release(system.nccl, library is not None)):
+        if path == "system.nccl" and (wrong := _no_release(system.nccl, library is not None)):
             problems.append(
-                Problem(path=f"--set {path}", value=value, message=why[0], allowed=why[1])
+                Problem(path=f"--set {path}", value=value, message=wrong[0], allowed=wrong[1])
             )
         tier = tiers.get(parts[1]) if parts[0] == "network" and len(parts) == 3 else None
         if tier is None:

@@ -36,8 +36,6 @@ HOST_SHARE = 0.8
 ADAPTER_LAYER_S = 2e-5
 """Launches of the two small products of a layer's adapters, in a captured graph: four pairs of kernels (vLLM:
 queries with keys and values, output, gate with up, down; vllm/lora/layers), 2.5 us each (recalled)."""
-WIDE = 16
-"""Ranks with experts of their own from which a deployment counts as wide."""
 READ_SHARE = 0.7
 """Share of the memory's bandwidth at which adapters are read."""
 
@@ -67,13 +65,8 @@ def step_tokens(p: EngineProfile, d: Deployment) -> float:
     """
     if d.max_tokens:
         return float(d.max_tokens)
-    shares = p.shared_tokens and not is_wide(d)
+    shares = p.shared_tokens and not d.is_wide
     return max(float(p.max_tokens) / (d.dp if shares else 1), 1.0)
-
-
-def is_wide(d: Deployment) -> bool:
-    """Whether experts are spread over many ranks with sequences of their own."""
-    return d.ep >= WIDE and d.dp > 1
 
 
 def prompt_wait(p: EngineProfile, d: Deployment) -> tuple[float, float]:
@@ -87,12 +80,12 @@ def prompt_wait(p: EngineProfile, d: Deployment) -> tuple[float, float]:
         return float(d.wait_steps), enough
     if d.dp == 1:
         return p.wait_steps, enough
-    return max(p.dp_wait_steps, p.wide_wait_steps if is_wide(d) else 0.0), enough
+    return max(p.dp_wait_steps, p.wide_wait_steps if d.is_wide else 0.0), enough
 
 
-def option_notes(p: EngineProfile, d: Deployment) -> list[str]:
-    """What a wide deployment assumes of the engine's options, in words."""
-    if not is_wide(d):
+def option_notes(p: EngineProfile, d: Deployment, *, prompts: bool, answers: bool) -> list[str]:
+    """What a wide deployment that has prompts, answers or both assumes of the engine's options, in words."""
+    if not d.is_wide or not prompts:
         return []
     found = []
     if p.shared_tokens and not d.max_tokens:
@@ -101,10 +94,17 @@ def option_notes(p: EngineProfile, d: Deployment) -> list[str]:
             f"prompts in chunks of {p.max_tokens:,} tokens a rank, as wide deployments set them "
             f"(the engine's default divides that by dp: max_tokens={own})"
         )
-    if p.wide_wait_steps and d.wait_steps is None:
+    longest, _ = prompt_wait(p, d)
+    if answers and d.wait_steps is None and longest:
         found.append(
-            f"prompts wait until every rank has one, at most {p.wide_wait_steps:g} decode steps "
-            "(SGLang's --enable-prefill-delayer; wait_steps=0 turns it off)"
+            f"prompts wait until every rank has one, at most {longest:g} decode steps "
+            "(wait_steps=0 turns it off; SGLang: --enable-prefill-delayer, TensorRT-LLM: "
+            "attention_dp_config)"
+        )
+    if answers and not longest:
+        found.append(
+            f"a prompt on any of the {d.dp} ranks stops all of them for its step: smaller chunks "
+            "(max_tokens=), waits (wait_steps=30) or prefill apart (--prefill-gpus) make that rarer"
         )
     return found
 

@@ -103,10 +103,13 @@ def cache_format(weights: Format, experts: Format, engine: str, chip: Chip) -> F
 
     NVIDIA's checkpoints in fp8 and nvfp4 say so themselves (`kv_cache_quant_algo` of hf_quant_config.json),
     which TensorRT-LLM's `auto` follows; public recipes of vLLM and SGLang set it on Blackwell
-    (`--kv-cache-dtype fp8`: github.com/SemiAnalysisAI/InferenceX, benchmarks).
+    (`--kv-cache-dtype fp8`: github.com/SemiAnalysisAI/InferenceX, benchmarks). Those of gpt-oss, whose
+    experts are in mxfp4, set it for TensorRT-LLM on Blackwell alone (gptoss_fp4_b200_trt.sh; `auto` on H200).
     """
+    blackwell = chip.architecture.startswith("blackwell")
     narrow = weights in NARROW_CACHE or experts in NARROW_CACHE
-    wanted = engine == "trtllm" or chip.architecture.startswith("blackwell")
+    narrow = narrow or (experts == "mxfp4" and engine == "trtllm" and blackwell)
+    wanted = engine == "trtllm" or blackwell
     return "fp8" if narrow and wanted and "fp8" in chip.matrix_flop_per_s else "bf16"
 
 

@@ -167,12 +167,21 @@ def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate
         assumptions=(
             *q.assumptions,
             *wide_notes(q.deployment, wide, first_experts(q.model)),
-            *option_notes(q.profile, q.deployment),
+            *engine_notes(q),
         ),
         warnings=q.warnings,
         overrides=dict(q.overrides),
         usd_per_chip_hour_range=q.prices.rent_range,
     )
+
+
+def engine_notes(q: ServeQuestion) -> list[str]:
+    """What wide instances of a question assume of their engine's options."""
+    pool = q.prefill
+    own = option_notes(q.profile, q.deployment, prompts=pool is None, answers=True)
+    if pool is None:
+        return own
+    return option_notes(pool.profile, pool.deployment, prompts=True, answers=False)
 
 
 def prefill_facts(q: ServeQuestion, state: SteadyState) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class StepTimes:
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
         encoders = parts.get("encoders", np.zeros(()))
-        slow = device - encoders + (p.prefill_expert_factor - 1.0) * parts["experts"]
+        slow = device - encoders + (p.prefill_exchange_factor - 1.0) * self._reduces_s(load)
         prompt_s = np.maximum(p.prefill_factor * slow, shown) + p.prefill_step_s + encoders
         prompt_s = prompt_s * self.system.corrections.prefill
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
@@ -157,6 +157,11 @@ class StepTimes:
             return turns
         better = np.asarray(sum(turns.values())) < np.asarray(sum(whole.values()))
         return {name: np.where(better, turns[name], value) for name, value in whole.items()}
+
+    def _reduces_s(self, load: StepLoad) -> Array:
+        """All-reduces of tensor parallelism in a step."""
+        on = spread(load, self.deployment, encoder=self.model.encoder is not None)
+        return self.at_tokens(self.tables.exchange_s, on.tokens)
 
     def _sent_s(self, load: StepLoad) -> Array:
         """Dispatches and combines of a step."""

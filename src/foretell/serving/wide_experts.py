@@ -23,9 +23,8 @@ from foretell.network.dispatch import (
     exchange_seconds,
 )
 from foretell.records import dataclass
-from foretell.serving.engine_options import WIDE
 from foretell.specs._base import Num
-from foretell.specs.deployment import Deployment
+from foretell.specs.deployment import WIDE, Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model

@@ -4,6 +4,7 @@ import numpy as np
 
 from foretell.errors import Problem
 from foretell.records import dataclass
+from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.units import format as show
 
@@ -94,8 +95,15 @@ def _numbers(chip: Chip) -> list[tuple[str, tuple[float, float], ChipRange]]:
     """Every number that has a range, least and largest over systems; 0 is one that is not known."""
     found = [(one.field, getattr(chip, one.field), one) for one in RANGES]
     found += [(f"{MATRIX.field}.{f}", v, MATRIX) for f, v in chip.matrix_flop_per_s.items()]
-    ends = [(p, (float(np.min(v)), float(np.max(v))), one) for p, v, one in found]
+    ends = [(p, _ends(v), one) for p, v, one in found]
     return [(p, numbers, one) for p, numbers, one in ends if numbers[1] > 0.0]
+
+
+def _ends(value: Num) -> tuple[float, float]:
+    """Least and largest; of a plain number, as nearly all are, itself."""
+    if isinstance(value, np.ndarray):
+        return float(value.min()), float(value.max())
+    return value, value
 
 
 def _outside(numbers: tuple[float, float], ends: tuple[float, float]) -> bool:

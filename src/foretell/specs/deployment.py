@@ -16,6 +16,8 @@ Drafter = Literal["mtp", "eagle3", "dspark", "ngram", "model"]
 """Who drafts tokens: the model's own prediction block, a trained head, earlier text, a smaller model."""
 DRAFTERS: tuple[Drafter, ...] = ("mtp", "eagle3", "dspark", "ngram", "model")
 """All of them."""
+WIDE = 16
+"""Ranks with experts of their own from which a deployment counts as wide."""
 KV_BYTES: dict[str, float] = {
     "bf16": 2.0,
     "fp16": 2.0,
@@ -119,6 +121,11 @@ class Deployment:
     def stage(self) -> int:
         """Chips of one stage, which share the experts."""
         return self.tp * self.dp * self.cp
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether experts are spread over many ranks with sequences of their own."""
+        return self.ep >= WIDE and self.dp > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,8 +78,9 @@ class EngineProfile:
     """Gaps on the device between the kernels of a layer, in every step."""
     prefill_factor: float = 1.0
     """Device time of a step with prompt tokens over what its kernels tell."""
-    prefill_expert_factor: float = 1.0
-    """Time of the experts' kernels in such a step over what their tables tell."""
+    prefill_exchange_factor: float = 1.0
+    """Time of tensor parallelism's all-reduces in such a step over what their benchmarks tell: ranks come to
+    them at different times. Kernels that dispatch tokens to experts are as measured."""
     launch_s: float = 0.0
     """Host time of each kernel of such a step: it launches them one by one (serving/launches.py)."""
     prefill_step_s: float = 0.0
@@ -100,7 +101,7 @@ class EngineProfile:
     """The same where attention is data parallel: at most, until there is a prompt for every rank."""
     wide_wait_steps: float = 0.0
     """The same where experts are spread over many ranks (ep16 and wider) and the engine has it as an option
-    (SGLang's prefill delayer)."""
+    (SGLang's prefill delayer, TensorRT-LLM's attention_dp_config)."""
     policy: Policy = "mixed"
     """How prompts and decoding share steps."""
     max_batch: int = 1024

@@ -370,7 +370,7 @@ def _parsed(text: str, gpus: int | None, precision: PrecisionName) -> Plan:
     vpp = given.get("vpp", 1)
     base = default_plan(
         vpp=vpp if isinstance(vpp, int) else 1,
-        precision=given.get("precision", precision),  # type: ignore[arg-type]
+        precision=given.get("precision", precision),
     )
     if problems:
         raise BadInput(problems)

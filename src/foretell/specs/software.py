@@ -142,6 +142,9 @@ class Software:
     stage_rank_s: Seconds = 0.0
     """What the host takes besides for each tensor-parallel rank of a layer and micro-batch, both passes
     together, where pipeline stages stand on several nodes."""
+    tensor_node_s: Seconds = 0.0
+    """What a layer and micro-batch take besides, both passes together, for each further node that their
+    tensor-parallel group stands on."""
     waits_each_pass: bool = False
     """Whether the host waits for the chip in every pass, so that it never launches ahead."""
     fixed_s: Seconds
@@ -154,6 +157,9 @@ class Software:
     """ZeRO stage from which data-parallel messages are hidden whatever `data_exposed` says; 0: none."""
     gather_waits: bool = False
     """Whether weights are gathered after the update with nothing to hide it, though gradients are hidden."""
+    slice_copy_s: Seconds = 0.0
+    """What one copy of a parameter's slice takes the host, where ZeRO 1 and 2 reduce and gather lists of
+    slices, one for each rank; 0: messages are whole buffers."""
     prefetch: Annotated[int, Ge(0), Le(10**9)] = 0
     """Millions of weights that ZeRO 3 gathers in one message where a layer has more, module by module;
     0: layers."""

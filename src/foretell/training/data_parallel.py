@@ -29,6 +29,10 @@ MATRICES = 7.0
 """Matrices of a layer that are modules of their own: queries, keys, values, output, gate, up and down."""
 
 
+PARAMETERS = 6.0
+"""Parameters of a layer with joined matrices: queries to values, output, gate and up, down and two norms."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWeights:
     """Weights that one kind of data-parallel group holds together."""
@@ -120,6 +124,18 @@ def copy_seconds(scenario: Scenario, plans: Plans, share: GroupWeights) -> Array
     moved = (weights + gradients) * (plans.zero >= 3)[:, None]
     bandwidth = COPY_SHARE * scenario.system.chip.memory_bandwidth_bytes_per_s
     return np.asarray(moved / bandwidth)
+
+
+def slice_seconds(plans: Plans, tables: Tables, group: Array) -> Array:
+    """Copies of slices into the messages of ZeRO 1 and 2 and out of them, in a step; (plans, stages).
+
+    A framework that reduces and gathers lists of tensors copies, for each parameter, one slice for each
+    rank of a sharing `group`, gradients in and weights out: a launch each, which nothing hides.
+    """
+    layers = gather(tables.stages.layers, tables.pair)
+    shares = ((plans.zero >= 1) & (plans.zero < 3) & (group > 1.0))[:, None]
+    each_s = tables.software.slice_copy_s / tables.host_speed[tables.shape][:, None]
+    return np.asarray(shares * 2.0 * each_s * group[:, None] * PARAMETERS * layers)
 
 
 def packed_weights(base: Plan, share: GroupWeights) -> Array:

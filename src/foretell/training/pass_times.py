@@ -42,15 +42,19 @@ def late_launches(plans: Plans, tables: Tables) -> list[Array]:
     """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
 
     A framework may start layers later where stages stand on several nodes, the more so the more ranks a
-    layer is cut over (`Software.stage_rank_s`), and with ZeRO 3, whose hooks fetch the modules of a layer one
+    layer is cut over (`Software.stage_rank_s`), where these stand on several nodes
+    (`Software.tensor_node_s`), and with ZeRO 3, whose hooks fetch the modules of a layer one
     by one (`Software.host_shared_s`).
     """
     each_s, shared_s = tables.software.stage_rank_s, tables.software.host_shared_s
-    if each_s == shared_s == 0.0:
+    node_s = tables.software.tensor_node_s
+    if each_s == shared_s == node_s == 0.0:
         return []
+    nodes = tables.tensor_counts[1:].prod(axis=0)[tables.spot]
     apart = tables.pipe_counts[1:].max(axis=0, initial=1.0)[tables.spot] > 1.0
     hooked = (plans.zero >= 3) & (plans.dp * plans.cp > 1)
-    return [np.rint(1e6 * (each_s * plans.tp * apart + shared_s * hooked))]
+    late_s = each_s * plans.tp * apart + node_s * (nodes - 1.0) + shared_s * hooked
+    return [np.rint(1e6 * late_s)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

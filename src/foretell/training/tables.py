@@ -62,6 +62,8 @@ class Tables:
     """The ranks that reduce gradients, placed."""
     expert_links: DataLinks | None
     """The same for spread experts."""
+    tensor_counts: Array
+    """The same of the tensor-parallel group."""
     pipe_counts: Array
     """Where the stages stand; (tiers, spots)."""
     send_line: tuple[Array, Array]
@@ -252,6 +254,7 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
         expert_counts=counts["edp"] if parts.experts else None,
         data_links=links.data,
         expert_links=links.experts,
+        tensor_counts=counts["tp"],
         pipe_counts=counts["pp"],
         send_line=links.send_line,
         link_needs=links.needs,
@@ -309,6 +312,7 @@ def select(tables: Tables, rows: Index) -> Tables:
         expert_counts=tables.expert_counts,
         data_links=tables.data_links,
         expert_links=tables.expert_links,
+        tensor_counts=tables.tensor_counts,
         pipe_counts=tables.pipe_counts,
         send_line=tables.send_line,
         link_needs=tables.link_needs,

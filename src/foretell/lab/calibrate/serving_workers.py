@@ -13,7 +13,6 @@ import math
 from dataclasses import replace
 
 from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
-from foretell.serving.engine_options import is_wide
 from foretell.specs.deployment import Deployment
 
 FULL, ROUND = 1.13, 1.32
@@ -56,7 +55,7 @@ def decode_worker(row: ServingRow, base: Deployment, engine: str, said: list[str
     if places is not None:
         base = replace(base, max_batch=max(places // base.dp, 1))
         said.append("largest batch of a decode worker: the power of two below its concurrency")
-    if engine == "trtllm" and is_wide(base):
+    if engine == "trtllm" and base.is_wide:
         # Its load balancer is off unless a configuration has one (MoeConfig.load_balancer).
         base = replace(base, eplb=False)
         said.append("experts are not balanced by load: off by default in TensorRT-LLM")

@@ -179,8 +179,8 @@ def _dtypes(row: TrainingRow) -> list[str]:
     row_wise = row.precision_id == "fp8" and "row" in row.precision.lower()
     some = NARROW_LAYERS.search(row.precision)
     wide = int(some[2]) - int(some[1]) if some else 0
-    words = [f"precision={row.precision_id}", *(["scaling=row"] if row_wise else [])]
-    return words + ([f"wide_layers={wide}"] if wide > 0 else [])
+    found = [f"precision={row.precision_id}", *(["scaling=row"] if row_wise else [])]
+    return found + ([f"wide_layers={wide}"] if wide > 0 else [])
 
 
 def _experts(row: TrainingRow) -> list[str]:

@@ -135,7 +135,7 @@ def _said(
     said = [text]
     if lost := every - len(rows):
         some = f"{lost} row{'s' if lost > 1 else ''}"
-        said.append(f"{some} without prompt or answer tokens: requests that failed, left out")
+        said.append(f"{some} without prompt or answer tokens: requests that failed, skipped")
     if "NumImages" in rows[0]:
         said.append("NumImages is not read: prompts count with the tokens that the trace has")
     return tuple(said)

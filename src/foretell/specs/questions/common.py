@@ -124,7 +124,10 @@ PriceList = Annotated[
 ]
 Engine = Annotated[
     str | None,
-    Flag(help="vllm (default), trtllm, sglang, or the id of a profile.", metavar="NAME"),
+    Flag(
+        help="vllm (default), sglang, trtllm, tgi, transformers, llama.cpp, mlx, or the id of a profile.",
+        metavar="NAME",
+    ),
 ]
 
 JSON = Flag(

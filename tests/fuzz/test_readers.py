@@ -52,7 +52,7 @@ def test_launch_files_and_others_a_few_times(folder: Path) -> None:
 def test_tables_of_calibrate_a_few_times(folder: Path, data_dir: Path) -> None:
     readers = calibration_readers(folder, data_dir)
     kinds = {reader.name.partition(" rows")[0] for reader in readers}
-    assert {"kernel", "dispatch", "collective", "serving"} <= kinds
+    assert {"kernel", "collective", "serving", "post-training"} <= kinds
     for reader in readers:
         fuzz(reader.name, reader.read, reader.seeds, FEW_LATER)
 

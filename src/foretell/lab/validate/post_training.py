@@ -74,7 +74,12 @@ def read_cells(path: Path) -> list[dict[str, str]]:
     if missing:
         message = f"is no table of post-training runs: it has no column {', '.join(missing)}"
         raise BadInput([Problem(path=str(path), value=None, message=message)])
-    return [{key: value or "" for key, value in row.items() if key} for row in reader]
+    try:
+        return [{key: value or "" for key, value in row.items() if key} for row in reader]
+    except csv.Error as error:
+        raise BadInput(
+            [Problem(path=str(path), value=None, message=f"cannot be read: {error}")]
+        ) from None
 
 
 def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPrediction] | str:

@@ -118,7 +118,8 @@ def scores_of(
     facts: Mapping[str, Any] | None = None,
 ) -> Scores:
     """Scores of predictions, with their groups by the labels; `order` names groups that must be there."""
-    signed = np.array([_error(p) for p in predictions])
+    # A measured cell of next to nothing makes an error without end, which no quantile can hold.
+    signed = np.clip(np.array([_error(p) for p in predictions]), -1e12, 1e12)
     error = np.abs(signed)
     covered = np.array([is_inside(p) for p in predictions])
     groups = {}

@@ -230,7 +230,7 @@ def hash_blocks(
         return None, 0
     try:
         blocks = [tuple(int(i) for i in row.get("hash_ids") or ()) for row in rows]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         problem = _problem(f"{path}.hash_ids", None, "not whole numbers", "a list of ids a row")
         raise BadInput([problem]) from None
     fitting = [
@@ -255,9 +255,9 @@ def _sessions(rows: Sequence[Mapping[str, Any]], column: str | None) -> list[int
     if "chat_id" in rows[0]:
         root: dict[str, str] = {}
         for row in rows:
-            own, parent = str(row["chat_id"]), str(row.get("parent_chat_id", -1))
+            own, parent = str(row.get("chat_id")), str(row.get("parent_chat_id", -1))
             root[own] = root.get(parent, own) if parent != "-1" else own
-        names = [root[str(row["chat_id"])] for row in rows]
+        names = [root[str(row.get("chat_id"))] for row in rows]
     elif column is not None:
         names = [str(row.get(column)) for row in rows]
     else:

@@ -41,7 +41,7 @@ SENT = (
 )
 UPDATE = ("step", "optimizer")
 ELAPSED = "elapsed time per iteration (ms)"
-_PAIR = re.compile(r"([A-Za-z][\w \-()/]*?)\s*:\s*([0-9]+(?:\.[0-9]+)?)")
+_PAIR = re.compile(r"([A-Za-z][\w \-()/]{0,80}?)\s{0,9}:\s{0,9}([0-9]{1,30}(?:\.[0-9]{1,30})?)")
 PARTS = ("compute_s", "communication_s", "idle_s")
 """What a step is split into."""
 
@@ -135,11 +135,15 @@ KNOWN = {*FORWARD, *BACKWARD, *INNER, *SENT, *UPDATE, ELAPSED}
 """Names whose milliseconds count; logs have more of them."""
 
 
+LONGEST_PART = 1000
+"""Characters between two bars that are looked through: more have no name and number."""
+
+
 def _pairs(line: str) -> dict[str, float]:
     """Names and milliseconds of a line."""
     found = {}
     for part in line.split("|"):
-        match = _PAIR.search(part.strip())
+        match = _PAIR.search(part.strip()[:LONGEST_PART])
         if match and match[1].strip().removesuffix("_microstep") in KNOWN:
             found[match[1].strip()] = float(match[2])
     return found

@@ -227,7 +227,10 @@ def backward_pass(
         alone = (each & (plans.zero < 3))[:, None]
         pass_s = np.where(alone, stages.weight_s, pass_s)
         # That pass has no exchanges of its own.
-        own, sends_s = [times(w, 1.0 - alone) for w in own], np.where(alone, 0.0, sends_s)
+        own, sends_s = (
+            [times(w, np.where(alone, 0.0, 1.0)) for w in own],
+            np.where(alone, 0.0, sends_s),
+        )
     each = each | (plans.zero >= 3)
     sums_s = each[:, None] * beside[1] if each.any() else None
     found = HidingPasses(pass_s=pass_s, sums_s=sums_s, exchanges=own, sends_s=sends_s)

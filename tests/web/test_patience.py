@@ -71,17 +71,20 @@ def test_quick_questions_do_not_wait_for_slow_ones_and_who_leaves_is_forgotten()
 def test_searches_that_wait_keep_no_estimate_out_and_who_leaves_the_line_has_left_it() -> None:
     """One that runs, and as many more as the line holds: a further search is refused, an estimate is not."""
     limits = Limits(workers=2, waiting=2, deadline_s=600.0)
-    left = False
+    left = over = False
 
     async def gone() -> bool:
         return left
 
+    async def ended() -> bool:
+        return over
+
     async def ask() -> None:
-        nonlocal left
+        nonlocal left, over
         made = Pool(limits)
         try:
             assert (await made.ask(SHORT, nobody_left) or (0,))[0] == 200
-            runs = asyncio.create_task(made.ask(ENDLESS, nobody_left))
+            runs = asyncio.create_task(made.ask(ENDLESS, ended))
             await asyncio.sleep(0.2)
             waits = [
                 asyncio.create_task(made.ask(ENDLESS.replace("2048", gpus), gone))
@@ -96,7 +99,8 @@ def test_searches_that_wait_keep_no_estimate_out_and_who_leaves_the_line_has_lef
             assert await asyncio.wait_for(asyncio.gather(*waits), 30.0) == [None, None, None]
             assert not runs.done()
             assert made.under_way == 1
-            runs.cancel()
+            over = True
+            assert await asyncio.wait_for(runs, 30.0) is None
         finally:
             made.stop()
 

@@ -5,25 +5,26 @@ from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import accumulate_s
 from foretell.schedules import schedule_named
-from foretell.sharding.pipeline import chunk_sizes
+from foretell.sharding.pipeline import chunk_sizes, told_sizes
 from foretell.simulation.events import ChunkTimes, play
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.pass_times import late_launches, part_seconds, pass_times
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
-from foretell.training.tables import Tables, tables_of
+from foretell.training.tables import Tables, tables_of, tail_layers
 from tests.simulate.pipes import pipe
 
 Array = NDArray[np.float64]
 
 
-def parts_on_chunks(tables: Tables, pp: int, vpp: int) -> Array:
-    """Parts on each chunk along the model; (chunks, parts)."""
-    order = np.asarray(tables.parts.order)
-    counts = np.zeros((pp * vpp, len(tables.parts.names)))
-    ends = np.cumsum(chunk_sizes(len(order), pp * vpp))
-    for chunk, (end, size) in enumerate(zip(ends, chunk_sizes(len(order), pp * vpp), strict=True)):
+def parts_on_chunks(tables: Tables, plan: Plan, tail: int) -> Array:
+    """Parts on each chunk along the model; (chunks, parts). Blocks behind the last layer count as `tail`."""
+    order, chunks = np.asarray(tables.parts.order), plan.pp * plan.vpp
+    counts = np.zeros((chunks, len(tables.parts.names)))
+    layout = schedule_named(plan.schedule).layout
+    sizes = told_sizes(len(order), chunks, layout, (), tail) or chunk_sizes(len(order), chunks)
+    for chunk, (end, size) in enumerate(zip(np.cumsum(sizes), sizes, strict=True)):
         for kind in order[end - size : end]:
             counts[chunk, kind] += 1.0
     counts[0, -2] = counts[-1, -1] = 1.0
@@ -59,7 +60,7 @@ def played_and_closed(scenario: Scenario, plan: Plan) -> tuple[float, float]:
     trained[:, -1] += parts.tied * (schedule.layout not in ("v", "both"))
     sums = accumulate_s(trained, 1.0, scenario.system.chip, plan, fused=fused)
     sums = sums * (mu > 1 or fused)
-    counts = parts_on_chunks(tables, plan.pp, plan.vpp)
+    counts = parts_on_chunks(tables, plan, tail_layers(scenario.model))
     send = 0.5 * float(rows.send_s[0, 0]) / plan.vpp
     split = schedule.splits_backward
     along = [

@@ -24,6 +24,9 @@ WORST = {
     "schedule=dualpipe": 0.025,
 }
 """Largest difference of the closed form from the events, by schedule."""
+BEFORE_A_BLOCK = {**WORST, "schedule=1f1b": 0.017}
+"""The same where layers make way for a prediction block: a first stage of eight layers and a last of four and
+the block. The events hide part of the last stage's first micro-batch behind the next forward of the first."""
 
 
 def scenario_of(name: str, vocab: int, gpus: int = 8, batch: int = 64) -> Scenario:
@@ -42,7 +45,8 @@ def test_the_closed_form_is_the_played_step(name: str, vocab: int, words: str) -
     for pp, recompute in ((4, "none"), (4, "full"), (2, "none")):
         text = f"pp{pp} dp{8 // pp} mbs1 zero1 recompute={recompute} {words}"
         played, closed = played_and_closed(scenario_of(name, vocab), parse_plan(text, 8))
-        assert closed == pytest.approx(played, rel=WORST[words])
+        worst = BEFORE_A_BLOCK if name == "mtp" else WORST
+        assert closed == pytest.approx(played, rel=worst[words])
 
 
 def test_pairs_hide_dispatches_and_sends() -> None:

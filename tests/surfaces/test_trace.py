@@ -79,7 +79,7 @@ def test_every_detail_tells_the_same_step(detail: str, tmp_path: Path) -> None:
 
 def test_experts_and_multi_token_prediction_are_on_their_streams(tmp_path: Path) -> None:
     """DeepSeek-V3: dispatches on ep-comm, the prediction's layer with the head on the last stage."""
-    plan = "pp8 ep32 dp32 zero2 mbs1 recompute=full reduce=micro-batch"
+    plan = "pp8 ep32 dp32 zero2 mbs1 recompute=full reduce=micro-batch layout=8,8,8,8,8,7,7,7"
     more = {**ASKED, "gpus": 256, "global_batch": 1024}
     whole = package.simulate("deepseek-v3", **more, plan=plan)
     without = package.simulate(

@@ -8,9 +8,8 @@ cache together. Arguments that are not modelled stand in engine_flags.toml.
 from collections.abc import Mapping
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.engine_flags import other_flags
-from foretell.interop.kept_flags import own_flags
-from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.engine_launch import engine_launch
+from foretell.interop.keys import Keys
 from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import (
     CACHES,
@@ -95,25 +94,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     }  # fmt: skip
     values = _wide(keys, values)
     models = [name for name in [keys.text("model_path", "model")] if name]
-    flags = other_flags("sglang")
-    rest = keys.leftovers(flags.bears, flags.quiet)
-    keys.raise_problems()
-    return Launch(
-        tool="sglang",
-        models=tuple(models),
-        gpus=gpus,
-        plan=plan_words(values),
-        values=read_back(
-            keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES
-        ),
-        accelerator=given.accelerator,
-        doubts=tuple(keys.doubts),
-        notes=tuple(keys.notes),
-        ignored=rest.quiet,
-        unknown=rest.unknown,
-        unmodelled=tuple(dict.fromkeys((*left, *rest.bears))),
-        flags=own_flags(given, keys.pairs),
-    )
+    return engine_launch("sglang", given, keys, models, gpus, values, left, SOURCES)
 
 
 def _layout(keys: Keys) -> tuple[dict[str, object], int, int]:

@@ -401,7 +401,10 @@ def _silent(run: Training, name: str, given: object, read: object) -> bool:
         chunks = plan.pp * plan.vpp
         even = word_of(list(even_sizes(run.layers, chunks)))
         return plan.pp == 1 or {given, read} <= {EVEN, even}
-    if name in ("dispatch", "ep_overlap"):
+    if name == "dispatch":
+        # A layer of whole experts is sorted once more before an all-to-all, with no other rank too.
+        return plan.ep == 1 and (not plan.fused or run.software.sorts == "once")
+    if name == "ep_overlap":
         return plan.ep == 1
     if name == "routing":
         # Whole groups have all rows, however these fall on their experts; tiles are full only if even.

@@ -8,9 +8,8 @@ Options that are not modelled stand in engine_flags.toml.
 from collections.abc import Mapping
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.engine_flags import other_flags
-from foretell.interop.kept_flags import own_flags
-from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.engine_launch import engine_launch
+from foretell.interop.keys import Keys
 from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import (
     CACHES,
@@ -60,25 +59,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         **layout, **_formats(keys, left), **_limits(keys), **_drafts(keys, left), **_adapters(keys),
     }  # fmt: skip
     models = [*_positional(keys.words), *(name for name in [keys.text("model")] if name)]
-    flags = other_flags("trtllm")
-    rest = keys.leftovers(flags.bears, flags.quiet)
-    keys.raise_problems()
-    return Launch(
-        tool="trtllm",
-        models=tuple(models),
-        gpus=gpus,
-        plan=plan_words(values),
-        values=read_back(
-            keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES
-        ),
-        accelerator=given.accelerator,
-        doubts=tuple(keys.doubts),
-        notes=tuple(keys.notes),
-        ignored=rest.quiet,
-        unknown=rest.unknown,
-        unmodelled=tuple(dict.fromkeys((*left, *rest.bears))),
-        flags=own_flags(given, keys.pairs),
-    )
+    return engine_launch("trtllm", given, keys, models, gpus, values, left, SOURCES)
 
 
 def _layout(keys: Keys) -> tuple[dict[str, object], int]:

@@ -10,9 +10,8 @@ import json
 from collections.abc import Mapping
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.engine_flags import other_flags
-from foretell.interop.kept_flags import own_flags
-from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.engine_launch import engine_launch
+from foretell.interop.keys import Keys
 from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import (
     CACHES,
@@ -80,29 +79,10 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     read_transfer(keys, left)
     _lengths(keys, left)
     models = [*_positional(keys.words), *(name for name in [keys.text("model")] if name)]
-    flags = other_flags("vllm")
-    rest = keys.leftovers(flags.bears, flags.quiet)
-    unmodelled = (*(name for name in left if name not in flags.quiet), *rest.bears)
-    keys.raise_problems()
     gpus = 1
     for name in ("tp", "pp", "dp", "cp"):
         gpus *= int(str(values[name] or 1))
-    return Launch(
-        tool="vllm",
-        models=tuple(models),
-        gpus=gpus,
-        plan=plan_words(values),
-        values=read_back(
-            keys, {"model": next(iter(models), None), "gpus": gpus, **values}, SOURCES
-        ),
-        accelerator=given.accelerator,
-        doubts=tuple(keys.doubts),
-        notes=tuple(keys.notes),
-        ignored=rest.quiet,
-        unknown=rest.unknown,
-        unmodelled=tuple(dict.fromkeys(unmodelled)),
-        flags=own_flags(given, keys.pairs),
-    )
+    return engine_launch("vllm", given, keys, models, gpus, values, left, SOURCES)
 
 
 def _layout(keys: Keys, left: list[str]) -> dict[str, object]:

@@ -431,3 +431,23 @@ def test_both_flags_of_recomputation_are_known() -> None:
     launch = read_arguments(text)
     assert (launch.unknown, launch.doubts) == ((), ())
     assert "recompute=selective" in launch.plan.split()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "nodes", "words"),
+    [
+        ("HYBRID_SHARD", 4, "zero3 shard=8"),
+        ("4", 4, "zero3 shard=8"),
+        ("HYBRID_SHARD_ZERO2", 4, "zero2 shard=8"),
+        ("HYBRID_SHARD", 1, "zero3"),
+        ("FULL_SHARD", 4, "zero3"),
+    ],
+)
+def test_hybrid_sharding_is_over_a_nodes_chips(strategy: str, nodes: int, words: str) -> None:
+    """torch.distributed.fsdp.ShardingStrategy: HYBRID_SHARD shards within a node and replicates across."""
+    text = (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nfsdp_config:\n"
+        f"  fsdp_sharding_strategy: {strategy}\nnum_machines: {nodes}\nnum_processes: {8 * nodes}\n"
+    )
+    plan = read_arguments(text).plan.split()
+    assert [word for word in plan if word.startswith(("zero", "shard"))] == words.split()

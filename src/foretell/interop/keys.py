@@ -321,6 +321,16 @@ def world_size(keys: Keys, known: Known) -> int | None:
     return None if each is None else each * (nodes or 1)
 
 
+def node_size(keys: Keys, gpus: int | None) -> int | None:
+    """Chips of a node of a training command: told, or all of them over its nodes; None where neither is."""
+    variables = {name.lower(): value for name, value in keys.variables.items()}
+    each = _count(keys, variables, NODE_CHIPS) or _count(keys, variables, NODE_TASKS)
+    nodes = _count(keys, variables, NODES)
+    if each is None and gpus is not None and nodes is not None and gpus % nodes == 0:
+        return gpus // nodes
+    return each
+
+
 ALL_CHIPS = ("world_size", "num_processes", "ng", "gpus", "n_gpus")
 """Names for all chips of a job."""
 NODE_CHIPS = (

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
+from foretell.interop.keys import CHIP_KEYS, Keys, node_size, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, Tool
 from foretell.interop.policy_step import STEP_VALUES
 from foretell.records import dataclass
@@ -123,6 +123,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "zero": ("fsdp", "fsdp_config.fsdp_sharding_strategy", "fsdp_config.fsdp_reshard_after_forward",
              "deepspeed_config.zero_stage", "deepspeed", "zero_optimization.stage", "distributed_type",
              "fsdp_config.reshard_after_forward", "deepspeed_config.deepspeed_config_file"),
+    "shard": ("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy", "fsdp"),
     "reshard": ("fsdp_config.fsdp_reshard_after_forward", "fsdp_config.fsdp_sharding_strategy"),
     "recompute": ("gradient_checkpointing", "disable_gradient_checkpointing",
                   "fsdp_config.fsdp_activation_checkpointing", "fsdp_config.activation_checkpointing"),
@@ -170,7 +171,7 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         keys.doubt("accelerate's file has no batch: mbs in --plan says a GPU's sequences")
     micro = known.over("micro_batch", told or own.micro)
     steps = keys.whole(*STEPS) or 1
-    zero, engine = _sharing(keys, dp)
+    zero, engine, hybrid = _sharing(keys, dp)
     rank = _rank(keys)
     values: dict[str, object] = {
         "tp": tp, "pp": 1, "dp": dp, "cp": cp if cp > 1 else None, "zero": zero, "micro_batch": micro,
@@ -178,6 +179,7 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         "recompute": "full" if _checkpoints(keys, own) else "none",
         "lora": rank or None, "adapters": _adapters(keys) if rank else None,
         "optimizer": _optimizer(keys), "offload": _offload(keys),
+        "shard": _node_shard(keys, gpus, dp) if hybrid else None,
         **_precision(keys, own, frozen=bool(rank)), **_attention(keys),
     }  # fmt: skip
     values["framework"] = "deepspeed" if engine == "deepspeed" else _framework(keys)
@@ -220,8 +222,17 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
     )
 
 
-def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
-    """(ZeRO's stage, what shards): FSDP's strategy, DeepSpeed's stage, or copies."""
+def _node_shard(keys: Keys, gpus: int | None, dp: int | None) -> int | None:
+    """Ranks that a hybrid strategy of FSDP shares over: those of a node; None where all are on one."""
+    each = node_size(keys, gpus)
+    if each is None or dp is None or dp % each:
+        keys.doubt("hybrid sharding shares over the GPUs of a node: shard= in --plan says how many")
+        return None
+    return each if 1 < each < dp else None
+
+
+def _sharing(keys: Keys, dp: int | None) -> tuple[int, str, bool]:
+    """(ZeRO's stage, what shards, whether within nodes alone): FSDP's, DeepSpeed's, or copies."""
     kind = (keys.text("distributed_type") or "").upper()
     told = keys.whole("deepspeed_config.zero_stage", "zero_optimization.stage", low=0, high=3)
     file = keys.text("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config")
@@ -237,7 +248,7 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
             else:
                 keys.note(f"ZeRO stage {match[1]} by the name of {file[:60]}, which is not opened")
             told = int(match[1]) if match else 0
-        return (told if told is not None else 2), "deepspeed"
+        return (told if told is not None else 2), "deepspeed", False
     flags = keys.raw("fsdp")
     words = (" ".join(map(str, flags)) if isinstance(flags, list) else str(flags or "")).lower()
     on = kind == "FSDP" or (bool(words) and words not in ("false", "none"))
@@ -245,13 +256,13 @@ def _sharing(keys: Keys, dp: int | None) -> tuple[int, str]:
         keys.text("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy") or ""
     ).upper()
     if not on and not strategy:
-        return 0, "copies"
+        return 0, "copies", False
     named = f"{strategy} {words.upper()}"
     if "NO_SHARD" in named:
-        return 0, "copies"
-    if "HYBRID" in named:
-        keys.doubt("hybrid sharding shares over the GPUs of a node: shard= in --plan says how many")
-    return (2 if "GRAD_OP" in named or strategy == "2" else 3), "fsdp"
+        return 0, "copies", False
+    numbered = {"4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}.get(strategy, "")
+    stage = 2 if "GRAD_OP" in named or "ZERO2" in named + numbered or strategy == "2" else 3
+    return stage, "fsdp", "HYBRID" in named + numbered
 
 
 def _by_name(keys: Keys, file: str) -> tuple[str, str | None]:

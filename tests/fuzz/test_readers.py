@@ -7,6 +7,9 @@ import pytest
 
 from foretell.catalog import files
 from foretell.errors import BadInput
+from foretell.interop.tools import read_arguments
+from foretell.interop.training_logs import log_measurement
+from foretell.lab.validate.post_training import read_cells
 from foretell.lab.validate.training import score_training
 from tests.fuzz.harness import fuzz
 from tests.fuzz.later_readers import calibration_readers, later_readers
@@ -105,3 +108,17 @@ def test_what_unpacks_to_more_than_a_table_is_refused(
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(BadInput, match="cannot be read"):
         score_training(path)
+
+
+def test_faults_that_were_found(tmp_path: Path) -> None:
+    """Inputs that mutations found: a column's name without end, a batch of 1e400, thousands of servers."""
+    path = tmp_path / "runs.csv"
+    path.write_text("id," + "(" * 200_000 + "\n")
+    with pytest.raises(BadInput, match="field larger"):
+        read_cells(path)
+    line = " iteration 1/ 10 | elapsed time per iteration (ms): 5000.0 | global batch size: 1e400 |"
+    found = log_measurement("\n".join([line] * 4), "run.log")
+    assert found is not None
+    assert "global_batch" not in found.asked
+    with pytest.raises(BadInput, match="too many servers"):
+        read_arguments("vllm serve meta-llama/Llama-3.1-8B --port 8000\n" * 3000)

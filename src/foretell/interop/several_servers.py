@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from foretell.errors import BadInput, Problem
 from foretell.interop.arguments import like_yaml
 from foretell.interop.launch import Launch, ReadValue
 
@@ -25,6 +26,8 @@ OTHER = re.compile(
     re.IGNORECASE,
 )
 """Lines of other programs."""
+MOST_SERVERS = 256
+"""Servers that one script may start: each is read by itself."""
 _PREFILL_PORTS = re.compile(r"--prefill(?:er)?(?:-hosts?-)?(?:-?ports?)?[ =]+((?:\S*\d{4,5}\s*)+)")
 _PORT = re.compile(r"--port[ =]+(\d+)")
 _ROLES = (
@@ -43,10 +46,16 @@ def server_texts(text: str) -> list[str]:
     others = {at for at, block in enumerate(blocks) if OTHER.search(block)} - set(servers)
     if len(servers) < 2 and not others:
         return []
+    if len(servers) > MOST_SERVERS:
+        raise BadInput(
+            [Problem(path="import", value=len(servers), message="is too many servers of one script",
+                     allowed=f"at most {MOST_SERVERS}")]
+        )  # fmt: skip
+    apart = {*servers}
     return [
         "\n".join(
             "\n" * block.count("\n")
-            if at in others or (at in servers and at != mine)
+            if at in others or (at in apart and at != mine)
             else block.rstrip().removesuffix("&")
             for at, block in enumerate(blocks)
         )

@@ -6,6 +6,7 @@ far as the log prints them. What is not understood is not guessed.
 """
 
 import ast
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -65,8 +66,8 @@ def _fields(line: str, names: Mapping[str, str]) -> dict[str, float]:
     found = {}
     for words, name in names.items():
         match = re.search(words + r"\s*[:=]?\s*" + NUMBER, line)
-        if match:
-            found[name] = _scaled(match[1])
+        if match and math.isfinite(value := _scaled(match[1])):
+            found[name] = value
     return found
 
 

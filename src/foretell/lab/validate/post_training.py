@@ -70,11 +70,11 @@ def score_post_training(path: Path, *, leave_one_out: str | None = "source") -> 
 def read_cells(path: Path) -> list[dict[str, str]]:
     """Every row of a table; BadInput where it is none."""
     reader = csv.DictReader(table_text(path).splitlines())
-    missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
-    if missing:
-        message = f"is no table of post-training runs: it has no column {', '.join(missing)}"
-        raise BadInput([Problem(path=str(path), value=None, message=message)])
     try:
+        missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+        if missing:
+            message = f"is no table of post-training runs: it has no column {', '.join(missing)}"
+            raise BadInput([Problem(path=str(path), value=None, message=message)])
         return [{key: value or "" for key, value in row.items() if key} for row in reader]
     except csv.Error as error:
         raise BadInput(

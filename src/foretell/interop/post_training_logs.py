@@ -29,7 +29,7 @@ from foretell.specs.measurement import Measurement
 LONGEST = 20_000
 """Characters of a line that are looked at: no step logs more numbers."""
 PAIR = re.compile(
-    r"([A-Za-z_][\w.]*/[\w./-]+)['\"]?\s*[:=│|]\s*(?:np\.float\d+\()?"
+    r"(?<![\w.])([A-Za-z_][\w.]*/[\w./-]+)['\"]?\s*[:=│|]\s*(?:np\.float\d+\()?"
     r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
 """A key with slashes and its number: after a colon, or in the next cell of a table."""

@@ -7,6 +7,7 @@ A file has one answer length a line, or lines of JSON or columns of CSV with the
 import csv
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -67,10 +68,11 @@ def _rows(text: str) -> list[tuple[float, float]]:
         return _conversation_rows(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and "," in lines[0] and not lines[0].startswith("{"):
-        head = next(csv.reader(lines[:1]))
-        if any(name.strip() in ANSWERS for name in head):
-            table = csv.DictReader(lines)
-            return [_pair({(k or "").strip(): v for k, v in row.items()}) for row in table]
+        with suppress(csv.Error):  # cells without end
+            head = next(csv.reader(lines[:1]))
+            if any(name.strip() in ANSWERS for name in head):
+                table = csv.DictReader(lines)
+                return [_pair({(k or "").strip(): v for k, v in row.items()}) for row in table]
     return [_line(line) for line in lines]
 
 
@@ -89,7 +91,7 @@ def _conversation_rows(text: str) -> list[tuple[float, float]]:
 def _line(line: str) -> tuple[float, float]:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0.0, 0.0
     return _pair(value) if isinstance(value, dict) else (_number(value), 0.0)
 

@@ -1,12 +1,41 @@
 """What a command of a serving engine says, put together from what its reader found."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.engine_flags import other_flags
 from foretell.interop.kept_flags import own_flags
-from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.keys import Keys, LeftArguments, plan_words, read_back
 from foretell.interop.launch import Launch, Tool
+
+
+def service_launch(
+    keys: Keys,
+    given: ArgumentTable,
+    tool: Tool,
+    models: tuple[str, ...],
+    gpus: int,
+    values: Mapping[str, object],
+    sources: Mapping[str, tuple[str, ...]],
+    rest: LeftArguments,
+) -> Launch:
+    """The record of what was read; `models` may be the model's names, the likeliest first."""
+    names = tuple(name for name in models if name)
+    told = {"model": next(iter(names), None), "gpus": gpus, **values}
+    return Launch(
+        tool=tool,
+        models=names,
+        gpus=gpus,
+        plan=plan_words(values),
+        values=read_back(keys, told, sources),
+        accelerator=given.accelerator,
+        notes=tuple(keys.notes),
+        doubts=tuple(keys.doubts),
+        ignored=rest.quiet,
+        unmodelled=rest.bears,
+        unknown=rest.unknown,
+    )
 
 
 def engine_launch(
@@ -27,20 +56,7 @@ def engine_launch(
     flags = other_flags(tool)
     rest = keys.leftovers(flags.bears, flags.quiet)
     keys.raise_problems()
-    known = {"model": next(iter(models), None), "gpus": gpus, **values}
-    return Launch(
-        tool=tool,
-        models=tuple(models),
-        gpus=gpus,
-        plan=plan_words(values),
-        values=read_back(keys, known, sources),
-        accelerator=given.accelerator,
-        doubts=tuple(keys.doubts),
-        notes=tuple(keys.notes),
-        ignored=rest.quiet,
-        unknown=rest.unknown,
-        unmodelled=tuple(
-            dict.fromkeys((*(name for name in left if name not in flags.quiet), *rest.bears))
-        ),
-        flags=own_flags(given, keys.pairs),
-    )
+    named = tuple(name for name in left if name not in flags.quiet)
+    rest = rest._replace(bears=tuple(dict.fromkeys((*named, *rest.bears))))
+    found = service_launch(keys, given, tool, tuple(models), gpus, values, sources, rest)
+    return replace(found, flags=own_flags(given, keys.pairs))

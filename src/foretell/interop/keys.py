@@ -310,10 +310,7 @@ def world_size(keys: Keys, known: Known) -> int | None:
 
     accelerate's num_processes and a plain world_size count all of them, the others those of a node.
     """
-    variables = {name.lower(): value for name, value in keys.variables.items()}
-    every = _count(keys, variables, ALL_CHIPS)
-    each = _count(keys, variables, NODE_CHIPS) or _count(keys, variables, NODE_TASKS)
-    nodes = _count(keys, variables, NODES)
+    every, each, nodes = _chip_counts(keys)
     if known.gpus is not None:
         return known.gpus
     if every is not None:
@@ -323,9 +320,7 @@ def world_size(keys: Keys, known: Known) -> int | None:
 
 def node_size(keys: Keys, gpus: int | None) -> int | None:
     """Chips of a node of a training command: told, or all of them over its nodes; None where neither is."""
-    variables = {name.lower(): value for name, value in keys.variables.items()}
-    each = _count(keys, variables, NODE_CHIPS) or _count(keys, variables, NODE_TASKS)
-    nodes = _count(keys, variables, NODES)
+    _, each, nodes = _chip_counts(keys)
     if each is None and gpus is not None and nodes is not None and gpus % nodes == 0:
         return gpus // nodes
     return each
@@ -345,6 +340,13 @@ NODES = ("nnodes", "num_nodes", "nodes", "num_machines")
 CHIP_KEYS = (*ALL_CHIPS, *NODE_CHIPS, *NODE_TASKS, *NODES)
 """All of them, for a table of what was read."""
 _LAST_NUMBER = re.compile(r"(?:.*[:x])?([0-9]{1,7})")
+
+
+def _chip_counts(keys: Keys) -> tuple[int | None, int | None, int | None]:
+    """Chips of all nodes, chips of one, and nodes, as far as a command or its script says them."""
+    variables = {name.lower(): value for name, value in keys.variables.items()}
+    each = _count(keys, variables, NODE_CHIPS) or _count(keys, variables, NODE_TASKS)
+    return _count(keys, variables, ALL_CHIPS), each, _count(keys, variables, NODES)
 
 
 def _count(keys: Keys, variables: Mapping[str, str], names: tuple[str, ...]) -> int | None:

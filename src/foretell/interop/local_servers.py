@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.engine_launch import service_launch
 from foretell.interop.keys import CHIP_KEYS, Keys, LeftArguments
 from foretell.interop.launch import Known, Launch
-from foretell.interop.other_servers import service_launch
 from foretell.interop.serving_words import largest
 from foretell.interop.whole_numbers import whole_number
 

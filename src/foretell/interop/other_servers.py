@@ -7,13 +7,13 @@
 Servers of one machine (llama.cpp, Ollama, MLX) are read in local_servers.py.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from foretell.interop import sglang, trtllm, vllm
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, LeftArguments, plan_words, read_back
-from foretell.interop.launch import Known, Launch, Tool
+from foretell.interop.engine_launch import service_launch
+from foretell.interop.keys import Keys, LeftArguments
+from foretell.interop.launch import Known, Launch
 from foretell.interop.serving_words import largest
 from foretell.interop.several_servers import joined_halves
 
@@ -116,31 +116,3 @@ def read_tgi(given: ArgumentTable, known: Known) -> Launch:
                "graph_batch": ("cuda_graphs",), "adapters": ("lora_adapters",),
                "draft_tokens": ("speculate",), "drafter": ("speculate",)}  # fmt: skip
     return service_launch(keys, given, "tgi", (model,), tp, values, sources, rest)
-
-
-def service_launch(
-    keys: Keys,
-    given: ArgumentTable,
-    tool: Tool,
-    models: tuple[str, ...],
-    gpus: int,
-    values: Mapping[str, object],
-    sources: Mapping[str, tuple[str, ...]],
-    rest: LeftArguments,
-) -> Launch:
-    """The record of what was read; `models` may be the model's names, the likeliest first."""
-    names = tuple(name for name in models if name)
-    told = {"model": next(iter(names), None), "gpus": gpus, **values}
-    return Launch(
-        tool=tool,
-        models=names,
-        gpus=gpus,
-        plan=plan_words(values),
-        values=read_back(keys, told, sources),
-        accelerator=given.accelerator,
-        notes=tuple(keys.notes),
-        doubts=tuple(keys.doubts),
-        ignored=rest.quiet,
-        unmodelled=rest.bears,
-        unknown=rest.unknown,
-    )

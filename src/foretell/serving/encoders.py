@@ -10,6 +10,7 @@ together; these are launched one by one. Its time is part of the steps that read
 import math
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -202,7 +203,21 @@ def encoder_cost(
     deployment: Deployment,
     profile: EngineProfile,
 ) -> tuple[Array, Array]:
-    """Seconds of an encoder for all that a request brings, and joules of the ranks; one for each system."""
+    """Seconds of an encoder for all that a request brings, and joules of the ranks; one for each system.
+    Those of a single system are remembered."""
+    if system_count(system) > 1:
+        return _new_cost(load, model, system, deployment, profile)
+    return _known_cost(load, model, system, deployment, profile)
+
+
+def _new_cost(
+    load: EncoderLoad,
+    model: Model,
+    system: System,
+    deployment: Deployment,
+    profile: EngineProfile,
+) -> tuple[Array, Array]:
+    """The same, computed."""
     stack = load.tower.stack
     assert stack is not None
     own = replace(deployment, dp=1, cp=1, pp=1, ep=1, weights=FORMAT, experts=FORMAT, kv=FORMAT,
@@ -220,6 +235,10 @@ def encoder_cost(
     if load.tower.turned and not profile.fused:
         seconds = seconds + _turned_s(load, stack, system)
     return np.maximum(seconds, _launched_s(model, stack, own, profile)), joules
+
+
+_known_cost = lru_cache(maxsize=256)(_new_cost)
+"""The same, kept: a service asks for its steps more than once."""
 
 
 def _points(load: EncoderLoad) -> TablePoints:

@@ -52,9 +52,12 @@ def part_passes(
         slower = stretched - 1.0
         again = one(spent.again(slower)[0], spent.again_chip_s(slower)[0], waits)
         again["launch_s"] = parts.again.host_s[at]
-        again |= {
-            k: v * parts.waits_again.get(k.partition(" ")[0], 0.0) for k, v in behind[0].items()
-        }
+        for name in EXCHANGES:
+            share = parts.waits_again.get(name, 0.0)
+            again |= {
+                column: share * behind[0][column]
+                for column in (_column(name, HIDDEN), _column(name, SLACK))
+            }
         more.append({k: v * is_layer for k, v in again.items()})
     if mode == 1.0:
         more.append({**dict.fromkeys(forward, none), "chip_s": parts.core_s[at]})
@@ -85,14 +88,18 @@ def _hidden(tables: Tables, way: int, waits: Columns) -> Columns:
             shown = np.maximum(waits[name] - one.fixed_s[group], 0.0)
             hidden = np.maximum(one.hidden_s[group] - shown, 0.0)
             slack = one.slack_s[group]
-        found |= {f"{name} {HIDDEN}": hidden, f"{name} {SLACK}": slack}
+        found |= {_column(name, HIDDEN): hidden, _column(name, SLACK): slack}
     return found
+
+
+def _column(name: str, what: str) -> str:
+    """The column of something of an exchange; of what a pass waits for, its own name."""
+    return f"{name} {what}" if what else name
 
 
 def _kinds(columns: Columns, part: int, what: str = "") -> tuple[float, float, float]:
     """Seconds of each kind of exchange in a part."""
-    names = [f"{name} {what}" if what else name for name in EXCHANGES]
-    tensor, context, experts = (float(columns[name][part]) for name in names)
+    tensor, context, experts = (float(columns[_column(name, what)][part]) for name in EXCHANGES)
     return tensor, context, experts
 
 

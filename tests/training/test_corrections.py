@@ -11,7 +11,8 @@ from foretell.errors import Infeasible
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
-from foretell.training.corrections import evaluate_corrections, step_slopes
+from foretell.training.corrections import evaluate_corrections
+from foretell.uncertainty.mechanisms import shares_of
 
 NAMES = (*TRAINING, *TRAINING_MEMORY)
 STEPS = [
@@ -57,11 +58,18 @@ def test_a_batch_of_corrections_is_each_of_them_alone(
 def test_a_slower_mechanism_never_shortens_a_step(asked: tuple[str, int, str, int, int]) -> None:
     told = estimate_of(*asked)
     assert told.scenario is not None
-    _, slopes = step_slopes(told.scenario, told.plan, TRAINING, np.zeros(len(TRAINING)))
-    assert (slopes >= -1e-9).all()
-    # Everything but fixed hand-overs and the clock is in some mechanism; tiers repeat the kinds.
-    kinds = [i for i, name in enumerate(TRAINING) if name not in ("inside_nodes", "between_nodes")]
-    assert 0.8 < slopes[kinds].sum() <= 1.001
+    factors = np.vstack([np.ones(len(TRAINING)), 1.0 + 0.05 * np.eye(len(TRAINING))])
+    step_s = evaluate_corrections(told.scenario, told.plan, factors, TRAINING).step_s
+    assert (step_s >= step_s[0] * (1.0 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("asked", STEPS)
+def test_shares_are_of_the_whole_step(asked: tuple[str, int, str, int, int]) -> None:
+    told = estimate_of(*asked)
+    assert told.breakdown is not None
+    shares = shares_of(told.breakdown)
+    assert (shares >= 0.0).all()
+    assert shares.sum() == pytest.approx(1.0)
 
 
 def test_corrections_multiply_and_the_host_is_in_its_speed() -> None:

@@ -1,8 +1,8 @@
 """Predictions conditioned on measured runs: rows of a user -> factors on the mechanisms of a system.
 
 read_measured       files, logs and texts -> Measurements (api/measured_files.py reads files)
-runs_measured       each of them as a scenario and a plan of its own, with its step time
-condition_steps     all of them -> a posterior, linear in the log-factors around where they end
+measured_steps      each of them as a scenario and a plan of its own, with its step time
+condition_steps     all of them -> a posterior of the model of log error
 Conditioned.answer  the step of a plan under it: every leaf, total and interval
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog import model as catalog_model
-from foretell.catalog.measured_priors import measured_prior
+from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import collect, plan_of
 from foretell.inputs.system import system_of
@@ -23,19 +23,20 @@ from foretell.records import dataclass
 from foretell.search.plan_checks import check_plan
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
 from foretell.specs.measurement import Measurement
-from foretell.specs.plan import Plan
+from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
-from foretell.training.corrections import peak_slopes, step_slopes
-from foretell.uncertainty.likeness import features_of, traits_of
+from foretell.training.corrections import peak_slopes
+from foretell.training.step import evaluate
+from foretell.uncertainty.likeness import features_of
+from foretell.uncertainty.mechanisms import mechanism_of, shares_of
+from foretell.uncertainty.novelty import training_novelty
 from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, condition
-from foretell.uncertainty.posterior_tree import MECHANISMS, tree_of
+from foretell.uncertainty.posterior_tree import tree_of
 
 Array = NDArray[np.float64]
 
-NEAR = 0.15
-"""Largest log-factor up to which slopes are good as they were predicted."""
 FAR = 1.2
 """Largest log-factor: beyond it a mechanism is another one."""
 PHASE_NOISE = 0.1
@@ -54,6 +55,8 @@ class MeasuredStep:
     """What was run."""
     plan: Plan
     """How."""
+    predicted: StepEstimate
+    """What is predicted of it."""
     step_s: float | None
     """Measured time of a step."""
     peak_bytes: float | None
@@ -64,20 +67,6 @@ class MeasuredStep:
     """Relative standard deviation of the time."""
     source: str = ""
     """Where it was read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLine:
-    """A step as a line in log-factors: where it begins, and its slopes."""
-
-    run: MeasuredRun
-    """Its slopes, features and traits."""
-    base: float
-    """Logarithm of the time at log-factors of zero, on the line."""
-
-    def seen(self, step_s: float, noise: float) -> MeasuredRun:
-        """The same step, measured."""
-        return replace(self.run, log_ratio=math.log(step_s) - self.base, noise=noise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,52 +100,42 @@ class ConditionedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditioned:
-    """A posterior for training steps, where it is linear, and what was left aside."""
+    """A posterior for training steps, and what was left aside."""
 
     steps: Posterior
     """Of step times."""
     memory: Posterior
     """Of peaks of memory."""
-    at: Array
-    """Log-factors around which slopes were taken; (mechanisms,)."""
     runs: tuple[MeasuredStep, ...]
     """What was measured."""
     notes: tuple[str, ...] = ()
     """Notes on the way."""
 
-    def step(
-        self,
-        scenario: Scenario,
-        plan: Plan,
-        line: StepLine | None = None,
-        *,
-        another: bool = False,
-    ) -> ConditionedStep:
-        """What is held of a step; `line` are its slopes at `at`, where they are known. `another` asks for a
-        step like it and not for itself, whose own part may have been measured."""
-        run = (line or line_of(scenario, plan, self.at)).run
+    def step(self, before: StepEstimate, *, another: bool = False) -> ConditionedStep:
+        """What is held of a predicted step. `another` asks for a step like it and not for itself, whose own
+        part may have been measured."""
+        scenario, plan = asked_of(before), before.plan
+        run = step_run(before)
         said = self.steps.of(replace(run, key=None) if another else run)
         logs = dict(zip(TRAINING, np.clip(said.factors, -FAR, FAR).tolist(), strict=True))
-        tiers = ("inside_nodes", "between_nodes")
-        found = {
-            name: math.exp(value + (0.0 if name in tiers else said.unexplained))
-            for name, value in logs.items()
-        }
+        found = _at_median(before, logs, said.median)
         peak = self.memory.of(_peak_run(scenario, plan)) if self.memory.runs else None
         if peak is not None:
             more = zip(TRAINING_MEMORY, np.clip(peak.factors, -FAR, FAR).tolist(), strict=True)
             found |= {name: math.exp(value) for name, value in more}
         return ConditionedStep(said=said, peak=peak, corrections=Corrections(**found))
 
-    def _corrected(self, scenario: Scenario, step: ConditionedStep) -> Scenario:
+    def corrected(self, scenario: Scenario, step: ConditionedStep) -> Scenario:
+        """The scenario on a system whose mechanisms take what the posterior says."""
         system = scenario.system.with_corrections(step.corrections)
         return replace(scenario, system=system, assumptions=(*scenario.assumptions, *self.notes))
 
     def answer(self, scenario: Scenario, plan: Plan, *, chosen: bool) -> StepEstimate:
         """The step of a plan: numbers, tree and intervals are the posterior's."""
-        step = self.step(scenario, plan)
-        found = answer_of(self._corrected(scenario, step), plan, chosen=chosen)
-        return self.after(answer_of(scenario, plan, chosen=chosen), found, step)
+        before = answer_of(scenario, plan, chosen=chosen)
+        step = self.step(before)
+        found = answer_of(self.corrected(scenario, step), plan, chosen=chosen)
+        return self.after(before, found, step)
 
     def after(
         self, before: StepEstimate, found: StepEstimate, step: ConditionedStep
@@ -210,49 +189,60 @@ def plain_numbers(found: StepEstimate) -> dict[str, Any]:
     return {k: v for k, v in estimate_json(found).items() if k not in without}
 
 
-def condition_steps(
-    runs: Sequence[MeasuredStep], left_out: str = "", lines: Sequence[StepLine] | None = None
-) -> Conditioned:
-    """The posterior of some measured steps; slopes are taken anew where it ends far off.
-
-    `lines` are the slopes of the runs with a time, as predicted, where they are known.
-    """
-    prior = measured_prior("training", left_out)
+def condition_steps(runs: Sequence[MeasuredStep], left_out: str = "") -> Conditioned:
+    """The posterior of some measured steps, by the model without the source that is left out."""
+    model = error_model("training", left_out)
     timed = [run for run in runs if run.step_s]
-    at = np.zeros(len(TRAINING))
-    lines = lines or [line_of(run.scenario, run.plan, at) for run in timed]
-    parts = [one for run in runs for one in phase_runs(run)]
-    found = condition(prior, TRAINING, [*_seen(timed, lines), *parts])
-    moved = np.clip(found.of(lines[0].run).factors, -FAR, FAR) if timed else at
-    if np.abs(moved).max() > NEAR:
-        at = moved
-        lines = [line_of(run.scenario, run.plan, at) for run in timed]
-        found = condition(prior, TRAINING, [*_seen(timed, lines), *parts])
+    seen = [
+        replace(
+            step_run(run.predicted),
+            log_ratio=math.log((run.step_s or 1.0) / run.predicted.step_s),
+            noise=run.noise,
+        )
+        for run in timed
+    ]
+    found = condition(model, TRAINING, [*seen, *(one for run in runs for one in phase_runs(run))])
     held = [
         replace(_peak_run(run.scenario, run.plan), log_ratio=math.log(run.peak_bytes / _peak(run)))
         for run in runs
         if run.peak_bytes
     ]
-    memory = condition(measured_prior("memory"), TRAINING_MEMORY, held)
+    memory = condition(error_model("memory"), TRAINING_MEMORY, held)
     notes = [
-        f"contradicts the other measured runs or the prediction, and counts for less: {run.source}"
+        f"contradicts the other measured runs, and counts for less: {run.source}"
         for run, share in zip(timed, found.outlier_shares, strict=False)
         if share > CONTRADICTS
     ]
-    return Conditioned(steps=found, memory=memory, at=at, runs=tuple(runs), notes=tuple(notes))
+    return Conditioned(steps=found, memory=memory, runs=tuple(runs), notes=tuple(notes))
 
 
-def line_of(scenario: Scenario, plan: Plan, at: Array) -> StepLine:
-    """A step by its slopes at some log-factors."""
-    step_s, slopes = step_slopes(scenario, plan, TRAINING, at)
-    run = MeasuredRun(
-        slopes=slopes,
-        log_ratio=0.0,
+def _at_median(before: StepEstimate, logs: Mapping[str, float], median: float) -> dict[str, float]:
+    """Factors by mechanism under which the step takes its median: those of the posterior, and one on all of
+    them for what no mechanism explains."""
+    scenario = asked_of(before)
+    found = {name: math.exp(value) for name, value in logs.items()}
+    system = scenario.system.with_corrections(Corrections(**found))
+    step_s, _ = evaluate(replace(scenario, system=system), batch_of([before.plan]))
+    rest = before.step_s * math.exp(median) / float(step_s[0])
+    return {name: value * rest for name, value in found.items()}
+
+
+def asked_of(before: StepEstimate) -> Scenario:
+    """The scenario of an estimate."""
+    assert before.scenario is not None
+    return before.scenario
+
+
+def step_run(before: StepEstimate) -> MeasuredRun:
+    """A predicted step as the model of log error sees it: its shares, what it is like, what is new."""
+    scenario, plan = asked_of(before), before.plan
+    assert before.breakdown is not None
+    return MeasuredRun(
+        slopes=shares_of(before.breakdown),
         features=features_of(scenario, plan),
-        traits=traits_of(plan),
+        novelty=training_novelty(scenario, plan),
         key=run_key(scenario, plan),
     )
-    return StepLine(run=run, base=math.log(step_s) - float(slopes @ at))
 
 
 def run_key(scenario: Scenario, plan: Plan) -> tuple[object, ...]:
@@ -264,19 +254,19 @@ def phase_runs(run: MeasuredStep) -> list[MeasuredRun]:
     """Measured parts of a step beside their leaves: each tells of its own mechanism alone."""
     if not run.phases:
         return []
-    tree = answer_of(run.scenario, run.plan, chosen=False).breakdown
+    tree = run.predicted.breakdown
     leaves = {} if tree is None else leaf_values(tree)
     found = []
     for name, seconds in run.phases.items():
         if leaves.get(name, 0.0) > 0.0:
             own = np.zeros(len(TRAINING))
-            own[TRAINING.index(MECHANISMS.get(name, "memory_bound"))] = 1.0
+            own[TRAINING.index(mechanism_of(name))] = 1.0
             found.append(
                 MeasuredRun(
                     slopes=own,
                     log_ratio=math.log(seconds / leaves[name]),
                     features=features_of(run.scenario, run.plan),
-                    traits=traits_of(run.plan),
+                    novelty=training_novelty(run.scenario, run.plan),
                     noise=math.hypot(PHASE_NOISE, run.noise),
                 )
             )
@@ -291,12 +281,6 @@ def leaf_values(tree: Leaf) -> dict[str, float]:
     return found
 
 
-def _seen(timed: Sequence[MeasuredStep], lines: Sequence[StepLine]) -> list[MeasuredRun]:
-    """Measured steps on their lines."""
-    pairs = zip(timed, lines, strict=True)
-    return [line.seen(run.step_s or 1.0, run.noise) for run, line in pairs]
-
-
 def _peak(run: MeasuredStep) -> float:
     return peak_slopes(run.scenario, run.plan, TRAINING_MEMORY, np.zeros(2))[0]
 
@@ -306,9 +290,7 @@ def _peak_run(scenario: Scenario, plan: Plan) -> MeasuredRun:
     _, slopes = peak_slopes(scenario, plan, TRAINING_MEMORY, np.zeros(len(TRAINING_MEMORY)))
     return MeasuredRun(
         slopes=slopes,
-        log_ratio=0.0,
         features=features_of(scenario, plan),
-        traits=traits_of(plan),
         key=run_key(scenario, plan),
     )
 
@@ -365,6 +347,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     return MeasuredStep(
         scenario=here,
         plan=own,
+        predicted=predicted,
         step_s=step_s,
         peak_bytes=values.get("peak_memory_bytes"),
         phases=one.phases,
@@ -424,7 +407,7 @@ class SearchPlace:
 def place_of_search(known: Conditioned, scenario: Scenario) -> SearchPlace:
     """Where a search looks: what is common to runs that are alike is taken as of the first measured run."""
     first = known.runs[0]
-    step = known.step(first.scenario, first.plan, another=True)
+    step = known.step(first.predicted, another=True)
     system = scenario.system.with_corrections(step.corrections)
     place = replace(scenario, system=system, assumptions=(*scenario.assumptions, *known.notes))
     return SearchPlace(known=known, before=scenario, scenario=place)

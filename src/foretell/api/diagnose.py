@@ -12,9 +12,9 @@ from foretell.api.conditioning import (
     Conditioned,
     MeasuredStep,
     condition_steps,
-    line_of,
     measured_steps,
     place_of_search,
+    step_run,
 )
 from foretell.api.measured_files import read_measured
 from foretell.api.post_training_diagnosis import LoopsDiagnosis, diagnose_loops, is_loop
@@ -41,13 +41,11 @@ CHECKS: Mapping[str, str] = {
     "experts": "grouped GEMM kernels, balance of tokens between experts",
     "attention": "which attention kernel runs (FlashAttention 3 or cuDNN), head size, packed sequences",
     "memory_bound": "fused norms, rotary and loss kernels, torch.compile, dtype of gradients",
-    "tensor_parallel": "NCCL_ALGO, NVLS, overlap (--tp-comm-overlap), whether tp stays inside a node",
+    "tensor_parallel": "NVLink state, NCCL_ALGO, NVLS, --tp-comm-overlap, whether tp stays inside a node",
     "context_parallel": "ring order, overlap with attention, links between its ranks",
     "expert_parallel": "DeepEP or NCCL all-to-all, NVSHMEM and IB settings, tokens dropped or not",
     "pipeline_parallel": "uneven stages, NCCL_IB settings between stages, micro-batches per step",
-    "data_parallel": "overlap (--overlap-grad-reduce, --overlap-param-gather), bucket size, NCCL_IB_HCA",
-    "inside_nodes": "NVLink state (nvidia-smi nvlink -s), NVLS, P2P disabled, topology file",
-    "between_nodes": "GPUDirect RDMA, NCCL_IB_HCA, PFC or ECN, oversubscribed switches, rail order",
+    "data_parallel": "overlap (--overlap-grad-reduce, --overlap-param-gather), GPUDirect RDMA, NCCL_IB_HCA",
     "host": "CUDA graphs, garbage collection, data loading, CPU clocks and binding",
     "fixed": "logging, loss reduction and data loading every step",
     SHARED: "power cap, clocks, stragglers, another precision than stated",
@@ -222,15 +220,15 @@ def _next(
     if not plans:
         return None, None
     best = plans[0]
-    target = line_of(scenario, best.plan, known.at).run
+    target = step_run(answer_of(scenario, best.plan, chosen=True))
     now = _width(known, target)
     scores = []
     for one in plans:
         if one.plan == run.plan:
             continue
-        candidate = line_of(scenario, one.plan, known.at).run
+        candidate = step_run(answer_of(scenario, one.plan, chosen=True))
         expected = replace(candidate, log_ratio=known.steps.of(candidate).median)
-        after = condition(known.steps.prior, TRAINING, [*known.steps.runs, expected])
+        after = condition(known.steps.model, TRAINING, [*known.steps.runs, expected])
         scores.append((1.0 - _width(replace(known, steps=after), target) / now, one))
     if not scores:
         return (best.plan, best.step_s), None

@@ -14,9 +14,10 @@ import numpy as np
 
 from foretell.api.conditioning import factor_json
 from foretell.api.measured_files import read_measured
-from foretell.catalog.measured_priors import measured_prior
+from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Problem
 from foretell.inputs.question import collect
+from foretell.posttraining.evidence import GROUPS, loop_novelty, setup_facts
 from foretell.posttraining.step import StepResult, scaled_step
 from foretell.records import dataclass
 from foretell.specs.corrections import POST_TRAINING
@@ -25,22 +26,6 @@ from foretell.specs.post_training import Phase
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, condition
 
-GROUPS: Mapping[str, str] = {
-    "generate": "generation",
-    "environment": "generation",
-    "old_logprob": "forward",
-    "ref_logprob": "forward",
-    "values": "forward",
-    "update_actor": "update",
-    "update_critic": "update",
-    "weight_sync": "synchronisation",
-    "wake": "synchronisation",
-    "sleep": "synchronisation",
-    "reward": "loop",
-    "adv": "loop",
-    "host": "loop",
-}
-"""Phase -> the group that it goes with."""
 STEP, FAR = 0.05, 1.5
 """Half-width of the differences that slopes are taken from, and the largest log-factor."""
 JOB = (
@@ -105,10 +90,13 @@ def figure_runs(result: StepResult, figures: Printed) -> dict[str, MeasuredRun]:
         "answer": math.log2(max(work.answers.mean, 1.0)),
         "trajectories": math.log2(max(work.trajectories, 1)),
     }
+    facts = setup_facts(setup)
     names = {"model": setup.scenario.model.id, "chip": setup.scenario.system.chip.id}
     return {
         name: MeasuredRun(
-            slopes=np.array(told), log_ratio=0.0, features={**numbers, **names}, traits={}
+            slopes=np.array(told),
+            features={**numbers, **names},
+            novelty=loop_novelty(facts, name),
         )
         for name, told in slopes.items()
     }
@@ -131,7 +119,7 @@ def condition_loop(
         runs += found or []
     if problems:
         raise BadInput(problems)
-    posterior = condition(measured_prior("post_training"), POST_TRAINING, runs)
+    posterior = condition(error_model("post-training"), POST_TRAINING, runs)
     notes = [f"measured: {one.source}: {note}" for one in rows for note in one.notes]
     return ConditionedLoop(posterior=posterior, notes=tuple(notes))
 

@@ -10,11 +10,12 @@ import numpy as np
 from foretell.api.conditioning import factor_json
 from foretell.api.measured_files import read_measured
 from foretell.api.serving import closed_form, question_of
-from foretell.catalog.measured_priors import measured_prior
+from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Problem
 from foretell.inputs.question import collect
 from foretell.records import dataclass
 from foretell.serving.corrections import METRICS, served_slopes
+from foretell.serving.evidence import facts_of, service_novelty
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.specs.corrections import SERVING, Corrections
 from foretell.specs.deployment_text import deployment_text, parse_deployment
@@ -147,13 +148,12 @@ def run_of(q: ServeQuestion, metric: str, slopes: np.ndarray[Any, Any]) -> Measu
     at_once = 1.0 if q.rate is not None else float(np.max(np.asarray(q.traffic.concurrency)))
     return MeasuredRun(
         slopes=slopes,
-        log_ratio=0.0,
         features=service_features(
             metric, q.model.id, q.system.chip.id, q.profile.engine,
             (at_once, float(np.asarray(q.traffic.isl)), float(np.asarray(q.traffic.osl)),
              float(q.deployment.tp), float(q.deployment.dp), float(q.deployment.ep)),
         ),
-        traits=service_traits(metric),
+        novelty=service_novelty(facts_of(q), metric),
         key=(
             metric, q.model.id, q.system.id, q.profile.id, deployment_text(q.deployment), q.gpus, at_once,
             q.rate, float(np.asarray(q.traffic.isl)), float(np.asarray(q.traffic.osl)),
@@ -171,11 +171,6 @@ def service_features(
     """What makes two figures of services alike."""
     numbers = {n: math.log2(max(v, 1.0)) for n, v in zip(SIZES, sizes, strict=True)}
     return {**numbers, "metric": metric, "model": model, "chip": chip, "engine": engine}
-
-
-def service_traits(metric: str) -> dict[str, float]:
-    """What makes a figure doubtful."""
-    return {"first_token": float(metric.startswith("ttft"))}
 
 
 def condition_service(question: Any, given: Any) -> tuple[ConditionedService, ServeQuestion]:
@@ -196,8 +191,7 @@ def condition_service(question: Any, given: Any) -> tuple[ConditionedService, Se
             questions.append(found[0])
     if problems:
         raise BadInput(problems)
-    prior = measured_prior("serving")
-    posterior = condition(prior, SERVING, runs)
+    posterior = condition(error_model("serving"), SERVING, runs)
     notes = tuple(f"measured: {one.source}: {note}" for one in rows for note in one.notes)
     known = ConditionedService(
         posterior=posterior, questions=tuple(questions), figures=tuple(figures), notes=notes

@@ -9,9 +9,9 @@ from typing import Any
 from foretell.api.post_training_advice import ways_to_fit
 from foretell.api.post_training_setup import setups_of
 from foretell.api.serving import rent_of
-from foretell.catalog.spreads import post_training_ends
 from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
+from foretell.posttraining.evidence import figure_ends, setup_facts
 from foretell.posttraining.placement import best_setup, rank_placements
 from foretell.posttraining.step import StepResult, StepSetup, spread_interval, step_of
 from foretell.records import Answer
@@ -172,9 +172,10 @@ def answer_from(
     """The answer with prices, intervals and sentences."""
     setup, rollout, work = result.setup, result.rollout, result.setup.work
     log = {} if question.log is None else dict(read_post_training_log(question.log).medians)
-    ends = post_training_ends("step" if setup.algorithm.generates else "finetune")
+    facts = setup_facts(setup)
+    ends = figure_ends(facts, "step" if setup.algorithm.generates else "finetune")
     phases = tuple(
-        replace(p, interval=spread_interval(p.seconds, post_training_ends(p.name)["p90"]))
+        replace(p, interval=spread_interval(p.seconds, figure_ends(facts, p.name)["p90"]))
         for p in result.phases
     )
     rents = [

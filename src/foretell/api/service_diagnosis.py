@@ -269,7 +269,7 @@ def next_benchmark(known: ConditionedService, source: str) -> NextBenchmark | No
         runs = [run_of(one, name, s) for name, (_, s) in figures.items()][:2]
         said = [known.posterior.of(run) for run in runs]
         seen = [replace(run, log_ratio=next_.median) for run, next_ in zip(runs, said, strict=True)]
-        after = condition(known.posterior.prior, SERVING, [*known.posterior.runs, *seen])
+        after = condition(known.posterior.model, SERVING, [*known.posterior.runs, *seen])
         values = [figures[n][0] * np.exp(s.median) for n, s in zip(figures, said, strict=False)]
         scores.append((1.0 - _doubt(after, asked) / now, one, values))
     if not scores:

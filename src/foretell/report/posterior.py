@@ -20,8 +20,6 @@ WORDS = {
     "expert_parallel": "expert-parallel communication",
     "pipeline_parallel": "sends between stages",
     "data_parallel": "data-parallel communication",
-    "inside_nodes": "links inside nodes",
-    "between_nodes": "links between nodes",
     "host": "host",
     "fixed": "fixed time of a step",
     "unexplained": "not explained by a mechanism",

@@ -14,12 +14,12 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import Any
 
+from foretell.catalog.error_models import error_model
 from foretell.records import Answer, JsonRecord, as_json, dataclass
 from foretell.search.explain import ends
 from foretell.specs.plan import Plan
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.training.answer import estimate_json
-from foretell.uncertainty.evidence import WHOLE_STEP
 
 KERNEL_NODES = ("compute", "memory_bound", "recompute")
 """Nodes whose leaves are kernel families: one family errs alike in all of them."""
@@ -172,8 +172,13 @@ def interval_of(a: Leaf, b: Leaf) -> dict[str, tuple[float, float]]:
                     )
                     for key, (low, high) in leaf.interval.items()
                 }
-    low90, low50, _, high50, high90 = (math.exp(q) - 1.0 for q in WHOLE_STEP)
-    seconds["rest"], spread["rest"] = change, {"p50": (low50, high50), "p90": (low90, high90)}
+    model = error_model("training")
+    apart = math.sqrt(2.0) * math.hypot(model.alike, model.own)  # of two runs of one place
+    seconds["rest"] = change
+    spread["rest"] = {
+        key: (math.expm1(-z * apart), math.expm1(z * apart))
+        for key, z in (("p50", 0.674), ("p90", 1.645))
+    }
     found = {}
     for key in ("p50", "p90"):
         below = above = 0.0

@@ -1,28 +1,40 @@
 """What a served number rests on, and where it may lie.
 
-`fitted`: the engine's profile was read from rows of this kind of model, this generation of chips and this
-kind of layout. `transferred`: anything of that is new to it. Either way intervals are as wide as the errors
-of rows whose own model was left out of the fit (catalog/serving_spreads.py), since a model that is asked
-about is mostly new.
+`fitted`: this engine was seen with this kind of model on this generation of chips; `transferred`: it was not;
+`datasheet`: no product was measured on the chip, nor on any of its generation. Intervals are those of
+services that nobody had seen when they were predicted, wider the more is new about a question
+(catalog/error_models.py).
 """
 
+import math
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foretell.catalog.engines import knows_kind
-from foretell.catalog.serving_spreads import APART, FOREIGN, spread_for
+from foretell.catalog.error_models import error_model
+from foretell.catalog.sightings import Facts
 from foretell.kernels.families.choose import choose
-from foretell.serving.formats import mixture_of
-from foretell.specs.chip import Chip
+from foretell.serving.question import ServeQuestion
+from foretell.specs.corrections import SERVING
 from foretell.specs.deployment import Deployment
-from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.service import Interval
 from foretell.specs.system import System
+from foretell.uncertainty.novelty import kind_of_model, novelty_of, seen_together
+from foretell.uncertainty.posterior import MeasuredRun, prior_interval
 
-ServedEvidence = Literal["fitted", "transferred"]
+ServedEvidence = Literal["fitted", "transferred", "datasheet"]
 """What a served number rests on."""
+WIDE = ("bf16", "fp16", "fp32")
+"""Formats that are computed as trained."""
+USUAL: Mapping[str, Mapping[str, float]] = {
+    "ttft": {"prefill": 0.5, "queueing": 0.5},
+    "tpot": {"decode_weights": 0.6, "decode_cache": 0.2, "step_overhead": 0.2},
+    "e2e": {"decode_weights": 0.5, "decode_cache": 0.2, "step_overhead": 0.2, "prefill": 0.1},
+}
+"""Metric -> usual shares of what it is made of."""
 
 
 def layout_of(d: Deployment, system: System) -> str:
@@ -37,55 +49,69 @@ def layout_of(d: Deployment, system: System) -> str:
     return "experts" if d.ep > 1 else "tensor"
 
 
-def evidence_for(
-    profile: EngineProfile, model: Model, system: System, deployment: Deployment
-) -> ServedEvidence:
-    """fitted where the profile has seen the kind of model, the generation of chips and the kind of layout."""
-    chip = not profile.architectures or system.chip.architecture in profile.architectures
-    kind = knows_kind(profile, mixture=mixture_of(model))
-    layout = not profile.layouts or layout_of(deployment, system) in profile.layouts
-    return "fitted" if chip and kind and layout and profile.fit.rows else "transferred"
-
-
-def residual_class(
-    profile: EngineProfile,
+def service_facts(
+    *,
+    engine: str,
     model: Model,
     system: System,
     deployment: Deployment,
-    *,
-    apart: bool = False,
-) -> str:
-    """Whose residuals an interval is made of: `fitted`; `near`, where the generation of chips was seen and
-    the kind of model or layout was not; `far`; `foreign`, on chips without tables; `disaggregated`, prefill
-    and decode apart."""
-    if is_foreign(profile, system.chip):
-        return FOREIGN
-    if apart:
-        return APART
-    if evidence_for(profile, model, system, deployment) == "fitted":
-        return "fitted"
-    seen = not profile.architectures or system.chip.architecture in profile.architectures
-    return "near" if seen else "far"
-
-
-def is_foreign(profile: EngineProfile, chip: Chip) -> bool:
-    """Whether no product was measured on the chip, and the profile has seen none like it: its generation,
-    with stacked memory as the chips of services have."""
-    like = chip.architecture in profile.architectures and bool(
-        np.all(np.asarray(chip.memory_stacks) > 0)
+    apart: bool,
+    sequences_per_gpu: float,
+    prompt: float,
+) -> Facts:
+    """What is known of a service before it is run."""
+    layout = layout_of(deployment, system)
+    return Facts(
+        software=engine,
+        chip=system.chip.id,
+        generation=system.chip.architecture,
+        model=kind_of_model(model),
+        precision="wide" if deployment.weights in WIDE else str(deployment.weights),
+        layout=f"{layout} apart" if apart else layout,
+        size=max(sequences_per_gpu, 1e-3),
+        length=max(prompt, 1.0),
     )
-    return not like and choose(chip, "gemm", "bf16").foreign
 
 
-def kind_of_model(model: Model) -> str:
-    """dense or mixture."""
-    return "mixture" if mixture_of(model) else "dense"
+def facts_of(q: ServeQuestion) -> Facts:
+    """What is known of a service that is asked for."""
+    at_once = 1.0 if q.rate is not None else float(np.max(np.asarray(q.traffic.concurrency)))
+    return service_facts(
+        engine=q.profile.engine,
+        model=q.model,
+        system=q.system,
+        deployment=q.deployment,
+        apart=q.prefill is not None,
+        sequences_per_gpu=at_once / max(q.gpus, 1),
+        prompt=float(np.max(np.asarray(q.traffic.isl))),
+    )
 
 
-def interval_of(value: float, model: Model, residuals: str, metric: str) -> Interval:
-    """p50 and p90 of a figure, by rows of models that were left out, of one class of residuals."""
-    found = spread_for(kind_of_model(model), residuals, metric)
+def evidence_for(facts: Facts, system: System) -> ServedEvidence:
+    """What the figures of a service rest on."""
+    seen = seen_together("serving", facts)
+    if not seen and choose(system.chip, "gemm", "bf16").foreign:
+        return "datasheet"
+    return "fitted" if seen else "transferred"
+
+
+def service_novelty(facts: Facts, metric: str) -> Mapping[str, float]:
+    """What is new about one figure of a service: of the service, and which figure it is."""
+    return {**novelty_of("serving", facts), metric.partition("_")[0]: 1.0}
+
+
+def usual_slopes(metric: str) -> NDArray[np.float64]:
+    """Usual slopes of a figure to the mechanisms of serving; rates fall where latencies rise."""
+    name = metric.partition("_")[0]
+    shares = USUAL.get(name, USUAL["e2e"])
+    sign = -1.0 if name in ("throughput", "input", "output", "requests") else 1.0
+    return np.array([sign * shares.get(one, 0.0) for one in SERVING])
+
+
+def interval_of(value: float, facts: Facts, metric: str) -> Interval:
+    """p50 and p90 of a figure, by first contacts with services."""
+    run = MeasuredRun(slopes=usual_slopes(metric), novelty=service_novelty(facts, metric))
+    ends = prior_interval(error_model("serving"), SERVING, run)
     return {
-        name: (float(value * np.exp(-half)), float(value * np.exp(half)))
-        for name, half in (("p50", found.p50), ("p90", found.p90))
+        key: (value * math.exp(low), value * math.exp(high)) for key, (low, high) in ends.items()
     }

@@ -35,7 +35,7 @@ from foretell.serving.disaggregation import (
     open_state,
 )
 from foretell.serving.engine_options import option_notes
-from foretell.serving.evidence import evidence_for, interval_of, residual_class
+from foretell.serving.evidence import evidence_for, facts_of, interval_of
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion as ServeQuestion
 from foretell.serving.service_numbers import plain_number, service_numbers
@@ -202,16 +202,15 @@ def prefill_facts(q: ServeQuestion, state: SteadyState) -> dict[str, Any]:
 
 
 def evidence_of(q: ServeQuestion) -> str:
-    """fitted where the profile was read from rows of the chip's generation, the model's kind and the kind of
-    layout, else transferred."""
-    return evidence_for(q.profile, q.model, q.system, q.deployment)
+    """fitted where this engine was seen with this kind of model on this generation of chips, else
+    transferred."""
+    return evidence_for(facts_of(q), q.system)
 
 
 def intervals(q: ServeQuestion, ttft_s: float, tpot_s: float) -> dict[str, Interval]:
-    """Where the means may lie: errors of rows whose model was left out of the fits."""
-    apart = q.prefill is not None
-    found = residual_class(q.profile, q.model, q.system, q.deployment, apart=apart)
+    """Where the means may lie: as far as services were that nobody had seen."""
+    facts = facts_of(q)
     return {
-        "ttft_ms": interval_of(1e3 * ttft_s, q.model, found, "ttft"),
-        "tpot_ms": interval_of(1e3 * tpot_s, q.model, found, "tpot"),
+        "ttft_ms": interval_of(1e3 * ttft_s, facts, "ttft"),
+        "tpot_ms": interval_of(1e3 * tpot_s, facts, "tpot"),
     }

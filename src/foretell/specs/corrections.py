@@ -76,8 +76,7 @@ AS_PREDICTED = Corrections()
 """Nothing is measured."""
 TRAINING = (
     "gemm", "experts", "attention", "memory_bound", "tensor_parallel", "context_parallel",
-    "expert_parallel", "pipeline_parallel", "data_parallel", "inside_nodes", "between_nodes",
-    "host", "fixed",
+    "expert_parallel", "pipeline_parallel", "data_parallel", "host", "fixed",
 )  # fmt: skip
 """Mechanisms of the time of a training step."""
 TRAINING_MEMORY = ("activations", "overhead")

@@ -23,7 +23,6 @@ from foretell.uncertainty.evidence import (
     Grounds,
     Spread,
     grounds_of,
-    kind_of,
     leaf,
     node,
     whole,
@@ -76,7 +75,7 @@ def time_tree(
         for name, seconds in leaves.seconds.items()
     ]
     step = node("step", [*kernels, *others], float(ledger.step_s[0]))
-    return whole(step, kind_of(scenario, plans.base, step), scenario)
+    return whole(step, scenario, plans.base)
 
 
 def leaf_grounds(grounds: Grounds) -> dict[str, tuple[Evidence, Spread]]:

@@ -30,18 +30,6 @@ def evaluate_corrections(
     return evaluate_rows(asked, plans, tables_of(asked, plans, apart=True))
 
 
-def step_slopes(
-    scenario: Scenario, plan: Plan, names: tuple[str, ...], at: Array
-) -> tuple[float, Array]:
-    """Step time (s) at some log-factors, and d ln(step) / d ln(factor) there; (mechanisms,)."""
-    many = len(names)
-    moves = np.zeros((1 + 2 * many, many))
-    moves[1 : 1 + many], moves[1 + many :] = STEP * np.eye(many), -STEP * np.eye(many)
-    step_s = evaluate_corrections(scenario, plan, np.exp(at + moves), names).step_s
-    up, down = step_s[1 : 1 + many], step_s[1 + many :]
-    return float(step_s[0]), np.log(up / down) / (2.0 * STEP)
-
-
 def peak_slopes(
     scenario: Scenario, plan: Plan, names: tuple[str, ...], at: Array
 ) -> tuple[float, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.uncertainty.posterior import Posterior, doubt_of, nearness, same_runs
+from foretell.uncertainty.posterior import Posterior, nearness, same_runs, scale_of
 
 Array = NDArray[np.float64]
 
@@ -38,38 +38,33 @@ class RunCauses:
 
 def causes_of(posterior: Posterior, number: int) -> RunCauses:
     """The parts of one of the posterior's runs."""
-    prior, names, runs = posterior.prior, posterior.mechanisms, posterior.runs
+    model, names, runs = posterior.model, posterior.mechanisms, posterior.runs
     random = np.random.default_rng(SEED)
     run = runs[number]
-    doubts = np.array([doubt_of(prior, one) for one in runs])
-    slopes = np.array([one.slopes for one in runs]) * doubts[:, None] ** prior.doubt_power
-    near = nearness(prior, [run], runs)[0]
-    alike = prior.likeness**2 * doubts[number] * doubts * near
+    scales = np.array([scale_of(model, one) for one in runs])
+    slopes = np.array([one.slopes for one in runs]) * scales[:, None]
+    here, every = slopes[number], slopes.sum(axis=1)
+    spread = np.array([model.mechanisms[name] for name in names]) ** 2
+    near = model.alike**2 * nearness(model, [run], runs)[0] * every[number] * every
     again = same_runs([run], runs)[0]
     again[number] = 1.0
-    here, every = slopes[number], slopes.sum(axis=1)
-    # What is this run's own of each mechanism is the mechanism's, too.
-    row_own = (here * np.array([prior.row_spread[name] for name in names])) ** 2
     drawn = []
     counts = random.multinomial(DRAWS, posterior.weights)
     for case, count in zip(posterior.cases, counts, strict=True):
         if count == 0:
             continue
-        place = case.place
-        own = place.scale * row_own
-        single = place.scale * prior.noise**2 * doubts[number] ** 2 + case.outliers[number]
-        each = place.part + np.outer(near, place.spread - place.part)
-        before = np.append(here**2 * place.spread + own, every[number] ** 2 * place.shared)
-        likeness = place.scale * prior.likeness**2
-        before = np.append(before, likeness * doubts[number] ** 2 + single)
-        rest = place.scale * alike + single * again
-        parts_seen = (here * each * slopes).T + np.outer(own, again)
-        seen = np.vstack([parts_seen, every[number] * place.shared * every, rest])
+        own = float(case.own[number])
+        shared = case.tail * model.common**2 * every[number] * every
+        rest = case.tail * near + np.sqrt(own * case.own) * again
+        seen = np.vstack([case.tail * (here * spread * slopes).T, shared, rest])
+        before = np.append(
+            case.tail * here**2 * spread, [shared[number], case.tail * near[number] + own]
+        )
         after = np.diag(before) - seen @ case.precision @ seen.T
         root = np.linalg.cholesky(after + 1e-10 * np.eye(len(after)))
         drawn.append(seen @ case.pulls + random.standard_normal((count, len(after))) @ root.T)
     parts, many = np.concatenate(drawn), len(names)
-    gap = run.log_ratio - prior.mean * float(run.slopes.sum())
+    gap = run.log_ratio - model.mean * float(run.slopes.sum())
     sign = 1.0 if gap >= 0.0 else -1.0
     first = (sign * parts).argmax(axis=1)
     largest = np.bincount(first, minlength=many + 2) / len(parts)

@@ -2,26 +2,25 @@
 
 Every leaf of a time tree has an evidence and, from the residuals of what it stands on, intervals that hold
 half and nine tenths of the cases. Families of kernels and communication err independently of each other, so
-half-widths add up as squares. A whole step is no surer than its parts, nor than published runs of its kind
-were when their source was held out (catalog/spreads.toml): or their software, or their chip, where the
-software of a question was never seen on its chip, or its chip with none.
+half-widths add up as squares. A whole step is as sure as runs were that nobody had seen when they were
+predicted: by one model of their error (catalog/error_models.py), wider the more is new about a question.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
-from foretell.catalog.spreads import Known, interval_ends, known_of
-from foretell.kernels.families.choose import choose
-from foretell.kernels.precision import linear_format
-from foretell.network.library_catalog import doublings_beyond, evidence_of, inner_tiers
+from foretell.catalog.error_models import error_model
+from foretell.network.library_catalog import doublings_beyond, evidence_of
 from foretell.records import dataclass
-from foretell.specs.chip import Chip
+from foretell.specs.corrections import TRAINING
 from foretell.specs.plan import Plan
 from foretell.specs.result import Evidence, Leaf
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.uncertainty.mechanisms import shares_of
+from foretell.uncertainty.novelty import novelty_of, seen_together, training_facts
+from foretell.uncertainty.posterior import MeasuredRun, prior_interval
 
 Spread = tuple[float, ...]
 """5, 25, 50, 75 and 95 % quantiles of ln(measured / predicted)."""
@@ -34,21 +33,8 @@ FABRIC: Mapping[Evidence, Spread] = {
 }
 """Of a collective: residuals over the multi-node tables as fitted, and with systems left out of the fit
 (`validate collectives --leave-one-out system`); without any library, supposed wider still."""
-WHOLE_STEP: Spread = (-0.14, -0.02, 0.05, 0.12, 0.30)
-"""Of what differs between two steps beyond their kernels and collectives: host, allocator, stragglers,
-framework. Residuals of 26 sources of published runs, each counting the same; what is not modelled takes time,
-hence the sign."""
-UNTRIED: Mapping[str, tuple[float, float]] = {"p50": (-0.08, 0.18), "p90": (-0.22, 0.40)}
-"""Of steps on chips of which no run was measured, and whose maker is not the one that most coefficients come
-from, whether tables of their products are at hand or not: logarithms of measured over
-predicted. Published runs to which nothing was fitted took
-1.2 to 1.45 times the prediction on MI250X and MI300X, 0.9 to 1.4 on Trainium (docs/decisions.md)."""
-FITTED_MAKER = "NVIDIA"
-"""The maker whose chips the tables of kernels are of."""
 HOST: Spread = (-0.9, -0.4, 0.0, 0.4, 0.9)
 """Of waiting for the host: one machine was measured, and frameworks differ by a factor of three."""
-MUCH = 0.2
-"""Share of a step from which what it waits for makes its kind."""
 EXCHANGES = (
     "tensor_parallel",
     "context_parallel",
@@ -57,8 +43,6 @@ EXCHANGES = (
     "data_parallel",
 )
 """Leaves of a step that wait for other ranks."""
-OF_SOFTWARE = ("host", "fixed")
-"""Leaves of a step that are the software's own."""
 ORDER: tuple[Evidence, ...] = ("measured", "fitted", "transferred", "datasheet")
 """Best first."""
 KERNELS = {"attention": "prefill", "grouped-gemm": "grouped", "gemm": "gemm", "scan": "scan"}
@@ -122,87 +106,50 @@ def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Lea
     )
 
 
-def kind_of(scenario: Scenario, plan: Plan, step: Leaf) -> str:
-    """Kind of a run, by what is known of it before it is run and the tree of its predicted step.
+def whole(step: Leaf, scenario: Scenario, plan: Plan) -> Leaf:
+    """A step with the interval of first contacts: by its mechanisms and by what is new about it.
 
-    foreign    products that were measured on other chips alone
-    experts    routed experts
-    narrow     products in 8 bits or fewer
-    host-nodes, host   a fifth of the step or more waits for the host, on several nodes or on one
-    waiting    a fifth of it or more waits for exchanges
-    plain      none of these
+    It is fitted at best, and that only where this software ran this kind of model on this generation of
+    chips. A generation of which no run was seen is no surer than its kernels and links.
     """
-    shares = {child.name: child.value / max(step.value, 1e-30) for child in step.children}
-    if not chip_known(scenario.system.chip):
-        return "foreign"
-    ends = [end for child in step.children for end in child.children if end.value > 0.0]
-    if any(end.name == "grouped-gemm" for end in ends):
-        return "experts"
-    if linear_format(plan):
-        return "narrow"
-    if shares.get("host", 0.0) >= MUCH:
-        tiers = scenario.system.network.tiers
-        inner = inner_tiers(tuple(tier.name for tier in tiers))
-        room = math.prod(float(tier.size) for tier in tiers[:inner])
-        return "host-nodes" if scenario.job.gpus > room else "host"
-    return "waiting" if sum(shares.get(name, 0.0) for name in EXCHANGES) >= MUCH else "plain"
+    facts = training_facts(scenario, plan)
+    left_out = scenario.software.left_out, scenario.system.chip.left_out
+    evidence = step_evidence(step, seen_together("training", facts, *left_out))
+    value, spread = step.value, scenario.system.step_spread
+    if spread:  # runs on this very system were measured
+        ends = {"p50": (spread[1], spread[2]), "p90": (spread[0], spread[3])}
+    else:
+        novelty = novelty_of("training", facts, *left_out)
+        run = MeasuredRun(slopes=shares_of(step), novelty=novelty)
+        model = error_model("training", left_out[0][0] if len(left_out[0]) == 1 else "")
+        ends = dict(prior_interval(model, TRAINING, run))
+        if novelty["generation"] == 1.0:
+            ends = _no_surer(ends, value, join_intervals(value, step.children))
+    found = {
+        key: (value * math.exp(low), value * math.exp(high)) for key, (low, high) in ends.items()
+    }
+    return replace(step, interval=found, evidence=evidence)
 
 
-@lru_cache(maxsize=256)
-def chip_known(chip: Chip) -> bool:
-    """Whether products were measured on the chip itself."""
-    return not choose(chip, "gemm", "bf16").foreign
-
-
-@lru_cache(maxsize=256)
-def is_untried(chip: Chip) -> bool:
-    """Whether no run on the chip was measured, and its maker is not that of the kernel tables."""
-    # No family of frameworks has this name: what is left is whether the chip was seen.
-    return chip.vendor != FITTED_MAKER and known_of("-", chip.id, (), chip.left_out) == "new"
-
-
-def whole(step: Leaf, kind: str, scenario: Scenario) -> Leaf:
-    """A step of a kind: no surer than its parts and than runs of its kind, of whose software and chip as much
-    is known. It is fitted at best, and that only where this software was seen on this chip."""
-    found: dict[str, tuple[float, float]] = {}
-    low, high = step.value, step.value
-    # What is the software's own is in the residuals of runs, and nowhere else.
-    of_parts = join_intervals(step.value, [c for c in step.children if c.name not in OF_SOFTWARE])
-    sources, chips = scenario.software.left_out, scenario.system.chip.left_out
-    known = known_to(scenario)
-    if scenario.system.step_spread:
-        # Runs on this very system were measured.
-        ends = dict(
-            zip(("low90", "low50", "high50", "high90"), scenario.system.step_spread, strict=True)
+def _no_surer(
+    ends: Mapping[str, tuple[float, float]], value: float, parts: Mapping[str, tuple[float, float]]
+) -> dict[str, tuple[float, float]]:
+    """Ends in logarithm, at least as far out as the intervals of the parts."""
+    return {
+        key: (
+            min(low, math.log(max(parts[key][0] / value, 0.05))),
+            max(high, math.log(parts[key][1] / value)),
         )
-        for level in ("50", "90"):
-            low, high = (step.value * math.exp(ends[f"{side}{level}"]) for side in ("low", "high"))
-            found[f"p{level}"] = (low, high)
-        return replace(step, interval=found, evidence=step_evidence(step, known))
-    for key, (below, above) in interval_ends(kind, known, sources, chips).items():
-        parts = of_parts[key]
-        low = min(low, parts[0], step.value * math.exp(below))
-        high = max(high, parts[1], step.value * math.exp(above))
-        if is_untried(scenario.system.chip):
-            low = min(low, step.value * math.exp(UNTRIED[key][0]))
-            high = max(high, step.value * math.exp(UNTRIED[key][1]))
-        found[key] = (max(low, 0.0), high)
-    return replace(step, interval=found, evidence=step_evidence(step, known))
+        for key, (low, high) in ends.items()
+    }
 
 
-def step_evidence(step: Leaf, known: Known) -> Evidence:
-    """What a step rests on: datasheets where a leaf does, else fitted where runs of this software on this
-    chip were seen end to end, and transferred elsewhere."""
+def step_evidence(step: Leaf, seen: int) -> Evidence:
+    """What a step rests on: datasheets where a leaf does, else fitted where this software was seen with this
+    kind of model on this generation of chips, and transferred elsewhere."""
     if any(child.evidence == "datasheet" for child in step.children if child.value > 0.0):
         return "datasheet"
-    return "fitted" if known == "together" else "transferred"
-
-
-def known_to(scenario: Scenario) -> Known:
-    """What published runs show of a scenario's software on its chip."""
-    software, chip = scenario.software, scenario.system.chip
-    family = "" if software.unnamed else software.family
-    return known_of(family, chip.id, software.left_out, chip.left_out)
+    return "fitted" if seen else "transferred"
 
 
 def join_intervals(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float, float]]:

@@ -1,36 +1,36 @@
-"""What measured runs say of a place: log-factors on its mechanisms, and how far the next run may be.
+"""What is held of a run, before and after others of its place were measured, by one model of log error.
 
-A run's ln(measured / predicted) is the sum of four things: its slopes times the log-factors of the place's
-mechanisms (d ln step / d ln factor, from the evaluator that the caller hands over), what runs that are alike
-have in common beside them, what is the run's own, and the noise of its measurement. A mechanism's factor is
-in part the same for all runs of a place, in part only as far as runs are alike. All are normal with the
-spreads of a prior that was learnt from published tables (catalog/measured_priors.py); the run's own part may
-be an outlier; a place may be tidy or rough (all its spreads smaller or larger), far off as a whole, or far
-off in one part (its fabric). So the posterior is a mixture of normal ones, one for each kind of place and
-choice of outliers, which is exact: no sampling. A run that is as predicted makes a tidy place likelier, so
-that intervals narrow where they may. With many runs the outliers are chosen run by run instead, each judged
-by all the others.
+A run's ln(measured / predicted) is the sum of what all work of its place shares, of its slopes times what is
+each mechanism's own there, of what runs that are alike have in common, of what is the run's own, and of the
+noise of its measurement (catalog/error_models.py has the spreads). What a place shares has heavy tails: its
+variance is one of a few equally likely multiples, so that a place may be far off as a whole, and a measured
+run says so at once. A run's own part may be wide, where others of its place contradict it; a lone run has
+nothing beside it to contradict it. So the posterior is a mixture of normal distributions, one for each
+multiple and choice of such runs: exact, without sampling. With many runs the choice is made run by run, each
+judged by all the others.
 
-    measured_runs     what is seen
-    condition         prior, runs -> Posterior
+    prior_interval    a question with nothing measured
+    condition         model, measured runs -> Posterior
     Posterior.of      the next run: its factors, its median and its interval
 """
 
 import itertools
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.measured_priors import MeasuredPrior
+from foretell.catalog.error_models import ErrorModel
 from foretell.records import dataclass
 
 Array = NDArray[np.float64]
 LEVELS: Mapping[str, tuple[float, float]] = {"p50": (0.25, 0.75), "p90": (0.05, 0.95)}
 """Ends of the intervals, as quantiles."""
 MANY = 4
-"""Runs up to which every choice of outliers is weighed."""
+"""Runs up to which every choice of wide ones is weighed."""
 REPEAT = 0.015
 """Standard deviation of ln(measured) of one and the same run from one time to another; judged."""
 ROUNDS = 8
@@ -42,13 +42,13 @@ class MeasuredRun:
     """One run beside its prediction."""
 
     slopes: Array
-    """d ln(predicted) / d ln(factor) of each mechanism; (mechanisms,)."""
-    log_ratio: float
-    """ln(measured / predicted), on the line of the slopes; unused of a run that is to be predicted."""
-    features: Mapping[str, float | str]
-    """What makes two runs alike: numbers, on a scale of their own, and names."""
-    traits: Mapping[str, float]
-    """What makes a run doubtful."""
+    """d ln(predicted) / d ln(factor) of each mechanism: its share of a training step; (mechanisms,)."""
+    log_ratio: float = 0.0
+    """ln(measured / predicted); unused of a run that is to be predicted."""
+    features: Mapping[str, float | str] = field(default_factory=dict)
+    """What makes two runs alike: numbers in powers of two, and names."""
+    novelty: Mapping[str, float] = field(default_factory=dict)
+    """What is new about it (uncertainty/novelty.py)."""
     noise: float = 0.0
     """Standard deviation of ln(measured), from repeated steps."""
     key: Hashable = None
@@ -56,31 +56,15 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceKind:
-    """A kind of place."""
-
-    share: float
-    """How many places are of this kind."""
-    shared: float
-    """Variance of what all mechanisms share."""
-    spread: Array
-    """Variance of each mechanism's log-factor; (mechanisms,)."""
-    part: Array
-    """What of it is the same for all runs, however unlike; (mechanisms,)."""
-    scale: float
-    """Factor on every variance of the place; those above have it already."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One choice of outliers, and the posterior under it; all normal."""
+    """One multiple of the spread of places and one choice of wide runs, and the posterior under it."""
 
     log_weight: float
     """Logarithm of its probability, up to a constant of all cases."""
-    outliers: tuple[float, ...]
-    """Further variance of each run."""
-    place: "PlaceKind"
-    """The kind of place."""
+    tail: float
+    """Multiple of the variance of what a place shares."""
+    own: Array
+    """Variance of what is each run's own; (runs,)."""
     pulls: Array
     """Inverse covariance times residuals; (runs,)."""
     precision: Array
@@ -92,7 +76,7 @@ class NextRun:
     """What the posterior says of a run that was not measured."""
 
     factors: Array
-    """Mean log-factor of each mechanism; (mechanisms,)."""
+    """Mean log-factor of each mechanism, with what all of them share; (mechanisms,)."""
     deviations: Array
     """Standard deviation of each; (mechanisms,)."""
     unexplained: float
@@ -107,14 +91,12 @@ class NextRun:
 class Posterior:
     """The cases that are left after some runs, by their weight."""
 
-    prior: MeasuredPrior
+    model: ErrorModel
     """What was held before."""
     mechanisms: tuple[str, ...]
     """What the slopes are of."""
     runs: tuple[MeasuredRun, ...]
     """The runs."""
-    places: tuple[PlaceKind, ...]
-    """The kinds of places."""
     cases: tuple[Case, ...]
     """The cases."""
     weights: Array
@@ -123,173 +105,152 @@ class Posterior:
     @property
     def outlier_shares(self) -> tuple[float, ...]:
         """How probable it is of each run that it contradicts the rest."""
-        own = np.array([own_variance(self.prior, self.mechanisms, run) for run in self.runs])
-        out = np.array(
-            [np.array(case.outliers) > 3.0 * case.place.scale * own for case in self.cases], float
-        )
-        return tuple((self.weights @ out).tolist()) if len(self.runs) else ()
+        if len(self.runs) < 2:
+            return (0.0,) * len(self.runs)
+        usual = np.array([own_variance(self.model, run) for run in self.runs])
+        wide = np.array([case.own > 2.0 * usual for case in self.cases], float)
+        return tuple((self.weights @ wide).tolist())
 
     def of(self, run: MeasuredRun) -> NextRun:
         """The next run, by the slopes that it has."""
-        prior, names = self.prior, self.mechanisms
-        mean = prior.mean * float(run.slopes.sum())
-        scale, own = doubt_of(prior, run), own_variance(prior, names, run)
-        near = nearness(prior, [run], self.runs)
-        factors, squares, centres, spreads = [], [], [], []
+        model, names = self.model, self.mechanisms
         again = same_runs([run], self.runs)[0]
-        owns = np.array([own_variance(prior, names, one) for one in self.runs])
-        crosses = {id(p): covariance_of(prior, p, [run], self.runs)[0] for p in self.places}
-        alone = {id(p): float(covariance_of(prior, p, [run], [run])[0, 0]) for p in self.places}
+        cross = covariance_of(model, names, [run], self.runs)[0]
+        before = float(covariance_of(model, names, [run], [run])[0, 0])
+        centres, spreads, factors, squares = [], [], [], []
         for case in self.cases:
-            theta, variance = _factors_of(self, case, near[0])
-            factors.append(scale**prior.doubt_power * theta)
-            squares.append(scale ** (2.0 * prior.doubt_power) * variance)
-            cross, before = crosses[id(case.place)], alone[id(case.place)]
+            seen, alone = case.tail * cross, case.tail * before
             if again.any():  # measured itself: its own part is known
-                single = case.place.scale * owns + np.array(case.outliers)
-                mine = float((single * again).max())
-                cross = cross + again * np.sqrt(mine * single)
-                before += mine
-            centres.append(mean + float(cross @ case.pulls))
-            explained = float(cross @ case.precision @ cross)
-            spreads.append(max(before - explained, 0.0))
-        kinds = np.array(outlier_kinds(prior))
-        own_of = np.outer([case.place.scale for case in self.cases], own + scale**2 * kinds[:, 0])
-        if again.any():
-            own_of, kinds = np.full((len(self.cases), 1), REPEAT**2), np.array([(0.0, 1.0)])
-        weights = np.outer(self.weights, kinds[:, 1]).ravel()
-        means = np.repeat(centres, len(kinds))
-        wide = prior.interval_scale * np.sqrt((np.array(spreads)[:, None] + own_of).ravel())
-        told = self.weights @ np.array(factors)
-        spread = self.weights @ (np.array(squares) + (np.array(factors) - told) ** 2)
-        told = told + prior.mean
+                mine = float((case.own * again).max())
+                seen = seen + again * np.sqrt(mine * case.own)
+                alone += mine
+            centres.append(centre_of(model, names, run, case.tail) + float(seen @ case.pulls))
+            spreads.append(max(alone - float(seen @ case.precision @ seen), 0.0))
+            theta, variance = _factors_of(self, case, run)
+            factors.append(theta)
+            squares.append(variance)
+        own = [(REPEAT**2, 1.0)] if again.any() else own_kinds(model, run)
+        weights = np.outer(self.weights, [share for _, share in own]).ravel()
+        means = np.repeat(centres, len(own))
+        wide = np.sqrt(np.add.outer(np.array(spreads), np.array([v for v, _ in own])).ravel())
+        mean = self.weights @ np.array(factors)
+        spread = self.weights @ (np.array(squares) + (np.array(factors) - mean) ** 2)
         median = quantile(weights, means, wide, 0.5)
-        ends = {
-            key: (quantile(weights, means, wide, low), quantile(weights, means, wide, high))
-            for key, (low, high) in LEVELS.items()
-        }
         return NextRun(
-            factors=told,
-            deviations=np.sqrt(spread),
-            unexplained=median - float(run.slopes @ told),
+            factors=mean,
+            deviations=np.sqrt(np.maximum(spread, 0.0)),
+            unexplained=median - float(run.slopes @ mean),
             median=median,
-            interval=ends,
+            interval={
+                key: (quantile(weights, means, wide, low), quantile(weights, means, wide, high))
+                for key, (low, high) in LEVELS.items()
+            },
         )
 
 
 def condition(
-    prior: MeasuredPrior, mechanisms: tuple[str, ...], runs: Sequence[MeasuredRun]
+    model: ErrorModel, mechanisms: tuple[str, ...], runs: Sequence[MeasuredRun]
 ) -> Posterior:
-    """What is held after some runs; none leave the prior."""
+    """What is held after some runs; none leave what was held before."""
     runs = tuple(runs)
-    rest = np.array([run.log_ratio - prior.mean * float(run.slopes.sum()) for run in runs])
-    places = places_of(prior, mechanisms)
-    own = np.array([own_variance(prior, mechanisms, run) for run in runs])
-    noise = np.array([run.noise**2 + REPEAT**2 * (run.key is not None) for run in runs])
+    common = covariance_of(model, mechanisms, runs, runs)
     again = np.maximum(same_runs(runs, runs), np.eye(len(runs)))
-    doubts = np.array([doubt_of(prior, run) ** 2 for run in runs])
+    noise = np.array([run.noise**2 + REPEAT**2 * (run.key is not None) for run in runs])
     cases: list[Case] = []
-    for place in places:
-        common, mine = covariance_of(prior, place, runs, runs), place.scale * own
-        for outliers, log_share in _choices(
-            prior, common, mine + noise, place.scale * doubts, rest
-        ):
-            single = np.sqrt(mine + np.array(outliers))
-            total = common + again * np.outer(single, single) + np.diag(noise)
-            precision = np.asarray(np.linalg.inv(total), float) if len(runs) else total
+    for tail in model.tails:
+        rest = np.array([run.log_ratio - centre_of(model, mechanisms, run, tail) for run in runs])
+        for own, log_share in _choices(model, tail * common, noise, runs, rest):
+            single = np.sqrt(own)
+            total = tail * common + again * np.outer(single, single) + np.diag(noise)
+            precision = np.asarray(np.linalg.inv(total), float) if runs else total
             pulls = precision @ rest
-            _, log_determinant = np.linalg.slogdet(total) if len(runs) else (1.0, 0.0)
+            _, log_determinant = np.linalg.slogdet(total) if runs else (1.0, 0.0)
+            likely = log_share - 0.5 * float(rest @ pulls) - 0.5 * float(log_determinant)
             cases.append(
-                Case(
-                    log_weight=math.log(place.share)
-                    + log_share
-                    - 0.5 * float(rest @ pulls)
-                    - 0.5 * float(log_determinant),
-                    outliers=tuple(outliers),
-                    place=place,
-                    pulls=pulls,
-                    precision=precision,
-                )
+                Case(log_weight=likely, tail=tail, own=own, pulls=pulls, precision=precision)
             )
     logs = np.array([case.log_weight for case in cases])
     weights = np.exp(logs - logs.max())
     return Posterior(
-        prior=prior,
+        model=model,
         mechanisms=mechanisms,
         runs=runs,
-        places=places,
         cases=tuple(cases),
         weights=weights / weights.sum(),
     )
 
 
-def outlier_kinds(prior: MeasuredPrior) -> list[tuple[float, float]]:
-    """Further variance of a run, and its probability: none first."""
-    rest = 1.0 - sum(share for _, share in prior.outliers)
-    return [(0.0, rest), *((spread**2, share) for spread, share in prior.outliers)]
-
-
-def _choices(
-    prior: MeasuredPrior, common: Array, own: Array, doubts: Array, rest: Array
-) -> list[tuple[tuple[float, ...], float]]:
-    """Which runs are outliers: the further variance of each in every choice with the logarithm of its
-    probability, or in the one that many runs make of each other."""
-    kinds, many = outlier_kinds(prior), len(rest)
-    if many > 2:
-        kinds = [kinds[0], kinds[-1]]
-        kinds = [(more, share / sum(s for _, s in kinds)) for more, share in kinds]
-    if many <= MANY:
-        return [
-            (
-                tuple(more * doubt for (more, _), doubt in zip(chosen, doubts, strict=True)),
-                sum(math.log(share) for _, share in chosen),
-            )
-            for chosen in itertools.product(kinds, repeat=many)
-        ]
-    (_, usual), (wide, rare) = kinds
-    more = np.zeros(many)
-    for _ in range(ROUNDS):
-        inverse = np.linalg.inv(common + np.diag(own + more))
-        # Each run as all the others see it.
-        variance = 1.0 / np.diagonal(inverse)
-        gap = (inverse @ rest) * variance
-        near = np.maximum(variance - more, own)
-        far = near + wide * doubts
-        odds = np.log(rare / usual) + 0.5 * (np.log(near / far) + gap**2 * (1.0 / near - 1.0 / far))
-        out = 1.0 / (1.0 + np.exp(-np.clip(odds, -50.0, 50.0)))
-        more = 1.0 / ((1.0 - out) / own + out / (own + wide * doubts)) - own
-    return [(tuple(more.tolist()), 0.0)]
-
-
-def places_of(prior: MeasuredPrior, mechanisms: tuple[str, ...]) -> tuple[PlaceKind, ...]:
-    """Tidy, usual and rough ones, then those far off as a whole, and far off in one part."""
-    spread = np.array([prior.spread[name] for name in mechanisms]) ** 2
-    more = np.array([prior.part_wide.get(name, 0.0) for name in mechanisms]) ** 2
-    part, shared = prior.carry * spread, prior.shared**2
-    whole = shared + prior.shared_wide**2
-    usual = 1.0 - prior.wide_share - prior.part_share
-    found = [
-        PlaceKind(
-            share=share * usual,
-            shared=factor**2 * shared,
-            spread=factor**2 * spread,
-            part=factor**2 * part,
-            scale=factor**2,
+def prior_interval(
+    model: ErrorModel, mechanisms: tuple[str, ...], run: MeasuredRun
+) -> Mapping[str, tuple[float, float]]:
+    """p50 and p90 of ln(measured / predicted) of a question with nothing measured; each holds 0."""
+    shared = math.sqrt(shared_variance(model, mechanisms, run.slopes))
+    scale = scale_of(model, run)
+    ratio = math.log(model.own / shared)
+    grid, table = _prior_quantiles(model)
+    rises = float(run.slopes.sum()) >= 0.0  # a rate falls where a time rises
+    found: dict[str, tuple[float, float]] = {}
+    for i, key in enumerate(LEVELS):
+        low, high = (
+            model.mean + scale * shared * float(np.interp(ratio, grid, table[2 * i + side]))
+            for side in (0, 1)
         )
-        for factor, share in prior.place_scales
-    ]
-    one_part = (spread + more, part + more)
-    for share, common, (each, fixed) in (
-        (prior.wide_share, whole, (spread, part)),
-        (prior.part_share, shared, one_part),
-    ):
-        found.append(PlaceKind(share=share, shared=common, spread=each, part=fixed, scale=1.0))
-    return tuple(place for place in found if place.share > 0.0)
+        low, high = (low, high) if rises else (-high, -low)
+        found[key] = (min(low, 0.0), max(high, 0.0))
+    return found
+
+
+@lru_cache(maxsize=64)
+def _prior_quantiles(model: ErrorModel) -> tuple[Array, Array]:
+    """Logarithms of own over shared spread, and the ends of the intervals in shared spreads; (4, grid)."""
+    grid = np.linspace(-4.0, 3.0, 57)
+    tails = np.array(model.tails)
+    centres = np.repeat(model.skew * (tails - middle_tail(model)), len(model.own_kinds))
+    shares = np.tile([share for _, share in model.own_kinds], len(tails))
+    rows = []
+    for ratio in np.exp(grid):
+        own = ratio**2 * np.array([factor**2 for factor, _ in model.own_kinds])
+        wide = np.sqrt(np.add.outer(tails, own).ravel())
+        rows.append(
+            [
+                quantile(shares / len(tails), centres, wide, level)
+                for ends in LEVELS.values()
+                for level in ends
+            ]
+        )
+    return grid, np.array(rows).T
+
+
+def middle_tail(model: ErrorModel) -> float:
+    """The median multiple."""
+    return float(np.median(model.tails))
+
+
+def centre_of(
+    model: ErrorModel, mechanisms: tuple[str, ...], run: MeasuredRun, tail: float
+) -> float:
+    """Mean log error of a run where the spread of places has a multiple."""
+    whole = float(run.slopes.sum())
+    shared = math.sqrt(shared_variance(model, mechanisms, run.slopes))
+    far = model.skew * (tail - middle_tail(model))
+    return model.mean * whole + math.copysign(far * scale_of(model, run) * shared, whole * far)
+
+
+def shared_variance(model: ErrorModel, mechanisms: tuple[str, ...], slopes: Array) -> float:
+    """Variance of what a run has in common with others of its place, where nothing is new."""
+    each = np.array([model.mechanisms[name] for name in mechanisms])
+    every = (model.common**2 + model.alike**2) * float(slopes.sum()) ** 2
+    return every + float(((each * slopes) ** 2).sum())
+
+
+def scale_of(model: ErrorModel, run: MeasuredRun) -> float:
+    """Factor on all spreads of a run, by what is new about it."""
+    return math.exp(sum(model.novelty.get(name, 0.0) * x for name, x in run.novelty.items()))
 
 
 def covariance_of(
-    prior: MeasuredPrior,
-    place: PlaceKind,
+    model: ErrorModel,
+    mechanisms: tuple[str, ...],
     some: Sequence[MeasuredRun],
     others: Sequence[MeasuredRun],
 ) -> Array:
@@ -297,14 +258,57 @@ def covariance_of(
     if not some or not others:
         return np.zeros((len(some), len(others)))
     left, right = (np.array([run.slopes for run in runs]) for runs in (some, others))
-    near = nearness(prior, some, others)
-    one, other = (np.array([doubt_of(prior, run) for run in runs]) for runs in (some, others))
-    common = (left * place.part) @ right.T
-    common += (left * (place.spread - place.part)) @ right.T * near
-    common += place.shared * np.outer(left.sum(axis=1), right.sum(axis=1))
-    common *= np.outer(one, other) ** prior.doubt_power
-    alike = place.scale * prior.likeness**2
-    return np.asarray(common + alike * near * np.outer(one, other), float)
+    one, other = (np.array([scale_of(model, run) for run in runs]) for runs in (some, others))
+    each = np.array([model.mechanisms[name] for name in mechanisms])
+    every = model.common**2 + model.alike**2 * nearness(model, some, others)
+    shared = every * np.outer(left.sum(axis=1), right.sum(axis=1)) + (left * each**2) @ right.T
+    return np.asarray(shared * np.outer(one, other), float)
+
+
+def own_variance(model: ErrorModel, run: MeasuredRun) -> float:
+    """Variance of what is a run's own, where it is a usual one."""
+    return (model.own * scale_of(model, run)) ** 2
+
+
+def own_kinds(model: ErrorModel, run: MeasuredRun) -> list[tuple[float, float]]:
+    """Variance of what is a run's own, and its probability: usual first."""
+    own = own_variance(model, run)
+    return [(own * factor**2, share) for factor, share in model.own_kinds]
+
+
+def _choices(
+    model: ErrorModel,
+    common: Array,
+    noise: Array,
+    runs: Sequence[MeasuredRun],
+    rest: Array,
+) -> list[tuple[Array, float]]:
+    """Variance of what is each run's own, and the logarithm of its probability: of every choice of wide
+    runs, or of the one that many runs make of each other."""
+    kinds = [own_kinds(model, run) for run in runs]
+    usual = np.array([kind[0][0] for kind in kinds])
+    if len(runs) < 2:
+        return [(usual, 0.0)]
+    if len(runs) <= MANY:
+        return [
+            (np.array([own for own, _ in chosen]), sum(math.log(share) for _, share in chosen))
+            for chosen in itertools.product(*kinds)
+        ]
+    wide = np.array([kind[-1][0] for kind in kinds])
+    rare = model.own_kinds[-1][1]
+    odds = math.log(rare / (1.0 - rare))
+    own = usual
+    for _ in range(ROUNDS):
+        inverse = np.linalg.inv(common + np.diag(own + noise))
+        # Each run as all the others see it.
+        variance = 1.0 / np.diagonal(inverse)
+        gap = (inverse @ rest) * variance
+        near = np.maximum(variance - own + usual, usual)
+        far = near - usual + wide
+        told = odds + 0.5 * (np.log(near / far) + gap**2 * (1.0 / near - 1.0 / far))
+        out = 1.0 / (1.0 + np.exp(-np.clip(told, -50.0, 50.0)))
+        own = 1.0 / ((1.0 - out) / usual + out / wide)
+    return [(own, 0.0)]
 
 
 def same_runs(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> Array:
@@ -314,24 +318,12 @@ def same_runs(some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> Arr
     ).reshape(len(some), len(others))
 
 
-def own_variance(prior: MeasuredPrior, mechanisms: tuple[str, ...], run: MeasuredRun) -> float:
-    """Variance of what is a run's own, where it is no outlier."""
-    each = np.array([prior.row_spread[name] for name in mechanisms])
-    found = prior.noise**2 + float(((run.slopes * each) ** 2).sum())
-    return found * doubt_of(prior, run) ** 2
-
-
-def doubt_of(prior: MeasuredPrior, run: MeasuredRun) -> float:
-    """Factor on all spreads of a run, by its traits."""
-    return math.exp(sum(prior.doubt.get(name, 0.0) * value for name, value in run.traits.items()))
-
-
 def nearness(
-    prior: MeasuredPrior, some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]
+    model: ErrorModel, some: Sequence[MeasuredRun], others: Sequence[MeasuredRun]
 ) -> Array:
     """How alike runs are, 1 the same: less by steps in numbers, and by names that differ; (some, others)."""
     apart = np.zeros((len(some), len(others)))
-    for name, weight in prior.distance.items():
+    for name, weight in model.distance.items():
         left, right = ([run.features.get(name) for run in runs] for runs in (some, others))
         if all(isinstance(value, float) for value in (*left, *right)):
             apart += weight * np.abs(np.subtract.outer(np.array(left), np.array(right)))
@@ -340,17 +332,22 @@ def nearness(
     return np.exp(-apart)
 
 
-def _factors_of(posterior: Posterior, case: Case, near: Array) -> tuple[Array, Array]:
-    """Mean and variance of the log-factors in one case, of a run that is so near to those measured."""
-    prior, place = posterior.prior, case.place
-    before = place.spread + place.shared
+def _factors_of(posterior: Posterior, case: Case, run: MeasuredRun) -> tuple[Array, Array]:
+    """Mean and variance of the log-factors in one case, of a run."""
+    model, names = posterior.model, posterior.mechanisms
+    scale = scale_of(model, run)
+    spread = np.array([model.mechanisms[name] for name in names]) ** 2
+    before = case.tail * scale**2 * (model.common**2 + spread)
+    whole = float(run.slopes.sum())
+    centre = centre_of(model, names, run, case.tail) / whole if abs(whole) > 1e-9 else 0.0
     if not posterior.runs:
-        return np.zeros(len(before)), before
-    doubts = [doubt_of(prior, run) ** prior.doubt_power for run in posterior.runs]
-    slopes = np.array([run.slopes for run in posterior.runs]) * np.array(doubts)[:, None]
-    each = place.part + np.outer(near, place.spread - place.part)  # (runs, mechanisms)
-    seen = (each * slopes + place.shared * slopes.sum(axis=1, keepdims=True)).T
-    return seen @ case.pulls, before - np.einsum("mi,ij,mj->m", seen, case.precision, seen)
+        return np.full(len(names), centre), before
+    scales = np.array([scale_of(model, one) for one in posterior.runs])
+    slopes = np.array([one.slopes for one in posterior.runs])
+    each = slopes * spread + model.common**2 * slopes.sum(axis=1, keepdims=True)
+    seen = case.tail * scale * (each * scales[:, None]).T
+    variance = before - np.einsum("mi,ij,mj->m", seen, case.precision, seen)
+    return centre + seen @ case.pulls, variance
 
 
 def quantile(weights: Array, means: Array, deviations: Array, share: float) -> float:

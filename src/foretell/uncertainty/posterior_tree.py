@@ -6,21 +6,8 @@ from dataclasses import replace
 
 from foretell.specs.result import Leaf
 from foretell.uncertainty.evidence import join_intervals
+from foretell.uncertainty.mechanisms import mechanism_of
 
-MECHANISMS: Mapping[str, str] = {
-    "gemm": "gemm",
-    "grouped-gemm": "experts",
-    "attention": "attention",
-    "tensor_parallel": "tensor_parallel",
-    "context_parallel": "context_parallel",
-    "expert_parallel": "expert_parallel",
-    "pipeline_parallel": "pipeline_parallel",
-    "data_parallel": "data_parallel",
-    "host": "host",
-    "fixed": "fixed",
-    "bubble": "gemm",
-}
-"""Leaf -> the mechanism that it goes with; the rest are passes over memory."""
 ENDS = {"p50": 0.674, "p90": 1.645}
 """Ends of an interval in standard deviations."""
 
@@ -34,7 +21,7 @@ def tree_of(
 
 def _with_intervals(tree: Leaf, deviations: Mapping[str, float]) -> Leaf:
     if not tree.children:
-        wide = deviations[MECHANISMS.get(tree.name, "memory_bound")]
+        wide = deviations[mechanism_of(tree.name)]
         interval = {
             key: (tree.value * math.exp(-z * wide), tree.value * math.exp(z * wide))
             for key, z in ENDS.items()

@@ -17,8 +17,8 @@ from foretell.api.conditioning import (
     Conditioned,
     MeasuredStep,
     condition_steps,
-    line_of,
     measured_steps,
+    step_run,
 )
 from foretell.api.measured_files import read_measured
 from foretell.api.measured_serving import condition_service
@@ -131,7 +131,7 @@ def _mean_of(known: Conditioned) -> tuple[Corrections, dict[str, float], tuple[f
     are, and how far the next step like them may be."""
     if not known.runs:
         return Corrections(), {}, ()
-    steps = [known.step(run.scenario, run.plan, another=True) for run in known.runs]
+    steps = [known.step(run.predicted, another=True) for run in known.runs]
     names = (*TRAINING, *(TRAINING_MEMORY if known.memory.runs else ()))
     logs = {
         name: float(np.mean([math.log(getattr(step.corrections, name)) for step in steps]))
@@ -146,7 +146,7 @@ def _mean_of(known: Conditioned) -> tuple[Corrections, dict[str, float], tuple[f
 
 def _ends(known: Conditioned, run: MeasuredStep) -> list[float]:
     """Quantiles of a step like a measured one, of another model, around its median."""
-    line = line_of(run.scenario, run.plan, known.at).run
+    line = step_run(run.predicted)
     said = known.steps.of(replace(line, key=None, features={**line.features, "model": "another"}))
     (low, high), (below, above) = said.interval["p90"], said.interval["p50"]
     return [end - said.median for end in (low, below, above, high)]

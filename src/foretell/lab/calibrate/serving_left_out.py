@@ -1,10 +1,9 @@
-"""Profiles fitted without one model, and how far rows of that model are from them.
+"""Profiles fitted without one model.
 
     python -m foretell.lab.calibrate.serving_left_out [--labels FILE] TABLE...
 
-fits all profiles and writes the catalogue's files of profiles, of profiles without one model, and of
-residuals. `--labels` names a table of ids with a column `mtp`: rows that drafted, or may have, and do not say
-so.
+fits all profiles and writes the catalogue's files of profiles and of profiles without one model. `--labels`
+names a table of ids with a column `mtp`: rows that drafted, or may have, and do not say so.
 
 Rows under load of a model are predicted by overheads fitted to all other models under all engines, begun at
 what is usual; those of static batches and offline maxima by the same profile fitted to its other models. A
@@ -13,9 +12,10 @@ counted.
 """
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,9 @@ import numpy as np
 
 from foretell.catalog.engines import FILE as ENGINES
 from foretell.catalog.engines import profiles, usual
-from foretell.catalog.files import toml_value
-from foretell.catalog.serving_spreads import (
-    ANY,
-    APART,
-    FOREIGN,
-    LEFT_OUT,
-    SPREADS,
-    ServingSpread,
-    left_out_overheads,
-)
-from foretell.lab.calibrate.serving_cases import (
-    ServingCase,
-    case_of,
-    in_their_unit,
-    measured_figures,
-    predicted_all,
-)
+from foretell.catalog.files import ROOT, toml_value
+from foretell.catalog.files import read_table as read_toml
+from foretell.lab.calibrate.serving_cases import ServingCase
 from foretell.lab.calibrate.serving_fit import (
     FIRM,
     FITTED,
@@ -55,16 +41,21 @@ from foretell.lab.calibrate.serving_fit import (
 )
 from foretell.lab.calibrate.serving_launched import as_launched
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows, read_table
-from foretell.lab.validate.published_serving import services
-from foretell.serving.evidence import kind_of_model, residual_class
 from foretell.specs.engine import EngineProfile
 
 Overheads = Mapping[tuple[str, str], Mapping[str, float]]
 """(model, profile) -> what was moved."""
-FEW = 20
-"""Rows from which residuals of a kind and class stand by themselves."""
-METRICS = ("tpot", "ttft", "throughput", "e2e")
-"""What residuals are kept of."""
+LEFT_OUT = ROOT / "engines_left_out.toml"
+"""Overheads of profiles fitted without one model."""
+
+
+@lru_cache(maxsize=1)
+def left_out_overheads() -> Overheads:
+    """(model, profile) -> overheads of that profile, fitted without the model."""
+    return {
+        (entry["model"], entry["profile"]): entry["overheads"]
+        for entry in read_toml(LEFT_OUT).get("left_out", ())
+    }
 
 
 def is_own(case: ServingCase) -> bool:
@@ -152,77 +143,6 @@ def is_held_out(case: ServingCase, overheads: Overheads | None = None) -> bool:
     return seen or not is_own(case) or case.profile.fit.rows == 0
 
 
-def residuals_of(
-    cases: Sequence[ServingCase], overheads: Overheads
-) -> dict[tuple[str, str, str], list[float]]:
-    """(kind, class, metric) -> |ln(measured / predicted)| of rows whose model was left out."""
-    mine = [case for case in cases if is_held_out(case, overheads)]
-    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    profile_of = left_out_profile_of(overheads)
-    for case, figures in zip(mine, predicted_all(mine, profile_of), strict=True):
-        if isinstance(figures, str):
-            continue
-        ours, theirs = in_their_unit(case, figures), measured_figures(case.row)
-        place = (case.profile, case.model, case.system, case.deployment)
-        residuals = residual_class(*place, apart=case.prefill is not None)
-        for metric in METRICS:
-            if metric in ours and metric in theirs and ours[metric] > 0.0:
-                error = abs(float(np.log(theirs[metric] / ours[metric])))
-                found[kind_of_model(case.model), residuals, metric].append(error)
-    return found
-
-
-def printed_residuals() -> dict[tuple[str, str, str], list[float]]:
-    """The same of services in print, on chips and engines that no profile was fitted on."""
-    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for one in services():
-        case = case_of(one.row)
-        residuals = residual_class(case.profile, case.model, case.system, case.deployment)
-        if residuals != "fitted":
-            key = (kind_of_model(case.model), residuals, one.metric)
-            found[key].append(abs(float(np.log(one.printed / one.ours))))
-    return found
-
-
-def spreads_of(residuals: Mapping[tuple[str, str, str], list[float]]) -> list[ServingSpread]:
-    """Half-widths by kind, class and metric, and of all kinds together.
-
-    Rows of chips without tables are among those of chips that a profile has not seen (`spread_for`).
-    """
-    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    joined: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for (kind, name, metric), errors in residuals.items():
-        joined[kind, "far" if name == FOREIGN else name, metric] += errors
-    for (kind, name, metric), errors in joined.items():
-        groups[ANY, name, metric] += errors
-        # A new kind of model or layout on chips that are known is at least as far off as what was left out.
-        if name == "fitted" or (name == APART and metric != "ttft"):
-            groups[ANY, "near", metric] += errors
-        if len(errors) >= FEW and name != "near":
-            groups[kind, name, metric] += errors
-    return [
-        ServingSpread(
-            kind=kind, residuals=name, metric=metric, rows=len(errors),
-            p50=round(float(np.quantile(errors, 0.5)), 4),
-            p90=round(float(np.quantile(errors, 0.9)), 4),
-        )
-        for (kind, name, metric), errors in sorted(groups.items())
-    ]  # fmt: skip
-
-
-def spreads_text(found: Sequence[ServingSpread]) -> str:
-    """Residuals as the catalogue's file has them."""
-    lines = [
-        "# How far served figures were from predictions without their model in the fit, in logarithms.",
-        "# Written by lab/calibrate/serving_left_out.py from tables that are not part of the repository.",
-    ]
-    for one in found:
-        lines += ["", "[[spread]]"]
-        for name in ("kind", "residuals", "metric", "rows", "p50", "p90"):
-            lines.append(f"{name} = {toml_value(getattr(one, name))}")
-    return "\n".join(lines) + "\n"
-
-
 def overheads_text(found: Overheads) -> str:
     """Left-out overheads as the catalogue's file has them."""
     lines = [
@@ -244,20 +164,13 @@ def unlabelled(rows: Sequence[ServingRow], labels: Path | None) -> list[ServingR
     return [row for row in rows if row.id not in drafted]
 
 
-def write(tables: Sequence[Path], labels: Path | None = None) -> list[ServingSpread]:
-    """Fit, measure and write the three files."""
+def write(tables: Sequence[Path], labels: Path | None = None) -> None:
+    """Fit, and write both files."""
     rows = unlabelled([row for table in tables for row in read_rows(table)], labels)
-    cases = cases_of(rows)
-    launched = [as_launched(case) for case in cases]
+    launched = [as_launched(case) for case in cases_of(rows)]
     overheads = fit_left_out(launched)
-    residuals = residuals_of(cases, overheads)
-    for key, errors in printed_residuals().items():
-        residuals[key] += errors
-    found = spreads_of(residuals)
     LEFT_OUT.write_text(overheads_text(overheads))
-    SPREADS.write_text(spreads_text(found))
     ENGINES.write_text(profiles_text(fit_all(thin(launched), left_out_profile_of(overheads))))
-    return found
 
 
 if __name__ == "__main__":

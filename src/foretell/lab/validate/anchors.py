@@ -13,27 +13,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.api.conditioning import MeasuredStep, StepLine, condition_steps, line_of
+from foretell.api.conditioning import MeasuredStep, condition_steps
 from foretell.lab.validate.scores import Prediction
 from foretell.lab.validate.training import RunPrediction, source_label
-from foretell.specs.corrections import TRAINING
-from foretell.specs.plan import batch_of
-from foretell.training.step import evaluate
+
+CLOSE = 0.005
+"""Difference of median errors up to which two predictions are as good as each other."""
 
 
 def anchored_steps(
     told: Sequence[RunPrediction], predictions: Sequence[Prediction], many: int, seed: int
 ) -> list[Prediction]:
-    """The predictions of step times, each with its value given `many` other rows of its source."""
+    """The predictions of step times, each with its value given `many` other rows of its source, and with
+    one plain factor of these rows beside it."""
     sources: dict[str, list[int]] = defaultdict(list)
     for i, one in enumerate(told):
         sources[source_label(one.row)].append(i)
-    zero = np.zeros(len(TRAINING))
-    lines = [line_of(one.scenario, one.plan, zero) for one in told]
     found = []
     for i, (one, plain) in enumerate(zip(told, predictions, strict=True)):
         chosen = anchors_of(told, i, sources[source_label(one.row)], many, seed)
-        found.append(anchored(told, lines, i, chosen, plain) if chosen else plain)
+        found.append(anchored(one, [told[j] for j in chosen], plain) if chosen else plain)
     return found
 
 
@@ -50,27 +49,27 @@ def anchors_of(
     return chance.sample(pool, min(many, len(pool)))
 
 
-def anchored(
-    told: Sequence[RunPrediction],
-    lines: Sequence[StepLine],
-    target: int,
-    chosen: Sequence[int],
-    plain: Prediction,
-) -> Prediction:
+def anchored(one: RunPrediction, chosen: Sequence[RunPrediction], plain: Prediction) -> Prediction:
     """One row given some others."""
-    one = told[target]
     runs = [
         MeasuredStep(
-            scenario=told[i].scenario, plan=told[i].plan, step_s=told[i].measured_s, peak_bytes=None
+            scenario=other.scenario,
+            plan=other.plan,
+            predicted=other.answer,
+            step_s=other.measured_s,
+            peak_bytes=None,
         )
-        for i in chosen
+        for other in chosen
     ]
-    after = condition_steps(runs, one.row.source, [lines[i] for i in chosen])
-    step = after.step(one.scenario, one.plan, None if after.at.any() else lines[target])
-    system = one.scenario.system.with_corrections(step.corrections)
-    step_s, _ = evaluate(replace(one.scenario, system=system), batch_of([one.plan]))
-    value = float(step_s[0])
-    return replace(plain, anchored=value, anchored_interval={"p90": step.interval(value)["p90"]})
+    step = condition_steps(runs, one.row.source).step(one.answer)
+    value = one.answer.step_s * math.exp(step.said.median)
+    factor = float(np.median([(o.measured_s or 1.0) / o.answer.step_s for o in chosen]))
+    return replace(
+        plain,
+        anchored=value,
+        anchored_interval={"p90": step.interval(value)["p90"]},
+        plain_factor=one.answer.step_s * factor,
+    )
 
 
 def anchored_facts(
@@ -93,6 +92,11 @@ def anchored_facts(
     return {
         "anchored_median_of_sources": median("anchored_median_ape"),
         "plain_median_of_sources": median("median_ape"),
+        "plain_factor_median_of_sources": median("plain_factor_ape"),
+        "worse_than_plain_factor": sum(
+            facts["anchored_median_ape"] > facts["plain_factor_ape"] + CLOSE
+            for facts in by_source.values()
+        ),
         "anchored_inside_p90": float(np.mean([anchored_inside(one) for one in rows]))
         if rows
         else None,
@@ -112,6 +116,9 @@ def _source_facts(rows: Sequence[Prediction]) -> dict[str, float]:
         "anchored_median_ape": float(
             np.median([abs((p.anchored or math.nan) / p.measured - 1.0) for p in rows])
         ),
+        "plain_factor_ape": float(
+            np.median([abs((p.plain_factor or math.nan) / p.measured - 1.0) for p in rows])
+        ),
         "anchored_inside_p90": float(np.mean([anchored_inside(one) for one in rows])),
         "width": float(np.median([_plain_width(one) for one in rows])),
         "anchored_width": float(np.median([_width(one) for one in rows])),
@@ -126,9 +133,11 @@ def anchored_inside(one: Prediction) -> bool:
 
 
 def _width(one: Prediction) -> float:
-    low, high = (one.anchored_interval or {"p90": (0.0, 0.0)})["p90"]
-    return (high - low) / (one.anchored or 1.0)
+    """ln(high / low) of the anchored interval."""
+    low, high = (one.anchored_interval or {"p90": (1.0, 1.0)})["p90"]
+    return math.log(high / low)
 
 
 def _plain_width(one: Prediction) -> float:
-    return ((one.high or 0.0) - (one.low or 0.0)) / one.predicted
+    """ln(high / low) of the interval without anchors."""
+    return math.log((one.high or 1.0) / (one.low or 1.0))

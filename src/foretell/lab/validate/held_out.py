@@ -7,8 +7,8 @@
                 place those of its kin stand
 
 `[seen]` of a family's file names the runs that were in sight of each value (catalog/software). Residuals of
-what is left out count for no interval either (catalog/spreads.py). What is not left out: formulas, which were
-found with all runs in sight, and coefficients of collectives, which rest on more than one chip each.
+what is left out count for no interval either (catalog/sightings.py). What is not left out: formulas, which
+were found with all runs in sight, and coefficients of collectives, which rest on more than one chip each.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
+from foretell.catalog.sightings import sightings
 from foretell.catalog.software import family_of
-from foretell.catalog.spreads import step_spreads
 from foretell.errors import ProblemsError
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_question import PublishedQuestion, question_of, system_record
@@ -65,9 +65,8 @@ class Sighting:
 def sightings_of(rows: Iterable[TrainingRow]) -> frozenset[Sighting]:
     """What the rows of a table show, and what the catalogue's residuals rest on."""
     known = {
-        Sighting(source=s.source, framework=s.framework, chip=s.chip)
-        for s in step_spreads()
-        if s.held_out == "source"
+        Sighting(source=s.source, framework=s.facts.software, chip=s.facts.chip)
+        for s in sightings("training")
     }
     return frozenset(known | {found for row in rows if (found := _sighting(row)) is not None})
 

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from foretell.api.post_training import PostTraining, post_training_of, printed_phases
+from foretell.catalog import model as catalogue_model
 from foretell.catalog.post_training import post_training_loop, recognise_loop
-from foretell.catalog.spreads import post_training_ends
+from foretell.catalog.sightings import Facts
 from foretell.errors import BadInput, Problem, ProblemsError
+from foretell.inputs.system import system_of
 from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
 from foretell.lab.validate.post_training_rows import PHASES, rl_question, tuning_question
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text
+from foretell.posttraining.evidence import figure_ends, loop_facts
 from foretell.posttraining.step import spread_interval
 from foretell.posttraining.sync import SyncQuestion, kept_bytes, sync_seconds
 from foretell.records import as_json, dataclass
@@ -102,11 +105,10 @@ def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPred
         return "; ".join(f"{p.path}: {p.message}" for p in error.problems)[:200]
     except Exception as error:  # noqa: BLE001 - one strange row must not take the table with it
         return f"fault: {type(error).__name__}: {error}"
-    found = []
+    found, facts = [], cells_facts(cells)
     for metric, (ours, theirs) in pairs.items():
         if theirs and ours and np.isfinite(ours):
-            group = spread_kind(kind, metric)
-            ends = post_training_ends(group, cells["source_id"] if left_out else "")["p90"]
+            ends = figure_ends(facts, figure_kind(kind, metric), out[0] if out else "")["p90"]
             low, high = spread_interval(ours, ends)
             found.append(
                 PostTrainingPrediction(
@@ -123,12 +125,25 @@ def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPred
     return found or "nothing that is printed can be scored"
 
 
-def spread_kind(kind: str, metric: str) -> str:
-    """The kind of residuals that a number's interval stands on."""
-    if metric == "step":
+def figure_kind(kind: str, metric: str) -> str:
+    """Which figure a number of a row is: a phase, `step` or `finetune`."""
+    if metric in ("step", "run"):
         return "step" if kind == "rl_step" else "finetune"
-    return {"gen": "generate", "sync": "weight_sync", "reshard": "weight_sync", "run": "run"}.get(
-        metric, metric
+    return metric
+
+
+def cells_facts(cells: Cells) -> Facts:
+    """What is known of a post-training row before it is run."""
+    try:
+        system = system_of(chip_of(cells), (), {})
+    except (UnsupportedRun, ProblemsError):
+        system = system_of("h100-sxm", (), {})
+    return loop_facts(
+        software=recognise_loop(cells.get("framework") or ""),
+        system=system,
+        model=catalogue_model(model_of(cells)),
+        gpus=number(cells, "gpus_total") or number(cells, "train_gpus") or 1.0,
+        length=number(cells, "mean_response") or number(cells, "max_response") or 1024.0,
     )
 
 
@@ -213,8 +228,6 @@ def longest_of(cells: Cells, question: Mapping[str, Any]) -> int:
 
 def sync_prediction(cells: Cells, left_out: tuple[str, ...] = ()) -> float:
     """Seconds of a synchronisation by what the row says of its mechanism."""
-    from foretell.catalog import model as catalogue_model
-    from foretell.inputs.system import system_of
     from foretell.workload.parameters import count
 
     notes = (cells.get("notes") or "").lower()

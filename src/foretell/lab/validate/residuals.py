@@ -1,7 +1,7 @@
-"""How far published runs were from their predictions: one table, from which intervals and priors are made.
+"""How far published runs were from their predictions: one table.
 
 `residual_table` gives a row for every graded run that has a target: who published it, the chip, the family of
-frameworks, its kind (uncertainty/evidence.py), ln(measured / predicted), and the seconds of every leaf of the
+frameworks, ln(measured / predicted), and the seconds of every leaf of the
 predicted step. Predictions leave out what `held_out` says (held_out.py); `unnamed` asks without a framework.
 """
 
@@ -14,7 +14,6 @@ from foretell.lab.validate.training import RunPrediction, prediction_of, source_
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.records import dataclass
 from foretell.specs.result import Leaf
-from foretell.uncertainty.evidence import kind_of
 
 UNNAMED: Literal["unnamed"] = "unnamed"
 """Runs that are asked for without their framework."""
@@ -34,8 +33,6 @@ class Residual:
     """The chip."""
     framework: str
     """Family of the software."""
-    kind: str
-    """Kind of the run (uncertainty/evidence.py)."""
     held_out: str
     """What was left out: nothing (empty), source, framework, chip, or the name of the framework (unnamed)."""
     predicted_s: float
@@ -72,7 +69,6 @@ def _residual(told: RunPrediction, measured_s: float, tree: Leaf, held_out: str)
         label=source_label(told.row),
         chip=told.scenario.system.chip.id,
         framework=told.scenario.software.family,
-        kind=kind_of(told.scenario, told.plan, tree),
         held_out=held_out,
         predicted_s=told.answer.step_s,
         measured_s=measured_s,

@@ -35,6 +35,8 @@ class Prediction:
     """Ours given other measured rows of the same source; None where none were asked for."""
     anchored_interval: Mapping[str, tuple[float, float]] | None = None
     """Its 90 % interval, `p90`; None where none were asked for."""
+    plain_factor: float | None = None
+    """Ours times the median of measured / predicted of those rows, for comparison."""
     source: str = ""
     """Where the row stands in print; empty of tables that name none."""
 
@@ -42,7 +44,7 @@ class Prediction:
         """The JSON shape; what is anchored only where that was asked for."""
         told: dict[str, Any] = _json(self)
         if self.anchored is None:
-            del told["anchored"], told["anchored_interval"]
+            del told["anchored"], told["anchored_interval"], told["plain_factor"]
         if not self.source:
             del told["source"]
         return told

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from foretell.catalog.engines import profiles
-from foretell.catalog.serving_spreads import spread_for
+from foretell.catalog.sightings import Facts
 from foretell.errors import ProblemsError
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
@@ -35,7 +35,7 @@ from foretell.lab.calibrate.serving_left_out import (
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
 from foretell.lab.validate.scores import Prediction, Score, Scores, is_inside, score, scores_of
 from foretell.lab.validate.serving_simulation import PLAYED, played_figures
-from foretell.serving.evidence import kind_of_model, residual_class
+from foretell.serving.evidence import interval_of, service_facts
 from foretell.specs.engine import EngineProfile
 
 NO_SOURCE = "not stated"
@@ -202,15 +202,14 @@ def left_out_models(cases: Sequence[ServingCase]) -> Callable[[ServingCase], Eng
 def predictions_of(
     case: ServingCase, figures: dict[str, float], profile: EngineProfile
 ) -> list[Prediction]:
-    """Our figures beside a row's, with the interval that rows of models left out tell."""
+    """Our figures beside a row's, with the interval that a user is shown."""
     found = []
-    place = (profile, case.model, case.system, case.deployment)
-    residuals = residual_class(*place, apart=case.prefill is not None)
+    facts = case_facts(replace(case, profile=profile))
     for name, theirs in measured_figures(case.row).items():
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
             continue
-        width = spread_for(kind_of_model(case.model), residuals, name.split("_")[0]).p90
+        low, high = interval_of(ours, facts, name)["p90"]
         found.append(
             Prediction(
                 id=case.row.id,
@@ -218,11 +217,25 @@ def predictions_of(
                 metric=name,
                 predicted=ours,
                 measured=theirs,
-                low=float(ours * np.exp(-width)),
-                high=float(ours * np.exp(width)),
+                low=low,
+                high=high,
             )
         )
     return found
+
+
+def case_facts(case: ServingCase) -> Facts:
+    """What is known of a service of a table before it is run."""
+    chips = case.deployment.gpus * case.replicas
+    return service_facts(
+        engine=case.profile.engine,
+        model=case.model,
+        system=case.system,
+        deployment=case.deployment,
+        apart=case.prefill is not None,
+        sequences_per_gpu=float(case.row.batch or 1.0) / max(float(chips), 1.0),
+        prompt=float(case.row.isl or 1.0),
+    )
 
 
 def board(

@@ -14,13 +14,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.api.measured_serving import service_features, service_traits
-from foretell.catalog.measured_priors import measured_prior
+from foretell.api.measured_serving import service_features
+from foretell.catalog.error_models import error_model
 from foretell.lab.calibrate.serving_cases import ServingCase, in_their_unit, predicted_all
 from foretell.lab.validate.anchors import anchored_inside
 from foretell.lab.validate.scores import Prediction
+from foretell.lab.validate.serving import case_facts
 from foretell.records import dataclass
 from foretell.serving.corrections import STEPS
+from foretell.serving.evidence import service_novelty
 from foretell.specs.corrections import SERVING, Corrections
 from foretell.specs.engine import EngineProfile
 from foretell.uncertainty.posterior import MeasuredRun, condition
@@ -62,7 +64,7 @@ def figure_runs(
                 one.metric, case.model.id, case.system.chip.id, case.profile.engine,
                 [float(size) for size in sizes],
             ),
-            traits=service_traits(one.metric),
+            novelty=service_novelty(case_facts(case), one.metric),
         )  # fmt: skip
         found.append(FigureRun(case=case, prediction=one, run=run))
     return found
@@ -118,12 +120,14 @@ def anchored_figures(
         sources[one.case.row.source][one.case.row.id] = one.case
     found = []
     posteriors = {}
+    chosen_rows: dict[str, list[str]] = {}
     for one in runs:
         row = one.case.row
         if row.id not in posteriors:
             chosen = anchors_of(one.case, sources[row.source], many, seed)
+            chosen_rows[row.id] = chosen
             seen = [figure.run for name in chosen for figure in latencies_of(rows[name])]
-            prior = measured_prior("serving", row.source)
+            prior = error_model("serving", row.source)
             posteriors[row.id] = condition(prior, SERVING, seen) if seen else None
         posterior = posteriors[row.id]
         if posterior is None:
@@ -132,8 +136,13 @@ def anchored_figures(
         said, ours = posterior.of(one.run), one.prediction.predicted
         low, high = said.interval["p90"]
         ends = (ours * math.exp(low), ours * math.exp(high))
+        same = [r.run.log_ratio for name in chosen_rows[row.id] for r in rows[name]
+                if r.prediction.metric == one.prediction.metric]  # fmt: skip
         anchored = replace(
-            one.prediction, anchored=ours * math.exp(said.median), anchored_interval={"p90": ends}
+            one.prediction,
+            anchored=ours * math.exp(said.median),
+            anchored_interval={"p90": ends},
+            plain_factor=ours * math.exp(float(np.median(same))) if same else None,
         )
         found.append((one.case, anchored))
     return found
@@ -172,10 +181,17 @@ def anchored_facts(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, 
             "median_ape": _ape(every, "predicted"),
             "anchored_median_ape": _ape(every, "anchored"),
             "median_of_sources": _median([_ape(rows, "predicted") for rows in some]),
+            "plain_factor_median_of_sources": _median(
+                [_ape(told, "plain_factor") for told in map(_factored, some) if told]
+            ),
             "anchored_median_of_sources": _median([_ape(rows, "anchored") for rows in some]),
             "anchored_inside_p90": float(np.mean(inside)),
         }
     return {"anchored_by_metric": found}
+
+
+def _factored(rows: Sequence[Prediction]) -> list[Prediction]:
+    return [one for one in rows if one.plain_factor is not None]
 
 
 def _ape(rows: Sequence[Prediction], name: str) -> float:

@@ -1,0 +1,180 @@
+"""Rows of measured tables beside their predictions, as the model of log error is fitted to them.
+
+A row that was predicted before anyone had looked at its source has that prediction's error, for ever; every
+other one that of a prediction without its source.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.api.conditioning import step_run
+from foretell.api.measured_serving import service_features
+from foretell.catalog.sightings import Facts
+from foretell.lab.calibrate.serving_cases import (
+    ServingCase,
+    in_their_unit,
+    measured_figures,
+    predicted_all,
+)
+from foretell.lab.calibrate.serving_left_out import left_out_profile_of
+from foretell.lab.calibrate.serving_rows import read_rows as read_serving
+from foretell.lab.validate.held_out import LeftOut
+from foretell.lab.validate.post_training import (
+    cells_facts,
+    figure_kind,
+    predictions_of,
+    read_cells,
+)
+from foretell.lab.validate.serving import case_facts, read_case
+from foretell.lab.validate.training import prediction_of
+from foretell.lab.validate.training_rows import read_rows
+from foretell.posttraining import evidence as loops
+from foretell.records import dataclass
+from foretell.serving import evidence as services
+from foretell.uncertainty.novelty import training_facts
+
+Array = NDArray[np.float64]
+Blind = Mapping[tuple[str, str], float]
+"""Row and metric -> ln(measured / predicted) of a first contact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactRow:
+    """One measured number beside its prediction."""
+
+    id: str
+    """The row."""
+    source: str
+    """What is left out together."""
+    world: str
+    """The machine where it has a name, else the source."""
+    group: str
+    """Source, and figure where a row has several: what has an error in common."""
+    first: bool
+    """Whether it was predicted before anyone had looked."""
+    log_error: float
+    """ln(measured / predicted)."""
+    slopes: Array
+    """To the mechanisms of its kind."""
+    features: Mapping[str, float | str]
+    """What makes two rows alike."""
+    facts: Facts
+    """What is known of it before it is run."""
+    figure: tuple[str, ...] = ()
+    """Which figure it is, where its kind has several."""
+
+
+def contacts_of(kind: str, contact: Path, tables: Sequence[Path]) -> list[ContactRow]:
+    """Every row of some tables that can be predicted."""
+    read: dict[str, Callable[[Path, Blind], Iterator[ContactRow]]] = {
+        "training": training_contacts,
+        "serving": serving_contacts,
+        "post-training": post_training_contacts,
+    }
+    blind = read_blind(contact)
+    return [row for table in tables for row in read[kind](table, blind)]
+
+
+def read_blind(path: Path) -> Blind:
+    """The errors of a file of first contacts, of sources that no version had seen."""
+    found = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["seen_before"] == "no":
+                ratio = float(row["measured"]) / float(row["predicted"])
+                found[row["id"], row["metric"]] = math.log(ratio)
+    return found
+
+
+def training_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:
+    """Steps of a table of training runs."""
+    for row in read_rows(path):
+        if row.quality == "C" or not (row.step_s or row.rate):
+            continue
+        told = prediction_of(row, LeftOut(sources=(row.source,)))
+        if isinstance(told, str) or not told.measured_s:
+            continue
+        error = blind.get((row.id, "step_s"))
+        run, system = step_run(told.answer), told.scenario.system
+        named = system.id.removesuffix("-roce") != system.chip.id
+        yield ContactRow(
+            id=row.id,
+            source=row.source,
+            world=system.id.removesuffix("-roce") if named else row.source,
+            group=row.source,
+            first=error is not None,
+            log_error=math.log(told.measured_s / told.answer.step_s) if error is None else error,
+            slopes=run.slopes,
+            features=run.features,
+            facts=training_facts(told.scenario, told.plan),
+        )
+
+
+def serving_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:
+    """Figures of a table of services; what is left out together is a model, a chip and an engine."""
+    cases = [case for row in read_serving(path) if isinstance(case := read_case(row), ServingCase)]
+    for case, figures in zip(cases, predicted_all(cases, left_out_profile_of()), strict=True):
+        if isinstance(figures, str):
+            continue
+        ours, theirs = in_their_unit(case, figures), measured_figures(case.row)
+        for metric, measured in theirs.items():
+            predicted, error = ours.get(metric, 0.0), blind.get((case.row.id, metric))
+            if not (np.isfinite(predicted) and predicted > 0.0 and measured > 0.0):
+                continue
+            yield service_contact(case, metric, math.log(measured / predicted), error)
+
+
+def service_contact(
+    case: ServingCase, metric: str, held_out: float, blind: float | None
+) -> ContactRow:
+    """One figure of a service."""
+    row, d = case.row, case.deployment
+    apart = case.prefill is not None
+    source = f"{case.group}{' apart' if apart else ''}"
+    sizes = (row.batch or 1.0, row.isl or 1.0, row.osl or 1.0, d.tp, d.dp, d.ep)
+    return ContactRow(
+        id=row.id,
+        source=source,
+        world=source,
+        group=f"{source} {metric}",
+        first=blind is not None,
+        log_error=held_out if blind is None else blind,
+        slopes=services.usual_slopes(metric),
+        features=service_features(
+            metric, case.model.id, case.system.chip.id, case.profile.engine,
+            [float(size) for size in sizes],
+        ),
+        facts=case_facts(case),
+        figure=(metric.partition("_")[0],),
+    )  # fmt: skip
+
+
+def post_training_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:
+    """Figures of a table of post-training steps."""
+    for cells in read_cells(path):
+        told = predictions_of(cells)
+        if isinstance(told, str):
+            continue
+        facts = cells_facts(cells)
+        for one in told:
+            error, figure = blind.get((one.id, one.metric)), figure_kind(one.kind, one.metric)
+            yield ContactRow(
+                id=one.id,
+                source=one.source,
+                world=one.source,
+                group=f"{one.source} {figure}",
+                first=error is not None,
+                log_error=math.log(one.measured / one.predicted) if error is None else error,
+                slopes=loops.usual_slopes(figure),
+                features={
+                    "chips": math.log2(facts.size), "answer": math.log2(facts.length),
+                    "trajectories": 0.0, "model": cells["model"], "chip": facts.chip,
+                },
+                facts=facts,
+                figure=(loops.GROUPS.get(figure, "step"), figure),
+            )  # fmt: skip

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import hashlib
+import io
 import json
 import math
 import re
@@ -13,6 +14,7 @@ import pytest
 
 from foretell.errors import BadInput
 from foretell.lab.first_contact import page
+from foretell.lab.first_contact.__main__ import main
 from foretell.lab.first_contact.contact import Contact
 from foretell.lab.first_contact.entry import after_learning, code_version
 from foretell.lab.first_contact.ledger import (
@@ -338,6 +340,15 @@ class TestSealedWaves:
             with pytest.raises(BadInput, match=message):
                 append_lines(text, file)
         assert file.read_text() == before
+
+    def test_the_command_refuses_what_it_cannot_keep(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO("hello"))
+        assert main(["add"]) == 2
+        assert "no line `first contact" in capsys.readouterr().err
+        assert main(["remove"]) == 2
+        assert "usage" in capsys.readouterr().err
 
     def test_the_first_score_that_is_no_draft_counts(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

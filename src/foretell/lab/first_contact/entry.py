@@ -36,21 +36,21 @@ Answer = Mapping[str, Any]
 """The JSON of `foretell validate`."""
 
 
-def wave_of(kind: str, name: str, file: Path, answer: Answer) -> Wave:
+def wave_of(kind: str, name: str, file: Path, answer: Answer, *, every_grade: bool = False) -> Wave:
     """The entry of a scored table: its predictions by this version, of today.
 
-    Rows of grade C, which state a trend, are scored but are no part of the entry.
+    Rows of grade C, which state a trend, are left to the printed answer unless `every_grade` is asked for.
     """
     _, cells = csv_rows(table_text(file), str(file))
     rows = {
         one.get("id") or one.get("job_id") or str(n): one for n, one in enumerate(cells, start=1)
     }
     seen = seen_groups(kind)
-    contacts = [
-        contact
-        for one in (*answer["predictions"], *answer.get("memory_predictions", ()))
-        if (contact := _contact(kind, name, one, rows.get(str(one["id"]), {}), seen)) is not None
-    ]
+    contacts = []
+    for one in (*answer["predictions"], *answer.get("memory_predictions", ())):
+        row = rows.get(str(one["id"]), {})
+        if every_grade or "C" not in (row.get("quality"), row.get("grade")):
+            contacts.append(_contact(kind, name, one, row, seen))
     return Wave(
         kind=kind,
         name=name,
@@ -65,10 +65,8 @@ def wave_of(kind: str, name: str, file: Path, answer: Answer) -> Wave:
 
 def _contact(
     kind: str, name: str, one: Answer, cells: Mapping[str, str], seen: frozenset[str]
-) -> Contact | None:
-    """One prediction of an answer beside the cells of its row; None of grade C."""
-    if "C" in (cells.get("quality"), cells.get("grade")):
-        return None
+) -> Contact:
+    """One prediction of an answer beside the cells of its row."""
     source = str(one.get("source") or cells.get("source") or "not stated")
     parts = [cells.get(column) or "" for column in ("model", "gpu", "framework", "disagg")]
     group = "|".join(parts) if kind == "serving" else source
@@ -107,7 +105,7 @@ def known_wave(kind: str, name: str, folder: Path = FOLDER) -> Wave:
 def add_after(met: Wave, file: Path, answer: Answer, folder: Path = FOLDER) -> Path:
     """Store the scores of a wave's rows as this version predicts them, and return the file."""
     known = {(one.id, one.metric): one.seen_before for one in met.contacts}
-    now = wave_of(met.kind, met.name, file, answer)
+    now = wave_of(met.kind, met.name, file, answer, every_grade=True)
     kept = [one for one in now.contacts if (one.id, one.metric) in known]
     wave = replace(
         now,

@@ -85,13 +85,19 @@ FLAGS = {
     "validate collectives": "--file --chip --software --leave-one-out --json".split(),
     "validate kernels": "--file --chip --software --leave-one-out --json".split(),
     "validate training": (
-        "--file --leave-one-out --simulate --commands --anchors --seed --json".split()
-    ),
+        "--file --leave-one-out --simulate --commands --anchors --seed --first-contact --after-learning "
+        "--out --json"
+    ).split(),
     "diagnose": [*TRACED[:-1], "--json"],
     "calibrate runs": "--out --model --system --gpus --plan --json".split(),
-    "validate memory": "--file --json".split(),
-    "validate serving": "--file --leave-one-out --simulate --commands --anchors --seed --json".split(),
-    "validate post-training": "--file --leave-one-out --json".split(),
+    "validate memory": "--file --first-contact --after-learning --out --json".split(),
+    "validate serving": (
+        "--file --leave-one-out --simulate --commands --anchors --seed --first-contact --after-learning "
+        "--out --json"
+    ).split(),
+    "validate post-training": (
+        "--file --leave-one-out --first-contact --after-learning --out --json".split()
+    ),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()

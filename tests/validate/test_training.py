@@ -622,9 +622,18 @@ class TestScores:
 
     def test_rows_beside_their_source(self) -> None:
         assert source_label(make_row(quality="C")) == "somewhere [grade C]"
-        low = make_row(framework_id="nanotron", mfu=7)
-        assert source_label(low) == "somewhere [MFU below 15 %]"
-        assert source_label(make_row(framework_id="nanotron", mfu=40)) == "somewhere"
+
+    def test_no_row_is_set_aside_by_its_own_outcome(self) -> None:
+        """Step time, rate and MFU are outcomes: whatever they are, a row counts for its source."""
+        low = make_row(id="low", framework_id="nanotron", mfu=7, score_step_time_s=500)
+        fair = make_row(id="fair", framework_id="nanotron", mfu=40)
+        assert source_label(low) == source_label(fair) == "somewhere"
+        scores = score_rows([low, fair]).to_dict()
+        assert scores["graded"]["rows"] == scores["by_source"]["somewhere"]["rows"] == 2
+        assert {name: group["rows"] for name, group in scores["by_mfu"].items()} == {
+            "below 15 %": 1,
+            "from 15 % on": 1,
+        }
 
     def test_a_file_without_ids_is_numbered(self, tmp_path: Path) -> None:
         path = tmp_path / "runs.csv"

@@ -224,6 +224,15 @@ def test_published_runs_are_the_accuracy_pages(api: TestClient) -> None:
         assert row["measured_s"] > 0
 
 
+def test_first_contacts_are_the_ledgers(api: TestClient) -> None:
+    from foretell.lab.first_contact.ledger import waves
+
+    found = api.get("/api/validate/first-contact").json()
+    (wave,) = [w for w in found["waves"] if (w["kind"], w["name"]) == ("training", "wave-a")]
+    assert wave["scores"] == [score.to_dict() for score in waves("training")[0].scores]
+    assert set(found) == {"waves", "sealed"}
+
+
 MORE = {
     "compare-plans": {"a", "b"},
     "compare": {"systems"},

@@ -239,6 +239,10 @@ def test_accuracy_is_searchable_down_to_a_row(watched: Watched) -> None:
     from foretell.lab.validate.published import runs
 
     page = watched.open("view=accuracy")
+    titles = page.locator("#summary h2").all_text_contents()
+    assert [title.split(":")[0] for title in titles] == [
+        "First contact", "Held out of the fits", "In sample",
+    ]  # fmt: skip
     assert page.locator("#rows tbody tr").count() == len(runs())
     watched.after(lambda: page.fill("#find", "mpt-l48 512"))
     wanted = [

@@ -1,7 +1,8 @@
 """`foretell validate`: measured tables beside our predictions."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -33,6 +34,31 @@ Anchors = Annotated[
     ),
 ]
 Seed = Annotated[int, Parameter(metavar="S", show_default=False, help="Which rows these are.")]
+FirstContact = Annotated[
+    str,
+    Parameter(
+        metavar="NAME",
+        show_default=False,
+        help="Add the predictions to the ledger of first contacts as the wave NAME (docs/first-contact.md).",
+    ),
+]
+AfterLearning = Annotated[
+    str,
+    Parameter(
+        metavar="NAME",
+        show_default=False,
+        help="Add to the ledger how the rows of its wave NAME look after learning from them.",
+    ),
+]
+LedgerFolder = Annotated[
+    str,
+    Parameter(
+        name="--out",
+        metavar="DIR",
+        show_default=False,
+        help="Folder of the ledger (default: the package's own).",
+    ),
+]
 
 
 def check_anchors(anchors: int) -> None:
@@ -42,6 +68,59 @@ def check_anchors(anchors: int) -> None:
 
         message, allowed = "not a usable number", "a whole number from 0 to 100"
         raise BadInput([Problem(path="anchors", value=anchors, message=message, allowed=allowed)])
+
+
+def ledger_keeper(
+    kind: str,
+    file: str,
+    *,
+    first_contact: str,
+    after_learning: str,
+    out: str,
+    beside: Mapping[str, object],
+) -> Callable[[Mapping[str, Any]], int]:
+    """What stores an answer in the ledger, if that is asked for, and returns the exit code.
+
+    Names and flags are checked before anything is scored; `beside` are the flags by which an answer is no
+    plain prediction.
+    """
+    if not (first_contact or after_learning):
+        return lambda answer: 0
+    import sys
+
+    from foretell.errors import BadInput, Problem
+    from foretell.lab.first_contact.entry import AFTER, add_after, known_wave, store
+    from foretell.lab.first_contact.ledger import FOLDER, check_entry
+
+    flag = "first-contact" if first_contact else "after-learning"
+    given = {**beside, "after-learning": after_learning if first_contact else ""}
+    message = f"changes what is predicted or shown: not with --{flag}"
+    problems = [
+        Problem(path=name, value=value, message=message) for name, value in given.items() if value
+    ]
+    if problems:
+        raise BadInput(problems)
+    folder = Path(out) if out else FOLDER
+    met = known_wave(kind, after_learning, folder) if after_learning else None
+    path = check_entry(kind, first_contact, folder) if first_contact else folder / AFTER
+
+    def keep(answer: Mapping[str, Any]) -> int:
+        try:
+            if met is None:
+                store(kind, first_contact, Path(file), answer, folder)
+            else:
+                add_after(met, Path(file), answer, folder)
+        except OSError as error:
+            message = (
+                f"the entry was not stored: {path} cannot be written: {error.strerror or error}"
+            )
+            allowed = "--out DIR, a folder that you may write to"
+            problem = Problem(path="out", value=out or None, message=message, allowed=allowed)
+            raise BadInput([problem]) from None
+        sys.stderr.write(f"added to the ledger: {path}\n")
+        return 0
+
+    return keep
 
 
 def collectives(
@@ -113,9 +192,17 @@ def training(
     ] = False,
     anchors: Anchors = 0,
     seed: Seed = 0,
+    first_contact: FirstContact = "",
+    after_learning: AfterLearning = "",
+    out: LedgerFolder = "",
     json: Json = False,
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
+    keep = ledger_keeper(
+        "training", file, first_contact=first_contact, after_learning=after_learning, out=out,
+        beside={"leave-one-out": leave_one_out, "simulate": simulate, "commands": commands,
+                "anchors": anchors},
+    )  # fmt: skip
     if commands:
         from foretell.lab.validate.training import commands as training_commands
 
@@ -126,7 +213,7 @@ def training(
     found = score_training(
         Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
     )
-    return show(found, json)
+    return show(found, json) or keep(found.to_dict())
 
 
 def show_commands(found: list[dict[str, str | None]], json: bool) -> int:
@@ -139,8 +226,19 @@ def show_commands(found: list[dict[str, str | None]], json: bool) -> int:
     return 0
 
 
-def memory(file: Table, *, json: Json = False) -> int:
+def memory(
+    file: Table,
+    *,
+    first_contact: FirstContact = "",
+    after_learning: AfterLearning = "",
+    out: LedgerFolder = "",
+    json: Json = False,
+) -> int:
     """Say of every run of a table whether it fits: runs that ran, or that ran out of memory."""
+    keep = ledger_keeper(
+        "memory", file, first_contact=first_contact, after_learning=after_learning, out=out,
+        beside={},
+    )  # fmt: skip
     from foretell.lab.validate.memory import score_memory
 
     found = score_memory(Path(file)).to_dict()
@@ -151,7 +249,7 @@ def memory(file: Table, *, json: Json = False) -> int:
         from foretell.report.scores import memory_text
 
         console.show(memory_text(found))
-    return 0
+    return keep(found)
 
 
 def serving(
@@ -178,9 +276,17 @@ def serving(
     ] = False,
     anchors: Anchors = 0,
     seed: Seed = 0,
+    first_contact: FirstContact = "",
+    after_learning: AfterLearning = "",
+    out: LedgerFolder = "",
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
+    keep = ledger_keeper(
+        "serving", file, first_contact=first_contact, after_learning=after_learning, out=out,
+        beside={"leave-one-out": leave_one_out, "simulate": simulate, "commands": commands,
+                "anchors": anchors},
+    )  # fmt: skip
     if commands:
         from foretell.lab.validate.serving_commands import commands as serving_commands
 
@@ -191,7 +297,7 @@ def serving(
     found = score_serving(
         Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
     )
-    return show(found, json)
+    return show(found, json) or keep(found.to_dict())
 
 
 def post_training(
@@ -201,12 +307,20 @@ def post_training(
         Literal["source"] | None,
         Parameter(help="Intervals without the row's own source (as it is)."),
     ] = "source",
+    first_contact: FirstContact = "",
+    after_learning: AfterLearning = "",
+    out: LedgerFolder = "",
     json: Json = False,
 ) -> int:
     """Score a table of post-training runs: steps, phases, synchronisation, fine-tuning time and memory."""
+    keep = ledger_keeper(
+        "post-training", file, first_contact=first_contact, after_learning=after_learning, out=out,
+        beside={},
+    )  # fmt: skip
     from foretell.lab.validate.post_training import score_post_training
 
-    return show(score_post_training(Path(file), leave_one_out=leave_one_out), json)
+    found = score_post_training(Path(file), leave_one_out=leave_one_out)
+    return show(found, json) or keep(found.to_dict())
 
 
 def cost(file: Table, *, json: Json = False) -> int:

@@ -217,6 +217,9 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
     async def held_out(request: Request) -> Any:
         return await _reply(pools, "validate held-out", {}, request)
 
+    async def first_contact(request: Request) -> Any:
+        return await _reply(pools, "validate first-contact", {}, request)
+
     async def accuracy(
         request: Request, find: Text = "", theme: Literal["light", "dark"] = "light"
     ) -> Any:
@@ -232,6 +235,7 @@ def _add_lists(app: Any, pools: list[Pool | Inline]) -> None:
     _add(app, "/api/figures/accuracy", accuracy, "figures accuracy", "GET")
     _add(app, "/api/catalog/show/{name:path}", shown, "catalog show", "GET")
     _add(app, "/api/catalog/{kind}", catalogue, "catalog", "GET")
+    _add(app, "/api/validate/first-contact", first_contact, "validate first-contact", "GET")
     _add(app, "/api/validate/held-out", held_out, "validate held-out", "GET")
     _add(app, "/api/validate/published", published, "validate published", "GET")
 

@@ -39,8 +39,15 @@ def published_rows(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return kept_rows()
 
 
+def first_contact(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The ledger of first contacts: aggregates of every wave of rows that no version had seen."""
+    from foretell.lab.first_contact.page import ledger_dict
+
+    return ledger_dict()
+
+
 def held_out(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors of training steps with the source, the framework or the chip of a run held out."""
+    """Errors of training steps with the source, the framework or the chip of a run held out of the fits."""
     from foretell.lab.validate.held_out_scores import held_out_scores
 
     return dict(held_out_scores())
@@ -70,5 +77,6 @@ LISTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "catalog show": show_entry,
     "validate published": published_rows,
     "validate held-out": held_out,
+    "validate first-contact": first_contact,
 }
 """Questions without flags, as a worker knows them."""

@@ -23,7 +23,10 @@ from foretell.lab.validate.training_rows import TrainingRow, read_rows
 FILE = Path(__file__).with_name("held_out_scores.toml")
 """Written by this module."""
 MODES: Mapping[str, tuple[HeldOut | None, str]] = {
-    "source": ("source", "the run's source"),
+    "source": (
+        "source",
+        "the run's source (of the fits: formulas were found with all rows in sight)",
+    ),
     "framework": ("framework", "every run of its family of frameworks"),
     "chip": ("chip", "its chip: kernels, watts, and sources that have no other"),
     "nothing": (None, "nothing: in sample"),
@@ -98,15 +101,16 @@ def held_out_table() -> str:
 
 
 def readme_sentence() -> str:
-    """What README.md says of training, held-out figures first."""
+    """What README.md says of training runs that were in sight, and of what was held out of the fits."""
     found = held_out_scores()
     off = {name: f"{100.0 * scores['median_of_sources']:.1f} %" for name, scores in found.items()}
     source = found["source"]
     return (
-        f"Over {source['rows']:,} measured training runs of {source['sources']} sources the median source is "
-        f"off by {off['source']} with its runs held out, {off['framework']} with all runs of its framework, "
-        f"{off['chip']} with its chip, {off['nothing']} in sample; 90 % intervals hold "
-        f"{100.0 * source['inside_p90']:.0f} % of the runs with their source held out"
+        f"over {source['rows']:,} measured training runs of {source['sources']} sources the median source is "
+        f"off by {off['source']} with its source held out of the fits, formulas found with all rows in sight "
+        f"({off['framework']} with all runs of its framework held out, {off['chip']} with its chip), and by "
+        f"{off['nothing']} in sample; 90 % intervals hold {100.0 * source['inside_p90']:.0f} % of the runs "
+        f"with their source held out"
     )
 
 

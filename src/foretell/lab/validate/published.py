@@ -230,10 +230,12 @@ def main(arguments: Sequence[str]) -> None:
     readme.write_text(with_table(readme.read_text()))
     page.write_text(with_runs(page.read_text()))
     kept.FILE.write_text(kept.kept_text(runs()), encoding="ascii")
+    from foretell.lab.first_contact.render import with_ledger
     from foretell.lab.validate.own_runs import with_steps
 
-    for path, text in with_steps(root).items():
-        path.write_text(text)
+    for render in (with_ledger, with_steps):
+        for path, text in render(root).items():
+            path.write_text(text)
     if arguments:
         from foretell.lab.validate.pages import with_sections
 

@@ -5,8 +5,8 @@ Every row of a table is predicted, step time and peak memory, as the question th
 step time is scored against the table's, or against what its rate and the global batch imply. Memory stands
 apart.
 
-Two kinds of rows stand beside their source in `by_source`, under a name of their own: those of grade C, and
-those of the nanotron sweep that reach less than 15 % of the peak (TP over nodes, tiny work: mostly noise).
+Rows of grade C are beside their source in `by_source`, under a name of their own: what they state is a trend.
+No row is set aside by its own outcome; `by_mfu` lists those that reach less than 15 % of the peak as a group.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ STEP, MEMORY = "step_s", "peak_memory_bytes"
 NO_TARGET = "no target: neither a step time nor a rate to score against"
 """Why a row is not scored that could be predicted."""
 LOW_MFU = 15.0
-"""Rows of the nanotron sweep below this percentage of the peak are reported beside it."""
+"""Rows whose table states a smaller percentage of the peak than this are a group of `by_mfu`."""
 GIB = float(2**30)
 MANY = 10
 """Rows from which a source counts as large."""
@@ -285,9 +285,14 @@ def source_label(row: TrainingRow) -> str:
     """The source a row counts for, or the name under which it stands beside it."""
     if row.quality == "C":
         return f"{row.source} [grade C]"
-    if row.framework_id == "nanotron" and row.mfu is not None and row.mfu < LOW_MFU:
-        return f"{row.source} [MFU below {LOW_MFU:.0f} %]"
     return row.source
+
+
+def mfu_label(row: TrainingRow) -> str:
+    """The group of a row by the MFU that its table states: listed, never left out of a headline."""
+    if row.mfu is None:
+        return "not stated"
+    return f"below {LOW_MFU:.0f} %" if row.mfu < LOW_MFU else f"from {LOW_MFU:.0f} % on"
 
 
 def labels_of(told: Sequence[RunPrediction]) -> dict[str, list[str]]:
@@ -299,6 +304,7 @@ def labels_of(told: Sequence[RunPrediction]) -> dict[str, list[str]]:
         "by_family": [t.row.family or "dense" for t in told],
         "by_precision": [t.row.precision_id or "bf16" for t in told],
         "by_quality": [t.row.quality or "none" for t in told],
+        "by_mfu": [mfu_label(t.row) for t in told],
     }
 
 

@@ -1,0 +1,261 @@
+"""What pages show of the ledger: tables of docs/first-contact.md, sentences of README.md, JSON of the web."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foretell.lab.first_contact.contact import Contact
+from foretell.lab.first_contact.entry import after_learning
+from foretell.lab.first_contact.ledger import KINDS, Wave, at_most, first_contacts, waves
+from foretell.lab.first_contact.lines import SealedScore, sealed_scores
+from foretell.lab.first_contact.scores import FAR, ContactScore, score_contacts
+from foretell.records import plain
+
+HISTORY = Path(__file__).with_name("history.toml")
+"""What was recorded of first contacts before the ledger: aggregates in words."""
+MOST = 15
+"""Rows of a source that count where a large table would decide everything."""
+LABELS = {
+    "step_s": "step time", "peak_memory_bytes": "peak memory", "tpot": "TPOT", "ttft": "TTFT",
+    "ttft_mean": "mean TTFT", "e2e": "request latency", "throughput": "throughput",
+    "input_throughput": "prefill throughput", "joules": "energy", "step": "step time",
+    "memory": "peak memory", "gen": "generation", "update_actor": "policy update",
+    "old_logprob": "old log-probabilities", "ref_logprob": "reference log-probabilities",
+    "adv": "advantages", "sync": "weight synchronisation in a step", "reshard": "resharding",
+    "weight_sync": "weight synchronisation",
+}  # fmt: skip
+"""Metric -> what a page calls it."""
+HEADLINES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "training": (("step_s",), "sources"),
+    "serving": (("tpot", "ttft"), "combinations of model, chip and engine"),
+    "post-training": (("step",), "sources"),
+}
+"""Kind -> metrics that README.md reports, and what it calls what counts as one."""
+COLUMNS = (
+    "sources | rows | median source | median row | signed | over 25 % off | in 90 %: rows, sources"
+    " | high / low"
+)
+
+
+def waves_text() -> str:
+    """Every wave: first contacts by kind and metric, and how they looked after learning."""
+    return _waves_table(seen_before=False)
+
+
+def known_text() -> str:
+    """The new rows of known sources in every wave."""
+    return _waves_table(seen_before=True)
+
+
+def _waves_table(*, seen_before: bool) -> str:
+    """A line for each wave and metric of first contacts, or of rows of known sources."""
+    lines = [f"| wave | met by | predicted | {COLUMNS} | after learning |", "|" + "---|" * 12]
+    for wave in (wave for kind in KINDS for wave in waves(kind)):
+        for score in wave.scores:
+            if score.seen_before == seen_before:
+                what, after = _what(wave.kind, score.metric), _after_cell(wave, score)
+                lines.append(_line(wave, what, score, after))
+        few = None if seen_before else _few(wave)
+        if few is not None:
+            what = f"{_what(wave.kind, few.metric)}, at most {MOST} rows a source"
+            lines.append(_line(wave, what, few, ""))
+        lines += [] if seen_before else _fit_lines(wave)
+    return "\n".join(lines)
+
+
+def sources_text() -> str:
+    """Every training source that was met for the first time."""
+    groups: dict[tuple[str, str], list[Contact]] = {}
+    for one in first_contacts("training"):
+        if one.metric == "step_s":
+            groups.setdefault((one.wave, one.source), []).append(one)
+    lines = [
+        "| wave | source | rows | median error | signed | in 90 % | high / low |",
+        "|" + "---|" * 7,
+    ]
+    for (wave, source), some in groups.items():
+        score = score_contacts(some)
+        assert score is not None
+        lines.append(
+            f"| {wave} | {source} | {score.rows} | {_error(score.median_source)} | {score.signed:+.0%} | "
+            f"{_share(score.inside_rows)} | {_width(score.high_over_low)} |"
+        )
+    return "\n".join(lines)
+
+
+def sealed_text() -> str:
+    """Scores of waves whose rows are sealed, one table for each; the first of a wave and kind counts."""
+    scores = sealed_scores()
+    first = [id(one) for one in _counted(scores)]
+    parts = [_sealed_part(one, is_first=id(one) in first) for one in scores]
+    return "\n\n".join(parts) or "None has been scored yet."
+
+
+def _sealed_part(one: SealedScore, *, is_first: bool) -> str:
+    """One score of a sealed wave."""
+    asked = f"{one.kind} {one.given}".strip()
+    state = "first contact" if is_first else "a draft: no first contact" if one.draft else "again"
+    lines = [f"{one.wave}, {asked}, scored at {one.commit} on {one.date} ({state}):", ""]
+    if one.scores:
+        lines += [f"| predicted | {COLUMNS} |", "|" + "---|" * 9]
+        lines += [
+            f"| {_what(one.kind, score.metric)} | {_cells(score)} |" for score in one.scores
+        ] + [""]
+    lines += [f"- {note}" for note in one.notes]
+    return "\n".join(lines).rstrip()
+
+
+def history_text() -> str:
+    """What was recorded before the ledger."""
+    found = tomllib.loads(HISTORY.read_text(encoding="utf-8"))["line"]
+    lines = ["| predicted | printed, source or model held out | first contact |", "|---|---|---|"]
+    lines += [f"| {one['what']} | {one['printed']} | {one['first_contact']} |" for one in found]
+    return "\n".join(lines)
+
+
+def readme_text() -> str:
+    """What README.md says of first contacts: a line for each kind and wave."""
+    lines = []
+    for kind in HEADLINES:
+        for wave in waves(kind):
+            scores = [one for one in wave.scores if not one.seen_before]
+            lines += _sentence(kind, f"{wave.name}, met by {wave.commit}", scores)
+        for one in _counted(sealed_scores()):
+            if one.kind == kind and not one.given:
+                lines += _sentence(kind, f"{one.wave}, met by {one.commit}", one.scores)
+    return "\n".join(lines)
+
+
+def _sentence(kind: str, met: str, scores: Sequence[ContactScore]) -> list[str]:
+    """A wave of one kind in words; nothing where it lacks the metrics that README.md reports."""
+    wanted, noun = HEADLINES[kind]
+    found = [one for metric in wanted for one in scores if one.metric == metric]
+    if not found:
+        return []
+    rows, sources = max(one.rows for one in found), max(one.sources for one in found)
+    title = f"**{kind.capitalize()}, first contact** ({met})"
+    parts = "; ".join(_figures(one, noun.split()[0]) for one in found)
+    return [f"- {title}: {rows:,} rows of {sources} {noun}; {parts}."]
+
+
+def _figures(score: ContactScore, noun: str) -> str:
+    """The figures of one metric in words."""
+    row = (
+        ""
+        if score.median_row is None
+        else f" and {100.0 * score.median_row:.1f} % in the median row"
+    )
+    inside = (
+        f", 90 % intervals hold {100.0 * score.inside_rows:.0f} % of the rows and "
+        f"{100.0 * score.inside_sources:.0f} % of the {noun}"
+        if score.inside_rows is not None and score.inside_sources is not None
+        else ""
+    )
+    return (
+        f"{_name(score.metric)} is off by {100.0 * score.median_source:.1f} % in the median {noun[:-1]}"
+        f"{row}, "
+        f"by more than {100.0 * FAR:.0f} % in {100.0 * score.far_off:.0f} % of the rows{inside}"
+    )
+
+
+def _counted(scores: Sequence[SealedScore]) -> list[SealedScore]:
+    """The scores of sealed waves that count: of each question the first that was no draft."""
+    found: dict[tuple[str, str, str], SealedScore] = {}
+    for one in scores:
+        if not one.draft:
+            found.setdefault((one.wave, one.kind, one.given), one)
+    return list(found.values())
+
+
+def ledger_dict() -> dict[str, Any]:
+    """The ledger as JSON: its waves with their aggregates, and scores of sealed waves."""
+    return {
+        "waves": [
+            {
+                "kind": wave.kind,
+                "name": wave.name,
+                "date": wave.date,
+                "commit": wave.commit,
+                "rows": wave.rows,
+                "refused": wave.refused,
+                "scores": [score.to_dict() for score in wave.scores],
+                "fits": None if wave.fits is None else wave.fits.to_dict(),
+                "after_learning": after_learning(wave.kind, wave.name),
+            }
+            for kind in KINDS
+            for wave in waves(kind)
+        ],
+        "sealed": plain(sealed_scores()),
+    }
+
+
+def _few(wave: Wave) -> ContactScore | None:
+    """First contacts of training with at most 15 rows a source; None of other kinds."""
+    if wave.kind != "training":
+        return None
+    some = [one for one in wave.contacts if one.metric == "step_s" and not one.seen_before]
+    return score_contacts(at_most(some, MOST))
+
+
+def _fit_lines(wave: Wave) -> list[str]:
+    """A line of runs that ran or ran out of memory."""
+    fits = wave.fits
+    if fits is None:
+        return []
+    text = (
+        f"fits: {fits.ran_predicted_not} of {fits.ran} that ran predicted not to fit, "
+        f"{fits.out_of_memory_predicted_to_fit} of {fits.out_of_memory} out of memory predicted to fit, "
+        f"Brier score {fits.brier:.3f}"
+    )
+    return [f"| {wave.name} | {wave.commit} | {text} |" + " |" * 9]
+
+
+def _line(wave: Wave, what: str, score: ContactScore, after: str) -> str:
+    """A line of the tables of waves."""
+    return f"| {wave.name} | {wave.commit} | {what} | {_cells(score)} | {after} |"
+
+
+def _cells(score: ContactScore) -> str:
+    """The figures of a score."""
+    row = "" if score.median_row is None else _error(score.median_row)
+    inside = f"{_share(score.inside_rows)}, {_share(score.inside_sources)}"
+    return (
+        f"{score.sources} | {score.rows:,} | {_error(score.median_source)} | {row} | {score.signed:+.0%} | "
+        f"{_share(score.far_off)} | {inside if score.inside_rows is not None else ''} | "
+        f"{_width(score.high_over_low)}"
+    )
+
+
+def _after_cell(wave: Wave, score: ContactScore) -> str:
+    """Median source and coverage of the same rows by the newest version that learned from them."""
+    later = after_learning(wave.kind, wave.name)
+    if later is None:
+        return "not yet"
+    for one in later["scores"]:
+        if (one["metric"], one["seen_before"]) == (score.metric, score.seen_before):
+            return f"{_error(one['median_source'])}, holds {_share(one['inside_rows'])} ({later['commit']})"
+    return "not predicted"
+
+
+def _what(kind: str, metric: str) -> str:
+    """Kind and metric as a page calls them; further words, as of a scorer's groups, are kept."""
+    return f"{kind}: {_name(metric)}"
+
+
+def _name(metric: str) -> str:
+    first, _, rest = metric.partition(" ")
+    return f"{LABELS.get(first, first)} {rest}".strip()
+
+
+def _error(value: float) -> str:
+    """An error in percent; without decimals from 100 % on."""
+    return f"{value:.1%}" if value < 1.0 else f"{value:.0%}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
+
+
+def _width(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

@@ -15,6 +15,7 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.service import Interval
 from foretell.training.answer import estimate_json
 from foretell.uncertainty.intervals import fit_of, of_estimate
+from foretell.uncertainty.words import interval_reason
 
 if TYPE_CHECKING:
     # Each of these is loaded by the method that needs it: a plain estimate starts sooner.
@@ -33,6 +34,11 @@ class Estimate(StepEstimate, Answer):
     def intervals(self) -> dict[str, Interval]:
         """p50 and p90 of every predicted number, by its name (uncertainty/intervals.py)."""
         return of_estimate(self)
+
+    @property
+    def interval_reason(self) -> str:
+        """Why the interval of the step time is as wide as it is, and what would narrow it."""
+        return interval_reason(self)
 
     @property
     def fit_probability(self) -> float | None:

@@ -116,6 +116,7 @@ class ConditionedService:
             found,
             **moved,
             interval=interval,
+            interval_reason="given what was measured",
             prior={
                 "ttft_ms": before.ttft_ms.to_dict(),
                 "tpot_ms": before.tpot_ms.to_dict(),

@@ -11,7 +11,7 @@ from foretell.api.post_training_setup import setups_of
 from foretell.api.serving import rent_of
 from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
-from foretell.posttraining.evidence import figure_ends, setup_facts
+from foretell.posttraining.evidence import figure_ends, figure_reason, setup_facts
 from foretell.posttraining.placement import best_setup, rank_placements
 from foretell.posttraining.step import StepResult, StepSetup, spread_interval, step_of
 from foretell.records import Answer
@@ -149,6 +149,7 @@ def answer_given_measured(
     return replace(
         answer,
         interval=ends,
+        interval_reason="given what was measured",
         phases=tuple(known.phase(one, told) for one in answer.phases),
         prior=prior,
         posterior_factors=known.factors(told),
@@ -173,7 +174,8 @@ def answer_from(
     setup, rollout, work = result.setup, result.rollout, result.setup.work
     log = {} if question.log is None else dict(read_post_training_log(question.log).medians)
     facts = setup_facts(setup)
-    ends = figure_ends(facts, "step" if setup.algorithm.generates else "finetune")
+    figure = "step" if setup.algorithm.generates else "finetune"
+    ends = figure_ends(facts, figure)
     phases = tuple(
         replace(p, interval=spread_interval(p.seconds, figure_ends(facts, p.name)["p90"]))
         for p in result.phases
@@ -218,6 +220,7 @@ def answer_from(
         cut_share=work.answers.cut_share,
         step_s=result.step_s,
         interval={key: spread_interval(result.step_s, width) for key, width in ends.items()},
+        interval_reason=figure_reason(facts, figure),
         phases=phases,
         memory=result.memory,
         fits="no"

@@ -13,6 +13,7 @@ from foretell.specs.model import Model
 from foretell.specs.system import System
 from foretell.uncertainty.novelty import kind_of_model, novelty_of
 from foretell.uncertainty.posterior import MeasuredRun, prior_interval
+from foretell.uncertainty.words import reason_of
 
 KIND = "post-training"
 GROUPS: Mapping[str, str] = {
@@ -80,3 +81,9 @@ def figure_ends(facts: Facts, figure: str, left_out: str = "") -> Mapping[str, t
     """Ends of the intervals of a figure in logarithm, around 0."""
     run = MeasuredRun(slopes=usual_slopes(figure), novelty=loop_novelty(facts, figure))
     return prior_interval(error_model(KIND, left_out), POST_TRAINING, run)
+
+
+def figure_reason(facts: Facts, figure: str) -> str:
+    """Why the interval of a figure is as wide as it is."""
+    run = MeasuredRun(slopes=usual_slopes(figure), novelty=loop_novelty(facts, figure))
+    return reason_of(error_model(KIND), POST_TRAINING, facts, run)

@@ -101,6 +101,8 @@ def rates(result: "Estimate") -> "Table":
     peak = found.get("peak_memory_bytes")
     step = ninety(found.get("step_s"), lambda s: f"{s * 1e3:,.1f}")
     grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration{step}")
+    if result.interval_reason:
+        grid.add_row("how sure", result.interval_reason)
     grid.add_row(
         "throughput",
         f"{result.tokens_per_s:,.0f} tokens/s   {result.tokens_per_s_per_gpu:,.1f} tokens/s/GPU"

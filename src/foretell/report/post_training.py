@@ -67,6 +67,7 @@ def headline(found: PostTraining) -> "Text":
         lines.append(f"\nrollout plan  {found.rollout_plan}")
     lines += [
         f"\n\nstep          {found.step_s:,.1f} s   90%: {low:,.1f} to {high:,.1f}",
+        f"\nhow sure      {found.interval_reason}",
         (
             f"\nthroughput    {found.tokens_per_s_per_gpu:,.0f} tokens/s/GPU, "
             f"chips idle {found.idle_share:.0%} of the time"

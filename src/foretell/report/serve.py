@@ -150,6 +150,8 @@ def rates(found: ServeAnswer) -> "Table":
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
+    if found.interval_reason:
+        grid.add_row("how sure", f"TPOT: {found.interval_reason}")
     grid.add_row(
         "throughput",
         f"{found.output_tokens_per_s:,.0f} output tokens/s   "

@@ -24,6 +24,7 @@ from foretell.specs.service import Interval
 from foretell.specs.system import System
 from foretell.uncertainty.novelty import kind_of_model, novelty_of, seen_together
 from foretell.uncertainty.posterior import MeasuredRun, prior_interval
+from foretell.uncertainty.words import reason_of
 
 ServedEvidence = Literal["fitted", "transferred", "datasheet"]
 """What a served number rests on."""
@@ -115,3 +116,9 @@ def interval_of(value: float, facts: Facts, metric: str) -> Interval:
     return {
         key: (value * math.exp(low), value * math.exp(high)) for key, (low, high) in ends.items()
     }
+
+
+def service_reason(facts: Facts) -> str:
+    """Why the interval of the time per output token is as wide as it is."""
+    run = MeasuredRun(slopes=usual_slopes("tpot"), novelty=service_novelty(facts, "tpot"))
+    return reason_of(error_model("serving"), SERVING, facts, run)

@@ -35,7 +35,7 @@ from foretell.serving.disaggregation import (
     open_state,
 )
 from foretell.serving.engine_options import option_notes
-from foretell.serving.evidence import evidence_for, facts_of, interval_of
+from foretell.serving.evidence import evidence_for, facts_of, interval_of, service_reason
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion as ServeQuestion
 from foretell.serving.service_numbers import plain_number, service_numbers
@@ -163,6 +163,7 @@ def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate
         fits="yes",
         price_source=q.prices.source,
         interval=intervals(q, *means),
+        interval_reason=service_reason(facts_of(q)),
         evidence=evidence_of(q),
         assumptions=(
             *q.assumptions,

@@ -184,6 +184,8 @@ class PostTrainingEstimate:
     """Seconds of a step."""
     interval: Mapping[str, tuple[float, float]]
     """p50 and p90 of it."""
+    interval_reason: str
+    """Why it is as wide as it is, and what would narrow it."""
     phases: tuple[Phase, ...]
     """Its parts."""
     memory: tuple[PhaseMemory, ...]

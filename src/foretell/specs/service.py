@@ -137,6 +137,8 @@ class ServiceEstimate:
     """What only a request-level simulation gives: goodput, queues, preemptions, the cache over time."""
     prior: dict[str, Any] | None = None
     """The same numbers before they were conditioned on measured services; None where nothing was measured."""
+    interval_reason: str = ""
+    """Why the interval of the time per output token is as wide as it is, and what would narrow it."""
     posterior_factors: dict[str, Any] | None = None
     """Mechanism -> what it takes over what was predicted, with its interval; None where nothing was
     measured."""

@@ -25,6 +25,7 @@ from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 from foretell.uncertainty.intervals import fit_of, of_estimate
+from foretell.uncertainty.words import interval_reason
 from foretell.workload.build import layer_kinds
 
 ANY_SOFTWARE = (
@@ -206,6 +207,7 @@ def estimate_json(result: StepEstimate) -> dict[str, Any]:
     """An estimate as JSON, intervals of its numbers included: the same keys as the answer's attributes."""
     found: dict[str, Any] = {name: getattr(result, name) for name in _PLAIN}
     found["intervals"] = of_estimate(result)
+    found["interval_reason"] = interval_reason(result)
     found["fit_probability"] = fit_of(result)
     found["plan"] = str(result.plan)
     found["breakdown"] = result.breakdown.to_dict() if result.breakdown else None

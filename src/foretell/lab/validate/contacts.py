@@ -4,7 +4,6 @@ A row that was predicted before anyone had looked at its source has that predict
 other one that of a prediction without its source.
 """
 
-import csv
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from foretell.lab.calibrate.serving_cases import (
 )
 from foretell.lab.calibrate.serving_left_out import left_out_profile_of
 from foretell.lab.calibrate.serving_rows import read_rows as read_serving
+from foretell.lab.first_contact.ledger import first_contacts
 from foretell.lab.validate.held_out import LeftOut
 from foretell.lab.validate.post_training import (
     cells_facts,
@@ -69,26 +69,20 @@ class ContactRow:
     """Which figure it is, where its kind has several."""
 
 
-def contacts_of(kind: str, contact: Path, tables: Sequence[Path]) -> list[ContactRow]:
+def contacts_of(kind: str, tables: Sequence[Path]) -> list[ContactRow]:
     """Every row of some tables that can be predicted."""
     read: dict[str, Callable[[Path, Blind], Iterator[ContactRow]]] = {
         "training": training_contacts,
         "serving": serving_contacts,
         "post-training": post_training_contacts,
     }
-    blind = read_blind(contact)
+    blind = blind_errors(kind)
     return [row for table in tables for row in read[kind](table, blind)]
 
 
-def read_blind(path: Path) -> Blind:
-    """The errors of a file of first contacts, of sources that no version had seen."""
-    found = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["seen_before"] == "no":
-                ratio = float(row["measured"]) / float(row["predicted"])
-                found[row["id"], row["metric"]] = math.log(ratio)
-    return found
+def blind_errors(kind: str) -> Blind:
+    """The errors of every first contact in the ledger with a source that no version had seen."""
+    return {(one.id, one.metric): one.log_error for one in first_contacts(kind)}
 
 
 def training_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:

@@ -1,12 +1,11 @@
 """The model of log error, fitted to first contacts: `python -m foretell.lab.validate.error_fit`.
 
-    error_fit training CONTACT.csv TABLE...       and likewise serving, post-training
+    error_fit training TABLE...       and likewise serving, post-training
 
-CONTACT.csv has predictions that were made before anyone looked (id, metric, seen_before, measured, predicted;
-`validate ... --first-contact` writes such files), TABLE the rows that they are of and others. First contacts
-count in full. Rows of sources that formulas were found on are predicted without their source; since formulas
-still know them they count little, and their spread is a lower bound (LOOSE and the factor `known`). A source
-has at most MOST rows.
+TABLE has rows of the ledger's first contacts (lab/first_contact), and others. A first contact has the error
+of the prediction that was made before anyone looked, for ever, and counts in full. Rows of sources that formulas
+were found on are predicted without their source; since formulas still know them they count little, and their
+spread is a lower bound (LOOSE and the factor `known`). A source has at most MOST rows.
 
 Spreads, tails and the weights of what is new are found together by penalised likelihood; the report is of
 sources left out of the fit one after the other. Writes the kind's tables of catalog/error_models.toml and
@@ -474,8 +473,8 @@ def _whole(cell: Any) -> Any:
 
 def main(arguments: Sequence[str]) -> None:
     """Fit a kind, print its report and write its tables."""
-    kind, contact, *tables = arguments
-    rows = contacts_of(kind, Path(contact), [Path(table) for table in tables])
+    kind, *tables = arguments
+    rows = contacts_of(kind, [Path(table) for table in tables])
     write_sightings(KINDS[kind], rows)
     sources = sources_of(KINDS[kind], rows)
     theta = fit(KINDS[kind], list(sources.values()))

@@ -1,0 +1,87 @@
+"""Why an interval is as wide as it is, in one sentence: what of the question was never seen, or seldom."""
+
+import math
+from collections.abc import Mapping
+
+from foretell.catalog.error_models import ErrorModel, error_model
+from foretell.catalog.sightings import Facts
+from foretell.specs.corrections import TRAINING
+from foretell.specs.result import StepEstimate
+from foretell.uncertainty.mechanisms import shares_of
+from foretell.uncertainty.novelty import novelty_of, training_facts
+from foretell.uncertainty.posterior import MeasuredRun, prior_interval, scale_of
+
+ONCE = 0.5
+"""Value of a feature of what was seen in one world alone."""
+NINETY = 1.645
+"""Standard deviations at which nine tenths of normal errors end."""
+NEVER: Mapping[str, str] = {
+    "together": "no run of {software} with a {model} model on {generation} chips was ever seen",
+    "software": "no run of {software} was ever seen",
+    "unnamed": "no software is named",
+    "generation": "no run on {generation} chips was ever seen",
+    "model": "no run of a {model} model was ever seen",
+    "precision": "no run of {software} in {precision} was ever seen",
+    "layout": "no run with this kind of layout was ever seen",
+    "fabric": "no run over the links between nodes of {fabric} was ever seen",
+    "scale": "no run of {software} was as large",
+    "length": "no run of {software} had sequences of such a length",
+}
+"""Feature -> what it means where it is 1."""
+SELDOM: Mapping[str, str] = {
+    "together": "{software} with a {model} model on {generation} chips was seen in one place alone",
+    "software": "{software} was seen in one place alone",
+    "generation": "{generation} chips were seen in one place alone",
+    "precision": "{software} in {precision} was seen in one place alone",
+    "layout": "this kind of layout was seen in one place alone",
+}
+"""Feature -> what it means where it is a half."""
+
+
+def interval_reason(result: StepEstimate) -> str:
+    """Why the interval of a training step is as wide as it is."""
+    if result.posterior_factors is not None:
+        return "given what was measured"
+    scenario = result.scenario
+    if scenario is None or result.breakdown is None or result.interval is None:
+        return ""
+    if scenario.system.step_spread:
+        return "as far as measured runs on this system were from each other"
+    facts = training_facts(scenario, result.plan)
+    run = MeasuredRun(slopes=shares_of(result.breakdown), novelty=novelty_of("training", facts))
+    return reason_of(error_model("training"), TRAINING, facts, run)
+
+
+def reason_of(
+    model: ErrorModel, mechanisms: tuple[str, ...], facts: Facts, run: MeasuredRun
+) -> str:
+    """What of a question is new, what to expect, and what a measured run would make of it."""
+    low, high = (math.exp(end) for end in prior_interval(model, mechanisms, run)["p90"])
+    after = math.expm1(width_after_one(model, run) / 2.0)
+    return (
+        f"{what_is_new(model, facts, run.novelty)}: expect {low:.2g} to {high:.2g} times this; "
+        f"one measured run narrows it to about {after:.0%} (--measured)"
+    )
+
+
+def what_is_new(model: ErrorModel, facts: Facts, novelty: Mapping[str, float]) -> str:
+    """The feature that widens the interval most, in words."""
+    words = {
+        "software": facts.software or "software that is not named",
+        "model": facts.model,
+        "generation": facts.generation,
+        "precision": "16 bits" if facts.precision == "wide" else facts.precision,
+        "fabric": facts.fabric,
+    }
+    for texts, least in ((NEVER, 1.0), (SELDOM, ONCE)):
+        some = {name: model.novelty[name] * x for name, x in novelty.items()
+                if name in texts and x >= least and model.novelty.get(name, 0.0) > 0.0}  # fmt: skip
+        if some:
+            return texts[max(some, key=lambda name: some[name])].format(**words)
+    return "so far were runs like it that nobody had seen"
+
+
+def width_after_one(model: ErrorModel, run: MeasuredRun) -> float:
+    """About ln(high / low) of the 90 % interval after one measured run like it: both runs' own parts."""
+    own = model.own * math.sqrt(sum(share * factor**2 for factor, share in model.own_kinds[:2]))
+    return 2.0 * NINETY * math.sqrt(2.0) * own * scale_of(model, run)

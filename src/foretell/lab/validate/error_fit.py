@@ -3,9 +3,9 @@
     error_fit training TABLE...       and likewise serving, post-training
 
 TABLE has rows of the ledger's first contacts (lab/first_contact), and others. A first contact has the error
-of the prediction that was made before anyone looked, for ever, and counts in full. Rows of sources that formulas
-were found on are predicted without their source; since formulas still know them they count little, and their
-spread is a lower bound (LOOSE and the factor `known`). A source has at most MOST rows.
+of the prediction that was made before anyone looked, for ever, and counts in full. Rows of sources that
+formulas were found on are predicted without their source; since formulas still know them they count little,
+and their spread is a lower bound (LOOSE and the factor `known`). A source has at most MOST rows.
 
 Spreads, tails and the weights of what is new are found together by penalised likelihood; the report is of
 sources left out of the fit one after the other. Writes the kind's tables of catalog/error_models.toml and

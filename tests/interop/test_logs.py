@@ -78,7 +78,8 @@ STEP_LINES = {
 @pytest.mark.parametrize("name", STEP_LINES)
 def test_step_lines_of_every_program(name: str) -> None:
     text, step_s = STEP_LINES[name]
-    (found,) = text_measurements(f"a line before\n{text}\n", "run.log")
+    before = "" if name == "LLaMA-Factory" else "a line before\n"
+    (found,) = text_measurements(f"{before}{text}\n", "run.log")
     assert name.removesuffix(" with _") in found.source
     assert found.values["step_s"] == pytest.approx(step_s)
 
@@ -121,6 +122,38 @@ def test_the_dict_that_ends_a_run_gives_the_step_and_the_batch() -> None:
     only = "{'train_runtime': 14.91, 'train_samples_per_second': 13.4, 'train_loss': 3.71}"
     (rate,) = text_measurements(f"{{'loss': 4.1}}\n{only}\n", "run.log")
     assert rate.values == {"samples_per_s": 13.4}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  "epoch": 1.0,\n  "train_runtime": 200.0,\n  "train_steps_per_second": 0.5\n}\n',
+        '{"log_history": [{"loss": 1.0}, {"train_runtime": 200.0, "train_steps_per_second": 0.5}]}',
+        "** train metrics **\n train_runtime  = 0:03:20.00\n train_steps_per_second =  0.5\n",
+    ],
+)
+def test_files_that_a_trainer_leaves(text: str) -> None:
+    (found,) = text_measurements(text, "train_results.json")
+    assert found.values["step_s"] == pytest.approx(2.0)
+
+
+def test_colours_and_wrapped_lines_are_read() -> None:
+    coloured = (
+        "[31mstep: 20 [32m loss: 8.1 [33m memory: 12.34GiB(25.0%) [34m tps: 1,234 tflops: 12.3"
+    )
+    (titan,) = text_measurements(coloured, "run.log")
+    assert titan.values["tokens_per_s_per_gpu"] == pytest.approx(1234.0)
+    wrapped = " iteration 7/ 90 | elapsed time per\n iteration (ms): 1460.8 | lm loss: 2"
+    (megatron,) = text_measurements(wrapped, "page.md")
+    assert megatron.values["step_s"] == pytest.approx(1.4608)
+
+
+def test_a_table_of_a_page_is_a_benchmark_too() -> None:
+    text = "| Mean TTFT (ms) | 310.0 |\n| Mean TPOT (ms) | 37.2 |\n| Median TPOT (ms) | 36.0 |\n"
+    (found,) = text_measurements(text, "page.md")
+    assert found.values == pytest.approx(
+        {"ttft_ms": 310.0, "tpot_ms": 37.2, "decode_step_s": 0.036}
+    )
 
 
 def test_a_log_of_two_launches_is_two_runs() -> None:
@@ -224,6 +257,8 @@ def test_a_printed_benchmark_has_its_load_and_its_latencies() -> None:
         ("[TP0] max_total_num_tokens=4096, context_len=128", {"kv_cache_tokens": 4096.0}),
         ("Model loading took 14.99 GiB and 3.1 seconds", {"weight_bytes": 14.99 * GIB}),
         ("Available KV cache memory: 50.5 GiB", {"kv_bytes": 50.5 * GIB}),
+        ("Maximum concurrency for 4,096 tokens per request: 10.00x", {"kv_cache_tokens": 40960.0}),
+        ("KV Cache is allocated. K size: 20.0 GB, V size: 20.0 GB.", {"kv_bytes": 40.0 * GIB}),
     ],
 )  # fmt: skip
 def test_engines_say_what_they_hold(text: str, values: dict[str, float]) -> None:

@@ -27,6 +27,8 @@ from foretell.specs.measurement import Measurement
 
 LARGEST_BYTES = 1 << 26
 """A longer log is refused."""
+MANY = 20
+"""Lines that are none, without any that is, from which a text is no list of measurements."""
 ENDINGS = (".csv", ".jsonl", ".json", ".log", ".txt", ".out")
 """Names that can only be files."""
 
@@ -100,7 +102,7 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
         found = benchmark_measurement(whole, name) or trace_measurement(whole, name)
         if found is None and (points := characterize_measurements(whole, name)) is not None:
             return points
-        return [found] if found is not None else json_measurements(text, name)
+        return [found] if found is not None else _json_rows(json.dumps(whole), name)
     first = text.strip().partition("\n")[0]
     # A log may begin with [rank0]:, a date in brackets, or a dict as Python prints it.
     listed = start == "[" and re.match(r"\[\s*[{\]]", text.lstrip()) is not None
@@ -109,8 +111,7 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
         tests = [benchmark_measurement(line, name) for line in lines if isinstance(line, dict)]
         if tests and all(tests):
             return [one for one in tests if one is not None]
-        if "train_steps_per_second" not in text or len(lines) == len(text.splitlines()):
-            return json_measurements(text, name)
+        return _json_rows(text, name)
     following = text.strip().partition("\n")[2].lstrip().partition("\n")[0]
     table = "," in first and not re.search(r"[:{}=]", first) and "," in following
     if table and not is_device_head(first):
@@ -118,11 +119,24 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
     return log_measurements(text, name) or _typed_lines(text, name)
 
 
+def _json_rows(text: str, name: str) -> list[Measurement]:
+    """Rows of JSON, or where they have no measured number the log that such lines are."""
+    try:
+        return json_measurements(text, name)
+    except BadInput:
+        found = log_measurements(text, name)
+        if found is None:
+            raise
+        return found
+
+
 def _typed_lines(text: str, name: str) -> list[Measurement]:
     """Measurements as a user types them, one a line; where most are none, what comes nearest is reported."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    found, problems = [], list[Problem]()
+    found, problems = list[Measurement](), list[Problem]()
     for line in lines:
+        if len(problems) > MANY and not found:
+            break
         if not line.startswith("#"):
             one = collect(lambda line=line: inline_measurement(line, name), problems)  # type: ignore[misc]
             found += [] if one is None else [one]

@@ -6,15 +6,27 @@ reads by these tables alone. Sources: the log statements of each program's own r
 """
 
 import re
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeVar
 
 from foretell.records import dataclass
 
-NUMBER = r"([0-9][0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?(?:[KMBGT](?![A-Za-z]))?)"
-"""1234.5, 1,234.5, 1.2e3 and 1.52K."""
+NUMBER = r"([0-9][0-9,]{0,24}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?(?:[KMBGT](?![A-Za-z]))?)"
+"""1234.5, 1,234.5, 1.2e3 and 1.52K; bounded, so that no line takes long."""
 GIB, MIB = 2.0**30, 2.0**20
 Take = Literal["median", "largest", "last"]
 """Which of a figure's values over a log counts."""
+
+
+class Needs(Protocol):
+    """An entry of a table that is looked for by a text."""
+
+    @property
+    def needs(self) -> str:
+        """The text."""
+
+
+Needing = TypeVar("Needing", bound=Needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +68,8 @@ def after(words: str, name: str, factor: float = 1.0, take: Take = "median") -> 
 
 
 def whole(pattern: str, *reads: tuple[str, float], take: Take = "median") -> LineFigure:
-    """Numbers by a pattern of their own; <N> in it is a number."""
-    made = re.compile(pattern.replace("<N>", NUMBER))
+    """Numbers by a pattern of their own; <N> in it is a number, <:> what stands between words and it."""
+    made = re.compile(pattern.replace("<N>", NUMBER).replace("<:>", r"[ \t:|*=]+"))
     names, factors = tuple(name for name, _ in reads), tuple(factor for _, factor in reads)
     return LineFigure(pattern=made, names=names, factors=factors, take=take, needs=literal(pattern))
 
@@ -66,11 +78,16 @@ def literal(pattern: str) -> str:
     """The longest text that every match of a pattern has."""
     plain = re.sub(r"\\([^a-zA-Z0-9])", lambda m: chr(0xE000 + ord(m[1])), pattern)
     plain = re.sub(r"\\[a-zA-Z]", "*", plain)
-    while (fewer := re.sub(r"\([^()]*\)|\[[^]]*\]|<N>", "*", plain)) != plain:
+    while (fewer := re.sub(r"\([^()]*\)|\[[^]]*\]|<[N:]>", "*", plain)) != plain:
         plain = fewer
     parts = re.split(r".?[*?+]+|[.^$|{}]", plain)
     longest = max(parts, key=len)
     return "".join(chr(ord(c) - 0xE000) if ord(c) >= 0xE000 else c for c in longest)
+
+
+def present(table: Sequence[Needing], text: str) -> tuple[Needing, ...]:
+    """Those entries of a table that some line of a text can have."""
+    return tuple(one for one in table if one.needs in text)
 
 
 def _steps(name: str, needs: str, mark: str, number: str, *figures: LineFigure) -> StepFormat:
@@ -118,6 +135,11 @@ STEPS: tuple[StepFormat, ...] = (
         "DeepSpeed", "SamplesPerSec", "SamplesPerSec=", r"(?:global_step=|stop\] )([0-9]+)",
         after(r"(?<![A-Za-z])(?:Curr)?SamplesPerSec", "samples_per_s"),
         whole(r"MaxMemAllocated\s*=\s*<N>\s*GB", (PEAK, GIB), take="largest"),
+    ),
+    _steps(  # DeepSpeed: its flops profiler, and DeepSpeed-Chat's throughput
+        "DeepSpeed", "atency", r"iter latency:|Latency: [0-9.]+s, TFLOPs", r"profile step:\s*([0-9]+)",
+        whole(r"iter latency:\s*<N> s", ("step_s", 1.0)), whole(r"iter latency:\s*<N> ms", ("step_s", 1e-3)),
+        whole(r"Latency: <N>s, TFLOPs: <N>", ("step_s", 1.0), (TFLOPS, 1.0)),
     ),
     _steps(  # GPT-NeoX: megatron/training.py
         "GPT-NeoX", "iter time (s)", r"iter time \(s\)", r"steps?:? ([0-9]+)",
@@ -177,7 +199,9 @@ DATED = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[,.]([0-9]{1,6}))?"
 )
 """When a line was written."""
-ELAPSED = re.compile(r'"elapsed_time": "(?:([0-9]+) days?, )?([0-9]+):([0-9]{2}):([0-9]{2})"')
+ELAPSED = re.compile(
+    r'"elapsed_time": "(?:([0-9]{1,5}) days?, )?([0-9]{1,9}):([0-9]{2}):([0-9]{2})"'
+)
 """Time since the start of LLaMA-Factory's lines."""
 MEMORY: tuple[LineFigure, ...] = (
     whole(r"memory \(MB\).*max reserved: <N>", (PEAK, MIB), take="largest"),
@@ -186,34 +210,41 @@ MEMORY: tuple[LineFigure, ...] = (
 """Memory that training programs print on lines of their own."""
 SERVICE: tuple[LineFigure, ...] = (
     # vLLM's and SGLang's serving benchmarks: means, which predictions are of, and the median of TPOT.
-    whole(r"Mean TTFT \(ms\): +<N>", ("ttft_ms", 1.0)),
-    whole(r"Mean TPOT \(ms\): +<N>", ("tpot_ms", 1.0)),
-    whole(r"Median TPOT \(ms\): +<N>", ("decode_step_s", 1e-3)),
-    whole(r"Mean (?:E2EL|E2E Latency) \(ms\): +<N>", ("e2e_ms", 1.0)),
-    whole(r"Latency Mean \(s\): +<N>", ("e2e_ms", 1e3)),
-    whole(r"^\W*Output token throughput \(tok/s\): +<N>", ("output_tokens_per_s", 1.0)),
-    whole(r"Request throughput \(req/s\): +<N>", ("requests_per_s", 1.0)),
-    whole(r"Successful requests: +<N>", ("completed", 1.0)),
-    whole(r"Total input tokens: +<N>", ("input_tokens", 1.0)),
-    whole(r"Total generated tokens: +<N>", ("output_tokens", 1.0)),
-    whole(r"Max(?:imum)? request concurrency: +<N>", ("concurrency", 1.0)),
-    whole(r"[Rr]equest rate(?: configured \(RPS\))?: +<N>", ("rate", 1.0)),
+    whole(r"Mean TTFT \(ms\)<:><N>", ("ttft_ms", 1.0)),
+    whole(r"Mean TPOT \(ms\)<:><N>", ("tpot_ms", 1.0)),
+    whole(r"Median TPOT \(ms\)<:><N>", ("decode_step_s", 1e-3)),
+    whole(r"Mean (?:E2EL|E2E Latency) \(ms\)<:><N>", ("e2e_ms", 1.0)),
+    whole(r"Latency Mean \(s\)<:><N>", ("e2e_ms", 1e3)),
+    whole(r"^\W*Output token throughput \(tok/s\)<:><N>", ("output_tokens_per_s", 1.0)),
+    whole(r"Request throughput \(req/s\)<:><N>", ("requests_per_s", 1.0)),
+    whole(r"Successful requests<:><N>", ("completed", 1.0)),
+    whole(r"Total input tokens<:><N>", ("input_tokens", 1.0)),
+    whole(r"Total generated tokens<:><N>", ("output_tokens", 1.0)),
+    whole(r"Max(?:imum)? request concurrency<:><N>", ("concurrency", 1.0)),
+    whole(r"[Rr]equest rate(?: configured \(RPS\))?<:><N>", ("rate", 1.0)),
     # vLLM's throughput and latency benchmarks.
     whole(r"Throughput: <N> requests/s, .*?<N> output tokens/s",
           ("requests_per_s", 1.0), ("output_tokens_per_s", 1.0)),
     whole(r"Avg latency: <N> seconds", ("e2e_ms", 1e3)),
-    # SGLang's bench_one_batch and bench_offline_throughput.
+    # SGLang's bench_one_batch.
     whole(r"Prefill\. latency: +<N> s", ("ttft_ms", 1e3), take="last"),
     whole(r"Decode\.\s+median latency: +<N> s", ("tpot_ms", 1e3), take="last"),
     # TensorRT-LLM's trtllm-bench.
-    whole(r"Request Throughput \(req/sec\): +<N>", ("requests_per_s", 1.0)),
-    whole(r"Total Output Throughput \(tokens/sec\): +<N>", ("output_tokens_per_s", 1.0)),
-    whole(r"Average request latency \(ms\): +<N>", ("e2e_ms", 1.0)),
-    whole(r"Average time-to-first-token.*\(ms\): +<N>", ("ttft_ms", 1.0)),
-    whole(r"Average time-per-output-token.*\(ms\): +<N>", ("tpot_ms", 1.0)),
-    whole(r"Number of concurrent requests: +<N>", ("concurrency", 1.0)),
-    whole(r"Average Input Length \(tokens\): +<N>", ("isl", 1.0)),
-    whole(r"Average Output Length \(tokens\): +<N>", ("osl", 1.0)),
+    whole(r"Request Throughput \(req/sec\)<:><N>", ("requests_per_s", 1.0)),
+    whole(r"Total Output Throughput \(tokens/sec\)<:><N>", ("output_tokens_per_s", 1.0)),
+    whole(r"Average request latency \(ms\)<:><N>", ("e2e_ms", 1.0)),
+    whole(r"Average time-to-first-token.*\(ms\)<:><N>", ("ttft_ms", 1.0)),
+    whole(r"Average time-per-output-token.*\(ms\)<:><N>", ("tpot_ms", 1.0)),
+    whole(r"Number of concurrent requests<:><N>", ("concurrency", 1.0)),
+    whole(r"Average Input Length \(tokens\)<:><N>", ("isl", 1.0)),
+    whole(r"Average Output Length \(tokens\)<:><N>", ("osl", 1.0)),
+    # TensorRT-LLM's benchmarks in C++ and of single engines.
+    whole(r"avg_time_to_first_token\(ms\) <N>", ("ttft_ms", 1.0)),
+    whole(r"avg_inter_token_latency\(ms\) <N>", ("tpot_ms", 1.0)),
+    whole(r"avg_sequence_latency\(ms\) <N>", ("e2e_ms", 1.0)),
+    whole(r"seq_throughput\(seq/sec\) <N>", ("requests_per_s", 1.0)),
+    whole(r"token_throughput\(token/sec\) <N>", ("output_tokens_per_s", 1.0)),
+    whole(r"\[BENCHMARK\].* tokens_per_sec <N>", ("output_tokens_per_s", 1.0)),
     # NVIDIA's GenAI-Perf and AIPerf: a table whose first column is the mean.
     whole(r"[Tt]ime [Tt]o [Ff]irst [Tt]oken \(ms\)\s*[|│┃]\s*<N>", ("ttft_ms", 1.0)),
     whole(r"[Ii]nter [Tt]oken [Ll]atency \(ms\)\s*[|│┃]\s*<N>", ("tpot_ms", 1.0)),
@@ -236,7 +267,12 @@ SERVICE: tuple[LineFigure, ...] = (
     whole(r"max tokens in paged KV cache \(<N>\)", ("kv_cache_tokens", 1.0), take="last"),
     whole(r"Available KV cache memory: <N> GiB", ("kv_bytes", GIB), take="last"),
     whole(r"reserved for KV Cache is <N>\s*GiB", ("kv_bytes", GIB), take="last"),
-    whole(r"Model loading took <N> GiB", ("weight_bytes", GIB), take="last"),
+    whole(r"kv_cache_size=<N>\s*GiB", ("kv_bytes", GIB), take="last"),
+    whole(r"Maximum concurrency for <N> tokens per request: <N>x",
+          ("request_tokens", 1.0), ("requests", 1.0)),
+    whole(r"K size: <N> GB, V size: <N> GB", ("k_bytes", GIB), ("v_bytes", GIB), take="last"),
+    whole(r"Model loading took <N> G[iB]", ("weight_bytes", GIB), take="last"),
+    whole(r"model weights take <N>\s*GiB", ("weight_bytes", GIB), take="last"),
     whole(r"Loading model weights took <N> G[iB]", ("weight_bytes", GIB), take="last"),
     whole(r"Load weight end.*mem usage=<N> GB", ("weight_bytes", GIB), take="last"),
 )  # fmt: skip
@@ -245,6 +281,7 @@ DEVICES: tuple[LineFigure, ...] = (
     # nvidia-smi: the table, -q, and rows of --query-gpu without a head; DCGM's exporter.
     whole(r"<N>W\s*/\s*<N>W\s*\|\s*<N>MiB\s*/\s*<N>MiB\s*\|\s*<N>%", ("watts", 1.0), ("limit_watts", 1.0),
           ("used_bytes", MIB), ("memory_bytes", MIB), ("busy", 0.01)),
+    whole(r"C\s+P[0-9]+\s+<N>W\s*/\s*<N>W", ("watts", 1.0), ("limit_watts", 1.0)),
     whole(r"(?:Instantaneous |Average )?Power Draw\s*: <N> W", ("watts", 1.0)),
     whole(r"^\s*Gpu\s*: <N> %", ("busy", 0.01)),
     whole(r"DCGM_FI_DEV_POWER_USAGE\{.*\} <N>", ("watts", 1.0)),
@@ -326,7 +363,7 @@ STATED: tuple[StatedValue, ...] = (
     _states("gpu_memory_utilization", r"gpu_memory_utilization'?[=:] ?([0-9.]+)", "memory_fraction={}"),
     _states("mem_fraction_static", r"mem_fraction_static=([0-9.]+)", "memory_fraction={}"),
     # nvidia-smi names the chips of a node, one a row.
-    _states("| ", r"^\|\s+[0-9]+\s+(?:NVIDIA |AMD )([A-Za-z0-9 .-]+?)\s+(?:On|Off)\s", "chip_row"),
+    _states("| ", r"^\|\s+[0-9]+\s+(?:NVIDIA |AMD )?([A-Z][A-Za-z0-9 .-]+?)\s+(?:On|Off)\s", "chip_row"),
     _states("Backend:", r"^\W*Backend:\s+(vllm|sglang|trtllm)", "engine"),
 )  # fmt: skip
 """What logs say of their jobs."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from foretell.errors import BadInput
 from foretell.interop.launch import Known, Launch
-from foretell.interop.log_formats import COMMAND, ENGINES, STATED
+from foretell.interop.log_formats import COMMAND, ENGINES, STATED, present
 from foretell.interop.tools import read_arguments
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
@@ -132,10 +132,11 @@ def _stated(
     open."""
     said: dict[str, str] = {}
     rows = list[str]()
+    stating = present(STATED, "\n".join(lines))
     for line in (line[:4000] for line in lines):
         if "device mesh with" in line and (match := MESH.search(line)):
             said |= _axes(match[1], match[2])
-        for one in STATED:
+        for one in stating:
             match = one.pattern.search(line) if one.needs in line else None
             if match is None:
                 continue

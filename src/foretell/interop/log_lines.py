@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ from foretell.interop.log_formats import (
     SERVICE,
     STEPS,
     LineFigure,
+    StepFormat,
+    present,
 )
 from foretell.interop.timers import line_timers
 
@@ -38,8 +40,8 @@ class PrintedStep(NamedTuple):
 class RunLines(NamedTuple):
     """Everything that the lines of one run print."""
 
-    steps: dict[int, list[PrintedStep]]
-    """By the place of their format in STEPS."""
+    steps: dict[StepFormat, list[PrintedStep]]
+    """By their format."""
     figures: dict[str, list[float]]
     """Of services, memory and chips, in order."""
     chips: list[dict[str, float]]
@@ -55,37 +57,42 @@ class RunLines(NamedTuple):
         return bool(self.steps or self.figures or self.chips)
 
 
-def is_measured(line: str) -> bool:
-    """Whether a line has a step, a progress bar, a summary or a figure of a service."""
-    if any(one.needs in line and one.mark.search(line) for one in STEPS):
-        return True
-    if "train_runtime" in line or "s/it" in line or "it/s" in line:
-        return True
-    return any(one.needs in line and one.pattern.search(line) for one in SERVICE)
+def measured_lines(lines: Sequence[str]) -> Iterator[bool]:
+    """Whether each line has a step, a progress bar, a summary or a figure of a service."""
+    text = "\n".join(lines)
+    steps, figures = present(STEPS, text), present(SERVICE, text)
+    for line in (line[:LONGEST] for line in lines):
+        yield (
+            any(one.needs in line and one.mark.search(line) for one in steps)
+            or any(word in line for word in ("train_runtime", "s/it", "it/s"))
+            or any(one.needs in line and one.pattern.search(line) for one in figures)
+        )
 
 
 def run_lines(lines: Sequence[str]) -> RunLines:
     """Every line by the tables."""
-    table = device_rows(lines)
+    table, text = device_rows(lines), "\n".join(lines)
+    steps, figures = present(STEPS, text), present((*SERVICE, *MEMORY), text)
+    devices = () if table else present(DEVICES, text)
     found = RunLines(defaultdict(list), defaultdict(list), list(table), [], [])
     for place, line in enumerate((line[:LONGEST] for line in lines), start=1):
-        _read_step(line, place, found)
+        _read_step(line, place, steps, found)
         if timers := line_timers(line):
             found.timers.append(timers)
-        for figure in (*SERVICE, *MEMORY):
+        for figure in figures:
             for name, value in _numbers(figure, line).items():
                 found.figures[name].append(value)
         row: dict[str, float] = {}
-        for figure in () if table else DEVICES:
+        for figure in devices:
             row |= _numbers(figure, line)
         if row:
             found.chips.append(row)
     return found
 
 
-def _read_step(line: str, place: int, found: RunLines) -> None:
+def _read_step(line: str, place: int, formats: Sequence[StepFormat], found: RunLines) -> None:
     """A line of a step, put to those of its format."""
-    for i, one in enumerate(STEPS):
+    for one in formats:
         if one.needs not in line or one.mark.search(line) is None:
             continue
         values: dict[str, float] = {}
@@ -95,7 +102,7 @@ def _read_step(line: str, place: int, found: RunLines) -> None:
         clock = values.pop("clock_s", None) if one.figures else _clock(line)
         if values or clock is not None:
             number = int(match[1]) if match and len(match[1]) < 16 else None
-            found.steps[i].append(PrintedStep(number, clock, values, place))
+            found.steps[one].append(PrintedStep(number, clock, values, place))
         else:
             found.unread.append((place, line.strip()[:80]))
         return

@@ -13,18 +13,22 @@ from statistics import median
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.log_formats import BEGINS, BUSY, DEVICES, PAGE, SERVICE, STEPS
+from foretell.interop.log_formats import BEGINS, BUSY, DEVICES, PAGE, SERVICE, StepFormat
 from foretell.interop.log_jobs import LogJob, job_of_log
-from foretell.interop.log_lines import LONGEST, PrintedStep, RunLines, is_measured, run_lines
+from foretell.interop.log_lines import LONGEST, PrintedStep, RunLines, measured_lines, run_lines
 from foretell.interop.progress_bars import Progress, progress_of
 from foretell.interop.step_series import steady_steps
 from foretell.interop.timers import timed_parts
 from foretell.specs.measurement import HELD, SERVED, Measurement
 
-ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1bc|\^\[c?")
-"""Colours of a terminal."""
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1bc|\^\[c?|\[[0-9;]{1,20}m")
+"""Colours of a terminal, also where a page lost the character that begins them."""
 ALMOST = re.compile(r"(?i)step|iter|throughput|latency|tokens|samples|loss|ttft|tpot|cache|power")
 """Words of a line that could have been a measurement."""
+WRAPPED = 2000
+"""Lines of a text in which lines that a page wrapped are looked for."""
+LOOKED_AT = 20_000
+"""Lines among which the nearest is looked for."""
 MARKED = 8
 """Characters of a text from which a line that has it is thought to be meant."""
 STEADY_LOAD = 0.5
@@ -39,13 +43,13 @@ FITS = (0.5, 1.15)
 
 def log_measurements(text: str, name: str) -> list[Measurement] | None:
     """The measurements of a log, one for each run; None where it has no line that is known."""
-    lines = [
-        ESCAPES.sub("", line) if "\x1b" in line or "^[" in line else line
-        for line in text.splitlines()
-    ]
+    lines = [ESCAPES.sub("", line) if "[" in line else line for line in text.splitlines()]
     if not lines:
         return None
     runs = [one for part in _runs(lines) if (one := _measurement(part, name)) is not None]
+    if not runs and len(lines) < WRAPPED:  # a page may have wrapped them
+        pairs = [f"{a.strip()} {b.strip()}" for a, b in pairwise(lines)]
+        runs = [one for one in [_measurement(pairs, name)] if one is not None]
     if len(runs) > 1:
         runs = [
             replace(one, source=f"{one.source.removesuffix(')')}, run {number})")
@@ -56,7 +60,8 @@ def log_measurements(text: str, name: str) -> list[Measurement] | None:
 
 def refusal(text: str, name: str) -> BadInput:
     """Why a text is no measurement, with the line that comes nearest."""
-    lines = [(i, line.strip()) for i, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    every = enumerate(text.splitlines()[:LOOKED_AT], start=1)
+    lines = [(i, line.strip()) for i, line in every if line.strip()]
     marked = [one for one in (*SERVICE, *DEVICES) if len(one.needs) > MARKED]
     exact = [
         (place, line)
@@ -82,10 +87,10 @@ def refusal(text: str, name: str) -> BadInput:
 def _runs(lines: Sequence[str]) -> list[Sequence[str]]:
     """Lines of each run: another one begins with a command or arguments behind lines that were measured."""
     cuts, measured = [0], False
-    for place, line in enumerate(lines):
-        if measured and BEGINS.search(line[:LONGEST]):
+    for place, has in enumerate(measured_lines(lines)):
+        if measured and BEGINS.search(lines[place][:LONGEST]):
             cuts, measured = [*cuts, place], False
-        measured = measured or is_measured(line[:LONGEST])
+        measured = measured or has
     return [lines[a:b] for a, b in pairwise([*cuts, len(lines)])]
 
 
@@ -112,7 +117,7 @@ def _training(
     found: RunLines, progress: Progress | None, job: LogJob, name: str
 ) -> Measurement | None:
     """The steps of a training program; None where the run has none."""
-    program, lines = _program(found.steps, "global_batch" in job.asked)
+    program, lines = _program(found.steps, batch="global_batch" in job.asked)
     asked = dict(job.asked)
     for key in ("global_batch", "seq_len"):
         told = [one.values[key] for one in lines if key in one.values]
@@ -156,21 +161,23 @@ def _training(
     )
 
 
-def _program(steps: Mapping[int, list[PrintedStep]], batch: bool) -> tuple[str, list[PrintedStep]]:
+def _program(
+    steps: Mapping[StepFormat, list[PrintedStep]], *, batch: bool
+) -> tuple[str, list[PrintedStep]]:
     """The program whose lines count: those with a time before rates, rates before a clock, then the most."""
 
-    def rank(place: int) -> tuple[int, int]:
-        keys = {key for one in steps[place] for key in one.values}
+    def rank(form: StepFormat) -> tuple[int, int]:
+        keys = {key for one in steps[form] for key in one.values}
         if "step_s" in keys or ("samples_per_s" in keys and batch):
-            return 3, len(steps[place])
-        if "tokens_per_s_per_gpu" in keys or (not STEPS[place].figures and len(steps[place]) > 2):
-            return 2, len(steps[place])
-        return 1, len(steps[place])
+            return 3, len(steps[form])
+        if "tokens_per_s_per_gpu" in keys or (not form.figures and len(steps[form]) > 2):
+            return 2, len(steps[form])
+        return 1, len(steps[form])
 
     if not steps:
         return "", []
     best = max(steps, key=rank)
-    return STEPS[best].name, steps[best]
+    return best.name, steps[best]
 
 
 def _times(lines: Sequence[PrintedStep], batch: int | None) -> list[float]:
@@ -273,6 +280,10 @@ def _service(found: RunLines, job: LogJob, name: str) -> Measurement | None:
                 asked.setdefault(key, told[total] / told["completed"])
     if "running" in told and not any(key in values for key in SERVED):
         values |= _engine(found.figures, asked)
+    if told.get("k_bytes") and told.get("v_bytes"):
+        values.setdefault("kv_bytes", told["k_bytes"] + told["v_bytes"])
+    if told.get("requests") and "kv_blocks" not in told:
+        values.setdefault("kv_cache_tokens", told["request_tokens"] * told["requests"])
     if told.get("kv_blocks") and "kv_cache_tokens" not in values:
         values["kv_cache_tokens"] = told["kv_blocks"] * PAGE
         notes.append(f"blocks of {PAGE} tokens assumed, the engine's default")

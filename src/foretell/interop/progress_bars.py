@@ -15,9 +15,10 @@ BAR = re.compile(
 TRAINS = re.compile(r"(?i)train|epoch|step|iter|loss|^\W*$")
 """What a bar of training is called; a trainer's own has no name."""
 SUMMARY = re.compile(
-    r"'train_(runtime|samples_per_second|steps_per_second)': '?([0-9]+(?:\.[0-9]+)?)"
+    r"train_(runtime|samples_per_second|steps_per_second)['\"]?\s*[:=]\s*['\"]?"
+    r"((?:(?:[0-9]+:)?[0-9]+:)?[0-9]+(?:\.[0-9]+)?)"
 )
-"""Numbers of the dict that ends a run."""
+"""Numbers that end a run: of a dict, of JSON, or `train_runtime = 0:15:19.02` on a line each."""
 LONGEST = 200_000
 """Characters of a line that are read: one may have every state of a bar."""
 ABOUT = 0.05
@@ -57,8 +58,7 @@ class Progress:
 def progress_of(lines: Sequence[str]) -> Progress | None:
     """The steps of a run; None where it shows no bar of training and no summary."""
     bars = [bar for line in lines if "%|" in line for bar in _bars(line[:LONGEST])]
-    ends = [_summary(line) for line in lines if "'train_runtime'" in line]
-    ends = [end for end in ends if end.get("runtime", 0.0) > 0.0]
+    ends = list(_summaries(lines))
     chosen = _training_bars(bars, ends[-1]["runtime"] if ends else None)
     if not chosen and not ends:
         return None
@@ -115,10 +115,27 @@ def _training_bars(bars: Sequence[Bar], runtime: float | None) -> list[Bar]:
     return by_total[max(took, key=lambda total: took[total])]
 
 
-def _summary(line: str) -> dict[str, float]:
-    return {
-        name: float(value) for name, value in SUMMARY.findall(line[:LONGEST]) if len(value) < 20
-    }
+def _summaries(lines: Sequence[str]) -> Iterator[dict[str, float]]:
+    """What ends each run: numbers up to the next time, on one line or several."""
+    end: dict[str, float] = {}
+    for line in lines:
+        for name, value in SUMMARY.findall(line[-LONGEST:]) if "train_" in line else ():
+            if name == "runtime" and end:
+                if end.get("runtime"):
+                    yield end
+                end = {}
+            if (name == "runtime" or end) and len(value) < 20:
+                end[name] = _seconds(value)
+    if end.get("runtime"):
+        yield end
+
+
+def _seconds(text: str) -> float:
+    """Seconds of 919.02 or 0:15:19.02."""
+    total = 0.0
+    for part in text.split(":"):
+        total = 60.0 * total + float(part)
+    return total
 
 
 def _batch(times: Sequence[float], rate: float | None) -> int | None:

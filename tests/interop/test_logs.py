@@ -246,6 +246,7 @@ def test_a_printed_benchmark_has_its_load_and_its_latencies() -> None:
     assert (found.values["ttft_ms"], found.values["tpot_ms"]) == (310.0, 37.2)
     assert found.values["decode_step_s"] == pytest.approx(0.036)
     assert found.values["output_tokens_per_s"] == 793.6
+    assert any("the mean TTFT is 2.1 x the median" in note for note in found.notes)
     assert len(text_measurements(BENCHMARK * 2, "bench.txt")) == 2
 
 

@@ -129,6 +129,17 @@ def test_an_engine_log_is_beside_the_predicted_memory() -> None:
     assert found.best_plan is None
 
 
+def test_an_engine_under_load_is_judged_by_its_decode_step() -> None:
+    lines = "\n".join(
+        f"[2026-01-05 10:00:{i:02} TP0] Decode batch. #running-req: 40, #token: 900, token usage: 0.01, "
+        "gen throughput (token/s): 800.0, #queue-req: 0"
+        for i in range(5)
+    )
+    found = foretell.diagnose([lines], model="llama-3.1-8b", gpus="1xH100", plan="tp1")
+    (run,) = found.runs
+    assert (run.metric, run.measured, run.concurrency) == ("tpot_ms", pytest.approx(50.0), 40.0)
+
+
 def test_tokens_of_a_step_are_its_batch() -> None:
     lines = "\n".join(
         f"completed step: {i}, seconds: 6.0, TFLOP/s/device: 400.0, Tokens/s/device: 8192, "

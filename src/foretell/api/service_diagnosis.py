@@ -29,7 +29,7 @@ from foretell.serving.memory import kv_bytes
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.specs.corrections import SERVING, Corrections
 from foretell.specs.deployment_text import deployment_text, parse_deployment
-from foretell.specs.measurement import HELD, SERVED, TRAINED, Measurement
+from foretell.specs.measurement import DECODED, HELD, SERVED, TRAINED, Measurement
 from foretell.specs.questions.diagnose import DiagnoseQuestion
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.service import ServiceEstimate
@@ -167,6 +167,7 @@ def is_service(row: Measurement) -> bool:
 def diagnose_services(question: DiagnoseQuestion, rows: Sequence[Measurement]) -> ServicesDiagnosis:
     """Every figure of every measured service beside its prediction."""
     _refuse_training(question)
+    rows = [_with_tpot(row) for row in rows]
     asked = service_question(question, rows[0])
     loaded = [row for row in rows if any(name in row.values for name in SERVED)]
     known, first = condition_service(asked, loaded) if loaded else (None, question_of(asked)[0])
@@ -192,6 +193,16 @@ def diagnose_services(question: DiagnoseQuestion, rows: Sequence[Measurement]) -
         next=None if known is None else next_benchmark(known, loaded[0].source),
         notes=(*(() if known is None else known.notes), *told),
     )
+
+
+def _with_tpot(row: Measurement) -> Measurement:
+    """An engine's own log with the time of its decode step as TPOT, where that is all it says of latency."""
+    if DECODED not in row.values or any(
+        f"{name}_ms" in row.values for name in ("ttft", "tpot", "e2e")
+    ):
+        return row
+    values = {name: value for name, value in row.values.items() if name not in SERVED}
+    return replace(row, values={**values, "tpot_ms": 1e3 * row.values[DECODED]})
 
 
 def _held(asked: ServiceQuestion, row: Measurement) -> Iterator[FigureDiagnosis]:

@@ -212,6 +212,7 @@ SERVICE: tuple[LineFigure, ...] = (
     # vLLM's and SGLang's serving benchmarks: means, which predictions are of, and the median of TPOT.
     whole(r"Mean TTFT \(ms\)<:><N>", ("ttft_ms", 1.0)),
     whole(r"Mean TPOT \(ms\)<:><N>", ("tpot_ms", 1.0)),
+    whole(r"Median TTFT \(ms\)<:><N>", ("median_ttft_ms", 1.0)),
     whole(r"Median TPOT \(ms\)<:><N>", ("decode_step_s", 1e-3)),
     whole(r"Mean (?:E2EL|E2E Latency) \(ms\)<:><N>", ("e2e_ms", 1.0)),
     whole(r"Latency Mean \(s\)<:><N>", ("e2e_ms", 1e3)),

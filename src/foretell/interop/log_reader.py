@@ -19,7 +19,7 @@ from foretell.interop.log_lines import LONGEST, PrintedStep, RunLines, measured_
 from foretell.interop.progress_bars import Progress, progress_of
 from foretell.interop.step_series import steady_steps
 from foretell.interop.timers import timed_parts
-from foretell.specs.measurement import HELD, SERVED, Measurement
+from foretell.specs.measurement import DECODED, HELD, SERVED, Measurement
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1bc|\^\[c?|\[[0-9;]{1,20}m")
 """Colours of a terminal, also where a page lost the character that begins them."""
@@ -27,6 +27,8 @@ ALMOST = re.compile(r"(?i)step|iter|throughput|latency|tokens|samples|loss|ttft|
 """Words of a line that could have been a measurement."""
 WRAPPED = 2000
 """Lines of a text in which lines that a page wrapped are looked for."""
+BURST = 2.0
+"""Mean over median of a TTFT from which few requests make the mean."""
 LOOKED_AT = 20_000
 """Lines among which the nearest is looked for."""
 MARKED = 8
@@ -269,9 +271,7 @@ def _service(found: RunLines, job: LogJob, name: str) -> Measurement | None:
         key: (column[-1] if takes.get(key) == "last" else median(column))
         for key, column in found.figures.items()
     }
-    values = {
-        key: told[key] for key in (*SERVED, *HELD, "decode_step_s") if told.get(key, 0.0) > 0.0
-    }
+    values = {key: told[key] for key in (*SERVED, *HELD, DECODED) if told.get(key, 0.0) > 0.0}
     asked = {key: told[key] for key in ("isl", "osl", "concurrency", "rate") if told.get(key)}
     notes = list[str]()
     if told.get("completed"):
@@ -289,6 +289,7 @@ def _service(found: RunLines, job: LogJob, name: str) -> Measurement | None:
         notes.append(f"blocks of {PAGE} tokens assumed, the engine's default")
     if not values:
         return None
+    notes += _bursts(told)
     if "concurrency" in asked:
         asked.pop("rate", None)
     kind = "serving benchmark" if any(key in values for key in SERVED) else "engine log"
@@ -302,6 +303,16 @@ def _service(found: RunLines, job: LogJob, name: str) -> Measurement | None:
     )
 
 
+def _bursts(told: Mapping[str, float]) -> Iterator[str]:
+    """Whether a mean hides that few requests wait long."""
+    mean, middle = told.get("ttft_ms", 0.0), told.get("median_ttft_ms", 0.0)
+    if middle > 0.0 and mean > BURST * middle:
+        yield (
+            f"the mean TTFT is {mean / middle:.1f} x the median ({middle:,.0f} ms): requests that start "
+            "together wait for each other's prompts; warm up, or start clients apart"
+        )
+
+
 def _engine(figures: Mapping[str, list[float]], asked: dict[str, Any]) -> dict[str, float]:
     """Rate and step of an engine from its own lines, where it is loaded."""
     pairs = list(zip(figures["running"], figures["engine_tokens_per_s"], strict=False))
@@ -312,7 +323,7 @@ def _engine(figures: Mapping[str, list[float]], asked: dict[str, Any]) -> dict[s
     asked.setdefault("concurrency", round(median(n for n, _ in loaded)))
     return {
         "output_tokens_per_s": median(rate for _, rate in loaded),
-        "decode_step_s": median(n / rate for n, rate in loaded),
+        DECODED: median(n / rate for n, rate in loaded),
     }
 
 

@@ -19,9 +19,11 @@ SERVED = (
 HELD = ("kv_cache_tokens", "kv_bytes", "weight_bytes")
 """What an engine's log says once it is up: tokens that the cache of an instance holds, and of one chip the
 bytes of the cache and of the weights."""
-WATCHED = ("decode_step_s", "power_watts", "idle_watts", "memory_used_bytes")
-"""What is measured beside: the median time of a decode step, and of one chip its power at work and idle, and
-the memory that the driver reports."""
+DECODED = "decode_step_s"
+"""The median time of a decode step: a benchmark's median TPOT, or an engine's sequences over its tokens a
+second."""
+WATCHED = ("power_watts", "idle_watts", "memory_used_bytes")
+"""What is measured of a chip beside: power at work and idle, and the memory that the driver reports."""
 TRAINED_PHASES = (
     "gemm", "attention", "elementwise", "norm", "loss", "tensor_parallel", "context_parallel",
     "expert_parallel", "pipeline_parallel", "data_parallel", "host", "optimizer",
@@ -72,7 +74,7 @@ class Measurement:
     """What a log says that a question may leave open: model (a name, or a table of its dimensions), system,
     gpus of a node, and tokens of a step (step_tokens, of one chip gpu_step_tokens)."""
     values: Mapping[str, float] = field(default_factory=dict)
-    """What was measured, by the names of TRAINED, SERVED, HELD and WATCHED."""
+    """What was measured, by the names of TRAINED, SERVED, HELD, WATCHED and DECODED."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds of parts of the step, by the names of TRAINED_PHASES, POST_TRAINED and TIMED_PARTS."""
     noise: float = 0.0

@@ -48,7 +48,7 @@ DEEPSPEED = "\n".join(
     "lr=[1e-05], mom=[(0.9, 0.95)]"
     for i in range(1, 9)
 )
-NEOX = "steps: 10 loss: 4.1 iter time (s): 1.250 samples/sec: 25.6"
+PIPELINE = "steps: 10 loss: 4.1 iter time (s): 1.250 samples/sec: 25.6"
 CLOCK = "\n".join(
     f"step:{i}/900 train_time:{2000 if i < 3 else 3000 + 40 * i}ms step_avg:41.0ms"
     for i in range(1, 12)
@@ -66,7 +66,7 @@ STEP_LINES = {
     "nanoGPT": ("iter 40: loss 3.1412, time 135.61ms, mfu 42.10%", 0.13561),
     "nanochat": ("step 00010/21400 (0.05%) | loss: 6.1 | dt: 554.32ms | tok/sec: 94,567", 0.55432),
     "llm.c": ("step    5/19560 | loss 9.0 (+nanz)| 293.99 ms | 51.9% bf16 MFU | 178818 tok/s", 0.29399),
-    "GPT-NeoX": (NEOX, 1.25),
+    "DeepSpeed pipeline": (PIPELINE, 1.25),
     "LitGPT": ("Epoch 1 | iter 10 step 10 | loss train: 1.2 | iter time: 345.67 ms (step)", 0.34567),
     "modded-nanogpt": (CLOCK, 0.04),
     "LLaMA-Factory": (FACTORY, 2.0),

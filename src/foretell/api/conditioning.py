@@ -353,7 +353,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     words: Plan | str | None = one.plan or plan
     if words is None:
         message = "its plan is not stated"
-        allowed = 'its words before it, as in "tp8 pp4: 15 s" or "zero3 mbs1: run.log"'
+        allowed = '--plan, or its words before it, as in "tp8 pp4: 15 s" or "zero3 mbs1: run.log"'
         raise BadInput([Problem(path="plan", value=None, message=message, allowed=allowed)])
     here, own = plan_of(here, words)
     try:

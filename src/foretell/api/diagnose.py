@@ -31,6 +31,7 @@ from foretell.records import Answer, as_json, dataclass
 from foretell.search.search import search_plans
 from foretell.specs.corrections import TRAINING, Corrections
 from foretell.specs.measurement import Measurement
+from foretell.specs.model import Model
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.questions.diagnose import DiagnoseQuestion
 from foretell.specs.questions.flags import asks
@@ -207,6 +208,17 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis | Ser
     )
 
 
+def _model_named(name: str) -> Model:
+    """The catalogue's model of a name in a log, or of the folder that it names; no file is opened."""
+    for text in (name, name.rstrip("/").rpartition("/")[2]):
+        try:
+            return catalog_model(text, files=False)
+        except BadInput:
+            continue
+    message, allowed = f"the log names {name}, which is not known here", "--model ID|PATH"
+    raise BadInput([Problem(path="model", value=name, message=message, allowed=allowed)])
+
+
 def with_batch(row: Measurement, scenario: Scenario) -> Measurement:
     """A run whose log prints the tokens of a step with the sequences that these are."""
     job = scenario.job
@@ -231,13 +243,7 @@ def from_logs(question: DiagnoseQuestion, rows: Sequence[Measurement]) -> Diagno
         }
     model = question.model
     if model is None and isinstance(named := stated.get("model"), str):
-        try:
-            model = catalog_model(named, files=False)
-        except BadInput:
-            message, allowed = f"the log names {named}, which is not known here", "--model"
-            raise BadInput(
-                [Problem(path="model", value=named, message=message, allowed=allowed)]
-            ) from None
+        model = _model_named(named)
     elif model is None:
         model = stated.get("model")
     if model is None:

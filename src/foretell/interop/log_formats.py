@@ -141,8 +141,8 @@ STEPS: tuple[StepFormat, ...] = (
         whole(r"iter latency:\s*<N> s", ("step_s", 1.0)), whole(r"iter latency:\s*<N> ms", ("step_s", 1e-3)),
         whole(r"Latency: <N>s, TFLOPs: <N>", ("step_s", 1.0), (TFLOPS, 1.0)),
     ),
-    _steps(  # GPT-NeoX: megatron/training.py
-        "GPT-NeoX", "iter time (s)", r"iter time \(s\)", r"steps?:? ([0-9]+)",
+    _steps(  # DeepSpeed: runtime/pipe/engine.py, under GPT-NeoX and Megatron-DeepSpeed
+        "DeepSpeed pipeline", "iter time (s)", r"iter time \(s\)", r"steps?:? ([0-9]+)",
         after(r"iter time \(s\)", "step_s"),
     ),
     _steps(  # MaxText: common/metric_logger.py

@@ -66,7 +66,7 @@ def job_of_log(lines: Sequence[str]) -> LogJob:
             plan = re.sub(r"\bzero[0-3]\b", f"zero{told['zero_stage']}", plan)
         job = {name: getattr(launch, name) for name in ("gpus", "global_batch", "seq_len")}
         asked = {**{k: v for k, v in job.items() if v}, **asked}
-        described = launch.models[0] if launch.models else launch.table
+        described = launch.table or next(iter(launch.models), None)
         stated = {**stated, **({"model": described} if described else {})}
     return LogJob(plan=plan, asked=asked, stated=stated, notes=notes)
 

@@ -104,10 +104,12 @@ def series_findings(times: Sequence[float]) -> dict[str, Any]:
             "checkpoints asynchronously"
         )
     if abs(drift) >= DRIFT:
-        said.append(
-            f"the step {'grows' if drift > 0 else 'shrinks'} by {abs(drift):.1%} from the first to the last "
-            "third: heat, fragmentation, or longer samples"
+        way, why = (
+            ("grows", "heat, fragmentation, or longer samples")
+            if drift > 0
+            else ("shrinks", "a long warm-up, or shorter samples")
         )
+        said.append(f"the step {way} by {abs(drift):.1%} from the first to the last third: {why}")
     if spread >= UNEVEN:
         said.append(
             f"steps are uneven ({spread:.1%}): stragglers, other jobs on the links, or data loading"

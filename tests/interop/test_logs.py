@@ -170,6 +170,19 @@ def test_a_log_of_two_launches_is_two_runs() -> None:
     assert first.source != second.source
 
 
+def test_runs_of_another_length_and_steps_that_are_run_again() -> None:
+    def line(i: int, of: int, ms: float) -> str:
+        return f" iteration {i}/ {of} | elapsed time per iteration (ms): {ms} | lm loss: 2.0 |"
+
+    two = [line(i, 90, 1000.0) for i in (7, 8, 9)] + [line(i, 70, 3000.0) for i in (7, 8, 9)]
+    first, second = text_measurements("\n".join(two), "both.log")
+    assert (first.values["step_s"], second.values["step_s"]) == (1.0, 3.0)
+    ranks = [line(i, 90, 1000.0 + r) for i in (7, 8, 9) for r in range(4)]
+    resumed = [*ranks, *[line(i, 90, 1000.0) for i in (5, 6, 7)]]
+    (one,) = text_measurements("\n".join(resumed), "run.log")
+    assert len(one.steps_s) == 6
+
+
 def test_maxtext_says_its_chips_and_tokens() -> None:
     lines = "\n".join(
         f"completed step: {i}, seconds: {44.0 if i == 0 else 5.0}, TFLOP/s/device: 200.0, "

@@ -57,16 +57,21 @@ class RunLines(NamedTuple):
         return bool(self.steps or self.figures or self.chips)
 
 
-def measured_lines(lines: Sequence[str]) -> Iterator[bool]:
-    """Whether each line has a step, a progress bar, a summary or a figure of a service."""
+def measured_lines(lines: Sequence[str]) -> Iterator[str | None]:
+    """Of each line the steps of its whole run, where it says them, an empty text where it only has a step, a
+    progress bar, a summary or a figure of a service, and None of others."""
     text = "\n".join(lines)
     steps, figures = present(STEPS, text), present(SERVICE, text)
     for line in (line[:LONGEST] for line in lines):
-        yield (
-            any(one.needs in line and one.mark.search(line) for one in steps)
-            or any(word in line for word in ("train_runtime", "s/it", "it/s"))
-            or any(one.needs in line and one.pattern.search(line) for one in figures)
-        )
+        step = next((one for one in steps if one.needs in line and one.mark.search(line)), None)
+        if step is not None:
+            match = step.number.search(line)
+            yield (match[2] or "") if match and step.number.groups > 1 else ""
+        elif any(word in line for word in ("train_runtime", "s/it", "it/s")):
+            yield ""
+        else:
+            has = any(one.needs in line and one.pattern.search(line) for one in figures)
+            yield "" if has else None
 
 
 def run_lines(lines: Sequence[str]) -> RunLines:

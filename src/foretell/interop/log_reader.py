@@ -87,12 +87,14 @@ def refusal(text: str, name: str) -> BadInput:
 
 
 def _runs(lines: Sequence[str]) -> list[Sequence[str]]:
-    """Lines of each run: another one begins with a command or arguments behind lines that were measured."""
-    cuts, measured = [0], False
-    for place, has in enumerate(measured_lines(lines)):
-        if measured and BEGINS.search(lines[place][:LONGEST]):
-            cuts, measured = [*cuts, place], False
-        measured = measured or has
+    """Lines of each run: another one begins with a command or arguments behind lines that were measured, and
+    where lines count up to another number of steps."""
+    cuts, measured, total = [0], False, ""
+    for place, steps in enumerate(measured_lines(lines)):
+        another = bool(steps and total and steps != total)
+        if another or (measured and BEGINS.search(lines[place][:LONGEST])):
+            cuts, measured, total = [*cuts, place], False, ""
+        measured, total = measured or steps is not None, steps or total
     return [lines[a:b] for a, b in pairwise([*cuts, len(lines)])]
 
 
@@ -184,15 +186,18 @@ def _program(
 
 def _times(lines: Sequence[PrintedStep], batch: int | None) -> list[float]:
     """Seconds of every step: printed, from samples a second, or between two clocks. Ranks that print the same
-    step count once."""
+    step count once, steps that are run again count again."""
     seen: dict[object, float] = {}
+    again, last = 0, -1
     for one in lines:
+        number = one.number if one.number is not None else one.place
+        again, last = again + (number < last - 1), number
         step = one.values.get("step_s")
         rate = one.values.get("samples_per_s")
         if step is None and rate and batch:
             step = batch / rate
         if step:
-            seen.setdefault(one.number if one.number is not None else ("line", one.place), step)
+            seen.setdefault((again, number), step)
     if seen:
         return list(seen.values())
     clocks = [

@@ -84,11 +84,17 @@ WHOLE = TimedPart(
 """Passes and waits together, where a program times no finer."""
 NESTED = (
     "batch-generator", "fwd_microstep", "bwd_microstep", "bwd_inner_microstep", "bwd_allreduce_microstep",
-    "step_microstep", "bwd", "optimizer_gradients", "optimizer_step", "interval-time", "forward", "backward",
+    "step_microstep", "bwd", "optimizer_gradients", "optimizer_step", "interval-time",
     "load-checkpoint", "save-checkpoint", "model-and-optimizer-setup", "eval-time",
     "train/valid/test-data-iterators-setup",
 )  # fmt: skip
 """Timers inside of others, or beside steps."""
+
+
+OLDER = {
+    "forward": "fwd", "backward": "bwd", "backward_inner": "bwd_inner", "backward_allreduce": "bwd_allreduce",
+}  # fmt: skip
+"""Timers of older releases of DeepSpeed -> as they are called now."""
 
 
 def line_timers(line: str) -> dict[str, float]:
@@ -111,7 +117,9 @@ def timed_parts(lines: Iterable[Mapping[str, float]]) -> tuple[dict[str, float],
     for line in lines:
         for name, seconds in line.items():
             series.setdefault(name, []).append(seconds)
-    middle = {name: median(times[1:] or times) for name, times in series.items()}
+    middle = {OLDER.get(name, name): median(t[1:] or t) for name, t in series.items()}
+    if "bwd" in middle and "bwd_inner" not in middle:
+        middle["bwd_inner"] = max(middle["bwd"] - middle.get("bwd_allreduce", 0.0), 0.0)
     found = {part.name: _of(part, middle) for part in PARTS}
     if not found["passes"]:
         found = {WHOLE.name: _of(WHOLE, middle), **found, "pipeline_waits": 0.0}

@@ -280,6 +280,15 @@ def test_engines_say_what_they_hold(text: str, values: dict[str, float]) -> None
     assert found.values == pytest.approx(values)
 
 
+def test_of_several_engines_the_first_counts() -> None:
+    lines = [
+        f"INFO worker {i}: GPU KV cache size: {n} tokens" for i, n in enumerate([9000, 9010, 4000])
+    ]
+    (found,) = text_measurements("\n".join(lines), "boot.log")
+    assert found.values == {"kv_cache_tokens": 9000.0}
+    assert any("others hold 4,000 tokens" in note for note in found.notes)
+
+
 def test_an_engine_says_its_rate_under_load() -> None:
     lines = "\n".join(
         f"[2026-01-05 10:00:{i:02} TP0] Decode batch. #running-req: {n}, #token: 900, token usage: 0.01, "

@@ -14,7 +14,7 @@ from foretell.records import dataclass
 NUMBER = r"([0-9][0-9,]{0,24}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?(?:[KMBGT](?![A-Za-z]))?)"
 """1234.5, 1,234.5, 1.2e3 and 1.52K; bounded, so that no line takes long."""
 GIB, MIB = 2.0**30, 2.0**20
-Take = Literal["median", "largest", "last"]
+Take = Literal["median", "largest", "first", "last"]
 """Which of a figure's values over a log counts."""
 
 
@@ -261,21 +261,21 @@ SERVICE: tuple[LineFigure, ...] = (
     whole(r"Decode batch.*#running-req: <N>.*gen throughput \(token/s\): <N>",
           ("running", 1.0), ("engine_tokens_per_s", 1.0)),
     # What engines hold once they are up: vLLM, SGLang, TensorRT-LLM.
-    whole(r"GPU KV cache size: <N> tokens", ("kv_cache_tokens", 1.0), take="last"),
-    whole(r"# (?:GPU|cuda) blocks: <N>", ("kv_blocks", 1.0), take="last"),
-    whole(r"max_total_num_tokens=<N>", ("kv_cache_tokens", 1.0), take="last"),
-    whole(r"KV Cache is allocated\..*#tokens: <N>", ("kv_cache_tokens", 1.0), take="last"),
-    whole(r"max tokens in paged KV cache \(<N>\)", ("kv_cache_tokens", 1.0), take="last"),
-    whole(r"Available KV cache memory: <N> GiB", ("kv_bytes", GIB), take="last"),
-    whole(r"reserved for KV Cache is <N>\s*GiB", ("kv_bytes", GIB), take="last"),
-    whole(r"kv_cache_size=<N>\s*GiB", ("kv_bytes", GIB), take="last"),
+    whole(r"GPU KV cache size: <N> tokens", ("kv_cache_tokens", 1.0), take="first"),
+    whole(r"# (?:GPU|cuda) blocks: <N>", ("kv_blocks", 1.0), take="first"),
+    whole(r"max_total_num_tokens=<N>", ("kv_cache_tokens", 1.0), take="first"),
+    whole(r"KV Cache is allocated\..*#tokens: <N>", ("kv_cache_tokens", 1.0), take="first"),
+    whole(r"max tokens in paged KV cache \(<N>\)", ("kv_cache_tokens", 1.0), take="first"),
+    whole(r"Available KV cache memory: <N> GiB", ("kv_bytes", GIB), take="first"),
+    whole(r"reserved for KV Cache is <N>\s*GiB", ("kv_bytes", GIB), take="first"),
+    whole(r"kv_cache_size=<N>\s*GiB", ("kv_bytes", GIB), take="first"),
     whole(r"Maximum concurrency for <N> tokens per request: <N>x",
           ("request_tokens", 1.0), ("requests", 1.0)),
-    whole(r"K size: <N> GB, V size: <N> GB", ("k_bytes", GIB), ("v_bytes", GIB), take="last"),
-    whole(r"Model loading took <N> G[iB]", ("weight_bytes", GIB), take="last"),
-    whole(r"model weights take <N>\s*GiB", ("weight_bytes", GIB), take="last"),
-    whole(r"Loading model weights took <N> G[iB]", ("weight_bytes", GIB), take="last"),
-    whole(r"Load weight end.*mem usage=<N> GB", ("weight_bytes", GIB), take="last"),
+    whole(r"K size: <N> GB, V size: <N> GB", ("k_bytes", GIB), ("v_bytes", GIB), take="first"),
+    whole(r"Model loading took <N> G[iB]", ("weight_bytes", GIB), take="first"),
+    whole(r"model weights take <N>\s*GiB", ("weight_bytes", GIB), take="first"),
+    whole(r"Loading model weights took <N> G[iB]", ("weight_bytes", GIB), take="first"),
+    whole(r"Load weight end.*mem usage=<N> GB", ("weight_bytes", GIB), take="first"),
 )  # fmt: skip
 """Lines of benchmarks and engines."""
 DEVICES: tuple[LineFigure, ...] = (
@@ -375,7 +375,8 @@ ENGINES = (
 )  # fmt: skip
 """Texts by which an engine's own log is known."""
 BEGINS = re.compile(
-    r"Serving Benchmark Result|-{5,} arguments -{5,}|^= PYTORCH BACKEND|^[\s+$#]*(?:[A-Z_]+=\S+ +)*"
+    r"Serving Benchmark Result|-{5,} arguments -{5,}|^= PYTORCH BACKEND|API server version|server_args="
+    r"|^[\s+$#]*(?:[A-Z_]+=\S+ +)*"
     r"(?:torchrun|deepspeed|accelerate launch|python3? (?:-m )?\S+|vllm (?:serve|bench)) .*-"
 )
 """Lines with which another run begins: its command, its arguments, the head of a benchmark."""

@@ -27,6 +27,8 @@ ALMOST = re.compile(r"(?i)step|iter|throughput|latency|tokens|samples|loss|ttft|
 """Words of a line that could have been a measurement."""
 WRAPPED = 2000
 """Lines of a text in which lines that a page wrapped are looked for."""
+ALIKE = 0.05
+"""Share by which the caches of one engine's ranks may differ."""
 BURST = 2.0
 """Mean over median of a TTFT from which few requests make the mean."""
 LOOKED_AT = 20_000
@@ -272,8 +274,9 @@ def _unread(found: RunLines) -> Iterator[str]:
 def _service(found: RunLines, job: LogJob, name: str) -> Measurement | None:
     """The figures of a benchmark or an engine; None where there is none."""
     takes = {n: one.take for one in SERVICE for n in one.names}
+    ends = {"first": 0, "last": -1}
     told = {
-        key: (column[-1] if takes.get(key) == "last" else median(column))
+        key: column[ends[takes[key]]] if takes.get(key) in ends else median(column)
         for key, column in found.figures.items()
     }
     values = {key: told[key] for key in (*SERVED, *HELD, DECODED) if told.get(key, 0.0) > 0.0}
@@ -294,7 +297,7 @@ def _service(found: RunLines, job: LogJob, name: str) -> Measurement | None:
         notes.append(f"blocks of {PAGE} tokens assumed, the engine's default")
     if not values:
         return None
-    notes += _bursts(told)
+    notes += [*_bursts(told), *_engines(found.figures.get("kv_cache_tokens", ()))]
     if "concurrency" in asked:
         asked.pop("rate", None)
     kind = "serving benchmark" if any(key in values for key in SERVED) else "engine log"
@@ -306,6 +309,14 @@ def _service(found: RunLines, job: LogJob, name: str) -> Measurement | None:
         source=f"{name} ({kind})",
         notes=tuple(notes),
     )
+
+
+def _engines(sizes: Sequence[float]) -> Iterator[str]:
+    """Whether a log has engines of several sizes."""
+    others = [size for size in dict.fromkeys(sizes) if abs(size / sizes[0] - 1.0) > ALIKE]
+    if others:
+        some = ", ".join(f"{size:,.0f}" for size in others[:4])
+        yield f"of several engines the first counts; others hold {some} tokens"
 
 
 def _bursts(told: Mapping[str, float]) -> Iterator[str]:

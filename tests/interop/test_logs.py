@@ -287,6 +287,8 @@ def test_of_several_engines_the_first_counts() -> None:
     (found,) = text_measurements("\n".join(lines), "boot.log")
     assert found.values == {"kv_cache_tokens": 9000.0}
     assert any("others hold 4,000 tokens" in note for note in found.notes)
+    none = "INFO GPU KV cache size: 0 tokens\nINFO Model loading took 14.99 GiB\n"
+    assert text_measurements(none, "boot.log")[0].values == {"weight_bytes": 14.99 * GIB}
 
 
 def test_an_engine_says_its_rate_under_load() -> None:

@@ -313,7 +313,7 @@ def _service(found: RunLines, job: LogJob, name: str) -> Measurement | None:
 
 def _engines(sizes: Sequence[float]) -> Iterator[str]:
     """Whether a log has engines of several sizes."""
-    others = [size for size in dict.fromkeys(sizes) if abs(size / sizes[0] - 1.0) > ALIKE]
+    others = [size for size in dict.fromkeys(sizes) if abs(size - sizes[0]) > ALIKE * sizes[0]]
     if others:
         some = ", ".join(f"{size:,.0f}" for size in others[:4])
         yield f"of several engines the first counts; others hold {some} tokens"

@@ -77,11 +77,12 @@ def measured_readers(folder: Path) -> list[Reader]:
     from foretell.serving.requests.traces import read_trace
 
     bench = (EXAMPLES / "vllm_bench.json").read_bytes()
-    log = (EXAMPLES / "megatron_run.log").read_bytes()
+    names = ("megatron_run.log", "megatron_timers.log", "vllm_boot.log")
+    logs = [(EXAMPLES / name).read_bytes() for name in names]
     phases = ["\n".join(lines).encode() for lines in (DEEPSPEED, MEGATRON)]
     found: list[tuple[str, list[bytes], Callable[[bytes], object]]] = [
         ("benchmark JSON", [bench, BENCHMARK.encode()], in_file(folder, "b.json", read_measured)),
-        ("training log", [log], in_file(folder, "run.log", read_measured)),
+        ("log", logs, in_file(folder, "run.log", read_measured)),
         ("log of phases", phases, in_file(folder, "phases.log", read_log)),
         ("Mooncake trace", [MOONCAKE.encode()], in_file(folder, "mooncake.jsonl", read_trace)),
         ("Bailian trace", [BAILIAN.encode()], in_file(folder, "bailian.jsonl", read_trace)),

@@ -7,8 +7,8 @@ import pytest
 
 from foretell.catalog import files
 from foretell.errors import BadInput
+from foretell.interop.log_reader import log_measurements
 from foretell.interop.tools import read_arguments
-from foretell.interop.training_logs import log_measurement
 from foretell.lab.validate.post_training import read_cells
 from foretell.lab.validate.training import score_training
 from tests.fuzz.harness import fuzz
@@ -117,8 +117,8 @@ def test_faults_that_were_found(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="field larger"):
         read_cells(path)
     line = " iteration 1/ 10 | elapsed time per iteration (ms): 5000.0 | global batch size: 1e400 |"
-    found = log_measurement("\n".join([line] * 4), "run.log")
+    found = log_measurements("\n".join([line] * 4), "run.log")
     assert found is not None
-    assert "global_batch" not in found.asked
+    assert "global_batch" not in found[0].asked
     with pytest.raises(BadInput, match="too many servers"):
         read_arguments("vllm serve meta-llama/Llama-3.1-8B --port 8000\n" * 3000)

@@ -22,7 +22,7 @@ from foretell.inputs.system import system_of
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_plan
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
-from foretell.specs.measurement import Measurement
+from foretell.specs.measurement import WATCHED, Measurement
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
@@ -213,6 +213,11 @@ def condition_steps(runs: Sequence[MeasuredStep], left_out: str = "") -> Conditi
         for run, share in zip(timed, found.outlier_shares, strict=False)
         if share > CONTRADICTS
     ]
+    notes += [
+        f"has no time and no peak of memory, so that it changes nothing: {run.source}"
+        for run in runs
+        if not run.step_s and not run.peak_bytes and not run.phases
+    ]
     return Conditioned(steps=found, memory=memory, runs=tuple(runs), notes=tuple(notes))
 
 
@@ -330,7 +335,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     words: Plan | str | None = one.plan or plan
     if words is None:
         message = "its plan is not stated"
-        allowed = 'its words before it, as in "tp8 pp4: 15 s" or "zero3 mbs1: run.log"'
+        allowed = '--plan, or its words before it, as in "tp8 pp4: 15 s" or "zero3 mbs1: run.log"'
         raise BadInput([Problem(path="plan", value=None, message=message, allowed=allowed)])
     here, own = plan_of(here, words)
     try:
@@ -340,7 +345,8 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     values = one.values
     predicted = answer_of(here, own, chosen=False)
     step_s = step_seconds(values, predicted)
-    if step_s is None and not one.phases and "peak_memory_bytes" not in values:
+    told = ("peak_memory_bytes", *WATCHED)
+    if step_s is None and not one.phases and not any(name in values for name in told):
         message = "has neither a step time, a rate nor a peak of memory"
         raise BadInput([Problem(path="values", value=dict(values), message=message)])
     _refuse_beyond_peak(one, predicted, step_s)
@@ -380,6 +386,8 @@ def step_seconds(values: Mapping[str, float], predicted: StepEstimate) -> float 
     for name in ("tokens_per_s_per_gpu", "tokens_per_s", "mfu", "tflops_per_gpu"):
         if name in values:
             return predicted.step_s * float(getattr(predicted, name)) / values[name]
+    if "samples_per_s" in values:
+        return predicted.global_batch / values["samples_per_s"]
     return None
 
 

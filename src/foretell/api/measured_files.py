@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.inputs.question import collect
 from foretell.interop.characterize_results import characterize_measurements
+from foretell.interop.device_tables import is_device_head
+from foretell.interop.log_reader import log_measurements, refusal
 from foretell.interop.measurements import (
     csv_measurements,
     inline_measurement,
@@ -19,12 +22,13 @@ from foretell.interop.measurements import (
 from foretell.interop.post_training_logs import step_measurement
 from foretell.interop.profiler_steps import trace_measurement
 from foretell.interop.serving_benchmarks import benchmark_measurement
-from foretell.interop.training_logs import log_measurement
 from foretell.interop.user_files import is_there, user_file
 from foretell.specs.measurement import Measurement
 
 LARGEST_BYTES = 1 << 26
 """A longer log is refused."""
+MANY = 20
+"""Lines that are none, without any that is, from which a text is no list of measurements."""
 ENDINGS = (".csv", ".jsonl", ".json", ".log", ".txt", ".out")
 """Names that can only be files."""
 
@@ -98,7 +102,7 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
         found = benchmark_measurement(whole, name) or trace_measurement(whole, name)
         if found is None and (points := characterize_measurements(whole, name)) is not None:
             return points
-        return [found] if found is not None else json_measurements(text, name)
+        return [found] if found is not None else _json_rows(json.dumps(whole), name)
     first = text.strip().partition("\n")[0]
     # A log may begin with [rank0]:, a date in brackets, or a dict as Python prints it.
     listed = start == "[" and re.match(r"\[\s*[{\]]", text.lstrip()) is not None
@@ -107,15 +111,40 @@ def text_measurements(text: str, name: str) -> list[Measurement]:
         tests = [benchmark_measurement(line, name) for line in lines if isinstance(line, dict)]
         if tests and all(tests):
             return [one for one in tests if one is not None]
-        if "train_steps_per_second" not in text or len(lines) == len(text.splitlines()):
-            return json_measurements(text, name)
-    if "\n" in text.strip() and "," in first and ":" not in first:
+        return _json_rows(text, name)
+    following = text.strip().partition("\n")[2].lstrip().partition("\n")[0]
+    table = "," in first and not re.search(r"[:{}=]", first) and "," in following
+    if table and not is_device_head(first):
         return csv_measurements(text, name)
-    log = log_measurement(text, name)
-    if log is not None:
-        return [log]
+    return log_measurements(text, name) or _typed_lines(text, name)
+
+
+def _json_rows(text: str, name: str) -> list[Measurement]:
+    """Rows of JSON, or where they have no measured number the log that such lines are."""
+    try:
+        return json_measurements(text, name)
+    except BadInput:
+        found = log_measurements(text, name)
+        if found is None:
+            raise
+        return found
+
+
+def _typed_lines(text: str, name: str) -> list[Measurement]:
+    """Measurements as a user types them, one a line; where most are none, what comes nearest is reported."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return [inline_measurement(line, name) for line in lines if not line.startswith("#")]
+    found, problems = list[Measurement](), list[Problem]()
+    for line in lines:
+        if len(problems) > MANY and not found:
+            break
+        if not line.startswith("#"):
+            one = collect(lambda line=line: inline_measurement(line, name), problems)  # type: ignore[misc]
+            found += [] if one is None else [one]
+    if len(problems) > len(found) and len(lines) > 1:
+        raise refusal(text, name)
+    if problems:
+        raise BadInput(problems)
+    return found
 
 
 def _whole_json(text: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from foretell.api.post_training import (
     printed_phases,
     tail_sentence,
 )
+from foretell.api.run_causes import PhaseGap, phase_gap
 from foretell.errors import BadInput, Problem
 from foretell.interop.step_series import series_findings
 from foretell.records import as_json, dataclass
@@ -34,29 +35,6 @@ CHECKS: Mapping[str, str] = {
     "weight_sync": "tensor-by-tensor calls, buckets, the wire between pools, quantisation at the receiver",
 }
 """Phase -> what to look at where it takes longer than expected."""
-FAST, SLOW = 0.7, 1.4
-"""Logged over expected, between which a phase is as expected: nine in ten phases of published logs are within
-a factor of two."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseGap:
-    """One phase of a log beside its prediction."""
-
-    phase: str
-    """Its name."""
-    measured_s: float
-    """Logged, the median over steps."""
-    predicted_s: float
-    """Expected."""
-    ratio: float
-    """measured / predicted."""
-    verdict: str
-    """as expected, slower or faster."""
-    check: str
-    """What to look at; empty where it is not slower."""
-
-    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +103,7 @@ def diagnose_loops(question: DiagnoseQuestion, rows: list[Measurement]) -> Loops
 def loop_question(question: DiagnoseQuestion, row: Measurement) -> PostTrainingQuestion:
     """The job of a log: what it tells, and what was given beside it."""
     told, phases = row.asked, row.phases
+    assert question.model is not None
     gpus = question.gpus if question.gpus is not None else told.get("gpus")
     many = question.global_batch if question.global_batch is not None else told.get("trajectories")
     problems = [
@@ -160,21 +139,11 @@ def loop_question(question: DiagnoseQuestion, row: Measurement) -> PostTrainingQ
 def _diagnosis(row: Measurement, found: PostTraining) -> LoopDiagnosis:
     """One log: phases side by side, and what stands out."""
     ours = printed_phases(found.phases, found.placement)
-    gaps = []
-    for name, theirs in sorted(row.phases.items(), key=lambda one: -one[1]):
-        if ours.get(name, 0.0) > 0.0:
-            ratio = theirs / ours[name]
-            verdict = "slower" if ratio > SLOW else "faster" if ratio < FAST else "as expected"
-            gaps.append(
-                PhaseGap(
-                    phase=name,
-                    measured_s=theirs,
-                    predicted_s=ours[name],
-                    ratio=ratio,
-                    verdict=verdict,
-                    check=CHECKS[name] if verdict == "slower" else "",
-                )
-            )
+    gaps = [
+        phase_gap(name, theirs, ours[name], CHECKS[name])
+        for name, theirs in sorted(row.phases.items(), key=lambda one: -one[1])
+        if ours.get(name, 0.0) > 0.0
+    ]
     step = row.values.get("step_s")
     return LoopDiagnosis(
         source=row.source,

@@ -5,6 +5,8 @@ tpot 18 ms") tells a layout, a load and latencies; what it leaves open is as in 
 condition one posterior, so that the TPOT says what the TTFT alone cannot.
 """
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,14 +21,15 @@ from foretell.api.measured_serving import (
     run_of,
 )
 from foretell.api.run_causes import Cause, likely_causes
-from foretell.api.serving import question_of
+from foretell.api.serving import closed_form, question_of
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.records import Answer, as_json, dataclass
 from foretell.serving.corrections import served_slopes
+from foretell.serving.memory import kv_bytes
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.specs.corrections import SERVING, Corrections
-from foretell.specs.deployment_text import deployment_text
-from foretell.specs.measurement import SERVED, TRAINED, Measurement
+from foretell.specs.deployment_text import deployment_text, parse_deployment
+from foretell.specs.measurement import DECODED, HELD, SERVED, TRAINED, Measurement
 from foretell.specs.questions.diagnose import DiagnoseQuestion
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.service import ServiceEstimate
@@ -55,6 +58,15 @@ LOADS = ((0.0, 1.0), (0.25, 1.0), (4.0, 1.0), (0.0, 0.125), (1.0, 0.125), (1.0, 
 those of the measured service."""
 LEAST_PROMPT = 64.0
 """Tokens of the shortest prompt that is proposed."""
+AS_HELD = 0.1
+"""Share by which what an engine holds may differ from its prediction without a cause."""
+HELD_CHECKS: Mapping[str, str] = {
+    "kv_cache_tokens": "gpu_memory_utilization (mem_fraction_static), cache dtype, tp, other processes on "
+    "the chips, layers with a window or without attention",
+    "kv_bytes": "gpu_memory_utilization (mem_fraction_static), CUDA graphs, tokens of the profiling run",
+    "weight_bytes": "weight format really loaded, tp, a draft or vision model beside it",
+}
+"""Figure of an engine's memory -> what to look at."""
 LARGER_IS_BETTER = ("output_tokens_per_s", "output_tokens_per_s_per_gpu", "requests_per_s")
 ZERO = np.zeros(len(SERVING))
 
@@ -147,7 +159,7 @@ class ServicesDiagnosis(Answer):
 
 def is_service(row: Measurement) -> bool:
     """Whether a measured row is of a service."""
-    return any(name in row.values for name in SERVED) and not any(
+    return any(name in row.values for name in (*SERVED, *HELD)) and not any(
         name in row.values for name in TRAINED
     )
 
@@ -155,16 +167,22 @@ def is_service(row: Measurement) -> bool:
 def diagnose_services(question: DiagnoseQuestion, rows: Sequence[Measurement]) -> ServicesDiagnosis:
     """Every figure of every measured service beside its prediction."""
     _refuse_training(question)
+    rows = [_with_tpot(row) for row in rows]
     asked = service_question(question, rows[0])
-    known, first = condition_service(asked, rows)
-    found = [one for i, row in enumerate(rows) for one in _figures(known, i, row)]
-    best = _best(known, asked)
+    loaded = [row for row in rows if any(name in row.values for name in SERVED)]
+    known, first = condition_service(asked, loaded) if loaded else (None, question_of(asked)[0])
+    found = (
+        [] if known is None else [f for i, r in enumerate(loaded) for f in _figures(known, i, r)]
+    )
+    found += [one for row in rows for one in _held(asked, row)]
+    best = None if known is None else _best(known, asked)
     told = [
         f"{row.source}: {name} is not stated: {getattr(asked, name):g} tokens"
-        for row in rows
+        for row in loaded
         for name in ("isl", "osl")
         if name not in row.asked
     ]
+    told += [f"{row.source}: {note}" for row in rows if row not in loaded for note in row.notes]
     return ServicesDiagnosis(
         model=first.model.id,
         system=first.system.id,
@@ -172,8 +190,65 @@ def diagnose_services(question: DiagnoseQuestion, rows: Sequence[Measurement]) -
         best_plan=None if best is None else best.plan,
         best_ttft_ms=None if best is None else best.ttft_ms.mean,
         best_tpot_ms=None if best is None else best.tpot_ms.mean,
-        next=next_benchmark(known, rows[0].source),
-        notes=(*known.notes, *told),
+        next=None if known is None else next_benchmark(known, loaded[0].source),
+        notes=(*(() if known is None else known.notes), *told),
+    )
+
+
+def _with_tpot(row: Measurement) -> Measurement:
+    """An engine's own log with the time of its decode step as TPOT, where that is all it says of latency."""
+    if DECODED not in row.values or any(
+        f"{name}_ms" in row.values for name in ("ttft", "tpot", "e2e")
+    ):
+        return row
+    values = {name: value for name, value in row.values.items() if name not in SERVED}
+    return replace(row, values={**values, "tpot_ms": 1e3 * row.values[DECODED]})
+
+
+def _held(asked: ServiceQuestion, row: Measurement) -> Iterator[FigureDiagnosis]:
+    """What an engine holds once it is up, beside what is predicted of its memory."""
+    if not any(name in row.values for name in HELD):
+        return
+    q, given = question_of(asked)
+    before = closed_form(q, given)
+    layout = parse_deployment(before.plan, q.deployment)
+    token = float(np.asarray(kv_bytes(q.model, layout, 1.0, windows=False)))
+    predicted = {
+        "kv_cache_tokens": before.kv_bytes / max(token, 1e-9),  # engines count every layer alike
+        "kv_bytes": before.kv_bytes,
+        "weight_bytes": before.weight_bytes,
+    }
+    for name in HELD:
+        if name in row.values and predicted[name] > 0.0:
+            gap = row.values[name] / predicted[name] - 1.0
+            yield FigureDiagnosis(
+                source=row.source,
+                plan=before.plan,
+                profile=q.profile.id,
+                concurrency=None,
+                rate=None,
+                isl=float(np.asarray(q.traffic.isl)),
+                osl=float(np.asarray(q.traffic.osl)),
+                metric=name,
+                measured=row.values[name],
+                predicted=predicted[name],
+                interval=None,
+                gap=gap,
+                causes=(_memory_cause(name, gap),) if abs(gap) > AS_HELD else (),
+                not_told_apart=(),
+            )
+
+
+def _memory_cause(name: str, gap: float) -> Cause:
+    """Why an engine holds another amount than predicted: one mechanism for each figure."""
+    factor = 1.0 + gap
+    return Cause(
+        mechanism="cache_capacity" if name != "weight_bytes" else "decode_weights",
+        probability=1.0,
+        factor=factor,
+        interval={"p50": (factor, factor), "p90": (factor, factor)},
+        gain=0.0,
+        check=HELD_CHECKS[name],
     )
 
 
@@ -196,10 +271,12 @@ def service_question(question: DiagnoseQuestion, row: Measurement) -> ServiceQue
     """The service of a benchmark: what it tells, and what was given beside it."""
     told = {n: row.asked[n] for n in ("isl", "osl", "concurrency", "rate") if n in row.asked}
     gpus = question.gpus if question.gpus is not None else row.asked.get("gpus")
+    assert question.model is not None
+    degrees = [int(n) for n in re.findall(r"\b(?:tp|pp|dp)([0-9]{1,6})\b", row.plan)]
     return ServiceQuestion(
         question.model,
         system=question.system or (None if gpus and "x" in str(gpus) else row.asked.get("system")),
-        gpus=gpus,
+        gpus=gpus if gpus is not None or not degrees else math.prod(degrees),
         plan=question.plan if isinstance(question.plan, str) else (row.plan or None),
         engine=row.asked.get("engine"),
         set=question.set,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from foretell.interop.training_logs import steady_steps
+from foretell.interop.step_series import steady_steps
 from foretell.specs.measurement import Measurement
 
 

@@ -104,10 +104,10 @@ def read_words(text: str) -> tuple[dict[str, Any], str]:
 def _value(text: str, path: str, problems: list[Problem]) -> tuple[str, float]:
     """Name and value of one measured number."""
     match = VALUE.fullmatch(text.strip()) if len(text) <= LONGEST else None
-    if match is None:
+    number = float(match["number"].replace(",", "").replace("_", "")) if match else math.inf
+    if match is None or not math.isfinite(number):
         problems.append(_problem(path, text.strip(), "is no measured number"))
         return "", 0.0
-    number = float(match["number"].replace(",", "").replace("_", ""))
     unit, name = match["unit"].lower(), (match["name"] or match["after"] or "").lower()
     if name in ("ttft", "tpot", "itl", "e2e", "ttft_ms", "tpot_ms", "e2e_ms") and unit in LATENCY:
         stem = {"itl": "tpot"}.get(name.removesuffix("_ms"), name.removesuffix("_ms"))
@@ -146,7 +146,7 @@ def _typed(name: str, value: Any) -> Any:
 def csv_measurements(text: str, name: str) -> list[Measurement]:
     """Rows of a table."""
     try:
-        rows = list(csv.DictReader(io.StringIO(text), restval=""))
+        rows = list(csv.DictReader(io.StringIO(text), restval="", restkey="cells without a head"))
     except csv.Error as error:
         raise BadInput([_problem(name, "", f"is not CSV: {error}")]) from None
     return table_measurements(rows, name, first=2)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.training_logs import steady_steps
+from foretell.interop.step_series import steady_steps
 from foretell.specs.measurement import Measurement
 
 STEP = re.compile(r"ProfilerStep#([0-9]+)")

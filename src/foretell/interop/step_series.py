@@ -1,18 +1,79 @@
-"""What the steps of a log show over time: slow steps, stalls at regular intervals, drift, unevenness."""
+"""Steps of a log in their order: which of them are steady, and what they show over time."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from foretell.interop.training_logs import steady_steps
+from foretell.records import dataclass
 
+OUTLIER = 5.0
+"""Steps so many robust deviations above the median are told apart."""
+LEAST_SPREAD = 0.002
+"""No log is steadier than this share of its step."""
+WARM = 1.1
+"""A leading step that differs from the median by this factor belongs to the warm-up: compilation makes it
+long, and a program that does not wait for its device short."""
+FEW = 3
+"""Up to so many steps the last one stands for all."""
+MOST_WARM = 0.3
+"""At most this share of a longer log is warm-up, and two steps of any."""
 REGULAR = 0.1
 """Outliers whose distances differ by less than this share come at an interval."""
 DRIFT = 0.01
 """Change of the step over the log from which it is told."""
 UNEVEN = 0.05
 """Robust spread of steady steps from which they are uneven."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteadySteps:
+    """The steps of a log without its warm-up and outliers."""
+
+    median_s: float
+    """Median of the steady steps."""
+    noise: float
+    """Relative standard deviation of that median."""
+    warm: int
+    """Steps of the warm-up."""
+    slow: tuple[int, ...]
+    """Outliers, by their place in the log."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, as sentences."""
+        said = []
+        if self.warm:
+            many = "step" if self.warm == 1 else f"{self.warm} steps"
+            said.append(f"warm-up skipped: the first {many}")
+        if self.slow:
+            many = "1 step" if len(self.slow) == 1 else f"{len(self.slow)} steps"
+            said.append(f"outliers skipped: {many} far from the median")
+        return tuple(said)
+
+
+def steady_steps(times: list[float]) -> SteadySteps:
+    """Warm-up and outliers of a series of step times, and the median of the rest."""
+    if not times:
+        return SteadySteps(median_s=0.0, noise=0.0, warm=0, slow=())
+    series = np.array(times)
+    many = len(series)
+    middle = float(np.median(series[many // 3 :])) if many > FEW else float(series[-1])
+    warm, most = 0, max(int(MOST_WARM * many), min(FEW, many) - 1)
+    while warm < most and not middle / WARM <= series[warm] <= WARM * middle:
+        warm += 1
+    rest = series[warm:]
+    median = float(np.median(rest))
+    spread = max(1.4826 * float(np.median(np.abs(rest - median))), LEAST_SPREAD * median)
+    out = np.abs(rest - median) > OUTLIER * spread
+    kept = rest[~out] if (~out).any() else rest
+    noise = 1.253 * float(kept.std()) / (median * np.sqrt(len(kept)))
+    return SteadySteps(
+        median_s=float(np.median(kept)),
+        noise=noise if len(kept) > 1 else 0.02,
+        warm=warm,
+        slow=tuple((np.flatnonzero(out) + warm).tolist()),
+    )
 
 
 def series_findings(times: Sequence[float]) -> dict[str, Any]:
@@ -43,10 +104,12 @@ def series_findings(times: Sequence[float]) -> dict[str, Any]:
             "checkpoints asynchronously"
         )
     if abs(drift) >= DRIFT:
-        said.append(
-            f"the step {'grows' if drift > 0 else 'shrinks'} by {abs(drift):.1%} from the first to the last "
-            "third: heat, fragmentation, or longer samples"
+        way, why = (
+            ("grows", "heat, fragmentation, or longer samples")
+            if drift > 0
+            else ("shrinks", "a long warm-up, or shorter samples")
         )
+        said.append(f"the step {way} by {abs(drift):.1%} from the first to the last third: {why}")
     if spread >= UNEVEN:
         said.append(
             f"steps are uneven ({spread:.1%}): stragglers, other jobs on the links, or data loading"

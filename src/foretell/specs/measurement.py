@@ -7,7 +7,8 @@ from typing import Any
 from foretell.records import dataclass
 
 TRAINED = (
-    "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "peak_memory_bytes",
+    "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "samples_per_s", "tflops_per_gpu", "mfu",
+    "peak_memory_bytes",
 )  # fmt: skip
 """What can be measured of a training step."""
 SERVED = (
@@ -15,6 +16,14 @@ SERVED = (
     "requests_per_s",
 )  # fmt: skip
 """What can be measured of a service."""
+HELD = ("kv_cache_tokens", "kv_bytes", "weight_bytes")
+"""What an engine's log says once it is up: tokens that the cache of an instance holds, and of one chip the
+bytes of the cache and of the weights."""
+DECODED = "decode_step_s"
+"""The median time of a decode step: a benchmark's median TPOT, or an engine's sequences over its tokens a
+second."""
+WATCHED = ("power_watts", "idle_watts", "memory_used_bytes")
+"""What is measured of a chip beside: power at work and idle, and the memory that the driver reports."""
 TRAINED_PHASES = (
     "gemm", "attention", "elementwise", "norm", "loss", "tensor_parallel", "context_parallel",
     "expert_parallel", "pipeline_parallel", "data_parallel", "host", "optimizer",
@@ -26,6 +35,10 @@ POST_TRAINED = (
     "update_critic", "weight_sync",
 )  # fmt: skip
 """Phases of a post-training step whose seconds can be measured, by the names of logs."""
+TIMED_PARTS = (
+    "passes", "forward_backward", "pipeline_waits", "gradient_sync", "optimizer_step",
+)  # fmt: skip
+"""Parts of a training step as programs time them: several leaves of its breakdown each."""
 ASKED = (
     "model",
     "system",
@@ -57,10 +70,13 @@ class Measurement:
     """Words of its plan or deployment; empty: the question's."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """What it tells of its job, by the names of ASKED."""
+    stated: Mapping[str, Any] = field(default_factory=dict)
+    """What a log says that a question may leave open: model (a name, or a table of its dimensions), system,
+    gpus of a node, and tokens of a step (step_tokens, of one chip gpu_step_tokens)."""
     values: Mapping[str, float] = field(default_factory=dict)
-    """What was measured, by the names of TRAINED and SERVED."""
+    """What was measured, by the names of TRAINED, SERVED, HELD, WATCHED and DECODED."""
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of parts of the step, by the names of TRAINED_PHASES and POST_TRAINED."""
+    """Seconds of parts of the step, by the names of TRAINED_PHASES, POST_TRAINED and TIMED_PARTS."""
     noise: float = 0.0
     """Relative standard deviation of the mean, from repeated steps."""
     steps_s: tuple[float, ...] = ()

@@ -21,8 +21,8 @@ class DiagnosedRuns:
     runs: Annotated[
         "str | Path | Sequence[str | Path | Mapping[str, Any]]",
         Flag(
-            help='Logs, benchmark JSON, CSV or JSONL files, or texts: "tp8 pp4 zero1 mbs1: 15.2 s", '
-            '"c64 tp4: ttft 310 ms, tpot 18 ms".',
+            help="Logs (training, engines, benchmarks, nvidia-smi), CSV or JSONL files, or texts: "
+            '"tp8 pp4 zero1 mbs1: 15.2 s", "c64 tp4: ttft 310 ms, tpot 18 ms".',
             kind="rows",
             metavar="RUN...",
             names_file="always",
@@ -30,16 +30,16 @@ class DiagnosedRuns:
         ),
     ] = field(kw_only=False)
     model: Annotated[
-        "ModelGiven",
+        "ModelGiven | None",
         Flag(
-            help="The model that was trained or served.",
+            help="The model that was trained or served (default: what the log says).",
             kind="named",
             metavar="ID|PATH",
             names_file="maybe",
             lists=MODEL.lists,
             inline=MODEL.inline,
         ),
-    ]
+    ] = None
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)

@@ -15,33 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Infeasible, Problem
+from foretell.interop.timers import line_timers, timed_parts
 from foretell.interop.user_files import check_regular
 from foretell.records import JsonRecord, as_json, dataclass
 
 MARKS = ("time (ms)", "elapsed time per iteration (ms)")
 """What lines of such logs have."""
-FORWARD = ("fwd", "forward", "forward-compute", "forward-recv-compute")
-BACKWARD = ("bwd", "backward", "backward-compute")
-INNER = ("bwd_inner", "backward_inner")
-SENT = (
-    "bwd_allreduce",
-    "backward_allreduce",
-    "optimizer_allgather",
-    "allreduce",
-    "backward-params-all-reduce",
-    "layernorm-grads-all-reduce",
-    "embedding-grads-all-reduce",
-    "all-grads-sync",
-    "params-all-gather",
-    "forward-send",
-    "forward-recv",
-    "backward-send",
-    "backward-recv",
-    "backward-embedding-all-reduce",
+ELAPSED = re.compile(
+    r"elapsed time per iteration \(ms\)\s{0,9}:\s{0,9}([0-9]{1,30}(?:\.[0-9]{1,30})?)"
 )
-UPDATE = ("step", "optimizer")
-ELAPSED = "elapsed time per iteration (ms)"
-_PAIR = re.compile(r"([A-Za-z][\w \-()/]{0,80}?)\s{0,9}:\s{0,9}([0-9]{1,30}(?:\.[0-9]{1,30})?)")
+"""The time of a whole iteration."""
+STEP = "iteration"
+LONGEST = 4000
+"""Characters of a line that are read."""
 PARTS = ("compute_s", "communication_s", "idle_s")
 """What a step is split into."""
 
@@ -112,9 +98,10 @@ def _text(path: Path) -> str:
 
 def read_log(path: Path) -> list[StepSplit]:
     """The steps of a log; BadInput where it times none."""
-    lines = [_pairs(line) for line in _text(path).splitlines() if any(m in line for m in MARKS)]
+    lines = [_timers(line) for line in _text(path).splitlines()]
+    lines = [line for line in lines if line]
     whole = [line for line in lines if not any(name.endswith("_microstep") for name in line)]
-    if not any(FORWARD_NAMES & line.keys() or ELAPSED in line for line in whole):
+    if all(_split("", line) is None for line in whole):
         whole = [{k.removesuffix("_microstep"): v for k, v in line.items()} for line in lines]
     steps: list[dict[str, float]] = []
     for line in whole:
@@ -130,56 +117,30 @@ def read_log(path: Path) -> list[StepSplit]:
     return kept
 
 
-FORWARD_NAMES = {*FORWARD}
-KNOWN = {*FORWARD, *BACKWARD, *INNER, *SENT, *UPDATE, ELAPSED}
-"""Names whose milliseconds count; logs have more of them."""
-
-
-LONGEST_PART = 1000
-"""Characters between two bars that are looked through: more have no name and number."""
-
-
-def _pairs(line: str) -> dict[str, float]:
-    """Names and milliseconds of a line."""
-    found = {}
-    for part in line.split("|"):
-        match = _PAIR.search(part.strip()[:LONGEST_PART])
-        if match and match[1].strip().removesuffix("_microstep") in KNOWN:
-            found[match[1].strip()] = float(match[2])
-    return found
+def _timers(line: str) -> dict[str, float]:
+    """Timers of a line, and the iteration's time; seconds."""
+    match = ELAPSED.search(line[:LONGEST])
+    return {**line_timers(line[:LONGEST]), **({STEP: float(match[1]) / 1e3} if match else {})}
 
 
 def _split(name: str, step: Mapping[str, float]) -> StepSplit | None:
     """One step's lines together."""
-    forward = _first(step, FORWARD)
-    backward = _first(step, INNER)
-    sent = sum(step.get(key, 0.0) for key in SENT)
-    if backward is None:
-        whole = _first(step, BACKWARD)
-        inside = step.get("bwd_allreduce", step.get("backward_allreduce", 0.0))
-        backward = None if whole is None else max(whole - inside, 0.0)
-    update = _first(step, UPDATE) or 0.0
-    update = max(update - step.get("optimizer_allgather", 0.0), 0.0)
-    if forward is None and ELAPSED not in step:
+    parts, _ = timed_parts([{k: v for k, v in step.items() if k != STEP}])
+    passes = parts.get("passes", 0.0) + parts.get("forward_backward", 0.0)
+    compute = passes + parts.get("optimizer_step", 0.0)
+    sent = parts.get("gradient_sync", 0.0) + parts.get("pipeline_waits", 0.0)
+    total = step.get(STEP, compute + sent)
+    if total <= 0.0 or not (passes or STEP in step):
         return None
-    compute = (forward or 0.0) + (backward or 0.0) + update
-    total = step.get(ELAPSED, compute + sent)
-    if total <= 0.0:
-        return None
-    if forward is None and backward is None:  # an iteration without its parts
+    if not passes:  # an iteration without its parts
         compute, sent = total, 0.0
-    idle = max(total - compute - sent, 0.0)
     return StepSplit(
         step=name,
-        step_s=total / 1e3,
-        compute_s=compute / 1e3,
-        communication_s=sent / 1e3,
-        idle_s=idle / 1e3,
+        step_s=total,
+        compute_s=compute,
+        communication_s=sent,
+        idle_s=max(total - compute - sent, 0.0),
     )
-
-
-def _first(step: Mapping[str, float], names: Sequence[str]) -> float | None:
-    return next((step[name] for name in names if name in step), None)
 
 
 def mean_split(steps: Sequence[StepSplit]) -> StepSplit:

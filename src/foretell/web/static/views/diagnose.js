@@ -9,10 +9,14 @@ const kept = { runs: "", model: "llama-3.1-70b", system: "h100-sxm", gpus: "", g
 const CALLED = { gemm: "matrix multiplications", experts: "expert matrix multiplications", memory_bound: "memory-bound work", tensor_parallel: "tensor-parallel communication",
   context_parallel: "context-parallel communication", expert_parallel: "expert-parallel communication", pipeline_parallel: "sends between stages", data_parallel: "data-parallel communication",
   inside_nodes: "links inside nodes", between_nodes: "links between nodes", fixed: "fixed time of a step", everything: "everything alike", unexplained: "not explained by a mechanism",
+  passes: "forward and backward passes", forward_backward: "passes with their pipeline", pipeline_waits: "sends and waits of the pipeline", gradient_sync: "gradient and parameter communication", optimizer_step: "updates of the optimizer",
   decode_weights: "decode: weights", decode_cache: "decode: cached keys and values", step_overhead: "engine overhead of a step", cache_capacity: "tokens that the cache holds" };
 // Figure of a service -> its name and unit.
 const FIGURES = { ttft_ms: ["TTFT", "ms"], tpot_ms: ["TPOT", "ms"], e2e_ms: ["request latency", "ms"], output_tokens_per_s: ["output rate", "tokens/s"],
-  output_tokens_per_s_per_gpu: ["output rate of a GPU", "tokens/s"], requests_per_s: ["request rate", "requests/s"] };
+  output_tokens_per_s_per_gpu: ["output rate of a GPU", "tokens/s"], requests_per_s: ["request rate", "requests/s"], kv_cache_tokens: ["tokens that the cache holds", "tokens"],
+  kv_bytes: ["cache of a GPU", "bytes"], weight_bytes: ["weights of a GPU", "bytes"], peak_memory_bytes: ["Peak memory", "bytes"], memory_used_bytes: ["Memory in use", "bytes"], power_watts: ["Power of a GPU", "W"] };
+// Figures of an engine's memory: they have no load and no interval.
+const HELD = ["kv_cache_tokens", "kv_bytes", "weight_bytes"];
 // What was measured and predicted of a run, and its unit: a step in seconds, or a figure of a service.
 const beside = (run) => (run.metric ? [run.measured, run.predicted, FIGURES[run.metric][1]] : [run.measured_s, run.predicted_s, "s"]);
 const called = (name) => CALLED[name] ?? name.replaceAll("_", " ");
@@ -45,10 +49,10 @@ export default {
 };
 
 function box(desk) {
-  const text = h("textarea", { id: "runs-text", rows: 9, spellcheck: "false", placeholder: "tp8 pp4 zero1 mbs1: 19.5 s\nor the lines of a Megatron-LM, torchtitan, DeepSpeed, Hugging Face or verl log\nor a service: c64 tp4 isl=1024 osl=256: ttft 310 ms, tpot 18 ms, or the JSON of vllm bench serve\nor a table in CSV or JSON lines; a file may also be dropped here" });
+  const text = h("textarea", { id: "runs-text", rows: 9, spellcheck: "false", placeholder: "tp8 pp4 zero1 mbs1: 19.5 s\nor the lines of a log: Megatron-LM, torchtitan, DeepSpeed, Hugging Face, verl, vLLM, SGLang, nvidia-smi ...\nor a service: c64 tp4 isl=1024 osl=256: ttft 310 ms, tpot 18 ms, or the JSON of vllm bench serve\nor a table in CSV or JSON lines; a file may also be dropped here" });
   text.value = kept.runs;
   const LABELS = { model: "Model", system: "System or chip", gpus: "GPUs", global_batch: "Global batch", seq_len: "Sequence", plan: "Plan" };
-  const HINTS = { gpus: "from the log", global_batch: "from the log", seq_len: "from the log", plan: "from the log" };
+  const HINTS = { model: "from the log", system: "from the log", gpus: "from the log", global_batch: "from the log", seq_len: "from the log", plan: "from the log" };
   const inputs = Object.fromEntries(Object.keys(LABELS).map((name) => [name, h("input", { id: `run-${name}`, value: kept[name], placeholder: HINTS[name],
     list: { model: "models", system: "systems" }[name], inputmode: ["gpus", "global_batch", "seq_len"].includes(name) ? "numeric" : undefined, spellcheck: "false" })]));
   const go = h("button", { type: "button", id: "runs-go", class: "main" }, "Diagnose");
@@ -69,6 +73,7 @@ function verdict(run) {
   const [measured, predicted] = beside(run);
   const [low, high] = run.interval?.p90 ?? [predicted, predicted];
   if (run.gap === null) return ["No step time in the log", ""];
+  if (HELD.includes(run.metric)) return [Math.abs(run.gap) < 0.1 ? "As predicted" : "Another size than predicted", ` ${show(run.gap, "share")} from the prediction`];
   const rate = run.metric?.includes("_per_s");
   const apart = `${show(Math.abs(run.gap), "share")} ${run.gap < 0 !== Boolean(rate) ? "faster" : "slower"} than predicted`;
   if (rate ? measured < low : measured > high) return ["Slower than it should be", ` ${apart}, outside the 90 % interval`];
@@ -82,11 +87,12 @@ function card(run, found) {
   const load = run.rate ? `${show(run.rate)} requests/s` : `concurrency ${show(run.concurrency)}`;
   return h("section", { class: "card" }, h("h2", {}, `${found.model} on ${found.system}${run.metric ? `: ${FIGURES[run.metric][0]}` : ""}`),
     h("p", { class: "big words" }, big, h("small", {}, rest)),
-    h("p", { class: "plan" }, run.plan), run.metric ? h("p", { class: "plan" }, `${run.profile}: ${load}, ${show(run.isl)} tokens in, ${show(run.osl)} out`) : "", run.rollout_plan ? h("p", { class: "plan" }, `rollout  ${run.rollout_plan}`) : "",
+    h("p", { class: "plan" }, run.plan), HELD.includes(run.metric) ? h("p", { class: "plan" }, run.profile) : run.metric ? h("p", { class: "plan" }, `${run.profile}: ${load}, ${show(run.isl)} tokens in, ${show(run.osl)} out`) : "", run.rollout_plan ? h("p", { class: "plan" }, `rollout  ${run.rollout_plan}`) : "",
     facts([
       ["Measured", measured === null ? "not logged" : number(measured, unit, run.metric ?? "measured_s")],
       ["Predicted", number(predicted, unit, run.metric ? `${run.metric}_predicted` : "predicted_s")],
       ["90 % interval", range(run.interval?.p90, unit)],
+      ...(run.watched ?? []).map((one) => [FIGURES[one.metric][0], h("span", {}, number(one.measured, FIGURES[one.metric][1], one.metric), `, predicted ${show(one.predicted, FIGURES[one.metric][1])}`)]),
     ]));
 }
 
@@ -103,9 +109,9 @@ function causes(run) {
       ], run.causes),
       run.not_told_apart.length ? h("p", { class: "quiet" }, `This measurement cannot tell apart: ${run.not_told_apart.map((pair) => pair.map(called).join(" and ")).join("; ")}.`) : "") : "",
     run.phases?.length ? h("section", { class: "card" }, h("h2", {}, "Phases of the step"),
-      run.said.length ? h("ul", { class: "said" }, run.said.map((line) => h("li", {}, line))) : "",
+      run.said?.length ? h("ul", { class: "said" }, run.said.map((line) => h("li", {}, line))) : "",
       table("The longest first", [
-        { title: "phase", of: (row) => row.phase },
+        { title: "phase", of: (row) => CALLED[row.phase] ?? row.phase },
         { title: "logged", unit: "s", of: (row) => row.measured_s },
         { title: "expected", unit: "s", of: (row) => row.predicted_s },
         { title: "verdict", of: (row) => (row.verdict === "as expected" ? row.verdict : `${row.ratio.toFixed(1)} × expected`) },

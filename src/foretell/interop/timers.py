@@ -1,0 +1,137 @@
+"""Timers of Megatron-LM and DeepSpeed: seconds of the parts of a training step, by one name for all programs.
+
+time (ms) | forward-compute: 320.1 | backward-compute: 871.3 | optimizer: 12.3
+(min, max) time across ranks (ms):
+    forward-compute ...............: (318.2, 321.0)
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from statistics import median
+
+from foretell.records import dataclass
+
+PAIR = re.compile(r"\|\s*([A-Za-z][\w/-]*):\s*([0-9.]+)")
+"""A timer of a line `time (ms) | ...`."""
+ROW = re.compile(r"^\s*([a-z][\w/-]*) \.{2,}:\s*\(?([0-9.]+)(?:,\s*([0-9.]+)\))?\s*$")
+"""A timer on a line of its own; of two numbers the larger, over ranks, counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedPart:
+    """A part of a training step that programs time."""
+
+    name: str
+    """Ours."""
+    timers: tuple[tuple[str, ...], ...]
+    """Timers whose sum it is, program by program: the first that a log has any of counts."""
+    leaves: tuple[str, ...]
+    """Parts of a predicted step whose sum it is beside."""
+    check: str
+    """What to look at where it takes longer than predicted."""
+    less: tuple[str, ...] = ()
+    """Timers inside of them that are another part's."""
+
+
+PARTS: tuple[TimedPart, ...] = (
+    TimedPart(
+        name="passes",
+        timers=(("forward-compute", "backward-compute"), ("fwd", "bwd_inner")),
+        leaves=(
+            "compute", "memory_bound", "recompute", "tensor_parallel", "context_parallel",
+            "expert_parallel", "host", "gradient_sums",
+        ),
+        check="recomputation, clocks and power cap, attention kernel, tp inside a node, data loading "
+        "(batch-generator is inside forward-compute)",
+    ),
+    TimedPart(
+        name="pipeline_waits",
+        timers=((
+            "forward-recv", "forward-send", "backward-recv", "backward-send", "forward-send-forward-recv",
+            "backward-send-backward-recv", "forward-send-backward-recv", "backward-send-forward-recv",
+            "forward-backward-send-forward-backward-recv", "backward-embedding-all-reduce",
+            "embedding-grads-all-reduce",
+        ),),
+        leaves=("pipeline_parallel", "bubble"),
+        check="uneven stages (embedding and head), micro-batches of a step, vpp, links between stages; the "
+        "sum of tied embedding gradients also waits for the first stage to finish",
+    ),
+    TimedPart(
+        name="gradient_sync",
+        timers=((
+            "backward-params-all-reduce", "grads-all-reduce", "params-all-reduce", "grads-reduce-scatter",
+            "all-grads-sync", "params-all-gather", "layernorm-grads-all-reduce",
+        ), ("bwd_allreduce", "optimizer_allgather")),
+        leaves=("data_parallel",),
+        check="overlap (--overlap-grad-reduce, overlap_comm), bucket sizes, NCCL_IB_HCA, GPUDirect RDMA, "
+        "dtype of gradients",
+    ),
+    TimedPart(
+        name="optimizer_step",
+        timers=(("optimizer",), ("step",)),
+        less=("optimizer_allgather",),
+        leaves=("optimizer", "fixed"),
+        check="fused or CPU optimizer, offload, gradient clipping, the distributed optimizer",
+    ),
+)  # fmt: skip
+"""Parts that do not overlap each other."""
+WHOLE = TimedPart(
+    name="forward_backward",
+    timers=(("forward-backward",),),
+    leaves=(*PARTS[0].leaves, *PARTS[1].leaves),
+    check=PARTS[0].check,
+)
+"""Passes and waits together, where a program times no finer."""
+NESTED = (
+    "batch-generator", "fwd_microstep", "bwd_microstep", "bwd_inner_microstep", "bwd_allreduce_microstep",
+    "step_microstep", "bwd", "optimizer_gradients", "optimizer_step", "interval-time",
+    "load-checkpoint", "save-checkpoint", "model-and-optimizer-setup", "eval-time",
+    "train/valid/test-data-iterators-setup",
+)  # fmt: skip
+"""Timers inside of others, or beside steps."""
+
+
+OLDER = {
+    "forward": "fwd", "backward": "bwd", "backward_inner": "bwd_inner", "backward_allreduce": "bwd_allreduce",
+}  # fmt: skip
+"""Timers of older releases of DeepSpeed -> as they are called now."""
+
+
+def line_timers(line: str) -> dict[str, float]:
+    """Timers of one line, in seconds."""
+    if "time (ms)" in line:
+        return {name: float(ms) * 1e-3 for name, ms in PAIR.findall(line) if _is_number(ms)}
+    match = ROW.match(line) if " .." in line else None
+    if match is None or not all(_is_number(text) for text in match.groups()[1:] if text):
+        return {}
+    return {match[1]: float(match[3] or match[2]) * 1e-3}
+
+
+def _is_number(text: str) -> bool:
+    return text.count(".") <= 1 and text.strip(".") != ""
+
+
+def timed_parts(lines: Iterable[Mapping[str, float]]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Median seconds of each part over the lines of a log, the first left out, and timers not known."""
+    series: dict[str, list[float]] = {}
+    for line in lines:
+        for name, seconds in line.items():
+            series.setdefault(name, []).append(seconds)
+    middle = {OLDER.get(name, name): median(t[1:] or t) for name, t in series.items()}
+    if "bwd" in middle and "bwd_inner" not in middle:
+        middle["bwd_inner"] = max(middle["bwd"] - middle.get("bwd_allreduce", 0.0), 0.0)
+    found = {part.name: _of(part, middle) for part in PARTS}
+    if not found["passes"]:
+        found = {WHOLE.name: _of(WHOLE, middle), **found, "pipeline_waits": 0.0}
+    known = {timer for part in (*PARTS, WHOLE) for own in part.timers for timer in own}
+    known |= set(NESTED)
+    other = sorted(
+        name for name in middle if name not in known and not name.startswith("optimizer-")
+    )
+    return {name: seconds for name, seconds in found.items() if seconds > 0.0}, tuple(other)
+
+
+def _of(part: TimedPart, middle: Mapping[str, float]) -> float:
+    sums = (sum(middle.get(timer, 0.0) for timer in own) for own in part.timers)
+    inside = sum(middle.get(timer, 0.0) for timer in part.less)
+    return max(next((one for one in sums if one > 0.0), 0.0) - inside, 0.0)

@@ -136,3 +136,8 @@ class StepEstimate:
     """What the step adds up to, from which its numbers follow; no part of the JSON."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)
     """The question, from which more can be asked; no part of the JSON."""
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What the step time rests on."""
+        return None if self.breakdown is None else self.breakdown.evidence

@@ -208,6 +208,7 @@ def estimate_json(result: StepEstimate) -> dict[str, Any]:
     found: dict[str, Any] = {name: getattr(result, name) for name in _PLAIN}
     found["intervals"] = of_estimate(result)
     found["interval_reason"] = interval_reason(result)
+    found["evidence"] = result.evidence
     found["fit_probability"] = fit_of(result)
     found["plan"] = str(result.plan)
     found["breakdown"] = result.breakdown.to_dict() if result.breakdown else None

@@ -172,7 +172,8 @@ def short(record: Mapping[str, Any]) -> dict[str, Any]:
         cut = {key: _cut(value, rows, deep) for key, value in record.items()}
         if len(json.dumps(cut, default=str)) <= MOST_TEXT:
             return cut
-    return {key: value for key, value in cut.items() if not isinstance(value, dict | list)}
+    plain = {key: value for key, value in cut.items() if not isinstance(value, dict | list)}
+    return {**plain, **({"interval": record["interval"]} if "interval" in record else {})}
 
 
 def _cut(value: Any, rows: int, deep: int) -> Any:

@@ -45,6 +45,7 @@ function card(answer, i) {
       ...before(answer, answer.prior?.step_s, "s"),
       answer.micro_tokens ? ["Tokens of a micro-batch", number(answer.micro_tokens, "count", "micro_tokens")] : null,
       ["90 % interval", range(answer.interval?.p90, "s")],
+      answer.interval_reason ? ["How sure", h("span", { "data-name": "interval_reason" }, answer.interval_reason)] : null,
       ["Placement", answer.placement],
       ["Tokens/s per GPU", number(answer.tokens_per_s_per_gpu, "count", "tokens_per_s_per_gpu")],
       ["Idle", number(answer.idle_share, "share", "idle_share")],

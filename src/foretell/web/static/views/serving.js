@@ -59,6 +59,7 @@ function card(answer, i, sized) {
       ["TTFT p50 · p90 · p99", h("span", {}, ...levels("ttft_ms"))],
       [h("span", {}, word("TPOT", "tpot with or without the first token"), " p50 · p90 · p99"), h("span", {}, ...levels("tpot_ms"))],
       [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} per token`],
+      answer.interval_reason ? ["How sure", h("span", { "data-name": "interval_reason" }, answer.interval_reason)] : null,
       ["Requests/s", surely(answer, "requests_per_s", "count")],
       ["$ per million output tokens", surely(answer, "usd_per_million_output_tokens", "usd")],
       ["Joules per output token", surely(answer, "joules_per_output_token", "count")],

@@ -50,6 +50,7 @@ function card(answer, i) {
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
       ...before(answer, answer.prior?.step_s, "s"),
+      answer.interval_reason ? ["How sure", h("span", { "data-name": "interval_reason" }, answer.interval_reason)] : null,
       [word("MFU"), surely(answer, "mfu", "share")],
       ["Tokens/s per GPU", surely(answer, "tokens_per_s_per_gpu", "count")],
       ["TFLOP/s per GPU", surely(answer, "tflops_per_gpu", "count")],

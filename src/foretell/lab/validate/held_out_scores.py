@@ -3,7 +3,7 @@
 Writes held_out_scores.toml beside this file from all tables that are named: errors and intervals of published
 runs as the catalogue predicts them, with their source, their family of frameworks or their chip held out, and
 without the name of their framework. README.md and docs/accuracy.md tell these figures; it is to be run again,
-after error_fit.py, whenever a change moves predictions.
+after training_spreads.py, whenever a change moves predictions.
 """
 
 import sys

@@ -35,6 +35,8 @@ class Word:
     """The word as the file spells it, before expansion."""
     unknown: tuple[str, ...] = ()
     """Variables in it that the file gives no value to."""
+    set_line: int = 0
+    """Line on which the value itself is written, where a variable supplies it; else that of the word."""
 
     @property
     def known(self) -> bool:
@@ -103,6 +105,10 @@ class Process:
     """The container image it runs in, where one is named."""
     background: bool = False
     """Whether the script goes on beside it (`&`, nohup)."""
+    extras: tuple[str, ...] = ()
+    """Variables of further words that the file does not set: `@` of the caller, EXTRA_ARGS."""
+    condition: str = ""
+    """The condition under which it starts, where the file does not decide it."""
     copies: int = 1
     """How often the file starts it, where that is known."""
     name: str = ""
@@ -156,5 +162,7 @@ class Launched:
     """Files that it writes, by name."""
     notes: tuple[str, ...] = ()
     """What was chosen or left out while reading, a sentence each."""
+    missing: tuple[str, ...] = ()
+    """Files that it sources or starts and that are not beside it."""
     asks: tuple[str, ...] = ()
     """Values that the file needs and does not contain, a sentence each."""

@@ -1,0 +1,134 @@
+"""A shell script as the processes that it launches, batch lines (`#SBATCH`, `#PBS`) included."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from foretell.interop.forms.facts import batch_facts, process_facts
+from foretell.interop.forms.records import Fact, Launched, Layer, Process, Word
+from foretell.interop.forms.scope import Scope
+from foretell.interop.forms.shell import House, Shell
+from foretell.interop.forms.starts import note
+from foretell.interop.forms.unwrap import Unwrapped
+from foretell.interop.forms.values import ArrayValue, Source, Value, literal, text_of, tokens_of
+
+_BATCH = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|FLUX:?|COBALT)[ \t]+(.*)$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"(?<=[=\s])(<[A-Za-z][\w ./:,-]*>)(?=[\s\\]|$)")
+"""`NAME=<path to file>`: no redirection, but what the user puts in."""
+_USED = re.compile(r"\$\{?(\w+)")
+
+
+def no_file(name: str) -> str | None:
+    """No file lies beside."""
+    return None
+
+
+def read_script(
+    text: str, *, open_file: Callable[[str], str | None] = no_file, env: Mapping[str, Word] | None = None,
+    first_line: int = 1,
+) -> Launched:  # fmt: skip
+    """What a script launches; `env` are variables that it is started with."""
+    text = _PLACEHOLDER.sub(r'"\1"', text.replace("\r\n", "\n").replace("\t", " "))
+    batch = _batch_layer(text, first_line)
+    facts = batch_facts(batch) if batch is not None else ()
+    scope = Scope({name: _value(word) for name, word in (env or {}).items()})
+    scope.values |= _slurm_variables(facts)
+    house = House(open_file=open_file)
+    shell = Shell(
+        Source(text, first_line), scope, house, layers=() if batch is None else (batch,), env=env
+    )
+    shell.run_all()
+    if not house.processes:
+        for name in [one for one in house.functions if one not in house.called]:
+            shell.call(name, ())
+    if not house.processes:
+        _argument_lists(shell, text)
+    rays = [Fact(name="gpus_per_node", value=int(word.text) if word.text.isdigit() else word.text,
+                 line=word.line, source="ray start --num-gpus", unknown=word.unknown)
+            for word in house.rays]  # fmt: skip
+    processes = [
+        replace(one, facts=(*process_facts(one), *facts, *rays[:1]), files=house.files)
+        for one in house.processes
+    ]
+    variables = {
+        name: Word(text=text_of(value), line=value[0].line if value else 0, raw=text_of(value),
+                   unknown=tuple(n for piece in value for n in piece.names))
+        for name, value in scope.values.items() if not isinstance(value, ArrayValue)
+    }  # fmt: skip
+    return Launched(
+        form="slurm" if batch is not None else "shell",
+        processes=_counted(processes),
+        env=variables,
+        facts=(*facts, *rays[:1]),
+        files=house.files,
+        missing=tuple(house.missing),
+    )
+
+
+def _value(word: Word) -> Value:
+    from foretell.interop.forms.values import Piece
+
+    return (Piece(word.text, word.line, word.line, word.unknown),)
+
+
+def _batch_layer(text: str, first_line: int) -> Layer | None:
+    """Options of the batch lines of a script as one launcher."""
+    words: list[Word] = []
+    name = ""
+    for match in _BATCH.finditer(text):
+        name = f"#{match[1].rstrip(':')}"
+        line = first_line + text.count("\n", 0, match.start())
+        plain = match[2].partition(" #")[0]
+        try:
+            parts = shlex.split(plain, comments=True)
+        except ValueError:
+            parts = plain.split()
+        words += [Word(text=part, line=line, raw=part) for part in parts]
+    return Layer(name=name, argv=tuple(words)) if name else None
+
+
+def _slurm_variables(facts: tuple[Fact, ...]) -> dict[str, Value | ArrayValue]:
+    """Variables that Slurm sets from the batch lines."""
+    names = {
+        "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+        "gpus_per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
+        "processes_per_node": ("SLURM_NTASKS_PER_NODE",),
+        "processes": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    }
+    found: dict[str, Value | ArrayValue] = {}
+    for fact in facts:
+        for name in names.get(fact.name, ()):
+            found.setdefault(name, literal(str(fact.value), fact.line))
+    tasks = {fact.name: fact.value for fact in facts}
+    if "processes" not in tasks and {"nodes", "processes_per_node"} <= {*tasks}:
+        many = int(tasks["nodes"]) * int(tasks["processes_per_node"])
+        for name in names["processes"]:
+            found.setdefault(name, literal(str(many), 0))
+    return found
+
+
+def _argument_lists(shell: Shell, text: str) -> None:
+    """A script that starts nothing and sets lists of arguments: these are what it is about."""
+    used = {*_USED.findall(text)}
+    words: list[Word] = []
+    for name, value in shell.scope.values.items():
+        if name in used:
+            continue
+        if isinstance(value, ArrayValue):
+            words += [token.word for _, one in value.items for token in tokens_of(one)]
+        elif text_of(value).lstrip().startswith("--"):
+            split = tuple(piece._replace(split=True) for piece in value)
+            words += [token.word for token in tokens_of(split)]
+    if any(word.text.startswith("--") for word in words):
+        note(shell, Unwrapped(layers=(), env={}, words=()), words)
+
+
+def _counted(processes: list[Process]) -> tuple[Process, ...]:
+    """Processes with equal words counted once, with how often."""
+    found: dict[tuple[tuple[str, ...], str], Process] = {}
+    for one in processes:
+        key = (tuple(word.text for word in one.argv), one.image)
+        before = found.get(key)
+        found[key] = one if before is None else replace(before, copies=before.copies + 1)
+    return tuple(found.values())

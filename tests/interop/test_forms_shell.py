@@ -2,11 +2,11 @@
 
 import pytest
 
-from foretell.interop.forms import Process, gpu_count, launched
+from foretell.interop.forms import LaunchedProcess, gpu_count, read_form
 
 
-def only(text: str) -> Process:
-    found = launched(text).processes
+def only(text: str) -> LaunchedProcess:
+    found = read_form(text).processes
     assert len(found) == 1, [one.program for one in found]
     return found[0]
 
@@ -34,6 +34,9 @@ def words(text: str) -> str:
         ("read -r -d '' C <<EOF\nt.py --a 1\nEOF\npython $C", "t.py --a 1"),
         ("declare -A S=([a]=1 [b]=2); K=b; python t.py ${S[$K]} ${#S[@]}", "t.py 2 2"),
         ('export X=" a "b=$((1+1))" c"; python t.py $X', "t.py a b=2 c"),
+        ('N=$((2*(3+5)))\nB=$(( N / 3 % 4 + 10 - 1 ))\n: "${C:=7}"\npython t.py $N ${B} $C', "t.py 16 10 7"),
+        ("B='x y' t.py \"$A\" ${B} a#b 'q r' --k=\"v w\" # gone", "t.py ${A} ${B} a#b q r --k=v w"),
+        ("t.py --x $((1/0)) --y $((A+1))", "t.py --x $((1/0)) --y $((A+1))"),
     ],
 )  # fmt: skip
 def test_what_a_shell_would_pass(script: str, expected: str) -> None:
@@ -53,7 +56,7 @@ git clone x
 cat f | grep b
 kubectl get pods
 """
-    assert launched(text).processes == ()
+    assert read_form(text).processes == ()
 
 
 def test_launchers_are_layers_around_the_program() -> None:
@@ -73,18 +76,38 @@ def test_launchers_are_layers_around_the_program() -> None:
 @pytest.mark.parametrize(
     ("command", "program", "layers"),
     [
-        ("python3 -u -m torch.distributed.run --nproc_per_node 8 a.py", "a.py", ["python -m", "torchrun"]),
-        ("accelerate launch --config_file f.yaml --num_processes 8 a.py --x", "a.py", ["accelerate"]),
+        (
+            "python3 -u -m torch.distributed.run --nproc_per_node 8 a.py",
+            "a.py",
+            ["python -m", "torchrun"],
+        ),
+        (
+            "accelerate launch --config_file f.yaml --num_processes 8 a.py --x",
+            "a.py",
+            ["accelerate"],
+        ),
         ("deepspeed --num_gpus 8 --module pkg.cli --x 1", "pkg.cli", ["deepspeed"]),
         ("mpirun -np 8 -x A=1 --bind-to none python a.py", "a.py", ["mpirun", "python"]),
         ("docker run --rm -it --gpus all -e A=1 -v /a:/b img vllm serve m", "vllm", ["docker"]),
-        ("singularity exec --nv --bind /a x.sif torchrun a.py", "a.py", ["singularity", "torchrun"]),
-        ("ray job submit --address=x --runtime-env-json='{}' -- python3 a.py", "a.py", ["ray job", "python"]),
+        (
+            "singularity exec --nv --bind /a x.sif torchrun a.py",
+            "a.py",
+            ["singularity", "torchrun"],
+        ),
+        (
+            "ray job submit --address=x --runtime-env-json='{}' -- python3 a.py",
+            "a.py",
+            ["ray job", "python"],
+        ),
         ("uv run --extra vllm python a.py", "a.py", ["uv", "python"]),
         ("env A=1 B=2 timeout 10 taskset -c 0 ./prog x", "./prog", ["env", "timeout", "taskset"]),
         ("nsys profile -o out --trace cuda python a.py", "a.py", ["nsys", "python"]),
         ("ssh host 'python a.py --n 1'", "a.py", ["ssh", "python"]),
-        ("kubectl exec -i pod -c main -- bash -c 'python a.py'", "a.py", ["kubectl", "bash -c", "python"]),
+        (
+            "kubectl exec -i pod -c main -- bash -c 'python a.py'",
+            "a.py",
+            ["kubectl", "bash -c", "python"],
+        ),
         ("sbatch --nodes=2 --wrap 'python a.py'", "a.py", ["sbatch", "python"]),
         ("$LAUNCHER a.py", "a.py", ["LAUNCHER"]),
     ],
@@ -96,7 +119,9 @@ def test_each_launcher_is_taken_off(command: str, program: str, layers: list[str
 
 
 def test_words_know_their_lines() -> None:
-    text = 'TP=2\nGPT=" \\\n  --layers 4 \\\n  --tp $TP \\\n"\npython t.py \\\n  $GPT \\\n  --x $TP\n'
+    text = (
+        'TP=2\nGPT=" \\\n  --layers 4 \\\n  --tp $TP \\\n"\npython t.py \\\n  $GPT \\\n  --x $TP\n'
+    )
     argv = only(text).argv
     found = {word.text: word.line for word in argv if word.text.startswith("--")}
     assert found == {"--layers": 3, "--tp": 4, "--x": 8}
@@ -128,7 +153,7 @@ srun torchrun --nnodes $NNODES --nproc_per_node $GPUS t.py --n $N
 """
     process = only(text)
     count = gpu_count(process.facts)
-    assert (count.gpus, count.nodes, count.accelerator) == (32, 4, "a100")
+    assert (count.gpus, count.nodes, count.accelerator) == (32, 4, "A100-80GB")
     assert process.argv[-1].text == "4"
 
 
@@ -175,7 +200,7 @@ for i in 0 1 2 3; do
 done
 wait
 """
-    found = launched(text).processes
+    found = read_form(text).processes
     assert [one.argv[-1].text for one in found] == ["8000", "8001", "8002", "8003"]
     assert all(gpu_count(one.facts).gpus == 1 for one in found)
 
@@ -193,4 +218,4 @@ def test_lists_of_arguments_alone_are_what_a_text_is_about() -> None:
      "A=$A; B=$B$B; python $A", "x=1; while [ $x -gt 0 ]; do x=$((x+1)); done; python t.py"],
 )  # fmt: skip
 def test_no_text_hangs_or_faults(text: str) -> None:
-    launched(text)
+    read_form(text)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foretell.interop.forms.records import Layer, Process, Word
+from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, Word
 from foretell.interop.forms.unwrap import LAUNCHERS, UTILITIES, Unwrapped, unwrapped
-from foretell.interop.forms.values import Piece, Source, Token, Value, literal, text_of, unknown
+from foretell.interop.forms.values import Source, TextPiece, Token, Value, literal, text_of, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -34,8 +34,13 @@ def arithmetic_statement(text: str) -> tuple[str, str, str]:
 
 
 def run_command(
-    shell: "Shell", node: "Node", *, stdin: list[Piece] | None = None, target: str = "", appends: bool = False
-) -> str:  # fmt: skip
+    shell: "Shell",
+    node: "Node",
+    *,
+    stdin: list[TextPiece] | None = None,
+    target: str = "",
+    appends: bool = False,
+) -> str:
     """Follow one command; the signal by which it leaves the script."""
     prefix: dict[str, Value] = {}
     nodes: list[Node] = []
@@ -58,9 +63,14 @@ def run_command(
 
 
 def run_tokens(
-    shell: "Shell", tokens: list[Token], prefix: dict[str, Value], *, stdin: list[Piece] | None = None,
-    target: str = "", appends: bool = False,
-) -> str:  # fmt: skip
+    shell: "Shell",
+    tokens: list[Token],
+    prefix: dict[str, Value],
+    *,
+    stdin: list[TextPiece] | None = None,
+    target: str = "",
+    appends: bool = False,
+) -> str:
     """Follow a command whose words are expanded."""
     name = tokens[0].text
     line = tokens[0].word.line
@@ -107,10 +117,10 @@ def run_tokens(
 
 
 def _joined(tokens: Sequence[Token]) -> Value:
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     for token in tokens:
         if pieces:
-            pieces.append(Piece(" ", pieces[-1].line, pieces[-1].origin))
+            pieces.append(TextPiece(" ", pieces[-1].line, pieces[-1].origin))
         pieces += token.pieces
     return tuple(pieces)
 
@@ -118,7 +128,7 @@ def _joined(tokens: Sequence[Token]) -> Value:
 def _writes(
     shell: "Shell",
     tokens: Sequence[Token],
-    stdin: list[Piece] | None,
+    stdin: list[TextPiece] | None,
     target: str,
     *,
     appends: bool,
@@ -168,9 +178,13 @@ def opened(shell: "Shell", name: str) -> str | None:
 
 
 def _inner(
-    shell: "Shell", text: Value, *, found: Unwrapped | None = None, positions: Sequence[Value] = (),
+    shell: "Shell",
+    text: Value,
+    *,
+    found: Unwrapped | None = None,
+    positions: Sequence[Value] = (),
     same: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """Follow a script inside a command; with `same` in the script's own scope."""
     from foretell.interop.forms.shell import DEEPEST, Shell
 
@@ -179,7 +193,7 @@ def _inner(
     scope = shell.scope if same else shell.scope.copied()
     env = {**shell.env, **(found.env if found else {})}
     for name, word in (found.env if found else {}).items():
-        scope.set(name, (Piece(word.text, word.line, word.line, word.unknown),))
+        scope.set(name, (TextPiece(word.text, word.line, word.line, word.unknown),))
     if found is not None and positions:
         scope.positions = tuple(positions)
     inner = Shell(
@@ -193,13 +207,13 @@ def _inner(
 
 
 def _start(
-    shell: "Shell", tokens: Sequence[Token], prefix: dict[str, Value], stdin: list[Piece] | None
+    shell: "Shell", tokens: Sequence[Token], prefix: dict[str, Value], stdin: list[TextPiece] | None
 ) -> None:
     """Take the launchers off a command and note the process behind them."""
     words = [token.word for token in tokens]
     name = words[0].text.rpartition("/")[2]
     if name == "ray" and len(words) > 1 and words[1].text == "start":
-        told = Layer(name="ray start", argv=tuple(words[2:])).value("--num-gpus")
+        told = LauncherLayer(name="ray start", argv=tuple(words[2:])).value("--num-gpus")
         shell.house.rays.extend([told] if told else [])
         return
     found = unwrapped(words)
@@ -246,7 +260,7 @@ def _is_other_verb(base: str) -> bool:
 
 
 def _plain(word: Word) -> Value:
-    return (Piece(word.text, word.line, word.set_line or word.line, word.unknown),)
+    return (TextPiece(word.text, word.line, word.set_line or word.line, word.unknown),)
 
 
 def _word(value: Value) -> Word:
@@ -280,7 +294,12 @@ def note(
         for name in shell.scope.exported
         if isinstance(value := shell.scope.values.get(name), tuple)
     }
-    process = Process(
+    before = shell.house.processes[-1:] if kept and kept[0].text.startswith("--") else []
+    if before and before[0].layers == (*shell.layers, *found.layers) and not found.image:
+        # flags on a line of their own, without a backslash before it
+        shell.house.processes[-1] = replace(before[0], argv=(*before[0].argv, *kept))
+        return
+    process = LaunchedProcess(
         program=words[0].text if words and not words[0].text.startswith("-") else "",
         argv=tuple(kept),
         env={**exported, **shell.env, **found.env},

@@ -33,7 +33,7 @@ def branches(node: "Node") -> list[tuple[list["Node"], list["Node"]]]:
             found += branches(child)
         elif child.type == "else_clause":
             found.append(([], child.children[1:]))
-        elif child.is_named:
+        elif child.is_named or state:
             found[0][state].append(child)
     return found
 

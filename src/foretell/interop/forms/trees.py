@@ -11,7 +11,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.documents import DEEPEST, located_documents
-from foretell.interop.forms.records import Setting
+from foretell.interop.forms.records import ConfigSetting
 from foretell.records import dataclass
 
 Path = tuple[str, ...]
@@ -65,7 +65,7 @@ def json_tree(text: str) -> Tree:
     except RecursionError:
         raise bad("is nested too deeply") from None
     except ValueError as error:
-        cleaned = re.sub(r"^\s*//[^\n]*$", "", text, flags=re.MULTILINE)
+        cleaned = re.sub(r"^[ \t]*//[^\n]*$", "", text, flags=re.MULTILINE)
         cleaned = re.sub(r",(\s*[}\]])", r"\1", cleaned)
         try:
             value = json.loads(cleaned)
@@ -116,9 +116,9 @@ def walked(value: Any, path: Path = (), depth: int = 0) -> Iterator[tuple[Path, 
             yield from walked(one, (*path, key), depth + 1)
 
 
-def settings(tree: Tree) -> tuple[Setting, ...]:
+def settings(tree: Tree) -> tuple[ConfigSetting, ...]:
     """Keys and values of a document; a list of plain values is one value, tables inside lists are opened."""
-    found: list[Setting] = []
+    found: list[ConfigSetting] = []
 
     def open_(value: Any, path: Path, depth: int) -> None:
         if depth > DEEPEST:
@@ -133,7 +133,7 @@ def settings(tree: Tree) -> tuple[Setting, ...]:
                 open_(one, (*path, str(at)), depth + 1)
         elif path:
             found.append(
-                Setting(path=path, value=value, line=tree.line(*path), raw=str(value)[:200])
+                ConfigSetting(path=path, value=value, line=tree.line(*path), raw=str(value)[:200])
             )
 
     open_(tree.value, (), 0)

@@ -73,18 +73,38 @@ def test_launchers_are_layers_around_the_program() -> None:
 @pytest.mark.parametrize(
     ("command", "program", "layers"),
     [
-        ("python3 -u -m torch.distributed.run --nproc_per_node 8 a.py", "a.py", ["python -m", "torchrun"]),
-        ("accelerate launch --config_file f.yaml --num_processes 8 a.py --x", "a.py", ["accelerate"]),
+        (
+            "python3 -u -m torch.distributed.run --nproc_per_node 8 a.py",
+            "a.py",
+            ["python -m", "torchrun"],
+        ),
+        (
+            "accelerate launch --config_file f.yaml --num_processes 8 a.py --x",
+            "a.py",
+            ["accelerate"],
+        ),
         ("deepspeed --num_gpus 8 --module pkg.cli --x 1", "pkg.cli", ["deepspeed"]),
         ("mpirun -np 8 -x A=1 --bind-to none python a.py", "a.py", ["mpirun", "python"]),
         ("docker run --rm -it --gpus all -e A=1 -v /a:/b img vllm serve m", "vllm", ["docker"]),
-        ("singularity exec --nv --bind /a x.sif torchrun a.py", "a.py", ["singularity", "torchrun"]),
-        ("ray job submit --address=x --runtime-env-json='{}' -- python3 a.py", "a.py", ["ray job", "python"]),
+        (
+            "singularity exec --nv --bind /a x.sif torchrun a.py",
+            "a.py",
+            ["singularity", "torchrun"],
+        ),
+        (
+            "ray job submit --address=x --runtime-env-json='{}' -- python3 a.py",
+            "a.py",
+            ["ray job", "python"],
+        ),
         ("uv run --extra vllm python a.py", "a.py", ["uv", "python"]),
         ("env A=1 B=2 timeout 10 taskset -c 0 ./prog x", "./prog", ["env", "timeout", "taskset"]),
         ("nsys profile -o out --trace cuda python a.py", "a.py", ["nsys", "python"]),
         ("ssh host 'python a.py --n 1'", "a.py", ["ssh", "python"]),
-        ("kubectl exec -i pod -c main -- bash -c 'python a.py'", "a.py", ["kubectl", "bash -c", "python"]),
+        (
+            "kubectl exec -i pod -c main -- bash -c 'python a.py'",
+            "a.py",
+            ["kubectl", "bash -c", "python"],
+        ),
         ("sbatch --nodes=2 --wrap 'python a.py'", "a.py", ["sbatch", "python"]),
         ("$LAUNCHER a.py", "a.py", ["LAUNCHER"]),
     ],
@@ -96,7 +116,9 @@ def test_each_launcher_is_taken_off(command: str, program: str, layers: list[str
 
 
 def test_words_know_their_lines() -> None:
-    text = 'TP=2\nGPT=" \\\n  --layers 4 \\\n  --tp $TP \\\n"\npython t.py \\\n  $GPT \\\n  --x $TP\n'
+    text = (
+        'TP=2\nGPT=" \\\n  --layers 4 \\\n  --tp $TP \\\n"\npython t.py \\\n  $GPT \\\n  --x $TP\n'
+    )
     argv = only(text).argv
     found = {word.text: word.line for word in argv if word.text.startswith("--")}
     assert found == {"--layers": 3, "--tp": 4, "--x": 8}

@@ -68,7 +68,7 @@ def test_a_mixture_that_arguments_describe() -> None:
     --num-attention-heads 32 --group-query-attention --num-query-groups 8 --normalization RMSNorm
     --disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights
     --vocab-size 32000 --make-vocab-size-divisible-by 1 --num-experts 8 --moe-router-topk 2
-    --expert-model-parallel-size 8 --micro-batch-size 1 --moe-layer-freq ([0]*1+[1]*31)"""
+    --expert-model-parallel-size 8 --micro-batch-size 1 --moe-layer-freq '([0]*1+[1]*31)'"""
     launch = read_launch(text)
     assert launch.table is not None
     model = catalog_model(launch.table)
@@ -350,9 +350,9 @@ mpirun -n 1 --allow-run-as-root trtllm-serve Qwen/Qwen3-235B-A22B --port=8000 \\
     ("text", "said"),
     [
         ("", "is empty"),
-        ("x" * (LARGEST_TEXT + 1), "is longer than"),
+        ("x" * (LARGEST_TEXT + 1), "longer than"),
         ("hello there", "is of no tool known here"),
-        ("tensor_parallel_size: 8", "could be for vllm or trtllm"),
+        ("tensor_parallel_size: 8", "could be for trtllm or vllm"),
         ("{", "is not JSON"),
         ("[a]\nb", "is not TOML"),
         ('{"zero_optimization": {"stage": 7}}', "zero_optimization.stage: is out of range"),

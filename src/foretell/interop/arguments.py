@@ -8,8 +8,8 @@ opened: the command inside it is read, with the nodes and GPUs that it is given.
 import json
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem
@@ -54,6 +54,22 @@ class ArgumentTable:
     """The text itself, by which lines are found."""
     wrapped: bool = False
     """Whether a task or an object of a cluster starts it, on as many nodes as its variables say."""
+    spelt: Mapping[str, str] = field(default_factory=dict)
+    """Where pairs are named by our fields, the tool's own key of each."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Line of each of the tool's keys, where the walk over the text found it."""
+    asks: tuple[str, ...] = ()
+    """Values that the form does not have, a sentence each."""
+    role: str = ""
+    """The half of a split service that a process is: prefill or decode."""
+    copies: int = 1
+    """How often the process is started."""
+    tool: str = ""
+    """The tool, where the form says it."""
+    named: str = ""
+    """The model, where the form names it."""
+    started: bool = False
+    """Whether it is a process that a file starts, rather than a configuration."""
 
 
 def parse_arguments(text: str) -> ArgumentTable:
@@ -182,6 +198,60 @@ def written_pairs(content: str) -> tuple[tuple[str, Any], ...]:
     return tuple(
         pair for one in read_documents(content) if isinstance(one, Mapping) for pair in flat(one)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandWords:
+    """A command taken apart."""
+
+    words: tuple[str, ...]
+    """Words that belong to no flag."""
+    pairs: tuple[tuple[str, Any], ...]
+    """Flags and overrides with their values."""
+    places: Mapping[str, int]
+    """Their lines."""
+
+
+def command_pairs(argv: Sequence[tuple[str, int]]) -> CommandWords:
+    """Flags and their values, overrides, and the words between them, of words with their lines."""
+    words: list[str] = []
+    pairs: list[tuple[str, Any]] = []
+    places: dict[str, int] = {}
+    flag, at, values = "", 0, list[str]()
+
+    def close() -> None:
+        if flag:
+            value: Any = True if not values else values[0] if len(values) == 1 else list(values)
+            pairs.append((spell_key(flag), value))
+            places[spell_key(flag)] = at
+
+    for word, line in argv:
+        if word == "--":
+            close()
+            flag, values = "", []
+        elif word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word):
+            close()
+            flag, equals, value = word.partition("=")
+            at, values = line, [value] if equals else []
+            if equals:
+                close()
+                flag, values = "", []
+        elif flag and (spell_key(flag) in NAMED_LISTS or not (values and _override(word))):
+            values.append(word)
+        elif match := _override(word):
+            close()
+            flag, values = "", []
+            pairs.append((spell_key(match[1]), match[2].rstrip(",")))
+            places[spell_key(match[1])] = line
+        elif word.strip():
+            words.append(word)
+    close()
+    return CommandWords(words=tuple(words), pairs=tuple(pairs), places=places)
+
+
+def assigned_pairs(text: str) -> list[tuple[str, Any]]:
+    """Fields of a configuration that lines of Python set: `cfg.model.seq_length = 4096`."""
+    return [(spell_key(key), _python(value)) for key, value in _ASSIGNED.findall(text)]
 
 
 def _override(word: str, used: frozenset[str] = frozenset()) -> re.Match[str] | None:

@@ -116,6 +116,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         values=read_back(keys, {**job, **values}, SOURCES),
         accelerator=given.accelerator,
         doubts=tuple(keys.doubts),
+        asks=tuple(keys.asks),
         notes=tuple(keys.notes),
         ignored=quiet,
         unknown=unknown,

@@ -11,11 +11,12 @@ cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.kept_flags import own_flags, quiet_flags
 from foretell.interop.keys import Keys, plan_words, read_back, world_size
-from foretell.interop.launch import Known, Launch, Tool
+from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
-from foretell.interop.megatron_flags import IGNORED, SOURCES, SWITCHES
-from foretell.interop.megatron_model import KEYS as MODEL_KEYS
+from foretell.interop.megatron_flags import SOURCES
 from foretell.interop.megatron_model import model_table
+from foretell.interop.tool_fields import translate
+from foretell.interop.tool_tables import ToolTable
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
 from foretell.specs.plan_forms import join_names
 
@@ -67,18 +68,10 @@ NARROW = ("fp8", "mxfp8", "nvfp4")
 """Precisions beside which layers at both ends may stay in 16 bits."""
 
 
-def read(given: ArgumentTable, known: Known) -> Launch:
+def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     """What the arguments say, with what is known beside them."""
-    return _read(given, known, "megatron")
-
-
-def read_nemo(given: ArgumentTable, known: Known) -> Launch:
-    """What overrides or a YAML of NeMo say: Megatron's names under `model.`, the nodes under `trainer.`."""
-    return _read(given, known, "nemo")
-
-
-def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
-    keys = Keys(given, tool=tool, switches=SWITCHES, last=True)
+    translated, tool = translate(given, of), of.tool
+    keys = translated.keys
     table = model_table(keys)
     layers = keys.whole("num_layers") or known.layers
     tp = known.over("tp", keys.whole("tensor_model_parallel_size") or 1)
@@ -114,7 +107,6 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         keys.whole("global_batch_size") or (None if dp is None else micro * dp),
         keys.whole("seq_length", "encoder_seq_length", "sequence_length"),
     )
-    quiet, unknown = keys.rest(IGNORED | MODEL_KEYS)
     keys.raise_problems()
     name = table["id"] if table is not None else next(iter(models), None)
     job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
@@ -130,9 +122,13 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         accelerator=given.accelerator,
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
-        ignored=quiet,
-        unknown=unknown,
-        flags=quiet_flags(own_flags(given, keys.pairs), quiet) if "--" in given.text else (),
+        asks=tuple(keys.asks),
+        ignored=translated.left.quiet,
+        unmodelled=translated.left.bears,
+        unknown=translated.left.unknown,
+        flags=quiet_flags(own_flags(given, keys.pairs), translated.left.quiet)
+        if "--" in given.text
+        else (),
     )
 
 

@@ -67,6 +67,58 @@ def read_trainer_script(text: str) -> tuple[tuple[str, Any], ...]:
     return tuple(found.items())
 
 
+def read_config_module(text: str) -> tuple[tuple[str, Any], ...]:
+    """Keys of a configuration that is a module (xtuner, mmengine): names it sets, and dict(...) calls
+    inside."""
+    if "xtuner" not in text or "dict(" not in text:
+        return ()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    known: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name = node.targets[0].id
+        if isinstance(node.value, ast.Call) and dotted_name(node.value.func) == "dict":
+            found |= _nested(node.value, known, f"{name}.")
+        else:
+            known[name] = found[name] = _value(node.value, known)
+    return tuple(found.items()) if "model.llm.type" in found or "model.type" in found else ()
+
+
+def read_engine(text: str) -> tuple[tuple[str, Any], ...]:
+    """Keywords of the first call that makes an engine of vLLM: `LLM(model=..., tensor_parallel_size=2)`."""
+    if "vllm" not in text or "LLM(" not in text:
+        return ()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    known = _literals(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] == "LLM":
+            words = {one.arg: _value(one.value, known) for one in node.keywords if one.arg}
+            first = {"model": _value(node.args[0], known)} if node.args else {}
+            return tuple((first | words).items())
+    return ()
+
+
+def _nested(call: ast.Call, known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Keywords of dict(...) as dotted keys."""
+    found: dict[str, Any] = {}
+    for word in call.keywords:
+        if word.arg is None:
+            continue
+        if isinstance(word.value, ast.Call) and dotted_name(word.value.func) == "dict":
+            found |= _nested(word.value, known, f"{prefix}{word.arg}.")
+        else:
+            found[prefix + word.arg] = _value(word.value, known)
+    return found
+
+
 def _keys(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
     """Keys that one call gives."""
     whole = dotted_name(call.func)

@@ -117,14 +117,13 @@ def _line(text: str, found: str) -> int:
 
 def read_unit(text: str) -> Launched:
     """The command of a systemd unit with what it sets."""
-    lines = re.sub(r"\\\n", "  ", text).splitlines()
-    sets = [
-        one.partition("=")[2].strip().strip("\"'")
-        for one in lines
-        if one.startswith("Environment=")
-    ]
-    script = [
-        one.partition("=")[2].lstrip("-@:+!") for one in lines if one.startswith("ExecStart=")
-    ]
-    inner = read_script("\n".join([*(f"export {one}" for one in sets if "=" in one), *script[-1:]]))
+    script, going = list[str](), False
+    for line in text.splitlines():
+        key, equals, rest = line.partition("=")
+        if going or (equals and key == "ExecStart"):
+            script.append(line if going else rest.lstrip("-@:+!"))
+            going = line.endswith("\\")
+        else:
+            script.append(f"export {rest.strip()}" if equals and key == "Environment" else "")
+    inner = read_script("\n".join(script))
     return Launched(form="systemd", processes=inner.processes, env=inner.env)

@@ -1,7 +1,8 @@
 """What each tool's keys mean, as data: interop/tools/NAME.toml, one file a tool, and the lookup of one key.
 
     family     whose step it is: training, megatron, policy (reinforcement learning), service
-    include    tables whose keys it has too, with the path that they are under
+    include    tables whose keys it has too, with the path that they are under; `unread` where they matter and are
+               not read
     fields     field of ours = keys of the tool that set it, the one that counts first
     backends   the same for one trainer behind the tool (`backend` says which runs)
     values     field = their word and ours
@@ -18,7 +19,7 @@ Lists of keys share beginnings: `a.{b c.{d e}}` is a.b, a.c.d and a.c.e. A key i
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -115,8 +116,9 @@ def unknown_sentence(key: str, table: ToolTable) -> str | None:
 
 
 def may_matter(key: str) -> bool:
-    """Whether a key that no table knows sounds like time or memory."""
-    return bool(_MATTERS.search(key)) and not _TALK.search(key)
+    """Whether a key that no table knows sounds like time or memory, by the last part of its name."""
+    last = key.rpartition(".")[2]
+    return bool(_MATTERS.search(last)) and not _TALK.search(last)
 
 
 def resembles(key: str, table: ToolTable) -> str | None:
@@ -186,7 +188,7 @@ def table_of(name: str) -> ToolTable:
     )
     raw = tomllib.loads(text)
     inner = [
-        (table_of(one["table"]), under)
+        (table_of(one["table"]) if not one.get("unread") else _unread(table_of(one["table"])), under)
         for one in raw.get("include", ())
         for under in one.get("under", "").split() or [""]
     ]
@@ -245,6 +247,13 @@ def table_of(name: str) -> ToolTable:
         switches=frozenset(switches),
         last=bool(raw.get("last")),
         free=tuple(raw.get("free", "").split()),
+    )
+
+
+def _unread(table: ToolTable) -> ToolTable:
+    """A table whose keys another tool takes and does not read: those that set something matter there."""
+    return replace(
+        table, fields={}, plan={}, values={}, defaults={}, bears=table.bears | table.read, read=frozenset()
     )
 
 

@@ -166,11 +166,14 @@ def _batch(keys: Keys, known: Known, gpus: int | None, dp: int | None) -> tuple[
     """(sequences of a replica, sequences of a step)."""
     each = keys.number("device_batch", high=1e6)
     steps = keys.whole("accumulation") or 1
-    told = keys.whole("global_batch")
+    told = keys.whole("global_batch", low=-1)
+    told = None if told == -1 else told
     if each is not None and gpus is not None and dp:
         batch = max(round(each * gpus * steps), 1)
         return known.over("micro_batch", max(batch // (dp * steps), 1)), batch
-    micro = keys.whole("micro_batch")
+    micro = keys.whole("micro_batch", low=-1)
+    if micro == -1:  # as many as a step has for each chip
+        micro = max(told // (dp * steps), 1) if told and dp else 1
     if micro is None and told and dp and keys.whole("accumulation"):
         micro = max(told // (dp * steps), 1)
     if micro is None and not told and "micro_batch" not in known.degrees:
@@ -392,8 +395,11 @@ def _precision(keys: Keys, table: ToolTable, *, frozen: bool) -> dict[str, objec
             "precision": name or "bf16",
             "weights": "nf4-dq" if keys.flag("double_quant") else "nf4",
         }
+    if (keys.flag("load_8bit") or bits == 8) and frozen:
+        keys.note("weights in 8 bits: taken as fp8, which has as many bytes")
+        return {"precision": name or "bf16", "weights": "fp8"}
     if keys.flag("load_8bit") or bits == 8:
-        keys.doubt("weights in 8 bits are not known here: taken as 16")
+        keys.doubt("weights in 8 bits that are trained are not known here: taken as 16")
     if name is None:
         keys.note("neither bf16 nor fp16: 32-bit training")
         return {"precision": "fp32"}
@@ -470,10 +476,28 @@ def _described(keys: Keys) -> dict[str, object] | None:
         return None
     if keys.flag("shape.is_moe") or keys.has("shape.num_experts"):
         keys.doubt("the experts of the described model are not read: taken as dense")
-    found |= {"model_type": "llama", "tie_word_embeddings": bool(tied), "hidden_act": "silu"}
-    return found
+    kind = (keys.text("shape.model_type") or "llama").lower()
+    if kind == "gpt2":
+        return {
+            "model_type": "gpt2", "n_embd": found["hidden_size"], "n_layer": found["num_hidden_layers"],
+            "n_head": found["num_attention_heads"], "vocab_size": found.get("vocab_size", 50257),
+            "n_positions": keys.whole("seq_len") or 1024,
+        }  # fmt: skip
+    if kind not in ("llama", "gpt_neox"):
+        keys.ask(f"the model is described as {kind[:40]}, which is not known here: MODEL")
+        return None
+    if kind == "gpt_neox":
+        found.setdefault("intermediate_size", 4 * int(str(found["hidden_size"])))
+        return found | {"model_type": "gpt_neox", "tie_word_embeddings": bool(tied)}
+    if "vocab_size" not in found:
+        keys.note(f"no vocabulary is named: {USUAL_VOCABULARY:,} rows")
+        found["vocab_size"] = USUAL_VOCABULARY
+    found.setdefault("max_position_embeddings", keys.whole("seq_len") or 4096)
+    return found | {"model_type": "llama", "tie_word_embeddings": bool(tied), "hidden_act": "silu"}
 
 
+USUAL_VOCABULARY = 128_256
+"""Rows of a token table where a described model names none: Llama 3's."""
 METHODS = {
     "dpo": "dpo", "kto": "dpo", "orpo": "dpo", "grpo": "grpo", "rloo": "grpo", "ppo": "ppo",
     "reward": "reward", "rm": "reward",
@@ -487,9 +511,9 @@ def _method(
     """Arguments of a post-training question: algorithm, sequences of a step, the trainer's plan."""
     told = (keys.text("method") or "").lower()
     run = keys.given.text.lower()
-    kind = next(
-        (one for one in METHODS if one in told or re.search(rf"[\s/]{one}(?:\.py)?\s", run)), ""
-    )
+    kind = next((one for one in METHODS if one in told), "")
+    if not told:
+        kind = next((one for one in METHODS if re.search(rf"[\s/]{one}(?:\.py)?\s", run)), "")
     if not kind and keys.said_as("samples", "answer_len"):
         kind = "grpo"  # a GRPOConfig's own
     found: dict[str, object] = {

@@ -38,6 +38,8 @@ MOST_NODES = 64
 SLURM_NAMES = {"a100": "a100-80gb"}
 """Names that batch systems give kinds of GPU, where a cloud means another by them: clusters have the larger
 A100."""
+CONFIGURATIONS = (".json", ".yaml", ".yml", ".toml", ".py")
+"""Endings of files that hold arguments."""
 INNER = ("accelerate", "deepspeed", "accelerate launch")
 """Launchers whose flags set what the program would."""
 
@@ -69,9 +71,25 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
     if not found.settings:
         plain = not isinstance(given, Path) or found.form in ("helm", "kubernetes")
         return [parse_arguments(text)] if plain else []
+    if script := _beaker(found):
+        return argument_tables(script, text)
     pairs = tuple((spell_key(one.key), one.value) for one in found.settings)
     places = {spell_key(one.key): one.line for one in found.settings}
     return [ArgumentTable(words=(), pairs=pairs, variables={}, text=text, places=places)]
+
+
+def _beaker(found: Launched) -> str:
+    """The command of a Beaker experiment's first task, as a script."""
+    told = {one.key: one.value for one in found.settings}
+    words = [
+        str(word)
+        for part in ("command", "arguments")
+        for word in (told.get(f"tasks.0.{part}") or [])
+        if isinstance(told.get(f"tasks.0.{part}"), list)
+    ]
+    if "budget" not in told or not words:
+        return ""
+    return words[-1] if words[0].endswith(("sh", "bash")) else " ".join(words)
 
 
 def _other_ranks(given: str | Path, text: str, found: Launched) -> list[Process]:
@@ -114,7 +132,7 @@ def _of_process(process: Process, found: Launched, text: str) -> ArgumentTable:
     inner = [layer.name for layer in process.layers if layer.name in INNER]
     values = " ".join(word.text for word in process.argv)
     for name, content in {**found.files, **process.files}.items():
-        if name and Path(name).stem in values:
+        if name.endswith(CONFIGURATIONS) and Path(name).stem in values:
             try:
                 pairs += written_pairs(content)
             except BadInput:
@@ -145,10 +163,12 @@ def _of_process(process: Process, found: Launched, text: str) -> ArgumentTable:
         **known, **{name: str(value) for name, value in facts.items() if value is not None}
     }  # fmt: skip
     asks = tuple(f"{name} is not set in the file: --gpus" for name in count.unknown)
+    bare = not process.argv or process.argv[0].text.startswith("-")  # the image's own program
+    image = process.image if bare else ""
     role = process.fact("role")
     copies = process.fact("replicas")
     return ArgumentTable(
-        words=tuple(one for one in (*_modules(process), *told.words, process.image, *inner) if one),
+        words=tuple(one for one in (*_modules(process), *told.words, image, *inner) if one),
         pairs=tuple(pairs),
         variables=variables,
         accelerator=_chip(count.accelerator, found),

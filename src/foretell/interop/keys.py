@@ -19,6 +19,8 @@ _TRUTH = {
     "true": True, "1": True, "yes": True, "on": True,
     "false": False, "0": False, "no": False, "off": False,
 }  # fmt: skip
+_PLACEHOLDER = re.compile(r"<[^<>]*>|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|\?+|\{\{.*\}\}|TODO.*|YOUR.*", re.DOTALL)
+"""Texts that stand for a value which the user is to fill in."""
 _NONE = ("none", "null", "auto", "default", "")
 """How tools spell that a value is left to them."""
 
@@ -140,6 +142,9 @@ class Keys:
         if value is None:
             return None
         text = str(value).strip().replace("_", "")
+        if _PLACEHOLDER.fullmatch(str(value).strip()):
+            self._ask_for(next(name for name in names if name in self._pairs), str(value))
+            return None
         if isinstance(value, bool) or not _WHOLE.fullmatch(text):
             self.problem(names[0], "is not a whole number", value, f"{low} to {high}")
             return None
@@ -194,6 +199,9 @@ class Keys:
         plain = value.lower()
         if plain in known:
             return known[plain]
+        if "$" in plain:
+            self._ask_for(next(name for name in names if name in self._pairs), value)
+            return None
         self.problem(names[0], "is none of the values known here", value, ", ".join(known),
                      nearest_name(plain, known))  # fmt: skip
         return None

@@ -60,7 +60,10 @@ MIXED = {
     "bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "2"},
     "nemotron_h_bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "4"},
     "bf16_with_fp8_subchannel_scaling_mixed": {"precision": "fp8", "scaling": "block"},
-    "bf16_with_mxfp8_mixed": {"precision": "mxfp8"}, "bf16_with_nvfp4_mixed": {"precision": "nvfp4"},
+    "bf16_with_mxfp8_mixed": {"precision": "mxfp8"}, "fp8_mx": {"precision": "mxfp8"},
+    "fp8_cs": {"precision": "fp8", "wide_layers": "2"}, "fp8_ds": {"precision": "fp8"}, "fp8": {"precision": "fp8"},
+    "fp8_sc": {"precision": "fp8", "scaling": "block"}, "nvfp4": {"precision": "nvfp4"},
+    "fp16": {"precision": "fp16"}, "bf16_with_nvfp4_mixed": {"precision": "nvfp4"},
 }  # fmt: skip
 """Bridge's mixed_precision recipes, with the layers at both ends that its mixed_precision.py keeps in 16
 bits."""
@@ -79,6 +82,9 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     cp, ep = (keys.whole(f"{name}_parallel_size") or 1 for name in ("context", "expert_model"))
     cp = known.over("cp", cp)
     gpus = world_size(keys, known)
+    if gpus is not None and known.gpus is None and gpus < tp * pp * cp:
+        keys.ask(f"tp x pp x cp = {tp * pp * cp} is more than the {gpus} GPUs of the file: --gpus")
+        gpus = None
     dp = _replicas(keys, gpus, tp * pp * cp)
     layout, vpp = _layout(keys, pp, _virtual(keys, pp, layers), layers)
     micro = known.over("micro_batch", keys.whole("micro_batch_size") or 1)
@@ -119,7 +125,7 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
         seq_len=seq_len,
         plan=plan_words(values),
         values=read_back(keys, {**job, **values}, SOURCES),
-        accelerator=given.accelerator,
+        accelerator=given.accelerator or keys.text("accelerator"),
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
         asks=tuple(keys.asks),
@@ -190,7 +196,7 @@ def _virtual(keys: Keys, pp: int, layers: int | None) -> int:
     if told is not None or each is None:
         return told or 1
     if layers is None:
-        keys.doubt("virtual stages need the number of layers: none taken")
+        keys.ask("the number of layers, which virtual stages need, is not in the file: MODEL")
         return 1
     if layers % (pp * each):
         message = f"{layers} layers over {pp} stages are no multiple of it"
@@ -217,6 +223,9 @@ def _zero(keys: Keys) -> int:
     plain = 1 if keys.flag("use_distributed_optimizer") or shared else 0
     fsdp = keys.flag("use_megatron_fsdp", "use_custom_fsdp")
     strategy = keys.choice(["data_parallel_sharding_strategy"], SHARDING)
+    stage = keys.whole("zero_stage", low=0, high=3)
+    if stage is not None:  # Megatron-DeepSpeed's
+        return max(stage, plain)
     if keys.flag("use_torch_fsdp2"):
         return 3
     if fsdp and strategy is not None:

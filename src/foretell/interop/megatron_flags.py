@@ -18,7 +18,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "ep": ("expert_model_parallel_size",),
     "etp": ("expert_tensor_parallel_size",),
     "zero": ("use_distributed_optimizer", "use_megatron_fsdp", "use_custom_fsdp", "use_torch_fsdp2",
-             "data_parallel_sharding_strategy", "name"),
+             "data_parallel_sharding_strategy", "name", "zero_stage"),
     "micro_batch": ("micro_batch_size",),
     "sp": ("sequence_parallel", "no_sequence_parallel"),
     "order": ("use_tp_pp_dp_mapping",),

@@ -88,7 +88,10 @@ def launch_of_step(
     `sources` names the arguments of each value, of the update and of the step."""
     tp, pp, cp = (known.over(name, degree.get(name) or 1) for name in ("tp", "pp", "cp"))
     ep = degree.get("ep") or 1
-    if step.gpus is None:
+    if step.gpus is not None and known.gpus is None and step.gpus < tp * pp * cp:
+        keys.ask(f"tp x pp x cp = {tp * pp * cp} is more than the {step.gpus} GPUs of the file: --gpus")
+        step = replace(step, gpus=None)
+    elif step.gpus is None:
         keys.ask("the number of GPUs is not in the file: --gpus")
     if step.gpus is not None and step.gpus % (tp * pp * cp):
         keys.problem("gpus", f"are no multiple of tp x pp x cp = {tp * pp * cp}", step.gpus)

@@ -46,8 +46,7 @@ class Translated:
 
 def translate(given: ArgumentTable, table: ToolTable) -> Translated:
     """The fields that a launch sets, those that its tool's defaults set, and what is left over."""
-    words, pairs = _alone(given, table)
-    pairs = resolved(pairs)
+    words, pairs = _alone(replace(given, pairs=tuple(resolved(dict(given.pairs)).items())), table)
     backend = _backend(pairs, table)
     fields = {**table.fields}
     for name, first in table.backends.get(backend, {}).items():
@@ -202,6 +201,8 @@ def _referred(name: str, pairs: Mapping[str, Any], key: str, depth: int) -> Any:
     call = _RESOLVER.fullmatch(name)
     if call:
         parts = [one.strip().strip("\"'") for one in call[2].split(",")]
+        if call[1].isupper():  # a variable of the environment with its default
+            return parts[0] if parts[0] else None
         if call[1] == "env":
             return parts[1] if len(parts) > 1 else None
         if call[1] == "not":

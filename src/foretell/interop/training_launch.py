@@ -151,6 +151,9 @@ def _replicas(
         gpus = dp * ranks
     if gpus is None and shard is not None and shard > 0 and (copies or 1) > 0:
         gpus = shard * fixed * ranks
+    if gpus is not None and known.gpus is None and gpus < ranks:
+        keys.ask(f"tp x pp x cp = {ranks} is more than the {gpus} GPUs of the file: --gpus")
+        gpus = None
     if gpus is not None and gpus % ranks:
         keys.problem("gpus", f"is no multiple of tp x pp x cp = {ranks}", gpus)
     dp = None if gpus is None else max(gpus // ranks, 1)

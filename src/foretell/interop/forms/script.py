@@ -135,9 +135,9 @@ def _argument_lists(shell: Shell, text: str) -> None:
 
 def _counted(processes: list[LaunchedProcess]) -> tuple[LaunchedProcess, ...]:
     """Processes with equal words counted once, with how often."""
-    found: dict[tuple[tuple[str, ...], str], LaunchedProcess] = {}
+    found: dict[tuple[tuple[tuple[str, int], ...], str], LaunchedProcess] = {}
     for one in processes:
-        key = (tuple(word.text for word in one.argv), one.image)
+        key = (tuple((word.text, word.line) for word in one.argv), one.image)
         before = found.get(key)
         again = before is not None and not (before.condition or one.condition)
         found[key] = (

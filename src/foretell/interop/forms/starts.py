@@ -20,6 +20,7 @@ EXTRAS = re.compile(
 )
 """Names of variables that hold further words of a command rather than one value."""
 _SETS = re.compile(r"\s*([A-Za-z_]\w*)\s*(\+\+|--|[-+*/%]?=(?!=))\s*(.*)", re.DOTALL)
+_OVERRIDE = re.compile(r"[+~]*[\w-]+(?:\.[\w-]+)+=")
 _MOST_TEXT = 1 << 18
 
 
@@ -55,6 +56,9 @@ def run_command(
         elif child.is_named and child.type not in ("file_redirect", "comment", "heredoc_redirect"):
             nodes.append(child)
     tokens = shell.tokens(nodes)
+    if tokens and _OVERRIDE.match(tokens[0].text) and prefix:  # overrides without a program
+        own = [one for one in node.children if one.type == "variable_assignment"]
+        tokens, prefix = [*shell.tokens(own), *tokens], {}
     if not tokens:
         for label, made in prefix.items():
             shell.scope.set(label, made)
@@ -78,6 +82,7 @@ def run_tokens(
         len(tokens) > 1
         and re.fullmatch(r"[A-Za-z_]\w*=[^=].*", name, re.DOTALL)
         and "." not in name
+        and not _OVERRIDE.match(tokens[1].text)
     ):
         label, _, text = name.partition("=")  # an assignment that came out of a variable
         prefix[label] = literal(text, line)

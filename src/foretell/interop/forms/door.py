@@ -18,6 +18,8 @@ LARGEST_SCRIPT = 1 << 18
 """Characters of a script."""
 _SECTION = re.compile(r"^[ \t]*\[{1,2}[\w.\-\"' ]{1,200}\]{1,2}[ \t]*(?:#.*)?$", re.MULTILINE)
 _TOML_KEY = re.compile(r"^[ \t]*[\w.\-\"']{1,200}[ \t]*=[ \t]*\S", re.MULTILINE)
+_ENDINGS = (".sh", ".slurm", ".sbatch", ".bash", ".pbs", ".yaml", ".yml", ".json", ".toml")
+"""Ends of names that say a form."""
 _FLAG = re.compile(r"^[ \t]*--\w", re.MULTILINE)
 _YAML_LINE = re.compile(r"---.*|(?:- )?[\w.\"'/-]{1,200}[ \t]*:(?:\s.*)?|%YAML.*")
 _HERE = re.compile(
@@ -82,7 +84,7 @@ def _of_form(text: str, name: str, open_file: Callable[[str], str | None]) -> La
         return _of_trees([tree], "json", open_file)
     if "[Service]" in text and re.search(r"^ExecStart=", text, re.MULTILINE):
         return compose.read_unit(text)
-    if name.endswith(".py") or (not name and _is_python(text)):
+    if name.endswith(".py") or (not name.endswith(_ENDINGS) and _is_python(text)):
         return LaunchContents(form="python", python=text, processes=tuple(python_processes(text)))
     if "dockerfile" in name.lower() or compose.is_dockerfile(text):
         return compose.read_dockerfile(text)

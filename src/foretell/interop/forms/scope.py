@@ -32,7 +32,7 @@ OWN: Mapping[str, str] = {
     "-": "", "LINENO": "1", "IFS": " ", "OPTIND": "1", "SECONDS": "0",
 }  # fmt: skip
 """Variables of the shell itself."""
-PLACEHOLDER = re.compile(r"<[^<>\n]+>")
+PLACEHOLDER = re.compile(r"<[^<>\n]+>[\w./-]*")
 """What stands for a value that the user puts in."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 _SPELT = re.compile(r"[A-Za-z_]\w*")

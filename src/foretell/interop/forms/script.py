@@ -20,7 +20,7 @@ from foretell.interop.forms.unwrap import Unwrapped
 from foretell.interop.forms.values import ArrayValue, Source, Value, literal, text_of, tokens_of
 
 _BATCH = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|FLUX:?|COBALT)[ \t]+(.*)$", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"(?<=[=\s])(<[A-Za-z][\w ./:,-]{0,200}>)(?=[\s\\]|$)")
+_PLACEHOLDER = re.compile(r"(?<=[=\s])(<[A-Za-z][\w ./:,-]{0,200}>[\w./-]{0,200})(?=[\s\\]|$)")
 """`NAME=<path to file>`: no redirection, but what the user puts in."""
 _LIST = re.compile(r"(?<![\w-])(--[\w-]{1,80}[ =])(\(\[[^\s'\"]*\))")
 """`--moe-layer-freq ([0]*3+[1]*58)`: a value that a shell would want in quotes."""
@@ -51,7 +51,7 @@ def read_script(
     if not house.processes:
         for name in [one for one in house.functions if one not in house.called]:
             shell.call(name, ())
-    if not house.processes:
+    if not house.processes and not house.missing:
         _argument_lists(shell, text)
     rays = [StatedFact(name="gpus_per_node", value=int(word.text) if word.text.isdigit() else word.text,
                  line=word.line, source="ray start --num-gpus", unknown=word.unknown)

@@ -19,6 +19,8 @@ MOST_KEYS = 20_000
 """Keys of one document."""
 _TEMPLATE = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}")
 _TEMPLATE_LINE = re.compile(r"^[ \t]*\{\{-?[^\n]*\}\}[ \t]*$", re.MULTILINE)
+_COMMA = re.compile(r"([^\s,{\[])([ \t]*\n(?:[ \t]*(?:#.*)?\n)*[ \t]*\"[\w.-]+\"[ \t]*:)")
+"""A key of a flow mapping behind a line without its comma."""
 _SECTION = re.compile(r"[ \t]*\[{1,2}([\w.\-\"' ]{1,200})\]{1,2}[ \t]*(?:#.*)?")
 _KEY = re.compile(r"[ \t]*([\w.\-\"']{1,200})[ \t]*=")
 _JSON_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
@@ -47,6 +49,8 @@ def yaml_trees(text: str) -> list[Tree]:
     try:
         found = located_documents(text)
     except BadInput:
+        if text.lstrip().startswith("{") and (repaired := _COMMA.sub(r"\1,\2", text)) != text:
+            return yaml_trees(repaired)
         if "{{" not in text:
             raise
         plain = _TEMPLATE_LINE.sub("", text)

@@ -159,7 +159,8 @@ def tokens_of(value: Sequence[TextPiece], raw: str = "") -> list[Token]:
                 made.append(current)
             current = None
         elif not piece.split or piece.names:
-            current = [*(current or ()), piece]
+            current = [] if current is None else current
+            current.append(piece)
         else:
             at = 0
             for found in _WORD.finditer(piece.text):
@@ -168,7 +169,8 @@ def tokens_of(value: Sequence[TextPiece], raw: str = "") -> list[Token]:
                     current = None
                 ends = piece.text.count("\n", 0, found.start())
                 part = TextPiece(found[0], piece.line + ends, piece.origin + ends, piece.names)
-                current = [*(current or ()), part]
+                current = [] if current is None else current
+                current.append(part)
                 at = found.end()
             if at < len(piece.text) and piece.text[at:].isspace():
                 made += [current] if current is not None else []

@@ -163,6 +163,4 @@ def test_a_nemo_recipe_by_its_command_and_one_that_is_not_known() -> None:
     same = read_launch(FOLDER / "nemo_recipe.py")
     assert (found.plan, found.gpus, found.global_batch) == (same.plan, 64, 128)
     other = read_launch("nemo llm finetune --factory llama3_8b")
-    assert other.not_understood == (
-        "finetune_recipe llama3_8b is not known here, and its name says that it may matter",
-    )
+    assert other.asks[0] == "what finetune_recipe llama3_8b sets is not in the file: --plan, --gpus"

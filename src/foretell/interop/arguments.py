@@ -66,6 +66,8 @@ class ArgumentTable:
     """The tool, where the form says it."""
     named: str = ""
     """The model, where the form names it."""
+    bare: bool = False
+    """Whether it is a list of flags without the program that takes them."""
     started: bool = False
     """Whether it is a process that a file starts, rather than a configuration."""
 

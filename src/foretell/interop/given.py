@@ -6,12 +6,13 @@ the program would. What the form states of nodes and GPUs is in `variables`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput
 from foretell.interop.arguments import (
+    LARGEST_TEXT,
     ArgumentTable,
     assigned_pairs,
     command_pairs,
@@ -27,6 +28,8 @@ from foretell.interop.python_trainers import (
     read_engine,
     read_trainer_script,
 )
+
+from foretell.interop.user_files import are_read, is_there
 
 _CONTINUED = re.compile(r"(?<![\\\n])\n(?=[ \t]*--\w)")
 """Lines of a pasted command that begin with a flag and that nothing joins."""
@@ -67,9 +70,26 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
         return [parse_arguments(text)] if plain else []
     if script := _beaker(found):
         return argument_tables(script, text)
-    pairs = tuple((spell_key(one.key), one.value) for one in found.settings)
+    pairs = {spell_key(one.key): one.value for one in found.settings}
     places = {spell_key(one.key): one.line for one in found.settings}
-    return [ArgumentTable(words=(), pairs=pairs, variables={}, text=text, places=places)]
+    parent = _parent(given, pairs)
+    if parent is not None:
+        pairs = {**dict(parent.pairs), **pairs, "defaults": None}
+        places = {**dict.fromkeys(dict(parent.pairs), 0), **places}
+    pairs = {key.removeprefix("llm_api_args."): value for key, value in pairs.items()}
+    return [ArgumentTable(words=(), pairs=tuple(pairs.items()), variables={}, text=text, places=places)]
+
+
+def _parent(given: str | Path, pairs: Mapping[str, Any], depth: int = 4) -> ArgumentTable | None:
+    """The configuration that a file says it is made from (NeMo-RL: `defaults: FILE`), where it is at hand."""
+    name = pairs.get("defaults")
+    if not isinstance(given, Path) or not isinstance(name, str) or not are_read() or depth == 0:
+        return None
+    path = (given.resolve().parent / name).resolve()
+    if not name.endswith((".yaml", ".yml")) or not is_there(path, folder=False):
+        return None
+    tables = argument_tables(path, path.read_text(encoding="utf-8")[:LARGEST_TEXT])
+    return tables[0] if tables else None
 
 
 def _beaker(found: LaunchContents) -> str:
@@ -141,6 +161,7 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
     role = process.fact("role")
     copies = process.fact("replicas")
     return ArgumentTable(
+        bare=bare and not process.image,
         words=tuple(one for one in (*_modules(process), *told.words, image, *inner) if one),
         pairs=tuple(pairs),
         variables=variables,

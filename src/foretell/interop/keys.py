@@ -73,6 +73,7 @@ class Keys:
         "notes",
         "problems",
         "tool",
+        "unset",
         "variables",
         "words",
     )
@@ -83,6 +84,8 @@ class Keys:
     """What was converted or taken for granted."""
     doubts: list[str]
     """What may change the answer and is not understood."""
+    unset: set[str]
+    """Arguments whose value is a variable that the text does not set."""
     asks: list[str]
     """Values that the text needs and does not have, a sentence each."""
     problems: list[Problem]
@@ -103,7 +106,7 @@ class Keys:
         """
         alone = frozenset(switches)
         self.tool, self.notes, self.doubts, self.problems = tool, [], [], []
-        self.given, self.defaults, self.asks = given, frozenset(), []
+        self.given, self.defaults, self.asks, self.unset = given, frozenset(), [], set[str]()
         self.variables = given.variables
         self.words = list(given.words)
         self._pairs: dict[str, Any] = {}
@@ -239,6 +242,7 @@ class Keys:
 
     def _ask_for(self, name: str, value: str) -> None:
         """Ask for a variable that a value is made of."""
+        self.unset.add(name)
         unset = re.search(r"\$\{?(\w+)", value)
         key = self.given.spelt.get(name, name)
         flag = FLAG_OF.get(name, "a plan's word says it in --plan")
@@ -343,6 +347,28 @@ def plan_words(values: Mapping[str, object]) -> str:
         else:
             words.append(f"{name}={value}")
     return " ".join(words)
+
+
+DIVIDED = ("tp", "pp", "cp", "gpus")
+"""Values that the number of replicas follows from."""
+
+
+def drop_unset(
+    keys: Keys, values: dict[str, object], job: dict[str, Any], sources: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Take out of a launch what follows from variables that its text does not set: these are asked for."""
+    if not keys.unset:
+        return
+    open_ = {name for name in (*values, *job) if keys.unset & {*sources.get(name, (name,))}}
+    if open_ & {*DIVIDED} or "dp" in open_:
+        open_ |= {"dp"}
+        if not keys.said_as(*(name for name in sources.get("global_batch", ())[:1])):
+            open_ |= {"global_batch"}
+    for name in open_:
+        if name in values:
+            values[name] = None
+        if name in job:
+            job[name] = None
 
 
 def world_size(keys: Keys, known: Known) -> int | None:

@@ -8,9 +8,11 @@ expert_tensor_parallel_size is given; sequence parallelism is off unless asked f
 cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
+from typing import Any
+
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.kept_flags import own_flags, quiet_flags
-from foretell.interop.keys import Keys, plan_words, read_back, world_size
+from foretell.interop.keys import Keys, drop_unset, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
 from foretell.interop.megatron_flags import SOURCES
@@ -115,14 +117,15 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     )
     keys.raise_problems()
     name = table["id"] if table is not None else next(iter(models), None)
-    job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    drop_unset(keys, values, job, SOURCES)
     return Launch(
         tool=tool,
         models=models,
         table=table,
-        gpus=gpus,
-        global_batch=batch,
-        seq_len=seq_len,
+        gpus=job["gpus"],
+        global_batch=job["global_batch"],
+        seq_len=job["seq_len"],
         plan=plan_words(values),
         values=read_back(keys, {**job, **values}, SOURCES),
         accelerator=given.accelerator or keys.text("accelerator"),

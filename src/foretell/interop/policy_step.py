@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, LeftArguments, plan_words, read_back
+from foretell.interop.keys import Keys, LeftArguments, drop_unset, plan_words, read_back
 from foretell.interop.launch import Known, Launch, ReadValue, Tool
 from foretell.records import dataclass
 from foretell.specs.post_training import USUAL_PROMPT, usual_prompt
@@ -108,13 +108,19 @@ def launch_of_step(
     keys.raise_problems()
     seq_len = step.prompt_len + step.answer_len
     record = _record(step, tool, values)
-    job = {"model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len}
+    job: dict[str, Any] = {
+        "model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len,
+    }  # fmt: skip
+    drop_unset(keys, values, job, sources)
+    for name in ("samples", "prompts", "isl", "max_osl", "rollout_plan", "rollout_gpus", "micro_tokens"):
+        if keys.unset & {*sources.get(name, ())}:
+            record.pop(name, None)
     return Launch(
         tool=tool,
         models=_names(step.model),
-        gpus=step.gpus,
-        global_batch=step.mini,
-        seq_len=seq_len,
+        gpus=job["gpus"],
+        global_batch=job["global_batch"],
+        seq_len=job["seq_len"],
         plan=plan_words(values),
         values=_with_limits(step, read_back(keys, {**job, **values, **_apart(record)}, sources)),
         accelerator=given.accelerator,

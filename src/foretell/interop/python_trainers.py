@@ -205,8 +205,14 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
             return sign(*sides)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return not _value(node.operand, known)
-    if isinstance(node, ast.Call) and dotted_name(node.func).endswith("is_bfloat16_supported"):
-        return True  # every chip that is predicted has it
+    if isinstance(node, ast.Call):
+        name = dotted_name(node.func)
+        if name.endswith("is_bfloat16_supported"):
+            return True  # every chip that is predicted has it
+        if name in ("os.getenv", "os.environ.get", "getenv") and len(node.args) > 1:
+            return plain(node.args[1])
+        if name in ("int", "float", "str") and node.args:
+            return _value(node.args[0], known)
     return plain(node)
 
 
@@ -223,14 +229,29 @@ def _literals(tree: ast.AST) -> dict[str, Any]:
         if not isinstance(node, ast.Assign):
             continue
         for target in node.targets:
-            if isinstance(target, ast.Name) and isinstance(node.value, ast.Constant | ast.Dict):
+            if isinstance(target, ast.Name) and isinstance(
+                node.value, ast.Constant | ast.Dict | ast.Call
+            ):
+                told = _dictionary(node.value, found)
+                if isinstance(node.value, ast.Call) and not _is_set(node.value):
+                    continue
                 twice |= {target.id} & set(found)
-                found[target.id] = _dictionary(node.value, found)
+                found[target.id] = told
     return {name: value for name, value in found.items() if name not in twice}
+
+
+def _is_set(call: ast.Call) -> bool:
+    """Whether a call only reads the environment, or turns what it read into a number."""
+    name = dotted_name(call.func)
+    if name in ("int", "float", "str") and call.args and isinstance(call.args[0], ast.Call):
+        return _is_set(call.args[0])
+    return name in ("os.getenv", "os.environ.get", "getenv") and len(call.args) > 1
 
 
 def _dictionary(node: ast.expr, known: Mapping[str, Any]) -> Any:
     """A literal, or a dictionary with what can be told of its values."""
+    if isinstance(node, ast.Call):
+        return _value(node, known)
     if not isinstance(node, ast.Dict):
         return plain(node)
     return {

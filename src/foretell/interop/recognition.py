@@ -14,6 +14,10 @@ from foretell.interop.tool_tables import ToolTable, heads, table_of, tool_names
 
 PROGRAM, WEAK, MARK, SHARE = 10.0, 2.0, 3.0, 8.0
 """What the program's name counts, one that others have too, each telling key, and all keys being known."""
+LEAST_SHARE = 0.4
+"""The least share of keys that a table must know where the program does not say whose they are."""
+COMPLETE = 100
+"""Keys of a table that has all of its tool's."""
 LEAST = 3.0
 """The least score of a tool; below it none is recognised."""
 _BESIDE = re.compile(
@@ -105,19 +109,22 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
     """How much a launch looks like one of a tool."""
     keys = {key for key, value in given.pairs if not key.startswith("$")}
     program = program_of(given)
-    total = PROGRAM * any(_named(one, program) for one in table.programs)
-    total += WEAK * any(_named(one, program) for one in table.weak)
-    total += MARK * min(sum(_marked(one, keys, table.last) for one in table.marks), 6)
-    known = sum(1 for key in keys if _known(key, table))
-    if keys and table.known:
-        total += SHARE * known / len(keys)
-    return total
+    named = any(_named(one, program) for one in table.programs)
+    weak = any(_named(one, program) for one in table.weak)
+    marks = [one for one in table.marks if _marked(one, keys, table.last)]
+    if not named and (not (weak or marks) or (table.bases and not weak and not table.own_marks & {*marks})):
+        return 0.0  # nothing speaks for it, or nothing that does not for the tool that it is made of
+    share = sum(1 for key in keys if _known(key, table)) / len(keys) if keys and table.known else 0.0
+    if not named and len(table.known) > COMPLETE and share < (LEAST_SHARE if given.started or len(keys) > 8 else 0.0):
+        return 0.0
+    return PROGRAM * named + WEAK * weak + MARK * min(len(marks), 6) + SHARE * share
 
 
 def program_of(given: ArgumentTable) -> str:
     """Words that may name the program: those that belong to no flag, and a module."""
     module = next((str(value) for key, value in given.pairs if key in ("m", "module")), "")
-    behind = [str(one) for _, value in given.pairs if isinstance(value, list) for one in value[1:]]
+    lists = [value for _, value in given.pairs if isinstance(value, list)] if given.words else []
+    behind = [str(one) for value in lists for one in value[1:]]
     return " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
 
 

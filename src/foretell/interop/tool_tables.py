@@ -58,6 +58,8 @@ class ToolTable:
     """Parts of its name that other programs have too."""
     bases: frozenset[str] = frozenset()
     """Tables that it includes whole."""
+    own_marks: frozenset[str] = frozenset()
+    """Those of them that the tables it includes do not have."""
     marks: frozenset[str] = frozenset()
     """Keys that few other tools have."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -236,6 +238,7 @@ def table_of(name: str) -> ToolTable:
         programs=tuple(raw.get("programs", "").split()),
         weak=tuple(raw.get("weak", "").split()),
         bases=frozenset(bases),
+        own_marks=frozenset(expand(raw.get("marks", ""))),
         marks=frozenset(marks),
         fields=fields,
         backends=backends,

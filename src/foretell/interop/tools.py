@@ -43,12 +43,13 @@ from foretell.interop.policy_launch import read_policy
 from foretell.interop.recognition import launched_tools, nothing_launched, unwrapped
 from foretell.interop.serving_words import Serving
 from foretell.interop.several_servers import join_servers, role_of
-from foretell.interop.tool_tables import table_of, tool_names, unknown_sentence
+from foretell.interop.tool_tables import ToolTable, table_of, tool_names, unknown_sentence
 from foretell.interop.training_launch import read_training
 from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
+from foretell.specs.plan_words import read_words
 from foretell.specs.plan_forms import EVEN, even_sizes, offloads
 from foretell.specs.software import EVERYWHERE
 from foretell.workload.parameters import count
@@ -115,12 +116,18 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
     given = with_files(_environment(alone, whose), beside.files, whose)
     launch = _instances(_judged(reader_of(whose)(given, beside)), given, beside)
     opened = [f"{one.key} {one.name} was opened" for one in beside.files]
+    if given.bare and beside.files == () and not given.copies > 1 and _of_file(given):
+        told = "the file holds flags and no program that takes them: import the script that uses them"
+        launch = replace(launch, doubts=(*launch.doubts, told))
     closed = _not_opened(given, {one.name for one in beside.files})
+    parents = _parents(given, whose)
+    if parents or any("_recipe " in ask for ask in launch.asks):
+        launch = only_told(launch)
     return completed(
         replace(
             launch,
             notes=(*launch.notes, *opened),
-            asks=(
+            asks=(*parents, 
                 *(() if launch.gpus else given.asks),
                 *launch.asks,
                 *closed,
@@ -149,9 +156,53 @@ def _judged(launch: Launch) -> Launch:
             launch, doubts=(*launch.doubts, *(f"{one} is not known here" for one in launch.unknown))
         )
     table = table_of(launch.tool)
-    told = {one: unknown_sentence(one, table) for one in launch.unknown}
-    stops = [why for why in told.values() if why]
-    return replace(launch, doubts=(*launch.doubts, *stops))
+    verdicts = {one: table.verdict(one) for one in launch.unknown}
+    unknown = tuple(one for one, verdict in verdicts.items() if verdict in (None, "sets"))
+    stops = [why for one in unknown if (why := unknown_sentence(one, table))]
+    recipes = [one for one in unknown if "_recipe " in one]
+    return replace(
+        launch,
+        doubts=(*launch.doubts, *(why for why in stops if "_recipe " not in why)),
+        asks=(*launch.asks, *(f"what {one} sets is not in the file: --plan, --gpus" for one in recipes)),
+        unknown=unknown,
+        unmodelled=(*launch.unmodelled, *(one for one in verdicts if verdicts[one] == "bears")),
+        ignored=(*launch.ignored, *(one for one in verdicts if verdicts[one] == "quiet")),
+    )
+
+
+def _parents(given: ArgumentTable, tool: Tool) -> list[str]:
+    """Configurations that a launch is made from and that are not at hand."""
+    table = table_of(tool)
+    found = []
+    for key, value in given.pairs:
+        if key not in str(table.options.get("parents", "")).split() or not isinstance(value, str):
+            continue
+        if value.lower() not in table.values.get("backend", {}) and not value.startswith("$"):
+            found.append(f"{value[:80]} ({key}), which the rest comes from, is not at hand: put it beside the file")
+    return found
+
+
+def only_told(launch: Launch) -> Launch:
+    """A launch without what its tool's defaults say: another file that is not at hand has the rest."""
+    told = {row.name for row in launch.values if row.origin == "file"}
+    words = [word for word in launch.plan.split() if {*read_words(word)[0]} & told]
+    post = launch.post_training
+    return replace(
+        launch,
+        plan=" ".join(words),
+        values=tuple(row for row in launch.values if row.name in told),
+        gpus=launch.gpus if "gpus" in told else None,
+        global_batch=launch.global_batch if "global_batch" in told else None,
+        seq_len=launch.seq_len if "seq_len" in told else None,
+        post_training=None
+        if post is None
+        else {key: value for key, value in post.items() if key in told or key in ("algorithm", "model", "framework")},
+    )
+
+
+def _of_file(given: ArgumentTable) -> bool:
+    """Whether flags without a program stand in a script rather than in a command that somebody pasted."""
+    return given.started and "\n" in given.text.strip() and not given.text.lstrip().startswith("-")
 
 
 def _environment(given: ArgumentTable, tool: Tool) -> ArgumentTable:
@@ -164,12 +215,26 @@ def _environment(given: ArgumentTable, tool: Tool) -> ArgumentTable:
             pairs.append((key, value))
         elif tool == "tgi" and key[1:].lower() in table.known:
             pairs.append((key[1:].lower(), value))
-    places = dict(given.places)
+    if given.started and tool not in SECTIONED:
+        pairs = [(_whole_flag(key, table), value) for key, value in pairs]
+    places = {_whole_flag(key, table): line for key, line in given.places.items()}
     if tool == "tgi":
         places |= {
             key[1:].lower(): line for key, line in given.places.items() if key.startswith("$")
         }
     return replace(given, pairs=tuple(pairs), places=places)
+
+
+SECTIONED = ("torchtitan", "maxtext", "nemo-rl", "verl")
+"""Tools whose keys argparse does not read."""
+
+
+def _whole_flag(key: str, table: ToolTable) -> str:
+    """A flag that is cut short, as argparse takes it, where one flag alone begins so."""
+    if len(key) < 5 or "." in key or key.startswith("$") or table.verdict(key) is not None:
+        return key
+    longer = [one for one in table.known if one.startswith(key)]
+    return longer[0] if len(longer) == 1 else key
 
 
 def completed(launch: Launch) -> Launch:
@@ -223,7 +288,8 @@ _BEHIND = re.compile(
 
 def _not_opened(given: ArgumentTable, opened: Collection[str] = ()) -> list[str]:
     """Files that hold further arguments and that the text itself does not write."""
-    named = [(key, str(value)) for key, value in given.pairs if key in FILES]
+    own = [key for key, _ in given.pairs if key in FILES]
+    named = [(key, str(value)) for key, value in given.pairs if key in own]
     return [
         f"{value[:60]} ({key}) is a file of its own and not at hand: put it beside the launch"
         for key, value in named

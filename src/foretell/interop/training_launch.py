@@ -13,9 +13,18 @@ theirs (zero3.json, ds_z3_config.json), and said.
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import CHIP_KEYS, Keys, node_size, plan_words, read_back, world_size
+from foretell.interop.keys import (
+    CHIP_KEYS,
+    Keys,
+    drop_unset,
+    node_size,
+    plan_words,
+    read_back,
+    world_size,
+)
 from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import STEP_VALUES
 from foretell.interop.tool_fields import translate
@@ -83,7 +92,7 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "vpp": (keys.whole("vpp") or 1) if pp > 1 else None, "dp": dp,
         "cp": cp if cp > 1 else None,
-        "ep": ep if ep > 1 else None, "zero": plan.pop("zero", 0), "micro_batch": micro,
+        "ep": _experts(ep, dp, keys), "zero": plan.pop("zero", 0), "micro_batch": micro,
         "sp": False if tp > 1 else None, "shard": shard,
     }  # fmt: skip
     rank = _rank(keys, table)
@@ -103,7 +112,8 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     seq_len = keys.whole("seq_len")
     keys.raise_problems()
     name = next(iter(models), None) or ("as described" if table_of_model else None)
-    job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    drop_unset(keys, values, job, {**SOURCES, **{name: (name,) for name in ("tp", "pp", "cp", "ep", "vpp")}})
     # Dtypes of adapters and their states are as PEFT makes them.
     own = {
         k: v for k, v in values.items() if not rank or k not in ("master", "gradients", "states")
@@ -117,9 +127,9 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
         tool=tool,
         models=models,
         table=table_of_model,
-        gpus=gpus,
-        global_batch=batch,
-        seq_len=seq_len,
+        gpus=job["gpus"],
+        global_batch=job["global_batch"],
+        seq_len=job["seq_len"],
         plan=plan_words(values),
         values=read_back(keys, {**job, **values, **step}, sources),
         accelerator=given.accelerator,
@@ -133,12 +143,22 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     )
 
 
+def _experts(ep: int, dp: int | None, keys: Keys) -> int | None:
+    """Expert-parallel ranks; -1 is what the chips leave."""
+    if ep == -1:
+        shard = max(keys.whole("dp_shard", low=-1) or 1, 1) * max(keys.whole("dp_replicate", low=-1) or 1, 1)
+        return None if dp is None else max(dp // shard, 1)
+    return ep if ep > 1 else None
+
+
 def _replicas(
     keys: Keys, known: Known, table: ToolTable, ranks: int, ep: int
 ) -> tuple[int | None, int | None, int | None]:
     """Chips, replicas, and those that share where not all do: told, or what the chips leave."""
     shard, copies = keys.whole("dp_shard", low=-1), keys.whole("dp_replicate", low=-1)
     inside = ep if table.options.get("expert_axis") else 1
+    open_experts = inside == -1
+    inside = max(inside, 1)
     fixed = max(copies or 1, 1) * inside
     nodes, each = keys.whole("nodes"), keys.whole("gpus_per_node")
     gpus = (
@@ -149,7 +169,7 @@ def _replicas(
     dp = keys.whole("dp", low=-1)
     if gpus is None and dp is not None and dp > 0:
         gpus = dp * ranks
-    if gpus is None and shard is not None and shard > 0 and (copies or 1) > 0:
+    if gpus is None and shard is not None and shard > 0 and (copies or 1) > 0 and not open_experts:
         gpus = shard * fixed * ranks
     if gpus is not None and known.gpus is None and gpus < ranks:
         keys.ask(f"tp x pp x cp = {ranks} is more than the {gpus} GPUs of the file: --gpus")
@@ -162,7 +182,7 @@ def _replicas(
     if shard is None and copies is not None:
         shard = 1 if copies == -1 else max(dp // fixed, 1)
     own = max(dp // fixed, 1) if shard == -1 else shard or 1
-    return gpus, dp, own * inside
+    return gpus, dp, max(dp // max(copies or 1, 1), 1) if open_experts else own * inside
 
 
 def _batch(keys: Keys, known: Known, gpus: int | None, dp: int | None) -> tuple[int, int | None]:
@@ -362,7 +382,9 @@ def _offload(keys: Keys) -> str | None:
     if keys.flag("fsdp_offload"):
         host = ["optimizer", "weights"]
     file = keys.text("zero_file", "launcher_file") or ""
-    if not host and "offload" in file.lower() and not keys.has("zero_stage"):
+    if not host and re.search(r"(?<!no_)(?<!no-)(?<!without_)offload", file.lower()) and not keys.has(
+        "zero_stage"
+    ):
         three = re.search(r"3", file.rpartition("/")[2])
         host = ["optimizer", "weights"] if three else ["optimizer"]
         keys.note(

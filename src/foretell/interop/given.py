@@ -70,14 +70,16 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
         return [parse_arguments(text)] if plain else []
     if script := _beaker(found):
         return argument_tables(script, text)
-    pairs = {spell_key(one.key): one.value for one in found.settings}
+    held = {spell_key(one.key): one.value for one in found.settings}
     places = {spell_key(one.key): one.line for one in found.settings}
-    parent = _parent(given, pairs)
+    parent = _parent(given, held)
     if parent is not None:
-        pairs = {**dict(parent.pairs), **pairs, "defaults": None}
+        held = {**dict(parent.pairs), **held, "defaults": None}
         places = {**dict.fromkeys(dict(parent.pairs), 0), **places}
-    pairs = {key.removeprefix("llm_api_args."): value for key, value in pairs.items()}
-    return [ArgumentTable(words=(), pairs=tuple(pairs.items()), variables={}, text=text, places=places)]
+    held = {key.removeprefix("llm_api_args."): value for key, value in held.items()}
+    return [
+        ArgumentTable(words=(), pairs=tuple(held.items()), variables={}, text=text, places=places)
+    ]
 
 
 def _parent(given: str | Path, pairs: Mapping[str, Any], depth: int = 4) -> ArgumentTable | None:

@@ -354,7 +354,10 @@ DIVIDED = ("tp", "pp", "cp", "gpus")
 
 
 def drop_unset(
-    keys: Keys, values: dict[str, object], job: dict[str, Any], sources: Mapping[str, tuple[str, ...]]
+    keys: Keys,
+    values: dict[str, object],
+    job: dict[str, Any],
+    sources: Mapping[str, tuple[str, ...]],
 ) -> None:
     """Take out of a launch what follows from variables that its text does not set: these are asked for."""
     if not keys.unset:

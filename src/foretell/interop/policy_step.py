@@ -112,7 +112,15 @@ def launch_of_step(
         "model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len,
     }  # fmt: skip
     drop_unset(keys, values, job, sources)
-    for name in ("samples", "prompts", "isl", "max_osl", "rollout_plan", "rollout_gpus", "micro_tokens"):
+    for name in (
+        "samples",
+        "prompts",
+        "isl",
+        "max_osl",
+        "rollout_plan",
+        "rollout_gpus",
+        "micro_tokens",
+    ):
         if keys.unset & {*sources.get(name, ())}:
             record.pop(name, None)
     return Launch(

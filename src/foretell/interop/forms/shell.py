@@ -5,18 +5,16 @@ sources are followed. A branch that the file does not decide is read both ways: 
 the rest stays unknown by name. Commands go to `starts.py`, which takes their launchers off.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from foretell.interop.forms import conditions, outputs, starts
+from foretell.interop.forms import branching, loops, outputs, starts
 from foretell.interop.forms.arithmetic import worked_out
-from foretell.interop.forms.conditions import NO, OPEN, YES, Verdict
 from foretell.interop.forms.expansion import Expander, array_of
 from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, Word
-from foretell.interop.forms.scope import RANKS, Scope
-from foretell.interop.forms.syntax import assigned_names, branches, parsed
+from foretell.interop.forms.scope import Scope
+from foretell.interop.forms.syntax import parsed
 from foretell.interop.forms.values import (
     BREAK,
     SPACE,
@@ -27,7 +25,6 @@ from foretell.interop.forms.values import (
     Value,
     braced,
     literal,
-    names_of,
     text_of,
     tokens_of,
     unknown,
@@ -39,8 +36,6 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 20_000
 """Statements of all scripts together."""
-MOST_TURNS = 64
-"""Turns of one loop."""
 MOST_PROCESSES = 400
 """Processes of one file."""
 DEEPEST = 12
@@ -331,321 +326,7 @@ class Shell:
                 self.run(part)
         return ""
 
-    def _list(self, node: "Node") -> str:
-        left, *rest = node.children
-        signal, verdict = self._part(left)
-        for at in range(0, len(rest) - 1, 2):
-            both = rest[at].type == "&&"
-            if signal:
-                return "" if signal == "fail" else signal
-            if verdict.holds is not None and verdict.holds != both:
-                continue
-            if verdict.holds is None or verdict.unset:
-                signal, verdict = self._maybe(rest[at + 1], verdict)
-            else:
-                signal, verdict = self._part(rest[at + 1])
-        return "" if signal == "fail" else signal
-
-    def _part(self, node: "Node") -> tuple[str, Verdict]:
-        """(signal, status) of one command of a list: a command is taken to succeed."""
-        if node.type in ("test_command", "negated_command", "list") or self._is_test(node):
-            if node.type == "list":
-                signal = self._list(node)
-                return signal, YES
-            return "", self.status(node)
-        return self.run(node), YES
-
-    def _maybe(self, node: "Node", verdict: Verdict) -> tuple[str, Verdict]:
-        """A command behind an undecided condition, or one that holds for want of a value: one that leaves
-        is not followed."""
-        before, count = self.scope.copied(), len(self.house.processes)
-        signal, status = self._part(node)
-        if signal in _LEAVES and len(self.house.processes) == count:
-            self.scope = before
-            return "", YES
-        if verdict.holds is None:
-            after, self.scope = self.scope, before.copied()
-            self.scope.merge(after, before, self.source.place(node.start_byte)[0],
-                             _decider(verdict))  # fmt: skip
-        return "", status
-
-    def _is_test(self, node: "Node") -> bool:
-        first = (node.text or b"").split()[:1]
-        return node.type == "command" and first in ([b"test"], [b"true"], [b"false"], [b":"])
-
-    # Conditions
-
-    def status(self, node: "Node") -> Verdict:
-        """What a condition comes to; a command that it runs is followed and decides nothing."""
-        kind = node.type
-        if kind == "test_command":
-            if node.children[0].type == "((":
-                return self._counted(self.source.text[node.start_byte + 2 : node.end_byte - 2])
-            inner = [one for one in node.children if one.is_named]
-            return self._tested(inner[0]) if len(inner) == 1 else OPEN
-        if kind == "compound_statement" and node.children[0].type == "((":
-            return self._counted(self.source.text[node.start_byte + 2 : node.end_byte - 2])
-        if kind == "list":
-            left, sign, right = node.children[0], node.children[1], node.children[-1]
-            return conditions.join_verdicts(
-                self.status(left), self.status(right), both=sign.type == "&&"
-            )
-        if kind == "negated_command":
-            return conditions.negated(self.status(node.children[-1]))
-        if self._is_test(node):
-            words = self.plain_words(node)
-            if words[0].text in ("true", ":"):
-                return YES
-            if words[0].text == "false":
-                return NO
-            rest = words[1:]
-            if len(rest) == 3:
-                return conditions.binary(
-                    [*rest[0].pieces], rest[1].text, [*rest[2].pieces], self.scope
-                )
-            if len(rest) == 2:
-                return conditions.unary(rest[0].text, [*rest[1].pieces], self.scope, self._written)
-            return OPEN
-        if kind == "command" and node.text and node.text.startswith(b"getopts"):
-            return NO
-        self.run(node)
-        return OPEN
-
-    def _written(self, name: str) -> bool:
-        return name in self.house.files
-
-    def _counted(self, text: str) -> Verdict:
-        pieces = self._inline(text)
-        plain, names = conditions.settled_text(pieces, self.scope)
-        if plain is None:
-            return Verdict(holds=None, unset=names)
-        if any(sign in plain for sign in ("++", "--", "+=", "-=")):
-            self.calculate(text, 0)
-            return YES
-        value = worked_out(
-            plain, lambda one: 0 if self.scope.get(one) is None else self.scope.number(one)
-        )
-        return Verdict(holds=None if value is None else bool(value), unset=names)
-
-    def _tested(self, node: "Node") -> Verdict:
-        """An expression inside `[ ]` or `[[ ]]`."""
-        kind = node.type
-        if kind == "binary_expression":
-            left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-            sign = node.child_by_field_name("operator")
-            if left is None or right is None or sign is None or not sign.text:
-                return OPEN
-            operator = sign.text.decode()
-            if operator in ("&&", "||", "-a", "-o"):
-                both = operator in ("&&", "-a")
-                return conditions.join_verdicts(self._tested(left), self._tested(right), both=both)
-            return conditions.binary(self.pieces(left), operator, self.pieces(right), self.scope)
-        if kind == "unary_expression":
-            sign = node.child_by_field_name("operator")
-            operand = node.children[-1]
-            operator = sign.text.decode() if sign is not None and sign.text else "!"
-            if operator == "!":
-                return conditions.negated(self._tested(operand))
-            return conditions.unary(operator, self.pieces(operand), self.scope, self._written)
-        if kind in ("parenthesized_expression", "negated_command", "negated_expression"):
-            inner = [one for one in node.children if one.is_named]
-            found = self._tested(inner[0]) if inner else OPEN
-            return found if kind == "parenthesized_expression" else conditions.negated(found)
-        return conditions.unary("-n", self.pieces(node), self.scope, self._written)
-
-    def _if(self, node: "Node") -> str:
-        parts = branches(node)
-        if any(_RANK.search(self._spelt(condition)) for condition, _ in parts if condition):
-            return self._by_rank(parts)
-        return self._branch(parts, node)
-
-    def _spelt(self, nodes: Sequence["Node"]) -> str:
-        return " ".join(self.source.text[one.start_byte : one.end_byte] for one in nodes)
-
-    def _by_rank(self, parts: list[tuple[list["Node"], list["Node"]]]) -> str:
-        """Branches that nodes take by their rank: all of them start something, the first node's variables
-        are kept."""
-        before, kept, signal = self.scope, self.scope, ""
-        for condition, body in parts:
-            holds = bool(condition) and self.status(condition[-1]).holds
-            mine = kept is before and (holds or not condition)
-            self.scope = before.copied()
-            left = self.run_each(body)
-            if mine:
-                kept, signal = self.scope, left
-        self.scope = kept
-        return signal if signal in ("break", "continue") else ""
-
-    def _branch(
-        self,
-        rest: list[tuple[list["Node"], list["Node"]]],
-        node: "Node",
-        doubts: tuple[str, ...] = (),
-    ) -> str:
-        """The first branch whose condition holds; undecided ones are followed both ways."""
-        if not rest:
-            return ""
-        (condition, body), *others = rest
-        if not condition:
-            return self.run_each(body)
-        for one in condition[:-1]:
-            self.run(one)
-        verdict = self.status(condition[-1])
-        doubts = (*doubts, *verdict.unset)
-        if verdict.holds is False:
-            if others:
-                return self._branch(others, node, doubts)
-            self._left_open(node, doubts)
-            return ""
-        before, count = self.scope.copied(), len(self.house.processes)
-        signal = self._conditional(body, node) if verdict.holds is None else self.run_each(body)
-        leaves = signal in _LEAVES and len(self.house.processes) == count
-        if verdict.holds and not (leaves and (verdict.unset or signal == "fail")):
-            return signal
-        taken, self.scope = self.scope, before.copied()
-        second = len(self.house.processes)
-        other = self._branch(others, node, doubts) if others else ""
-        if leaves:
-            return "" if other in _LEAVES and second == len(self.house.processes) else other
-        if other in _LEAVES and len(self.house.processes) == second:
-            self.scope = taken
-            return signal
-        line = self.source.place(node.start_byte)[0]
-        self.scope.merge(taken, before, line, _decider(verdict))
-        return signal if signal == other else ""
-
-    def _conditional(self, body: Sequence["Node"], node: "Node") -> str:
-        """Statements behind an undecided condition: what they start carries it."""
-        kept = self.condition
-        first = self.source.text[node.start_byte : node.end_byte].partition("\n")[0]
-        self.condition = kept or first[:120].strip()
-        signal = self.run_each(body)
-        self.condition = kept
-        return signal
-
-    def _left_open(self, node: "Node", doubts: Sequence[str]) -> None:
-        """Variables that only branches set, none of which is taken for want of a value, depend on it."""
-        name = next((one for one in doubts if not one.startswith("$(")), "")
-        if not name:
-            return
-        line = self.source.place(node.start_byte)[0]
-        for label in assigned_names([node]):
-            if label not in self.scope.values:
-                self.scope.values[label] = unknown(self._called(name), line)
-
-    def _called(self, name: str) -> str:
-        """A position by the variable that holds it."""
-        if not name.isdigit():
-            return name
-        return next(
-            (one for one, value in self.scope.values.items()
-             if not isinstance(value, ArrayValue) and names_of(value) == (name,)), name,
-        )  # fmt: skip
-
-    def _case(self, node: "Node") -> str:
-        value = node.child_by_field_name("value")
-        pieces = self.pieces(value) if value is not None else []
-        text, names = conditions.settled_text(pieces, self.scope)
-        items = [one for one in node.children if one.type == "case_item"]
-        bodies = [(one, [child for child in one.children if child.is_named
-                         and child not in one.children_by_field_name("value")])
-                  for one in items]  # fmt: skip
-        before, count = self.scope.copied(), len(self.house.processes)
-        if text is not None:
-            for item, body in bodies:
-                patterns = [
-                    text_of(self.pieces(one)) for one in item.children_by_field_name("value")
-                ]
-                if any(conditions._alike(text, one) for one in patterns):
-                    signal = self.run_each(body)
-                    if signal in _LEAVES and names and len(self.house.processes) == count:
-                        self.scope = before
-                        break
-                    return signal
-            if names:
-                self._left_open(node, names)
-            return ""
-        scopes = []
-        for _, body in bodies:
-            self.scope = before.copied()
-            signal = self._conditional(body, node)
-            if not (signal in _LEAVES and len(self.house.processes) == count):
-                scopes.append(self.scope)
-        self.scope = scopes[0] if scopes else before
-        for other in scopes[1:]:
-            self.scope.merge(
-                other, before, self.source.place(node.start_byte)[0], names[0] if names else ""
-            )
-        return ""
-
-    # Loops and functions
-
-    def _for(self, node: "Node") -> str:
-        name = node.child_by_field_name("variable")
-        body = node.child_by_field_name("body")
-        if name is None or body is None or not name.text:
-            return ""
-        tokens = self.tokens(node.children_by_field_name("value"))
-        label = name.text.decode()
-        if not tokens or any(token.word.unknown for token in tokens):
-            line = self.source.place(node.start_byte)[0]
-            self.scope.set(label, unknown(label, line))
-            signal = self.run_each(body.children)
-            return signal if signal in ("exit", "fail") else ""
-        for token in tokens[:MOST_TURNS]:
-            self.scope.set(label, token.pieces)
-            signal = self.run_each(body.children)
-            if signal == "break":
-                break
-            if signal in _LEAVES:
-                return signal
-        return ""
-
-    def _c_for(self, node: "Node") -> str:
-        body = node.child_by_field_name("body")
-        parts = {
-            name: node.child_by_field_name(name) for name in ("initializer", "condition", "update")
-        }
-        text = {name: "" if one is None else self.source.text[one.start_byte : one.end_byte]
-                for name, one in parts.items()}  # fmt: skip
-        line = self.source.place(node.start_byte)[0]
-        if body is None:
-            return ""
-        self.calculate(text["initializer"], line)
-        for _ in range(MOST_TURNS):
-            verdict = self._counted(text["condition"])
-            if verdict.holds is False:
-                break
-            signal = self.run_each(body.children)
-            if signal in _LEAVES:
-                return signal
-            if signal == "break" or verdict.holds is None:
-                break
-            self.calculate(text["update"], line)
-        return ""
-
-    def _while(self, node: "Node") -> str:
-        body = node.child_by_field_name("body")
-        conditions_ = [one for one in node.children_by_field_name("condition") if one.is_named]
-        if body is None or not conditions_:
-            return ""
-        turns = 0
-        while turns < MOST_TURNS:
-            verdict = self.status(conditions_[-1])
-            verdict = conditions.negated(verdict) if node.children[0].type == "until" else verdict
-            if verdict.holds is False:
-                return ""
-            before = self.scope.copied()
-            signal = self.run_each(body.children)
-            if verdict.holds is None:
-                self.scope.merge(before, before, self.source.place(node.start_byte)[0], "")
-                return ""
-            turns += 1
-            if signal == "break" or (turns > 1 and before.values == self.scope.values):
-                return ""
-            if signal in _LEAVES:
-                return signal
-        return ""
+    # Functions
 
     def _define(self, node: "Node") -> str:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
@@ -704,7 +385,7 @@ class Shell:
         return starts.run_command(self, node)
 
     def _test(self, node: "Node") -> str:
-        self.status(node)
+        branching.status(self, node)
         return ""
 
     def _error(self, node: "Node") -> str:
@@ -722,13 +403,6 @@ def _piped(node: "Node") -> list["Node"]:
     return [part for one in node.children if one.is_named for part in _piped(one)]
 
 
-def _decider(verdict: Verdict) -> str:
-    return next((one for one in verdict.unset if not one.startswith("$(")), "")
-
-
-_RANK = re.compile(rf"\$\{{?(?:{'|'.join(sorted(RANKS))})\b", re.IGNORECASE)
-_LEAVES = ("exit", "return", "fail")
-"""Signals by which a script or function ends; `fail` is an exit with an error."""
 _WORDS = frozenset(
     """command_name word string raw_string concatenation simple_expansion expansion command_substitution
     number ansi_c_string translated_string arithmetic_expansion process_substitution brace_expression
@@ -739,9 +413,10 @@ _STATEMENTS: Mapping[str, Callable[[Shell, "Node"], str]] = {
     "variable_assignment": Shell._assign, "variable_assignments": Shell._error,
     "declaration_command": Shell._declare, "unset_command": Shell._unset,
     "compound_statement": Shell._compound, "subshell": Shell._subshell, "pipeline": Shell._pipeline,
-    "list": Shell._list, "if_statement": Shell._if, "case_statement": Shell._case,
-    "for_statement": Shell._for, "c_style_for_statement": Shell._c_for, "while_statement": Shell._while,
-    "function_definition": Shell._define, "redirected_statement": Shell._redirected,
+    "list": branching.run_list, "if_statement": branching.run_if, "case_statement": branching.run_case,
+    "for_statement": loops.run_for, "c_style_for_statement": loops.run_counting,
+    "while_statement": loops.run_while, "function_definition": Shell._define,
+    "redirected_statement": Shell._redirected,
     "command": Shell._command, "test_command": Shell._test, "ERROR": Shell._error, "program": Shell._error,
     "negated_command": Shell._negated, "do_group": Shell._error,
 }  # fmt: skip

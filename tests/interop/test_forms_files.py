@@ -272,7 +272,7 @@ applications:
         ("resources:\n  accelerators: {A100-80GB: 4}\nrun: python t.py\n", 1, 4, "A100-80GB"),
         ("type: task\nnodes: 2\ncommands:\n- python t.py\nresources:\n  gpu: MI300X:8\n", 2, 8, "MI300X"),
         ("type: service\ncommands:\n- python t.py\nresources:\n  gpu: H100:80GB:2\n", None, 2, "H100"),
-        ("type: task\ncommands:\n- python t.py\nresources:\n  gpu: {name: A100, count: 4}\n", None, 4, "A100"),
+        ("type: task\ncommands:\n- python t.py\nresources:\n  gpu: {name: H20, count: 4}\n", None, 4, "H20"),
     ],
 )  # fmt: skip
 def test_tasks_of_clouds(text: str, nodes: int | None, each: int, chip: str) -> None:

@@ -219,3 +219,17 @@ def test_lists_of_arguments_alone_are_what_a_text_is_about() -> None:
 )  # fmt: skip
 def test_no_text_hangs_or_faults(text: str) -> None:
     read_form(text)
+
+
+def test_of_commands_behind_an_undecided_branch_one_is_read_and_asked_for() -> None:
+    text = """
+NNODES=$1
+if [ "$NNODES" -gt 1 ]; then
+  torchrun --nnodes $NNODES --nproc_per_node 8 t.py --many
+else
+  torchrun --nproc_per_node 8 t.py --one
+fi
+"""
+    found = read_form(text)
+    assert [one.argv[-1].text for one in found.processes] == ["--many"]
+    assert found.asks == ("NNODES (line 3) decides which command is started",)

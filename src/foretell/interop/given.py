@@ -157,7 +157,10 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
     variables = known if own & {"nproc_per_node", "num_processes"} else {
         **known, **{name: str(value) for name, value in facts.items() if value is not None}
     }  # fmt: skip
-    asks = tuple(f"{name} is not set in the file: --gpus" for name in count.unknown)
+    asks = (
+        *found.asks,
+        *(f"{name} is not set in the file: --gpus" for name in count.unknown),
+    )
     bare = not process.argv or process.argv[0].text.startswith("-")  # the image's own program
     image = process.image if bare else ""
     role = process.fact("role")

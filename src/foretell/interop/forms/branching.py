@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from foretell.interop.forms import conditions
 from foretell.interop.forms.arithmetic import worked_out
 from foretell.interop.forms.conditions import NO, OPEN, YES, Verdict
-from foretell.interop.forms.scope import RANKS
+from foretell.interop.forms.scope import RANKS, Scope
 from foretell.interop.forms.syntax import assigned_names, branches
 from foretell.interop.forms.values import ArrayValue, names_of, text_of, unknown
 
@@ -210,13 +210,15 @@ def _branch(
         _left_open(shell, node, doubts)
         return ""
     before, count = shell.scope.copied(), len(shell.house.processes)
-    signal = _conditional(shell, body, node) if verdict.holds is None else shell.run_each(body)
+    signal = shell.run_each(body) if verdict.holds else _conditional(shell, body, node, verdict)
     leaves = signal in LEAVES and len(shell.house.processes) == count
     if verdict.holds and not (leaves and (verdict.unset or signal == "fail")):
         return signal
     taken, shell.scope = shell.scope, before.copied()
     second = len(shell.house.processes)
+    kept, shell.condition = shell.condition, shell.condition or _name(shell, node, verdict, "not ")
     other = _branch(shell, others, node, doubts) if others else ""
+    shell.condition = kept
     if leaves:
         return "" if other in LEAVES and second == len(shell.house.processes) else other
     if other in LEAVES and len(shell.house.processes) == second:
@@ -227,11 +229,16 @@ def _branch(
     return signal if signal == other else ""
 
 
-def _conditional(shell: "Shell", body: Sequence["Node"], node: "Node") -> str:
+def _name(shell: "Shell", node: "Node", verdict: Verdict, sign: str = "") -> str:
+    """An undecided condition as a process carries it: what decides it, and its line."""
+    line = shell.source.place(node.start_byte)[0]
+    return f"{sign}{decider(verdict) or 'the condition'} (line {line})"
+
+
+def _conditional(shell: "Shell", body: Sequence["Node"], node: "Node", verdict: Verdict) -> str:
     """Statements behind an undecided condition: what they start carries it."""
     kept = shell.condition
-    first = shell.source.text[node.start_byte : node.end_byte].partition("\n")[0]
-    shell.condition = kept or first[:120].strip()
+    shell.condition = kept or _name(shell, node, verdict)
     signal = shell.run_each(body)
     shell.condition = kept
     return signal
@@ -280,10 +287,16 @@ def run_case(shell: "Shell", node: "Node") -> str:
         if names:
             _left_open(shell, node, names)
         return ""
-    scopes = []
+    scopes: list[Scope] = []
+    kept = shell.condition
     for _, body in bodies:
         shell.scope = before.copied()
-        signal = _conditional(shell, body, node)
+        sign = "not " if scopes else ""
+        shell.condition = shell.condition or _name(
+            shell, node, Verdict(holds=None, unset=names), sign
+        )
+        signal = shell.run_each(body)
+        shell.condition = kept
         if not (signal in LEAVES and len(shell.house.processes) == count):
             scopes.append(shell.scope)
     shell.scope = scopes[0] if scopes else before

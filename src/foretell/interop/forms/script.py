@@ -60,6 +60,12 @@ def read_script(
         replace(one, facts=(*process_facts(one), *facts, *rays[:1]), files=house.files)
         for one in house.processes
     ]
+    counted = _counted(processes)
+    first = {(one.program, one.condition) for one in counted if one.condition}
+    dropped = [
+        one for one in counted if (one.program, one.condition.removeprefix("not ")) in first
+        and one.condition.startswith("not ")
+    ]  # fmt: skip
     variables = {
         name: Word(text=text_of(value), line=value[0].line if value else 0, raw=text_of(value),
                    unknown=tuple(n for piece in value for n in piece.names))
@@ -67,7 +73,11 @@ def read_script(
     }  # fmt: skip
     return LaunchContents(
         form="slurm" if batch is not None else "shell",
-        processes=_counted(processes),
+        processes=tuple(one for one in counted if one not in dropped),
+        asks=tuple(
+            f"{one.condition.removeprefix('not ')} decides which command is started"
+            for one in dropped[:1]
+        ),
         env=variables,
         facts=(*facts, *rays[:1]),
         files=house.files,

@@ -380,3 +380,37 @@ def test_files_beside_are_opened_inside_the_folder_alone(tmp_path: Path) -> None
 def test_what_is_none_of_the_forms_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         read_form(text)
+
+
+MOSAIC = """
+image: mosaicml/llm-foundry
+compute: {gpus: 16, gpu_type: h100_80gb}
+command: |
+  cd llm-foundry/scripts
+  composer train/train.py /mnt/config/parameters.yaml
+parameters:
+  max_seq_len: 4096
+"""
+AZURE = """
+command: >-
+  torchrun train.py --x 1
+distribution: {type: pytorch, process_count_per_instance: 8}
+resources: {instance_count: 2}
+"""
+DETERMINED = "entrypoint: python3 -m determined.launch.torch_distributed python3 train.py\nresources: {slots_per_trial: 16}\n"
+SAGEMAKER = (
+    "from sagemaker.pytorch import PyTorch\nN = 2\ne = PyTorch(entry_point='train.py', instance_count=N,\n"
+    "  instance_type='ml.p4d.24xlarge', hyperparameters={'max_length': 512})\n"
+)
+
+
+@pytest.mark.parametrize("text", [MOSAIC, AZURE, DETERMINED, SAGEMAKER])
+def test_jobs_of_platforms(text: str) -> None:
+    process = only(text)
+    assert gpu_count(process.facts).gpus == 16
+    assert "train.py" in argv(process)
+    if text == MOSAIC:
+        assert json.loads(process.files["parameters.yaml"]) == {"max_seq_len": 4096}
+    if text == SAGEMAKER:
+        assert argv(process) == "train.py --max_length 512"
+        assert [word.line for word in process.argv] == [3, 4, 4]

@@ -233,3 +233,14 @@ fi
     found = read_form(text)
     assert [one.argv[-1].text for one in found.processes] == ["--many"]
     assert found.asks == ("NNODES (line 3) decides which command is started",)
+
+
+def test_flags_that_the_caller_decides_are_asked_for() -> None:
+    text = """
+PRECISION=$1
+ARGS=(--a 1)
+if [ "$PRECISION" = fp8 ]; then ARGS+=(--fp8); fi
+if [ -f checkpoint ]; then ARGS+=(--load checkpoint); fi
+python t.py "${ARGS[@]}"
+"""
+    assert read_form(text).asks == ("PRECISION is not set in the file: it decides flags",)

@@ -131,7 +131,7 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
             notes=(*launch.notes, *opened),
             asks=(
                 *parents,
-                *(() if launch.gpus else given.asks),
+                *(ask for ask in given.asks if not (launch.gpus and "--gpus" in ask)),
                 *launch.asks,
                 *closed,
                 *_behind(given, launch),

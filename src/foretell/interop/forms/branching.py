@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from foretell.interop.forms import conditions
 from foretell.interop.forms.arithmetic import worked_out
 from foretell.interop.forms.conditions import NO, OPEN, YES, Verdict
-from foretell.interop.forms.scope import RANKS, Scope
+from foretell.interop.forms.scope import CLUSTER, RANKS, Scope
 from foretell.interop.forms.syntax import assigned_names, branches
 from foretell.interop.forms.values import ArrayValue, names_of, text_of, unknown
 
@@ -225,8 +225,16 @@ def _branch(
         shell.scope = taken
         return signal
     line = shell.source.place(node.start_byte)[0]
-    shell.scope.merge(taken, before, line, decider(verdict))
+    if shell.scope.merge(taken, before, line, decider(verdict)):
+        _ask(shell, verdict)
     return signal if signal == other else ""
+
+
+def _ask(shell: "Shell", verdict: Verdict) -> None:
+    """Note the variable that decides words of a command; what a cluster sets decides none that matter."""
+    name = decider(verdict)
+    if name and not CLUSTER.fullmatch(name):
+        shell.house.deciders[_called(shell, name)] = None
 
 
 def _name(shell: "Shell", node: "Node", verdict: Verdict, sign: str = "") -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from foretell.errors import BadInput
 from foretell.interop.forms.containers import gpus_at, processes_of, table, variables_at, words_at
-from foretell.interop.forms.ray_serve import applications
+from foretell.interop.forms.ray_serve import applications, is_serve
 from foretell.interop.forms.records import (
     ConfigSetting,
     LaunchContents,
@@ -84,6 +84,8 @@ def read_manifests(trees: Sequence[Tree]) -> LaunchContents:
             continue
         found += _special(tree, files)
         found += _inside(tree, tree.value, (), PodContext(), 0, files)
+    for text in files.values():
+        found += _served(text)
     with_gpus = [one for one in found if one.fact("gpus_per_node") is not None]
     kept = with_gpus or found
     drivers = [one for one in found if one not in kept and _serves(one)]
@@ -92,6 +94,18 @@ def read_manifests(trees: Sequence[Tree]) -> LaunchContents:
     return LaunchContents(
         form="kubernetes", processes=tuple(joined), files=files, settings=tuple(held)
     )
+
+
+def _served(text: str) -> list[LaunchedProcess]:
+    """Servers of a ConfigMap's file that configures Ray Serve."""
+    if "engine_kwargs" not in text and "llm_configs" not in text:
+        return []
+    try:
+        return [
+            one for tree in yaml_trees(text) if is_serve(tree.value) for one in applications(tree)
+        ]
+    except BadInput:
+        return []
 
 
 def _configuration(text: str) -> list[ConfigSetting]:
@@ -115,6 +129,8 @@ def _serves(process: LaunchedProcess) -> bool:
 def _special(tree: Tree, files: Mapping[str, str]) -> Iterator[LaunchedProcess]:
     """Fields that hold a script or a configuration in their text: RayJob's entrypoint, RayService's."""
     spec = table(tree.value.get("spec"))
+    if tree.value.get("kind") == "DynamoGraphDeploymentRequest":
+        yield _request(tree, spec)
     workers = _ray_gpus(tree, spec)
     if isinstance(spec.get("entrypoint"), str):
         line = tree.line("spec", "entrypoint")
@@ -125,6 +141,18 @@ def _special(tree: Tree, files: Mapping[str, str]) -> Iterator[LaunchedProcess]:
         for inner_tree in yaml_trees(spec["serveConfigV2"]):
             for one in applications(inner_tree, offset=line):
                 yield replace(one, facts=(*one.facts, *workers))
+
+
+def _request(tree: Tree, spec: Mapping[str, Any]) -> LaunchedProcess:
+    """A deployment that Dynamo plans itself: a model and an engine."""
+    key = "model" if isinstance(spec.get("model"), str) else "modelName"
+    program = f"dynamo.{spec.get('backend') or 'vllm'}"
+    line = tree.line("spec", key)
+    told = (program, "--model", str(spec.get(key) or ""), "--tensor-parallel-size")
+    words = [Word(text=text, line=line, raw=text) for text in told]
+    open_ = "tensor_parallel_size"
+    words.append(Word(text=f"${{{open_}}}", line=line, raw="", unknown=(open_,)))
+    return LaunchedProcess(program=program, argv=tuple(words))
 
 
 def _ray_gpus(tree: Tree, spec: Mapping[str, Any]) -> tuple[StatedFact, ...]:

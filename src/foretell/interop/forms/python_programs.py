@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foretell.interop.forms.containers import processes_of
-from foretell.interop.forms.records import LaunchedProcess, StatedFact, Word
+from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, StatedFact, Word
 from foretell.interop.forms.script import read_script
 
 ENGINES: Mapping[str, tuple[str, ...]] = {
@@ -16,6 +16,14 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
     "Engine": ("sglang.launch_server",), "ServerArgs": ("sglang.launch_server",),
 }  # fmt: skip
 """Calls that make an engine, and the command that does the same."""
+INSTANCE_GPUS: Mapping[str, int] = {
+    "p3.2xlarge": 1, "p3.8xlarge": 4, "p3.16xlarge": 8, "p3dn.24xlarge": 8, "p4d.24xlarge": 8,
+    "p4de.24xlarge": 8, "p5.4xlarge": 1, "p5.48xlarge": 8, "p5e.48xlarge": 8, "p5en.48xlarge": 8,
+    "p6-b200.48xlarge": 8, "g4dn.12xlarge": 4, "g5.xlarge": 1, "g5.2xlarge": 1, "g5.4xlarge": 1,
+    "g5.8xlarge": 1, "g5.12xlarge": 4, "g5.16xlarge": 1, "g5.24xlarge": 4, "g5.48xlarge": 8,
+    "g6.12xlarge": 4, "g6.48xlarge": 8, "g6e.12xlarge": 4, "g6e.48xlarge": 8,
+}  # fmt: skip
+"""GPUs of AWS instances (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html)."""
 _RUNS = ("run", "Popen", "check_call", "check_output", "call", "system")
 
 
@@ -37,6 +45,8 @@ def _of_call(call: ast.Call, known: Mapping[str, Any], text: str) -> Iterator[La
     name = ast.unparse(call.func).rpartition(".")[2] if len(call.keywords) < 200 else ""
     if name in ENGINES and ("vllm" in text or "sglang" in text or "tensorrt_llm" in text):
         yield _engine(name, call, known, "tensorrt_llm" in text and "vllm" not in text)
+    elif any(one.arg == "instance_count" for one in call.keywords):
+        yield from _estimator(call, known)
     elif name in _RUNS and call.args and ast.unparse(call.func).startswith(("subprocess", "os")):
         first = call.args[0]
         if isinstance(first, ast.List):
@@ -45,6 +55,37 @@ def _of_call(call: ast.Call, known: Mapping[str, Any], text: str) -> Iterator[La
             yield from processes_of(words, {}, (), layer="subprocess")
         elif isinstance(value := _value(first, known), str):
             yield from read_script(value, first_line=first.lineno).processes
+
+
+def _estimator(call: ast.Call, known: Mapping[str, Any]) -> Iterator[LaunchedProcess]:
+    """SageMaker's estimators: `PyTorch(entry_point=..., instance_count=2, hyperparameters={...})`."""
+    words = {one.arg: one.value for one in call.keywords if one.arg}
+    entry = words.get("entry_point") or words.get("source_script")
+    program = "" if entry is None else str(_value(entry, known) or "")
+    argv = [Word(text=program, line=call.lineno, raw=program)]
+    told = words.get("hyperparameters")
+    for key, node in zip(told.keys, told.values, strict=True) if isinstance(told, ast.Dict) else ():
+        name, value = (None if key is None else _value(key, known)), _value(node, known)
+        if name is not None:
+            text = str(value) if value is not None else f"${{{ast.unparse(node)[:60]}}}"
+            unset = () if value is not None else (ast.unparse(node)[:60],)
+            argv += [Word(text=f"--{name}", line=node.lineno, raw=str(name)),
+                     Word(text=text, line=node.lineno, raw=text, unknown=unset)]  # fmt: skip
+    facts = []
+    nodes = _value(words["instance_count"], known)
+    if isinstance(nodes, int):
+        facts.append(StatedFact(name="nodes", value=nodes, line=words["instance_count"].lineno,
+                                source="instance_count"))  # fmt: skip
+    kind = _value(words["instance_type"], known) if "instance_type" in words else None
+    if isinstance(kind, str):
+        line, plain = words["instance_type"].lineno, kind.removeprefix("ml.")
+        facts.append(StatedFact(name="accelerator", value=plain, line=line, source="instance_type"))
+        if plain in INSTANCE_GPUS:
+            facts.append(StatedFact(name="gpus_per_node", value=INSTANCE_GPUS[plain], line=line,
+                                    source="instance_type"))  # fmt: skip
+    if program:
+        yield LaunchedProcess(program=program, argv=tuple(argv), facts=tuple(facts),
+                              layers=(LauncherLayer(name="sagemaker"),))  # fmt: skip
 
 
 def _engine(name: str, call: ast.Call, known: Mapping[str, Any], trtllm: bool) -> LaunchedProcess:

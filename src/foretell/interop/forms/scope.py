@@ -107,12 +107,13 @@ class Scope:
             return worked_out(text, lambda one: None) if text else 0
         return None
 
-    def merge(self, other: "Scope", before: "Scope", line: int, decider: str) -> None:
+    def merge(self, other: "Scope", before: "Scope", line: int, decider: str) -> bool:
         """Take over what two branches of an undecided condition agree on; the rest becomes unknown, by the
-        name of what decides or by its own.
+        name of what decides or by its own. Whether they differ in an array of words.
 
         A value that one branch alone sets where nothing stood before is kept: the other leaves it unset.
         """
+        arrays = False
         for name in {*self.values, *other.values}:
             mine, theirs = self.values.get(name), other.values.get(name)
             if _same(mine, theirs):
@@ -123,10 +124,12 @@ class Scope:
                     self.values[name] = kept
                     continue
             both = isinstance(mine, ArrayValue) or isinstance(theirs, ArrayValue)
-            if both:
-                continue  # arguments that one branch adds: the branch that was followed counts
+            if both:  # words that one branch adds: those of the other are kept
+                arrays = True
+                continue
             self.values[name] = unknown(decider or name, line)
         self.exported |= other.exported
+        return arrays
 
 
 def _same(mine: Value | ArrayValue | None, theirs: Value | ArrayValue | None) -> bool:

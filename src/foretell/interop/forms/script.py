@@ -74,9 +74,9 @@ def read_script(
     return LaunchContents(
         form="slurm" if batch is not None else "shell",
         processes=tuple(one for one in counted if one not in dropped),
-        asks=tuple(
-            f"{one.condition.removeprefix('not ')} decides which command is started"
-            for one in dropped[:1]
+        asks=(
+            *(f"{one} is not set in the file: it decides flags" for one in house.deciders),
+            *(f"{one.condition[4:]} decides which command is started" for one in dropped[:1]),
         ),
         env=variables,
         facts=(*facts, *rays[:1]),

@@ -58,6 +58,8 @@ class House:
     """Those that were called."""
     missing: dict[str, None] = field(default_factory=dict)
     """Files that were named and are not there."""
+    deciders: dict[str, None] = field(default_factory=dict)
+    """Variables without a value that decide words of a command."""
     steps: list[int] = field(default_factory=lambda: [0])
     """Statements so far."""
     rays: list[Word] = field(default_factory=list)

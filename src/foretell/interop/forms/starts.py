@@ -19,6 +19,8 @@ EXTRAS = re.compile(
     re.IGNORECASE,
 )
 """Names of variables that hold further words of a command rather than one value."""
+RAY_SCRIPTS = frozenset({"multi-node-serving.sh", "run_cluster.sh"})
+"""vLLM's scripts that start Ray on the nodes of a server, and nothing else."""
 _SETS = re.compile(r"\s*([A-Za-z_]\w*)\s*(\+\+|--|[-+*/%]?=(?!=))\s*(.*)", re.DOTALL)
 _OVERRIDE = re.compile(r"[+~]*[\w-]+(?:\.[\w-]+)+=")
 _MOST_TEXT = 1 << 18
@@ -244,6 +246,8 @@ def _start(
             behind = [by_id.get(id(word)) or _plain(word) for word in found.words[1:]]
             line = 0 if first not in shell.house.files else found.words[0].line
             _inner(shell, literal(text, line), found=found, positions=behind)
+            return
+        if first.rpartition("/")[2] in RAY_SCRIPTS:
             return
         shell.house.missing[first] = None
     base = first.rpartition("/")[2]

@@ -1,12 +1,16 @@
-"""Tasks of SkyPilot and dstack: a script with the nodes and GPUs that it is given."""
+"""Tasks of clouds and platforms: a script with the nodes and GPUs that it is given.
 
+SkyPilot, dstack, Azure ML, MosaicML (its `parameters` are a file of the job) and Determined.
+"""
+
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from foretell.interop.forms.containers import table, variables_at
-from foretell.interop.forms.records import Form, LaunchContents, StatedFact, Word
+from foretell.interop.forms.records import FactName, Form, LaunchContents, StatedFact, Word
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Tree
 
@@ -89,6 +93,52 @@ def read_dstack(tree: Tree, open_file: Callable[[str], str | None]) -> LaunchCon
     script = "\n".join(str(one) for one in value["commands"])
     return _script(tree, "dstack", script, tree.line("commands") + 1, env, facts, open_file,
                    image=str(value.get("image") or ""))  # fmt: skip
+
+
+def is_platform(value: Any) -> bool:
+    """Whether a document is a job of Azure ML, MosaicML or Determined."""
+    found = table(value)
+    azure = isinstance(found.get("command"), str) and {"compute", "distribution", "resources"} & {
+        *found
+    }
+    return bool(azure) or (
+        isinstance(found.get("entrypoint"), str)
+        and "slots_per_trial" in table(found.get("resources"))
+    )
+
+
+def read_platform(tree: Tree, open_file: Callable[[str], str | None]) -> LaunchContents:
+    """A job of Azure ML (`command`, `distribution`, `resources`), of MosaicML (`command`, `compute`,
+    `parameters`) or of Determined (`entrypoint`, `resources.slots_per_trial`)."""
+    value = tree.value
+    key = "command" if isinstance(value.get("command"), str) else "entrypoint"
+    facts = []
+    for path, name in _PLACES.items():
+        *above, last = path
+        node = value
+        for part in above:
+            node = table(node.get(part))
+        told = node.get(last)
+        counts = isinstance(told, int) and not isinstance(told, bool)
+        if counts or (isinstance(told, str) and name == "accelerator"):
+            facts.append(StatedFact(name=name, value=told, line=tree.line(*path), source=last))
+    env = variables_at(tree, ("environment_variables",), value.get("environment_variables"))
+    found = _script(tree, "task", value[key], tree.line(key) + 1, env, facts, open_file,
+                    image=str(value.get("image") or ""))  # fmt: skip
+    if not isinstance(value.get("parameters"), Mapping):
+        return found
+    files = {**found.files, "parameters.yaml": json.dumps(value["parameters"], default=str)}
+    processes = tuple(replace(one, files=files) for one in found.processes)
+    return replace(found, files=files, processes=processes)
+
+
+_PLACES: Mapping[tuple[str, ...], FactName] = {
+    ("resources", "instance_count"): "nodes", ("distribution", "process_count_per_instance"): "gpus_per_node",
+    ("compute", "gpus"): "gpus", ("gpu_num",): "gpus", ("compute", "gpu_type"): "accelerator",
+    ("gpu_type",): "accelerator", ("resources", "slots_per_trial"): "gpus",
+    ("resources", "instance_type"): "accelerator",
+}  # fmt: skip
+"""Where jobs state nodes and GPUs."""
 
 
 def _script(

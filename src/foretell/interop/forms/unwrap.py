@@ -6,6 +6,7 @@ A launcher is a row of a table: which of its options take no value, or which do.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from foretell.interop.forms.records import LauncherLayer, Word
 from foretell.records import dataclass
@@ -238,6 +239,9 @@ def unwrapped(words: Sequence[Word]) -> Unwrapped:
                 layers.append(LauncherLayer(name=name, argv=tuple(rest[1:cut])))
                 rest = rest[cut + 1 :]
                 continue
+        if name.endswith((".sh", ".bash")) and (inner := _wrapped(rest)) is not None:
+            return replace(inner, layers=(*layers, *inner.layers), env={**env, **inner.env},
+                           image=inner.image or image)  # fmt: skip
         launcher = LAUNCHERS.get(name)
         behind = None if launcher is None else _behind_verb(launcher, rest)
         if launcher is None or behind is None:
@@ -420,7 +424,24 @@ def _of_shell(
         )
     if not rest or rest[0].text == "-":
         return Unwrapped(layers=tuple(layers), env=env, words=(), image=image, stdin=True)
+    if (inner := _wrapped(rest)) is not None:
+        layers.append(inner.layers[0])
+        return replace(inner, layers=(*layers, *inner.layers[1:]), env={**env, **inner.env},
+                       image=inner.image or image)  # fmt: skip
     return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image, script=True)
+
+
+def _wrapped(rest: Sequence[Word]) -> Unwrapped | None:
+    """A script that is handed a command (`wrap.sh -- torchrun ...`): the command, with the script around it;
+    None where it is handed none."""
+    for at, word in enumerate(rest[1:4], 1):
+        if _starts(word.text):
+            inner = unwrapped(rest[at:])
+            own = LauncherLayer(name=rest[0].text.rpartition("/")[2], argv=tuple(rest[1:at]))
+            return replace(inner, layers=(own, *inner.layers))
+        if word.text.startswith("-") and word.text != "--":
+            return None
+    return None
 
 
 def _replaced(word: Word, text: str) -> Word:

@@ -30,7 +30,6 @@ from foretell.interop.python_trainers import (
     read_engine,
     read_trainer_script,
 )
-
 from foretell.interop.user_files import are_read, is_there
 
 _CONTINUED = re.compile(r"(?<![\\\n])\n(?=[ \t]*--\w)")
@@ -54,8 +53,8 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
     found = launched(given)
     recipe = read_recipe(text) if found.processes else ()
     if recipe:
-        pairs = tuple((spell_key(key), value) for key, value in recipe)
-        return [ArgumentTable(words=(), pairs=pairs, variables={}, text=text)]
+        told = tuple((spell_key(key), value) for key, value in recipe)
+        return [ArgumentTable(words=(), pairs=told, variables={}, text=text)]
     if found.processes and not found.python:
         started = [*found.processes, *_other_ranks(given, text, found)]
         tables = [_of_process(one, found, text) for one in started]
@@ -83,7 +82,9 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
         pairs = {**dict(parent.pairs), **pairs, "defaults": None}
         places = {**dict.fromkeys(dict(parent.pairs), 0), **places}
     pairs = {key.removeprefix("llm_api_args."): value for key, value in pairs.items()}
-    return [ArgumentTable(words=(), pairs=tuple(pairs.items()), variables={}, text=text, places=places)]
+    return [
+        ArgumentTable(words=(), pairs=tuple(pairs.items()), variables={}, text=text, places=places)
+    ]
 
 
 def _parent(given: str | Path, pairs: Mapping[str, Any], depth: int = 4) -> ArgumentTable | None:

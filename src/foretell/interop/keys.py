@@ -19,7 +19,9 @@ _TRUTH = {
     "true": True, "1": True, "yes": True, "on": True,
     "false": False, "0": False, "no": False, "off": False,
 }  # fmt: skip
-_PLACEHOLDER = re.compile(r"<[^<>]*>|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|\?+|\{\{.*\}\}|TODO.*|YOUR.*", re.DOTALL)
+_PLACEHOLDER = re.compile(
+    r"<[^<>]*>|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|\?+|\{\{.*\}\}|TODO.*|YOUR.*", re.DOTALL
+)
 """Texts that stand for a value which the user is to fill in."""
 _NONE = ("none", "null", "auto", "default", "")
 """How tools spell that a value is left to them."""
@@ -352,7 +354,10 @@ DIVIDED = ("tp", "pp", "cp", "gpus")
 
 
 def drop_unset(
-    keys: Keys, values: dict[str, object], job: dict[str, Any], sources: Mapping[str, tuple[str, ...]]
+    keys: Keys,
+    values: dict[str, object],
+    job: dict[str, Any],
+    sources: Mapping[str, tuple[str, ...]],
 ) -> None:
     """Take out of a launch what follows from variables that its text does not set: these are asked for."""
     if not keys.unset:

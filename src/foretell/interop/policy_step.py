@@ -89,7 +89,9 @@ def launch_of_step(
     tp, pp, cp = (known.over(name, degree.get(name) or 1) for name in ("tp", "pp", "cp"))
     ep = degree.get("ep") or 1
     if step.gpus is not None and known.gpus is None and step.gpus < tp * pp * cp:
-        keys.ask(f"tp x pp x cp = {tp * pp * cp} is more than the {step.gpus} GPUs of the file: --gpus")
+        keys.ask(
+            f"tp x pp x cp = {tp * pp * cp} is more than the {step.gpus} GPUs of the file: --gpus"
+        )
         step = replace(step, gpus=None)
     elif step.gpus is None:
         keys.ask("the number of GPUs is not in the file: --gpus")
@@ -110,7 +112,15 @@ def launch_of_step(
         "model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len,
     }  # fmt: skip
     drop_unset(keys, values, job, sources)
-    for name in ("samples", "prompts", "isl", "max_osl", "rollout_plan", "rollout_gpus", "micro_tokens"):
+    for name in (
+        "samples",
+        "prompts",
+        "isl",
+        "max_osl",
+        "rollout_plan",
+        "rollout_gpus",
+        "micro_tokens",
+    ):
         if keys.unset & {*sources.get(name, ())}:
             record.pop(name, None)
     return Launch(

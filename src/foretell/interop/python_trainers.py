@@ -130,7 +130,8 @@ def _nested(call: ast.Call, known: Mapping[str, Any], prefix: str) -> dict[str, 
 
 
 OUTSIDE = frozenset(
-    """model_name_or_path load_in_4bit load_in_8bit bnb_4bit_use_double_quant max_seq_length attn_implementation
+    """model_name_or_path load_in_4bit load_in_8bit bnb_4bit_use_double_quant max_seq_length
+    attn_implementation
     torch_dtype dtype lora_r target_modules lora_alpha lora_dropout use_dora gradient_checkpointing""".split()
 )
 """Keys that other calls than a training's arguments give."""
@@ -146,7 +147,11 @@ def _keys(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
     name = whole.rpartition(".")[2]
     words = {word.arg: _value(word.value, known) for word in call.keywords if word.arg}
     for word in call.keywords:
-        more = known.get(word.value.id) if word.arg is None and isinstance(word.value, ast.Name) else None
+        more = (
+            known.get(word.value.id)
+            if word.arg is None and isinstance(word.value, ast.Name)
+            else None
+        )
         words = {**_flat(more), **words} if isinstance(more, dict) else words
     first = _value(call.args[0], known) if call.args else None
     if name in METHODS:
@@ -187,7 +192,8 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """A literal, what a name stands for, the last part of `torch.bfloat16`, or the text; a name that the script
+    """A literal, what a name stands for, the last part of `torch.bfloat16`, or the text; a name that the
+    script
     does not set is asked for as a variable of a shell is."""
     if isinstance(node, ast.Name):
         return known.get(node.id, f"${{{node.id}}}")
@@ -251,7 +257,9 @@ def _dictionary(node: ast.expr, known: Mapping[str, Any]) -> Any:
     if not isinstance(node, ast.Dict):
         return plain(node)
     return {
-        str(plain(key)): _dictionary(value, known) if isinstance(value, ast.Dict) else _value(value, known)
+        str(plain(key)): _dictionary(value, known)
+        if isinstance(value, ast.Dict)
+        else _value(value, known)
         for key, value in zip(node.keys, node.values, strict=True)
         if key is not None
     }

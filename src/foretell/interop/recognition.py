@@ -112,10 +112,20 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
     named = any(_named(one, program) for one in table.programs)
     weak = any(_named(one, program) for one in table.weak)
     marks = [one for one in table.marks if _marked(one, keys, table.last)]
-    if not named and (not (weak or marks) or (table.bases and not weak and not table.own_marks & {*marks})):
-        return 0.0  # nothing speaks for it, or nothing that does not for the tool that it is made of
-    share = sum(1 for key in keys if _known(key, table)) / len(keys) if keys and table.known else 0.0
-    if not named and len(table.known) > COMPLETE and share < (LEAST_SHARE if given.started or len(keys) > 8 else 0.0):
+    if not named and (
+        not (weak or marks) or (table.bases and not weak and not table.own_marks & {*marks})
+    ):
+        return (
+            0.0  # nothing speaks for it, or nothing that does not for the tool that it is made of
+        )
+    share = (
+        sum(1 for key in keys if _known(key, table)) / len(keys) if keys and table.known else 0.0
+    )
+    if (
+        not named
+        and len(table.known) > COMPLETE
+        and share < (LEAST_SHARE if given.started or len(keys) > 8 else 0.0)
+    ):
         return 0.0
     return PROGRAM * named + WEAK * weak + MARK * min(len(marks), 6) + SHARE * share
 

@@ -1,7 +1,8 @@
 """What each tool's keys mean, as data: interop/tools/NAME.toml, one file a tool, and the lookup of one key.
 
     family     whose step it is: training, megatron, policy (reinforcement learning), service
-    include    tables whose keys it has too, with the path that they are under; `unread` where they matter and are
+    include    tables whose keys it has too, with the path that they are under; `unread` where they matter and
+    are
                not read
     fields     field of ours = keys of the tool that set it, the one that counts first
     backends   the same for one trainer behind the tool (`backend` says which runs)
@@ -190,7 +191,10 @@ def table_of(name: str) -> ToolTable:
     )
     raw = tomllib.loads(text)
     inner = [
-        (table_of(one["table"]) if not one.get("unread") else _unread(table_of(one["table"])), under)
+        (
+            table_of(one["table"]) if not one.get("unread") else _unread(table_of(one["table"])),
+            under,
+        )
         for one in raw.get("include", ())
         for under in one.get("under", "").split() or [""]
     ]
@@ -256,7 +260,13 @@ def table_of(name: str) -> ToolTable:
 def _unread(table: ToolTable) -> ToolTable:
     """A table whose keys another tool takes and does not read: those that set something matter there."""
     return replace(
-        table, fields={}, plan={}, values={}, defaults={}, bears=table.bears | table.read, read=frozenset()
+        table,
+        fields={},
+        plan={},
+        values={},
+        defaults={},
+        bears=table.bears | table.read,
+        read=frozenset(),
     )
 
 

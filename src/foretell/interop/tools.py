@@ -49,8 +49,8 @@ from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
-from foretell.specs.plan_words import read_words
 from foretell.specs.plan_forms import EVEN, even_sizes, offloads
+from foretell.specs.plan_words import read_words
 from foretell.specs.software import EVERYWHERE
 from foretell.workload.parameters import count
 
@@ -117,7 +117,9 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
     launch = _instances(_judged(reader_of(whose)(given, beside)), given, beside)
     opened = [f"{one.key} {one.name} was opened" for one in beside.files]
     if given.bare and beside.files == () and not given.copies > 1 and _of_file(given):
-        told = "the file holds flags and no program that takes them: import the script that uses them"
+        told = (
+            "the file holds flags and no program that takes them: import the script that uses them"
+        )
         launch = replace(launch, doubts=(*launch.doubts, told))
     closed = _not_opened(given, {one.name for one in beside.files})
     parents = _parents(given, whose)
@@ -127,7 +129,8 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
         replace(
             launch,
             notes=(*launch.notes, *opened),
-            asks=(*parents, 
+            asks=(
+                *parents,
                 *(() if launch.gpus else given.asks),
                 *launch.asks,
                 *closed,
@@ -163,7 +166,10 @@ def _judged(launch: Launch) -> Launch:
     return replace(
         launch,
         doubts=(*launch.doubts, *(why for why in stops if "_recipe " not in why)),
-        asks=(*launch.asks, *(f"what {one} sets is not in the file: --plan, --gpus" for one in recipes)),
+        asks=(
+            *launch.asks,
+            *(f"what {one} sets is not in the file: --plan, --gpus" for one in recipes),
+        ),
         unknown=unknown,
         unmodelled=(*launch.unmodelled, *(one for one in verdicts if verdicts[one] == "bears")),
         ignored=(*launch.ignored, *(one for one in verdicts if verdicts[one] == "quiet")),
@@ -178,7 +184,9 @@ def _parents(given: ArgumentTable, tool: Tool) -> list[str]:
         if key not in str(table.options.get("parents", "")).split() or not isinstance(value, str):
             continue
         if value.lower() not in table.values.get("backend", {}) and not value.startswith("$"):
-            found.append(f"{value[:80]} ({key}), which the rest comes from, is not at hand: put it beside the file")
+            found.append(
+                f"{value[:80]} ({key}), which the rest comes from, is not at hand: put it beside the file"
+            )
     return found
 
 
@@ -196,7 +204,11 @@ def only_told(launch: Launch) -> Launch:
         seq_len=launch.seq_len if "seq_len" in told else None,
         post_training=None
         if post is None
-        else {key: value for key, value in post.items() if key in told or key in ("algorithm", "model", "framework")},
+        else {
+            key: value
+            for key, value in post.items()
+            if key in told or key in ("algorithm", "model", "framework")
+        },
     )
 
 

@@ -89,15 +89,17 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     gpus, dp, shard = _replicas(keys, known, table, tp * pp * cp, ep)
     micro, batch = _batch(keys, known, gpus, dp)
     plan = dict(told.plan)
+    stage = plan.pop("zero", None)
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "vpp": (keys.whole("vpp") or 1) if pp > 1 else None, "dp": dp,
         "cp": cp if cp > 1 else None,
-        "ep": _experts(ep, dp, keys), "zero": plan.pop("zero", 0), "micro_batch": micro,
+        "ep": _experts(ep, dp, keys), "zero": stage or 0, "micro_batch": micro,
         "sp": False if tp > 1 else None, "shard": shard,
     }  # fmt: skip
     rank = _rank(keys, table)
     if table.options.get("style") == "transformers":
         values |= _transformers(keys, table, gpus, dp, rank)
+        values["zero"] = stage if stage is not None and not values["zero"] else values["zero"]
     else:
         values |= _plain(keys, values, shard, rank, gpus)
     if tp == 1:
@@ -113,7 +115,12 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     keys.raise_problems()
     name = next(iter(models), None) or ("as described" if table_of_model else None)
     job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
-    drop_unset(keys, values, job, {**SOURCES, **{name: (name,) for name in ("tp", "pp", "cp", "ep", "vpp")}})
+    drop_unset(
+        keys,
+        values,
+        job,
+        {**SOURCES, **{name: (name,) for name in ("tp", "pp", "cp", "ep", "vpp")}},
+    )
     # Dtypes of adapters and their states are as PEFT makes them.
     own = {
         k: v for k, v in values.items() if not rank or k not in ("master", "gradients", "states")
@@ -146,7 +153,9 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
 def _experts(ep: int, dp: int | None, keys: Keys) -> int | None:
     """Expert-parallel ranks; -1 is what the chips leave."""
     if ep == -1:
-        shard = max(keys.whole("dp_shard", low=-1) or 1, 1) * max(keys.whole("dp_replicate", low=-1) or 1, 1)
+        shard = max(keys.whole("dp_shard", low=-1) or 1, 1) * max(
+            keys.whole("dp_replicate", low=-1) or 1, 1
+        )
         return None if dp is None else max(dp // shard, 1)
     return ep if ep > 1 else None
 
@@ -382,8 +391,10 @@ def _offload(keys: Keys) -> str | None:
     if keys.flag("fsdp_offload"):
         host = ["optimizer", "weights"]
     file = keys.text("zero_file", "launcher_file") or ""
-    if not host and re.search(r"(?<!no_)(?<!no-)(?<!without_)offload", file.lower()) and not keys.has(
-        "zero_stage"
+    if (
+        not host
+        and re.search(r"(?<!no_)(?<!no-)(?<!without_)offload", file.lower())
+        and not keys.has("zero_stage")
     ):
         three = re.search(r"3", file.rpartition("/")[2])
         host = ["optimizer", "weights"] if three else ["optimizer"]

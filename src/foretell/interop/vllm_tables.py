@@ -53,7 +53,9 @@ def _json(keys: Keys, name: str, text: str) -> dict[str, Any]:
         table = json.loads(text)
     except (ValueError, RecursionError):
         if "$" in text:
-            keys.ask(f"{name} has values that are not set in the file: the plan's words say them in --plan")
+            keys.ask(
+                f"{name} has values that are not set in the file: the plan's words say them in --plan"
+            )
         else:
             keys.problem(name, "is not JSON", text)
         return {}

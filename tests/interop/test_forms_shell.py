@@ -2,11 +2,11 @@
 
 import pytest
 
-from foretell.interop.forms import Process, gpu_count, launched
+from foretell.interop.forms import LaunchedProcess, gpu_count, read_form
 
 
-def only(text: str) -> Process:
-    found = launched(text).processes
+def only(text: str) -> LaunchedProcess:
+    found = read_form(text).processes
     assert len(found) == 1, [one.program for one in found]
     return found[0]
 
@@ -34,6 +34,9 @@ def words(text: str) -> str:
         ("read -r -d '' C <<EOF\nt.py --a 1\nEOF\npython $C", "t.py --a 1"),
         ("declare -A S=([a]=1 [b]=2); K=b; python t.py ${S[$K]} ${#S[@]}", "t.py 2 2"),
         ('export X=" a "b=$((1+1))" c"; python t.py $X', "t.py a b=2 c"),
+        ('N=$((2*(3+5)))\nB=$(( N / 3 % 4 + 10 - 1 ))\n: "${C:=7}"\npython t.py $N ${B} $C', "t.py 16 10 7"),
+        ("B='x y' t.py \"$A\" ${B} a#b 'q r' --k=\"v w\" # gone", "t.py ${A} ${B} a#b q r --k=v w"),
+        ("t.py --x $((1/0)) --y $((A+1))", "t.py --x $((1/0)) --y $((A+1))"),
     ],
 )  # fmt: skip
 def test_what_a_shell_would_pass(script: str, expected: str) -> None:
@@ -53,7 +56,7 @@ git clone x
 cat f | grep b
 kubectl get pods
 """
-    assert launched(text).processes == ()
+    assert read_form(text).processes == ()
 
 
 def test_launchers_are_layers_around_the_program() -> None:
@@ -150,7 +153,7 @@ srun torchrun --nnodes $NNODES --nproc_per_node $GPUS t.py --n $N
 """
     process = only(text)
     count = gpu_count(process.facts)
-    assert (count.gpus, count.nodes, count.accelerator) == (32, 4, "a100")
+    assert (count.gpus, count.nodes, count.accelerator) == (32, 4, "A100-80GB")
     assert process.argv[-1].text == "4"
 
 
@@ -197,7 +200,7 @@ for i in 0 1 2 3; do
 done
 wait
 """
-    found = launched(text).processes
+    found = read_form(text).processes
     assert [one.argv[-1].text for one in found] == ["8000", "8001", "8002", "8003"]
     assert all(gpu_count(one.facts).gpus == 1 for one in found)
 
@@ -215,4 +218,4 @@ def test_lists_of_arguments_alone_are_what_a_text_is_about() -> None:
      "A=$A; B=$B$B; python $A", "x=1; while [ $x -gt 0 ]; do x=$((x+1)); done; python t.py"],
 )  # fmt: skip
 def test_no_text_hangs_or_faults(text: str) -> None:
-    launched(text)
+    read_form(text)

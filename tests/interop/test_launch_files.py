@@ -14,7 +14,6 @@ import pytest
 from foretell.api.launches import LaunchQuestion, read_launch, read_question
 from foretell.api.post_training_launches import read_post_training
 from foretell.catalog import model as catalog_model
-from foretell.interop.shell_words import read_script
 from foretell.interop.tool_tables import tool_names
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.model import Model
@@ -152,14 +151,6 @@ def test_post_train_imports_it(name: str) -> None:
     assert (again.arguments["samples"], again.arguments["gpus"]) == (3, "16xH100")
     assert "rollout_gpus" not in again.arguments
     assert {row.origin for row in again.rows if row.name in ("samples", "gpus")} == {"flag"}
-
-
-def test_shell_arithmetic_is_worked_out() -> None:
-    """As a shell does: products before sums, whole quotients, brackets, variables inside."""
-    text = 'N=$((2*(3+5)))\nB=$(( N / 3 % 4 + 10 - 1 ))\n: "${C:=7}"\npretrain_gpt.py --a $N --b ${B} --c $C'
-    script = read_script(text)
-    assert script.words[-6:] == ("--a", "16", "--b", "10", "--c", "7")
-    assert read_script("run --x $((1/0)) --y $((A+1))").words[-4:][1] == "$((1/0))"
 
 
 def test_a_nemo_recipe_by_its_command_and_one_that_is_not_known() -> None:

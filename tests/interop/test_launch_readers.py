@@ -9,7 +9,6 @@ from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
 from foretell.interop.arguments import LARGEST_TEXT, parse_arguments
 from foretell.interop.documents import read_documents
-from foretell.interop.shell_words import read_script
 from foretell.interop.tools import read_arguments
 from foretell.specs.plan import parse_plan
 from foretell.workload.parameters import count
@@ -410,12 +409,6 @@ def test_flags_by_hand_come_first() -> None:
     assert (plan.tp, plan.dp, plan.micro_batch, plan.recompute) == (4, 8, 2, "full")
     more = merge_launch(launch, "llama-3.1-70b", {**question, "gpus": 64, "plan": None})
     assert (more["model"], parse_plan(more["plan"], 64).dp) == ("llama-3.1-70b", 8)
-
-
-def test_words_of_a_shell() -> None:
-    text = "A=1 B='x y' run \"$A\" ${B} ${C:-z} a#b 'q r' --k=\"v w\" # gone\n--last ${D}"
-    words = ("run", "1", "x", "y", "z", "a#b", "q r", "--k=v w", "--last", "${D}")
-    assert read_script(text).words[2:] == words
 
 
 def test_yaml_of_options() -> None:

@@ -20,9 +20,7 @@ from foretell.interop.arguments import (
     spell_key,
     written_pairs,
 )
-from foretell.interop.forms.door import launched
-from foretell.interop.forms.facts import gpu_count
-from foretell.interop.forms.records import Launched, Process, Word
+from foretell.interop.forms import LaunchContents, LaunchedProcess, Word, gpu_count, read_form
 from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import (
@@ -34,9 +32,6 @@ from foretell.interop.user_files import are_read, is_there
 
 _CONTINUED = re.compile(r"(?<![\\\n])\n(?=[ \t]*--\w)")
 """Lines of a pasted command that begin with a flag and that nothing joins."""
-_RANKED = re.compile(r"\$\{?(\w*NODE_RANK)\}?[\"']?\s*(?:==?|-eq)\s*[\"']?(\d{1,4})")
-MOST_NODES = 64
-"""Nodes that a script is followed on."""
 SLURM_NAMES = {"a100": "a100-80gb"}
 """Names that batch systems give kinds of GPU, where a cloud means another by them: clusters have the larger
 A100."""
@@ -50,14 +45,13 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
     """One table for each process that a launch starts, or one for a configuration or a program in Python."""
     if isinstance(given, str):
         given = _CONTINUED.sub(" \\\\\n", given)
-    found = launched(given)
+    found = read_form(given)
     recipe = read_recipe(text) if found.processes else ()
     if recipe:
         told = tuple((spell_key(key), value) for key, value in recipe)
         return [ArgumentTable(words=(), pairs=told, variables={}, text=text)]
     if found.processes and not found.python:
-        started = [*found.processes, *_other_ranks(given, text, found)]
-        tables = [_of_process(one, found, text) for one in started]
+        tables = [_of_process(one, found, text) for one in found.processes]
         bare = isinstance(given, str) and not any(one.words and one.pairs for one in tables)
         return [parse_arguments(text)] if bare else tables
     if found.python:
@@ -99,7 +93,7 @@ def _parent(given: str | Path, pairs: Mapping[str, Any], depth: int = 4) -> Argu
     return tables[0] if tables else None
 
 
-def _beaker(found: Launched) -> str:
+def _beaker(found: LaunchContents) -> str:
     """The command of a Beaker experiment's first task, as a script."""
     told = {one.key: one.value for one in found.settings}
     words = [
@@ -113,34 +107,13 @@ def _beaker(found: Launched) -> str:
     return words[-1] if words[0].endswith(("sh", "bash")) else " ".join(words)
 
 
-def _other_ranks(given: str | Path, text: str, found: Launched) -> list[Process]:
-    """What a script starts on nodes after the first, where it asks for their number: `[ "$NODE_RANK" = 1
-    ]`."""
-    if found.form not in ("shell", "slurm"):
-        return []
-    more: list[Process] = []
-    for name, number in sorted(set(_RANKED.findall(text))):
-        if int(number) == 0 or int(number) > MOST_NODES:
-            continue
-        there = re.sub(rf"^([ \t]*{name})=.*$", rf"\1={number}", text, flags=re.MULTILINE)
-        seen = {_place(one) for one in (*found.processes, *more)}
-        same = launched(there, given.resolve().parent if isinstance(given, Path) else None)
-        more += [one for one in same.processes if _place(one) not in seen]
-    return more
-
-
-def _place(process: Process) -> tuple[tuple[str, int], ...]:
-    """A process's words and their lines."""
-    return tuple((word.text, word.line) for word in process.argv)
-
-
 def _called(text: str) -> tuple[tuple[str, Any], ...]:
     """Keys of a program in Python: calls that hold a configuration, or fields that it sets."""
     calls = read_calls(text) or read_trainer_script(text) or read_recipe(text)
     return tuple((spell_key(key), value) for key, value in calls) or tuple(assigned_pairs(text))
 
 
-def _of_process(process: Process, found: Launched, text: str) -> ArgumentTable:
+def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> ArgumentTable:
     """The arguments of one process."""
     told = command_pairs([(word.text, word.line) for word in process.argv])
     pairs: list[tuple[str, Any]] = []
@@ -204,13 +177,13 @@ def _of_process(process: Process, found: Launched, text: str) -> ArgumentTable:
     )
 
 
-def _modules(process: Process) -> Sequence[str]:
+def _modules(process: LaunchedProcess) -> Sequence[str]:
     """The program's own name where the words do not begin with it."""
     words: Sequence[Word] = process.argv
     return () if words and words[0].text == process.program else (process.program,)
 
 
-def _chip(name: str | None, found: Launched) -> str | None:
+def _chip(name: str | None, found: LaunchContents) -> str | None:
     """The kind of GPU, as a cloud would name it."""
     own = SLURM_NAMES.get((name or "").lower()) if found.form in ("shell", "slurm") else None
     return own or name

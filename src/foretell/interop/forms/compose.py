@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.interop.forms.containers import processes_of, table, variables_at, words_at
-from foretell.interop.forms.records import Fact, Launched, Process, Word
+from foretell.interop.forms.records import LaunchContents, LaunchedProcess, StatedFact, Word
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Path, Tree
 from foretell.interop.whole_numbers import whole_number
@@ -25,9 +25,9 @@ def is_compose(value: Any) -> bool:
     )
 
 
-def read_compose(tree: Tree) -> Launched:
+def read_compose(tree: Tree) -> LaunchContents:
     """Processes of the services; those with GPUs alone where there are such."""
-    found: list[Process] = []
+    found: list[LaunchedProcess] = []
     for name, service in table(tree.value.get("services")).items():
         if not isinstance(service, Mapping):
             continue
@@ -39,7 +39,7 @@ def read_compose(tree: Tree) -> Launched:
         found += processes_of(words, env, _facts(tree, path, service), layer="compose", name=str(name),
                               image=str(service.get("image") or ""))  # fmt: skip
     with_gpus = [one for one in found if one.fact("gpus_per_node") is not None]
-    return Launched(form="compose", processes=tuple(with_gpus or found))
+    return LaunchContents(form="compose", processes=tuple(with_gpus or found))
 
 
 def _default(word: Word) -> Word:
@@ -48,24 +48,26 @@ def _default(word: Word) -> Word:
     return Word(text=text, line=word.line, raw=word.raw)
 
 
-def _facts(tree: Tree, path: Path, service: Mapping[str, Any]) -> list[Fact]:
+def _facts(tree: Tree, path: Path, service: Mapping[str, Any]) -> list[StatedFact]:
     """GPUs that a service reserves, and its replicas."""
     deploy = table(service.get("deploy"))
     reserved = table(table(deploy.get("resources")).get("reservations"))
     devices = reserved.get("devices")
-    found: list[Fact] = []
+    found: list[StatedFact] = []
     for at, one in enumerate(devices if isinstance(devices, list) else ()):
         place = (*path, "deploy", "resources", "reservations", "devices", str(at))
         ids = table(one).get("device_ids")
         many = len(ids) if isinstance(ids, list) else whole_number(table(one).get("count", ""))
         if many:
             found.append(
-                Fact(name="gpus_per_node", value=many, line=tree.line(*place), source="devices")
+                StatedFact(
+                    name="gpus_per_node", value=many, line=tree.line(*place), source="devices"
+                )
             )
             break
     copies = deploy.get("replicas")
     if isinstance(copies, int) and copies > 1:
-        found.append(Fact(name="replicas", value=copies, line=tree.line(*path, "deploy", "replicas"),
+        found.append(StatedFact(name="replicas", value=copies, line=tree.line(*path, "deploy", "replicas"),
                           source="replicas"))  # fmt: skip
     return found
 
@@ -76,11 +78,17 @@ def is_dockerfile(text: str) -> bool:
     return (
         "FROM" in kinds
         and len(kinds) > 1
-        and bool(re.match(r"(\s*(#.*)?\n)*\s*(FROM|ARG)\b", text))
+        and bool(re.match(r"(?i)[ \t]*(?:FROM|ARG)\b", _first_line(text)))
     )
 
 
-def read_dockerfile(text: str) -> Launched:
+def _first_line(text: str) -> str:
+    """The first line that is neither empty nor a comment."""
+    lines = (line for line in text.splitlines() if line.strip())
+    return next((line for line in lines if not line.lstrip().startswith("#")), "")
+
+
+def read_dockerfile(text: str) -> LaunchContents:
     """The command that the last image of a Dockerfile starts with."""
     joined = re.sub(r"\\\n", "  ", text)
     image, env, parts = "", dict[str, Word](), dict[str, list[Word]]()
@@ -97,7 +105,7 @@ def read_dockerfile(text: str) -> Launched:
             parts[kind] = _command(rest, line)
     words = [*parts.get("ENTRYPOINT", ()), *parts.get("CMD", ())]
     found = processes_of(words, env, (), layer="dockerfile", image=image) if words else []
-    return Launched(form="dockerfile", processes=tuple(found), env=env)
+    return LaunchContents(form="dockerfile", processes=tuple(found), env=env)
 
 
 def _command(rest: str, line: int) -> list[Word]:
@@ -115,15 +123,17 @@ def _line(text: str, found: str) -> int:
     return text.count("\n", 0, max(at, 0)) + 1
 
 
-def read_unit(text: str) -> Launched:
-    """The command of a systemd unit with what it sets."""
-    script, going = list[str](), False
+def read_unit(text: str) -> LaunchContents:
+    """The command of a systemd unit with what it sets; each stays on its line."""
+    lines, going = list[str](), False
     for line in text.splitlines():
-        key, equals, rest = line.partition("=")
-        if going or (equals and key == "ExecStart"):
-            script.append(line if going else rest.lstrip("-@:+!"))
-            going = line.endswith("\\")
-        else:
-            script.append(f"export {rest.strip()}" if equals and key == "Environment" else "")
-    inner = read_script("\n".join(script))
-    return Launched(form="systemd", processes=inner.processes, env=inner.env)
+        key, _, rest = line.partition("=")
+        kept = line if going else ""
+        if key == "Environment":
+            kept = f"export {rest}"
+        elif key == "ExecStart":
+            kept = rest.lstrip("-@:+!")
+        going = bool(kept) and line.endswith("\\")
+        lines.append(kept)
+    inner = read_script("\n".join(lines))
+    return LaunchContents(form="systemd", processes=inner.processes, env=inner.env)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from foretell.interop.forms.scope import CLUSTER, RANKS, Scope
-from foretell.interop.forms.values import Piece, names_of, text_of
+from foretell.interop.forms.values import TextPiece, names_of, text_of
 from foretell.records import dataclass
 
 NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
@@ -29,7 +29,7 @@ class Verdict:
 YES, NO, OPEN = Verdict(holds=True), Verdict(holds=False), Verdict(holds=None)
 
 
-def settled(pieces: list[Piece], scope: Scope) -> tuple[str | None, tuple[str, ...]]:
+def settled_text(pieces: list[TextPiece], scope: Scope) -> tuple[str | None, tuple[str, ...]]:
     """(the text of an operand, variables taken as empty or open); the text is None where it is open."""
     found, names = list[str](), names_of(pieces)
     for piece in pieces:
@@ -50,7 +50,7 @@ def _is_open(name: str, scope: Scope) -> bool:
     return scope.get(name) is not None
 
 
-def joined(left: Verdict, right: Verdict, *, both: bool) -> Verdict:
+def join_verdicts(left: Verdict, right: Verdict, *, both: bool) -> Verdict:
     """Two verdicts with && (`both`) or ||."""
     unset = (*left.unset, *right.unset)
     parts = (left.holds, right.holds)
@@ -67,10 +67,10 @@ def negated(one: Verdict) -> Verdict:
 
 
 def unary(
-    operator: str, pieces: list[Piece], scope: Scope, written: Callable[[str], bool]
+    operator: str, pieces: list[TextPiece], scope: Scope, written: Callable[[str], bool]
 ) -> Verdict:
     """`-z`, `-n`, `-f` and the like of one operand."""
-    text, names = settled(pieces, scope)
+    text, names = settled_text(pieces, scope)
     if operator in ("-z", "-n"):
         if text is None:
             return Verdict(holds=None, unset=names)
@@ -83,10 +83,10 @@ def unary(
     return Verdict(holds=None, unset=names)
 
 
-def binary(left: list[Piece], operator: str, right: list[Piece], scope: Scope) -> Verdict:
+def binary(left: list[TextPiece], operator: str, right: list[TextPiece], scope: Scope) -> Verdict:
     """A comparison of two operands."""
-    one, names = settled(left, scope)
-    other, more = settled(right, scope)
+    one, names = settled_text(left, scope)
+    other, more = settled_text(right, scope)
     unset = (*names, *more)
     if one is None or other is None:
         return Verdict(holds=None, unset=unset)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.forms.facts import process_facts
-from foretell.interop.forms.records import Fact, Layer, Process, Word
+from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, StatedFact, Word
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Path, Tree
 from foretell.interop.forms.unwrap import UTILITIES, unwrapped
@@ -98,7 +98,7 @@ def _unset(name: str, word: Word) -> Word:
     return word
 
 
-def filled(word: Word, env: Mapping[str, Word]) -> Word:
+def filled_word(word: Word, env: Mapping[str, Word]) -> Word:
     """A word with `$(NAME)` of Kubernetes and `${NAME}` put in."""
     unknown: list[str] = []
 
@@ -114,7 +114,7 @@ def filled(word: Word, env: Mapping[str, Word]) -> Word:
     return replace(word, text=text, unknown=(*word.unknown, *unknown))
 
 
-def gpus_at(tree: Tree, path: Path, node: Any) -> Fact | None:
+def gpus_at(tree: Tree, path: Path, node: Any) -> StatedFact | None:
     """GPUs of `resources:`."""
     for part in ("limits", "requests"):
         asked = table(table(node).get(part))
@@ -122,22 +122,33 @@ def gpus_at(tree: Tree, path: Path, node: Any) -> Fact | None:
             number = whole_number(asked.get(name, ""))
             if number is not None:
                 line = tree.line(*path, part, name)
-                return Fact(name="gpus_per_node", value=number, line=line, source=name)
+                return StatedFact(name="gpus_per_node", value=number, line=line, source=name)
             if str(asked.get(name, "")).startswith("${"):
                 unset = str(asked[name])[2:-1]
-                return Fact(name="gpus_per_node", value=str(asked[name]), line=tree.line(*path, part, name),
-                            source=name, unknown=(unset,))  # fmt: skip
+                return StatedFact(
+                    name="gpus_per_node",
+                    value=str(asked[name]),
+                    line=tree.line(*path, part, name),
+                    source=name,
+                    unknown=(unset,),
+                )
     return None
 
 
 def processes_of(
-    words: Sequence[Word], env: Mapping[str, Word], facts: Sequence[Fact], *, layer: str, image: str = "",
-    name: str = "", files: Mapping[str, str] | None = None,
-) -> list[Process]:  # fmt: skip
+    words: Sequence[Word],
+    env: Mapping[str, Word],
+    facts: Sequence[StatedFact],
+    *,
+    layer: str,
+    image: str = "",
+    name: str = "",
+    files: Mapping[str, str] | None = None,
+) -> list[LaunchedProcess]:
     """The processes that a container's words start."""
     written = files or {}
     found = unwrapped([_with_shell_text(word) for word in words])
-    around = (Layer(name=layer), *found.layers)
+    around = (LauncherLayer(name=layer), *found.layers)
     script, line = None, 0
     if found.text is not None:
         script, line = found.text.text, found.text.line + ("\n" in found.text.text)
@@ -152,11 +163,11 @@ def processes_of(
                     env={**env, **one.env}, facts=(*one.facts, *facts))
             for one in inner.processes
         ]  # fmt: skip
-    plain = tuple(filled(word, env) for word in found.words)
+    plain = tuple(filled_word(word, env) for word in found.words)
     first = plain[0].text if plain else ""
     if first and first.rpartition("/")[2] in UTILITIES:
         return []
-    process = Process(
+    process = LaunchedProcess(
         program="" if first.startswith("-") else first, argv=plain, env={**env, **found.env},
         layers=around, image=image, name=name,
     )  # fmt: skip

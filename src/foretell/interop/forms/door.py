@@ -1,4 +1,4 @@
-"""The processes and settings of a launch file, whatever its form: `launched`."""
+"""The processes and settings of a launch file, whatever its form: `read_form`."""
 
 import re
 from collections.abc import Callable
@@ -6,7 +6,8 @@ from pathlib import Path
 
 from foretell.errors import BadInput
 from foretell.interop.forms import compose, helm, kubernetes, notebook, ray_serve, tasks
-from foretell.interop.forms.records import Form, Launched
+from foretell.interop.forms.python_programs import python_processes
+from foretell.interop.forms.records import Form, LaunchContents
 from foretell.interop.forms.script import no_file, read_script
 from foretell.interop.forms.trees import Tree, bad, json_tree, settings, toml_tree, yaml_trees
 from foretell.interop.user_files import are_read, is_there, user_text
@@ -17,20 +18,26 @@ LARGEST_SCRIPT = 1 << 18
 """Characters of a script."""
 _SECTION = re.compile(r"^[ \t]*\[{1,2}[\w.\-\"' ]{1,200}\]{1,2}[ \t]*(?:#.*)?$", re.MULTILINE)
 _TOML_KEY = re.compile(r"^[ \t]*[\w.\-\"']{1,200}[ \t]*=[ \t]*\S", re.MULTILINE)
+_ENDINGS = (".sh", ".slurm", ".sbatch", ".bash", ".pbs", ".yaml", ".yml", ".json", ".toml")
+"""Ends of names that say a form."""
 _FLAG = re.compile(r"^[ \t]*--\w", re.MULTILINE)
 _YAML_LINE = re.compile(r"---.*|(?:- )?[\w.\"'/-]{1,200}[ \t]*:(?:\s.*)?|%YAML.*")
+_HERE = re.compile(
+    r"^[ \t]*(?:cat|tee|sudo|bash|ssh|sbatch|kubectl|read|python3?)\b.{0,400}<<", re.MULTILINE
+)
 _PYTHON = re.compile(
-    r"^(?:import |from [\w.]+ import |def \w+\(|class \w+[(:]|@\w)|^if __name__ ==", re.MULTILINE
+    r"^(?:import |from [\w.]+ import |def \w+\(|class \w+[(:]|@\w|if __name__ ==)"
+    r"|^(?:cfg|config|recipe|job_config)\.[\w.]+[ \t]*=",
+    re.MULTILINE,
 )
 
 
-def launched(given: Path | str, folder: Path | None = None) -> Launched:
+def read_form(given: Path | str, folder: Path | None = None, *, name: str = "") -> LaunchContents:
     """What a text launches; a `Path` is opened, and files beside it may be.
 
-    `folder` is where files beside a text lie, None where none may be opened. BadInput where the text is too
-    long, empty, or not what its form says.
+    `folder` is where files beside a text lie, None where none may be opened; `name` is the name of its file,
+    by which its form is known. BadInput where the text is too long, empty, or not what its form says.
     """
-    name = ""
     if isinstance(given, Path):
         text, name = user_text(given, "import"), given.name
         folder = folder or given.resolve().parent
@@ -63,7 +70,7 @@ def opener(folder: Path | None) -> Callable[[str], str | None]:
     return open_file
 
 
-def _of_form(text: str, name: str, open_file: Callable[[str], str | None]) -> Launched:
+def _of_form(text: str, name: str, open_file: Callable[[str], str | None]) -> LaunchContents:
     start = text.lstrip()[0]
     if start == "{":
         try:
@@ -77,12 +84,12 @@ def _of_form(text: str, name: str, open_file: Callable[[str], str | None]) -> La
         return _of_trees([tree], "json", open_file)
     if "[Service]" in text and re.search(r"^ExecStart=", text, re.MULTILINE):
         return compose.read_unit(text)
-    if name.endswith(".py") or (not name and _is_python(text)):
-        return Launched(form="python", python=text)
+    if name.endswith(".py") or (not name.endswith(_ENDINGS) and _is_python(text)):
+        return LaunchContents(form="python", python=text, processes=tuple(python_processes(text)))
     if "dockerfile" in name.lower() or compose.is_dockerfile(text):
         return compose.read_dockerfile(text)
     if _is_toml(text, name):
-        return Launched(form="toml", settings=settings(toml_tree(text)))
+        return LaunchContents(form="toml", settings=settings(toml_tree(text)))
     if name.endswith((".yaml", ".yml")) or (not _is_shell(name, text) and like_yaml(text)):
         return _of_trees(yaml_trees(text), "yaml", open_file)
     if len(text) > LARGEST_SCRIPT:
@@ -98,7 +105,9 @@ def _is_shell(name: str, text: str) -> bool:
 
 def _is_python(text: str) -> bool:
     """Whether a text without a name is Python: it has statements of Python and none of a shell."""
-    shell = re.search(r"^\s*(?:export \w+=|fi\b|done\b|esac\b|#SBATCH)", text, re.MULTILINE)
+    if _HERE.search(text):
+        return False
+    shell = re.search(r"^[ \t]*(?:export \w+=|fi\b|done\b|esac\b|#SBATCH)", text, re.MULTILINE)
     return bool(_PYTHON.search(text)) and shell is None
 
 
@@ -107,7 +116,9 @@ def _is_toml(text: str, name: str) -> bool:
         return True
     if _is_shell(name, text) or "<<" in text or _FLAG.search(text):
         return False
-    return bool(_SECTION.search(text)) and bool(_TOML_KEY.search(text)) and not like_yaml(text)
+    first = text.lstrip().partition("\n")[0]
+    keys = bool(_TOML_KEY.search(text)) or bool(_SECTION.fullmatch(first))
+    return bool(_SECTION.search(text)) and keys and not like_yaml(text)
 
 
 def like_yaml(text: str) -> bool:
@@ -117,7 +128,9 @@ def like_yaml(text: str) -> bool:
     return bool(_YAML_LINE.fullmatch(first.strip()))
 
 
-def _of_trees(trees: list[Tree], form: Form, open_file: Callable[[str], str | None]) -> Launched:
+def _of_trees(
+    trees: list[Tree], form: Form, open_file: Callable[[str], str | None]
+) -> LaunchContents:
     """A configuration, or one of the forms that YAML and JSON carry."""
     for tree in trees:
         if tasks.is_skypilot(tree.value):
@@ -135,4 +148,4 @@ def _of_trees(trees: list[Tree], form: Form, open_file: Callable[[str], str | No
     found = [one for tree in trees if isinstance(tree.value, dict) for one in settings(tree)]
     if not found and trees and not isinstance(trees[0].value, dict):
         raise BadInput(bad("is not a table of keys and values").problems)
-    return Launched(form=form, settings=tuple(found))
+    return LaunchContents(form=form, settings=tuple(found))

@@ -12,13 +12,14 @@ from foretell.interop.forms.scope import Scope
 from foretell.interop.forms.values import (
     BREAK,
     LONGEST,
+    MOST_WORDS,
     ArrayValue,
-    Piece,
     Source,
+    TextPiece,
     Value,
     literal,
     names_of,
-    placed,
+    placed_at,
     text_of,
     unknown,
 )
@@ -45,20 +46,22 @@ class Expander:
     ) -> None:
         self.scope, self.source, self.substitute, self.depth = scope, source, substitute, depth
 
-    def expand(self, start: int, end: int) -> list[Piece]:
+    def expand(self, start: int, end: int) -> list[TextPiece]:
         """Pieces of the word between two offsets of the source."""
         return self._scan(start, end, quoted=False)
 
-    def document(self, start: int, end: int) -> list[Piece]:
+    def document(self, start: int, end: int) -> list[TextPiece]:
         """Pieces of a here-document that is expanded: quotes are plain characters."""
         return self._scan(start, end, quoted=True, keeps_quotes=True)
 
-    def _literal(self, start: int, text: str) -> Piece:
+    def _literal(self, start: int, text: str) -> TextPiece:
         line, origin = self.source.place(start)
-        return Piece(text, line, origin)
+        return TextPiece(text, line, origin)
 
-    def _scan(self, at: int, end: int, *, quoted: bool, keeps_quotes: bool = False) -> list[Piece]:
-        text, found = self.source.text, list[Piece]()
+    def _scan(
+        self, at: int, end: int, *, quoted: bool, keeps_quotes: bool = False
+    ) -> list[TextPiece]:
+        text, found = self.source.text, list[TextPiece]()
         while at < end:
             if match := _PLAIN.match(text, at, end):
                 found.append(self._literal(at, match[0]))
@@ -149,13 +152,13 @@ class Expander:
             elif sign == '"':
                 at = self._closing(at + 1, end)
             elif sign == "<" and (mark := _HERE.match(text, at, end)):
-                ends = re.compile(rf"^\s*{mark[1]}[ \t]*$", re.MULTILINE)
+                ends = re.compile(rf"^[ \t]*{mark[1]}[ \t]*$", re.MULTILINE)
                 last = ends.search(text, mark.end(), end)
                 at = last.end() - 1 if last else at
             at += 1
         return end
 
-    def _dollar(self, at: int, end: int, *, quoted: bool) -> tuple[list[Piece], int]:
+    def _dollar(self, at: int, end: int, *, quoted: bool) -> tuple[list[TextPiece], int]:
         """(pieces of the expansion at an offset, where it ends)."""
         text = self.source.text
         line, _ = self.source.place(at)
@@ -179,16 +182,16 @@ class Expander:
                 return self._all("@", line=line, quoted=quoted), match.end()
             value = self.scope.get(match[0])
             pieces = unknown(match[0], line) if value is None else value
-            return list(placed(pieces, line, split=not quoted)), match.end()
+            return list(placed_at(pieces, line, split=not quoted)), match.end()
         return [self._literal(at, "$")], at + 1
 
-    def _output(self, start: int, end: int, *, quoted: bool) -> list[Piece]:
+    def _output(self, start: int, end: int, *, quoted: bool) -> list[TextPiece]:
         """What a command would print, where it can be known."""
         line, _ = self.source.place(start)
         if self.depth > _DEEPEST:
             return list(unknown("$(...)", line))
         inner = tuple(self._literal(at, part) for at, part in self._lines(start, end))
-        return list(placed(self.substitute(inner), line, split=not quoted))
+        return list(placed_at(self.substitute(inner), line, split=not quoted))
 
     def _lines(self, start: int, end: int) -> list[tuple[int, str]]:
         """Lines of a part of the source, with where each begins."""
@@ -198,7 +201,7 @@ class Expander:
             start += len(part)
         return found
 
-    def _arithmetic(self, start: int, end: int, *, quoted: bool) -> list[Piece]:
+    def _arithmetic(self, start: int, end: int, *, quoted: bool) -> list[TextPiece]:
         line, _ = self.source.place(start)
         pieces = self._scan(start, end, quoted=True)
         names = dict.fromkeys(names_of(pieces))
@@ -214,30 +217,30 @@ class Expander:
         value = None if names else worked_out(text, number)
         if value is None:
             shown = f"$(({text.strip()}))"
-            return [Piece(shown, line, line, tuple(names) or ("$((...))",))]
+            return [TextPiece(shown, line, line, tuple(names) or ("$((...))",))]
         origin = next((one.origin for one in pieces if one.origin != one.line), line)
-        return [Piece(str(value), line, origin, (), not quoted)]
+        return [TextPiece(str(value), line, origin, (), not quoted)]
 
-    def _all(self, name: str, *, line: int, quoted: bool, keys: bool = False) -> list[Piece]:
+    def _all(self, name: str, *, line: int, quoted: bool, keys: bool = False) -> list[TextPiece]:
         """Every element of an array or every position, a word each."""
         if name == "@":
             if self.scope.positions is None:
-                return [Piece("${@}", line, line, ("@",), True)]
+                return [TextPiece("${@}", line, line, ("@",), True)]
             elements = list(self.scope.positions)
         else:
             array = self.scope.array(name)
             if array is None:
-                return [Piece(f"${{{name}}}", line, line, (name,), True)]
+                return [TextPiece(f"${{{name}}}", line, line, (name,), True)]
             elements = [
                 literal(key, line) if keys else value for key, value in array.items
             ]  # fmt: skip
-        found: list[Piece] = []
+        found: list[TextPiece] = []
         for value in elements:
             found += [] if not found else [BREAK]
             found += [piece if quoted else piece._replace(split=True) for piece in value]
         return found
 
-    def _parameter(self, start: int, end: int, *, line: int, quoted: bool) -> list[Piece]:
+    def _parameter(self, start: int, end: int, *, line: int, quoted: bool) -> list[TextPiece]:
         """`${...}`."""
         inside = self.source.text[start:end]
         match = _INSIDE.fullmatch(inside)
@@ -260,7 +263,7 @@ class Expander:
         operator = _OPERATOR.match(rest)
         if not rest or operator is None:
             pieces = unknown(name, line) if value is None else value
-            return list(placed(pieces, line, split=not quoted))
+            return list(placed_at(pieces, line, split=not quoted))
         behind = start + len(inside) - len(rest) + operator.end()
         return self._operated(name, value, operator[0], behind, end, line=line, quoted=quoted,
                               every=every)  # fmt: skip
@@ -280,12 +283,12 @@ class Expander:
             key = str(number if number >= 0 else len(array.items) + number)
         return array.get(key)
 
-    def _rescanned(self, text: str) -> list[Piece]:
+    def _rescanned(self, text: str) -> list[TextPiece]:
         return Expander(self.scope, Source(text), self.substitute, self.depth + 1).expand(
             0, len(text)
         )
 
-    def _length(self, name: str, index: str | None, line: int) -> list[Piece]:
+    def _length(self, name: str, index: str | None, line: int) -> list[TextPiece]:
         if index in ("@", "*") or name in ("@", "*"):
             array = self.scope.array(name)
             if name in ("@", "*"):
@@ -298,19 +301,21 @@ class Expander:
             return list(unknown(name, line))
         return list(literal(str(len(text_of(value))), line))
 
-    def _indirect(self, name: str, index: str | None, *, line: int, quoted: bool) -> list[Piece]:
+    def _indirect(
+        self, name: str, index: str | None, *, line: int, quoted: bool
+    ) -> list[TextPiece]:
         if index in ("@", "*"):
             return self._all(name, line=line, quoted=quoted, keys=True)
         value = self.scope.get(name)
         wanted = "" if value is None or names_of(value) else text_of(value)
         found = self.scope.get(wanted) if wanted else None
-        return list(placed(unknown(wanted or name, line) if found is None else found, line,
+        return list(placed_at(unknown(wanted or name, line) if found is None else found, line,
                            split=not quoted))  # fmt: skip
 
     def _operated(
         self, name: str, value: Value | None, operator: str, start: int, end: int, *, line: int,
         quoted: bool, every: bool,
-    ) -> list[Piece]:  # fmt: skip
+    ) -> list[TextPiece]:  # fmt: skip
         """`${NAME<operator>argument}`."""
         there = value is not None and (not operator.startswith(":") or bool(text_of(value)))
         kind = operator.lstrip(":")
@@ -318,27 +323,27 @@ class Expander:
             if kind == "+":
                 return self._argument(start, end, quoted=quoted) if there else []
             if there:
-                return list(placed(value or (), line, split=not quoted))
+                return list(placed_at(value or (), line, split=not quoted))
             default = [] if kind == "?" else self._argument(start, end, quoted=quoted)
             if kind == "?" or (names_of(default) and len(default) == 1):
-                return list(placed(unknown(name, line), line, split=not quoted))
+                return list(placed_at(unknown(name, line), line, split=not quoted))
             if kind == "=":
                 self.scope.set(name, tuple(default))
             return default
         if value is None or names_of(value):
             names = names_of(value) if value else (name,)
-            return [Piece(f"${{{names[0]}}}", line, line, names)]
+            return [TextPiece(f"${{{names[0]}}}", line, line, names)]
         argument = text_of(self._argument(start, end, quoted=True))
         parts = self._parts(value) if every else [value]
-        found: list[Piece] = []
+        found: list[TextPiece] = []
         for part in parts:
             changed = changed_text(text_of(part), operator, argument, self.scope.number)
             origin = part[0].origin if part else line
             found += [BREAK] if found else []
-            found.append(Piece(changed[:LONGEST], line, origin, (), not quoted))
+            found.append(TextPiece(changed[:LONGEST], line, origin, (), not quoted))
         return found
 
-    def _argument(self, start: int, end: int, *, quoted: bool) -> list[Piece]:
+    def _argument(self, start: int, end: int, *, quoted: bool) -> list[TextPiece]:
         pieces = self._scan(start, end, quoted=False)
         return [piece._replace(split=not quoted) if piece.text and " " in piece.text else piece
                 for piece in pieces]  # fmt: skip
@@ -393,4 +398,4 @@ def _stripped(text: str, operator: str, pattern: str) -> str:
 
 def array_of(values: list[Value]) -> ArrayValue:
     """An array of some elements."""
-    return ArrayValue(items=tuple((str(at), value) for at, value in enumerate(values)))
+    return ArrayValue(items=tuple((str(at), value) for at, value in enumerate(values[:MOST_WORDS])))

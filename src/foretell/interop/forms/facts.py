@@ -3,10 +3,18 @@
 import re
 from collections.abc import Sequence
 
-from foretell.interop.forms.records import Fact, FactName, Layer, Process, Word
+from foretell.interop.forms.records import (
+    FactName,
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+)
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 
+SLURM_NAMES = {"a100": "A100-80GB"}
+"""Kinds of GPU that clouds spell otherwise: there a bare A100 has 40 GB."""
 _GRES = re.compile(r"(?:gres/)?gpu(?::(?P<kind>[A-Za-z][\w.-]*))?(?:[:=](?P<many>\d+))?")
 _KIND = re.compile(r"(?:(?P<kind>[A-Za-z][\w.-]*):)?(?P<many>\d+)")
 _SELECT = re.compile(r"(?:select|nodes)=(\d+)")
@@ -14,9 +22,9 @@ _PBS_GPUS = re.compile(r"(?:ngpus|gpus)=(\d+)")
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
-def batch_facts(layer: Layer) -> tuple[Fact, ...]:
+def batch_facts(layer: LauncherLayer) -> tuple[StatedFact, ...]:
     """What the options of srun, sbatch or batch lines state."""
-    found: list[Fact] = []
+    found: list[StatedFact] = []
 
     def add(name: FactName, word: Word | None, source: str) -> None:
         if word is not None:
@@ -34,21 +42,23 @@ def batch_facts(layer: Layer) -> tuple[Fact, ...]:
     if each and per and not any(one.name.startswith("gpus") for one in found):
         many = per * ((whole_number(tasks.text) if tasks else 1) or 1)
         found.append(
-            Fact(name="gpus_per_node", value=many, line=each.line, source="--gpus-per-task")
+            StatedFact(name="gpus_per_node", value=many, line=each.line, source="--gpus-per-task")
         )
     for word in layer.argv:
         if layer.name == "#PBS" and (match := _SELECT.search(word.text)):
             found.append(
-                Fact(name="nodes", value=int(match[1]), line=word.line, source="-l select")
+                StatedFact(name="nodes", value=int(match[1]), line=word.line, source="-l select")
             )
             if gpus := _PBS_GPUS.search(word.text):
                 found.append(
-                    Fact(name="gpus_per_node", value=int(gpus[1]), line=word.line, source="ngpus")
+                    StatedFact(
+                        name="gpus_per_node", value=int(gpus[1]), line=word.line, source="ngpus"
+                    )
                 )
     return tuple(found)
 
 
-def _of_gres(word: Word | None, name: FactName, option: str) -> list[Fact]:
+def _of_gres(word: Word | None, name: FactName, option: str) -> list[StatedFact]:
     """`gpu:h100:8`, `h100:8`, `8`, `gpu:8,nvme:1`."""
     if word is None:
         return []
@@ -62,18 +72,19 @@ def _of_gres(word: Word | None, name: FactName, option: str) -> list[Fact]:
         )
         if match is None:
             continue
-        found = [Fact(name=name, value=int(match["many"] or 1), line=word.line, source=option)]
+        found = [
+            StatedFact(name=name, value=int(match["many"] or 1), line=word.line, source=option)
+        ]
         if match["kind"] and match["kind"].lower() not in ("gpu", "tmp"):
-            found.append(
-                Fact(name="accelerator", value=match["kind"], line=word.line, source=option)
-            )
+            kind = SLURM_NAMES.get(match["kind"].lower(), match["kind"])
+            found.append(StatedFact(name="accelerator", value=kind, line=word.line, source=option))
         return found
     return []
 
 
-def process_facts(process: Process) -> tuple[Fact, ...]:
+def process_facts(process: LaunchedProcess) -> tuple[StatedFact, ...]:
     """What the launchers of a process state, the innermost first."""
-    found: list[Fact] = []
+    found: list[StatedFact] = []
     for layer in reversed(process.layers):
         reader = _READERS.get(layer.name)
         if reader is not None:
@@ -82,36 +93,33 @@ def process_facts(process: Process) -> tuple[Fact, ...]:
         word = process.env.get(name)
         if word is not None and not word.unknown and re.fullmatch(r"\d+(,\d+)*,?", word.text):
             many = len(word.text.strip(",").split(","))
-            found.append(Fact(name="gpus_per_node", value=many, line=word.line, source=name))
+            found.append(StatedFact(name="gpus_per_node", value=many, line=word.line, source=name))
             break
     return tuple(found)
 
 
-def _torchrun(layer: Layer) -> list[Fact]:
-    found: list[Fact] = []
-    nodes = layer.value("--nnodes")
-    each = layer.value("--nproc-per-node")
+def _torchrun(layer: LauncherLayer) -> list[StatedFact]:
+    found: list[StatedFact] = []
+    nodes, each = layer.value("--nnodes"), layer.value("--nproc-per-node")
     if nodes is not None:
         found.append(_fact("nodes", _last(nodes) or nodes, "--nnodes"))
-    elif each is not None:
-        found.append(Fact(name="nodes", value=1, line=0, source="torchrun's default"))
+    elif each is not None and not any(word.unknown for word in layer.argv if word is not each):
+        found.append(StatedFact(name="nodes", value=1, line=0, source="torchrun's default"))
     if each is not None and each.text not in ("gpu", "auto"):
         found.append(_fact("processes_per_node", each, "--nproc-per-node"))
-    elif each is None:
-        found.append(Fact(name="processes_per_node", value=1, line=0, source="torchrun's default"))
     return found
 
 
-def _accelerate(layer: Layer) -> list[Fact]:
-    found: list[Fact] = []
+def _accelerate(layer: LauncherLayer) -> list[StatedFact]:
+    found: list[StatedFact] = []
     for option, name in (("--num-processes", "processes"), ("--num-machines", "nodes")):
         if word := layer.value(option):
             found.append(_fact(name, word, option))  # type: ignore[arg-type]
     return found
 
 
-def _deepspeed(layer: Layer) -> list[Fact]:
-    found: list[Fact] = []
+def _deepspeed(layer: LauncherLayer) -> list[StatedFact]:
+    found: list[StatedFact] = []
     for option, name in (("--num-nodes", "nodes"), ("--num-gpus", "gpus_per_node")):
         if word := layer.value(option):
             found.append(_fact(name, word, option))  # type: ignore[arg-type]
@@ -120,12 +128,12 @@ def _deepspeed(layer: Layer) -> list[Fact]:
         hosts = [one.partition(":")[2] for one in include.text.split("@")]
         many = sum(len(one.split(",")) for one in hosts if one)
         if many and all(hosts):
-            found.append(Fact(name="gpus", value=many, line=include.line, source="--include"))
+            found.append(StatedFact(name="gpus", value=many, line=include.line, source="--include"))
     return found
 
 
-def _mpi(layer: Layer) -> list[Fact]:
-    found: list[Fact] = []
+def _mpi(layer: LauncherLayer) -> list[StatedFact]:
+    found: list[StatedFact] = []
     if word := layer.value("-np", "-n", "--np", "--n", "-c"):
         found.append(_fact("processes", word, "-np"))
     if word := layer.value("-npernode", "--npernode", "-ppn", "--ppn", "-N"):
@@ -133,7 +141,7 @@ def _mpi(layer: Layer) -> list[Fact]:
     return found
 
 
-def _docker(layer: Layer) -> list[Fact]:
+def _docker(layer: LauncherLayer) -> list[StatedFact]:
     word = layer.value("--gpus")
     if word is None:
         return []
@@ -142,15 +150,15 @@ def _docker(layer: Layer) -> list[Fact]:
     if match is None:
         return []
     many = int(match[1]) if match[1] else len(match[2].strip(",").split(","))
-    return [Fact(name="gpus_per_node", value=many, line=word.line, source="--gpus")]
+    return [StatedFact(name="gpus_per_node", value=many, line=word.line, source="--gpus")]
 
 
-def _composer(layer: Layer) -> list[Fact]:
+def _composer(layer: LauncherLayer) -> list[StatedFact]:
     word = layer.value("-n", "--nproc")
     return [_fact("processes_per_node", word, "--nproc")] if word else []
 
 
-def _batch(layer: Layer) -> list[Fact]:
+def _batch(layer: LauncherLayer) -> list[StatedFact]:
     return list(batch_facts(layer))
 
 
@@ -161,9 +169,9 @@ _READERS = {
 }  # fmt: skip
 
 
-def _fact(name: FactName, word: Word, source: str) -> Fact:
+def _fact(name: FactName, word: Word, source: str) -> StatedFact:
     number = whole_number(word.text)
-    return Fact(name=name, value=word.text if number is None else number, line=word.line, source=source,
+    return StatedFact(name=name, value=word.text if number is None else number, line=word.line, source=source,
                 unknown=word.unknown)  # fmt: skip
 
 
@@ -174,7 +182,7 @@ def _last(word: Word | None) -> Word | None:
     return Word(text=re.split("[:-]", word.text)[1], line=word.line, raw=word.raw)
 
 
-def _glued(layer: Layer, flag: str) -> Word | None:
+def _glued(layer: LauncherLayer, flag: str) -> Word | None:
     """`-N2`."""
     for word in layer.argv:
         if re.fullmatch(rf"{flag}\d+", word.text):
@@ -192,7 +200,7 @@ class GpuCount:
     """Nodes."""
     per_node: int | None = None
     """GPUs of a node."""
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[StatedFact, ...] = ()
     """What it follows from."""
     unknown: tuple[str, ...] = ()
     """Variables that are missing."""
@@ -200,14 +208,14 @@ class GpuCount:
     """The kind of GPU."""
 
 
-def gpu_count(facts: Sequence[Fact]) -> GpuCount:
+def gpu_count(facts: Sequence[StatedFact]) -> GpuCount:
     """GPUs of a process by its facts, the innermost launcher first.
 
     A launcher that starts a process for each GPU (torchrun, accelerate, mpirun) counts before what a batch
     system or a manifest gives to the job; unknown numbers are named.
     """
 
-    def first(*names: FactName) -> Fact | None:
+    def first(*names: FactName) -> StatedFact | None:
         return next((one for one in facts if one.name in names), None)
 
     chip = first("accelerator")
@@ -215,7 +223,7 @@ def gpu_count(facts: Sequence[Fact]) -> GpuCount:
     nodes, each, every = first("nodes"), first("gpus_per_node"), first("gpus")
     per = first("processes_per_node")
     if per is not None and (_is_launcher(per) or each is None):
-        each = per if per.source != "torchrun's default" or each is None else each
+        each = per
     total = first("processes")
     for one in (total, every):
         if (
@@ -238,15 +246,14 @@ def gpu_count(facts: Sequence[Fact]) -> GpuCount:
                     facts=used, accelerator=kind)  # fmt: skip
 
 
-def _is_launcher(fact: Fact) -> bool:
+def _is_launcher(fact: StatedFact) -> bool:
     return fact.source in (
         "--nproc-per-node",
-        "torchrun's default",
         "-npernode",
         "--nproc",
         "--num-gpus",
     )
 
 
-def _int(fact: Fact | None) -> int | None:
+def _int(fact: StatedFact | None) -> int | None:
     return fact.value if fact is not None and isinstance(fact.value, int) else None

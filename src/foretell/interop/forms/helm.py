@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foretell.interop.forms.containers import gpus_at, processes_of, table, variables_at, words_at
-from foretell.interop.forms.records import Fact, Launched, Layer, Process, Word
+from foretell.interop.forms.records import (
+    LaunchContents,
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+)
 from foretell.interop.forms.trees import Path, Tree
 from foretell.interop.whole_numbers import whole_number
 
@@ -42,10 +48,10 @@ def is_values(value: Any) -> bool:
     )
 
 
-def read_values(tree: Tree) -> Launched:
+def read_values(tree: Tree) -> LaunchContents:
     """Servers of a chart's values."""
     value = tree.value
-    found: list[Process] = []
+    found: list[LaunchedProcess] = []
     specs = table(value.get("servingEngineSpec")).get("modelSpec")
     for at, one in enumerate(specs if isinstance(specs, list) else ()):
         found.append(_stack(tree, table(one), ("servingEngineSpec", "modelSpec", str(at))))
@@ -54,7 +60,7 @@ def read_values(tree: Tree) -> Launched:
     for name, one in table(value.get("catalog")).items():
         if isinstance(one, Mapping) and one.get("enabled") and one.get("url"):
             found.append(_catalogue(tree, one, ("catalog", str(name))))
-    return Launched(form="helm", processes=tuple(found))
+    return LaunchContents(form="helm", processes=tuple(found))
 
 
 def _flags(
@@ -72,7 +78,7 @@ def _start(tree: Tree, path: Path, model: str) -> list[Word]:
     return [Word(text=text, line=line, raw=text) for text in ("vllm", "serve", model)]
 
 
-def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> Process:
+def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> LaunchedProcess:
     """An engine of the vLLM production stack."""
     config = table(model.get("vllmConfig"))
     place = (*path, "vllmConfig")
@@ -82,21 +88,27 @@ def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> Process:
         if config.get(key) is True and flag:
             words.append(Word(text=f"--{flag}", line=tree.line(*place, key), raw=key))
     words += words_at(tree, (*place, "extraArgs"), config.get("extraArgs"))
-    facts = [Fact(name="replicas", value=int(model.get("replicaCount") or 1), source="replicaCount",
+    facts = [StatedFact(name="replicas", value=int(model.get("replicaCount") or 1), source="replicaCount",
                   line=tree.line(*path, "replicaCount"))]  # fmt: skip
     if (many := whole_number(model.get("requestGPU", ""))) is not None:
-        facts.append(Fact(name="gpus_per_node", value=many, line=tree.line(*path, "requestGPU"),
+        facts.append(StatedFact(name="gpus_per_node", value=many, line=tree.line(*path, "requestGPU"),
                           source="requestGPU"))  # fmt: skip
     chip = str(model.get("requestGPUType") or "")
     if chip and "/" not in chip:
-        facts.append(Fact(name="accelerator", value=chip, line=tree.line(*path, "requestGPUType"),
+        facts.append(StatedFact(name="accelerator", value=chip, line=tree.line(*path, "requestGPUType"),
                           source="requestGPUType"))  # fmt: skip
-    return Process(program="vllm", argv=tuple(words), facts=tuple(facts), layers=(Layer(name="helm"),),
-                   env=variables_at(tree, (*path, "env"), model.get("env")),
-                   image=str(model.get("repository") or ""), name=str(model.get("name") or ""))  # fmt: skip
+    return LaunchedProcess(
+        program="vllm",
+        argv=tuple(words),
+        facts=tuple(facts),
+        layers=(LauncherLayer(name="helm"),),
+        env=variables_at(tree, (*path, "env"), model.get("env")),
+        image=str(model.get("repository") or ""),
+        name=str(model.get("name") or ""),
+    )
 
 
-def _model_service(tree: Tree) -> Iterator[Process]:
+def _model_service(tree: Tree) -> Iterator[LaunchedProcess]:
     """llm-d's model service: decode and prefill with containers and parallelism."""
     value = tree.value
     artifacts = table(value.get("modelArtifacts"))
@@ -106,10 +118,10 @@ def _model_service(tree: Tree) -> Iterator[Process]:
         if not half or half.get("create") is False:
             continue
         parallel = table(half.get("parallelism"))
-        facts = [Fact(name="role", value=role, line=tree.line(role), source=role)]
+        facts = [StatedFact(name="role", value=role, line=tree.line(role), source=role)]
         copies = half.get("replicas")
         if isinstance(copies, int):
-            facts.append(Fact(name="replicas", value=copies, line=tree.line(role, "replicas"),
+            facts.append(StatedFact(name="replicas", value=copies, line=tree.line(role, "replicas"),
                               source="replicas"))  # fmt: skip
         containers = half.get("containers")
         for at, one in enumerate(containers if isinstance(containers, list) else ()):
@@ -126,7 +138,7 @@ def _model_service(tree: Tree) -> Iterator[Process]:
                                     image=str(table(one).get("image") or ""), name=role)  # fmt: skip
 
 
-def _catalogue(tree: Tree, one: Mapping[str, Any], path: Path) -> Process:
+def _catalogue(tree: Tree, one: Mapping[str, Any], path: Path) -> LaunchedProcess:
     """A model of KubeAI's chart: `resourceProfile: nvidia-gpu-h100:8` is a kind and a number of GPUs."""
     model = str(one["url"]).partition("://")[2]
     program = _PROGRAMS.get(str(one.get("engine")), str(one.get("engine")).lower())
@@ -139,11 +151,17 @@ def _catalogue(tree: Tree, one: Mapping[str, Any], path: Path) -> Process:
     if kind.startswith(("nvidia-gpu", "amd-gpu")):
         chip = kind.rpartition("gpu-")[2]
         count, key = whole_number(many) or 1, "resourceProfile"
-        facts += [Fact(name="gpus_per_node", value=count, line=place, source=key),
-                  Fact(name="accelerator", value=chip, line=place, source=key)]  # fmt: skip
+        facts += [StatedFact(name="gpus_per_node", value=count, line=place, source=key),
+                  StatedFact(name="accelerator", value=chip, line=place, source=key)]  # fmt: skip
     copies = one.get("minReplicas")
     if isinstance(copies, int) and copies > 1:
-        facts.append(Fact(name="replicas", value=copies, line=tree.line(*path, "minReplicas"),
+        facts.append(StatedFact(name="replicas", value=copies, line=tree.line(*path, "minReplicas"),
                           source="minReplicas"))  # fmt: skip
-    return Process(program=program, argv=tuple(words), facts=tuple(facts), layers=(Layer(name="helm"),),
-                   env=variables_at(tree, (*path, "env"), one.get("env")), name=path[-1])  # fmt: skip
+    return LaunchedProcess(
+        program=program,
+        argv=tuple(words),
+        facts=tuple(facts),
+        layers=(LauncherLayer(name="helm"),),
+        env=variables_at(tree, (*path, "env"), one.get("env")),
+        name=path[-1],
+    )

@@ -13,7 +13,13 @@ from typing import Any
 from foretell.errors import BadInput
 from foretell.interop.forms.containers import gpus_at, processes_of, table, variables_at, words_at
 from foretell.interop.forms.ray_serve import applications
-from foretell.interop.forms.records import Fact, Launched, Process, Setting, Word
+from foretell.interop.forms.records import (
+    ConfigSetting,
+    LaunchContents,
+    LaunchedProcess,
+    StatedFact,
+    Word,
+)
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Path, Tree, settings, walked, yaml_trees
 from foretell.records import dataclass
@@ -37,20 +43,20 @@ _ROLE = re.compile(r"prefill|decode", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class PodContext:
     """What stands around a container."""
 
     copies: int = 1
     """Pods that run it."""
     nodes: int = 1
     """Pods that make one copy."""
-    lines: tuple[Fact, ...] = ()
+    lines: tuple[StatedFact, ...] = ()
     """Where that is said."""
     labels: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Labels of its node with their lines."""
     env: Mapping[str, Word] = field(default_factory=dict)
     """Variables of all containers."""
-    gpus: Fact | None = None
+    gpus: StatedFact | None = None
     """GPUs that a service asks for outside of its container."""
     role: str = ""
     """prefill or decode."""
@@ -63,7 +69,7 @@ def is_manifest(value: Any) -> bool:
     return isinstance(value, Mapping) and "apiVersion" in value and "kind" in value
 
 
-def read_manifests(trees: Sequence[Tree]) -> Launched:
+def read_manifests(trees: Sequence[Tree]) -> LaunchContents:
     """What the objects of a manifest start."""
     objects = [tree for tree in trees if is_manifest(tree.value)]
     files: dict[str, str] = {}
@@ -72,21 +78,23 @@ def read_manifests(trees: Sequence[Tree]) -> Launched:
             files |= {
                 str(k): v for k, v in table(tree.value.get("data")).items() if isinstance(v, str)
             }
-    found: list[Process] = []
+    found: list[LaunchedProcess] = []
     for tree in objects:
         if tree.value.get("kind") in ("ConfigMap", "Secret", "Service", "CronJob-none"):
             continue
         found += _special(tree, files)
-        found += _inside(tree, tree.value, (), Around(), 0, files)
+        found += _inside(tree, tree.value, (), PodContext(), 0, files)
     with_gpus = [one for one in found if one.fact("gpus_per_node") is not None]
     kept = with_gpus or found
     drivers = [one for one in found if one not in kept and _serves(one)]
     joined = _joined([*kept, *drivers])
     held = [] if joined else [one for text in files.values() for one in _configuration(text)]
-    return Launched(form="kubernetes", processes=tuple(joined), files=files, settings=tuple(held))
+    return LaunchContents(
+        form="kubernetes", processes=tuple(joined), files=files, settings=tuple(held)
+    )
 
 
-def _configuration(text: str) -> list[Setting]:
+def _configuration(text: str) -> list[ConfigSetting]:
     """Keys of a ConfigMap's file that is YAML."""
     try:
         return [
@@ -99,12 +107,12 @@ def _configuration(text: str) -> list[Setting]:
         return []
 
 
-def _serves(process: Process) -> bool:
+def _serves(process: LaunchedProcess) -> bool:
     """Whether a container without GPUs of its own drives others: a Ray head, a launcher of MPI."""
     return bool({"ray job", "mpirun", "torchrun"} & {layer.name for layer in process.layers})
 
 
-def _special(tree: Tree, files: Mapping[str, str]) -> Iterator[Process]:
+def _special(tree: Tree, files: Mapping[str, str]) -> Iterator[LaunchedProcess]:
     """Fields that hold a script or a configuration in their text: RayJob's entrypoint, RayService's."""
     spec = table(tree.value.get("spec"))
     workers = _ray_gpus(tree, spec)
@@ -119,13 +127,13 @@ def _special(tree: Tree, files: Mapping[str, str]) -> Iterator[Process]:
                 yield replace(one, facts=(*one.facts, *workers))
 
 
-def _ray_gpus(tree: Tree, spec: Mapping[str, Any]) -> tuple[Fact, ...]:
+def _ray_gpus(tree: Tree, spec: Mapping[str, Any]) -> tuple[StatedFact, ...]:
     """Workers of a Ray cluster with GPUs."""
     key = "rayClusterSpec" if "rayClusterSpec" in spec else "rayClusterConfig"
     cluster = table(spec.get(key)) or spec
     base: Path = ("spec", key) if key in spec else ("spec",)
     groups = cluster.get("workerGroupSpecs")
-    found: list[Fact] = []
+    found: list[StatedFact] = []
     for at, group in enumerate(groups if isinstance(groups, list) else ()):
         path = (*base, "workerGroupSpecs", str(at))
         pods = table(table(table(group).get("template")).get("spec")).get("containers")
@@ -138,7 +146,7 @@ def _ray_gpus(tree: Tree, spec: Mapping[str, Any]) -> tuple[Fact, ...]:
                 total = (many if isinstance(many, int) else 1) * (
                     hosts if isinstance(hosts, int) else 1
                 )
-                found += [Fact(name="nodes", value=total, line=tree.line(*path, "replicas"),
+                found += [StatedFact(name="nodes", value=total, line=tree.line(*path, "replicas"),
                                source="workerGroupSpecs.replicas"), gpus]  # fmt: skip
                 selector = table(table(table(group).get("template")).get("spec")).get(
                     "nodeSelector"
@@ -151,17 +159,17 @@ def _labels(tree: Tree, path: Path, node: Any) -> dict[str, tuple[str, int]]:
     return {str(k): (str(v), tree.line(*path, str(k))) for k, v in table(node).items()}
 
 
-def _chip(labels: Mapping[str, tuple[str, int]]) -> list[Fact]:
+def _chip(labels: Mapping[str, tuple[str, int]]) -> list[StatedFact]:
     for name in SELECTORS:
         if name in labels:
             text, line = labels[name]
-            return [Fact(name="accelerator", value=text, line=line, source=name)]
+            return [StatedFact(name="accelerator", value=text, line=line, source=name)]
     return []
 
 
 def _inside(
-    tree: Tree, node: Any, path: Path, around: Around, depth: int, files: Mapping[str, str]
-) -> Iterator[Process]:
+    tree: Tree, node: Any, path: Path, around: PodContext, depth: int, files: Mapping[str, str]
+) -> Iterator[LaunchedProcess]:
     """Containers anywhere below a node."""
     if depth > _DEEPEST:
         return
@@ -203,7 +211,7 @@ def _role(name: str, node: Mapping[str, Any]) -> str:
     return match[0].lower() if match else ""
 
 
-def _widened(tree: Tree, node: Mapping[str, Any], path: Path, around: Around) -> Around:
+def _widened(tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext) -> PodContext:
     """What a mapping adds: copies, nodes, labels, variables, GPUs."""
     copies, nodes, lines = around.copies, around.nodes, around.lines
     for name in COPIES:
@@ -212,7 +220,7 @@ def _widened(tree: Tree, node: Mapping[str, Any], path: Path, around: Around) ->
             copies = min(copies * value, MOST_COPIES)
             lines = (
                 *lines,
-                Fact(name="replicas", value=value, line=tree.line(*path, name), source=name),
+                StatedFact(name="replicas", value=value, line=tree.line(*path, name), source=name),
             )
             break
     size = node.get("size")
@@ -220,13 +228,13 @@ def _widened(tree: Tree, node: Mapping[str, Any], path: Path, around: Around) ->
         nodes = min(nodes * size, MOST_COPIES)
         lines = (
             *lines,
-            Fact(name="nodes", value=size, line=tree.line(*path, "size"), source="size"),
+            StatedFact(name="nodes", value=size, line=tree.line(*path, "size"), source="size"),
         )
     hosts = table(node.get("multinode")).get("nodeCount")
     if isinstance(hosts, int) and hosts > 0:
         nodes = min(nodes * hosts, MOST_COPIES)
         place = tree.line(*path, "multinode", "nodeCount")
-        lines = (*lines, Fact(name="nodes", value=hosts, line=place, source="nodeCount"))
+        lines = (*lines, StatedFact(name="nodes", value=hosts, line=place, source="nodeCount"))
     name, role = around.name, around.role
     kind = f"{node.get('subComponentType') or ''} {node.get('type') or ''}"
     if isinstance(node.get("name"), str) and {
@@ -258,37 +266,41 @@ def _affinity(tree: Tree, path: Path, node: Any) -> dict[str, tuple[str, int]]:
 
 
 def _container(
-    tree: Tree, node: Mapping[str, Any], path: Path, around: Around, files: Mapping[str, str]
-) -> Iterator[Process]:
+    tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext, files: Mapping[str, str]
+) -> Iterator[LaunchedProcess]:
     """One container's processes with what stands around it."""
     env = {**around.env, **variables_at(tree, (*path, "env"), node.get("env"), files)}
     words = [*words_at(tree, (*path, "command"), node.get("command"), split=True),
              *words_at(tree, (*path, "args"), node.get("args"), split=True)]  # fmt: skip
     gpus = gpus_at(tree, (*path, "resources"), node.get("resources")) or around.gpus
     image = str(node.get("image") or "")
-    facts: list[Fact] = [gpus] if gpus else []
+    facts: list[StatedFact] = [gpus] if gpus else []
     if around.nodes > 1:
         source = next((one for one in around.lines if one.name == "nodes"), None)
-        facts.append(Fact(name="nodes", value=around.nodes, line=source.line if source else 0,
+        facts.append(StatedFact(name="nodes", value=around.nodes, line=source.line if source else 0,
                           source=source.source if source else "nodes"))  # fmt: skip
     if around.copies > 1:
         source = next((one for one in around.lines if one.name == "replicas"), None)
-        facts.append(Fact(name="replicas", value=around.copies, line=source.line if source else 0,
+        facts.append(StatedFact(name="replicas", value=around.copies, line=source.line if source else 0,
                           source=source.source if source else "replicas"))  # fmt: skip
     facts += _chip(around.labels)
     if around.role:
-        facts.append(Fact(name="role", value=around.role, line=tree.line(*path), source="name"))
+        facts.append(
+            StatedFact(name="role", value=around.role, line=tree.line(*path), source="name")
+        )
     label = str(node.get("name") or "") or around.name
     role = _ROLE.search(label)
     if role and not around.role:
-        facts.append(Fact(name="role", value=role[0].lower(), line=tree.line(*path), source="name"))
+        facts.append(
+            StatedFact(name="role", value=role[0].lower(), line=tree.line(*path), source="name")
+        )
     yield from processes_of(words, env, facts, layer="kubernetes", image=image, name=around.name or label,
                             files=files)  # fmt: skip
 
 
-def _joined(processes: Sequence[Process]) -> list[Process]:
+def _joined(processes: Sequence[LaunchedProcess]) -> list[LaunchedProcess]:
     """Masters and workers that run the same words on several nodes as one process of all of them."""
-    found: dict[tuple[str, ...], Process] = {}
+    found: dict[tuple[str, ...], LaunchedProcess] = {}
     for one in processes:
         key = (one.image, one.program, *(word.text for word in one.argv if not _is_rank(word.text)))
         before = found.get(key)
@@ -297,13 +309,13 @@ def _joined(processes: Sequence[Process]) -> list[Process]:
             continue
         pods = sum(_pods(each) for each in (before, one))
         rest = tuple(fact for fact in before.facts if fact.name != "replicas")
-        joined = Fact(name="replicas", value=pods, line=before.argv[0].line if before.argv else 0,
+        joined = StatedFact(name="replicas", value=pods, line=before.argv[0].line if before.argv else 0,
                       source="replicas")  # fmt: skip
         found[key] = replace(before, facts=(*rest, joined))
     return list(found.values())
 
 
-def _pods(process: Process) -> int:
+def _pods(process: LaunchedProcess) -> int:
     fact = process.fact("replicas")
     return fact.value if fact is not None and isinstance(fact.value, int) else 1
 

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from foretell.interop.forms.records import Launched
+from foretell.interop.forms.records import LaunchContents
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import bad
 
@@ -16,7 +16,7 @@ def is_notebook(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("cells"), list) and "nbformat" in value
 
 
-def read_notebook(text: str) -> Launched:
+def read_notebook(text: str) -> LaunchContents:
     """The Python of a notebook, as one text whose lines are those of the file, and what its shell starts.
 
     A source line of a notebook stands on a line of its own in the file, so that its number is known.
@@ -54,8 +54,8 @@ def read_notebook(text: str) -> Launched:
             elif not _MAGIC.match(plain):
                 python[at] += plain + "\n" if python[at] else plain
     script = "\n".join(one.rstrip("\n") for one in shell)
-    inner = read_script(script) if script.strip() else Launched(form="notebook")
-    return Launched(
+    inner = read_script(script) if script.strip() else LaunchContents(form="notebook")
+    return LaunchContents(
         form="notebook",
         python="\n".join(python),
         processes=inner.processes,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from foretell.interop.forms.arithmetic import worked_out
-from foretell.interop.forms.values import Piece, Token, Value, literal, names_of
+from foretell.interop.forms.values import TextPiece, Token, Value, literal, names_of
 
 UNKNOWN = re.compile(r"\W+")
 _PRINTED = re.compile(r"(?:import \w+;\s*)?print\((.*)\)\s*", re.DOTALL)
@@ -21,7 +21,7 @@ def unknown_output(words: Sequence[Token], line: int) -> Value:
     """The output of a command that is not known, named after it."""
     name = words[0].text if words else "..."
     shown = f"OUTPUT_OF_{UNKNOWN.sub('_', name)[:40].strip('_')}"
-    return (Piece(f"${{{shown}}}", line, line, (f"$({name[:60]})",)),)
+    return (TextPiece(f"${{{shown}}}", line, line, (f"$({name[:60]})",)),)
 
 
 def printed(

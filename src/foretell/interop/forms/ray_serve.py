@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foretell.interop.forms.containers import table
-from foretell.interop.forms.records import Fact, Launched, Layer, Process, Word
+from foretell.interop.forms.records import (
+    LaunchContents,
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+)
 from foretell.interop.forms.trees import Path, Tree
 
 
@@ -21,12 +27,12 @@ def _is_model(value: Mapping[str, Any]) -> bool:
     )
 
 
-def read_serve(tree: Tree) -> Launched:
+def read_serve(tree: Tree) -> LaunchContents:
     """Servers of a Serve configuration."""
-    return Launched(form="ray-serve", processes=tuple(applications(tree)))
+    return LaunchContents(form="ray-serve", processes=tuple(applications(tree)))
 
 
-def applications(tree: Tree, offset: int = 0) -> Iterator[Process]:
+def applications(tree: Tree, offset: int = 0) -> Iterator[LaunchedProcess]:
     """Servers of every application; `offset` is the line before the text in its file."""
     value = tree.value
     if isinstance(value, Mapping) and _is_model(value):
@@ -44,7 +50,7 @@ def applications(tree: Tree, offset: int = 0) -> Iterator[Process]:
             yield _program(tree, table(one), path, offset)
 
 
-def _program(tree: Tree, one: Mapping[str, Any], path: Path, offset: int) -> Process:
+def _program(tree: Tree, one: Mapping[str, Any], path: Path, offset: int) -> LaunchedProcess:
     """An application of its own code: the program by its import path, with its variables."""
     name = str(one.get("import_path") or one.get("name") or "")
     line = offset + tree.line(*path, "import_path")
@@ -57,11 +63,11 @@ def _program(tree: Tree, one: Mapping[str, Any], path: Path, offset: int) -> Pro
     argv = [Word(text=name, line=line, raw=name)]
     argv += [Word(text=f"{key}={value}", line=line, raw=f"{key}={value}")
              for key, value in table(one.get("args")).items() if not isinstance(value, Mapping)]  # fmt: skip
-    return Process(program=name, argv=tuple(argv), env=env, layers=(Layer(name="ray serve"),),
+    return LaunchedProcess(program=name, argv=tuple(argv), env=env, layers=(LauncherLayer(name="ray serve"),),
                    name=str(one.get("name") or ""))  # fmt: skip
 
 
-def _server(tree: Tree, config: Mapping[str, Any], path: Path, offset: int) -> Process:
+def _server(tree: Tree, config: Mapping[str, Any], path: Path, offset: int) -> LaunchedProcess:
     """A model as `vllm serve` with the keywords of its engine."""
     loading = table(config.get("model_loading_config"))
     key = "model_source" if isinstance(loading.get("model_source"), str) else "model_id"
@@ -82,14 +88,19 @@ def _server(tree: Tree, config: Mapping[str, Any], path: Path, offset: int) -> P
     facts = []
     chip = config.get("accelerator_type")
     if chip:
-        facts.append(Fact(name="accelerator", value=str(chip), source="accelerator_type",
+        facts.append(StatedFact(name="accelerator", value=str(chip), source="accelerator_type",
                           line=offset + tree.line(*path, "accelerator_type")))  # fmt: skip
     deployed = table(config.get("deployment_config"))
     many = deployed.get("num_replicas") or table(deployed.get("autoscaling_config")).get(
         "min_replicas"
     )
     if isinstance(many, int) and many > 0:
-        facts.append(Fact(name="replicas", value=many, source="min_replicas",
+        facts.append(StatedFact(name="replicas", value=many, source="min_replicas",
                           line=offset + tree.line(*path, "deployment_config")))  # fmt: skip
-    return Process(program="vllm", argv=tuple(argv), facts=tuple(facts), layers=(Layer(name="ray serve"),),
-                   name=str(loading.get("model_id") or ""))  # fmt: skip
+    return LaunchedProcess(
+        program="vllm",
+        argv=tuple(argv),
+        facts=tuple(facts),
+        layers=(LauncherLayer(name="ray serve"),),
+        name=str(loading.get("model_id") or ""),
+    )

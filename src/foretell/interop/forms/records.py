@@ -45,7 +45,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class LauncherLayer:
     """One launcher around a process."""
 
     name: str
@@ -70,7 +70,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class StatedFact:
     """One thing that a form states about where its processes run."""
 
     name: FactName
@@ -86,7 +86,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class LaunchedProcess:
     """A process that a file launches, its launchers unwrapped."""
 
     program: str
@@ -95,11 +95,11 @@ class Process:
     """Its words, the program first."""
     env: Mapping[str, Word] = field(default_factory=dict)
     """Variables that it is started with, as far as the file sets them."""
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[LauncherLayer, ...] = ()
     """Launchers around it, the outermost first."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that the script writes, by name as it is spelled."""
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[StatedFact, ...] = ()
     """What the form and the launchers state about nodes and GPUs."""
     image: str = ""
     """The container image it runs in, where one is named."""
@@ -114,17 +114,17 @@ class Process:
     name: str = ""
     """The name of its service, container or task in the file."""
 
-    def layer(self, name: str) -> Layer | None:
+    def layer(self, name: str) -> LauncherLayer | None:
         """The innermost launcher of a name; None where there is none."""
         return next((one for one in reversed(self.layers) if one.name == name), None)
 
-    def fact(self, name: FactName) -> Fact | None:
+    def fact(self, name: FactName) -> StatedFact | None:
         """The first fact of a name; None where there is none."""
         return next((one for one in self.facts if one.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ConfigSetting:
     """One key of a configuration with its value."""
 
     path: tuple[str, ...]
@@ -143,20 +143,20 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
+class LaunchContents:
     """What a text launches."""
 
     form: Form
     """Its form."""
-    processes: tuple[Process, ...] = ()
+    processes: tuple[LaunchedProcess, ...] = ()
     """Processes that it starts, in order; none where it is a configuration alone."""
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[ConfigSetting, ...] = ()
     """Keys and values, where it is a configuration."""
     python: str = ""
     """Source of Python, where the text is a program or a notebook."""
     env: Mapping[str, Word] = field(default_factory=dict)
     """Variables that the text sets, at its end."""
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[StatedFact, ...] = ()
     """What the form states for all of its processes."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that it writes, by name."""

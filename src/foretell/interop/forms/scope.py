@@ -10,6 +10,7 @@ from foretell.interop.forms.values import (
     Value,
     literal,
     names_of,
+    shortened,
     text_of,
     unknown,
 )
@@ -31,7 +32,7 @@ OWN: Mapping[str, str] = {
     "-": "", "LINENO": "1", "IFS": " ", "OPTIND": "1", "SECONDS": "0",
 }  # fmt: skip
 """Variables of the shell itself."""
-PLACEHOLDER = re.compile(r"<[^<>\n]+>")
+PLACEHOLDER = re.compile(r"<[^<>\n]+>[\w./-]*")
 """What stands for a value that the user puts in."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 _SPELT = re.compile(r"[A-Za-z_]\w*")
@@ -56,6 +57,7 @@ class Scope:
     def set(self, name: str, value: Value | ArrayValue) -> None:
         """Give a variable a value; the output of a command that is not known takes the variable's name."""
         if not isinstance(value, ArrayValue):
+            value = shortened(value)
             names = names_of(value)
             output = names and all(one.startswith("$(") for one in names)
             position = len(value) == 1 and names and names[0].isdigit()

@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from foretell.interop.forms.facts import batch_facts, process_facts
-from foretell.interop.forms.records import Fact, Launched, Layer, Process, Word
+from foretell.interop.forms.records import (
+    LaunchContents,
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+)
 from foretell.interop.forms.scope import Scope
 from foretell.interop.forms.shell import House, Shell
 from foretell.interop.forms.starts import note
@@ -14,8 +20,10 @@ from foretell.interop.forms.unwrap import Unwrapped
 from foretell.interop.forms.values import ArrayValue, Source, Value, literal, text_of, tokens_of
 
 _BATCH = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|FLUX:?|COBALT)[ \t]+(.*)$", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"(?<=[=\s])(<[A-Za-z][\w ./:,-]*>)(?=[\s\\]|$)")
+_PLACEHOLDER = re.compile(r"(?<=[=\s])(<[A-Za-z][\w ./:,-]{0,200}>[\w./-]{0,200})(?=[\s\\]|$)")
 """`NAME=<path to file>`: no redirection, but what the user puts in."""
+_LIST = re.compile(r"(?<![\w-])(--[\w-]{1,80}[ =])(\(\[[^\s'\"]*\))")
+"""`--moe-layer-freq ([0]*3+[1]*58)`: a value that a shell would want in quotes."""
 _USED = re.compile(r"\$\{?(\w+)")
 
 
@@ -27,8 +35,9 @@ def no_file(name: str) -> str | None:
 def read_script(
     text: str, *, open_file: Callable[[str], str | None] = no_file, env: Mapping[str, Word] | None = None,
     first_line: int = 1,
-) -> Launched:  # fmt: skip
+) -> LaunchContents:  # fmt: skip
     """What a script launches; `env` are variables that it is started with."""
+    text = _LIST.sub(r"\1'\2'", text)
     text = _PLACEHOLDER.sub(r'"\1"', text.replace("\r\n", "\n").replace("\t", " "))
     batch = _batch_layer(text, first_line)
     facts = batch_facts(batch) if batch is not None else ()
@@ -42,9 +51,9 @@ def read_script(
     if not house.processes:
         for name in [one for one in house.functions if one not in house.called]:
             shell.call(name, ())
-    if not house.processes:
+    if not house.processes and not house.missing:
         _argument_lists(shell, text)
-    rays = [Fact(name="gpus_per_node", value=int(word.text) if word.text.isdigit() else word.text,
+    rays = [StatedFact(name="gpus_per_node", value=int(word.text) if word.text.isdigit() else word.text,
                  line=word.line, source="ray start --num-gpus", unknown=word.unknown)
             for word in house.rays]  # fmt: skip
     processes = [
@@ -56,7 +65,7 @@ def read_script(
                    unknown=tuple(n for piece in value for n in piece.names))
         for name, value in scope.values.items() if not isinstance(value, ArrayValue)
     }  # fmt: skip
-    return Launched(
+    return LaunchContents(
         form="slurm" if batch is not None else "shell",
         processes=_counted(processes),
         env=variables,
@@ -67,12 +76,12 @@ def read_script(
 
 
 def _value(word: Word) -> Value:
-    from foretell.interop.forms.values import Piece
+    from foretell.interop.forms.values import TextPiece
 
-    return (Piece(word.text, word.line, word.line, word.unknown),)
+    return (TextPiece(word.text, word.line, word.line, word.unknown),)
 
 
-def _batch_layer(text: str, first_line: int) -> Layer | None:
+def _batch_layer(text: str, first_line: int) -> LauncherLayer | None:
     """Options of the batch lines of a script as one launcher."""
     words: list[Word] = []
     name = ""
@@ -85,10 +94,10 @@ def _batch_layer(text: str, first_line: int) -> Layer | None:
         except ValueError:
             parts = plain.split()
         words += [Word(text=part, line=line, raw=part) for part in parts]
-    return Layer(name=name, argv=tuple(words)) if name else None
+    return LauncherLayer(name=name, argv=tuple(words)) if name else None
 
 
-def _slurm_variables(facts: tuple[Fact, ...]) -> dict[str, Value | ArrayValue]:
+def _slurm_variables(facts: tuple[StatedFact, ...]) -> dict[str, Value | ArrayValue]:
     """Variables that Slurm sets from the batch lines."""
     names = {
         "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -124,11 +133,14 @@ def _argument_lists(shell: Shell, text: str) -> None:
         note(shell, Unwrapped(layers=(), env={}, words=()), words)
 
 
-def _counted(processes: list[Process]) -> tuple[Process, ...]:
+def _counted(processes: list[LaunchedProcess]) -> tuple[LaunchedProcess, ...]:
     """Processes with equal words counted once, with how often."""
-    found: dict[tuple[tuple[str, ...], str], Process] = {}
+    found: dict[tuple[tuple[tuple[str, int], ...], str], LaunchedProcess] = {}
     for one in processes:
-        key = (tuple(word.text for word in one.argv), one.image)
+        key = (tuple((word.text, word.line) for word in one.argv), one.image)
         before = found.get(key)
-        found[key] = one if before is None else replace(before, copies=before.copies + 1)
+        again = before is not None and not (before.condition or one.condition)
+        found[key] = (
+            replace(before, copies=before.copies + 1) if before and again else before or one
+        )
     return tuple(found.values())

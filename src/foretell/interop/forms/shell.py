@@ -5,6 +5,7 @@ sources are followed. A branch that the file does not decide is read both ways: 
 the rest stays unknown by name. Commands go to `starts.py`, which takes their launchers off.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -13,15 +14,15 @@ from foretell.interop.forms import conditions, outputs, starts
 from foretell.interop.forms.arithmetic import worked_out
 from foretell.interop.forms.conditions import NO, OPEN, YES, Verdict
 from foretell.interop.forms.expansion import Expander, array_of
-from foretell.interop.forms.records import Layer, Process, Word
-from foretell.interop.forms.scope import Scope
+from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, Word
+from foretell.interop.forms.scope import RANKS, Scope
 from foretell.interop.forms.syntax import assigned_names, branches, parsed
 from foretell.interop.forms.values import (
     BREAK,
     SPACE,
     ArrayValue,
-    Piece,
     Source,
+    TextPiece,
     Token,
     Value,
     braced,
@@ -52,7 +53,7 @@ class House:
 
     open_file: Callable[[str], str | None]
     """The text of a file beside the launch; None where there is none."""
-    processes: list[Process] = field(default_factory=list)
+    processes: list[LaunchedProcess] = field(default_factory=list)
     """What was started so far."""
     files: dict[str, str] = field(default_factory=dict)
     """Files that were written so far."""
@@ -72,7 +73,7 @@ class Shell:
     """One script while it is read."""
 
     def __init__(
-        self, source: Source, scope: Scope, house: House, *, layers: tuple[Layer, ...] = (),
+        self, source: Source, scope: Scope, house: House, *, layers: tuple[LauncherLayer, ...] = (),
         env: Mapping[str, Word] | None = None, image: str = "", depth: int = 0, condition: str = "",
     ) -> None:  # fmt: skip
         self.source, self.scope, self.house = source, scope, house
@@ -111,7 +112,7 @@ class Shell:
         """Expansion of this script's words in its scope."""
         return Expander(self.scope, self.source, self.substitute, self.depth)
 
-    def pieces(self, node: "Node") -> list[Piece]:
+    def pieces(self, node: "Node") -> list[TextPiece]:
         """A word's pieces."""
         return self.expander().expand(node.start_byte, node.end_byte)
 
@@ -188,7 +189,7 @@ class Shell:
             return None
         return tuple(piece for word in words[1:] for piece in (*word.pieces, SPACE))
 
-    def here_document(self, node: "Node") -> list[Piece]:
+    def here_document(self, node: "Node") -> list[TextPiece]:
         """Pieces of a here-document, expanded unless its mark is quoted."""
         start = next((one for one in node.children if one.type == "heredoc_start"), None)
         body = next((one for one in node.children if one.type == "heredoc_body"), None)
@@ -199,7 +200,7 @@ class Shell:
         begin = begin if 0 < begin <= body.start_byte else body.start_byte
         if mark[:1] in "'\"\\":
             line, origin = self.source.place(begin)
-            return [Piece(self.source.text[begin : body.end_byte], line, origin)]
+            return [TextPiece(self.source.text[begin : body.end_byte], line, origin)]
         return self.expander().document(begin, body.end_byte)
 
     # Statements
@@ -224,7 +225,7 @@ class Shell:
             self.scope.set(label, made)
         return ""
 
-    def _whole(self, value: "Node") -> list[Piece]:
+    def _whole(self, value: "Node") -> list[TextPiece]:
         """Pieces of an assigned word up to where a shell ends it: `"a "b=$C" d"` is one word."""
         if value.type not in ("string", "concatenation"):
             return self.pieces(value)
@@ -249,7 +250,7 @@ class Shell:
         before = self.scope.array(name) if adds else None
         self.scope.set(name, array_of(values) if before is None else before.added(values))
 
-    def _assign_element(self, label: str, pieces: list[Piece], *, adds: bool) -> None:
+    def _assign_element(self, label: str, pieces: list[TextPiece], *, adds: bool) -> None:
         name, _, key = label.rstrip("]").partition("[")
         plain = text_of(self.expander()._rescanned(key)).strip("\"'")
         array = self.scope.array(name) or ArrayValue(items=())
@@ -298,7 +299,7 @@ class Shell:
         self.scope.set(label, unknown(label, line) if made is None else literal(str(made), line))
         return made
 
-    def _inline(self, text: str) -> list[Piece]:
+    def _inline(self, text: str) -> list[TextPiece]:
         inner = Expander(self.scope, Source(text), self.substitute, self.depth + 1)
         return inner.document(0, len(text))
 
@@ -311,7 +312,7 @@ class Shell:
 
     def _pipeline(self, node: "Node") -> str:
         parts = _piped(node)
-        document: list[Piece] | None = None
+        document: list[TextPiece] | None = None
         for at, part in enumerate(parts):
             if at == 0 and len(parts) > 1:
                 found = self.document_of(part) or self._echoed(part)
@@ -386,7 +387,9 @@ class Shell:
             return self._counted(self.source.text[node.start_byte + 2 : node.end_byte - 2])
         if kind == "list":
             left, sign, right = node.children[0], node.children[1], node.children[-1]
-            return conditions.joined(self.status(left), self.status(right), both=sign.type == "&&")
+            return conditions.join_verdicts(
+                self.status(left), self.status(right), both=sign.type == "&&"
+            )
         if kind == "negated_command":
             return conditions.negated(self.status(node.children[-1]))
         if self._is_test(node):
@@ -413,7 +416,7 @@ class Shell:
 
     def _counted(self, text: str) -> Verdict:
         pieces = self._inline(text)
-        plain, names = conditions.settled(pieces, self.scope)
+        plain, names = conditions.settled_text(pieces, self.scope)
         if plain is None:
             return Verdict(holds=None, unset=names)
         if any(sign in plain for sign in ("++", "--", "+=", "-=")):
@@ -435,7 +438,7 @@ class Shell:
             operator = sign.text.decode()
             if operator in ("&&", "||", "-a", "-o"):
                 both = operator in ("&&", "-a")
-                return conditions.joined(self._tested(left), self._tested(right), both=both)
+                return conditions.join_verdicts(self._tested(left), self._tested(right), both=both)
             return conditions.binary(self.pieces(left), operator, self.pieces(right), self.scope)
         if kind == "unary_expression":
             sign = node.child_by_field_name("operator")
@@ -451,7 +454,27 @@ class Shell:
         return conditions.unary("-n", self.pieces(node), self.scope, self._written)
 
     def _if(self, node: "Node") -> str:
-        return self._branch(branches(node), node)
+        parts = branches(node)
+        if any(_RANK.search(self._spelt(condition)) for condition, _ in parts if condition):
+            return self._by_rank(parts)
+        return self._branch(parts, node)
+
+    def _spelt(self, nodes: Sequence["Node"]) -> str:
+        return " ".join(self.source.text[one.start_byte : one.end_byte] for one in nodes)
+
+    def _by_rank(self, parts: list[tuple[list["Node"], list["Node"]]]) -> str:
+        """Branches that nodes take by their rank: all of them start something, the first node's variables
+        are kept."""
+        before, kept, signal = self.scope, self.scope, ""
+        for condition, body in parts:
+            holds = bool(condition) and self.status(condition[-1]).holds
+            mine = kept is before and (holds or not condition)
+            self.scope = before.copied()
+            left = self.run_each(body)
+            if mine:
+                kept, signal = self.scope, left
+        self.scope = kept
+        return signal if signal in ("break", "continue") else ""
 
     def _branch(
         self,
@@ -522,7 +545,7 @@ class Shell:
     def _case(self, node: "Node") -> str:
         value = node.child_by_field_name("value")
         pieces = self.pieces(value) if value is not None else []
-        text, names = conditions.settled(pieces, self.scope)
+        text, names = conditions.settled_text(pieces, self.scope)
         items = [one for one in node.children if one.type == "case_item"]
         bodies = [(one, [child for child in one.children if child.is_named
                          and child not in one.children_by_field_name("value")])
@@ -643,7 +666,7 @@ class Shell:
         self.source, self.scope.positions, self.depth, self.skip_to = kept
         return "" if signal in ("return", "fail") else signal
 
-    def _redirected(self, node: "Node", stdin: list[Piece] | None = None) -> str:
+    def _redirected(self, node: "Node", stdin: list[TextPiece] | None = None) -> str:
         body = node.child_by_field_name("body")
         target, appends = "", False
         redirects = list(node.children)
@@ -703,6 +726,7 @@ def _decider(verdict: Verdict) -> str:
     return next((one for one in verdict.unset if not one.startswith("$(")), "")
 
 
+_RANK = re.compile(rf"\$\{{?(?:{'|'.join(sorted(RANKS))})\b", re.IGNORECASE)
 _LEAVES = ("exit", "return", "fail")
 """Signals by which a script or function ends; `fail` is an exit with an error."""
 _WORDS = frozenset(

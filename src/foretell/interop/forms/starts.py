@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foretell.interop.forms.records import Layer, Process, Word
+from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, Word
 from foretell.interop.forms.unwrap import LAUNCHERS, UTILITIES, Unwrapped, unwrapped
-from foretell.interop.forms.values import Piece, Source, Token, Value, literal, text_of, unknown
+from foretell.interop.forms.values import Source, TextPiece, Token, Value, literal, text_of, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -20,6 +20,7 @@ EXTRAS = re.compile(
 )
 """Names of variables that hold further words of a command rather than one value."""
 _SETS = re.compile(r"\s*([A-Za-z_]\w*)\s*(\+\+|--|[-+*/%]?=(?!=))\s*(.*)", re.DOTALL)
+_OVERRIDE = re.compile(r"[+~]*[\w-]+(?:\.[\w-]+)+=")
 _MOST_TEXT = 1 << 18
 
 
@@ -34,8 +35,13 @@ def arithmetic_statement(text: str) -> tuple[str, str, str]:
 
 
 def run_command(
-    shell: "Shell", node: "Node", *, stdin: list[Piece] | None = None, target: str = "", appends: bool = False
-) -> str:  # fmt: skip
+    shell: "Shell",
+    node: "Node",
+    *,
+    stdin: list[TextPiece] | None = None,
+    target: str = "",
+    appends: bool = False,
+) -> str:
     """Follow one command; the signal by which it leaves the script."""
     prefix: dict[str, Value] = {}
     nodes: list[Node] = []
@@ -50,6 +56,9 @@ def run_command(
         elif child.is_named and child.type not in ("file_redirect", "comment", "heredoc_redirect"):
             nodes.append(child)
     tokens = shell.tokens(nodes)
+    if tokens and _OVERRIDE.match(tokens[0].text) and prefix:  # overrides without a program
+        own = [one for one in node.children if one.type == "variable_assignment"]
+        tokens, prefix = [*shell.tokens(own), *tokens], {}
     if not tokens:
         for label, made in prefix.items():
             shell.scope.set(label, made)
@@ -58,9 +67,14 @@ def run_command(
 
 
 def run_tokens(
-    shell: "Shell", tokens: list[Token], prefix: dict[str, Value], *, stdin: list[Piece] | None = None,
-    target: str = "", appends: bool = False,
-) -> str:  # fmt: skip
+    shell: "Shell",
+    tokens: list[Token],
+    prefix: dict[str, Value],
+    *,
+    stdin: list[TextPiece] | None = None,
+    target: str = "",
+    appends: bool = False,
+) -> str:
     """Follow a command whose words are expanded."""
     name = tokens[0].text
     line = tokens[0].word.line
@@ -68,6 +82,7 @@ def run_tokens(
         len(tokens) > 1
         and re.fullmatch(r"[A-Za-z_]\w*=[^=].*", name, re.DOTALL)
         and "." not in name
+        and not _OVERRIDE.match(tokens[1].text)
     ):
         label, _, text = name.partition("=")  # an assignment that came out of a variable
         prefix[label] = literal(text, line)
@@ -107,10 +122,10 @@ def run_tokens(
 
 
 def _joined(tokens: Sequence[Token]) -> Value:
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     for token in tokens:
         if pieces:
-            pieces.append(Piece(" ", pieces[-1].line, pieces[-1].origin))
+            pieces.append(TextPiece(" ", pieces[-1].line, pieces[-1].origin))
         pieces += token.pieces
     return tuple(pieces)
 
@@ -118,7 +133,7 @@ def _joined(tokens: Sequence[Token]) -> Value:
 def _writes(
     shell: "Shell",
     tokens: Sequence[Token],
-    stdin: list[Piece] | None,
+    stdin: list[TextPiece] | None,
     target: str,
     *,
     appends: bool,
@@ -168,9 +183,13 @@ def opened(shell: "Shell", name: str) -> str | None:
 
 
 def _inner(
-    shell: "Shell", text: Value, *, found: Unwrapped | None = None, positions: Sequence[Value] = (),
+    shell: "Shell",
+    text: Value,
+    *,
+    found: Unwrapped | None = None,
+    positions: Sequence[Value] = (),
     same: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """Follow a script inside a command; with `same` in the script's own scope."""
     from foretell.interop.forms.shell import DEEPEST, Shell
 
@@ -179,7 +198,7 @@ def _inner(
     scope = shell.scope if same else shell.scope.copied()
     env = {**shell.env, **(found.env if found else {})}
     for name, word in (found.env if found else {}).items():
-        scope.set(name, (Piece(word.text, word.line, word.line, word.unknown),))
+        scope.set(name, (TextPiece(word.text, word.line, word.line, word.unknown),))
     if found is not None and positions:
         scope.positions = tuple(positions)
     inner = Shell(
@@ -193,13 +212,13 @@ def _inner(
 
 
 def _start(
-    shell: "Shell", tokens: Sequence[Token], prefix: dict[str, Value], stdin: list[Piece] | None
+    shell: "Shell", tokens: Sequence[Token], prefix: dict[str, Value], stdin: list[TextPiece] | None
 ) -> None:
     """Take the launchers off a command and note the process behind them."""
     words = [token.word for token in tokens]
     name = words[0].text.rpartition("/")[2]
     if name == "ray" and len(words) > 1 and words[1].text == "start":
-        told = Layer(name="ray start", argv=tuple(words[2:])).value("--num-gpus")
+        told = LauncherLayer(name="ray start", argv=tuple(words[2:])).value("--num-gpus")
         shell.house.rays.extend([told] if told else [])
         return
     found = unwrapped(words)
@@ -246,7 +265,7 @@ def _is_other_verb(base: str) -> bool:
 
 
 def _plain(word: Word) -> Value:
-    return (Piece(word.text, word.line, word.set_line or word.line, word.unknown),)
+    return (TextPiece(word.text, word.line, word.set_line or word.line, word.unknown),)
 
 
 def _word(value: Value) -> Word:
@@ -280,7 +299,12 @@ def note(
         for name in shell.scope.exported
         if isinstance(value := shell.scope.values.get(name), tuple)
     }
-    process = Process(
+    before = shell.house.processes[-1:] if kept and kept[0].text.startswith("--") else []
+    if before and before[0].layers == (*shell.layers, *found.layers) and not found.image:
+        # flags on a line of their own, without a backslash before it
+        shell.house.processes[-1] = replace(before[0], argv=(*before[0].argv, *kept))
+        return
+    process = LaunchedProcess(
         program=words[0].text if words and not words[0].text.startswith("-") else "",
         argv=tuple(kept),
         env={**exported, **shell.env, **found.env},

@@ -1,10 +1,14 @@
 """The syntax tree of a shell script by tree-sitter-bash, as nodes with what the reader asks of them."""
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
+
+
+_INSIDE = re.compile(rb"\$\{[^{}\n]+\}")
 
 
 @lru_cache(maxsize=1)
@@ -17,7 +21,17 @@ def _parser() -> "Parser":
 
 def parsed(text: str) -> "Node":
     """The root of a text's tree; offsets are of ASCII characters. What cannot be parsed is a node ERROR."""
-    return _parser().parse(text.encode("ascii", "replace")).root_node
+    content = text.encode("ascii", "replace")
+    root = _parser().parse(content).root_node
+    if not root.has_error:
+        return root
+    # What is inside ${...} is expanded from the text itself: a plain name in its place has the same length.
+    plain = _parser().parse(_INSIDE.sub(_masked, content)).root_node
+    return root if plain.has_error and plain.descendant_count < root.descendant_count else plain
+
+
+def _masked(match: "re.Match[bytes]") -> bytes:
+    return b"${" + b"a" * (len(match[0]) - 3) + b"}"
 
 
 def branches(node: "Node") -> list[tuple[list["Node"], list["Node"]]]:
@@ -33,7 +47,7 @@ def branches(node: "Node") -> list[tuple[list["Node"], list["Node"]]]:
             found += branches(child)
         elif child.type == "else_clause":
             found.append(([], child.children[1:]))
-        elif child.is_named:
+        elif child.is_named or state:
             found[0][state].append(child)
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.forms.containers import table, variables_at
-from foretell.interop.forms.records import Fact, Form, Launched, Word
+from foretell.interop.forms.records import Form, LaunchContents, StatedFact, Word
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Tree
 
@@ -28,7 +28,7 @@ def is_dstack(value: Any) -> bool:
     )
 
 
-def read_skypilot(tree: Tree, open_file: Callable[[str], str | None]) -> Launched:
+def read_skypilot(tree: Tree, open_file: Callable[[str], str | None]) -> LaunchContents:
     """A SkyPilot task; of several accelerators that would do, the first."""
     value = tree.value
     resources = table(value.get("resources"))
@@ -37,17 +37,17 @@ def read_skypilot(tree: Tree, open_file: Callable[[str], str | None]) -> Launche
     facts = []
     nodes = value.get("num_nodes")
     count = nodes if isinstance(nodes, int) and nodes > 0 else 1
-    facts.append(Fact(name="nodes", value=count, line=tree.line("num_nodes") if nodes else 0,
+    facts.append(StatedFact(name="nodes", value=count, line=tree.line("num_nodes") if nodes else 0,
                       source="num_nodes" if nodes else "SkyPilot's default"))  # fmt: skip
     if chip:
-        facts += [Fact(name="gpus_per_node", value=many, line=line, source="accelerators"),
-                  Fact(name="accelerator", value=chip, line=line, source="accelerators")]  # fmt: skip
+        facts += [StatedFact(name="gpus_per_node", value=many, line=line, source="accelerators"),
+                  StatedFact(name="accelerator", value=chip, line=line, source="accelerators")]  # fmt: skip
     copies = table(value.get("service")).get("replicas")
     least = table(table(value.get("service")).get("replica_policy")).get("min_replicas")
     for one in (copies, least):
         if isinstance(one, int) and one > 1:
             facts.append(
-                Fact(name="replicas", value=one, line=tree.line("service"), source="replicas")
+                StatedFact(name="replicas", value=one, line=tree.line("service"), source="replicas")
             )
     env = {
         **variables_at(tree, ("envs",), value.get("envs")),
@@ -59,7 +59,7 @@ def read_skypilot(tree: Tree, open_file: Callable[[str], str | None]) -> Launche
     return _script(tree, "skypilot", value["run"], tree.line("run") + 1, env, facts, open_file)
 
 
-def read_dstack(tree: Tree, open_file: Callable[[str], str | None]) -> Launched:
+def read_dstack(tree: Tree, open_file: Callable[[str], str | None]) -> LaunchContents:
     """A dstack task or service."""
     value = tree.value
     chip, many = _dstack_gpu(table(value.get("resources")).get("gpu"))
@@ -67,16 +67,18 @@ def read_dstack(tree: Tree, open_file: Callable[[str], str | None]) -> Launched:
     nodes = value.get("nodes")
     facts = []
     if isinstance(nodes, int):
-        facts.append(Fact(name="nodes", value=nodes, line=tree.line("nodes"), source="nodes"))
+        facts.append(StatedFact(name="nodes", value=nodes, line=tree.line("nodes"), source="nodes"))
     if many:
-        facts.append(Fact(name="gpus_per_node", value=many, line=line, source="resources.gpu"))
+        facts.append(
+            StatedFact(name="gpus_per_node", value=many, line=line, source="resources.gpu")
+        )
     if chip:
-        facts.append(Fact(name="accelerator", value=chip, line=line, source="resources.gpu"))
+        facts.append(StatedFact(name="accelerator", value=chip, line=line, source="resources.gpu"))
     copies = value.get("replicas")
     least = copies if isinstance(copies, int) else 0
     if least > 1:
         facts.append(
-            Fact(name="replicas", value=least, line=tree.line("replicas"), source="replicas")
+            StatedFact(name="replicas", value=least, line=tree.line("replicas"), source="replicas")
         )
     env = variables_at(tree, ("env",), value.get("env"))
     count = nodes if isinstance(nodes, int) else 1
@@ -90,9 +92,9 @@ def read_dstack(tree: Tree, open_file: Callable[[str], str | None]) -> Launched:
 
 
 def _script(
-    tree: Tree, form: Form, text: str, line: int, env: Mapping[str, Word], facts: list[Fact],
+    tree: Tree, form: Form, text: str, line: int, env: Mapping[str, Word], facts: list[StatedFact],
     open_file: Callable[[str], str | None], image: str = "",
-) -> Launched:  # fmt: skip
+) -> LaunchContents:  # fmt: skip
     inner = read_script(text, env=env, first_line=line, open_file=open_file)
     processes = tuple(
         replace(one, facts=(*one.facts, *facts), image=one.image or image)

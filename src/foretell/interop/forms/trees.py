@@ -11,7 +11,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.documents import DEEPEST, located_documents
-from foretell.interop.forms.records import Setting
+from foretell.interop.forms.records import ConfigSetting
 from foretell.records import dataclass
 
 Path = tuple[str, ...]
@@ -19,6 +19,8 @@ MOST_KEYS = 20_000
 """Keys of one document."""
 _TEMPLATE = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}")
 _TEMPLATE_LINE = re.compile(r"^[ \t]*\{\{-?[^\n]*\}\}[ \t]*$", re.MULTILINE)
+_COMMA = re.compile(r"([^\s,{\[])([ \t]*\n(?:[ \t]*(?:#.*)?\n)*[ \t]*\"[\w.-]+\"[ \t]*:)")
+"""A key of a flow mapping behind a line without its comma."""
 _SECTION = re.compile(r"[ \t]*\[{1,2}([\w.\-\"' ]{1,200})\]{1,2}[ \t]*(?:#.*)?")
 _KEY = re.compile(r"[ \t]*([\w.\-\"']{1,200})[ \t]*=")
 _JSON_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
@@ -47,6 +49,8 @@ def yaml_trees(text: str) -> list[Tree]:
     try:
         found = located_documents(text)
     except BadInput:
+        if text.lstrip().startswith("{") and (repaired := _COMMA.sub(r"\1,\2", text)) != text:
+            return yaml_trees(repaired)
         if "{{" not in text:
             raise
         plain = _TEMPLATE_LINE.sub("", text)
@@ -65,7 +69,7 @@ def json_tree(text: str) -> Tree:
     except RecursionError:
         raise bad("is nested too deeply") from None
     except ValueError as error:
-        cleaned = re.sub(r"^\s*//[^\n]*$", "", text, flags=re.MULTILINE)
+        cleaned = re.sub(r"^[ \t]*//[^\n]*$", "", text, flags=re.MULTILINE)
         cleaned = re.sub(r",(\s*[}\]])", r"\1", cleaned)
         try:
             value = json.loads(cleaned)
@@ -116,9 +120,9 @@ def walked(value: Any, path: Path = (), depth: int = 0) -> Iterator[tuple[Path, 
             yield from walked(one, (*path, key), depth + 1)
 
 
-def settings(tree: Tree) -> tuple[Setting, ...]:
+def settings(tree: Tree) -> tuple[ConfigSetting, ...]:
     """Keys and values of a document; a list of plain values is one value, tables inside lists are opened."""
-    found: list[Setting] = []
+    found: list[ConfigSetting] = []
 
     def open_(value: Any, path: Path, depth: int) -> None:
         if depth > DEEPEST:
@@ -133,7 +137,7 @@ def settings(tree: Tree) -> tuple[Setting, ...]:
                 open_(one, (*path, str(at)), depth + 1)
         elif path:
             found.append(
-                Setting(path=path, value=value, line=tree.line(*path), raw=str(value)[:200])
+                ConfigSetting(path=path, value=value, line=tree.line(*path), raw=str(value)[:200])
             )
 
     open_(tree.value, (), 0)

@@ -1,13 +1,13 @@
 """Launchers around a command, taken off one after the other: srun, torchrun, docker, `python -m`, `bash -c`.
 
 A launcher is a row of a table: which of its options take no value, or which do. What it is told is kept as a
-`Layer`; the words behind it are the next command.
+`LauncherLayer`; the words behind it are the next command.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 
-from foretell.interop.forms.records import Layer, Word
+from foretell.interop.forms.records import LauncherLayer, Word
 from foretell.records import dataclass
 
 
@@ -178,7 +178,7 @@ _MOST_LAYERS = 16
 class Unwrapped:
     """A command without its launchers."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[LauncherLayer, ...]
     """Launchers, the outermost first."""
     env: Mapping[str, Word]
     """Variables that they set for it."""
@@ -198,7 +198,7 @@ class Unwrapped:
 
 def unwrapped(words: Sequence[Word]) -> Unwrapped:
     """The command behind every launcher."""
-    layers: list[Layer] = []
+    layers: list[LauncherLayer] = []
     env: dict[str, Word] = {}
     image, rest = "", list(words)
     for _ in range(_MOST_LAYERS):
@@ -214,7 +214,9 @@ def unwrapped(words: Sequence[Word]) -> Unwrapped:
             texts = [word.text for word in rest]
             if "--" in texts[1:-1] and _starts(texts[texts.index("--", 1) + 1]):
                 cut = texts.index("--", 1)
-                layers.append(Layer(name=texts[0].rpartition("/")[2], argv=tuple(rest[1:cut])))
+                layers.append(
+                    LauncherLayer(name=texts[0].rpartition("/")[2], argv=tuple(rest[1:cut]))
+                )
                 rest = rest[cut + 1 :]
                 continue
             if not module:
@@ -226,14 +228,14 @@ def unwrapped(words: Sequence[Word]) -> Unwrapped:
             name = _MODULES.get(whole, whole)
         unset = _UNSET.fullmatch(rest[0].text)
         if unset and len(rest) > 1 and _starts_program(rest[1].text):
-            layers.append(Layer(name=unset[1], argv=(rest[0],)))
+            layers.append(LauncherLayer(name=unset[1], argv=(rest[0],)))
             rest = rest[1:]
             continue
         texts = [word.text for word in rest]
         if "--" in texts[1:-1] and name not in LAUNCHERS:
             cut = texts.index("--", 1)
             if _starts(texts[cut + 1]):
-                layers.append(Layer(name=name, argv=tuple(rest[1:cut])))
+                layers.append(LauncherLayer(name=name, argv=tuple(rest[1:cut])))
                 rest = rest[cut + 1 :]
                 continue
         launcher = LAUNCHERS.get(name)
@@ -246,7 +248,7 @@ def unwrapped(words: Sequence[Word]) -> Unwrapped:
             if "--" in texts:
                 cut = texts.index("--")
                 own, rest = [*own, *rest][:cut], [*own, *rest][cut + 1 :]
-        layers.append(Layer(name=_called(name, launcher, words), argv=tuple(own)))
+        layers.append(LauncherLayer(name=_called(name, launcher, words), argv=tuple(own)))
         env |= _variables(name, own)
         if launcher.command:
             text = layers[-1].value(launcher.command)
@@ -357,7 +359,7 @@ def _glued(flag: str, launcher: Launcher) -> bool:
 
 
 def _entry(own: Sequence[Word]) -> list[Word]:
-    found = Layer(name="", argv=tuple(own)).value("--entrypoint")
+    found = LauncherLayer(name="", argv=tuple(own)).value("--entrypoint")
     return [found] if found and found.text else []
 
 
@@ -380,30 +382,38 @@ def _variables(name: str, own: Sequence[Word]) -> dict[str, Word]:
     return found
 
 
-def _python(rest: Sequence[Word]) -> tuple[Layer, list[Word], bool]:
+def _python(rest: Sequence[Word]) -> tuple[LauncherLayer, list[Word], bool]:
     """(the interpreter, the program with its words, whether it is a module)."""
     at = 1
     while at < len(rest) and rest[at].text.startswith("-"):
         text = rest[at].text
         if text == "-m":
-            return Layer(name="python -m", argv=tuple(rest[1:at])), list(rest[at + 1 :]), True
+            return (
+                LauncherLayer(name="python -m", argv=tuple(rest[1:at])),
+                list(rest[at + 1 :]),
+                True,
+            )
         if text in ("-c", "-"):
-            return Layer(name="python", argv=tuple(rest[1:at])), list(rest[at:]), False
+            return LauncherLayer(name="python", argv=tuple(rest[1:at])), list(rest[at:]), False
         at += 2 if text in ("-X", "-W") else 1
         if text not in _PYTHON_SWITCHES and not text.startswith(("-X", "-W")):
             break
-    return Layer(name="python", argv=tuple(rest[1:at])), list(rest[at:]), False
+    return LauncherLayer(name="python", argv=tuple(rest[1:at])), list(rest[at:]), False
 
 
 def _of_shell(
-    layers: list[Layer], env: dict[str, Word], image: str, own: Sequence[Word], rest: Sequence[Word]
+    layers: list[LauncherLayer],
+    env: dict[str, Word],
+    image: str,
+    own: Sequence[Word],
+    rest: Sequence[Word],
 ) -> Unwrapped:
     """`bash -c TEXT`, `bash FILE`, `sbatch --wrap TEXT`, or a shell that reads its input."""
     wrapped = layers[-1].value("--wrap") if layers[-1].name == "sbatch" else None
     if wrapped is not None:
         return Unwrapped(layers=tuple(layers), env=env, words=(), text=wrapped, image=image)
     if own and _WITH_C.fullmatch(own[-1].text) and layers[-1].name != "sbatch":
-        layers[-1] = Layer(name=f"{layers[-1].name} -c", argv=layers[-1].argv)
+        layers[-1] = LauncherLayer(name=f"{layers[-1].name} -c", argv=layers[-1].argv)
         text = rest[0] if rest else None
         return Unwrapped(
             layers=tuple(layers), env=env, words=tuple(rest[1:]), text=text, image=image

@@ -15,6 +15,8 @@ from foretell.records import dataclass
 
 LONGEST = 100_000
 """Characters of one value."""
+MOST_PIECES = 20_000
+"""Pieces of one value."""
 MOST_WORDS = 20_000
 """Words of one command."""
 _WORD = re.compile(r"\S+")
@@ -22,7 +24,7 @@ _RANGE = re.compile(r"(.*?)\{(-?\d{1,6})\.\.(-?\d{1,6})\}(.*)", re.DOTALL)
 _CHOICES = re.compile(r"([^{}\s]*)\{([^{}\s\"']*,[^{}\s\"']*)\}([^{}\s]*)")
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A part of a value."""
 
     text: str
@@ -37,11 +39,11 @@ class Piece(NamedTuple):
     """Whether it is split into words: an expansion outside of quotes."""
 
 
-Value = tuple[Piece, ...]
+Value = tuple[TextPiece, ...]
 """Pieces of a value in order."""
-BREAK = Piece("", -1, -1)
+BREAK = TextPiece("", -1, -1)
 """Between the elements of an array."""
-SPACE = Piece(" ", 0, 0)
+SPACE = TextPiece(" ", 0, 0)
 """The same where an array becomes one text."""
 
 
@@ -63,27 +65,36 @@ class ArrayValue:
         return ArrayValue(items=(self.items + new)[:MOST_WORDS])
 
 
-def text_of(value: Sequence[Piece]) -> str:
+def text_of(value: Sequence[TextPiece]) -> str:
     """The characters of a value; elements of an array are joined by spaces."""
     return "".join(" " if piece is BREAK else piece.text for piece in value)
 
 
-def names_of(value: Iterable[Piece]) -> tuple[str, ...]:
+def names_of(value: Iterable[TextPiece]) -> tuple[str, ...]:
     """Names without a value in it, each once."""
     return tuple(dict.fromkeys(name for piece in value for name in piece.names))
 
 
+def shortened(value: Value) -> Value:
+    """A value that doubled itself too often, cut."""
+    if len(value) > MOST_PIECES:
+        value = value[:MOST_PIECES]
+    if sum(len(piece.text) for piece in value) <= LONGEST:
+        return value
+    return (value[0]._replace(text=text_of(value)[:LONGEST]),)
+
+
 def literal(text: str, line: int, origin: int | None = None) -> Value:
     """A value of one piece."""
-    return (Piece(text, line, line if origin is None else origin),)
+    return (TextPiece(text, line, line if origin is None else origin),)
 
 
 def unknown(name: str, line: int) -> Value:
     """What the file does not set."""
-    return (Piece(f"${{{name}}}", line, line, (name,)),)
+    return (TextPiece(f"${{{name}}}", line, line, (name,)),)
 
 
-def placed(value: Value, line: int, *, split: bool) -> Value:
+def placed_at(value: Value, line: int, *, split: bool) -> Value:
     """A variable's value where it is used: a single word stands there, a text of many keeps its lines."""
     several = any(piece is BREAK or _WORD.search(piece.text) for piece in value) and (
         len(text_of(value).split()) > 1
@@ -101,8 +112,8 @@ class Source:
 
     __slots__ = ("_lines", "_pieces", "_starts", "text")
 
-    def __init__(self, value: Sequence[Piece] | str, first_line: int = 1) -> None:
-        pieces = [Piece(value, first_line, first_line)] if isinstance(value, str) else [*value]
+    def __init__(self, value: Sequence[TextPiece] | str, first_line: int = 1) -> None:
+        pieces = [TextPiece(value, first_line, first_line)] if isinstance(value, str) else [*value]
         pieces = [SPACE if piece is BREAK else piece for piece in pieces]
         self._pieces = [piece for piece in pieces if piece.text]
         self._starts: list[int] = []
@@ -138,17 +149,18 @@ class Token(NamedTuple):
         return self.word.text
 
 
-def tokens_of(value: Sequence[Piece], raw: str = "") -> list[Token]:
+def tokens_of(value: Sequence[TextPiece], raw: str = "") -> list[Token]:
     """The words of an expanded value: split at spaces outside of quotes and between elements."""
-    made: list[list[Piece]] = []
-    current: list[Piece] | None = None
+    made: list[list[TextPiece]] = []
+    current: list[TextPiece] | None = None
     for piece in value:
         if piece is BREAK:
             if current is not None:
                 made.append(current)
             current = None
         elif not piece.split or piece.names:
-            current = [*(current or ()), piece]
+            current = [] if current is None else current
+            current.append(piece)
         else:
             at = 0
             for found in _WORD.finditer(piece.text):
@@ -156,8 +168,9 @@ def tokens_of(value: Sequence[Piece], raw: str = "") -> list[Token]:
                     made += [current] if current is not None else []
                     current = None
                 ends = piece.text.count("\n", 0, found.start())
-                part = Piece(found[0], piece.line + ends, piece.origin + ends, piece.names)
-                current = [*(current or ()), part]
+                part = TextPiece(found[0], piece.line + ends, piece.origin + ends, piece.names)
+                current = [] if current is None else current
+                current.append(part)
                 at = found.end()
             if at < len(piece.text) and piece.text[at:].isspace():
                 made += [current] if current is not None else []
@@ -166,7 +179,7 @@ def tokens_of(value: Sequence[Piece], raw: str = "") -> list[Token]:
     return [_token(pieces, raw if len(made) == 1 else "") for pieces in made[:MOST_WORDS]]
 
 
-def _token(pieces: Sequence[Piece], raw: str) -> Token:
+def _token(pieces: Sequence[TextPiece], raw: str) -> Token:
     text = "".join(piece.text for piece in pieces)[:LONGEST]
     first = pieces[0]
     origin = next((one.origin for one in reversed(pieces) if one.origin != one.line), first.line)

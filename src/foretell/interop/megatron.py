@@ -136,7 +136,7 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
         ignored=translated.left.quiet,
         unmodelled=translated.left.bears,
         unknown=translated.left.unknown,
-        flags=quiet_flags(own_flags(given, keys.pairs), translated.left.quiet)
+        flags=quiet_flags(own_flags(given, dict(given.pairs)), translated.left.quiet)
         if "--" in given.text
         else (),
     )

@@ -26,6 +26,7 @@ from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import (
     read_config_module,
     read_engine,
+    read_olmo,
     read_trainer_script,
 )
 from foretell.interop.user_files import are_read, is_there
@@ -109,7 +110,7 @@ def _beaker(found: LaunchContents) -> str:
 
 def _called(text: str) -> tuple[tuple[str, Any], ...]:
     """Keys of a program in Python: calls that hold a configuration, or fields that it sets."""
-    calls = read_calls(text) or read_trainer_script(text) or read_recipe(text)
+    calls = read_olmo(text) or read_calls(text) or read_trainer_script(text) or read_recipe(text)
     return tuple((spell_key(key), value) for key, value in calls) or tuple(assigned_pairs(text))
 
 

@@ -129,7 +129,7 @@ def resembles(key: str, table: ToolTable) -> str | None:
     front, _, last = key.rpartition(".")
     if len(last) < 5:
         return None
-    for known in sorted(table.read):
+    for known in sorted(table.read, key=lambda one: (len(one), one)):
         own_front, _, own = known.rpartition(".")
         if (
             abs(len(own) - len(last)) > 2

@@ -61,8 +61,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "model": ("model", "model_folder", "model_part", "shape.hidden_size", "shape.num_hidden_layers"),
     "gpus": ("gpus", "nodes", "gpus_per_node", "dp", *CHIP_KEYS),
     "dp": ("dp", "dp_shard", "dp_replicate", "gpus", "nodes", "gpus_per_node", *CHIP_KEYS),
-    "global_batch": ("global_batch", "device_batch", "micro_batch", "accumulation"), "seq_len": ("seq_len",),
-    "micro_batch": ("micro_batch", "device_batch"), "zero": (*SHARED, "dp_shard"), "shard": (*SHARED,
+    "global_batch": ("global_batch", "batch_tokens", "device_batch", "micro_batch", "accumulation"), "seq_len": ("seq_len",),
+    "micro_batch": ("micro_batch", "rank_tokens", "device_batch"), "zero": (*SHARED, "dp_shard"), "shard": (*SHARED,
     "dp_shard"),
     "reshard": ("reshard", "fsdp_strategy"),
     "recompute": ("checkpointing", "no_checkpointing", "inner_checkpointing"),
@@ -203,7 +203,11 @@ def _batch(keys: Keys, known: Known, gpus: int | None, dp: int | None) -> tuple[
     if each is not None and gpus is not None and dp:
         batch = max(round(each * gpus * steps), 1)
         return known.over("micro_batch", max(batch // (dp * steps), 1)), batch
-    micro = keys.whole("micro_batch", low=-1)
+    length = keys.whole("seq_len")
+    tokens, ranked = keys.whole("batch_tokens"), keys.whole("rank_tokens")
+    if tokens is not None and length:
+        told = max(tokens // length, 1)
+    micro = max(ranked // length, 1) if ranked and length else keys.whole("micro_batch", low=-1)
     if micro == -1:  # as many as a step has for each chip
         micro = max(told // (dp * steps), 1) if told and dp else 1
     if micro is None and told and dp and keys.whole("accumulation"):

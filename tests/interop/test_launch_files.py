@@ -50,7 +50,9 @@ def test_every_file_has_its_truth_and_every_tool_a_file() -> None:
     assert read == {*tool_names()} - {"dynamo"} - WITHOUT  # Dynamo is read as the engine inside it
 
 
-WITHOUT = set("easyr1 gpt-neox levanter ms-swift paddlenlp primus rlinf roll veomni xtuner".split())
+WITHOUT = set(
+    "easyr1 gpt-neox levanter ms-swift olmo-core paddlenlp primus rlinf roll veomni xtuner".split()
+)
 """Tools whose files are in test_more_tools.py."""
 
 

@@ -137,6 +137,10 @@ def read_question(
     return LaunchQuestion(launch=launch, arguments=arguments, rows=rows)
 
 
+ANSWERED = ("the model is not named", "the number of GPUs", "the sequence length")
+"""What a launch asks for and a question answers by itself: by a flag, by one node, by the model's own length."""
+
+
 def refuse_unknown(launch: Launch) -> None:
     """BadInput with everything of a launch that may change the answer and is not understood."""
     allowed = "a flag or plan word that says it, or --accept-unknown"
@@ -144,7 +148,7 @@ def refuse_unknown(launch: Launch) -> None:
         Problem(path="import", value=None, message=f"{launch.tool}: {text}", allowed=allowed)
         for text in (
             *launch.not_understood,
-            *(ask for ask in launch.asks if "is not set in the file" in ask),
+            *(ask for ask in launch.asks if not ask.startswith(ANSWERED)),
         )
     ]
     if problems:

@@ -26,9 +26,9 @@ from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import (
     read_config_module,
     read_engine,
+    read_olmo,
     read_trainer_script,
 )
-
 from foretell.interop.user_files import are_read, is_there
 
 _CONTINUED = re.compile(r"(?<![\\\n])\n(?=[ \t]*--\w)")
@@ -49,8 +49,8 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
     found = read_form(given)
     recipe = read_recipe(text) if found.processes else ()
     if recipe:
-        pairs = tuple((spell_key(key), value) for key, value in recipe)
-        return [ArgumentTable(words=(), pairs=pairs, variables={}, text=text)]
+        told = tuple((spell_key(key), value) for key, value in recipe)
+        return [ArgumentTable(words=(), pairs=told, variables={}, text=text)]
     if found.processes and not found.python:
         tables = [_of_process(one, found, text) for one in found.processes]
         bare = isinstance(given, str) and not any(one.words and one.pairs for one in tables)
@@ -110,7 +110,7 @@ def _beaker(found: LaunchContents) -> str:
 
 def _called(text: str) -> tuple[tuple[str, Any], ...]:
     """Keys of a program in Python: calls that hold a configuration, or fields that it sets."""
-    calls = read_calls(text) or read_trainer_script(text) or read_recipe(text)
+    calls = read_olmo(text) or read_calls(text) or read_trainer_script(text) or read_recipe(text)
     return tuple((spell_key(key), value) for key, value in calls) or tuple(assigned_pairs(text))
 
 

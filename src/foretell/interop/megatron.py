@@ -63,7 +63,8 @@ MIXED = {
     "nemotron_h_bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "4"},
     "bf16_with_fp8_subchannel_scaling_mixed": {"precision": "fp8", "scaling": "block"},
     "bf16_with_mxfp8_mixed": {"precision": "mxfp8"}, "fp8_mx": {"precision": "mxfp8"},
-    "fp8_cs": {"precision": "fp8", "wide_layers": "2"}, "fp8_ds": {"precision": "fp8"}, "fp8": {"precision": "fp8"},
+    "fp8_cs": {"precision": "fp8", "wide_layers": "2"}, "fp8_ds": {"precision": "fp8"},
+    "fp8": {"precision": "fp8"},
     "fp8_sc": {"precision": "fp8", "scaling": "block"}, "nvfp4": {"precision": "nvfp4"},
     "fp16": {"precision": "fp16"}, "bf16_with_nvfp4_mixed": {"precision": "nvfp4"},
 }  # fmt: skip
@@ -135,7 +136,7 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
         ignored=translated.left.quiet,
         unmodelled=translated.left.bears,
         unknown=translated.left.unknown,
-        flags=quiet_flags(own_flags(given, keys.pairs), translated.left.quiet)
+        flags=quiet_flags(own_flags(given, dict(given.pairs)), translated.left.quiet)
         if "--" in given.text
         else (),
     )

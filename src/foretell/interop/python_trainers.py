@@ -99,6 +99,40 @@ def read_config_module(text: str) -> tuple[tuple[str, Any], ...]:
     return tuple(found.items()) if "model.llm.type" in found or "model.type" in found else ()
 
 
+OWNERS = ("args", "self", "common", "opts", "cfg", "config", "params", "FLAGS")
+"""Names of objects whose fields somebody else sets."""
+OLMO = {
+    "TransformerTrainModuleConfig": "train_module", "NumpyDataLoaderConfig": "data_loader",
+    "ComposableDataLoaderConfig": "data_loader", "TransformerDataParallelConfig": "dp",
+    "TransformerActivationCheckpointingConfig": "ac", "Float8Config": "float8",
+    "TransformerTensorParallelConfig": "tp", "TransformerContextParallelConfig": "cp",
+    "TransformerExpertParallelConfig": "ep",
+}  # fmt: skip
+"""Classes of OLMo-core's configurations, and what their fields are under."""
+
+
+def read_olmo(text: str) -> tuple[tuple[str, Any], ...]:
+    """Keys of a training script of OLMo-core: keywords of its configurations, and the model by its name."""
+    if "olmo_core" not in text:
+        return ()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    known = _literals(tree)
+    found: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        owner, _, last = dotted_name(node.func).rpartition(".")
+        if owner.endswith("TransformerConfig"):
+            found.setdefault("model.name", last)
+        if last in OLMO:
+            told = {one.arg: _value(one.value, known) for one in node.keywords if one.arg}
+            found |= {f"{OLMO[last]}.{key}": value for key, value in told.items()}
+    return tuple(found.items()) if "train_module.rank_microbatch_size" in found else ()
+
+
 def read_engine(text: str) -> tuple[tuple[str, Any], ...]:
     """Keywords of the first call that makes an engine of vLLM: `LLM(model=..., tensor_parallel_size=2)`."""
     if "vllm" not in text or "LLM(" not in text:
@@ -130,7 +164,8 @@ def _nested(call: ast.Call, known: Mapping[str, Any], prefix: str) -> dict[str, 
 
 
 OUTSIDE = frozenset(
-    """model_name_or_path load_in_4bit load_in_8bit bnb_4bit_use_double_quant max_seq_length attn_implementation
+    """model_name_or_path load_in_4bit load_in_8bit bnb_4bit_use_double_quant max_seq_length
+    attn_implementation
     torch_dtype dtype lora_r target_modules lora_alpha lora_dropout use_dora gradient_checkpointing""".split()
 )
 """Keys that other calls than a training's arguments give."""
@@ -191,13 +226,16 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """A literal, what a name stands for, the last part of `torch.bfloat16`, or the text; a name that the script
+    """A literal, what a name stands for, the last part of `torch.bfloat16`, or the text; a name that the
+    script
     does not set is asked for as a variable of a shell is."""
     if isinstance(node, ast.Name):
         return known.get(node.id, f"${{{node.id}}}")
     if isinstance(node, ast.Attribute):
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
-        return known.get(node.attr, f"${{{node.attr}}}") if owner.endswith("args") else node.attr
+        return known.get(node.attr, f"${{{node.attr}}}") if owner.endswith(OWNERS) else node.attr
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        return _value(node.values[-1], known)  # what counts where nothing is given
     if isinstance(node, ast.BinOp):
         sides = [_value(one, known) for one in (node.left, node.right)]
         sign = SIGNS.get(type(node.op))
@@ -230,7 +268,7 @@ def _literals(tree: ast.AST) -> dict[str, Any]:
             continue
         for target in node.targets:
             if isinstance(target, ast.Name) and isinstance(
-                node.value, ast.Constant | ast.Dict | ast.Call
+                node.value, ast.Constant | ast.Dict | ast.Call | ast.BinOp | ast.BoolOp
             ):
                 told = _dictionary(node.value, found)
                 if isinstance(node.value, ast.Call) and not _is_set(node.value):
@@ -250,7 +288,7 @@ def _is_set(call: ast.Call) -> bool:
 
 def _dictionary(node: ast.expr, known: Mapping[str, Any]) -> Any:
     """A literal, or a dictionary with what can be told of its values."""
-    if isinstance(node, ast.Call):
+    if isinstance(node, ast.Call | ast.BinOp | ast.BoolOp):
         return _value(node, known)
     if not isinstance(node, ast.Dict):
         return plain(node)

@@ -140,7 +140,7 @@ def program_of(given: ArgumentTable) -> str:
 
 def _named(part: str, program: str) -> bool:
     """Whether a program's name has a part, at the beginning of a word of it."""
-    return bool(re.search(rf"(?<![a-z0-9]){re.escape(part.lower())}", program))
+    return bool(re.search(rf"(?<![a-z0-9]){re.escape(part.lower())}(?!-workspace)", program))
 
 
 def _marked(mark: str, keys: set[str], last: bool = True) -> bool:

@@ -1,7 +1,8 @@
 """What each tool's keys mean, as data: interop/tools/NAME.toml, one file a tool, and the lookup of one key.
 
     family     whose step it is: training, megatron, policy (reinforcement learning), service
-    include    tables whose keys it has too, with the path that they are under; `unread` where they matter and are
+    include    tables whose keys it has too, with the path that they are under; `unread` where they matter and
+    are
                not read
     fields     field of ours = keys of the tool that set it, the one that counts first
     backends   the same for one trainer behind the tool (`backend` says which runs)
@@ -128,7 +129,7 @@ def resembles(key: str, table: ToolTable) -> str | None:
     front, _, last = key.rpartition(".")
     if len(last) < 5:
         return None
-    for known in sorted(table.read):
+    for known in sorted(table.read, key=lambda one: (len(one), one)):
         own_front, _, own = known.rpartition(".")
         if (
             abs(len(own) - len(last)) > 2

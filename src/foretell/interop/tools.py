@@ -49,8 +49,8 @@ from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
-from foretell.specs.plan_words import read_words
 from foretell.specs.plan_forms import EVEN, even_sizes, offloads
+from foretell.specs.plan_words import read_words
 from foretell.specs.software import EVERYWHERE
 from foretell.workload.parameters import count
 

@@ -61,8 +61,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "model": ("model", "model_folder", "model_part", "shape.hidden_size", "shape.num_hidden_layers"),
     "gpus": ("gpus", "nodes", "gpus_per_node", "dp", *CHIP_KEYS),
     "dp": ("dp", "dp_shard", "dp_replicate", "gpus", "nodes", "gpus_per_node", *CHIP_KEYS),
-    "global_batch": ("global_batch", "device_batch", "micro_batch", "accumulation"), "seq_len": ("seq_len",),
-    "micro_batch": ("micro_batch", "device_batch"), "zero": (*SHARED, "dp_shard"), "shard": (*SHARED,
+    "global_batch": ("global_batch", "batch_tokens", "device_batch", "micro_batch", "accumulation"), "seq_len": ("seq_len",),
+    "micro_batch": ("micro_batch", "rank_tokens", "device_batch"), "zero": (*SHARED, "dp_shard"), "shard": (*SHARED,
     "dp_shard"),
     "reshard": ("reshard", "fsdp_strategy"),
     "recompute": ("checkpointing", "no_checkpointing", "inner_checkpointing"),
@@ -89,15 +89,17 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     gpus, dp, shard = _replicas(keys, known, table, tp * pp * cp, ep)
     micro, batch = _batch(keys, known, gpus, dp)
     plan = dict(told.plan)
+    stage = plan.pop("zero", None)
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "vpp": (keys.whole("vpp") or 1) if pp > 1 else None, "dp": dp,
         "cp": cp if cp > 1 else None,
-        "ep": _experts(ep, dp, keys), "zero": plan.pop("zero", 0), "micro_batch": micro,
+        "ep": _experts(ep, dp, keys), "zero": stage or 0, "micro_batch": micro,
         "sp": False if tp > 1 else None, "shard": shard,
     }  # fmt: skip
     rank = _rank(keys, table)
     if table.options.get("style") == "transformers":
         values |= _transformers(keys, table, gpus, dp, rank)
+        values["zero"] = stage if stage is not None and not values["zero"] else values["zero"]
     else:
         values |= _plain(keys, values, shard, rank, gpus)
     if tp == 1:
@@ -201,7 +203,11 @@ def _batch(keys: Keys, known: Known, gpus: int | None, dp: int | None) -> tuple[
     if each is not None and gpus is not None and dp:
         batch = max(round(each * gpus * steps), 1)
         return known.over("micro_batch", max(batch // (dp * steps), 1)), batch
-    micro = keys.whole("micro_batch", low=-1)
+    length = keys.whole("seq_len")
+    tokens, ranked = keys.whole("batch_tokens"), keys.whole("rank_tokens")
+    if tokens is not None and length:
+        told = max(tokens // length, 1)
+    micro = max(ranked // length, 1) if ranked and length else keys.whole("micro_batch", low=-1)
     if micro == -1:  # as many as a step has for each chip
         micro = max(told // (dp * steps), 1) if told and dp else 1
     if micro is None and told and dp and keys.whole("accumulation"):

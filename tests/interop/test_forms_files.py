@@ -397,7 +397,10 @@ command: >-
 distribution: {type: pytorch, process_count_per_instance: 8}
 resources: {instance_count: 2}
 """
-DETERMINED = "entrypoint: python3 -m determined.launch.torch_distributed python3 train.py\nresources: {slots_per_trial: 16}\n"
+DETERMINED = """
+entrypoint: python3 -m determined.launch.torch_distributed python3 train.py
+resources: {slots_per_trial: 16}
+"""
 SAGEMAKER = (
     "from sagemaker.pytorch import PyTorch\nN = 2\ne = PyTorch(entry_point='train.py', instance_count=N,\n"
     "  instance_type='ml.p4d.24xlarge', hyperparameters={'max_length': 512})\n"
@@ -408,7 +411,7 @@ SAGEMAKER = (
 def test_jobs_of_platforms(text: str) -> None:
     process = only(text)
     assert gpu_count(process.facts).gpus == 16
-    assert "train.py" in argv(process)
+    assert process.program.endswith("train.py")
     if text == MOSAIC:
         assert json.loads(process.files["parameters.yaml"]) == {"max_seq_len": 4096}
     if text == SAGEMAKER:

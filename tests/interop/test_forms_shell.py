@@ -36,6 +36,11 @@ def words(text: str) -> str:
         ('export X=" a "b=$((1+1))" c"; python t.py $X', "t.py a b=2 c"),
         ('N=$((2*(3+5)))\nB=$(( N / 3 % 4 + 10 - 1 ))\n: "${C:=7}"\npython t.py $N ${B} $C', "t.py 16 10 7"),
         ("B='x y' t.py \"$A\" ${B} a#b 'q r' --k=\"v w\" # gone", "t.py ${A} ${B} a#b q r --k=v w"),
+        ('IFS="," read -ra G <<< "0,1,5"; python t.py ${#G[@]} ${G[2]}', "t.py 3 5"),
+        ("python t.py --a 1 `# note` \\\n --b 2", "t.py --a 1 --b 2"),
+        ("python t.py \\\n --a 1 \\\n # --b 2 \\\n --c 3", "t.py --a 1"),
+        ("f() { local n=$1; shift; python t.py $n \"$@\"; }; f 8 --x 1", "t.py 8 --x 1"),
+        ("torchrun $DISTRIBUTED_ARGS t.py --x", "t.py --x"),
         ("t.py --x $((1/0)) --y $((A+1))", "t.py --x $((1/0)) --y $((A+1))"),
     ],
 )  # fmt: skip
@@ -244,3 +249,17 @@ if [ -f checkpoint ]; then ARGS+=(--load checkpoint); fi
 python t.py "${ARGS[@]}"
 """
     assert read_form(text).asks == ("PRECISION is not set in the file: it decides flags",)
+
+
+def test_a_batch_script_inside_a_script() -> None:
+    text = """
+NODES=4
+sbatch <<EOT
+#!/bin/bash
+#SBATCH --nodes=$NODES
+#SBATCH --gres=gpu:8
+nodes=( \\$(scontrol show hostnames \\$SLURM_JOB_NODELIST) )
+srun torchrun --nnodes \\${#nodes[@]} --nproc_per_node 8 t.py
+EOT
+"""
+    assert gpu_count(only(text).facts).gpus == 32

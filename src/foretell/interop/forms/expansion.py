@@ -294,7 +294,11 @@ class Expander:
             if name in ("@", "*"):
                 return list(literal(str(len(self.scope.positions or ())), line))
             if array is None or any(names_of(value) for _, value in array.items):
-                return list(unknown(name, line))
+                hosts = array is not None and {"$(scontrol)"} == {
+                    one for _, value in array.items for one in names_of(value)
+                }
+                nodes = self.scope.get("SLURM_NNODES") if hosts else None
+                return list(nodes or unknown("SLURM_NNODES" if hosts else name, line))
             return list(literal(str(len(array.items)), line))
         value = self.scope.get(name)
         if value is None or names_of(value):

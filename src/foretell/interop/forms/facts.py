@@ -1,6 +1,7 @@
 """Nodes, GPUs and processes that launchers and batch lines state, and how many GPUs that is."""
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from foretell.interop.forms.records import (
@@ -10,6 +11,7 @@ from foretell.interop.forms.records import (
     StatedFact,
     Word,
 )
+from foretell.interop.forms.values import ArrayValue, Value, literal
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 
@@ -17,9 +19,46 @@ SLURM_NAMES = {"a100": "A100-80GB"}
 """Kinds of GPU that clouds spell otherwise: there a bare A100 has 40 GB."""
 _GRES = re.compile(r"(?:gres/)?gpu(?::(?P<kind>[A-Za-z][\w.-]*))?(?:[:=](?P<many>\d+))?")
 _KIND = re.compile(r"(?:(?P<kind>[A-Za-z][\w.-]*):)?(?P<many>\d+)")
+_BATCH = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|FLUX:?|COBALT)[ \t]+(.*)$", re.MULTILINE)
 _SELECT = re.compile(r"(?:select|nodes)=(\d+)")
 _PBS_GPUS = re.compile(r"(?:ngpus|gpus)=(\d+)")
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def batch_layer(text: str, first_line: int) -> LauncherLayer | None:
+    """Options of the batch lines of a script as one launcher."""
+    words: list[Word] = []
+    name = ""
+    for match in _BATCH.finditer(text):
+        name = f"#{match[1].rstrip(':')}"
+        line = first_line + text.count("\n", 0, match.start())
+        plain = match[2].partition(" #")[0]
+        try:
+            parts = shlex.split(plain, comments=True)
+        except ValueError:
+            parts = plain.split()
+        words += [Word(text=part, line=line, raw=part) for part in parts]
+    return LauncherLayer(name=name, argv=tuple(words)) if name else None
+
+
+def slurm_variables(facts: tuple[StatedFact, ...]) -> dict[str, Value | ArrayValue]:
+    """Variables that Slurm sets from the batch lines."""
+    names = {
+        "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+        "gpus_per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
+        "processes_per_node": ("SLURM_NTASKS_PER_NODE",),
+        "processes": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    }
+    found: dict[str, Value | ArrayValue] = {}
+    for fact in facts:
+        for name in names.get(fact.name, ()):
+            found.setdefault(name, literal(str(fact.value), fact.line))
+    tasks = {fact.name: fact.value for fact in facts}
+    if "processes" not in tasks and {"nodes", "processes_per_node"} <= {*tasks}:
+        many = int(tasks["nodes"]) * int(tasks["processes_per_node"])
+        for name in names["processes"]:
+            found.setdefault(name, literal(str(many), 0))
+    return found
 
 
 def batch_facts(layer: LauncherLayer) -> tuple[StatedFact, ...]:
@@ -103,7 +142,8 @@ def _torchrun(layer: LauncherLayer) -> list[StatedFact]:
     nodes, each = layer.value("--nnodes"), layer.value("--nproc-per-node")
     if nodes is not None:
         found.append(_fact("nodes", _last(nodes) or nodes, "--nnodes"))
-    elif each is not None and not any(word.unknown for word in layer.argv if word is not each):
+    elif each is not None and not any(word.text == f"${{{word.unknown[0]}}}" and word is not each
+                                      for word in layer.argv if word.unknown):  # fmt: skip
         found.append(StatedFact(name="nodes", value=1, line=0, source="torchrun's default"))
     if each is not None and each.text not in ("gpu", "auto"):
         found.append(_fact("processes_per_node", each, "--nproc-per-node"))
@@ -165,7 +205,8 @@ def _batch(layer: LauncherLayer) -> list[StatedFact]:
 _READERS = {
     "torchrun": _torchrun, "accelerate": _accelerate, "deepspeed": _deepspeed, "mpirun": _mpi,
     "mpiexec": _mpi, "horovodrun": _mpi, "aprun": _mpi, "docker": _docker, "podman": _docker,
-    "nerdctl": _docker, "srun": _batch, "sbatch": _batch, "composer": _composer,
+    "nerdctl": _docker, "srun": _batch, "sbatch": _batch, "#SBATCH": _batch, "#PBS": _batch,
+    "composer": _composer,
 }  # fmt: skip
 
 

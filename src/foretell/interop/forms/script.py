@@ -1,15 +1,13 @@
 """A shell script as the processes that it launches, batch lines (`#SBATCH`, `#PBS`) included."""
 
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from foretell.interop.forms.facts import batch_facts, process_facts
+from foretell.interop.forms.facts import batch_facts, batch_layer, process_facts, slurm_variables
 from foretell.interop.forms.records import (
     LaunchContents,
     LaunchedProcess,
-    LauncherLayer,
     StatedFact,
     Word,
 )
@@ -17,11 +15,12 @@ from foretell.interop.forms.scope import Scope
 from foretell.interop.forms.shell import House, Shell
 from foretell.interop.forms.starts import note
 from foretell.interop.forms.unwrap import Unwrapped
-from foretell.interop.forms.values import ArrayValue, Source, Value, literal, text_of, tokens_of
+from foretell.interop.forms.values import ArrayValue, Source, Value, text_of, tokens_of
 
-_BATCH = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|FLUX:?|COBALT)[ \t]+(.*)$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"(?<=[=\s])(<[A-Za-z][\w ./:,-]{0,200}>[\w./-]{0,200})(?=[\s\\]|$)")
 """`NAME=<path to file>`: no redirection, but what the user puts in."""
+_COMMENT = re.compile(r"`#[^`\n]*`")
+"""A comment inside a command."""
 _LIST = re.compile(r"(?<![\w-])(--[\w-]{1,80}[ =])(\(\[[^\s'\"]*\))")
 """`--moe-layer-freq ([0]*3+[1]*58)`: a value that a shell would want in quotes."""
 _USED = re.compile(r"\$\{?(\w+)")
@@ -37,12 +36,13 @@ def read_script(
     first_line: int = 1,
 ) -> LaunchContents:  # fmt: skip
     """What a script launches; `env` are variables that it is started with."""
+    text = _COMMENT.sub(lambda match: " " * len(match[0]), text)
     text = _LIST.sub(r"\1'\2'", text)
     text = _PLACEHOLDER.sub(r'"\1"', text.replace("\r\n", "\n").replace("\t", " "))
-    batch = _batch_layer(text, first_line)
+    batch = batch_layer(text, first_line)
     facts = batch_facts(batch) if batch is not None else ()
     scope = Scope({name: _value(word) for name, word in (env or {}).items()})
-    scope.values |= _slurm_variables(facts)
+    scope.values |= slurm_variables(facts)
     house = House(open_file=open_file)
     shell = Shell(
         Source(text, first_line), scope, house, layers=() if batch is None else (batch,), env=env
@@ -57,7 +57,7 @@ def read_script(
                  line=word.line, source="ray start --num-gpus", unknown=word.unknown)
             for word in house.rays]  # fmt: skip
     processes = [
-        replace(one, facts=(*process_facts(one), *facts, *rays[:1]), files=house.files)
+        replace(one, facts=(*process_facts(one), *rays[:1]), files=house.files)
         for one in house.processes
     ]
     counted = _counted(processes)
@@ -89,42 +89,6 @@ def _value(word: Word) -> Value:
     from foretell.interop.forms.values import TextPiece
 
     return (TextPiece(word.text, word.line, word.line, word.unknown),)
-
-
-def _batch_layer(text: str, first_line: int) -> LauncherLayer | None:
-    """Options of the batch lines of a script as one launcher."""
-    words: list[Word] = []
-    name = ""
-    for match in _BATCH.finditer(text):
-        name = f"#{match[1].rstrip(':')}"
-        line = first_line + text.count("\n", 0, match.start())
-        plain = match[2].partition(" #")[0]
-        try:
-            parts = shlex.split(plain, comments=True)
-        except ValueError:
-            parts = plain.split()
-        words += [Word(text=part, line=line, raw=part) for part in parts]
-    return LauncherLayer(name=name, argv=tuple(words)) if name else None
-
-
-def _slurm_variables(facts: tuple[StatedFact, ...]) -> dict[str, Value | ArrayValue]:
-    """Variables that Slurm sets from the batch lines."""
-    names = {
-        "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-        "gpus_per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
-        "processes_per_node": ("SLURM_NTASKS_PER_NODE",),
-        "processes": ("SLURM_NTASKS", "SLURM_NPROCS"),
-    }
-    found: dict[str, Value | ArrayValue] = {}
-    for fact in facts:
-        for name in names.get(fact.name, ()):
-            found.setdefault(name, literal(str(fact.value), fact.line))
-    tasks = {fact.name: fact.value for fact in facts}
-    if "processes" not in tasks and {"nodes", "processes_per_node"} <= {*tasks}:
-        many = int(tasks["nodes"]) * int(tasks["processes_per_node"])
-        for name in names["processes"]:
-            found.setdefault(name, literal(str(many), 0))
-    return found
 
 
 def _argument_lists(shell: Shell, text: str) -> None:

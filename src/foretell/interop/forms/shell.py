@@ -140,6 +140,8 @@ class Shell:
                 where = [one for one in words[1:] if not one.text.startswith("-")]
                 return where[-1].pieces if where else literal(".", line)
             nodes = parts[-1:]
+        if not nodes and not root.has_error:  # `# a comment`
+            return literal("", line)
         if len(nodes) != 1 or inner.depth > DEEPEST:
             return outputs.unknown_output((), line)
         document = inner.document_of(nodes[0])

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from foretell.interop.forms.expansion import array_of
+from foretell.interop.forms.facts import batch_facts, batch_layer, slurm_variables
 from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, Word
-from foretell.interop.forms.unwrap import LAUNCHERS, UTILITIES, Unwrapped, unwrapped
+from foretell.interop.forms.unwrap import EXTRAS, LAUNCHERS, UTILITIES, Unwrapped, unwrapped
 from foretell.interop.forms.values import Source, TextPiece, Token, Value, literal, text_of, unknown
 
 if TYPE_CHECKING:
@@ -14,11 +16,6 @@ if TYPE_CHECKING:
 
     from foretell.interop.forms.shell import Shell
 
-EXTRAS = re.compile(
-    r"@|\*|\w*(?:ARGS|OPTS|OPTIONS|FLAGS|PARAMS|ARGUMENTS|OVERRIDES)\d*|(?:\w+_)?EXTRAS?",
-    re.IGNORECASE,
-)
-"""Names of variables that hold further words of a command rather than one value."""
 RAY_SCRIPTS = frozenset({"multi-node-serving.sh", "run_cluster.sh"})
 """vLLM's scripts that start Ray on the nodes of a server, and nothing else."""
 _SETS = re.compile(r"\s*([A-Za-z_]\w*)\s*(\+\+|--|[-+*/%]?=(?!=))\s*(.*)", re.DOTALL)
@@ -106,11 +103,8 @@ def run_tokens(
         for token in tokens[1:]:
             shell.calculate(token.text, line)
         return ""
-    if name == "read" and stdin is not None and "-d" in {token.text for token in tokens}:
-        shell.scope.set(tokens[-1].text, tuple(stdin))
-        return ""
-    if name == "read" and tokens[-1].text.isidentifier():
-        shell.scope.set(tokens[-1].text, unknown(tokens[-1].text, line))
+    if name == "read" and len(tokens) > 1:
+        _read(shell, tokens, prefix, stdin)
         return ""
     if name == "shift" and shell.scope.positions is not None:
         shell.scope.positions = shell.scope.positions[1:]
@@ -121,6 +115,25 @@ def run_tokens(
     _writes(shell, tokens, stdin, target, appends=appends)
     _start(shell, tokens, prefix, stdin)
     return "exit" if name == "exec" and len(tokens) > 1 else ""
+
+
+def _read(
+    shell: "Shell", tokens: Sequence[Token], prefix: dict[str, Value], stdin: list[TextPiece] | None
+) -> None:
+    """`read NAME`: what it is handed, as a whole (`-d ''`), as words of an array (`-a`), or not known."""
+    options, name, line = (
+        {token.text for token in tokens[1:-1]},
+        tokens[-1].text,
+        tokens[0].word.line,
+    )
+    if stdin is None or any(piece.names for piece in stdin):
+        shell.scope.set(name, unknown(name, line) if stdin is None else tuple(stdin))
+    elif any(one.startswith("-") and "a" in one for one in options):
+        sign = text_of(prefix.get("IFS", ())) or None
+        parts = text_of(stdin).strip().split(sign)
+        shell.scope.set(name, array_of([literal(part, line) for part in parts]))
+    else:
+        shell.scope.set(name, tuple(stdin))
 
 
 def _joined(tokens: Sequence[Token]) -> Value:
@@ -203,9 +216,11 @@ def _inner(
         scope.set(name, (TextPiece(word.text, word.line, word.line, word.unknown),))
     if found is not None and positions:
         scope.positions = tuple(positions)
+    batch = batch_layer(text_of(text), text[0].line if text else 0)
+    scope.values |= slurm_variables(batch_facts(batch)) if batch else {}
     inner = Shell(
         Source(text), scope, shell.house, depth=shell.depth + 1, condition=shell.condition, env=env,
-        layers=(*shell.layers, *(found.layers if found else ())),
+        layers=(*shell.layers, *(found.layers if found else ()), *((batch,) if batch else ())),
         image=(found.image if found else "") or shell.image,
     )  # fmt: skip
     inner.background = shell.background
@@ -303,11 +318,8 @@ def note(
         for name in shell.scope.exported
         if isinstance(value := shell.scope.values.get(name), tuple)
     }
-    before = shell.house.processes[-1:] if kept and kept[0].text.startswith("--") else []
-    if before and before[0].layers == (*shell.layers, *found.layers) and not found.image:
-        # flags on a line of their own, without a backslash before it
-        shell.house.processes[-1] = replace(before[0], argv=(*before[0].argv, *kept))
-        return
+    if kept and kept[0].text.startswith("-") and shell.house.processes and not found.image:
+        return  # flags behind a line that ends the command: a shell passes them to nothing
     process = LaunchedProcess(
         program=words[0].text if words and not words[0].text.startswith("-") else "",
         argv=tuple(kept),

@@ -145,6 +145,8 @@ LAUNCHERS: Mapping[str, Launcher] = {
     "composer": Launcher(values=_set("-n --nproc --world_size --base_rank --node_rank --master_addr "
                                      "--master_port --stdout --stderr"), python=True),
     "colossalai": Launcher(verbs=("run",), python=True),
+    "determined.launch.torch_distributed": Launcher(values=_set("--hosts --host-addr")),
+    "determined.launch.deepspeed": Launcher(values=_set("--hosts --host-addr")),
     "fabric": Launcher(verbs=("run",), python=True),
 }  # fmt: skip
 """Launchers by name."""
@@ -166,6 +168,11 @@ UTILITIES = _set(
     update-alternatives vim wait wandb watch wc wget which who whoami xargs xz yes yum zcat zip"""
 )
 """Commands that prepare, look or tidy up, and launch nothing."""
+EXTRAS = re.compile(
+    r"@|\*|\w*(?:ARGS|OPTS|OPTIONS|FLAGS|PARAMS|ARGUMENTS|OVERRIDES)\d*|(?:\w+_)?EXTRAS?",
+    re.IGNORECASE,
+)
+"""Names of variables that hold further words of a command rather than one value."""
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WITH_C = re.compile(r"-[a-z]*c")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|pypy3?")
@@ -330,6 +337,9 @@ def _own_options(launcher: Launcher, rest: Sequence[Word]) -> tuple[list[Word], 
         text = rest[at].text
         if text == "--":
             return list(rest[:at]), list(rest[at + 1 :])
+        if (unset := _UNSET.fullmatch(text)) and EXTRAS.fullmatch(unset[1]):
+            at += 1  # further options of its own
+            continue
         if not text.startswith("-") or text == "-":
             break
         flag, equals, _ = text.partition("=")

@@ -25,7 +25,9 @@ def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, 
     return no.no_as_dict(problems, answer)
 
 
-READ_BACK: ContextVar[tuple[Any, ...]] = ContextVar("rows of the launch that a command read", default=())
+READ_BACK: ContextVar[tuple[Any, ...]] = ContextVar(
+    "rows of the launch that a command read", default=()
+)
 """The read-back table of the launch that is asked about, which an answer of no shows too."""
 
 
@@ -47,7 +49,9 @@ def no_as_json(wanted: bool) -> Iterator[None]:
     except Infeasible as error:
         if wanted:
             told = [row.to_dict() for row in READ_BACK.get()]
-            write_json(no_as_dict(error.problems, error.answer) | ({"read_back": told} if told else {}))
+            write_json(
+                no_as_dict(error.problems, error.answer) | ({"read_back": told} if told else {})
+            )
         else:
             show_rows()
         raise

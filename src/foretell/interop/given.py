@@ -38,7 +38,11 @@ SLURM_NAMES = {"a100": "a100-80gb"}
 A100."""
 CONFIGURATIONS = (".json", ".yaml", ".yml", ".toml", ".py")
 """Endings of files that hold arguments."""
-VARIABLES = {"nodes": "nnodes", "gpus_per_node": "gpus_per_node", "processes_per_node": "gpus_per_node"}
+VARIABLES = {
+    "nodes": "nnodes",
+    "gpus_per_node": "gpus_per_node",
+    "processes_per_node": "gpus_per_node",
+}
 """What a form states of chips, and the name that readers count them by."""
 INNER = ("accelerate", "deepspeed", "accelerate launch")
 """Launchers whose flags set what the program would."""

@@ -39,7 +39,10 @@ def check_launch(tool: str, text: str, *, words: str = "", **values: Any) -> Non
     assert len(launch.asks) <= 5, launch.asks
     missing = {*words.split()} - {*launch.plan.split()}
     assert not missing, f"{sorted(missing)} not in {launch.plan}"
-    told = {**dict(launch.post_training or {}), **{name: getattr(launch, name, None) for name in JOB}}
+    told = {
+        **dict(launch.post_training or {}),
+        **{name: getattr(launch, name, None) for name in JOB},
+    }
     for name, value in values.items():
         assert told.get(name) == value, f"{name}: {told.get(name)}, not {value}"
     _check_lines(text)

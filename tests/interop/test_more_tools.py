@@ -9,6 +9,7 @@ import pytest
 from foretell.api.launches import read_launch
 from foretell.interop.launch import Launch
 from foretell.interop.tool_tables import may_matter, resembles, table_of, tool_names
+from foretell.testing.tool import check_launch, check_table
 
 FILES: dict[str, dict[str, Any]] = tomllib.loads(
     (Path(__file__).parent / "more_tools.toml").read_text("utf-8")
@@ -17,38 +18,12 @@ FILES: dict[str, dict[str, Any]] = tomllib.loads(
 
 @pytest.mark.parametrize("tool", FILES)
 def test_a_tool_is_one_table(tool: str) -> None:
-    launch = read_launch(FILES[tool]["text"])
-    assert (launch.tool, launch.not_understood) == (tool, ())
-    for name, value in FILES[tool].items():
-        if name == "words":
-            assert {*value.split()} <= {*launch.plan.split()}, launch.plan
-        elif name in ("samples", "rollout_gpus"):
-            assert launch.post_training is not None
-            assert launch.post_training[name] == value
-        elif name != "text":
-            assert getattr(launch, name) == value
-    assert len(launch.asks) <= 5
+    check_launch(tool, **FILES[tool])
 
 
-@pytest.mark.parametrize("tool", FILES)
-def test_a_value_has_the_line_that_says_it(tool: str) -> None:
-    text = FILES[tool]["text"]
-    lines = text.lower().replace("_", "").replace("-", "").splitlines()
-    launch = read_launch(text)
-    placed = [(row, row.line) for row in launch.values if row.line and row.origin == "file"]
-    assert placed
-    for row, line in placed:
-        last = row.key.split(", ")[0].rpartition(".")[2].lower().replace("_", "")
-        assert last in lines[line - 1], row
-
-
-def test_every_table_has_one_verdict_on_a_key_and_no_wildcard() -> None:
-    for name in tool_names():
-        table = table_of(name)
-        assert not table.read & table.bears, name
-        assert not table.read & table.quiet, name
-        assert not table.bears & table.quiet, name
-        assert all("*" not in key for key in table.known), name
+@pytest.mark.parametrize("tool", tool_names())
+def test_every_key_has_one_verdict_and_none_is_a_wildcard(tool: str) -> None:
+    check_table(tool)
 
 
 def test_megatron_behind_verl_is_not_fsdp() -> None:

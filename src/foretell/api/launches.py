@@ -138,7 +138,7 @@ def read_question(
 
 
 ANSWERED = ("the model is not named", "the number of GPUs", "the sequence length")
-"""What a launch asks for and a question answers by itself: by a flag, by one node, by the model's own length."""
+"""What a launch asks for and a question answers by itself: by a flag, by one node, by the model's length."""
 
 
 def refuse_unknown(launch: Launch) -> None:

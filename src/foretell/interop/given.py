@@ -38,6 +38,12 @@ SLURM_NAMES = {"a100": "a100-80gb"}
 A100."""
 CONFIGURATIONS = (".json", ".yaml", ".yml", ".toml", ".py")
 """Endings of files that hold arguments."""
+VARIABLES = {
+    "nodes": "nnodes",
+    "gpus_per_node": "gpus_per_node",
+    "processes_per_node": "gpus_per_node",
+}
+"""What a form states of chips, and the name that readers count them by."""
 INNER = ("accelerate", "deepspeed", "accelerate launch")
 """Launchers whose flags set what the program would."""
 
@@ -152,6 +158,12 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
         "nnodes": count.nodes,
         "gpus_per_node": count.per_node,
     }
+    spelt = {}
+    for fact in count.facts:
+        source = spell_key(fact.source) if fact.line else ""
+        if source and source not in places:
+            spelt[VARIABLES.get(fact.name, "world_size")] = source
+            places[source] = fact.line
     own = {key for key, _ in told.pairs}
     known = {name: word.text for name, word in env.items() if word.known}
     variables = known if own & {"nproc_per_node", "num_processes"} else {
@@ -174,6 +186,7 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
         text=text,
         wrapped=found.form not in ("shell", "slurm") or bool(process.image),
         places=places,
+        spelt=spelt,
         asks=asks,
         role=str(role.value) if role else "",
         copies=process.copies * (copies.value if copies and isinstance(copies.value, int) else 1),

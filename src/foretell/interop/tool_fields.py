@@ -69,7 +69,10 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
         if name not in found and name != "plan" and not isinstance(value, Mapping)
     }
     own = replace(
-        given, words=(*given.words, *words), pairs=(*found.items(), *missing.items()), spelt=spelt
+        given,
+        words=(*given.words, *words),
+        pairs=(*found.items(), *missing.items()),
+        spelt={**given.spelt, **spelt},
     )
     keys = Keys(own, tool=table.tool)
     keys.defaults = frozenset(missing)

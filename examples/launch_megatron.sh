@@ -16,4 +16,4 @@ PARALLEL_ARGS=(
     --overlap-grad-reduce --overlap-param-gather --tp-comm-overlap
 )
 srun torchrun pretrain_gpt.py "${MODEL_ARGS[@]}" "${PARALLEL_ARGS[@]}" \
-    --micro-batch-size 1 --global-batch-size ${BATCH:-128} --bf16 --lr 1.5e-4 --my-own-flag 3
+    --micro-batch-size 1 --global-batch-size ${BATCH:-128} --bf16 --lr 1.5e-4 --my-own-batch-rule 3

@@ -21,8 +21,8 @@ from foretell.interop.arguments import parse_arguments
 from foretell.interop.launch import Known, Training
 from foretell.interop.releases import RELEASES, release_of
 from foretell.interop.serving_words import Serving
-from foretell.interop.tools import ENGINES, READERS, write_training
-from foretell.interop.trainers import DIALECTS
+from foretell.interop.tool_tables import table_of
+from foretell.interop.tools import ENGINES, reader_of, write_training
 from foretell.specs.deployment import Deployment
 from foretell.specs.plan import Plan, parse_plan
 
@@ -215,13 +215,13 @@ def test_every_flag_for_trtllm_is_one_of_its_own() -> None:
 def test_every_option_of_trtllm_is_read_or_said() -> None:
     """No option that it declares is unknown to the reader."""
     for name in sorted(TRTLLM - {"model"}):
-        launch = READERS["trtllm"](parse_arguments(f"trtllm-serve m --{name} 1"), Known())
+        launch = reader_of("trtllm")(parse_arguments(f"trtllm-serve m --{name} 1"), Known())
         assert name not in launch.unknown, name
 
 
 def test_defaults_that_readers_take_are_the_tools_own() -> None:
     titan = FLAGS["torchtitan"]["0.3.0"]
-    launch = READERS["torchtitan"](
+    launch = reader_of("torchtitan")(
         parse_arguments("[training]\nsteps = 10\n[model]\nname = 'x'\n"), Known(gpus=4)
     )
     assert launch.seq_len == titan["training.seq_len"]
@@ -233,11 +233,14 @@ def test_defaults_that_readers_take_are_the_tools_own() -> None:
         titan["parallelism.tensor_parallel_degree"],
         titan["parallelism.pipeline_parallel_degree"],
     )
-    trl, own = FLAGS["trl"]["1.16.0"], DIALECTS["trl"]
-    assert (own.length, own.checkpoints) == (trl["max_length"], trl["gradient_checkpointing"])
+    trl, own = FLAGS["trl"]["1.16.0"], table_of("trl").defaults
+    assert (own["seq_len"], own["checkpointing"]) == (
+        trl["max_length"],
+        trl["gradient_checkpointing"],
+    )
     core = FLAGS["megatron-core"]["0.16.1"]
     read = parse_plan(
-        READERS["megatron"](parse_arguments("pretrain_gpt.py --bf16"), Known(gpus=1)).plan, 1
+        reader_of("megatron")(parse_arguments("pretrain_gpt.py --bf16"), Known(gpus=1)).plan, 1
     )
     for ours, theirs in (
         ("tp", "tensor_model_parallel_size"),
@@ -252,7 +255,7 @@ def test_defaults_that_readers_take_are_the_tools_own() -> None:
         text = {"vllm": "vllm serve m", "sglang": "python -m sglang.launch_server --model-path m"}[
             tool
         ]
-        gpus = READERS[tool](parse_arguments(text), Known()).gpus  # type: ignore[index]
+        gpus = reader_of(tool)(parse_arguments(text), Known()).gpus  # type: ignore[arg-type]
         assert gpus == 1
 
 

@@ -192,7 +192,7 @@ def test_keys_in_a_file_beside_the_launch_are_named(tmp_path: Path) -> None:
         assert "is in acc.yaml: change it there" in " ".join(told["export_notes"])
     # As a text it has no folder: nothing is opened, and that is said.
     closed = read_launch(script.read_text())
-    assert any("acc.yaml" in text for text in closed.not_understood)
+    assert any("acc.yaml" in text for text in closed.asks)
 
 
 def test_accelerate_keeps_the_keys_of_its_second_fsdp() -> None:
@@ -227,7 +227,7 @@ def test_an_improved_megatron_launch_keeps_its_data_and_dropout() -> None:
     for kept in (
         "--tokenizer-model meta-llama/Llama-3.1-70B-Instruct ", "--attention-dropout 0.1 ",
         "--hidden-dropout 0.0", "--data-path /corpus/text ", "--lr 3e-4 ", "--train-iters 5000 ",
-        '--save "$CHECKPOINTS"',
+        '--save "${CHECKPOINTS}"',
     ):  # fmt: skip
         assert kept in export, kept
     assert "--mock-data" not in export
@@ -237,7 +237,7 @@ def test_an_improved_megatron_launch_keeps_its_data_and_dropout() -> None:
 
 def test_what_is_not_understood_stops_it() -> None:
     done = foretell(
-        "improve", "vllm serve meta-llama/Llama-3.1-8B --warp 9", "--system", "h100-sxm"
+        "improve", "vllm serve meta-llama/Llama-3.1-8B --warp-batch 9", "--system", "h100-sxm"
     )
     assert (done.code, done.out) == (2, "")
-    assert "warp is not known here" in done.err
+    assert "warp_batch is not known here" in done.err

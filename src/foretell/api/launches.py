@@ -82,7 +82,8 @@ def read_launch(
         degrees=_degrees(plan),
         files=files_beside(text, Path(given)) if files and text != str(given) else (),
     )
-    launch = read_arguments(text, None, tool, known)
+    path = Path(given) if files and text != str(given) else None
+    launch = read_arguments(text, None, tool, known, path)
     named = model if model else _found(launch, files, hub)
     layers, described = None, named or launch.table
     if described is not None:
@@ -92,7 +93,7 @@ def read_launch(
             if not model:  # what the flags say besides is for the question to complain of
                 raise
     if layers is not None:
-        launch = read_arguments(text, None, launch.tool, replace(known, layers=layers))
+        launch = read_arguments(text, None, tool, replace(known, layers=layers), path)
     told = next((name for name in launch.models if "$" not in name), "")
     return replace(
         launch,
@@ -136,12 +137,19 @@ def read_question(
     return LaunchQuestion(launch=launch, arguments=arguments, rows=rows)
 
 
+ANSWERED = ("the model is not named", "the number of GPUs", "the sequence length")
+"""What a launch asks for and a question answers by itself: by a flag, by one node, by the model's length."""
+
+
 def refuse_unknown(launch: Launch) -> None:
     """BadInput with everything of a launch that may change the answer and is not understood."""
     allowed = "a flag or plan word that says it, or --accept-unknown"
     problems = [
         Problem(path="import", value=None, message=f"{launch.tool}: {text}", allowed=allowed)
-        for text in launch.not_understood
+        for text in (
+            *launch.not_understood,
+            *(ask for ask in launch.asks if not ask.startswith(ANSWERED)),
+        )
     ]
     if problems:
         raise BadInput(problems)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell.cli.command import Edges
+from foretell.cli.output import READ_BACK
 from foretell.errors import BadInput, Problem
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def imported(
     model stays a name, and it is told on standard error. Fields of the plan in `free` are left to a search.
     """
     model = given.get("model")
+    READ_BACK.set(())
     if edges.import_ is None:
         if model is None:
             raise BadInput([Problem(path="--model", value=None, message="missing")])
@@ -54,6 +56,7 @@ def imported(
     )
     launch, result = asked.launch, AskedQuestion(asked.arguments)
     result.rows, result.launch = asked.rows, launch
+    READ_BACK.set(asked.rows)
     said = launch.said()
     if serving and launch.warnings():
         result["warnings"] = launch.warnings()
@@ -87,6 +90,7 @@ def imported_step(given: Mapping[str, Any], edges: Edges) -> AskedQuestion:
     )
     result = AskedQuestion(asked.arguments)
     result.rows = asked.rows
+    READ_BACK.set(asked.rows)
     return _with_notes(result, asked.launch.said())
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from foretell.errors import Infeasible, Problem
@@ -24,14 +25,35 @@ def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, 
     return no.no_as_dict(problems, answer)
 
 
+READ_BACK: ContextVar[tuple[Any, ...]] = ContextVar(
+    "rows of the launch that a command read", default=()
+)
+"""The read-back table of the launch that is asked about, which an answer of no shows too."""
+
+
+def show_rows() -> None:
+    """The read-back table in text, once."""
+    if READ_BACK.get():
+        from foretell.report.console import show
+        from foretell.report.read_back import read_back_text
+
+        show(read_back_text(READ_BACK.get()))
+        READ_BACK.set(())
+
+
 @contextmanager
 def no_as_json(wanted: bool) -> Iterator[None]:
-    """Where JSON is wanted, write the answer no before it goes on as an error."""
+    """Where JSON is wanted, write the answer no before it goes on as an error; else what was read."""
     try:
         yield
     except Infeasible as error:
         if wanted:
-            write_json(no_as_dict(error.problems, error.answer))
+            told = [row.to_dict() for row in READ_BACK.get()]
+            write_json(
+                no_as_dict(error.problems, error.answer) | ({"read_back": told} if told else {})
+            )
+        else:
+            show_rows()
         raise
 
 
@@ -42,5 +64,6 @@ def no_as_text(wanted: bool, show: Callable[[Any], None]) -> Iterator[None]:
         yield
     except Infeasible as error:
         if wanted and error.answer is not None:
+            show_rows()
             show(error.answer)
         raise

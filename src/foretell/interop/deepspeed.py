@@ -116,6 +116,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         values=read_back(keys, {**job, **values}, SOURCES),
         accelerator=given.accelerator,
         doubts=tuple(keys.doubts),
+        asks=tuple(keys.asks),
         notes=tuple(keys.notes),
         ignored=quiet,
         unknown=unknown,
@@ -137,7 +138,7 @@ def _batches(
     if micro is None and batch and dp:
         micro = max(batch // (dp * (steps or 1)), 1)
     if micro is None:
-        keys.doubt("no train_micro_batch_size_per_gpu: mbs in --plan says a GPU's sequences")
+        keys.ask("the sequences of one GPU are not in the file: mbs in --plan says them")
     micro = micro or 1
     if batch is None and dp is not None:
         batch = micro * dp * (steps or 1)

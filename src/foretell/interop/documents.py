@@ -4,6 +4,7 @@ Anchors and merge keys are followed. A few lines of anchors can stand for more n
 the nodes are counted before any is built. PyYAML comes with the extra `interchange`.
 """
 
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any
@@ -23,20 +24,36 @@ def read_documents(text: str) -> list[Any]:
     return deepcopy(_parsed(text))
 
 
+def located_documents(text: str) -> list[tuple[Any, dict[tuple[str, ...], int]]]:
+    """Every document of a text with the line of each key and element, by its path."""
+    return [(deepcopy(value), lines) for value, lines in zip(*_located(text), strict=True)]
+
+
 @lru_cache(maxsize=2)
 def _parsed(text: str) -> list[Any]:
-    """The same, kept: a launch is looked at for one tool after the other."""
+    """Documents of a text, kept: a launch is looked at for one tool after the other."""
+    return _located(text)[0]
+
+
+@lru_cache(maxsize=2)
+def _located(text: str) -> tuple[list[Any], list[dict[tuple[str, ...], int]]]:
+    """(documents, lines by path) of a text."""
     yaml = _loader()
     try:
-        roots = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node]
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        roots = [node for node in yaml.compose_all(text, Loader=loader) if node]
         known: dict[int, tuple[int, int]] = {}
         sizes = [_size(node, known) for node in roots]
         if sum(many for many, _ in sizes) > MOST_NODES:
             raise _bad(f"expands to more than {MOST_NODES} values")
         if any(deep > DEEPEST for _, deep in sizes):
             raise _bad("is nested too deeply")
-        found = [yaml.SafeLoader("").construct_document(node) for node in roots]
-        return [one for one in found if one is not None]
+        for node in roots:
+            _without_tags(node, set())
+        built = [(yaml.SafeLoader("").construct_document(node), node) for node in roots]
+        found = [(value, node) for value, node in built if value is not None]
+        places = [dict(_lines(node, ())) for _, node in found]
+        return [value for value, _ in found], places
     except RecursionError:
         raise _bad("is nested too deeply") from None
     except yaml.YAMLError as error:
@@ -46,6 +63,32 @@ def _parsed(text: str) -> list[Any]:
         raise _bad(f"is not YAML: {what}", where) from None
     except ValueError as error:  # a date that is none, an int of too many digits
         raise _bad(f"is not YAML: {error}") from None
+
+
+def _lines(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
+    """(path, line) of every key and element below a node."""
+    if not isinstance(node.value, list):
+        return
+    for at, item in enumerate(node.value):
+        key, value = item if isinstance(item, tuple) else (None, item)
+        name = (*path, str(at) if key is None else str(key.value))
+        yield name, (value if key is None else key).start_mark.line + 1
+        yield from _lines(value, name)
+
+
+def _without_tags(node: Any, seen: set[int]) -> None:
+    """A program's own tags taken off: `!include FILE` is the text, a tagged mapping a mapping."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    inner = node.value if isinstance(node.value, list) else None
+    if node.tag.startswith("!") and node.tag != "!":
+        kind = "str" if inner is None else "map" if node.id == "mapping" else "seq"
+        node.value = f"{node.tag} {node.value}" if inner is None else inner
+        node.tag = f"tag:yaml.org,2002:{kind}"
+    for item in inner or ():
+        for part in item if isinstance(item, tuple) else (item,):
+            _without_tags(part, seen)
 
 
 def _size(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:

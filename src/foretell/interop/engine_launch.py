@@ -32,6 +32,7 @@ def service_launch(
         accelerator=given.accelerator,
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
+        asks=tuple(keys.asks),
         ignored=rest.quiet,
         unmodelled=rest.bears,
         unknown=rest.unknown,

@@ -19,6 +19,10 @@ _TRUTH = {
     "true": True, "1": True, "yes": True, "on": True,
     "false": False, "0": False, "no": False, "off": False,
 }  # fmt: skip
+_PLACEHOLDER = re.compile(
+    r"<[^<>]*>|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|\?+|\{\{.*\}\}|TODO.*|YOUR.*", re.DOTALL
+)
+"""Texts that stand for a value which the user is to fill in."""
 _NONE = ("none", "null", "auto", "default", "")
 """How tools spell that a value is left to them."""
 
@@ -30,6 +34,19 @@ LAUNCHER_FLAGS = frozenset(
     rdzv_endpoint rdzv_conf max_restarts monitor_interval log_dir redirects no_python standalone""".split()
 )
 """Flags of srun (pyxis), mpirun, torchrun and deepspeed that say where processes run, not what they do."""
+
+
+FLAG_OF = {
+    **dict.fromkeys(("gpus", "nodes", "gpus_per_node", "world_size", "nproc_per_node", "nnodes"), "--gpus"),
+    **dict.fromkeys(("global_batch", "global_batch_size", "mini", "prompts"), "--global-batch"),
+    **dict.fromkeys(("seq_len", "seq_length", "total_len", "answer_len", "prompt_len"), "--seq-len (length)"),
+    "model": "the model as MODEL",
+    **dict.fromkeys(("micro_batch", "micro_batch_size"), "mbs in --plan"),
+    **{f"{name}_model_parallel_size": f"{word} in --plan" for name, word in
+       (("tensor", "tp"), ("pipeline", "pp"), ("expert", "ep"))},
+    **{name: f"{name} in --plan" for name in ("tp", "pp", "cp", "ep", "zero_stage", "lora_rank")},
+}  # fmt: skip
+"""The flag of ours that says a field."""
 
 
 class LeftArguments(NamedTuple):
@@ -49,12 +66,14 @@ class Keys:
     __slots__ = (
         "_pairs",
         "_used",
+        "asks",
         "defaults",
         "doubts",
         "given",
         "notes",
         "problems",
         "tool",
+        "unset",
         "variables",
         "words",
     )
@@ -65,6 +84,10 @@ class Keys:
     """What was converted or taken for granted."""
     doubts: list[str]
     """What may change the answer and is not understood."""
+    unset: set[str]
+    """Arguments whose value is a variable that the text does not set."""
+    asks: list[str]
+    """Values that the text needs and does not have, a sentence each."""
     problems: list[Problem]
     """What is wrong so far."""
     given: ArgumentTable
@@ -83,14 +106,14 @@ class Keys:
         """
         alone = frozenset(switches)
         self.tool, self.notes, self.doubts, self.problems = tool, [], [], []
-        self.given, self.defaults = given, frozenset()
+        self.given, self.defaults, self.asks, self.unset = given, frozenset(), [], set[str]()
         self.variables = given.variables
         self.words = list(given.words)
         self._pairs: dict[str, Any] = {}
         self._used: set[str] = {"m"}  # `python -m` is the program's, not the tool's
         for key, value in given.pairs:
             name = key.rpartition(".")[2] if last else key
-            if name in alone and not _is_truth(value):
+            if name in alone and not is_truth(value):
                 self.words += [
                     str(item) for item in (value if isinstance(value, list) else [value])
                 ]
@@ -124,6 +147,9 @@ class Keys:
         if value is None:
             return None
         text = str(value).strip().replace("_", "")
+        if _PLACEHOLDER.fullmatch(str(value).strip()):
+            self._ask_for(next(name for name in names if name in self._pairs), str(value))
+            return None
         if isinstance(value, bool) or not _WHOLE.fullmatch(text):
             self.problem(names[0], "is not a whole number", value, f"{low} to {high}")
             return None
@@ -178,6 +204,9 @@ class Keys:
         plain = value.lower()
         if plain in known:
             return known[plain]
+        if "$" in plain:
+            self._ask_for(next(name for name in names if name in self._pairs), value)
+            return None
         self.problem(names[0], "is none of the values known here", value, ", ".join(known),
                      nearest_name(plain, known))  # fmt: skip
         return None
@@ -190,7 +219,7 @@ class Keys:
         shown = value if isinstance(value, int | float) else str(value)[:200]
         self.problems.append(
             Problem(
-                path=f"import: {key}",
+                path=f"import: {self.given.spelt.get(key, key)}",
                 value=shown,
                 message=message,
                 allowed=allowed,
@@ -205,6 +234,19 @@ class Keys:
     def doubt(self, sentence: str) -> None:
         """Record what may change the answer and is not understood."""
         self.doubts.append(sentence)
+
+    def ask(self, sentence: str) -> None:
+        """Record a value that the text does not have, and the flag that says it."""
+        if sentence not in self.asks:
+            self.asks.append(sentence)
+
+    def _ask_for(self, name: str, value: str) -> None:
+        """Ask for a variable that a value is made of."""
+        self.unset.add(name)
+        unset = re.search(r"\$\{?(\w+)", value)
+        key = self.given.spelt.get(name, name)
+        flag = FLAG_OF.get(name, "a plan's word says it in --plan")
+        self.ask(f"{unset[1] if unset else value[:40]} is not set in the file ({key[:60]}): {flag}")
 
     def said_as(self, *names: str) -> list[str]:
         """Those of some names that are given, or set as a variable of the script."""
@@ -256,7 +298,9 @@ class Keys:
         if isinstance(value, str):
             value = value.strip().strip("\"'")
             if "$" in value:
-                self.doubts.append(f"{names[0]} is {value[:60]}, which the text does not set")
+                self._ask_for(
+                    next((name for name in names if name in self._pairs), names[0]), value
+                )
                 return None
             if value.lower() in _NONE:
                 return None
@@ -266,7 +310,8 @@ class Keys:
         return value
 
 
-def _is_truth(value: Any) -> bool:
+def is_truth(value: Any) -> bool:
+    """Whether a value is one of a switch."""
     return isinstance(value, bool) or value is None or str(value).lower() in _TRUTH
 
 
@@ -302,6 +347,31 @@ def plan_words(values: Mapping[str, object]) -> str:
         else:
             words.append(f"{name}={value}")
     return " ".join(words)
+
+
+DIVIDED = ("tp", "pp", "cp", "gpus")
+"""Values that the number of replicas follows from."""
+
+
+def drop_unset(
+    keys: Keys,
+    values: dict[str, object],
+    job: dict[str, Any],
+    sources: Mapping[str, tuple[str, ...]],
+) -> None:
+    """Take out of a launch what follows from variables that its text does not set: these are asked for."""
+    if not keys.unset:
+        return
+    open_ = {name for name in (*values, *job) if keys.unset & {*sources.get(name, (name,))}}
+    if open_ & {*DIVIDED} or "dp" in open_:
+        open_ |= {"dp"}
+        if not keys.said_as(*(name for name in sources.get("global_batch", ())[:1])):
+            open_ |= {"global_batch"}
+    for name in open_:
+        if name in values:
+            values[name] = None
+        if name in job:
+            job[name] = None
 
 
 def world_size(keys: Keys, known: Known) -> int | None:
@@ -372,7 +442,8 @@ def read_back(
     for name, value in values.items():
         if value is None:
             continue
-        given = keys.said_as(*sources.get(name, (name,)))
+        own = keys.given.spelt
+        given = [own.get(key, key) for key in keys.said_as(*sources.get(name, (name,)))]
         line = next((at for at in (line_of(keys.given, key) for key in given) if at), None)
         rows.append(
             ReadValue(
@@ -393,6 +464,8 @@ LONGEST_KEY = 500
 def line_of(given: ArgumentTable, key: str) -> int | None:
     """The line that says a key: its parts one after the other, the last place where it is a flag."""
     text, at = given.text, 0
+    if key in given.places:
+        return given.places[key] or None
     if len(key) > LONGEST_KEY:  # nothing that any tool calls a flag
         return None
     found = [one.start() for one in re.finditer(_spelt(key), text)]

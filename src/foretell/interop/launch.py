@@ -5,20 +5,15 @@ A reader turns text into a `Launch`, a writer turns a plan into a `ToolArguments
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from foretell.records import as_json, dataclass
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
 
-Tool = Literal[
-    "megatron", "nemo", "torchtitan", "deepspeed", "accelerate", "trainer", "trl", "axolotl", "llamafactory",
-    "torchtune", "litgpt", "nanotron", "maxtext", "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal",
-    "prime-rl", "vllm", "sglang", "trtllm", "dynamo", "llm-d", "tgi", "llama.cpp", "ollama",
-    "mlx",
-]  # fmt: skip
-"""Programs whose arguments are read."""
+Tool = str
+"""A program whose arguments are read, by its name."""
 TRAINING: tuple[Tool, ...] = ("megatron", "torchtitan", "deepspeed")
 """Those that train and that plans are written for."""
 SERVING: tuple[Tool, ...] = ("vllm", "sglang", "trtllm")
@@ -34,8 +29,6 @@ REINFORCEMENT: tuple[Tool, ...] = (
     "verl", "nemo-rl", "openrlhf", "slime", "skyrl", "areal", "prime-rl",
 )  # fmt: skip
 """Those that alternate between generating and training."""
-TOOLS: tuple[Tool, ...] = get_args(Tool)
-"""All of them."""
 Origin = Literal["file", "flag", "tool default", "assumed"]
 """Where a value of a question comes from: the launch, a flag given beside it, what the tool does where
 nothing is said, or what Foretell takes for granted."""
@@ -128,6 +121,8 @@ class Launch:
     """What was converted or taken for granted, a sentence each."""
     doubts: tuple[str, ...] = ()
     """What may change the answer and is not understood, a sentence each."""
+    asks: tuple[str, ...] = ()
+    """Values that the text needs and does not contain, a sentence each with the flag that says it."""
     ignored: tuple[str, ...] = ()
     """Arguments that are known and change no answer."""
     unmodelled: tuple[str, ...] = ()
@@ -152,8 +147,7 @@ class Launch:
     @property
     def not_understood(self) -> tuple[str, ...]:
         """Everything that stops an import unless it is accepted, a sentence each."""
-        named = (f"{name} is not known here" for name in self.unknown)
-        return (*self.doubts, *named)
+        return self.doubts
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `foretell.estimate`, or of `foretell.serve`, that it gives."""

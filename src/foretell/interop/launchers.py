@@ -1,7 +1,7 @@
 """How a training command is started on many nodes: torchrun, Slurm, Kubernetes, SkyPilot.
 
 A wrapping takes the program with its flags, and says nodes, GPUs of a node, environment and where they meet.
-Each is read back by wrappers.py and shell_words.py to the same nodes and flags.
+Each is read back (forms/) to the same nodes and flags.
 """
 
 from collections.abc import Callable, Mapping

@@ -8,14 +8,17 @@ expert_tensor_parallel_size is given; sequence parallelism is off unless asked f
 cublaslt_gemm.cu), and transformer_impl=local as PyTorch does: without it.
 """
 
+from typing import Any
+
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.kept_flags import own_flags, quiet_flags
-from foretell.interop.keys import Keys, plan_words, read_back, world_size
-from foretell.interop.launch import Known, Launch, Tool
+from foretell.interop.keys import Keys, drop_unset, plan_words, read_back, world_size
+from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
-from foretell.interop.megatron_flags import IGNORED, SOURCES, SWITCHES
-from foretell.interop.megatron_model import KEYS as MODEL_KEYS
+from foretell.interop.megatron_flags import SOURCES
 from foretell.interop.megatron_model import model_table
+from foretell.interop.tool_fields import translate
+from foretell.interop.tool_tables import ToolTable
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
 from foretell.specs.plan_forms import join_names
 
@@ -59,7 +62,11 @@ MIXED = {
     "bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "2"},
     "nemotron_h_bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "4"},
     "bf16_with_fp8_subchannel_scaling_mixed": {"precision": "fp8", "scaling": "block"},
-    "bf16_with_mxfp8_mixed": {"precision": "mxfp8"}, "bf16_with_nvfp4_mixed": {"precision": "nvfp4"},
+    "bf16_with_mxfp8_mixed": {"precision": "mxfp8"}, "fp8_mx": {"precision": "mxfp8"},
+    "fp8_cs": {"precision": "fp8", "wide_layers": "2"}, "fp8_ds": {"precision": "fp8"},
+    "fp8": {"precision": "fp8"},
+    "fp8_sc": {"precision": "fp8", "scaling": "block"}, "nvfp4": {"precision": "nvfp4"},
+    "fp16": {"precision": "fp16"}, "bf16_with_nvfp4_mixed": {"precision": "nvfp4"},
 }  # fmt: skip
 """Bridge's mixed_precision recipes, with the layers at both ends that its mixed_precision.py keeps in 16
 bits."""
@@ -67,18 +74,10 @@ NARROW = ("fp8", "mxfp8", "nvfp4")
 """Precisions beside which layers at both ends may stay in 16 bits."""
 
 
-def read(given: ArgumentTable, known: Known) -> Launch:
+def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     """What the arguments say, with what is known beside them."""
-    return _read(given, known, "megatron")
-
-
-def read_nemo(given: ArgumentTable, known: Known) -> Launch:
-    """What overrides or a YAML of NeMo say: Megatron's names under `model.`, the nodes under `trainer.`."""
-    return _read(given, known, "nemo")
-
-
-def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
-    keys = Keys(given, tool=tool, switches=SWITCHES, last=True)
+    translated, tool = translate(given, of), of.tool
+    keys = translated.keys
     table = model_table(keys)
     layers = keys.whole("num_layers") or known.layers
     tp = known.over("tp", keys.whole("tensor_model_parallel_size") or 1)
@@ -86,6 +85,9 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
     cp, ep = (keys.whole(f"{name}_parallel_size") or 1 for name in ("context", "expert_model"))
     cp = known.over("cp", cp)
     gpus = world_size(keys, known)
+    if gpus is not None and known.gpus is None and gpus < tp * pp * cp:
+        keys.ask(f"tp x pp x cp = {tp * pp * cp} is more than the {gpus} GPUs of the file: --gpus")
+        gpus = None
     dp = _replicas(keys, gpus, tp * pp * cp)
     layout, vpp = _layout(keys, pp, _virtual(keys, pp, layers), layers)
     micro = known.over("micro_batch", keys.whole("micro_batch_size") or 1)
@@ -114,25 +116,29 @@ def _read(given: ArgumentTable, known: Known, tool: Tool) -> Launch:
         keys.whole("global_batch_size") or (None if dp is None else micro * dp),
         keys.whole("seq_length", "encoder_seq_length", "sequence_length"),
     )
-    quiet, unknown = keys.rest(IGNORED | MODEL_KEYS)
     keys.raise_problems()
     name = table["id"] if table is not None else next(iter(models), None)
-    job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    drop_unset(keys, values, job, SOURCES)
     return Launch(
         tool=tool,
         models=models,
         table=table,
-        gpus=gpus,
-        global_batch=batch,
-        seq_len=seq_len,
+        gpus=job["gpus"],
+        global_batch=job["global_batch"],
+        seq_len=job["seq_len"],
         plan=plan_words(values),
         values=read_back(keys, {**job, **values}, SOURCES),
-        accelerator=given.accelerator,
+        accelerator=given.accelerator or keys.text("accelerator"),
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
-        ignored=quiet,
-        unknown=unknown,
-        flags=quiet_flags(own_flags(given, keys.pairs), quiet) if "--" in given.text else (),
+        asks=tuple(keys.asks),
+        ignored=translated.left.quiet,
+        unmodelled=translated.left.bears,
+        unknown=translated.left.unknown,
+        flags=quiet_flags(own_flags(given, dict(given.pairs)), translated.left.quiet)
+        if "--" in given.text
+        else (),
     )
 
 
@@ -194,7 +200,7 @@ def _virtual(keys: Keys, pp: int, layers: int | None) -> int:
     if told is not None or each is None:
         return told or 1
     if layers is None:
-        keys.doubt("virtual stages need the number of layers: none taken")
+        keys.ask("the number of layers, which virtual stages need, is not in the file: MODEL")
         return 1
     if layers % (pp * each):
         message = f"{layers} layers over {pp} stages are no multiple of it"
@@ -221,6 +227,9 @@ def _zero(keys: Keys) -> int:
     plain = 1 if keys.flag("use_distributed_optimizer") or shared else 0
     fsdp = keys.flag("use_megatron_fsdp", "use_custom_fsdp")
     strategy = keys.choice(["data_parallel_sharding_strategy"], SHARDING)
+    stage = keys.whole("zero_stage", low=0, high=3)
+    if stage is not None:  # Megatron-DeepSpeed's
+        return max(stage, plain)
     if keys.flag("use_torch_fsdp2"):
         return 3
     if fsdp and strategy is not None:

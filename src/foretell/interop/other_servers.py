@@ -31,7 +31,7 @@ TGI_BEARS = frozenset(
 )
 """Options of TGI that move latency or memory and are not modelled (launcher/src/main.rs)."""
 QUANTISED = {
-    "fp8": "fp8", "awq": "int4", "gptq": "int4", "bitsandbytes": "int8", "bitsandbytes-nf4": "int4",
+    "fp8": "fp8", "awq": "int4", "gptq": "int4", "bitsandbytes": "int8", "bitsandbytes-nf4": "nf4",
     "bitsandbytes-fp4": "int4", "eetq": "int8", "marlin": "int4",
 }  # fmt: skip
 """TGI's --quantize and the format of the weights."""

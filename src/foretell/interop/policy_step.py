@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words, read_back
+from foretell.interop.keys import Keys, LeftArguments, drop_unset, plan_words, read_back
 from foretell.interop.launch import Known, Launch, ReadValue, Tool
 from foretell.records import dataclass
 from foretell.specs.post_training import USUAL_PROMPT, usual_prompt
@@ -81,13 +81,20 @@ def launch_of_step(
     degree: Mapping[str, int | None],
     more: Mapping[str, object],
     sources: Mapping[str, tuple[str, ...]],
-    ignored: frozenset[str],
+    left: LeftArguments,
 ) -> Launch:
     """One update of the policy as a training run, and the whole step beside it.
 
     `sources` names the arguments of each value, of the update and of the step."""
     tp, pp, cp = (known.over(name, degree.get(name) or 1) for name in ("tp", "pp", "cp"))
     ep = degree.get("ep") or 1
+    if step.gpus is not None and known.gpus is None and step.gpus < tp * pp * cp:
+        keys.ask(
+            f"tp x pp x cp = {tp * pp * cp} is more than the {step.gpus} GPUs of the file: --gpus"
+        )
+        step = replace(step, gpus=None)
+    elif step.gpus is None:
+        keys.ask("the number of GPUs is not in the file: --gpus")
     if step.gpus is not None and step.gpus % (tp * pp * cp):
         keys.problem("gpus", f"are no multiple of tp x pp x cp = {tp * pp * cp}", step.gpus)
     dp = None if step.gpus is None else max(step.gpus // (tp * pp * cp), 1)
@@ -98,25 +105,40 @@ def launch_of_step(
     if tp > 1 and values.get("sp") is None:
         values["sp"] = values.get("zero") == 1
     keys.note(ONE_UPDATE)
-    quiet, unknown = keys.rest(ignored)
     keys.raise_problems()
     seq_len = step.prompt_len + step.answer_len
     record = _record(step, tool, values)
-    job = {"model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len}
+    job: dict[str, Any] = {
+        "model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len,
+    }  # fmt: skip
+    drop_unset(keys, values, job, sources)
+    for name in (
+        "samples",
+        "prompts",
+        "isl",
+        "max_osl",
+        "rollout_plan",
+        "rollout_gpus",
+        "micro_tokens",
+    ):
+        if keys.unset & {*sources.get(name, ())}:
+            record.pop(name, None)
     return Launch(
         tool=tool,
         models=_names(step.model),
-        gpus=step.gpus,
-        global_batch=step.mini,
-        seq_len=seq_len,
+        gpus=job["gpus"],
+        global_batch=job["global_batch"],
+        seq_len=job["seq_len"],
         plan=plan_words(values),
         values=_with_limits(step, read_back(keys, {**job, **values, **_apart(record)}, sources)),
         accelerator=given.accelerator,
         post_training=record,
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
-        ignored=quiet,
-        unknown=unknown,
+        asks=tuple(keys.asks),
+        ignored=left.quiet,
+        unmodelled=left.bears,
+        unknown=left.unknown,
     )
 
 

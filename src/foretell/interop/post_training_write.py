@@ -20,7 +20,7 @@ def write_configuration(found: PostTrainingEstimate, tool: str, model: str = "")
         raise BadInput([unknown("export", tool, POST_TRAINING)])
     plan = parse_plan(found.plan)
     text, notes = writers[tool](replace(found, model=model or found.model), plan)
-    return ToolArguments(tool=tool, text=text, notes=tuple(notes))  # type: ignore[arg-type]
+    return ToolArguments(tool=tool, text=text, notes=tuple(notes))
 
 
 def _verl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:

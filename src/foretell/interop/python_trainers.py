@@ -5,11 +5,16 @@ in a file; names that the script sets to a literal stand for it. What is compute
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from foretell.interop.python_calls import dotted_name, plain
 
+SIGNS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b if b else 0,
+}  # fmt: skip
+"""Arithmetic of literals."""
 METHODS = {
     "TrainingArguments": "", "Seq2SeqTrainingArguments": "", "SFTConfig": "sft", "DPOConfig": "dpo",
     "ORPOConfig": "orpo", "KTOConfig": "kto", "GRPOConfig": "grpo", "RLOOConfig": "rloo", "PPOConfig": "ppo",
@@ -56,10 +61,15 @@ def read_trainer_script(text: str) -> tuple[tuple[str, Any], ...]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     known = _literals(tree)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     found: dict[str, Any] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            found |= _keys(node, known)
+    # A script loads its model first and what it trained again later; of several trainings the last is meant.
+    for node in sorted(calls, key=lambda one: (one.lineno, one.col_offset)):
+        told = _keys(node, known)
+        if _last_part(node) in METHODS:
+            found = {key: value for key, value in found.items() if key in OUTSIDE} | told
+        else:
+            found = told | found
     if not any(name in found for name in ("trainer_type", "per_device_train_batch_size")):
         return ()
     if "unsloth" in text and any(_imports(node, "unsloth") for node in ast.walk(tree)):
@@ -67,11 +77,116 @@ def read_trainer_script(text: str) -> tuple[tuple[str, Any], ...]:
     return tuple(found.items())
 
 
+def read_config_module(text: str) -> tuple[tuple[str, Any], ...]:
+    """Keys of a configuration that is a module (xtuner, mmengine): names it sets, and dict(...) calls
+    inside."""
+    if "xtuner" not in text or "dict(" not in text:
+        return ()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    known: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name = node.targets[0].id
+        if isinstance(node.value, ast.Call) and dotted_name(node.value.func) == "dict":
+            found |= _nested(node.value, known, f"{name}.")
+        else:
+            known[name] = found[name] = _value(node.value, known)
+    return tuple(found.items()) if "model.llm.type" in found or "model.type" in found else ()
+
+
+OWNERS = ("args", "self", "common", "opts", "cfg", "config", "params", "FLAGS")
+"""Names of objects whose fields somebody else sets."""
+OLMO = {
+    "TransformerTrainModuleConfig": "train_module", "NumpyDataLoaderConfig": "data_loader",
+    "ComposableDataLoaderConfig": "data_loader", "TransformerDataParallelConfig": "dp",
+    "TransformerActivationCheckpointingConfig": "ac", "Float8Config": "float8",
+    "TransformerTensorParallelConfig": "tp", "TransformerContextParallelConfig": "cp",
+    "TransformerExpertParallelConfig": "ep",
+}  # fmt: skip
+"""Classes of OLMo-core's configurations, and what their fields are under."""
+
+
+def read_olmo(text: str) -> tuple[tuple[str, Any], ...]:
+    """Keys of a training script of OLMo-core: keywords of its configurations, and the model by its name."""
+    if "olmo_core" not in text:
+        return ()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    known = _literals(tree)
+    found: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        owner, _, last = dotted_name(node.func).rpartition(".")
+        if owner.endswith("TransformerConfig"):
+            found.setdefault("model.name", last)
+        if last in OLMO:
+            told = {one.arg: _value(one.value, known) for one in node.keywords if one.arg}
+            found |= {f"{OLMO[last]}.{key}": value for key, value in told.items()}
+    return tuple(found.items()) if "train_module.rank_microbatch_size" in found else ()
+
+
+def read_engine(text: str) -> tuple[tuple[str, Any], ...]:
+    """Keywords of the first call that makes an engine of vLLM: `LLM(model=..., tensor_parallel_size=2)`."""
+    if "vllm" not in text or "LLM(" not in text:
+        return ()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    known = _literals(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] == "LLM":
+            words = {one.arg: _value(one.value, known) for one in node.keywords if one.arg}
+            first = {"model": _value(node.args[0], known)} if node.args else {}
+            return tuple((first | words).items())
+    return ()
+
+
+def _nested(call: ast.Call, known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Keywords of dict(...) as dotted keys."""
+    found: dict[str, Any] = {}
+    for word in call.keywords:
+        if word.arg is None:
+            continue
+        if isinstance(word.value, ast.Call) and dotted_name(word.value.func) == "dict":
+            found |= _nested(word.value, known, f"{prefix}{word.arg}.")
+        else:
+            found[prefix + word.arg] = _value(word.value, known)
+    return found
+
+
+OUTSIDE = frozenset(
+    """model_name_or_path load_in_4bit load_in_8bit bnb_4bit_use_double_quant max_seq_length
+    attn_implementation
+    torch_dtype dtype lora_r target_modules lora_alpha lora_dropout use_dora gradient_checkpointing""".split()
+)
+"""Keys that other calls than a training's arguments give."""
+
+
+def _last_part(call: ast.Call) -> str:
+    return dotted_name(call.func).rpartition(".")[2]
+
+
 def _keys(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
     """Keys that one call gives."""
     whole = dotted_name(call.func)
     name = whole.rpartition(".")[2]
     words = {word.arg: _value(word.value, known) for word in call.keywords if word.arg}
+    for word in call.keywords:
+        more = (
+            known.get(word.value.id)
+            if word.arg is None and isinstance(word.value, ast.Name)
+            else None
+        )
+        words = {**_flat(more), **words} if isinstance(more, dict) else words
     first = _value(call.args[0], known) if call.args else None
     if name in METHODS:
         method = METHODS[name]
@@ -101,16 +216,41 @@ def _adapter_keys(words: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A dictionary as dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        inner = isinstance(value, dict) and value
+        found |= _flat(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return found
+
+
 def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """A literal, what a name stands for, the last part of `torch.bfloat16`, or the text."""
+    """A literal, what a name stands for, the last part of `torch.bfloat16`, or the text; a name that the
+    script
+    does not set is asked for as a variable of a shell is."""
     if isinstance(node, ast.Name):
-        return known.get(node.id, node.id)
+        return known.get(node.id, f"${{{node.id}}}")
     if isinstance(node, ast.Attribute):
-        return node.attr
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        return known.get(node.attr, f"${{{node.attr}}}") if owner.endswith(OWNERS) else node.attr
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        return _value(node.values[-1], known)  # what counts where nothing is given
+    if isinstance(node, ast.BinOp):
+        sides = [_value(one, known) for one in (node.left, node.right)]
+        sign = SIGNS.get(type(node.op))
+        if sign and all(isinstance(one, int | float) for one in sides):
+            return sign(*sides)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return not _value(node.operand, known)
-    if isinstance(node, ast.Call) and dotted_name(node.func).endswith("is_bfloat16_supported"):
-        return True  # every chip that is predicted has it
+    if isinstance(node, ast.Call):
+        name = dotted_name(node.func)
+        if name.endswith("is_bfloat16_supported"):
+            return True  # every chip that is predicted has it
+        if name in ("os.getenv", "os.environ.get", "getenv") and len(node.args) > 1:
+            return plain(node.args[1])
+        if name in ("int", "float", "str") and node.args:
+            return _value(node.args[0], known)
     return plain(node)
 
 
@@ -119,13 +259,46 @@ def _literals(tree: ast.AST) -> dict[str, Any]:
     found: dict[str, Any] = {}
     twice: set[str] = set()
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _last_part(node) == "add_argument" and node.args:
+            name = plain(node.args[0])
+            told = [plain(word.value) for word in node.keywords if word.arg == "default"]
+            if isinstance(name, str) and told:
+                found.setdefault(name.lstrip("-").replace("-", "_"), told[0])
         if not isinstance(node, ast.Assign):
             continue
         for target in node.targets:
-            if isinstance(target, ast.Name) and isinstance(node.value, ast.Constant):
+            if isinstance(target, ast.Name) and isinstance(
+                node.value, ast.Constant | ast.Dict | ast.Call | ast.BinOp | ast.BoolOp
+            ):
+                told = _dictionary(node.value, found)
+                if isinstance(node.value, ast.Call) and not _is_set(node.value):
+                    continue
                 twice |= {target.id} & set(found)
-                found[target.id] = node.value.value
+                found[target.id] = told
     return {name: value for name, value in found.items() if name not in twice}
+
+
+def _is_set(call: ast.Call) -> bool:
+    """Whether a call only reads the environment, or turns what it read into a number."""
+    name = dotted_name(call.func)
+    if name in ("int", "float", "str") and call.args and isinstance(call.args[0], ast.Call):
+        return _is_set(call.args[0])
+    return name in ("os.getenv", "os.environ.get", "getenv") and len(call.args) > 1
+
+
+def _dictionary(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """A literal, or a dictionary with what can be told of its values."""
+    if isinstance(node, ast.Call | ast.BinOp | ast.BoolOp):
+        return _value(node, known)
+    if not isinstance(node, ast.Dict):
+        return plain(node)
+    return {
+        str(plain(key)): _dictionary(value, known)
+        if isinstance(value, ast.Dict)
+        else _value(value, known)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if key is not None
+    }
 
 
 def _imports(node: ast.AST, module: str) -> bool:

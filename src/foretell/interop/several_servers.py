@@ -1,95 +1,58 @@
-"""Scripts that start more than one server: copies side by side, or the two halves of a disaggregated service.
+"""Files that start more than one server: copies side by side, or the two halves of a disaggregated service.
 
-Every command that starts a server is read by itself, with what the script sets before it. A half is known by
-its own flag (SGLang's --disaggregation-mode, Dynamo's --is-prefill-worker, vLLM's kv_role), else by the port
-that a router is told. Commands of other programs (routers, benchmarks, curl) are left out.
+A half is known by its own flag (SGLang's --disaggregation-mode, Dynamo's --is-prefill-worker, vLLM's
+kv_role), by the
+role that a manifest gives it, else by the port that a router is told.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.arguments import like_yaml
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.launch import Launch, ReadValue
 
-SERVER = re.compile(
-    r"\bvllm serve\b|sglang\.launch_server\b|\btrtllm-serve\b(?! disaggregated)"
-    r"|vllm\.entrypoints\.openai\.api_server|\bdynamo\.(?:vllm|sglang|trtllm)\b"
-    r"|\b(?:docker|podman) run\b[\s\S]*vllm/vllm-openai"
-)
-"""What starts a server."""
-OTHER = re.compile(
-    r"proxy|router|load_balanc|\bbench|benchmark|^\s*(?:curl|wait|sleep|echo|kill|pkill|trap|ray)\b"
-    r"|\b(?:docker|podman) (?:pull|stop|rm|logs|ps|network|build|kill)\b"
-    r"|dynamo\.frontend|trtllm-serve disaggregated",
-    re.IGNORECASE,
-)
-"""Lines of other programs."""
 MOST_SERVERS = 256
-"""Servers that one script may start: each is read by itself."""
+"""Servers that one file may start: each is read by itself."""
 _PREFILL_PORTS = re.compile(r"--prefill(?:er)?(?:-hosts?-)?(?:-?ports?)?[ =]+((?:\S*\d{4,5}\s*)+)")
-_PORT = re.compile(r"--port[ =]+(\d+)")
-_ROLES = (
-    ("prefill", re.compile(r"--disaggregation-mode[ =]+prefill|--is-prefill-worker|kv_producer")),
-    ("decode", re.compile(r"--disaggregation-mode[ =]+decode|--is-decode-worker|kv_consumer")),
-)
 
 
-def server_texts(text: str) -> list[str]:
-    """The script once for every server that it starts, the other commands blank, so that lines keep their
-    numbers; none where it starts one server and nothing else."""
-    if "<<" in text or not SERVER.search(text) or like_yaml(text) or text.lstrip()[:1] == "{":
-        return []
-    blocks = _blocks(text)
-    servers = [at for at, block in enumerate(blocks) if SERVER.search(block)]
-    others = {at for at, block in enumerate(blocks) if OTHER.search(block)} - set(servers)
-    if len(servers) < 2 and not others:
-        return []
+def join_servers(servers: Sequence[tuple[Launch, str]]) -> Launch:
+    """All servers of a file as one launch, of launches with the half that each is."""
     if len(servers) > MOST_SERVERS:
         raise BadInput(
-            [Problem(path="import", value=len(servers), message="is too many servers of one script",
+            [Problem(path="import", value=len(servers), message="is too many servers of one file",
                      allowed=f"at most {MOST_SERVERS}")]
         )  # fmt: skip
-    apart = {*servers}
-    return [
-        "\n".join(
-            "\n" * block.count("\n")
-            if at in others or (at in apart and at != mine)
-            else block.rstrip().removesuffix("&")
-            for at, block in enumerate(blocks)
-        )
-        for mine in servers
-    ]
-
-
-def _blocks(text: str) -> list[str]:
-    """Lines of a script, those that a backslash continues together; comments are blank."""
-    found: list[str] = []
-    going = False
-    for line in text.splitlines():
-        kept = "" if line.lstrip().startswith("#") and not going else line
-        if going:
-            found[-1] += "\n" + kept
-        else:
-            found.append(kept)
-        going = kept.endswith("\\")
-    return found
-
-
-def read_servers(text: str, read: Callable[[str], Launch]) -> Launch | None:
-    """All servers of a script as one launch; None where the script is to be read as a whole."""
-    texts = server_texts(text)
-    if not texts:
-        return None
-    launches = [_without_half(read(one), one) for one in texts]
-    roles = [_role(one, text) for one in texts]
-    decoding = [launch for launch, role in zip(launches, roles, strict=True) if role != "prefill"]
-    prefilling = [launch for launch, role in zip(launches, roles, strict=True) if role == "prefill"]
+    decoding = [launch for launch, role in servers if role != "prefill"]
+    prefilling = [launch for launch, role in servers if role == "prefill"]
     if not decoding or not prefilling:
-        return _side_by_side(launches)
-    whole, half = _side_by_side(decoding), _side_by_side(prefilling)
+        return _side_by_side([launch for launch, _ in servers])
+    whole, half = (_side_by_side([_whole(one) for one in some]) for some in (decoding, prefilling))
     return joined_halves(whole, half.gpus or 1, half.plan, half.doubts)
+
+
+def role_of(given: ArgumentTable, text: str) -> str:
+    """prefill, decode, or nothing."""
+    told = dict(given.pairs)
+    flags = f"{told.get('disaggregation_mode', '')} {told.get('kv_transfer_config', '')}"
+    if "prefill" in flags or "kv_producer" in flags or told.get("is_prefill_worker"):
+        return "prefill"
+    if "decode" in flags or "kv_consumer" in flags or told.get("is_decode_worker"):
+        return "decode"
+    ports = {port for one in _PREFILL_PORTS.findall(text) for port in re.findall(r"\d{4,5}", one)}
+    port = str(told.get("port", ""))
+    if ports and port:
+        return "prefill" if port in ports else "decode"
+    return given.role
+
+
+def _whole(launch: Launch) -> Launch:
+    """A server without the notes and doubts that it is one half: the other is at hand."""
+    notes = [text for text in launch.notes if "describe the other side" not in text]
+    doubts = [text for text in launch.doubts if "one half of a disaggregated service" not in text]
+    return replace(launch, notes=tuple(notes), doubts=tuple(doubts))
 
 
 def joined_halves(
@@ -132,23 +95,3 @@ def _side_by_side(launches: Sequence[Launch]) -> Launch:
         doubts=tuple(dict.fromkeys(doubts)),
         notes=(*first.notes, note),
     )
-
-
-def _role(command: str, text: str) -> str:
-    """prefill, decode, or nothing."""
-    for role, pattern in _ROLES:
-        if pattern.search(command):
-            return role
-    ports = {
-        port for found in _PREFILL_PORTS.findall(text) for port in re.findall(r"\d{4,5}", found)
-    }
-    match = _PORT.search(command)
-    return "" if match is None or not ports else "prefill" if match[1] in ports else "decode"
-
-
-def _without_half(launch: Launch, command: str) -> Launch:
-    """A server without the notes and doubts that it is one half: the other is at hand."""
-    told = [text for text in launch.notes if "describe the other side" not in text]
-    doubts = [text for text in launch.doubts if "one half of a disaggregated service" not in text]
-    known = any(pattern.search(command) for _, pattern in _ROLES)
-    return replace(launch, notes=tuple(told), doubts=tuple(doubts)) if known else launch

@@ -7,30 +7,27 @@ told in a note, so that nothing is lost in silence.
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.interop import (
     deepspeed,
     local_servers,
-    megatron,
     megatron_write,
-    openrlhf,
     other_servers,
-    other_trainers,
-    reinforcement,
-    reinforcement_others,
     sglang,
     torchtitan,
     torchtitan_write,
-    trainers,
     trtllm,
     vllm,
 )
 from foretell.interop.arguments import ArgumentTable, parse_arguments
+from foretell.interop.given import argument_tables
 from foretell.interop.kept_flags import keep_flags
 from foretell.interop.launch import (
+    SERVERS,
     SERVING,
-    TOOLS,
     TRAINING,
     Known,
     Launch,
@@ -39,39 +36,27 @@ from foretell.interop.launch import (
     Training,
 )
 from foretell.interop.layouts import word_of
+from foretell.interop.megatron import read_megatron
 from foretell.interop.named_files import with_files
 from foretell.interop.own_model import read_table
+from foretell.interop.policy_launch import read_policy
+from foretell.interop.recognition import launched_tools, nothing_launched, unwrapped
 from foretell.interop.serving_words import Serving
-from foretell.interop.several_servers import read_servers
+from foretell.interop.several_servers import join_servers, role_of
+from foretell.interop.tool_tables import ToolTable, table_of, tool_names, unknown_sentence
+from foretell.interop.training_launch import read_training
 from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.plan_forms import EVEN, even_sizes, offloads
+from foretell.specs.plan_words import read_words
 from foretell.specs.software import EVERYWHERE
 from foretell.workload.parameters import count
 
 READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
-    "megatron": megatron.read,
-    "nemo": megatron.read_nemo,
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
-    "accelerate": trainers.reader("accelerate"),
-    "trainer": trainers.reader("trainer"),
-    "trl": trainers.reader("trl"),
-    "axolotl": trainers.reader("axolotl"),
-    "llamafactory": trainers.reader("llamafactory"),
-    "torchtune": other_trainers.read_torchtune,
-    "litgpt": other_trainers.read_litgpt,
-    "nanotron": other_trainers.read_nanotron,
-    "maxtext": other_trainers.read_maxtext,
-    "verl": reinforcement.read_verl,
-    "nemo-rl": reinforcement.read_nemo_rl,
-    "openrlhf": openrlhf.read_openrlhf,
-    "slime": reinforcement_others.read_slime,
-    "skyrl": reinforcement_others.read_skyrl,
-    "areal": reinforcement_others.read_areal,
-    "prime-rl": reinforcement_others.read_prime,
     "vllm": vllm.read,
     "sglang": sglang.read,
     "trtllm": trtllm.read,
@@ -101,106 +86,179 @@ FLAGS: Mapping[Tool, Mapping[str, tuple[str, ...]]] = {
     "trtllm": trtllm.SOURCES,
 }
 """The flags of each value of a deployment."""
-PROGRAMS: tuple[tuple[str, Tool], ...] = (
-    ("verl.", "verl"), ("openrlhf", "openrlhf"), ("nemo_rl", "nemo-rl"), ("run_grpo", "nemo-rl"),
-    ("skyrl", "skyrl"), ("areal", "areal"), ("prime_rl", "prime-rl"), ("slime", "slime"),
-    ("dynamo.", "dynamo"), ("dynamo/", "dynamo"), ("text-generation", "tgi"), ("llama-server", "llama.cpp"),
-    ("llama.cpp:", "llama.cpp"), ("ollama", "ollama"), ("mlx_lm", "mlx"),
-    ("llamafactory", "llamafactory"), ("axolotl", "axolotl"), ("nanotron", "nanotron"), ("run_train.py",
-    "nanotron"),
-    ("maxtext", "maxtext"), ("litgpt", "litgpt"), ("tune run", "torchtune"), ("megatron_gpt", "nemo"),
-    ("pretrain_", "megatron"), ("megatron", "megatron"), ("torchtitan", "torchtitan"),
-    ("run_train.sh", "torchtitan"), ("sglang", "sglang"), ("trtllm", "trtllm"), ("tensorrt_llm", "trtllm"),
-    ("vllm", "vllm"), ("trl ", "trl"), ("sft.py", "trl"), ("dpo.py", "trl"), ("run_clm", "trainer"),
-    ("accelerate launch", "accelerate"), ("deepspeed", "deepspeed"),
-)  # fmt: skip
-"""What a program's name has in it, the surest first."""
-MARKS: tuple[tuple[str, Tool], ...] = (
-    ("actor_rollout_ref", "verl"), ("policy.generation", "nemo-rl"), ("policy.dtensor_cfg", "nemo-rl"),
-    ("policy.megatron_cfg", "nemo-rl"), ("policy.train_global_batch_size", "nemo-rl"),
-    ("model.partial_pretrain", "verl"), ("grpo.num_prompts_per_step", "nemo-rl"),
-    ("rollout_max_response_len", "slime"), ("n_samples_per_prompt", "slime"),
-    ("trainer.policy.model.path", "skyrl"),
-    ("allocation_mode", "areal"), ("orchestrator.rollouts_per_example", "prime-rl"),
-    ("orchestrator.batch_size", "prime-rl"),
-    ("trainer.devices", "nemo"), ("trainer.num_nodes", "nemo"), ("modelArtifacts", "llm-d"),
-    ("parallelism.pp_engine", "nanotron"), ("tokens.batch_accumulation_per_replica", "nanotron"),
-    ("tokens.micro_batch_size", "nanotron"), ("per_device_batch_size", "maxtext"),
-    ("ici_fsdp_parallelism", "maxtext"),
-    ("base_model", "axolotl"), ("finetuning_type", "llamafactory"), ("cutoff_len", "llamafactory"),
-    ("model._component_", "torchtune"), ("train.max_seq_length", "litgpt"), ("train.max_tokens",
-    "litgpt"), ("compute_environment", "accelerate"),
-    ("distributed_type", "accelerate"), ("max_length", "trl"), ("per_device_train_batch_size", "trainer"),
-)  # fmt: skip
-"""Keys, or their beginnings, that one tool alone has, the surest first."""
-SIGNS: Mapping[Tool, tuple[str, ...]] = {
-    "megatron": (
-        "tensor_model_parallel_size", "pipeline_model_parallel_size", "micro_batch_size", "global_batch_size",
-        "use_distributed_optimizer", "sequence_parallel", "recompute_granularity", "context_parallel_size",
-        "expert_model_parallel_size", "seq_length", "num_attention_heads", "hidden_size",
-        "virtual_pipeline_model_parallel_size",
-    ),
-    "torchtitan": (
-        "tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree",
-        "data_parallel_shard_degree", "data_parallel_replicate_degree", "expert_parallel_degree",
-        "local_batch_size", "num_tokens_per_microbatch_per_dp_rank", "num_tokens_per_train_step",
-        "max_context_length", "fsdp_reshard_after_forward", "activation_checkpoint",
-    ),
-    "deepspeed": (
-        "stage", "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps",
-        "zero_optimization", "enabled", "autotp_size", "offload_optimizer",
-    ),
-    "vllm": (
-        "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs",
-        "gpu_memory_utilization", "max_model_len", "enable_expert_parallel", "max_num_batched_tokens",
-    ),
-    "sglang": (
-        "mem_fraction_static", "tp_size", "dp_size", "chunked_prefill_size", "max_running_requests",
-        "enable_dp_attention", "model_path", "context_length",
-    ),
-    "trtllm": (
-        "max_batch_size", "max_num_tokens", "enable_attention_dp", "free_gpu_memory_fraction",
-        "kv_cache_free_gpu_memory_fraction", "cuda_graph_config", "kv_cache_config", "batch_sizes",
-        "moe_expert_parallel_size", "tensor_parallel_size", "tp_size", "pp_size", "ep_size", "decoding_type",
-    ),
-}  # fmt: skip
-"""Keys by which arguments without a program are known."""
 SAME_OVERLAP = ("auto", "on")
 """One flag where the framework overlaps exchanges by itself."""
 
 
 def read_arguments(
-    text: str, layers: int | None = None, tool: Tool | None = None, known: Known | None = None
+    text: str,
+    layers: int | None = None,
+    tool: Tool | None = None,
+    known: Known | None = None,
+    path: Path | None = None,
 ) -> Launch:
     """What a text of arguments says, with what is known beside it; BadInput where no tool is known by it, or
-    where it is wrong."""
+    where it is wrong. `path` is the file that the text is from."""
     beside = known or Known(layers=layers)
-    several = read_servers(text, lambda one: _read_one(one, tool, beside))
-    return several if several is not None else _read_one(text, tool, beside)
+    tables = [unwrapped(one) for one in argument_tables(path or text, text)]
+    if not tables:
+        raise nothing_launched(text)
+    named = launched_tools(tables, tool, beside)
+    servers = [pair for pair in named if pair[1] in SERVERS]
+    if servers and (named[0][1] in SERVERS or len(servers) == len(named)):
+        return join_servers(
+            [(_read_one(one, of, beside), role_of(one, text)) for one, of in servers]
+        )
+    return _read_one(*named[0], beside)
 
 
-def _read_one(text: str, tool: Tool | None, beside: Known) -> Launch:
-    alone = parse_arguments(text)
-    whose = tool or _whose(alone, beside)
-    given = with_files(alone, beside.files, whose)
-    launch = _instances(READERS[whose](given, beside), given, beside)
+def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
+    given = with_files(_environment(alone, whose), beside.files, whose)
+    launch = _instances(_judged(reader_of(whose)(given, beside)), given, beside)
     opened = [f"{one.key} {one.name} was opened" for one in beside.files]
+    if given.bare and beside.files == () and not given.copies > 1 and _of_file(given):
+        told = (
+            "the file holds flags and no program that takes them: import the script that uses them"
+        )
+        launch = replace(launch, doubts=(*launch.doubts, told))
     closed = _not_opened(given, {one.name for one in beside.files})
-    return replace(
-        launch,
-        notes=(*launch.notes, *opened),
-        doubts=(*launch.doubts, *closed, *_behind(given, launch)),
+    parents = _parents(given, whose)
+    if parents or any("_recipe " in ask for ask in launch.asks):
+        launch = only_told(launch)
+    return completed(
+        replace(
+            launch,
+            notes=(*launch.notes, *opened),
+            asks=(
+                *parents,
+                *(ask for ask in given.asks if not (launch.gpus and "--gpus" in ask)),
+                *launch.asks,
+                *closed,
+                *_behind(given, launch),
+            ),
+        )
     )
 
 
-def _whose(given: ArgumentTable, beside: Known) -> Tool:
-    """The tool of a text, by what it names where it does not say so itself."""
-    try:
-        return recognise(given)
-    except BadInput:
-        if not beside.files:
-            raise
-        return recognise(with_files(given, beside.files, "trainer"))
+FAMILIES = {"training": read_training, "policy": read_policy, "megatron": read_megatron}
+"""Readers of the families that tables belong to."""
+
+
+def reader_of(tool: Tool) -> Callable[[ArgumentTable, Known], Launch]:
+    """The reader of a tool: its family's, walking its table, else its own."""
+    if tool in READERS:
+        return READERS[tool]
+    table = table_of(tool)
+    return lambda given, known: FAMILIES[table.family](given, known, table)
+
+
+def _judged(launch: Launch) -> Launch:
+    """A launch whose unknown keys that may matter stop it; the others are named and no more."""
+    if launch.tool not in tool_names():
+        return replace(
+            launch, doubts=(*launch.doubts, *(f"{one} is not known here" for one in launch.unknown))
+        )
+    table = table_of(launch.tool)
+    verdicts = {one: table.verdict(one) for one in launch.unknown}
+    unknown = tuple(one for one, verdict in verdicts.items() if verdict in (None, "sets"))
+    stops = [why for one in unknown if (why := unknown_sentence(one, table))]
+    recipes = [one for one in unknown if "_recipe " in one]
+    return replace(
+        launch,
+        doubts=(*launch.doubts, *(why for why in stops if "_recipe " not in why)),
+        asks=(
+            *launch.asks,
+            *(f"what {one} sets is not in the file: --plan, --gpus" for one in recipes),
+        ),
+        unknown=unknown,
+        unmodelled=(*launch.unmodelled, *(one for one in verdicts if verdicts[one] == "bears")),
+        ignored=(*launch.ignored, *(one for one in verdicts if verdicts[one] == "quiet")),
+    )
+
+
+def _parents(given: ArgumentTable, tool: Tool) -> list[str]:
+    """Configurations that a launch is made from and that are not at hand."""
+    table = table_of(tool)
+    found = []
+    for key, value in given.pairs:
+        if key not in str(table.options.get("parents", "")).split() or not isinstance(value, str):
+            continue
+        if value.lower() not in table.values.get("backend", {}) and not value.startswith("$"):
+            found.append(
+                f"{value[:80]} ({key}), which the rest comes from, is not at hand: put it beside the file"
+            )
+    return found
+
+
+def only_told(launch: Launch) -> Launch:
+    """A launch without what its tool's defaults say: another file that is not at hand has the rest."""
+    told = {row.name for row in launch.values if row.origin == "file"}
+    words = [word for word in launch.plan.split() if {*read_words(word)[0]} & told]
+    post = launch.post_training
+    return replace(
+        launch,
+        plan=" ".join(words),
+        values=tuple(row for row in launch.values if row.name in told),
+        gpus=launch.gpus if "gpus" in told else None,
+        global_batch=launch.global_batch if "global_batch" in told else None,
+        seq_len=launch.seq_len if "seq_len" in told else None,
+        post_training=None
+        if post is None
+        else {
+            key: value
+            for key, value in post.items()
+            if key in told or key in ("algorithm", "model", "framework")
+        },
+    )
+
+
+def _of_file(given: ArgumentTable) -> bool:
+    """Whether flags without a program stand in a script rather than in a command that somebody pasted."""
+    return given.started and "\n" in given.text.strip() and not given.text.lstrip().startswith("-")
+
+
+def _environment(given: ArgumentTable, tool: Tool) -> ArgumentTable:
+    """Arguments with the variables of the environment that the tool reads: TGI every flag of its own by its
+    name."""
+    table = table_of(tool)
+    pairs: list[tuple[str, Any]] = []
+    for key, value in given.pairs:
+        if not key.startswith("$") or key in table.known:
+            pairs.append((key, value))
+        elif tool == "tgi" and key[1:].lower() in table.known:
+            pairs.append((key[1:].lower(), value))
+    if given.started and tool not in SECTIONED:
+        pairs = [(_whole_flag(key, table), value) for key, value in pairs]
+    places = {_whole_flag(key, table): line for key, line in given.places.items()}
+    if tool == "tgi":
+        places |= {
+            key[1:].lower(): line for key, line in given.places.items() if key.startswith("$")
+        }
+    return replace(given, pairs=tuple(pairs), places=places)
+
+
+SECTIONED = ("torchtitan", "maxtext", "nemo-rl", "verl")
+"""Tools whose keys argparse does not read."""
+
+
+def _whole_flag(key: str, table: ToolTable) -> str:
+    """A flag that is cut short, as argparse takes it, where one flag alone begins so."""
+    if len(key) < 5 or "." in key or key.startswith("$") or table.verdict(key) is not None:
+        return key
+    longer = [one for one in table.known if one.startswith(key)]
+    return longer[0] if len(longer) == 1 else key
+
+
+def completed(launch: Launch) -> Launch:
+    """A launch that asks for what its file does not say and nothing else can: model, GPUs, lengths."""
+    asks = list(launch.asks)
+    if not launch.models and launch.table is None:
+        asks.append("the model is not named in the file: MODEL")
+    if not launch.serves and launch.gpus is None and not any("--gpus" in ask for ask in asks):
+        asks.append("the number of GPUs, and with it the batch, is not in the file: --gpus")
+    if not launch.serves and launch.seq_len is None and not any("len" in ask for ask in asks):
+        asks.append("the sequence length is not in the file: --seq-len")
+    return replace(launch, asks=tuple(dict.fromkeys(asks)))
 
 
 def _instances(launch: Launch, given: ArgumentTable, known: Known) -> Launch:
@@ -209,10 +267,8 @@ def _instances(launch: Launch, given: ArgumentTable, known: Known) -> Launch:
     if not (launch.serves and launch.gpus and known.gpus is None and given.wrapped):
         return launch
     many, inside = whole_number(nodes), whole_number(each)
-    if many is None or not inside:
-        return launch
-    spans = -(-launch.gpus // inside)
-    copies = many // spans
+    spans = -(-launch.gpus // inside) if inside else 1
+    copies = given.copies if many is None or not inside else max(many // spans, given.copies)
     if copies < 2:
         return launch
     place = f"{spans} nodes" if spans > 1 else "node"
@@ -244,9 +300,10 @@ _BEHIND = re.compile(
 
 def _not_opened(given: ArgumentTable, opened: Collection[str] = ()) -> list[str]:
     """Files that hold further arguments and that the text itself does not write."""
-    named = [(key, str(value)) for key, value in given.pairs if key in FILES]
+    own = [key for key, _ in given.pairs if key in FILES]
+    named = [(key, str(value)) for key, value in given.pairs if key in own]
     return [
-        f"{key} {value[:60]} is a file of its own, which is not opened: import that one"
+        f"{value[:60]} ({key}) is a file of its own and not at hand: put it beside the launch"
         for key, value in named
         if value.endswith(ENDINGS)
         and value not in opened
@@ -264,47 +321,10 @@ def _behind(given: ArgumentTable, launch: Launch) -> list[str]:
     found = [match[1] for word in words if (match := _BEHIND.fullmatch(word))]
     named = launch.tool == "slime" and launch.models
     return [
-        f"${name[:40]} is not set in the text: flags may be behind it"
+        f"{name[:40]} is not set in the file, and flags may be behind it"
         for name in found
         if not (named and name == "MODEL_ARGS")
     ]
-
-
-def recognise(given: ArgumentTable) -> Tool:
-    """The tool: by the program that is run, else by the keys."""
-    module = next((str(value) for key, value in given.pairs if key in ("m", "module")), "")
-    behind = [str(one) for _, value in given.pairs if isinstance(value, list) for one in value[1:]]
-    program = " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
-    named = {key for key, _ in given.pairs}
-    for name, tool in PROGRAMS:
-        if name in program:
-            return _nearer(tool, named)
-    for mark, tool in MARKS:
-        if any(key == mark or key.startswith(f"{mark}.") for key in named):
-            return _nearer(tool, named)
-    keys = {part for key, _ in given.pairs for part in key.split(".")}
-    scores = {tool: len(keys & set(SIGNS.get(tool, ()))) for tool in TOOLS}
-    best = max(scores.values(), default=0)
-    likely = [tool for tool in TOOLS if scores[tool] == best]
-    if best and len(likely) == 1:
-        return likely[0]
-    message = "is of no tool known here" if not best else f"could be for {' or '.join(likely)}"
-    allowed = f"arguments of {', '.join(TOOLS)}; the command before them says whose"
-    shown = ", ".join(sorted(keys)[:8])[:200] or None
-    raise BadInput([Problem(path="import", value=shown, message=message, allowed=allowed)])
-
-
-def _nearer(tool: Tool, named: set[str]) -> Tool:
-    """Of trainers that share most keys, the one whose own a file has: TRL's among TrainingArguments'."""
-    own = {"max_length", "use_peft", "dataset_text_field", "packing", "trainer_type", "num_generations",
-           "max_completion_length", "reward_funcs"}  # fmt: skip
-    if tool == "trainer" and named & own:
-        return "trl"
-    if tool == "deepspeed" and "per_device_train_batch_size" in named:
-        return "trainer"
-    if tool == "accelerate" and named & {"max_length", "use_peft"}:
-        return "trl"
-    return tool
 
 
 def write_training(tool: Tool, run: Training) -> ToolArguments:
@@ -313,7 +333,7 @@ def write_training(tool: Tool, run: Training) -> ToolArguments:
         raise no_tool(tool, TRAINING)
     plain = TRAINERS[tool](replace(run, launcher=""))
     written = plain if not run.launcher else TRAINERS[tool](run)
-    launch = READERS[tool](parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
+    launch = reader_of(tool)(parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
     back = parse_plan(launch.plan, run.gpus)
     notes = [f"{tool} has no flag for {text}" for text in _differences(run, back)]
     if launch.seq_len not in (None, run.seq_len) or (
@@ -349,7 +369,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     if serving.own and serving.as_read is not None:
         as_read = ENGINES[tool](replace(serving, deployment=serving.as_read, batch=None))
         text = keep_flags(serving.own, as_read, text, FLAGS[tool], alone=serving.alone)
-    launch = READERS[tool](parse_arguments(text), Known())
+    launch = reader_of(tool)(parse_arguments(text), Known())
     meant = serving.deployment
     back = parse_deployment(launch.plan)
     notes = []

@@ -153,6 +153,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         accelerator=given.accelerator,
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
+        asks=tuple(keys.asks),
         ignored=quiet,
         unknown=unknown,
     )

@@ -7,11 +7,14 @@ value has several keys, the one that the launch says it by is kept.
 from collections.abc import Mapping
 
 from foretell.interop.launch import Launch, Tool
-from foretell.interop.trainers import DIALECTS, MICRO, SOURCES
+from foretell.interop.tool_tables import table_of
 from foretell.specs.plan import Plan
 
 TRAINER_FIELDS: Mapping[Tool, tuple[str, ...]] = {
-    **dict.fromkeys(DIALECTS, ("zero", "micro_batch", "recompute")),
+    **dict.fromkeys(
+        ("trainer", "trl", "accelerate", "axolotl", "llamafactory"),
+        ("zero", "micro_batch", "recompute"),
+    ),
     "torchtune": ("micro_batch", "recompute"),
     "litgpt": ("micro_batch",),
 }
@@ -37,7 +40,9 @@ def trainer_keys(launch: Launch, plan: Plan, global_batch: int) -> dict[str, str
     inside = "deepspeed_config." if tool == "accelerate" and staged else ""
     batch = "micro_batch_size" if tool == "axolotl" else "per_device_train_batch_size"
     return {
-        next((name for name in MICRO if name in said), batch): f"{plan.micro_batch}",
+        next(
+            (name for name in table_of(tool).fields["micro_batch"] if name in said), batch
+        ): f"{plan.micro_batch}",
         f"{inside}gradient_accumulation_steps": f"{steps}",
         **_checkpoints(tool, plan.recompute != "none", said),
         **(_stage(tool, plan.zero) if staged else _strategy(tool, plan.zero, said)),
@@ -45,7 +50,14 @@ def trainer_keys(launch: Launch, plan: Plan, global_batch: int) -> dict[str, str
 
 
 def _checkpoints(tool: Tool, on: bool, said: set[str]) -> dict[str, str]:
-    inside = next((name for name in SOURCES["recompute"] if "." in name and name in said), None)
+    inside = next(
+        (
+            name
+            for name in table_of(tool).fields["inner_checkpointing"]
+            if "." in name and name in said
+        ),
+        None,
+    )
     if inside is not None and "gradient_checkpointing" not in said:
         return {inside: _truth(on)}
     if tool == "llamafactory":
@@ -61,7 +73,7 @@ def _stage(tool: Tool, zero: int) -> dict[str, str]:
 
 def _strategy(tool: Tool, zero: int, said: set[str]) -> dict[str, str]:
     """FSDP's strategy, which its second version calls whether weights go back after the forward pass."""
-    again = next((name for name in SOURCES["zero"] if "reshard" in name and name in said), None)
+    again = next((name for name in table_of(tool).fields["reshard"] if name in said), None)
     if again is not None and zero in STRATEGIES:
         return {again: _truth(zero == 3)}
     name = "fsdp_config.fsdp_sharding_strategy"

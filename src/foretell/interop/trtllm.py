@@ -34,7 +34,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "kv": ("kv_cache_config.dtype", "kv_cache_dtype", "quant_config.kv_cache_quant_algo"),
     "max_batch": ("max_batch_size",),
     "max_tokens": ("max_num_tokens",),
-    "memory_fraction": ("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction",
+    "memory_fraction": ("kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction",
+    "free_gpu_memory_fraction",
                         "kv_cache_config.free_gpu_memory_fraction"),
     "draft_tokens": ("speculative_config.num_nextn_predict_layers", "speculative_config.max_draft_len",
                      "speculative_config.decoding_type"),
@@ -111,7 +112,7 @@ def _limits(keys: Keys) -> dict[str, object]:
         "max_batch": keys.whole("max_batch_size"),
         "max_tokens": keys.whole("max_num_tokens"),
         "memory_fraction": keys.number(
-            "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction",
+            "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "free_gpu_memory_fraction",
             "kv_cache_config.free_gpu_memory_fraction", low=0.01, high=1.0,
         ),
         "cache_gb": most / 1e9 if most else None,

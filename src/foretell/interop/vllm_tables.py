@@ -52,7 +52,12 @@ def _json(keys: Keys, name: str, text: str) -> dict[str, Any]:
     try:
         table = json.loads(text)
     except (ValueError, RecursionError):
-        keys.problem(name, "is not JSON", text)
+        if "$" in text:
+            keys.ask(
+                f"{name} has values that are not set in the file: the plan's words say them in --plan"
+            )
+        else:
+            keys.problem(name, "is not JSON", text)
         return {}
     return table if isinstance(table, dict) else {}
 

@@ -27,7 +27,8 @@ DISPATCHES = (
 )  # fmt: skip
 """Kernels that bring tokens to experts: `dispatch=NAME`."""
 OTHER_NAMES: dict[str, str] = {
-    "awq": "int4", "gptq": "int4", "awq_marlin": "int4", "gptq_marlin": "int4", "w4a16": "int4",
+    "awq": "int4", "gptq": "int4", "nf4": "int4", "awq_marlin": "int4", "gptq_marlin": "int4",
+    "w4a16": "int4",
     "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "w8a8": "int8", "fp8_block": "fp8-block",
     "modelopt_fp4": "nvfp4", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
 }  # fmt: skip

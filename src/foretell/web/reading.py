@@ -106,6 +106,8 @@ def _launch(text: str) -> dict[str, Any]:
     parts = [str(found.plan), f"{found.gpus} GPUs" if found.gpus else ""]
     return {
         "kind": "launch",
+        "read_back": [row.to_dict() for row in found.values],
+        "asks": list(found.asks),
         "name": found.tool,
         "about": ", ".join(part for part in parts if part),
         "serving": found.tool in SERVERS,

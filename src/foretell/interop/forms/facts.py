@@ -1,0 +1,300 @@
+"""Nodes, GPUs and processes that launchers and batch lines state, and how many GPUs that is."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from foretell.interop.forms.records import (
+    FactName,
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+)
+from foretell.interop.forms.values import ArrayValue, Value, literal
+from foretell.interop.whole_numbers import whole_number
+from foretell.records import dataclass
+
+SLURM_NAMES = {"a100": "A100-80GB"}
+"""Kinds of GPU that clouds spell otherwise: there a bare A100 has 40 GB."""
+_GRES = re.compile(r"(?:gres/)?gpu(?::(?P<kind>[A-Za-z][\w.-]*))?(?:[:=](?P<many>\d+))?")
+_KIND = re.compile(r"(?:(?P<kind>[A-Za-z][\w.-]*):)?(?P<many>\d+)")
+_BATCH = re.compile(r"^[ \t]*#(SBATCH|PBS|BSUB|FLUX:?|COBALT)[ \t]+(.*)$", re.MULTILINE)
+_SELECT = re.compile(r"(?:select|nodes)=(\d+)")
+_PBS_GPUS = re.compile(r"(?:ngpus|gpus)=(\d+)")
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def batch_layer(text: str, first_line: int) -> LauncherLayer | None:
+    """Options of the batch lines of a script as one launcher."""
+    words: list[Word] = []
+    name = ""
+    for match in _BATCH.finditer(text):
+        name = f"#{match[1].rstrip(':')}"
+        line = first_line + text.count("\n", 0, match.start())
+        plain = match[2].partition(" #")[0]
+        try:
+            parts = shlex.split(plain, comments=True)
+        except ValueError:
+            parts = plain.split()
+        words += [Word(text=part, line=line, raw=part) for part in parts]
+    return LauncherLayer(name=name, argv=tuple(words)) if name else None
+
+
+def slurm_variables(facts: tuple[StatedFact, ...]) -> dict[str, Value | ArrayValue]:
+    """Variables that Slurm sets from the batch lines."""
+    names = {
+        "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+        "gpus_per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
+        "processes_per_node": ("SLURM_NTASKS_PER_NODE",),
+        "processes": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    }
+    found: dict[str, Value | ArrayValue] = {}
+    for fact in facts:
+        for name in names.get(fact.name, ()):
+            found.setdefault(name, literal(str(fact.value), fact.line))
+    tasks = {fact.name: fact.value for fact in facts}
+    if "processes" not in tasks and {"nodes", "processes_per_node"} <= {*tasks}:
+        many = int(tasks["nodes"]) * int(tasks["processes_per_node"])
+        for name in names["processes"]:
+            found.setdefault(name, literal(str(many), 0))
+    return found
+
+
+def batch_facts(layer: LauncherLayer) -> tuple[StatedFact, ...]:
+    """What the options of srun, sbatch or batch lines state."""
+    found: list[StatedFact] = []
+
+    def add(name: FactName, word: Word | None, source: str) -> None:
+        if word is not None:
+            found.append(_fact(name, word, source))
+
+    add("nodes", _last(layer.value("--nodes", "-N") or _glued(layer, "-N")), "--nodes")
+    add("processes", layer.value("--ntasks", "-n") or _glued(layer, "-n"), "--ntasks")
+    add("processes_per_node", layer.value("--ntasks-per-node"), "--ntasks-per-node")
+    for option, name in (("--gpus-per-node", "gpus_per_node"), ("--gres", "gpus_per_node"),
+                         ("--gpus", "gpus"), ("-G", "gpus")):  # fmt: skip
+        found += _of_gres(layer.value(option), name, option)  # type: ignore[arg-type]
+    each = layer.value("--gpus-per-task")
+    tasks = layer.value("--ntasks-per-node")
+    per = whole_number((each.text if each else "").rpartition(":")[2])
+    if each and per and not any(one.name.startswith("gpus") for one in found):
+        many = per * ((whole_number(tasks.text) if tasks else 1) or 1)
+        found.append(
+            StatedFact(name="gpus_per_node", value=many, line=each.line, source="--gpus-per-task")
+        )
+    for word in layer.argv:
+        if layer.name == "#PBS" and (match := _SELECT.search(word.text)):
+            found.append(
+                StatedFact(name="nodes", value=int(match[1]), line=word.line, source="-l select")
+            )
+            if gpus := _PBS_GPUS.search(word.text):
+                found.append(
+                    StatedFact(
+                        name="gpus_per_node", value=int(gpus[1]), line=word.line, source="ngpus"
+                    )
+                )
+    return tuple(found)
+
+
+def _of_gres(word: Word | None, name: FactName, option: str) -> list[StatedFact]:
+    """`gpu:h100:8`, `h100:8`, `8`, `gpu:8,nvme:1`."""
+    if word is None:
+        return []
+    if word.unknown:
+        return [_fact(name, word, option)]
+    for part in word.text.split(","):
+        match = (
+            _GRES.fullmatch(part)
+            if option == "--gres"
+            else _GRES.fullmatch(part) or _KIND.fullmatch(part)
+        )
+        if match is None:
+            continue
+        found = [
+            StatedFact(name=name, value=int(match["many"] or 1), line=word.line, source=option)
+        ]
+        if match["kind"] and match["kind"].lower() not in ("gpu", "tmp"):
+            kind = SLURM_NAMES.get(match["kind"].lower(), match["kind"])
+            found.append(StatedFact(name="accelerator", value=kind, line=word.line, source=option))
+        return found
+    return []
+
+
+def process_facts(process: LaunchedProcess) -> tuple[StatedFact, ...]:
+    """What the launchers of a process state, the innermost first."""
+    found: list[StatedFact] = []
+    for layer in reversed(process.layers):
+        reader = _READERS.get(layer.name)
+        if reader is not None:
+            found += reader(layer)
+    for name in _VISIBLE:
+        word = process.env.get(name)
+        if word is not None and not word.unknown and re.fullmatch(r"\d+(,\d+)*,?", word.text):
+            many = len(word.text.strip(",").split(","))
+            found.append(StatedFact(name="gpus_per_node", value=many, line=word.line, source=name))
+            break
+    return tuple(found)
+
+
+def _torchrun(layer: LauncherLayer) -> list[StatedFact]:
+    found: list[StatedFact] = []
+    nodes, each = layer.value("--nnodes"), layer.value("--nproc-per-node")
+    if nodes is not None:
+        found.append(_fact("nodes", _last(nodes) or nodes, "--nnodes"))
+    elif each is not None and not any(word.text == f"${{{word.unknown[0]}}}" and word is not each
+                                      for word in layer.argv if word.unknown):  # fmt: skip
+        found.append(StatedFact(name="nodes", value=1, line=0, source="torchrun's default"))
+    if each is not None and each.text not in ("gpu", "auto"):
+        found.append(_fact("processes_per_node", each, "--nproc-per-node"))
+    return found
+
+
+def _accelerate(layer: LauncherLayer) -> list[StatedFact]:
+    found: list[StatedFact] = []
+    for option, name in (("--num-processes", "processes"), ("--num-machines", "nodes")):
+        if word := layer.value(option):
+            found.append(_fact(name, word, option))  # type: ignore[arg-type]
+    return found
+
+
+def _deepspeed(layer: LauncherLayer) -> list[StatedFact]:
+    found: list[StatedFact] = []
+    for option, name in (("--num-nodes", "nodes"), ("--num-gpus", "gpus_per_node")):
+        if word := layer.value(option):
+            found.append(_fact(name, word, option))  # type: ignore[arg-type]
+    include = layer.value("--include", "-i")
+    if include and not include.unknown and include.text:
+        hosts = [one.partition(":")[2] for one in include.text.split("@")]
+        many = sum(len(one.split(",")) for one in hosts if one)
+        if many and all(hosts):
+            found.append(StatedFact(name="gpus", value=many, line=include.line, source="--include"))
+    return found
+
+
+def _mpi(layer: LauncherLayer) -> list[StatedFact]:
+    found: list[StatedFact] = []
+    if word := layer.value("-np", "-n", "--np", "--n", "-c"):
+        found.append(_fact("processes", word, "-np"))
+    if word := layer.value("-npernode", "--npernode", "-ppn", "--ppn", "-N"):
+        found.append(_fact("processes_per_node", word, "-npernode"))
+    return found
+
+
+def _docker(layer: LauncherLayer) -> list[StatedFact]:
+    word = layer.value("--gpus")
+    if word is None:
+        return []
+    plain = word.text.strip("\"' ")
+    match = re.fullmatch(r"(?:count=)?(\d+)|\"?device=([\w,:.-]+)\"?", plain)
+    if match is None:
+        return []
+    many = int(match[1]) if match[1] else len(match[2].strip(",").split(","))
+    return [StatedFact(name="gpus_per_node", value=many, line=word.line, source="--gpus")]
+
+
+def _composer(layer: LauncherLayer) -> list[StatedFact]:
+    word = layer.value("-n", "--nproc")
+    return [_fact("processes_per_node", word, "--nproc")] if word else []
+
+
+def _batch(layer: LauncherLayer) -> list[StatedFact]:
+    return list(batch_facts(layer))
+
+
+_READERS = {
+    "torchrun": _torchrun, "accelerate": _accelerate, "deepspeed": _deepspeed, "mpirun": _mpi,
+    "mpiexec": _mpi, "horovodrun": _mpi, "aprun": _mpi, "docker": _docker, "podman": _docker,
+    "nerdctl": _docker, "srun": _batch, "sbatch": _batch, "#SBATCH": _batch, "#PBS": _batch,
+    "composer": _composer,
+}  # fmt: skip
+
+
+def _fact(name: FactName, word: Word, source: str) -> StatedFact:
+    number = whole_number(word.text)
+    return StatedFact(name=name, value=word.text if number is None else number, line=word.line, source=source,
+                unknown=word.unknown)  # fmt: skip
+
+
+def _last(word: Word | None) -> Word | None:
+    """The most of a range: torchrun's `1:4`, Slurm's `2-4`."""
+    if word is None or not re.fullmatch(r"\d+[:-]\d+", word.text):
+        return word
+    return Word(text=re.split("[:-]", word.text)[1], line=word.line, raw=word.raw)
+
+
+def _glued(layer: LauncherLayer, flag: str) -> Word | None:
+    """`-N2`."""
+    for word in layer.argv:
+        if re.fullmatch(rf"{flag}\d+", word.text):
+            return Word(text=word.text[2:], line=word.line, raw=word.raw)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCount:
+    """GPUs of a process, as far as its launchers and its form state them."""
+
+    gpus: int | None = None
+    """All of them; None where something is missing."""
+    nodes: int | None = None
+    """Nodes."""
+    per_node: int | None = None
+    """GPUs of a node."""
+    facts: tuple[StatedFact, ...] = ()
+    """What it follows from."""
+    unknown: tuple[str, ...] = ()
+    """Variables that are missing."""
+    accelerator: str | None = None
+    """The kind of GPU."""
+
+
+def gpu_count(facts: Sequence[StatedFact]) -> GpuCount:
+    """GPUs of a process by its facts, the innermost launcher first.
+
+    A launcher that starts a process for each GPU (torchrun, accelerate, mpirun) counts before what a batch
+    system or a manifest gives to the job; unknown numbers are named.
+    """
+
+    def first(*names: FactName) -> StatedFact | None:
+        return next((one for one in facts if one.name in names), None)
+
+    chip = first("accelerator")
+    kind = str(chip.value) if chip else None
+    nodes, each, every = first("nodes"), first("gpus_per_node"), first("gpus")
+    per = first("processes_per_node")
+    if per is not None and (_is_launcher(per) or each is None):
+        each = per
+    total = first("processes")
+    for one in (total, every):
+        if (
+            one is not None
+            and (each is None or not _is_launcher(each))
+            and (one.source != "--ntasks" or each is None)
+        ):
+            if isinstance(one.value, int):
+                return GpuCount(gpus=one.value, nodes=_int(nodes), facts=(one,), accelerator=kind)
+            return GpuCount(facts=(one,), unknown=one.unknown, accelerator=kind)
+    if each is None:
+        return GpuCount(nodes=_int(nodes), accelerator=kind, unknown=nodes.unknown if nodes else ())
+    used = tuple(one for one in (nodes, each) if one is not None)
+    names = tuple(dict.fromkeys(name for one in used for name in one.unknown))
+    if any(not isinstance(one.value, int) for one in used):
+        return GpuCount(nodes=_int(nodes), per_node=_int(each), facts=used, unknown=names,
+                        accelerator=kind)  # fmt: skip
+    many = int(each.value) * int(nodes.value if nodes else 1)
+    return GpuCount(gpus=many, nodes=int(nodes.value) if nodes else None, per_node=int(each.value),
+                    facts=used, accelerator=kind)  # fmt: skip
+
+
+def _is_launcher(fact: StatedFact) -> bool:
+    return fact.source in (
+        "--nproc-per-node",
+        "-npernode",
+        "--nproc",
+        "--num-gpus",
+    )
+
+
+def _int(fact: StatedFact | None) -> int | None:
+    return fact.value if fact is not None and isinstance(fact.value, int) else None

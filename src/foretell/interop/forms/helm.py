@@ -1,0 +1,167 @@
+"""Values of Helm charts that start servers: the vLLM production stack, llm-d's model service, KubeAI, others.
+
+A chart's values are tables whose parts look like containers: an image, a command, arguments, resources. Such
+parts are found wherever they stand; the tables of charts that name values of their own are written as the
+flags that the chart makes of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from foretell.interop.forms.containers import gpus_at, processes_of, table, variables_at, words_at
+from foretell.interop.forms.records import (
+    LaunchContents,
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+)
+from foretell.interop.forms.trees import Path, Tree
+from foretell.interop.whole_numbers import whole_number
+
+STACK_FLAGS = {
+    "tensorParallelSize": "tensor-parallel-size", "pipelineParallelSize": "pipeline-parallel-size",
+    "maxModelLen": "max-model-len", "maxNumSeqs": "max-num-seqs", "dtype": "dtype",
+    "gpuMemoryUtilization": "gpu-memory-utilization", "maxLoras": "max-loras",
+}  # fmt: skip
+"""Keys of `vllmConfig` and the flags that the production stack's chart makes of them."""
+STACK_SWITCHES = {
+    "enablePrefixCaching": "enable-prefix-caching", "enableChunkedPrefill": "enable-chunked-prefill",
+    "v1": "",
+}  # fmt: skip
+PARALLELISM = {
+    "tensor": "tensor-parallel-size",
+    "data": "data-parallel-size",
+    "pipeline": "pipeline-parallel-size",
+}
+"""Keys of `parallelism` of llm-d and KServe and vLLM's flags."""
+_PROGRAMS = {"VLLM": "vllm", "vllmServe": "vllm", "OLlama": "ollama", "Infinity": "infinity"}
+
+
+def is_values(value: Any) -> bool:
+    """Whether a document is values of a chart that are known here."""
+    found = table(value)
+    return (
+        isinstance(table(found.get("servingEngineSpec")).get("modelSpec"), list)
+        or "modelArtifacts" in found
+        or isinstance(found.get("catalog"), Mapping)
+    )
+
+
+def read_values(tree: Tree) -> LaunchContents:
+    """Servers of a chart's values."""
+    value = tree.value
+    found: list[LaunchedProcess] = []
+    specs = table(value.get("servingEngineSpec")).get("modelSpec")
+    for at, one in enumerate(specs if isinstance(specs, list) else ()):
+        found.append(_stack(tree, table(one), ("servingEngineSpec", "modelSpec", str(at))))
+    if "modelArtifacts" in value:
+        found += _model_service(tree)
+    for name, one in table(value.get("catalog")).items():
+        if isinstance(one, Mapping) and one.get("enabled") and one.get("url"):
+            found.append(_catalogue(tree, one, ("catalog", str(name))))
+    return LaunchContents(form="helm", processes=tuple(found))
+
+
+def _flags(
+    tree: Tree, path: Path, node: Mapping[str, Any], names: Mapping[str, str]
+) -> Iterator[Word]:
+    for key, flag in names.items():
+        if key in node and node[key] is not None:
+            line = tree.line(*path, key)
+            yield Word(text=f"--{flag}", line=line, raw=key)
+            yield Word(text=str(node[key]), line=line, raw=str(node[key]))
+
+
+def _start(tree: Tree, path: Path, model: str) -> list[Word]:
+    line = tree.line(*path)
+    return [Word(text=text, line=line, raw=text) for text in ("vllm", "serve", model)]
+
+
+def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> LaunchedProcess:
+    """An engine of the vLLM production stack."""
+    config = table(model.get("vllmConfig"))
+    place = (*path, "vllmConfig")
+    words = _start(tree, (*path, "modelURL"), str(model.get("modelURL") or ""))
+    words += _flags(tree, place, config, STACK_FLAGS)
+    for key, flag in STACK_SWITCHES.items():
+        if config.get(key) is True and flag:
+            words.append(Word(text=f"--{flag}", line=tree.line(*place, key), raw=key))
+    words += words_at(tree, (*place, "extraArgs"), config.get("extraArgs"))
+    facts = [StatedFact(name="replicas", value=int(model.get("replicaCount") or 1), source="replicaCount",
+                  line=tree.line(*path, "replicaCount"))]  # fmt: skip
+    if (many := whole_number(model.get("requestGPU", ""))) is not None:
+        facts.append(StatedFact(name="gpus_per_node", value=many, line=tree.line(*path, "requestGPU"),
+                          source="requestGPU"))  # fmt: skip
+    chip = str(model.get("requestGPUType") or "")
+    if chip and "/" not in chip:
+        facts.append(StatedFact(name="accelerator", value=chip, line=tree.line(*path, "requestGPUType"),
+                          source="requestGPUType"))  # fmt: skip
+    return LaunchedProcess(
+        program="vllm",
+        argv=tuple(words),
+        facts=tuple(facts),
+        layers=(LauncherLayer(name="helm"),),
+        env=variables_at(tree, (*path, "env"), model.get("env")),
+        image=str(model.get("repository") or ""),
+        name=str(model.get("name") or ""),
+    )
+
+
+def _model_service(tree: Tree) -> Iterator[LaunchedProcess]:
+    """llm-d's model service: decode and prefill with containers and parallelism."""
+    value = tree.value
+    artifacts = table(value.get("modelArtifacts"))
+    model = str(artifacts.get("name") or artifacts.get("uri") or "").removeprefix("hf://")
+    for role in ("decode", "prefill"):
+        half = table(value.get(role))
+        if not half or half.get("create") is False:
+            continue
+        parallel = table(half.get("parallelism"))
+        facts = [StatedFact(name="role", value=role, line=tree.line(role), source=role)]
+        copies = half.get("replicas")
+        if isinstance(copies, int):
+            facts.append(StatedFact(name="replicas", value=copies, line=tree.line(role, "replicas"),
+                              source="replicas"))  # fmt: skip
+        containers = half.get("containers")
+        for at, one in enumerate(containers if isinstance(containers, list) else ()):
+            path: Path = (role, "containers", str(at))
+            gpus = gpus_at(tree, (*path, "resources"), table(one).get("resources"))
+            command = str(table(one).get("modelCommand") or "")
+            words = words_at(tree, (*path, "command"), table(one).get("command"))
+            if command in ("vllmServe", "imageDefault", ""):
+                words = words or _start(tree, ("modelArtifacts", "name"), model)
+            words += _flags(tree, (role, "parallelism"), parallel, PARALLELISM)
+            words += words_at(tree, (*path, "args"), table(one).get("args"))
+            env = variables_at(tree, (*path, "env"), table(one).get("env"))
+            yield from processes_of(words, env, [*facts, *([gpus] if gpus else [])], layer="helm",
+                                    image=str(table(one).get("image") or ""), name=role)  # fmt: skip
+
+
+def _catalogue(tree: Tree, one: Mapping[str, Any], path: Path) -> LaunchedProcess:
+    """A model of KubeAI's chart: `resourceProfile: nvidia-gpu-h100:8` is a kind and a number of GPUs."""
+    model = str(one["url"]).partition("://")[2]
+    program = _PROGRAMS.get(str(one.get("engine")), str(one.get("engine")).lower())
+    line = tree.line(*path, "url")
+    words = [Word(text=text, line=line, raw=text) for text in (program, "serve", model)]
+    words += words_at(tree, (*path, "args"), one.get("args"))
+    kind, _, many = str(one.get("resourceProfile") or "").partition(":")
+    place = tree.line(*path, "resourceProfile")
+    facts = []
+    if kind.startswith(("nvidia-gpu", "amd-gpu")):
+        chip = kind.rpartition("gpu-")[2]
+        count, key = whole_number(many) or 1, "resourceProfile"
+        facts += [StatedFact(name="gpus_per_node", value=count, line=place, source=key),
+                  StatedFact(name="accelerator", value=chip, line=place, source=key)]  # fmt: skip
+    copies = one.get("minReplicas")
+    if isinstance(copies, int) and copies > 1:
+        facts.append(StatedFact(name="replicas", value=copies, line=tree.line(*path, "minReplicas"),
+                          source="minReplicas"))  # fmt: skip
+    return LaunchedProcess(
+        program=program,
+        argv=tuple(words),
+        facts=tuple(facts),
+        layers=(LauncherLayer(name="helm"),),
+        env=variables_at(tree, (*path, "env"), one.get("env")),
+        name=path[-1],
+    )

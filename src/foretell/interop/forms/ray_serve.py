@@ -1,0 +1,106 @@
+"""Ray Serve LLM: `llm_configs` of a Serve configuration as the vLLM servers that they start."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from foretell.interop.forms.containers import table
+from foretell.interop.forms.records import (
+    LaunchContents,
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+)
+from foretell.interop.forms.trees import Path, Tree
+
+
+def is_serve(value: Any) -> bool:
+    """Whether a document configures Ray Serve, or one of its models."""
+    if not isinstance(value, Mapping):
+        return False
+    return isinstance(value.get("applications"), list) or _is_model(value)
+
+
+def _is_model(value: Mapping[str, Any]) -> bool:
+    return "model_loading_config" in value or (
+        "engine_config" in value and "deployment_config" in value
+    )
+
+
+def read_serve(tree: Tree) -> LaunchContents:
+    """Servers of a Serve configuration."""
+    return LaunchContents(form="ray-serve", processes=tuple(applications(tree)))
+
+
+def applications(tree: Tree, offset: int = 0) -> Iterator[LaunchedProcess]:
+    """Servers of every application; `offset` is the line before the text in its file."""
+    value = tree.value
+    if isinstance(value, Mapping) and _is_model(value):
+        yield _server(tree, value, (), offset)
+        return
+    several = table(value).get("applications")
+    for at, one in enumerate(several if isinstance(several, list) else ()):
+        path: Path = ("applications", str(at))
+        args = table(table(one).get("args"))
+        configs = args.get("llm_configs")
+        for index, config in enumerate(configs if isinstance(configs, list) else ()):
+            if isinstance(config, Mapping):
+                yield _server(tree, config, (*path, "args", "llm_configs", str(index)), offset)
+        if not configs:
+            yield _program(tree, table(one), path, offset)
+
+
+def _program(tree: Tree, one: Mapping[str, Any], path: Path, offset: int) -> LaunchedProcess:
+    """An application of its own code: the program by its import path, with its variables."""
+    name = str(one.get("import_path") or one.get("name") or "")
+    line = offset + tree.line(*path, "import_path")
+    env = {
+        str(key): Word(
+            text=str(value), line=offset + tree.line(*path, "runtime_env"), raw=str(value)
+        )
+        for key, value in table(table(one.get("runtime_env")).get("env_vars")).items()
+    }
+    argv = [Word(text=name, line=line, raw=name)]
+    argv += [Word(text=f"{key}={value}", line=line, raw=f"{key}={value}")
+             for key, value in table(one.get("args")).items() if not isinstance(value, Mapping)]  # fmt: skip
+    return LaunchedProcess(program=name, argv=tuple(argv), env=env, layers=(LauncherLayer(name="ray serve"),),
+                   name=str(one.get("name") or ""))  # fmt: skip
+
+
+def _server(tree: Tree, config: Mapping[str, Any], path: Path, offset: int) -> LaunchedProcess:
+    """A model as `vllm serve` with the keywords of its engine."""
+    loading = table(config.get("model_loading_config"))
+    key = "model_source" if isinstance(loading.get("model_source"), str) else "model_id"
+    model = str(loading.get(key) or table(config.get("engine_config")).get("model_id") or "")
+    where = offset + tree.line(*path, "model_loading_config", key)
+    argv = [Word(text="vllm", line=where), Word(text="serve", line=where),
+            Word(text=model, line=where, raw=model)]  # fmt: skip
+    engine = config.get("engine_kwargs") or table(config.get("engine_config")).get("engine_kwargs")
+    for name, value in table(engine).items():
+        line = offset + tree.line(*path, "engine_kwargs", str(name))
+        flag = f"--{str(name).replace('_', '-')}"
+        if value is False:
+            argv.append(Word(text=f"--no-{flag[2:]}", line=line, raw=str(name)))
+        else:
+            argv.append(Word(text=flag, line=line, raw=str(name)))
+            if value is not True:
+                argv.append(Word(text=str(value), line=line, raw=str(value)))
+    facts = []
+    chip = config.get("accelerator_type")
+    if chip:
+        facts.append(StatedFact(name="accelerator", value=str(chip), source="accelerator_type",
+                          line=offset + tree.line(*path, "accelerator_type")))  # fmt: skip
+    deployed = table(config.get("deployment_config"))
+    many = deployed.get("num_replicas") or table(deployed.get("autoscaling_config")).get(
+        "min_replicas"
+    )
+    if isinstance(many, int) and many > 0:
+        facts.append(StatedFact(name="replicas", value=many, source="min_replicas",
+                          line=offset + tree.line(*path, "deployment_config")))  # fmt: skip
+    return LaunchedProcess(
+        program="vllm",
+        argv=tuple(argv),
+        facts=tuple(facts),
+        layers=(LauncherLayer(name="ray serve"),),
+        name=str(loading.get("model_id") or ""),
+    )

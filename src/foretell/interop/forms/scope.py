@@ -1,0 +1,140 @@
+"""Variables of a shell script while it is read: values, arrays, positions, and what a cluster sets itself."""
+
+import re
+from collections.abc import Mapping
+from copy import copy
+
+from foretell.interop.forms.arithmetic import worked_out
+from foretell.interop.forms.values import (
+    ArrayValue,
+    Value,
+    literal,
+    names_of,
+    shortened,
+    text_of,
+    unknown,
+)
+
+RANKS = frozenset(
+    """RANK NODE_RANK NODERANK LOCAL_RANK GROUP_RANK MACHINE_RANK SLURM_PROCID SLURM_NODEID SLURM_LOCALID
+    PMI_RANK OMPI_COMM_WORLD_RANK LWS_WORKER_INDEX JOB_COMPLETION_INDEX PET_NODE_RANK SKYPILOT_NODE_RANK
+    DSTACK_NODE_RANK POD_INDEX PBS_TASKNUM JOB_INDEX VC_TASK_INDEX SLURM_ARRAY_TASK_ID NODE_INDEX
+    MLP_ROLE_INDEX ARNOLD_ID REPLICA_INDEX""".split()
+)
+"""Variables that number a node or process: where a script branches on one, the first is followed."""
+CLUSTER = re.compile(
+    r"(?:SLURM|PBS|OMPI|PMI|LSB|PET|SKYPILOT|DSTACK|KUBERNETES|MLP|ARNOLD|VC|AZ|AWS|SM|COBALT|FLUX)_\w+"
+    r"|HOSTNAME|HOME|USER|TMPDIR|SCRATCH|RANDOM|CUDA_HOME|PATH|PYTHONPATH|LD_LIBRARY_PATH"
+)
+"""Variables that the cluster, the launcher or the user's account sets: never empty, never known."""
+OWN: Mapping[str, str] = {
+    "PWD": ".", "OLDPWD": ".", "0": "./launch.sh", "BASH_SOURCE": "./launch.sh", "?": "0",
+    "-": "", "LINENO": "1", "IFS": " ", "OPTIND": "1", "SECONDS": "0",
+}  # fmt: skip
+"""Variables of the shell itself."""
+PLACEHOLDER = re.compile(r"<[^<>\n]+>[\w./-]*")
+"""What stands for a value that the user puts in."""
+_NUMBER = re.compile(r"-?\d{1,18}")
+_SPELT = re.compile(r"[A-Za-z_]\w*")
+
+
+class Scope:
+    """Variables as they stand at one place of a script."""
+
+    __slots__ = ("exported", "positions", "values")
+
+    def __init__(self, values: Mapping[str, Value | ArrayValue] | None = None) -> None:
+        self.values: dict[str, Value | ArrayValue] = dict(values or {})
+        self.exported: frozenset[str] = frozenset()
+        self.positions: tuple[Value, ...] | None = None
+
+    def copied(self) -> "Scope":
+        """A scope of its own with the same values."""
+        other = copy(self)
+        other.values = dict(self.values)
+        return other
+
+    def set(self, name: str, value: Value | ArrayValue) -> None:
+        """Give a variable a value; the output of a command that is not known takes the variable's name."""
+        if not isinstance(value, ArrayValue):
+            value = shortened(value)
+            names = names_of(value)
+            output = names and all(one.startswith("$(") for one in names)
+            position = len(value) == 1 and names and names[0].isdigit()
+            if output or position or (value and PLACEHOLDER.fullmatch(text_of(value))):
+                value = unknown(name, value[0].line)
+        self.values[name] = value
+
+    def get(self, name: str) -> Value | None:
+        """A scalar's value, or an array's first element; None where the file does not set it."""
+        if name in self.values:
+            found = self.values[name]
+            if not isinstance(found, ArrayValue):
+                return found
+            first = found.get("0")
+            return () if first is None and found.items else first
+        if self.positions is not None:
+            if name == "#":
+                return literal(str(len(self.positions)), 0)
+            if name.isdigit() and name != "0":
+                at = int(name) - 1
+                return self.positions[at] if at < len(self.positions) else ()
+        if name in OWN:
+            return literal(OWN[name], 0)
+        return None
+
+    def array(self, name: str) -> ArrayValue | None:
+        """An array, or a scalar as one of one element; None where the file does not set it."""
+        found = self.values.get(name)
+        if name == "BASH_SOURCE":
+            return ArrayValue(items=(("0", literal(OWN[name], 0)),))
+        if found is None or isinstance(found, ArrayValue):
+            return found
+        return ArrayValue(items=(("0", found),))
+
+    def number(self, name: str) -> int | None:
+        """The whole number that a variable holds, expressions worked out; unset is None."""
+        seen = {name}
+        found = self.get(name)
+        while found is not None and not names_of(found):
+            text = text_of(found).strip().strip("\"'")
+            if _NUMBER.fullmatch(text):
+                return int(text)
+            if _SPELT.fullmatch(text) and text not in seen:
+                seen.add(text)
+                found = self.get(text)
+                continue
+            return worked_out(text, lambda one: None) if text else 0
+        return None
+
+    def merge(self, other: "Scope", before: "Scope", line: int, decider: str) -> bool:
+        """Take over what two branches of an undecided condition agree on; the rest becomes unknown, by the
+        name of what decides or by its own. Whether they differ in an array of words.
+
+        A value that one branch alone sets where nothing stood before is kept: the other leaves it unset.
+        """
+        arrays = False
+        for name in {*self.values, *other.values}:
+            mine, theirs = self.values.get(name), other.values.get(name)
+            if _same(mine, theirs):
+                continue
+            if mine is None or theirs is None:
+                kept = mine if mine is not None else theirs
+                if name not in before.values and kept is not None:
+                    self.values[name] = kept
+                    continue
+            both = isinstance(mine, ArrayValue) or isinstance(theirs, ArrayValue)
+            if both:  # words that one branch adds: those of the other are kept
+                arrays = True
+                continue
+            self.values[name] = unknown(decider or name, line)
+        self.exported |= other.exported
+        return arrays
+
+
+def _same(mine: Value | ArrayValue | None, theirs: Value | ArrayValue | None) -> bool:
+    if mine is None or theirs is None:
+        return mine is theirs
+    if isinstance(mine, ArrayValue) or isinstance(theirs, ArrayValue):
+        return mine == theirs
+    return text_of(mine) == text_of(theirs)

@@ -1,0 +1,460 @@
+"""Launchers around a command, taken off one after the other: srun, torchrun, docker, `python -m`, `bash -c`.
+
+A launcher is a row of a table: which of its options take no value, or which do. What it is told is kept as a
+`LauncherLayer`; the words behind it are the next command.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from foretell.interop.forms.records import LauncherLayer, Word
+from foretell.records import dataclass
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """How the own options of a launcher are told from the command behind them."""
+
+    switches: frozenset[str] = frozenset()
+    """Options without a value, where every other one has a value."""
+    values: frozenset[str] | None = None
+    """Options with a value, where every other one has none."""
+    verbs: tuple[str, ...] = ()
+    """Words that follow its name when it launches something: `accelerate launch`."""
+    skips: int = 0
+    """Words behind the options that are its own: a host, a duration, an image."""
+    image: bool = False
+    """Whether the word that is skipped is an image."""
+    joins: bool = False
+    """Whether the words behind it are joined and read as a script: ssh."""
+    script: bool = False
+    """Whether the word behind its options is a file with a script: bash, sbatch."""
+    python: bool = False
+    """Whether the program is of Python: a file, or a module behind -m."""
+    dashes: bool = False
+    """Whether the command is what stands behind `--`."""
+    command: str = ""
+    """The option that holds a whole command as one word: `--command`."""
+
+
+_PYTHON_SWITCHES = _set("-u -O -OO -B -s -S -I -E -q -v -d -i -x -b -P")
+_DOCKER = Launcher(
+    switches=_set(
+        """-d -i -t -it -ti -dit -itd -dti -di -id -td -P -q --detach --rm --interactive --tty --privileged
+        --init --read-only --publish-all --no-healthcheck --oom-kill-disable --disable-content-trust --quiet
+        --tls-verify"""
+    ),
+    verbs=("run", "exec"), skips=1, image=True,
+)  # fmt: skip
+_APPTAINER = Launcher(
+    switches=_set(
+        """--nv --rocm --cleanenv -e --writable-tmpfs --no-home --containall -C --contain -c --fakeroot -f
+        --compat --no-mount --nvccli --writable -w --userns -u --no-init --silent -s --quiet -q"""
+    ),
+    verbs=("exec", "run"), skips=1, image=True,
+)  # fmt: skip
+_MPI = Launcher(
+    values=_set(
+        """-np -n -N -c -H -host --host -hostfile --hostfile -machinefile --machinefile -f -map-by --map-by
+        -bind-to --bind-to -x -ppn --ppn -npernode --npernode -wdir --wdir -rank-by --rank-by -prefix --prefix
+        -genv --np --n -env --cpu-bind -d --depth -rankfile --rankfile -output-filename --output-filename
+        -genvlist -iface --map-by --tag-output=x -perhost"""
+    )
+)
+_TORCHRUN = Launcher(
+    switches=_set("--standalone -m --module --no-python --run-path --use-env --virtual-local-rank"),
+    python=True,
+)
+_SHELL = Launcher(
+    switches=_set("-e -x -l -i -u -ex -eux -xe -ux -eu --login --norc --noprofile -v -s"),
+    script=True,
+)
+LAUNCHERS: Mapping[str, Launcher] = {
+    "srun": Launcher(switches=_set(
+        """--exclusive --label -l --unbuffered -u --overlap --verbose -v --quiet -Q --pty --no-kill -k
+        --disable-status -X --multi-prog --preserve-env --overcommit -O --contiguous --immediate -I --exact
+        --container-writable --container-readonly --no-container-writable --container-remap-root
+        --no-container-remap-root --container-mount-home --no-container-mount-home --spread-job
+        --whole -K --kill-on-bad-exit --het-group=x --no-container-entrypoint --container-entrypoint
+        --oversubscribe -s --external-launcher --mem-bind=x"""
+    )),
+    "mpirun": _MPI, "mpiexec": _MPI, "mpiexec.hydra": _MPI, "orterun": _MPI, "aprun": _MPI,
+    "prterun": _MPI, "horovodrun": _MPI, "ibrun": Launcher(values=_set("-n -o")),
+    "jsrun": Launcher(), "flux": Launcher(verbs=("run", "submit", "batch")),
+    "torchrun": _TORCHRUN, "torch.distributed.run": _TORCHRUN, "torch.distributed.launch": _TORCHRUN,
+    "torchrun.py": _TORCHRUN,
+    "accelerate": Launcher(verbs=("launch",), python=True, switches=_set(
+        """-m --module --no-python --multi-gpu --cpu --use-deepspeed --use-fsdp --use-megatron-lm --use-xpu
+        --use-mps-device --tpu --tpu-use-cluster --no-tpu-cluster --tpu-use-sudo --debug --quiet -q
+        --same-network
+        --ipex --dynamo-use-dynamic --dynamo-use-fullgraph --dynamo-use-regional-compilation
+        --enable-cpu-affinity --use-parallelism-config --fp8-use-autocast-during-eval -h"""
+    )),
+    "deepspeed": Launcher(python=True, switches=_set(
+        """--no-local-rank --no-python --module --force-multi --save-pid --bind-cores-to-rank --no-ssh-check
+        --no-ssh --elastic-training"""
+    )),
+    "docker": _DOCKER, "podman": _DOCKER, "nerdctl": _DOCKER, "nvidia-docker": _DOCKER,
+    "apptainer": _APPTAINER, "singularity": _APPTAINER,
+    "enroot": Launcher(verbs=("start", "exec"), skips=1, image=True,
+                       switches=_set("--rw -w --root -r")),
+    "shifter": Launcher(switches=_set("--mpi")),
+    "env": Launcher(values=_set("-u --unset -C --chdir -S")),
+    "sudo": Launcher(values=_set("-u -g -h -p -C")), "nohup": Launcher(values=_set("")),
+    "time": Launcher(values=_set("-o -f")), "exec": Launcher(values=_set("-a")),
+    "command": Launcher(values=_set("")), "builtin": Launcher(values=_set("")),
+    "stdbuf": Launcher(values=_set("-i -o -e")), "nice": Launcher(values=_set("-n")),
+    "ionice": Launcher(values=_set("-c -n")), "setsid": Launcher(values=_set("")),
+    "unbuffer": Launcher(values=_set("")), "catchsegv": Launcher(values=_set("")),
+    "timeout": Launcher(values=_set("-s -k --signal --kill-after"), skips=1),
+    "taskset": Launcher(values=_set(""), skips=1), "numactl": Launcher(values=_set("-N -m -C -i -l -p")),
+    "numa_run": Launcher(values=_set("")), "chrt": Launcher(values=_set(""), skips=1),
+    "gosu": Launcher(skips=1), "tini": Launcher(values=_set("")), "dumb-init": Launcher(values=_set("")),
+    "nsys": Launcher(verbs=("profile", "launch"), switches=_set("")),
+    "ncu": Launcher(), "rocprof": Launcher(values=_set("-i -o -d -m")), "rocprofv3": Launcher(),
+    "conda": Launcher(verbs=("run",), values=_set("-n --name -p --prefix --cwd")),
+    "mamba": Launcher(verbs=("run",), values=_set("-n --name -p --prefix --cwd")),
+    "micromamba": Launcher(verbs=("run",), values=_set("-n --name -p --prefix --cwd")),
+    "poetry": Launcher(verbs=("run",)), "pipenv": Launcher(verbs=("run",)), "pdm": Launcher(verbs=("run",)),
+    "pixi": Launcher(verbs=("run",), values=_set("-e --environment --manifest-path")),
+    "uv": Launcher(verbs=("run",), python=True, values=_set(
+        """--with --extra --group --python -p --project --env-file --directory --package --with-editable
+        --with-requirements --index --index-url --config-file --no-extra --only-group"""
+    )),
+    "uvx": Launcher(values=_set("--with --from --python -p")),
+    "ray": Launcher(verbs=("job submit",), switches=_set("--no-wait --verify -v --log-color=x")),
+    "kubectl": Launcher(verbs=("exec", "run"), dashes=True), "oc": Launcher(verbs=("exec",), dashes=True),
+    "ssh": Launcher(values=_set("-p -i -l -o -F -J -L -R -b -c -D -E -m"), skips=1, joins=True),
+    "pdsh": Launcher(values=_set("-w -x -f -t -u -l -R"), joins=True),
+    "clush": Launcher(values=_set("-w -x -g -f"), joins=True),
+    "bash": _SHELL, "sh": _SHELL, "zsh": _SHELL, "dash": _SHELL, "ksh": _SHELL,
+    "sbatch": Launcher(switches=_set(
+        "--parsable --wait -W --exclusive --requeue --no-requeue --quiet -Q --hold -H --test-only"
+    ), script=True),
+    "qsub": Launcher(script=True), "bsub": Launcher(script=True),
+    "xpk": Launcher(verbs=("workload create", "workload create-pathways"), command="--command",
+                    switches=_set("--enable-autocheckpoint --use-vertex-tensorboard --use-pathways")),
+    "gcloud": Launcher(command="--command", switches=_set("--quiet")),
+    "runai": Launcher(verbs=("submit", "training submit", "submit-dist pytorch"), switches=_set(
+        "--large-shm --attach --interactive -it --preemptible --host-ipc"), dashes=True),
+    "composer": Launcher(values=_set("-n --nproc --world_size --base_rank --node_rank --master_addr "
+                                     "--master_port --stdout --stderr"), python=True),
+    "colossalai": Launcher(verbs=("run",), python=True),
+    "determined.launch.torch_distributed": Launcher(values=_set("--hosts --host-addr")),
+    "determined.launch.deepspeed": Launcher(values=_set("--hosts --host-addr")),
+    "fabric": Launcher(verbs=("run",), python=True),
+}  # fmt: skip
+"""Launchers by name."""
+OUTER = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
+"""Programs that run an image and whose `-e` sets a variable."""
+UTILITIES = _set(
+    """: [ [[ alias apt apt-get awk aws az basename bc bg break brew c++ cat cc cd chmod chown clear cmake
+    cmp conda continue cp curl cut date declare df diff dirname disown dmesg dpkg dstat du echo expect
+    export expr fallocate false fg find fuser g++ gcc gcsfuse gdown getopt getopts git gpustat grep
+    groups gsutil gunzip gzip hash head help hf history hostname htop huggingface-cli ibdev2netdev
+    ibstat ibv_devinfo id ifconfig install ip ipcs jobs jq kill killall ldconfig let ln local locale ls
+    lsb_release lscpu lsof lspci make mamba md5sum micromamba mkdir mktemp ml mlnx_qos modprobe module
+    mount mv nc ncat netstat ninja node npm nproc ntpdate nvcc nvidia-cuda-mps-control nvidia-smi nvtop
+    openssl patch pgrep ping pip pip3 pixi pkill poetry popd printenv printf ps pushd pwd qstat read
+    readlink readonly realpath reset return rm rmdir rocm-smi rsync sacct scancel scontrol scp screen
+    sed seq service set setfacl sha256sum shift shopt show_gids sinfo sleep sort source spack split
+    squeue ss sshpass stat stty su sync sysctl systemctl systemd-run tac tail tar tee test tmux top
+    touch tput tr trap tree true tty type ufw ulimit umask unalias uname uniq unlink unset unzip
+    update-alternatives vim wait wandb watch wc wget which who whoami xargs xz yes yum zcat zip"""
+)
+"""Commands that prepare, look or tidy up, and launch nothing."""
+EXTRAS = re.compile(
+    r"@|\*|\w*(?:ARGS|OPTS|OPTIONS|FLAGS|PARAMS|ARGUMENTS|OVERRIDES)\d*|(?:\w+_)?EXTRAS?",
+    re.IGNORECASE,
+)
+"""Names of variables that hold further words of a command rather than one value."""
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_WITH_C = re.compile(r"-[a-z]*c")
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|pypy3?")
+_UNSET = re.compile(r"\$\{(\w+)\}")
+_MODULES = {"accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed",
+            "accelerate.commands.accelerate_cli": "accelerate"}  # fmt: skip
+_MOST_LAYERS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwrapped:
+    """A command without its launchers."""
+
+    layers: tuple[LauncherLayer, ...]
+    """Launchers, the outermost first."""
+    env: Mapping[str, Word]
+    """Variables that they set for it."""
+    words: tuple[Word, ...]
+    """Its words; none where a launcher starts a shell alone or nothing."""
+    image: str = ""
+    """The image that it runs in."""
+    text: Word | None = None
+    """A script that is given as one word: `bash -c TEXT`."""
+    script: bool = False
+    """Whether the first of its words is a file with a script, the others its positions."""
+    stdin: bool = False
+    """Whether it reads a script from its input: `bash <<EOF`."""
+    module: bool = False
+    """Whether the program is a module of Python."""
+
+
+def unwrapped(words: Sequence[Word]) -> Unwrapped:
+    """The command behind every launcher."""
+    layers: list[LauncherLayer] = []
+    env: dict[str, Word] = {}
+    image, rest = "", list(words)
+    for _ in range(_MOST_LAYERS):
+        while rest and (match := _ASSIGNED.fullmatch(rest[0].text)) and layers:
+            env[match[1]] = _replaced(rest[0], match[2])
+            rest = rest[1:]
+        if not rest:
+            break
+        name = rest[0].text.rpartition("/")[2]
+        if _is_python(rest):
+            layer, rest, module = _python(rest)
+            layers.append(layer)
+            texts = [word.text for word in rest]
+            if "--" in texts[1:-1] and _starts(texts[texts.index("--", 1) + 1]):
+                cut = texts.index("--", 1)
+                layers.append(
+                    LauncherLayer(name=texts[0].rpartition("/")[2], argv=tuple(rest[1:cut]))
+                )
+                rest = rest[cut + 1 :]
+                continue
+            if not module:
+                return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image)
+            whole = rest[0].text if rest else ""
+            if whole not in LAUNCHERS and whole not in _MODULES:
+                return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image,
+                                 module=True)  # fmt: skip
+            name = _MODULES.get(whole, whole)
+        unset = _UNSET.fullmatch(rest[0].text)
+        if unset and len(rest) > 1 and _starts_program(rest[1].text):
+            layers.append(LauncherLayer(name=unset[1], argv=(rest[0],)))
+            rest = rest[1:]
+            continue
+        texts = [word.text for word in rest]
+        if "--" in texts[1:-1] and name not in LAUNCHERS:
+            cut = texts.index("--", 1)
+            if _starts(texts[cut + 1]):
+                layers.append(LauncherLayer(name=name, argv=tuple(rest[1:cut])))
+                rest = rest[cut + 1 :]
+                continue
+        if name.endswith((".sh", ".bash")) and (inner := _wrapped(rest)) is not None:
+            return replace(inner, layers=(*layers, *inner.layers), env={**env, **inner.env},
+                           image=inner.image or image)  # fmt: skip
+        launcher = LAUNCHERS.get(name)
+        behind = None if launcher is None else _behind_verb(launcher, rest)
+        if launcher is None or behind is None:
+            break
+        own, rest = _own_options(launcher, rest[behind:])
+        if launcher.dashes and rest:
+            texts = [word.text for word in (*own, *rest)]
+            if "--" in texts:
+                cut = texts.index("--")
+                own, rest = [*own, *rest][:cut], [*own, *rest][cut + 1 :]
+        layers.append(LauncherLayer(name=_called(name, launcher, words), argv=tuple(own)))
+        env |= _variables(name, own)
+        if launcher.command:
+            text = layers[-1].value(launcher.command)
+            return Unwrapped(layers=tuple(layers), env=env, words=(), text=text)
+        if launcher.skips:
+            if launcher.image and rest:
+                image = rest[0].text
+            rest = (
+                [*_entry(own), *rest[launcher.skips :]]
+                if launcher.image
+                else rest[launcher.skips :]
+            )
+        if launcher.image and not rest:
+            return Unwrapped(layers=tuple(layers), env=env, words=(), image=image)
+        if launcher.joins and rest:
+            joined = " ".join(word.text for word in rest)
+            text = rest[0] if len(rest) == 1 else _replaced(rest[0], joined)
+            return Unwrapped(layers=tuple(layers), env=env, words=(), text=text, image=image)
+        if launcher.script:
+            return _of_shell(layers, env, image, own, rest)
+        if name == "srun" and (held := layers[-1].value("--container-image")):
+            image = held.text
+        if launcher.python:
+            module = any(one.text in ("-m", "--module") for one in own)
+            plain = any(one.text.replace("_", "-") == "--no-python" for one in own)
+            if rest and (module or (not plain and name != "uv")):
+                return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image,
+                                 module=module)  # fmt: skip
+    return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image)
+
+
+def _starts(text: str) -> bool:
+    """Whether a word is a launcher, an interpreter or an engine."""
+    name = text.rpartition("/")[2]
+    return name in LAUNCHERS or bool(_PYTHON.fullmatch(name)) or name == "vllm"
+
+
+def _starts_program(text: str) -> bool:
+    return text.endswith((".py", ".sh")) or text in ("-m", "-u") or text in LAUNCHERS
+
+
+def _is_python(rest: Sequence[Word]) -> bool:
+    name = rest[0].text.rpartition("/")[2]
+    if _PYTHON.fullmatch(name):
+        return True
+    return bool(re.fullmatch(r"\$\{\w*(?:PYTHON|PY)\w*\}", name)) and len(rest) > 1
+
+
+def _behind_verb(launcher: Launcher, rest: Sequence[Word]) -> int | None:
+    """How many words name a launcher: 1, or more with its verb; None where another verb follows."""
+    if not launcher.verbs:
+        return 1
+    texts = [word.text for word in rest[1:6]]
+    for verb in launcher.verbs:
+        parts = verb.split()
+        for skip in range(3):  # `ray --flag job submit`, `docker container run`
+            if texts[skip : skip + len(parts)] == parts and all(
+                one.startswith("-") or one == "container" for one in texts[:skip]
+            ):
+                return 1 + skip + len(parts)
+    return None
+
+
+def _called(name: str, launcher: Launcher, words: Sequence[Word]) -> str:
+    known = {"torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun"}
+    if launcher.verbs and launcher.verbs[0] == "job submit":
+        return "ray job"
+    return known.get(name, name)
+
+
+def _own_options(launcher: Launcher, rest: Sequence[Word]) -> tuple[list[Word], list[Word]]:
+    """(a launcher's options with their values, what is behind them)."""
+    at = 0
+    while at < len(rest):
+        text = rest[at].text
+        if text == "--":
+            return list(rest[:at]), list(rest[at + 1 :])
+        if (unset := _UNSET.fullmatch(text)) and EXTRAS.fullmatch(unset[1]):
+            at += 1  # further options of its own
+            continue
+        if not text.startswith("-") or text == "-":
+            break
+        flag, equals, _ = text.partition("=")
+        plain = flag.replace("_", "-") if flag.startswith("--") else flag
+        if equals:
+            at += 1
+            continue
+        if flag in ("-mca", "--mca"):
+            at += 3
+            continue
+        if launcher.script and (_WITH_C.fullmatch(flag) or flag == "-s"):
+            return list(rest[: at + 1]), list(rest[at + 1 :])
+        takes = (
+            plain in launcher.values or flag in launcher.values
+            if launcher.values is not None
+            else plain not in launcher.switches and not _glued(flag, launcher)
+        )
+        if takes and launcher.python and at + 1 < len(rest) and rest[at + 1].text.endswith(".py"):
+            takes = plain.replace("_", "-") in ("--config-file",)
+        at += 2 if takes else 1
+        if launcher.python and plain in ("-m", "--module") and launcher.values is None:
+            continue
+    return list(rest[:at]), list(rest[at:])
+
+
+def _glued(flag: str, launcher: Launcher) -> bool:
+    """`-N2`, `-n8`, `-itd`: a short option with its value or others behind it."""
+    if flag.startswith("--") or len(flag) < 3:
+        return False
+    return flag[2].isdigit() or all(f"-{one}" in launcher.switches for one in flag[1:])
+
+
+def _entry(own: Sequence[Word]) -> list[Word]:
+    found = LauncherLayer(name="", argv=tuple(own)).value("--entrypoint")
+    return [found] if found and found.text else []
+
+
+def _variables(name: str, own: Sequence[Word]) -> dict[str, Word]:
+    """Variables that a launcher is told to set: docker -e, mpirun -x, srun --export, apptainer --env."""
+    flags = {"-e", "--env", "-x", "-genv", "--export"} if name != "apptainer" else {"--env"}
+    found: dict[str, Word] = {}
+    for at, word in enumerate(own):
+        flag, equals, value = word.text.partition("=")
+        if flag not in flags:
+            glued = re.fullmatch(r"-e(\w+)=(.*)", word.text) if name in OUTER else None
+            if glued:
+                found[glued[1]] = _replaced(word, glued[2])
+            continue
+        told = value if equals else own[at + 1].text if at + 1 < len(own) else ""
+        source = word if equals else own[at + 1] if at + 1 < len(own) else word
+        for one in told.split(",") if name in ("srun", "apptainer") else [told]:
+            if match := _ASSIGNED.fullmatch(one):
+                found[match[1]] = _replaced(source, match[2])
+    return found
+
+
+def _python(rest: Sequence[Word]) -> tuple[LauncherLayer, list[Word], bool]:
+    """(the interpreter, the program with its words, whether it is a module)."""
+    at = 1
+    while at < len(rest) and rest[at].text.startswith("-"):
+        text = rest[at].text
+        if text == "-m":
+            return (
+                LauncherLayer(name="python -m", argv=tuple(rest[1:at])),
+                list(rest[at + 1 :]),
+                True,
+            )
+        if text in ("-c", "-"):
+            return LauncherLayer(name="python", argv=tuple(rest[1:at])), list(rest[at:]), False
+        at += 2 if text in ("-X", "-W") else 1
+        if text not in _PYTHON_SWITCHES and not text.startswith(("-X", "-W")):
+            break
+    return LauncherLayer(name="python", argv=tuple(rest[1:at])), list(rest[at:]), False
+
+
+def _of_shell(
+    layers: list[LauncherLayer],
+    env: dict[str, Word],
+    image: str,
+    own: Sequence[Word],
+    rest: Sequence[Word],
+) -> Unwrapped:
+    """`bash -c TEXT`, `bash FILE`, `sbatch --wrap TEXT`, or a shell that reads its input."""
+    wrapped = layers[-1].value("--wrap") if layers[-1].name == "sbatch" else None
+    if wrapped is not None:
+        return Unwrapped(layers=tuple(layers), env=env, words=(), text=wrapped, image=image)
+    if own and _WITH_C.fullmatch(own[-1].text) and layers[-1].name != "sbatch":
+        layers[-1] = LauncherLayer(name=f"{layers[-1].name} -c", argv=layers[-1].argv)
+        text = rest[0] if rest else None
+        return Unwrapped(
+            layers=tuple(layers), env=env, words=tuple(rest[1:]), text=text, image=image
+        )
+    if not rest or rest[0].text == "-":
+        return Unwrapped(layers=tuple(layers), env=env, words=(), image=image, stdin=True)
+    if (inner := _wrapped(rest)) is not None:
+        layers.append(inner.layers[0])
+        return replace(inner, layers=(*layers, *inner.layers[1:]), env={**env, **inner.env},
+                       image=inner.image or image)  # fmt: skip
+    return Unwrapped(layers=tuple(layers), env=env, words=tuple(rest), image=image, script=True)
+
+
+def _wrapped(rest: Sequence[Word]) -> Unwrapped | None:
+    """A script that is handed a command (`wrap.sh -- torchrun ...`): the command, with the script around it;
+    None where it is handed none."""
+    for at, word in enumerate(rest[1:4], 1):
+        if _starts(word.text):
+            inner = unwrapped(rest[at:])
+            own = LauncherLayer(name=rest[0].text.rpartition("/")[2], argv=tuple(rest[1:at]))
+            return replace(inner, layers=(own, *inner.layers))
+        if word.text.startswith("-") and word.text != "--":
+            return None
+    return None
+
+
+def _replaced(word: Word, text: str) -> Word:
+    return Word(
+        text=text, line=word.line, raw=word.raw, unknown=word.unknown, set_line=word.set_line
+    )

@@ -1,0 +1,206 @@
+"""The arguments that a launch file gives, process by process: keys, values and the line of each (forms/).
+
+A process's own flags and overrides count; of the launchers around it accelerate's and DeepSpeed's flags,
+which set what
+the program would. What the form states of nodes and GPUs is in `variables`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foretell.errors import BadInput
+from foretell.interop.arguments import (
+    LARGEST_TEXT,
+    ArgumentTable,
+    assigned_pairs,
+    command_pairs,
+    parse_arguments,
+    spell_key,
+    written_pairs,
+)
+from foretell.interop.forms import LaunchContents, LaunchedProcess, Word, gpu_count, read_form
+from foretell.interop.nemo_recipes import read_recipe
+from foretell.interop.python_calls import read_calls
+from foretell.interop.python_trainers import (
+    read_config_module,
+    read_engine,
+    read_olmo,
+    read_trainer_script,
+)
+from foretell.interop.user_files import are_read, is_there
+
+_CONTINUED = re.compile(r"(?<![\\\n])\n(?=[ \t]*--\w)")
+"""Lines of a pasted command that begin with a flag and that nothing joins."""
+SLURM_NAMES = {"a100": "a100-80gb"}
+"""Names that batch systems give kinds of GPU, where a cloud means another by them: clusters have the larger
+A100."""
+CONFIGURATIONS = (".json", ".yaml", ".yml", ".toml", ".py")
+"""Endings of files that hold arguments."""
+VARIABLES = {
+    "nodes": "nnodes",
+    "gpus_per_node": "gpus_per_node",
+    "processes_per_node": "gpus_per_node",
+}
+"""What a form states of chips, and the name that readers count them by."""
+INNER = ("accelerate", "deepspeed", "accelerate launch")
+"""Launchers whose flags set what the program would."""
+
+
+def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
+    """One table for each process that a launch starts, or one for a configuration or a program in Python."""
+    if isinstance(given, str):
+        given = _CONTINUED.sub(" \\\\\n", given)
+    found = read_form(given)
+    recipe = read_recipe(text) if found.processes else ()
+    if recipe:
+        told = tuple((spell_key(key), value) for key, value in recipe)
+        return [ArgumentTable(words=(), pairs=told, variables={}, text=text)]
+    if found.processes and not found.python:
+        tables = [_of_process(one, found, text) for one in found.processes]
+        bare = isinstance(given, str) and not any(one.words and one.pairs for one in tables)
+        return [parse_arguments(text)] if bare else tables
+    if found.python:
+        told = read_config_module(found.python) or _called(found.python)
+        if not told and (calls := read_engine(found.python)):
+            return [ArgumentTable(words=("vllm", "serve"), pairs=calls, variables={}, text=text)]
+        tables = [_of_process(one, found, text) for one in found.processes]
+        return (
+            [ArgumentTable(words=(), pairs=told, variables={}, text=text), *tables]
+            if told
+            else tables
+        )
+    if not found.settings:
+        plain = not isinstance(given, Path) or found.form in ("helm", "kubernetes")
+        return [parse_arguments(text)] if plain else []
+    if script := _beaker(found):
+        return argument_tables(script, text)
+    held = {spell_key(one.key): one.value for one in found.settings}
+    places = {spell_key(one.key): one.line for one in found.settings}
+    parent = _parent(given, held)
+    if parent is not None:
+        held = {**dict(parent.pairs), **held, "defaults": None}
+        places = {**dict.fromkeys(dict(parent.pairs), 0), **places}
+    held = {key.removeprefix("llm_api_args."): value for key, value in held.items()}
+    return [
+        ArgumentTable(words=(), pairs=tuple(held.items()), variables={}, text=text, places=places)
+    ]
+
+
+def _parent(given: str | Path, pairs: Mapping[str, Any], depth: int = 4) -> ArgumentTable | None:
+    """The configuration that a file says it is made from (NeMo-RL: `defaults: FILE`), where it is at hand."""
+    name = pairs.get("defaults")
+    if not isinstance(given, Path) or not isinstance(name, str) or not are_read() or depth == 0:
+        return None
+    path = (given.resolve().parent / name).resolve()
+    if not name.endswith((".yaml", ".yml")) or not is_there(path, folder=False):
+        return None
+    tables = argument_tables(path, path.read_text(encoding="utf-8")[:LARGEST_TEXT])
+    return tables[0] if tables else None
+
+
+def _beaker(found: LaunchContents) -> str:
+    """The command of a Beaker experiment's first task, as a script."""
+    told = {one.key: one.value for one in found.settings}
+    words = [
+        str(word)
+        for part in ("command", "arguments")
+        for word in (told.get(f"tasks.0.{part}") or [])
+        if isinstance(told.get(f"tasks.0.{part}"), list)
+    ]
+    if "budget" not in told or not words:
+        return ""
+    return words[-1] if words[0].endswith(("sh", "bash")) else " ".join(words)
+
+
+def _called(text: str) -> tuple[tuple[str, Any], ...]:
+    """Keys of a program in Python: calls that hold a configuration, or fields that it sets."""
+    calls = read_olmo(text) or read_calls(text) or read_trainer_script(text) or read_recipe(text)
+    return tuple((spell_key(key), value) for key, value in calls) or tuple(assigned_pairs(text))
+
+
+def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> ArgumentTable:
+    """The arguments of one process."""
+    told = command_pairs([(word.text, word.line) for word in process.argv])
+    pairs: list[tuple[str, Any]] = []
+    places: dict[str, int] = {}
+    for layer in process.layers:
+        if layer.name in INNER:
+            outer = command_pairs([(word.text, word.line) for word in layer.argv])
+            pairs += outer.pairs
+            places |= outer.places
+    inner = [layer.name for layer in process.layers if layer.name in INNER]
+    values = " ".join(word.text for word in process.argv)
+    for name, content in {**found.files, **process.files}.items():
+        if name.endswith(CONFIGURATIONS) and Path(name).stem in values:
+            try:
+                pairs += written_pairs(content)
+            except BadInput:
+                continue
+    pairs += told.pairs
+    places |= told.places
+    env = dict(process.env)
+    pairs += [(f"${name}", word.text) for name, word in env.items()]
+    places |= {f"${name}": word.line for name, word in env.items()}
+    open_launcher = process.program.startswith("$") or any(
+        word.unknown for layer in process.layers for word in layer.argv
+    )
+    count = gpu_count(
+        [
+            one
+            for one in (*process.facts, *found.facts)
+            if not (open_launcher and one.source == "torchrun's default")
+        ]
+    )
+    facts = {
+        "world_size": count.gpus if count.nodes is None and count.per_node is None else None,
+        "nnodes": count.nodes,
+        "gpus_per_node": count.per_node,
+    }
+    spelt = {}
+    for fact in count.facts:
+        source = spell_key(fact.source) if fact.line else ""
+        if source and source not in places:
+            spelt[VARIABLES.get(fact.name, "world_size")] = source
+            places[source] = fact.line
+    own = {key for key, _ in told.pairs}
+    known = {name: word.text for name, word in env.items() if word.known}
+    variables = known if own & {"nproc_per_node", "num_processes"} else {
+        **known, **{name: str(value) for name, value in facts.items() if value is not None}
+    }  # fmt: skip
+    asks = (
+        *found.asks,
+        *(f"{name} is not set in the file: --gpus" for name in count.unknown),
+    )
+    bare = not process.argv or process.argv[0].text.startswith("-")  # the image's own program
+    image = process.image if bare else ""
+    role = process.fact("role")
+    copies = process.fact("replicas")
+    return ArgumentTable(
+        bare=bare and not process.image,
+        words=tuple(one for one in (*_modules(process), *told.words, image, *inner) if one),
+        pairs=tuple(pairs),
+        variables=variables,
+        accelerator=_chip(count.accelerator, found),
+        text=text,
+        wrapped=found.form not in ("shell", "slurm") or bool(process.image),
+        places=places,
+        spelt=spelt,
+        asks=asks,
+        role=str(role.value) if role else "",
+        copies=process.copies * (copies.value if copies and isinstance(copies.value, int) else 1),
+        started=True,
+    )
+
+
+def _modules(process: LaunchedProcess) -> Sequence[str]:
+    """The program's own name where the words do not begin with it."""
+    words: Sequence[Word] = process.argv
+    return () if words and words[0].text == process.program else (process.program,)
+
+
+def _chip(name: str | None, found: LaunchContents) -> str | None:
+    """The kind of GPU, as a cloud would name it."""
+    own = SLURM_NAMES.get((name or "").lower()) if found.form in ("shell", "slurm") else None
+    return own or name

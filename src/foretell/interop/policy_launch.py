@@ -1,0 +1,308 @@
+"""A step of reinforcement learning in our fields, whatever the framework: prompts, answers, updates, trainer
+and engine.
+
+What is read is a `PolicyStep` (policy_step.py). Fields of the trainer are those of training_launch.py; the
+engine's begin
+with `rollout_`. A tool with several trainers says by `backend` which of them runs.
+"""
+
+import re
+
+from foretell.interop.arguments import ArgumentTable
+from foretell.interop.keys import Keys, world_size
+from foretell.interop.launch import Known, Launch
+from foretell.interop.policy_step import PolicyStep, launch_of_step, prompt_room
+from foretell.interop.tool_fields import Translated, translate
+from foretell.interop.tool_tables import ToolTable
+from foretell.interop.whole_numbers import whole_number
+
+TUNED = ("sft", "dpo", "reward")
+"""Algorithms without generation."""
+GPUS = ("nodes", "gpus_per_node", "gpus", "places", "allocation", "trainer_pool")
+"""Fields that say the trainer's chips."""
+SOURCES = {
+    "model": ("model",), "gpus": GPUS, "dp": GPUS, "global_batch": ("mini", "minis", "samples", "prompts"),
+    "seq_len": ("prompt_len", "answer_len", "total_len"), "micro_batch": ("micro_batch",),
+    "prompts": ("prompts",),
+    "samples": ("samples",), "isl": ("prompt_len", "total_len"), "max_osl": ("answer_len",),
+    "updates": ("prompts", "mini", "minis"), "algorithm": ("algorithm",), "engine": ("engine",
+    "rollout_pool"),
+    "rollout_plan": ("rollout_tp", "rollout_pool", "fraction", "allocation"),
+    "micro_tokens": ("micro_tokens",),
+    "rollout_gpus": ("rollout_gpus", "rollout_nodes", "rollout_places", "rollout_pool", "engines",
+    "allocation"),
+    "placement": ("colocate", "rollout_nodes", "allocation", "rollout_pool"), "staleness": ("staleness",),
+    "reference": ("kl_loss", "kl_reward", "kl_coef"), "critic": ("critic",), "steps": ("steps",),
+    "turns": ("turns",),
+    "recompute": ("checkpointing", "granularity"), "offload": ("offload_weights", "offload_optimizer",
+    "offload_reference"),
+    "zero": ("zero_stage", "backend", "allocation"), "framework": ("backend", "allocation",
+    "trainer_pool"), "lora": ("lora_rank",),
+    "partial": ("partial",), "tp": ("tp", "allocation", "trainer_pool"), "pp": ("pp", "allocation",
+    "trainer_pool"),
+    "cp": ("cp",), "ep": ("ep",), "sp": ("sp",),
+}  # fmt: skip
+"""The fields that each value is from."""
+_POOL = re.compile(r"(?:[a-z]+[:.])?\(?(?:attn:)?((?:[dptce]\d+)+)", re.IGNORECASE)
+_DEGREE = re.compile(r"([dptce])(\d+)", re.IGNORECASE)
+_RANGE = re.compile(r"(\d+)\s*-\s*(\d+)|(\d+)")
+
+
+def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
+    """What a launch of reinforcement learning, or of the same tool's fine-tuning, says."""
+    told = translate(given, table)
+    keys = told.keys
+    kind = (keys.text("algorithm") or "").lower()
+    method = _tuning(keys, given, table)
+    pools = _pools(keys)
+    gpus, pool = _chips(keys, known, pools)
+    samples = 1 if method else keys.whole("samples") or 1
+    answers = keys.whole("answers")
+    prompts = max(answers // samples, 1) if answers else keys.whole("prompts", low=0) or 0
+    mini = answers or _mini(keys, table, prompts, samples, bool(method))
+    if prompts == 0 and not method:  # fully asynchronous: what passes between two synchronisations
+        times = [keys.whole(name) or 1 for name in ("batches_ahead", "sync_every")]
+        prompts = max(mini // samples, 1) * times[0] * times[1]
+    answer, prompt = _lengths(keys, bool(method))
+    ahead = keys.number("staleness", high=1e6)
+    if keys.flag("ahead") is False or (ahead is not None and ahead == 0):
+        ahead = None
+    elif ahead is None and (keys.flag("ahead") or _async(given, table)):
+        ahead = 1.0
+    step = PolicyStep(
+        model=(keys.text("model") or "").rstrip("/") or None,
+        gpus=gpus,
+        prompts=max(prompts, 1),
+        samples=samples,
+        mini=mini,
+        prompt_len=prompt,
+        answer_len=answer,
+        algorithm=method or kind or "grpo",
+        rollout_tp=_rollout_tp(keys, pools),
+        fraction=keys.number("fraction", high=1.0),
+        micro_tokens=keys.whole("total_len")
+        if table.options.get("token_batches")
+        else _micro_tokens(keys, answer + prompt, tuned=bool(method)),
+        colocated=pool is None,
+        rollout_gpus=pool,
+        staleness=ahead if pool is not None else None,
+        engine=_engine(keys, pools),
+        turns=keys.whole("turns") or 1,
+        steps=keys.whole("steps", low=-1) if (keys.whole("steps", low=-1) or 0) > 0 else None,
+        critic=keys.text("critic"),
+        rollout_words=_engine_words(keys),
+        partial=pool is not None and bool(keys.flag("partial")),
+        reference=_reference(keys),
+        offload=_offload(keys, table),
+    )
+    own = pools[-1][1] if pools else {}
+    degree = {
+        name: keys.whole(name, low=0) or own.get(mark)
+        for name, mark in (("tp", "t"), ("pp", "p"), ("cp", "c"), ("ep", "e"))
+    }
+    more = _trainer(keys, told, degree)
+    return launch_of_step(
+        keys, given, known, table.tool, step, degree, more, SOURCES | dict(told.sources), told.left
+    )
+
+
+def _tuning(keys: Keys, given: ArgumentTable, table: ToolTable) -> str:
+    """The algorithm of a launch that generates nothing: by the program or section that names it."""
+    kind = (keys.text("algorithm") or "").lower()
+    if kind in TUNED:
+        return kind
+    names = [one for _, one in keys.given.spelt.items()] + [key for key, _ in given.pairs]
+    generates = any(name.startswith("grpo.") for name in names)
+    for method, start in table.options.get("sections", {}).items():
+        if not generates and any(name.startswith(start) for name in names):
+            return str(method)
+    for method, marks in table.options.get("tuning", {}).items():
+        if any(mark in given.text for mark in marks.split()):
+            return str(method)
+    return ""
+
+
+def _async(given: ArgumentTable, table: ToolTable) -> bool:
+    return any(mark in given.text for mark in str(table.options.get("async", "")).split())
+
+
+def _pools(keys: Keys) -> list[tuple[str, dict[str, int]]]:
+    """Pools of chips that one text deals out (`sglang:d4t2+fsdp:d4`), the engine's first."""
+    texts = re.split(r"[+|]", keys.text("allocation") or "")
+    texts = [one for one in texts if one] or [
+        text for name in ("rollout_pool", "trainer_pool") if (text := keys.text(name))
+    ]
+    found = []
+    for text in texts:
+        match = _POOL.search(text.strip())
+        if match:
+            degrees = {mark.lower(): int(n) for mark, n in _DEGREE.findall(match[1])}
+            found.append((text.partition(":")[0].strip().lower(), degrees))
+    return found
+
+
+def _pool_size(degrees: dict[str, int]) -> int:
+    """Chips of a pool: its degrees but the experts', which share those of the others."""
+    found = 1
+    for mark, number in degrees.items():
+        found *= number if mark != "e" else 1
+    return found
+
+
+def _places(text: object) -> set[int] | None:
+    """Chips of a list of places: 0-7, [0, 1], list(range(0,16)); None where there is none."""
+    if text is None:
+        return None
+    if isinstance(text, list):
+        return {int(one) for one in text if str(one).isdigit()} or None
+    plain = str(text)
+    match = re.search(r"range\(\s*(?:(\d+)\s*,\s*)?(\d+)\s*\)", plain)
+    if match:
+        return set(range(int(match[1] or 0), int(match[2])))
+    found: set[int] = set()
+    for low, high, one in _RANGE.findall(plain):
+        found |= set(range(int(low), min(int(high), int(low) + 100_000) + 1)) if low else {int(one)}
+    return found or None
+
+
+def _chips(
+    keys: Keys, known: Known, pools: list[tuple[str, dict[str, int]]]
+) -> tuple[int | None, int | None]:
+    """(chips of the trainer, chips of an engine of its own or None)."""
+    nodes, each = keys.whole("nodes"), keys.whole("gpus_per_node")
+    every = keys.whole("gpus") or (each * (nodes or 1) if each else None)
+    if pools:
+        shared = len(pools) < 2 or "|" in (keys.text("allocation") or "")
+        pool = None if shared else _pool_size(pools[0][1])
+        return known.gpus or _pool_size(pools[-1][1]), pool
+    mine, theirs = _places(keys.raw("places")), _places(keys.raw("rollout_places"))
+    if mine:
+        apart = theirs is not None and not theirs & mine
+        return known.gpus or len(mine), len(theirs) if apart and theirs else None
+    whole = known.gpus or every or world_size(keys, known)
+    if keys.flag("colocate"):
+        return whole, None
+    nodes = keys.whole("rollout_nodes", low=0)
+    pool = keys.whole("rollout_gpus", low=0) or None
+    if nodes or (pool is None and keys.said_as("rollout_gpus_per_node")):
+        pool = (nodes or 1) * (keys.whole("rollout_gpus_per_node") or each or 8)
+    engines = keys.whole("engines")
+    if pool is None and engines and keys.flag("colocate") is False:
+        pool = engines * (keys.whole("rollout_tp") or 1)
+    if pool is not None and whole is not None and known.gpus is None and keys.flag("pool_inside"):
+        whole = max(whole - pool, 1)
+    return whole, pool
+
+
+def _mini(keys: Keys, table: ToolTable, prompts: int, samples: int, tuned: bool) -> int:
+    """Sequences of one optimizer update."""
+    told, parts = keys.whole("mini"), keys.whole("minis")
+    if tuned and prompts and not keys.said_as("mini"):
+        return prompts
+    if told is not None:
+        return told * (samples if table.options.get("mini_counts") == "prompts" else 1)
+    micro, steps = keys.whole("micro_batch"), keys.whole("accumulation")
+    every = max(prompts, 1) * samples
+    if steps and micro and keys.said_as("accumulation"):
+        size = _places(keys.raw("places"))
+        ranks = 1
+        for name in ("tp", "pp", "cp"):
+            ranks *= keys.whole(name) or 1
+        if size:
+            return max(len(size) // ranks, 1) * micro * steps
+    return max(every // (parts or 1), 1)
+
+
+def _lengths(keys: Keys, tuned: bool) -> tuple[int, int]:
+    """(longest answer, longest prompt); a limit of both together leaves the prompt what the answer does not
+    take."""
+    answer, prompt, total = (keys.whole(f"{n}_len") for n in ("answer", "prompt", "total"))
+    if tuned:
+        return 0, total or prompt or 1024
+    given = keys.said_as("prompt_len")
+    if total and not answer:
+        answer = total - prompt if prompt and given and total > prompt else total // 2
+    if answer is None:
+        keys.ask("the longest answer is not in the file: --max-osl")
+        answer = 1024
+    if (prompt is None or not given) and total:
+        prompt = prompt_room(total, answer)
+    return answer, prompt or 512
+
+
+def _rollout_tp(keys: Keys, pools: list[tuple[str, dict[str, int]]]) -> int:
+    return keys.whole("rollout_tp") or (pools[0][1].get("t", 1) if pools else 1)
+
+
+def _engine(keys: Keys, pools: list[tuple[str, dict[str, int]]]) -> str | None:
+    """The engine that generates: vllm or sglang; another is what the framework's profile has."""
+    told = (keys.text("engine") or (pools[0][0] if pools else "") or "").lower()
+    return told if told in ("vllm", "sglang", "trtllm") else None
+
+
+def _engine_words(keys: Keys) -> str:
+    """What an engine's section says beside its layout: graphs, sequences at once, formats of the weights."""
+    words = ["no-graph"] if keys.flag("rollout_eager") else []
+    most = keys.whole("max_num_seqs", low=0)
+    words += [f"max_batch={most}"] if most else []
+    narrow = (keys.text("rollout_weights") or "").lower()
+    words += ["weights=fp8"] if narrow.startswith("fp8") else []
+    return " ".join(words)
+
+
+def _micro_tokens(keys: Keys, longest: int, *, tuned: bool) -> int | None:
+    """Tokens of a micro-batch, where it is packed by them."""
+    if keys.flag("dynamic") is False or (tuned and not keys.said_as("dynamic")):
+        return None
+    told = whole_number(keys.text("micro_tokens"))
+    if told is not None:
+        return told
+    if keys.flag("dynamic"):
+        return longest * (keys.whole("micro_batch") or 1)
+    return None
+
+
+def _reference(keys: Keys) -> bool:
+    """Whether a frozen copy of the policy passes over the answers."""
+    flags = [keys.flag(name) for name in ("kl_loss", "kl_reward")]
+    weight = keys.number("kl_coef", low=-1e6)
+    if any(flags):
+        return True
+    if all(flag is None for flag in flags):
+        return weight != 0.0 if weight is not None else bool(keys.flag("reference_default"))
+    return bool(weight) and not any(flag is False for flag in flags)
+
+
+def _offload(keys: Keys, table: ToolTable) -> str | None:
+    """What the trainer keeps on the host while the engine generates."""
+    parts = [one for one in ("weights", "optimizer", "reference") if keys.flag(f"offload_{one}")]
+    return "+".join(parts) or ("none" if table.options.get("offloads") else None)
+
+
+def _trainer(keys: Keys, told: Translated, degree: dict[str, int | None]) -> dict[str, object]:
+    """The trainer's plan beside its degrees."""
+    saved = keys.flag("checkpointing")
+    granularity = (keys.text("granularity") or "").lower()
+    more: dict[str, object] = {
+        "micro_batch": keys.whole("micro_batch") or 1,
+        "recompute": granularity
+        if granularity in ("full", "selective")
+        else "full"
+        if saved
+        else "none",
+        "lora": keys.whole("lora_rank", low=0) or None,
+        "sp": keys.flag("sp"),
+    }
+    stage = keys.whole("zero_stage", low=0, high=3)
+    more |= dict(told.plan)
+    if stage is not None:
+        more["zero"] = stage
+    if keys.flag("optimizer_host"):
+        more["offload"] = "optimizer"
+    if (degree.get("cp") or 1) == 1:
+        more.pop("cp_mode", None)
+    if told.keys.text("trainer_pool") or told.keys.text("allocation"):
+        text = (told.keys.text("trainer_pool") or told.keys.text("allocation") or "").lower()
+        if "megatron" in text or (degree.get("pp") or 1) > 1:
+            more |= {"zero": 1, "framework": "megatron-core"}
+    return more

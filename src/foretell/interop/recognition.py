@@ -1,0 +1,181 @@
+"""Which tool a launch is for, by score: the program that it runs, keys that few other tools have, and how
+many of its
+keys a tool's table knows."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from foretell.errors import BadInput, Problem
+from foretell.interop.arguments import ArgumentTable
+from foretell.interop.launch import Known, Tool
+from foretell.interop.named_files import with_files
+from foretell.interop.tool_tables import ToolTable, heads, table_of, tool_names
+
+PROGRAM, WEAK, MARK, SHARE = 10.0, 2.0, 3.0, 8.0
+"""What the program's name counts, one that others have too, each telling key, and all keys being known."""
+LEAST_SHARE = 0.4
+"""The least share of keys that a table must know where the program does not say whose they are."""
+COMPLETE = 100
+"""Keys of a table that has all of its tool's."""
+LEAST = 3.0
+"""The least score of a tool; below it none is recognised."""
+_BESIDE = re.compile(
+    r"router|proxy|load_balanc|bench|frontend|disaggregated|convert|download|tokenize"
+)
+"""Programs that stand beside a server or prepare a run: they are no launch of a model."""
+
+
+def recognise(given: ArgumentTable) -> Tool:
+    """The tool of a launch; BadInput where none has enough of its marks."""
+    keys = {key for key, _ in given.pairs}
+    program = program_of(given)
+    near = [
+        name
+        for name, head in heads().items()
+        if any(_named(one, program) or _marked(one, keys) for one in head.split())
+    ]
+    scores = {name: score(given, table_of(name)) for name in near or tool_names()}
+    best = max(scores.values())
+    likely = [name for name in scores if scores[name] == best]
+    if best >= LEAST:
+        nearest = [
+            one for one in likely if all({one} <= {name, *table_of(name).bases} for name in likely)
+        ]
+        if nearest:
+            return nearest[0]
+    message = "is of no tool known here" if best < LEAST else f"could be for {' or '.join(likely)}"
+    parts = sorted({part for key, _ in given.pairs for part in key.split(".")})
+    shown = ", ".join(parts[:8])[:200] or None
+    names = ", ".join(tool_names())
+    raise BadInput(
+        [
+            Problem(
+                path="import",
+                value=shown,
+                message=message,
+                allowed=f"a launch of {names}; the command before the arguments says whose",
+            )
+        ]
+    )
+
+
+def launched_tools(
+    tables: Sequence[ArgumentTable], tool: Tool | None, known: Known
+) -> list[tuple[ArgumentTable, Tool]]:
+    """The processes of a file that launch a tool known here, the surest first; BadInput where none does."""
+    found: list[tuple[float, int, ArgumentTable, Tool]] = []
+    problems: list[BadInput] = []
+    for at, given in enumerate(tables):
+        if given.started and _BESIDE.search(" ".join(given.words[:3]).lower()):
+            continue
+        try:
+            whose = tool or given.tool or _recognised(given, known)
+        except BadInput as error:
+            problems.append(error)
+            continue
+        found.append((-score(given, table_of(whose)), at, given, whose))
+    if not found:
+        raise problems[0] if problems else nothing_launched(tables[0].text)
+    return [(given, whose) for _, _, given, whose in sorted(found, key=lambda one: one[:2])]
+
+
+def _recognised(given: ArgumentTable, known: Known) -> Tool:
+    """The tool of a launch, by the files that it names where it does not say so itself."""
+    try:
+        return recognise(given)
+    except BadInput:
+        if not known.files:
+            raise
+        return recognise(with_files(given, known.files, "trainer"))
+
+
+def nothing_launched(text: str) -> BadInput:
+    """The refusal of a text that starts nothing."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return BadInput(
+        [
+            Problem(
+                path="import",
+                value=first.strip()[:80],
+                message="launches no training and no server that is known here",
+                allowed=f"a launch of {', '.join(tool_names())}",
+            )
+        ]
+    )
+
+
+def score(given: ArgumentTable, table: ToolTable) -> float:
+    """How much a launch looks like one of a tool."""
+    keys = {key for key, value in given.pairs if not key.startswith("$")}
+    program = program_of(given)
+    named = any(_named(one, program) for one in table.programs)
+    weak = any(_named(one, program) for one in table.weak)
+    marks = [one for one in table.marks if _marked(one, keys, table.last)]
+    if not named and (
+        not (weak or marks) or (table.bases and not weak and not table.own_marks & {*marks})
+    ):
+        return (
+            0.0  # nothing speaks for it, or nothing that does not for the tool that it is made of
+        )
+    share = (
+        sum(1 for key in keys if _known(key, table)) / len(keys) if keys and table.known else 0.0
+    )
+    if (
+        not named
+        and len(table.known) > COMPLETE
+        and share < (LEAST_SHARE if given.started or len(keys) > 8 else 0.0)
+    ):
+        return 0.0
+    return PROGRAM * named + WEAK * weak + MARK * min(len(marks), 6) + SHARE * share
+
+
+def program_of(given: ArgumentTable) -> str:
+    """Words that may name the program: those that belong to no flag, and a module."""
+    module = next((str(value) for key, value in given.pairs if key in ("m", "module")), "")
+    lists = [value for _, value in given.pairs if isinstance(value, list)] if given.words else []
+    behind = [str(one) for value in lists for one in value[1:]]
+    return " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
+
+
+def _named(part: str, program: str) -> bool:
+    """Whether a program's name has a part, at the beginning of a word of it."""
+    return bool(re.search(rf"(?<![a-z0-9]){re.escape(part.lower())}(?!-workspace)", program))
+
+
+def _marked(mark: str, keys: set[str], last: bool = True) -> bool:
+    """Whether a telling key is there, or a part of a longer one."""
+    if mark in keys or any(key.startswith(f"{mark}.") for key in keys):
+        return True
+    return last and "." not in mark and any(key.endswith(f".{mark}") for key in keys)
+
+
+def _known(key: str, table: ToolTable) -> bool:
+    if table.verdict(key) is not None:
+        return True
+    return table.last and table.verdict(key.rpartition(".")[2]) is not None
+
+
+FRAMEWORKS = {"megatron": "primus", "maxtext": "maxtext", "torchtitan": "torchtitan"}
+"""Frameworks that Primus wraps, and whose keys its overrides are."""
+
+
+def unwrapped(given: ArgumentTable) -> ArgumentTable:
+    """A configuration inside another tool's (Primus: modules.NAME.overrides) by its own keys."""
+    pairs = dict(given.pairs)
+    for key, value in pairs.items():
+        match = re.fullmatch(r"(modules\.\w+)\.framework", key)
+        own = FRAMEWORKS.get(str(value).lower()) if match else None
+        if match is None or own is None:
+            continue
+        start = f"{match[1]}.overrides."
+        inner = tuple((name.removeprefix(start), told) for name, told in given.pairs)
+        model = str(pairs.get(f"{match[1]}.model", "")).removesuffix(".yaml")
+        model_key = {"primus": "model_name", "maxtext": "model_name", "torchtitan": "model.flavor"}[
+            own
+        ]
+        more = ((model_key, model),) if model and own != "torchtitan" else ()
+        places = {name.removeprefix(start): line for name, line in given.places.items()}
+        places[model_key] = places.get(f"{match[1]}.model", 0)
+        return replace(given, pairs=(*inner, *more), places=places, tool=own, named=model)
+    return given

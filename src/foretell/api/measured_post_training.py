@@ -91,12 +91,15 @@ def figure_runs(result: StepResult, figures: Printed) -> dict[str, MeasuredRun]:
         "trajectories": math.log2(max(work.trajectories, 1)),
     }
     facts = setup_facts(setup)
+    same = (setup.scenario.model.id, setup.scenario.system.id, setup.gpus, setup.plan_words,
+            work.trajectories, round(work.answers.mean, 3))  # fmt: skip
     names = {"model": setup.scenario.model.id, "chip": setup.scenario.system.chip.id}
     return {
         name: MeasuredRun(
             slopes=np.array(told),
             features={**numbers, **names},
             novelty=loop_novelty(facts, name),
+            key=(name, *same),
         )
         for name, told in slopes.items()
     }

@@ -1,5 +1,4 @@
-"""How far published runs were from their predictions, with what they rest on held out (spreads.toml), and how
-far peaks of memory that frameworks print were (memory_spreads.toml).
+"""How far published runs were from their predictions, with what they rest on held out (spreads.toml).
 
 A step's residuals stand there four times, by what was held out of its prediction: its source, its family of
 frameworks, its chip, or the name of its framework. Which of them an interval takes goes by what is known of a
@@ -25,8 +24,6 @@ from foretell.records import dataclass
 
 FILE = ROOT / "spreads.toml"
 """Written by lab/validate/training_spreads.py."""
-MEMORY_FILE = ROOT / "memory_spreads.toml"
-"""Written by lab/validate/memory_spreads.py."""
 POST_TRAINING_FILE = ROOT / "posttraining_spreads.toml"
 """Written by lab/validate/post_training_spreads.py."""
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -105,12 +102,6 @@ def step_spreads() -> tuple[Spread, ...]:
     )
 
 
-@lru_cache(maxsize=1)
-def memory_spreads() -> tuple[Spread, ...]:
-    """All of the file of peaks of memory."""
-    return _read(MEMORY_FILE)
-
-
 def _read(file: Path) -> tuple[Spread, ...]:
     """Residuals of sources by kind alone."""
     return tuple(
@@ -185,13 +176,6 @@ def _ends(
 def _left(sources: tuple[str, ...], chips: tuple[str, ...]) -> list[Spread]:
     """What is left of the residuals of steps."""
     return [s for s in step_spreads() if s.source not in sources and s.chip not in chips]
-
-
-@lru_cache(maxsize=64)
-def memory_ends(sources: tuple[str, ...] = ()) -> Mapping[str, tuple[float, float]]:
-    """The same of what the allocator reserves at its peak; of one kind, since few sources print it."""
-    known = [s for s in memory_spreads() if s.source not in sources]
-    return mixed_ends(known) if known else dict.fromkeys(ENDS, (0.0, 0.0))
 
 
 @lru_cache(maxsize=1)

@@ -17,7 +17,7 @@ from foretell.errors import BadInput
 from foretell.interop.tools import read_arguments
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
-from foretell.specs.measurement import Measurement
+from foretell.specs.measurement import MEASURED_MEMORY, Measurement
 
 GIB, GB = 2.0**30, 1e9
 OUTLIER = 5.0
@@ -85,8 +85,12 @@ def _megatron(line: str) -> LogLine | None:
         values = {k: v for k, v in told.items() if k == "tflops_per_gpu"}
         batch = int(told["batch"]) if "batch" in told else None
         return LogLine(step_s=told["ms"] * 1e-3, values=values, global_batch=batch)
-    memory = re.search(r"memory \(MB\).*max reserved:\s*" + NUMBER, line)
-    return LogLine(values={"peak_memory_bytes": _scaled(memory[1]) * 2.0**20}) if memory else None
+    found = {
+        f"{name}_bytes": _scaled(memory[1]) * 2.0**20
+        for name in ("reserved", "allocated")
+        if (memory := re.search(rf"memory \(MB\).*max {name}:\s*" + NUMBER, line))
+    }
+    return LogLine(values=found) if found else None
 
 
 def _torchtitan(line: str) -> LogLine | None:
@@ -97,7 +101,7 @@ def _torchtitan(line: str) -> LogLine | None:
                "tflops": "tflops_per_gpu", "mfu": "mfu", "memory": "gib"},
     )  # fmt: skip
     if "gib" in told:
-        told["peak_memory_bytes"] = told.pop("gib") * GIB
+        told["reserved_bytes"] = told.pop("gib") * GIB
     if "mfu" in told:
         told["mfu"] *= 0.01
     return LogLine(values=told)
@@ -108,7 +112,7 @@ def _deepspeed(line: str) -> LogLine | None:
     if rate is None:
         return None
     memory = re.search(r"MaxMemAllocated\s*=\s*" + NUMBER + r"\s*GB", line)
-    values = {"peak_memory_bytes": _scaled(memory[1]) * GIB} if memory else {}
+    values = {"allocated_bytes": _scaled(memory[1]) * GIB} if memory else {}
     return LogLine(samples_per_s=_scaled(rate[1]), values=values)
 
 
@@ -188,14 +192,14 @@ def log_measurement(text: str, name: str) -> Measurement | None:
     steady = steady_steps(times)
     values = _medians([one.values for one in found])
     if times:
-        values = {k: v for k, v in values.items() if k == "peak_memory_bytes"}
+        values = {k: v for k, v in values.items() if k in MEASURED_MEMORY}
         values["step_s"] = steady.median_s
         notes = (*notes, *steady.notes)
     elif (rates := _rates([one.values for one in found])) and len(rates) >= FEW:
         # Seconds of a token on one GPU, which go with the step's.
         times = [1.0 / rate for rate in rates]
         steady = steady_steps(times)
-        held = {k: v for k, v in values.items() if k == "peak_memory_bytes"}
+        held = {k: v for k, v in values.items() if k in MEASURED_MEMORY}
         values = {**held, "tokens_per_s_per_gpu": 1.0 / steady.median_s}
         notes = (*notes, *steady.notes)
     elif not values:
@@ -218,9 +222,7 @@ def _medians(told: list[dict[str, float]]) -> dict[str, float]:
     for name in dict.fromkeys(key for one in told for key in one):
         column = [one[name] for one in told if name in one]
         skip = len(column) // 10
-        found[name] = (
-            max(column) if name == "peak_memory_bytes" else float(np.median(column[skip:]))
-        )
+        found[name] = max(column) if name in MEASURED_MEMORY else float(np.median(column[skip:]))
     return found
 
 

@@ -21,13 +21,13 @@ MEGATRON = """
  iteration        2/     500 | elapsed time per iteration (ms): 2300.0 | global batch size:   256 |
  iteration        3/     500 | elapsed time per iteration (ms): 2310.0 | global batch size:   256 |
  iteration        4/     500 | elapsed time per iteration (ms): 2305.0 | global batch size:   256 |
-[Rank 0] (after 4 iterations) memory (MB) | allocated: 1.0 | reserved: 3.0 | max reserved: 34500.0
+[Rank 0] (after 4 iterations) memory (MB) | allocated: 1.0 | max allocated: 33000.0 | max reserved: 34500.0
 """
 LOGS = {
     "torchtitan": (
         """[rank0]: step:  1  loss: 12.0  memory: 30.00GiB(31.6%)  tps: 1,000  tflops: 100.0  mfu: 10.0%
         [rank0]: step: 10  loss:  8.1  memory: 61.20GiB(64.4%)  tps: 5,762  tflops: 250.0  mfu: 25.28%""",
-        {"tokens_per_s_per_gpu": 5762.0, "peak_memory_bytes": 61.2 * 2**30},
+        {"tokens_per_s_per_gpu": 5762.0, "reserved_bytes": 61.2 * 2**30},
     ),
     "nanotron": (
         "iteration: 1 / 15 | elapsed_time_per_iteration_ms: 1.52K | tokens_per_sec_per_gpu: 8.61K",
@@ -106,7 +106,8 @@ def test_a_megatron_log_tells_plan_job_time_and_memory() -> None:
     assert {"tp4", "pp2", "zero1", "mbs1"} <= set(found.plan.split())
     assert found.asked == {"global_batch": 256, "seq_len": 4096, "gpus": 64}
     assert found.values["step_s"] == pytest.approx(2.305)
-    assert found.values["peak_memory_bytes"] == 34500.0 * 2**20
+    assert found.values["reserved_bytes"] == 34500.0 * 2**20
+    assert found.values["allocated_bytes"] == 33000.0 * 2**20
     assert "warm-up skipped: the first step" in found.notes
 
 

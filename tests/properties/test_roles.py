@@ -25,7 +25,6 @@ from foretell.specs.scenario import Scenario
 from foretell.training.answer import one_row, totals_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
-from foretell.uncertainty.memory import gathered_bytes
 from foretell.workload import ops
 from foretell.workload.build import build
 from foretell.workload.graph import Edge, LayerGraph, Saved
@@ -137,19 +136,17 @@ def scenario_of(name: str) -> Scenario:
 
 
 def trained(scenario: Scenario, words: str) -> tuple[float, ...]:
-    """Step, peak and energy of a plan, and what of its memory is in doubt."""
+    """Step, peak and energy of a plan."""
     plan = parse_plan(words, GPUS)
     scenario, plans = with_software(scenario, plan), batch_of([plan])
     tables = tables_of(scenario, plans)
     rows = evaluate_rows(scenario, plans, tables)
-    doubt = gathered_bytes(scenario, plan, 1.0)
     totals = one_row(totals_of(scenario, plans, tables, rows))
     joules = outputs(totals)["energy_joules"]
     return (
         float(rows.step_s[0]),
         *rows.memory.total[0].tolist(),
         joules,
-        float(doubt),
     )
 
 

@@ -12,7 +12,8 @@ from foretell.search.space import all_stages, enumerate_plans
 from foretell.specs.plan import BATCH_FIELDS, Plan
 from foretell.specs.scenario import Scenario
 from foretell.training.bounds import least_seconds
-from foretell.training.step import evaluate
+from foretell.training.feasibility import YES, verdict_codes
+from foretell.training.step import evaluate, evaluate_plans
 from foretell.training.tables import tables_of
 from tests.builders import make_chip, make_scenario
 
@@ -54,22 +55,22 @@ def test_what_leads_is_what_leads_of_all(case: tuple[str, str, int, int, str]) -
     scenario, base = asked(*case)
     fixed = ("recompute",) if "recompute" in case[4] else ()
     space = enumerate_plans(scenario, base, fixed)
-    step_s, peak = evaluate(scenario, space.plans)
-    capacity = float(scenario.system.chip.memory_bytes)
-    best = rank(step_s, peak, capacity, 10, space.plans.recompute)
+    every = evaluate_plans(scenario, space.plans)
+    step_s, capacity = every.step_s, float(scenario.system.chip.memory_bytes)
+    verdicts = verdict_codes(every.held, capacity)
+    best = rank(step_s, verdicts, 10, space.plans.recompute)
     found = leading_plans(scenario, enumerate_plans(scenario, base, fixed, staged=True), 10)
-    mine = rank(found.step_s, found.peak_bytes, capacity, 10, found.plans.recompute)
+    theirs = verdict_codes(found.totals.held, capacity)
+    mine = rank(found.totals.step_s, theirs, 10, found.plans.recompute)
     assert [found.plans.plan(int(r)) for r in mine] == [space.plans.plan(int(r)) for r in best]
-    assert found.step_s[mine] == pytest.approx(step_s[best], rel=1e-12)
+    assert found.totals.step_s[mine] == pytest.approx(step_s[best], rel=1e-12)
     assert len(found.plans) + found.skipped == len(space.plans)
-    clear = peak <= 0.9 * capacity
+    clear = verdicts == YES
     if clear.any():
         near = clear & (step_s <= NEAR * step_s[clear].min())
         assert (
             near.sum()
-            == (
-                (found.peak_bytes <= 0.9 * capacity) & (found.step_s <= NEAR * step_s[clear].min())
-            ).sum()
+            == ((theirs == YES) & (found.totals.step_s <= NEAR * step_s[clear].min())).sum()
         )
 
 
@@ -103,9 +104,10 @@ def test_choices_beside_each_other_lead_as_all_of_them_would() -> None:
         plans = enumerate_plans(scenario, variant).plans
         plans = plans.take(np.flatnonzero(worth_trying(plans, changed))) if changed else plans
         if len(plans):
-            step_s, peak = evaluate(scenario, plans)
-            rows = rank(step_s, peak, capacity, 10, plans.recompute)
-            every += [(float(step_s[row]), peak[row] <= 0.9 * capacity) for row in rows]
+            totals = evaluate_plans(scenario, plans)
+            verdicts = verdict_codes(totals.held, capacity)
+            rows = rank(totals.step_s, verdicts, 10, plans.recompute)
+            every += [(float(totals.step_s[row]), verdicts[row] == YES) for row in rows]
     best = sorted(step_s for step_s, fits in every if fits)[:10]
     assert sorted(one.step_s for one in found.plans) == pytest.approx(best, rel=1e-12)
     assert found.plans_pruned > found.plans_evaluated

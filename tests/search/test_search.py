@@ -19,6 +19,7 @@ from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.training.answer import answer_of
+from foretell.training.feasibility import NO, TOO_CLOSE, YES
 from tests.builders import make_chip, make_model, make_network, make_scenario
 
 
@@ -173,8 +174,8 @@ def test_settings_without_effect_are_refused() -> None:
 
 def test_rank_prefers_what_clearly_fits() -> None:
     step = np.array([1.0, 2.0, 3.0, 4.0])
-    peak = np.array([95.0, 50.0, 120.0, 60.0])
-    assert rank(step, peak, 100.0, 4).tolist() == [1, 3, 0]
+    verdicts = np.array([TOO_CLOSE, YES, NO, YES])
+    assert rank(step, verdicts, 4).tolist() == [1, 3, 0]
 
 
 @pytest.mark.parametrize("plan", [

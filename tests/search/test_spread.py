@@ -14,8 +14,8 @@ from foretell.sharding.rules import broken_rules, layers_of
 from foretell.specs.model import Stack
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.training.answer import fits
-from foretell.training.step import evaluate
+from foretell.training.feasibility import YES, verdict_codes
+from foretell.training.step import evaluate_plans
 from tests.builders import DENSE, MOE, make_chip, make_scenario
 from tests.search.test_search import first_of_its_placement
 
@@ -51,9 +51,9 @@ def brute_force(scenario: Scenario) -> list[tuple[float, str]]:
                 continue
             if not first_of_its_placement(scenario, plan):
                 continue
-            step, peak = evaluate(scenario, batch_of([plan]))
-            if fits(float(peak[0]), float(scenario.system.chip.memory_bytes)) == "yes":
-                found.append((float(step[0]), str(plan)))
+            one = evaluate_plans(scenario, batch_of([plan]))
+            if verdict_codes(one.held, float(scenario.system.chip.memory_bytes))[0] == YES:
+                found.append((float(one.step_s[0]), str(plan)))
     return sorted(found)
 
 

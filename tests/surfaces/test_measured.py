@@ -50,6 +50,21 @@ def test_a_search_explanation_simulation_and_memory_answer_given_it() -> None:
     assert held.estimate.peak_memory_bytes > plain.estimate.peak_memory_bytes
 
 
+@pytest.mark.parametrize("name", ["allocated_bytes", "reserved_bytes", "peak_memory_bytes"])
+def test_memory_is_measured_as_it_was_printed(name: str) -> None:
+    """Tensors, what is reserved, or what the process holds: as predicted each says that nothing is off."""
+    plain = foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN)
+    for factor in (1.0, 1.2):
+        row = {"plan": PLAN, "step_s": plain.step_s, name: factor * getattr(plain, name)}
+        found = foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN, measured=[row])
+        if factor == 1.0:
+            assert getattr(found, name) == pytest.approx(getattr(plain, name), rel=1e-6)
+        else:
+            assert 1.1 < getattr(found, name) / getattr(plain, name) <= 1.25
+        low, high = found.intervals[name]["p90"]
+        assert low < getattr(found, name) < high
+
+
 def test_problems_say_which_measurement() -> None:
     with pytest.raises(foretell.BadInput, match="measured 1"):
         foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN, measured=["tp7: 3 s"])

@@ -11,7 +11,8 @@ from tests.surfaces.command import foretell
 FITS = ("llama-3.1-8b", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "16")
 PLAN = ("--plan", "tp2 pp2 zero1 mbs1")
 KEYS = (
-    "model system gpus plan plan_chosen schedule fits step_s peak_memory_bytes memory_capacity_bytes "
+    "model system gpus plan plan_chosen schedule fits refusals step_s allocated_bytes reserved_bytes "
+    "peak_memory_bytes memory_capacity_bytes "
     "intervals fit_probability fullest_stage stages assumptions out"
 ).split()
 STAGE_KEYS = (
@@ -98,3 +99,36 @@ def test_a_plan_is_chosen_where_none_is_given() -> None:
     outcome = foretell("memory", *FITS, "--json")
     assert outcome.code == 0
     assert outcome.json["plan_chosen"]
+
+
+@pytest.mark.parametrize("verb", ["estimate", "search", "simulate", "memory", "explain"])
+def test_two_numbers_of_memory_on_every_verb(verb: str) -> None:
+    """Tensors, what is reserved and what the process holds, each inside its own interval."""
+    plan = () if verb == "search" else ("--plan", "tp2 zero1 mbs1 framework=megatron-core")
+    place = ("llama-3.1-8b", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "16")
+    told = foretell(verb, *place, *plan, "--json").json
+    told = told["plans"][0] if verb == "search" else told
+    names = ("allocated_bytes", "reserved_bytes", "peak_memory_bytes")
+    tensors, reserved, peak = (told[name] for name in names)
+    assert 0.0 < tensors < reserved < peak
+    widths = []
+    for name in names:
+        (low, high), (low50, high50) = (told["intervals"][name][key] for key in ("p90", "p50"))
+        assert low < low50 <= told[name] <= high50 < high
+        widths.append(high / low)
+    assert widths[0] < widths[1]
+    if verb in ("estimate", "memory"):
+        text = foretell(verb, *place, *plan).out
+        assert f"{tensors / 2**30:.1f} GiB of tensors" in text
+        assert f"{peak / 2**30:.1f} of " in text
+
+
+def test_what_a_framework_cannot_run_is_said_first() -> None:
+    words = ("--plan", "tp2 zero3 mbs1 framework=nanotron")
+    place = ("llama-3.1-8b", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "16")
+    for verb in ("estimate", "memory"):
+        told = foretell(verb, *place, *words, "--json").json
+        assert told["refusals"] == ["ZeRO 0 or 1"]
+        assert told["assumptions"][0] == "nanotron cannot run this plan: ZeRO 0 or 1"
+        text = foretell(verb, *place, *words).out
+        assert text.startswith("nanotron cannot run this plan: ZeRO 0 or 1\n")

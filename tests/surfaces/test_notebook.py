@@ -67,7 +67,7 @@ def test_every_answer_shows_itself(name: str) -> None:
 def test_an_estimate_has_a_table_intervals_and_a_bar() -> None:
     answer = foretell.estimate(MODEL, **PLAN)
     told = answer._repr_html_()
-    assert told.count("aria-label='90 % interval'") == 5
+    assert told.count("aria-label='90 % interval'") == 6
     assert "Where the step time goes" in told
     shares = [int(one) for one in re.findall(r"\((\d+)%\)", told)]
     assert 97 <= sum(shares) <= 103  # each is rounded

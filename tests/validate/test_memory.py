@@ -93,3 +93,34 @@ def test_a_negative_cell_is_a_blank_one(tmp_path: Path, column: str) -> None:
         path.write_text(",".join(cells) + "\n" + ",".join({**cells, column: value}.values()))
         rows += read_memory_rows(path)
     assert rows[0] == rows[1]
+
+
+def test_outcomes_are_scored(tmp_path: Path) -> None:
+    """A column `outcome` says what happened; its absence leaves the scores open."""
+    path = tmp_path / "runs.csv"
+    rows = [f"{SMALL},ran", f"{LARGE},OOM", f"{LARGE},ran".replace("2,8", "4,8", 1), f"{GROUPED},"]
+    path.write_text("\n".join([f"{HEADER},outcome", *rows]))
+    found = score_memory(path).to_dict()
+    assert (found["ran"], found["oom"]) == (2, 1)
+    assert found["ran_called_no"] == 0.5
+    assert found["oom_called_fits"] == 0.0
+    chances = {p["id"]: p["fit_probability"] for p in found["predictions"]}
+    squares = [(chances["1"] - 1) ** 2, chances["2"] ** 2, (chances["4"] - 1) ** 2]
+    assert found["brier_score"] == pytest.approx(sum(squares) / 3)
+    assert [p["outcome"] for p in found["predictions"]] == ["ran", "oom", "ran", None]
+    for one in found["predictions"]:
+        assert one["fits"] is (one["fit_probability"] >= 0.5)
+        assert one["too_close"] is (one["verdict"] == "too_close")
+        assert one["allocated"] < one["predicted"]
+    assert "Brier score" in foretell("validate", "memory", str(path)).out
+    path.write_text(f"{HEADER}\n{SMALL}")
+    assert score_memory(path).to_dict()["brier_score"] is None
+
+
+def test_unknown_outcomes_are_refused_all_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join([f"{HEADER},outcome", f"{SMALL},rann", f"{LARGE},failed"]))
+    with pytest.raises(BadInput) as error:
+        score_memory(path)
+    assert len(error.value.problems) == 2
+    assert error.value.problems[0].nearest == "ran"

@@ -205,6 +205,7 @@ def _readme(result: Estimate, written: ToolArguments) -> str:
     low, high = (result.interval or {"p90": (result.step_s, result.step_s)})["p90"]
     notes = "".join(f"- {text}\n" for text in written.notes) or "- none\n"
     peak, room = result.peak_memory_bytes / 2**30, result.memory_capacity_bytes / 2**30
+    tensors = result.allocated_bytes / 2**30
     return f"""# {result.model} on {result.gpus} x {result.system}
 
 Written for {written.called}. Plan: `{result.plan}`
@@ -216,7 +217,8 @@ Written for {written.called}. Plan: `{result.plan}`
 | tokens per second and GPU | {result.tokens_per_s_per_gpu:,.1f} | |
 | TFLOP/s per GPU | {result.tflops_per_gpu:.1f} | |
 | MFU | {result.mfu:.1%} | |
-| peak memory of a GPU | {peak:.1f} GiB of {room:.1f} | |
+| memory of a GPU, held by the process | {peak:.1f} GiB of {room:.1f} | |
+| memory of a GPU, allocated by tensors | {tensors:.1f} GiB | |
 
 | file | for |
 |---|---|

@@ -22,7 +22,7 @@ from foretell.inputs.system import system_of
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_plan
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
-from foretell.specs.measurement import WATCHED, Measurement
+from foretell.specs.measurement import MEASURED_MEMORY, WATCHED, Measurement
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
@@ -345,8 +345,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     values = one.values
     predicted = answer_of(here, own, chosen=False)
     step_s = step_seconds(values, predicted)
-    told = ("peak_memory_bytes", *WATCHED)
-    if step_s is None and not one.phases and not any(name in values for name in told):
+    if step_s is None and not one.phases and not {*MEASURED_MEMORY, *WATCHED} & {*values}:
         message = "has neither a step time, a rate nor a peak of memory"
         raise BadInput([Problem(path="values", value=dict(values), message=message)])
     _refuse_beyond_peak(one, predicted, step_s)
@@ -355,11 +354,20 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
         plan=own,
         predicted=predicted,
         step_s=step_s,
-        peak_bytes=values.get("peak_memory_bytes"),
+        peak_bytes=_measured_peak(values, predicted),
         phases=one.phases,
         noise=one.noise,
         source=one.source,
     )
+
+
+def _measured_peak(values: Mapping[str, float], predicted: StepEstimate) -> float | None:
+    """What a process held: as measured, or what its tensors or its allocator took with the rest as
+    predicted."""
+    name = next((one for one in MEASURED_MEMORY if one in values), None)
+    if name is None:
+        return None
+    return values[name] + predicted.peak_memory_bytes - float(getattr(predicted, name))
 
 
 def _refuse_beyond_peak(one: Measurement, predicted: StepEstimate, step_s: float | None) -> None:

@@ -80,7 +80,7 @@ class WatchedFigure:
     """Memory or power of a chip beside its prediction."""
 
     metric: str
-    """peak_memory_bytes, memory_used_bytes or power_watts."""
+    """peak_memory_bytes, reserved_bytes, allocated_bytes, memory_used_bytes or power_watts."""
     measured: float
     """In the unit of its name."""
     predicted: float
@@ -294,6 +294,8 @@ def _watched(row: Measurement, before: StepEstimate) -> tuple[WatchedFigure, ...
     joules = before.energy_joules or 0.0
     predicted = {
         "peak_memory_bytes": before.peak_memory_bytes,
+        "reserved_bytes": before.reserved_bytes,
+        "allocated_bytes": before.allocated_bytes,
         "memory_used_bytes": before.peak_memory_bytes,
         "power_watts": joules / before.step_s / before.gpus,
     }

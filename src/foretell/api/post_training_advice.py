@@ -38,7 +38,7 @@ def ways_to_fit(
             tried = answer(replace(question, log=None, trace=None, **change))
         except ProblemsError:
             continue
-        if tried.fits != "no":
+        if tried.fits == "yes":  # what is advised is more than borderline
             done.add(kind)
             way = f"{flags} fits ({tried.step_s:,.{0 if tried.step_s >= 10.0 else 1}f} s a step)"
             ways.append((kind in OTHER_TRAINING, tried.gpus * tried.step_s, way))

@@ -12,7 +12,7 @@ from typing import Any
 
 from foretell.catalog.post_training import PostTrainingLoop
 from foretell.inputs.question import ask, plan_of, settings_of
-from foretell.kernels.memory import CLOSE_SHARE
+from foretell.kernels.memory import held_of_parts
 from foretell.posttraining.passes import packed_batch, step_numbers
 from foretell.posttraining.placement import candidate_plans
 from foretell.posttraining.workload import TrajectoryWorkload
@@ -21,6 +21,7 @@ from foretell.specs.plan import Plan, named_fields
 from foretell.specs.post_training import ALGORITHMS, AlgorithmForm
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.specs.scenario import Scenario
+from foretell.training.feasibility import memory_verdict
 
 
 def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
@@ -77,7 +78,8 @@ def trainer_of(
         scenario = ask(question.model, **asked, plan=whole)
         scenario, plan = plan_of(scenario, whole, settings_of(question), left_out=left_out)
         held = step_numbers(packed_batch(scenario, plan, work, 1.0 / work.updates, 0.0, True))[1]
-        if sum(held.values()) <= CLOSE_SHARE * float(scenario.system.chip.memory_bytes):
+        have = float(scenario.system.chip.memory_bytes)
+        if memory_verdict(held_of_parts(held), have) == "yes":
             words = whole
     if not form.generates and words.strip() != text:
         left = words.removeprefix(text).strip()

@@ -63,11 +63,7 @@ def estimate(question: TrainingQuestion) -> Estimate:
         return estimate_answer(with_run(best, asked))
     scenario, chosen = plan_with_room(scenario, plan, settings)
     result = with_run(step_answer(scenario, chosen, known, chosen=False), asked)
-    result = with_values(result, filled_in=_filled_in(plan, settings, chosen))
-    against = own_refusals(scenario, chosen)
-    if against:
-        said = f"{chosen.framework} refuses this plan as it is: {'; '.join(against)}"
-        result = with_values(result, assumptions=(*result.assumptions, said))
+    result = _as_asked(result, plan, settings)
     if result.fits == "no":
         raise Infeasible([too_large(scenario, result)], estimate_answer(result))
     return estimate_answer(result)
@@ -89,9 +85,15 @@ def plan_with_room(
     return make_room(scenario, chosen, named_by(plan, settings), own_refusals)
 
 
-def _filled_in(plan: str | Plan, settings: Sequence[str], chosen: Plan) -> tuple[str, ...]:
-    """Words of the chosen plan that are Foretell's and not the text's."""
-    return () if isinstance(plan, Plan) else filled_words(chosen, named_by(plan, settings))
+def _as_asked(result: StepEstimate, plan: str | Plan, settings: Sequence[str]) -> StepEstimate:
+    """An answer with what its framework has against the plan, first among what is assumed, and the words that
+    are Foretell's and not the text's."""
+    against = () if result.scenario is None else own_refusals(result.scenario, result.plan)
+    said = result.assumptions
+    if against:
+        said = (f"{result.plan.framework} cannot run this plan: {'; '.join(against)}", *said)
+    filled = () if isinstance(plan, Plan) else filled_words(result.plan, named_by(plan, settings))
+    return with_values(result, refusals=against, assumptions=said, filled_in=filled)
 
 
 def conditioned(scenario: Scenario, question: PlaceQuestion) -> "Conditioned | None":
@@ -170,7 +172,7 @@ def memory(question: MemoryQuestion) -> "MemoryAnswer":
     else:
         scenario, chosen = plan_with_room(scenario, plan, settings)
         told = step_answer(scenario, chosen, known, chosen=False)
-        told = with_values(told, filled_in=_filled_in(plan, settings, chosen))
+        told = _as_asked(told, plan, settings)
     place = scenario if told.scenario is None else told.scenario
     return MemoryAnswer(estimate=estimate_answer(told), step=step_memory(place, told.plan))
 

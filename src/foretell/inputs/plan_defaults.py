@@ -19,9 +19,15 @@ WIDE_BYTES = 4.0
 
 
 def stated_fields(
-    software: Software, architecture: str, plan: Plan, heads: Heads = (0, 0)
+    software: Software,
+    architecture: str,
+    plan: Plan,
+    heads: Heads = (0, 0),
+    *,
+    searched: bool = False,
 ) -> dict[str, object]:
-    """Fields of a plan that the software states, with their values for this plan on such a chip.
+    """Fields of a plan that the software states, with their values for this plan on such a chip, or for a
+    search, which tries degrees that the plan does not have.
 
     The attention library goes by chip and head size too (catalog/attention.toml).
     """
@@ -43,8 +49,8 @@ def stated_fields(
         "dispatch": software.dispatch,
         "ep_overlap": software.ep_overlap,
         "bucket": software.bucket,
-        "cp_mode": software.context if plan.cp > 1 else "",
-        "cp_cut": software.context_cut if plan.cp > 1 else "",
+        "cp_mode": software.context if plan.cp > 1 or searched else "",
+        "cp_cut": software.context_cut if plan.cp > 1 or searched else "",
     }
     return {name: value for name, value in found.items() if value not in ("", None)}
 
@@ -111,7 +117,7 @@ def _open(
 ) -> dict[str, object]:
     """Choices that the software states and the plan's words leave open."""
     tried = BATCH_FIELDS if searched else ()
-    choices = stated_fields(software, architecture, plan, heads)
+    choices = stated_fields(software, architecture, plan, heads, searched=searched)
     found = {n: v for n, v in choices.items() if n not in named and n not in tried}
     if not found.get("flash", plan.flash):
         found.pop("attention", None)

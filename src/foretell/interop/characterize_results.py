@@ -30,7 +30,7 @@ def _summary(row: Mapping[str, Any], name: str, notes: tuple[str, ...]) -> Measu
     measured = row["measured"]
     values = {"step_s": float(measured["step_s"])}
     if measured.get("max_allocated_bytes"):
-        values["peak_memory_bytes"] = float(measured["max_allocated_bytes"])
+        values["allocated_bytes"] = float(measured["max_allocated_bytes"])
     spread = float(measured.get("spread") or 0.0) / 4.0
     return Measurement(
         plan=str(row.get("plan", "")),
@@ -50,7 +50,7 @@ def _point(told: Mapping[str, Any], name: str) -> Measurement:
     peaks = [rank.get("held_bytes", {}).get("max_allocated") for rank in told["ranks"]]
     values = {"step_s": steady.median_s}
     if peaks and all(peaks):
-        values["peak_memory_bytes"] = float(max(peaks))
+        values["allocated_bytes"] = float(max(peaks))
     return Measurement(
         plan=str(told["point"].get("plan", "")),
         asked=_job(told["point"]),

@@ -101,7 +101,7 @@ def _steps(name: str, needs: str, mark: str, number: str, *figures: LineFigure) 
 
 
 RATE, TOTAL, TFLOPS = "tokens_per_s_per_gpu", "tokens_per_s", "tflops_per_gpu"
-PEAK = "peak_memory_bytes"
+HELD, TENSORS = "reserved_bytes", "allocated_bytes"
 STEPS: tuple[StepFormat, ...] = (
     _steps(  # nanotron: src/nanotron/trainer.py, LogItem
         "nanotron", "elapsed_time_per_iteration_ms", "tokens_per_sec", r"iteration: ([0-9]+) / ([0-9]+)",
@@ -129,12 +129,12 @@ STEPS: tuple[StepFormat, ...] = (
     _steps(  # torchtitan: components/metrics.py
         "torchtitan", "step:", r"step:\s*[0-9]+\s.*\b[tw]ps:", r"step:\s*([0-9]+)",
         after(r"\b[tw]ps", RATE), after("tflops", TFLOPS), after("mfu", "mfu", 0.01),
-        after("memory", PEAK, GIB, take="largest"),
+        after("memory", HELD, GIB, take="largest"),
     ),
     _steps(  # DeepSpeed: utils/timer.py, ThroughputTimer
         "DeepSpeed", "SamplesPerSec", "SamplesPerSec=", r"(?:global_step=|stop\] )([0-9]+)",
         after(r"(?<![A-Za-z])(?:Curr)?SamplesPerSec", "samples_per_s"),
-        whole(r"MaxMemAllocated\s*=\s*<N>\s*GB", (PEAK, GIB), take="largest"),
+        whole(r"MaxMemAllocated\s*=\s*<N>\s*GB", (TENSORS, GIB), take="largest"),
     ),
     _steps(  # DeepSpeed: its flops profiler, and DeepSpeed-Chat's throughput
         "DeepSpeed", "atency", r"iter latency:|Latency: [0-9.]+s, TFLOPs", r"profile step:\s*([0-9]+)",
@@ -176,7 +176,7 @@ STEPS: tuple[StepFormat, ...] = (
     _steps(  # torchtune: metric loggers
         "torchtune", "tokens_per_second_per_gpu", r"Step [0-9]+ \|", r"Step ([0-9]+)",
         after("tokens_per_second_per_gpu", RATE),
-        after("peak_memory_(?:reserved|active)", PEAK, GIB, take="largest"),
+        after("peak_memory_(?:reserved|active)", HELD, GIB, take="largest"),
     ),
     _steps(  # Composer (LLM Foundry) and OLMo-core
         "Composer", "throughput/device/", r"throughput/device/", r"step=([0-9]+)(?:/([0-9]+))?",
@@ -204,8 +204,9 @@ ELAPSED = re.compile(
 )
 """Time since the start of LLaMA-Factory's lines."""
 MEMORY: tuple[LineFigure, ...] = (
-    whole(r"memory \(MB\).*max reserved: <N>", (PEAK, MIB), take="largest"),
-    whole(r"max allocated memory[^0-9]{0,20}<N>\s*GiB", (PEAK, GIB), take="largest"),
+    whole(r"memory \(MB\).*max reserved: <N>", (HELD, MIB), take="largest"),
+    whole(r"memory \(MB\).*max allocated: <N>", (TENSORS, MIB), take="largest"),
+    whole(r"max allocated memory[^0-9]{0,20}<N>\s*GiB", (TENSORS, GIB), take="largest"),
 )  # fmt: skip
 """Memory that training programs print on lines of their own."""
 SERVICE: tuple[LineFigure, ...] = (

@@ -19,7 +19,7 @@ from foretell.interop.log_lines import LONGEST, PrintedStep, RunLines, measured_
 from foretell.interop.progress_bars import Progress, progress_of
 from foretell.interop.step_series import steady_steps
 from foretell.interop.timers import timed_parts
-from foretell.specs.measurement import DECODED, HELD, SERVED, Measurement
+from foretell.specs.measurement import DECODED, HELD, MEASURED_MEMORY, SERVED, Measurement
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x1bc|\^\[c?|\[[0-9;]{1,20}m")
 """Colours of a terminal, also where a page lost the character that begins them."""
@@ -141,7 +141,9 @@ def _training(
         notes += progress.notes
         if progress.global_batch:
             asked.setdefault("global_batch", progress.global_batch)
-    peaks = [*found.figures.get("peak_memory_bytes", ()), values.pop("peak_memory_bytes", 0.0)]
+    peaks = {
+        name: max([*found.figures.get(name, ()), values.pop(name, 0.0)]) for name in MEASURED_MEMORY
+    }
     if not times and not values:
         return None
     series = times or [1.0 / rate for rate in _column(lines, "tokens_per_s_per_gpu")]
@@ -150,8 +152,7 @@ def _training(
         values = {"step_s": steady.median_s}
     elif series:
         values = {"tokens_per_s_per_gpu": 1.0 / steady.median_s}
-    if max(peaks) > 0.0:
-        values["peak_memory_bytes"] = max(peaks)
+    values |= {name: peak for name, peak in peaks.items() if peak > 0.0}
     phases, more = _parts(found, values.get("step_s"))
     tokens = _tokens(lines, asked)
     return Measurement(
@@ -245,9 +246,7 @@ def _rates(lines: Sequence[PrintedStep]) -> dict[str, float]:
     for name in dict.fromkeys(key for one in lines for key in one.values):
         column = _column(lines, name)
         if column and name not in NOT_RATES:
-            found[name] = (
-                max(column) if name == "peak_memory_bytes" else median(column[1:] or column)
-            )
+            found[name] = max(column) if name in MEASURED_MEMORY else median(column[1:] or column)
     return found
 
 

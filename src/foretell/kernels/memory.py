@@ -17,7 +17,7 @@ micro-batches in flight with 1F1B; interleaving keeps min(mu v, 2 (pp - i - 1) +
 1/v of the stage each (Narayanan et al. 2021).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,6 @@ ALLOCATOR_SHARE = 0.05
 """Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
 modules take and give back a tensor with every operation, and leave more holes: `plain_share` of the software,
 for nanotron what 971 of its runs on H100 reserve."""
-CLOSE_SHARE = 0.9
-"""Above this share of the chip's memory the answer is borderline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +135,31 @@ class StageMemory:
     def total(self) -> Array:
         """All of it: what the device must have."""
         return np.asarray(self.reserved + self.framework)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBytes:
+    """What plans hold at their peaks on their fullest stages: numbers, or arrays over plans."""
+
+    allocated_bytes: Num
+    """Tensors (`torch.cuda.max_memory_allocated`)."""
+    reserved_bytes: Num
+    """What the framework's allocator has taken of the device (`max_memory_reserved`)."""
+    peak_bytes: Num
+    """What the process holds: reserved, driver context and communicators."""
+
+    @property
+    def least_bytes(self) -> Num:
+        """Tensors with driver context and communicators: what remains where the allocator reuses all."""
+        return self.allocated_bytes + (self.peak_bytes - self.reserved_bytes)
+
+
+def held_of_parts(parts: Mapping[str, float]) -> HeldBytes:
+    """What one process holds, by the names of its parts."""
+    total, own = sum(parts.values()), parts.get("framework", 0.0)
+    reserved = total - own
+    allocated = reserved - parts.get("allocator", 0.0)
+    return HeldBytes(allocated_bytes=allocated, reserved_bytes=reserved, peak_bytes=total)
 
 
 def weight_bytes(plan: Plan) -> tuple[float, float, float]:

@@ -9,11 +9,12 @@ update     everything of a training step; a sleeping engine
 
 from collections.abc import Mapping
 
-from foretell.kernels.memory import CLOSE_SHARE, CONTEXT_BYTES
+from foretell.kernels.memory import CONTEXT_BYTES, held_of_parts
 from foretell.posttraining.passes import TrainerPasses
 from foretell.posttraining.rollout import RolloutTimes
 from foretell.records import dataclass
 from foretell.specs.post_training import PhaseMemory, Pool
+from foretell.training.feasibility import memory_verdict
 
 RESIDUE_BYTES = 4.0 * 2**30
 """What a trainer that sleeps leaves on its card: contexts, communicators, fragments; 3 to 5 GB measured in
@@ -74,7 +75,8 @@ def phase_memory(
         "reference": reference,
         "critic": resident["critic"],
         "passing": passes.forward.passing_bytes,
-        "framework": held["framework"] + held["allocator"],
+        "framework": held["framework"],
+        "allocator": held["allocator"],
         "sleeping engine": asleep,
     }
     if where.passes_forward:
@@ -103,7 +105,6 @@ def _left_behind(where: Residency, resident: Mapping[str, float]) -> dict[str, f
 
 def _phase(name: str, pool: Pool, parts: Mapping[str, float], capacity: float) -> PhaseMemory:
     """A phase with its verdict."""
-    total = sum(parts.values())
-    fits = "no" if total > capacity else "too_close" if total > CLOSE_SHARE * capacity else "yes"
+    fits = memory_verdict(held_of_parts(parts), capacity)
     told = {key: value for key, value in parts.items() if value > 0.0}
-    return PhaseMemory(phase=name, pool=pool, parts=told, capacity_bytes=capacity, fits=fits)  # type: ignore[arg-type]
+    return PhaseMemory(phase=name, pool=pool, parts=told, capacity_bytes=capacity, fits=fits)

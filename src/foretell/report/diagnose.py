@@ -27,6 +27,8 @@ METRICS = {
     "kv_bytes": ("cache of a GPU", "GiB"),
     "weight_bytes": ("weights of a GPU", "GiB"),
     "peak_memory_bytes": ("peak memory", "GiB"),
+    "reserved_bytes": ("reserved memory", "GiB"),
+    "allocated_bytes": ("allocated memory", "GiB"),
     "memory_used_bytes": ("memory in use", "GiB"),
     "power_watts": ("power of a GPU", "W"),
 }

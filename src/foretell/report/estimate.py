@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import bar, table
 from foretell.specs.outputs import OUTPUTS
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.run import Run
-from foretell.uncertainty.intervals import fit_of
+from foretell.training.feasibility import CLOSE_SHARE
+from foretell.uncertainty.intervals import fit_of, of_estimate
 from foretell.units import format as show
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ CONVENTIONS = (
     "adds what is recomputed."
 )
 IN_LINES = frozenset(
-    "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu mfu_causal peak_memory_bytes "
-    "memory_capacity_bytes energy_joules".split()
+    "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu mfu_causal allocated_bytes "
+    "reserved_bytes peak_memory_bytes memory_capacity_bytes energy_joules".split()
 )
 """Outputs that stand together on the lines of `rates`; every other has a line of its own."""
 UNITS: Mapping[str, Callable[[float], str]] = {
@@ -42,8 +42,8 @@ PRINTED = {"lost": "fragmentation"}
 """Parts of memory -> what they are called, where that differs."""
 FITS = {
     "yes": f"fits: below {CLOSE_SHARE:.0%} of the memory",
-    "too_close": f"borderline: above {CLOSE_SHARE:.0%} of the memory",
-    "no": "does not fit",
+    "too_close": "borderline: tensors fit, with little or no room for fragmentation",
+    "no": "does not fit: not even the tensors do",
 }
 
 
@@ -84,8 +84,16 @@ def headline(result: StepEstimate) -> "Text":
     plan = "chosen, the best found" if result.plan_chosen else "as given"
     if result.filled_in:
         plan = f"{plan}; filled in: {' '.join(result.filled_in)}"
+    against = ""
+    if result.refusals:
+        against = f"{result.plan.framework} cannot run this plan: {'; '.join(result.refusals)}\n"
     return Text.assemble(
-        (asked, "bold"), batch, "\nplan  ", (str(result.plan), "bold"), f"  ({plan})"
+        (against, "red"),
+        (asked, "bold"),
+        batch,
+        "\nplan  ",
+        (str(result.plan), "bold"),
+        f"  ({plan})",
     )
 
 
@@ -98,7 +106,6 @@ def rates(result: "Estimate") -> "Table":
     grid.add_column(overflow="fold")
     share = result.peak_memory_bytes / result.memory_capacity_bytes
     found = result.intervals
-    peak = found.get("peak_memory_bytes")
     step = ninety(found.get("step_s"), lambda s: f"{s * 1e3:,.1f}")
     grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration{step}")
     if result.interval_reason:
@@ -116,8 +123,8 @@ def rates(result: "Estimate") -> "Table":
     grid.add_row(
         "peak memory",
         f"{gib(result.peak_memory_bytes)} of {gib(result.memory_capacity_bytes)} GiB ({share:.1%})"
-        + (f"{ninety(peak, gib)}\n" if peak else "   ")
-        + fit_words(result),
+        + ninety(found.get("peak_memory_bytes"), gib)
+        + f"\n{tensor_words(result)}\n{fit_words(result)}",
     )
     if result.energy_joules is not None:
         watts = result.energy_joules / result.step_s / result.gpus
@@ -151,6 +158,13 @@ def ninety(
         return ""
     low, high = interval["p90"]
     return f"   90%: {name + ' ' if name else ''}{form(low)} to {form(high)}"
+
+
+def tensor_words(result: StepEstimate) -> str:
+    """What of the peak tensors and the allocator take, as PyTorch counts them."""
+    ends = ninety(of_estimate(result).get("allocated_bytes"), gib)
+    tensors, reserved = gib(result.allocated_bytes), gib(result.reserved_bytes)
+    return f"{tensors} GiB of tensors{ends}   ({reserved} reserved)"
 
 
 def fit_words(result: StepEstimate) -> str:

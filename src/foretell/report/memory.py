@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from foretell.report.console import table
-from foretell.report.estimate import fit_words, gib, headline, ninety
+from foretell.report.estimate import fit_words, gib, headline, ninety, tensor_words
 from foretell.sharding.pipeline import stage_names
 from foretell.simulation.memory_answer import MemoryAnswer, of_stage
 from foretell.simulation.memory_timeline import StageLine
@@ -17,7 +17,7 @@ MOST_TENSORS = 6
 """Kept tensors that are named."""
 NOTE = (
     "allocated: what tensors take at the peak of the simulated step; reserved: with what the allocator holds "
-    "beyond them; total: with driver context and communicators. The answer is by the total."
+    "beyond them; total: what the process holds, with driver context and communicators."
 )
 
 
@@ -31,7 +31,7 @@ def memory_text(found: MemoryAnswer) -> "RenderableType":
     have = found.step.capacity_bytes / GIB
     need = told.peak_memory_bytes / GIB
     ends = ninety(found.intervals["peak_memory_bytes"], gib)
-    answer = f"{need:.1f} of {have:.1f} GiB, {fit_words(told)}{ends}"
+    answer = f"{need:.1f} of {have:.1f} GiB, {fit_words(told)}{ends}\n{tensor_words(told)}"
     fullest = (
         f"Stage {full.stage} is the fullest: {peak / GIB:.1f} GiB of tensors, {when:.3g} s into a step of "
         f"{found.step.step_s:.3g} s."

@@ -55,6 +55,12 @@ def memory_text(found: Mapping[str, Any]) -> "RenderableType":
         f"{found['scored']:,} of {found['rows']:,} rows scored: {found['said_to_fit']:,} predicted to fit, "
         f"{found['said_not_to_fit']:,} not to fit; {found['too_close']:,} of both borderline"
     )
+    if found["brier_score"] is not None:
+        said += (
+            f"\n{found['ran']:,} ran, {percent(found['ran_called_no'])} of them predicted not to fit; "
+            f"{found['oom']:,} ran out of memory, {percent(found['oom_called_fits'])} of them predicted to "
+            f"fit; Brier score {found['brier_score']:.3f}"
+        )
     return Group(Text(said, "bold"), *_not_scored(found["unsupported"]))
 
 

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from foretell.api.search_answers import Search
-from foretell.kernels.memory import CLOSE_SHARE
 from foretell.report.console import table
 from foretell.report.estimate import CONVENTIONS, bullets, gib
 from foretell.search.search import launchers_of
+from foretell.training.feasibility import CLOSE_SHARE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +24,7 @@ def search_text(found: Search) -> "RenderableType":
     capacity = best.memory_capacity_bytes
     fits = (
         f"fits: yes up to {gib(CLOSE_SHARE * capacity)} GiB, {CLOSE_SHARE:.0%} of the chip's memory; "
-        f"too_close up to all of its {gib(capacity)} GiB; the clear ones come first."
+        f"too_close (borderline) while its tensors fit {gib(capacity)} GiB; clear ones come first."
     )
     parts: list[RenderableType] = [
         Text.assemble((asked, "bold"), batch),

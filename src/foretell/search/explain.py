@@ -36,9 +36,10 @@ from foretell.specs.result import Evidence, Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.breakdown import time_tree
+from foretell.training.feasibility import verdict_codes
 from foretell.training.layer_costs import CORE
 from foretell.training.leaves import Phase, runs_of
-from foretell.training.step import evaluate
+from foretell.training.step import evaluate_plans
 from foretell.training.systems import SystemBatch
 from foretell.training.tables import select
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
@@ -160,7 +161,7 @@ class Explanation(JsonRecord, Answer):
         e = self.estimate
         names = ("model", "system", "gpus", "global_batch", "seq_len", "plan_chosen", "fits")
         numbers = ("step_s", "interval", "limited_by", "peak_memory_bytes", "memory_capacity_bytes")
-        likely = ("intervals", "fit_probability")
+        likely = ("allocated_bytes", "reserved_bytes", "intervals", "fit_probability")
         return {
             **{name: getattr(e, name) for name in (*names, *numbers, *likely)},
             "plan": str(e.plan),
@@ -351,13 +352,13 @@ def _memory_shares(estimate: StepEstimate) -> tuple[Share, ...]:
 def _capacity(estimate: StepEstimate, scenario: Scenario) -> Capacity | None:
     """The best plan were the memory TWICE as large: one evaluation of all plans answers it."""
     plans = enumerate_plans(scenario, estimate.plan).plans
-    step_s, peak = evaluate(scenario, plans)
-    memory = TWICE * float(scenario.system.chip.memory_bytes)
-    best = rank(step_s, peak, memory, 1, plans.recompute)
+    totals = evaluate_plans(scenario, plans)
+    verdicts = verdict_codes(totals.held, TWICE * float(scenario.system.chip.memory_bytes))
+    best = rank(totals.step_s, verdicts, 1, plans.recompute)
     if len(best) == 0:
         return None
     row = int(best[0])
-    ratio = min(float(step_s[row]) / estimate.step_s, 1.0)
+    ratio = min(float(totals.step_s[row]) / estimate.step_s, 1.0)
     return Capacity(factor=TWICE, plan=str(plans.plan(row)), step_ratio=ratio)
 
 

@@ -145,6 +145,11 @@ RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
             holds=_host_activations,
             says="activations in the host's memory without pipeline stages and without recomputation",
         ),
+        FrameworkRule(
+            name="host_weights",
+            holds=lambda s, c, p, v: _all(p, "weights" not in offloads(p.base.offload)),
+            says="no weights in the host's memory",
+        ),
     ),
     "torchtitan": (
         PLAIN_TP,
@@ -262,34 +267,35 @@ def _version(text: str) -> Version:
     return parts if parts and parts[0] < 1000 else (999,)
 
 
+def rule_masks(
+    scenario: Scenario, plans: Plans, framework: str
+) -> list[tuple[FrameworkRule, Mask]]:
+    """Every rule of a framework with the plans of a batch that it lets through: the one place that says what
+    a framework can run."""
+    found = launcher_of(framework)
+    if found is None:
+        return []
+    name, version = found
+    cuts = cuts_of(scenario.model)
+    return [(rule, rule.holds(scenario, cuts, plans, version)) for rule in RULES[name]]
+
+
 def runs_on(scenario: Scenario, plans: Plans, framework: str) -> tuple[Mask, dict[str, int]]:
     """Which plans of a batch a framework can run, and how many each rule takes away."""
     found = launcher_of(framework)
     alive, lost = np.ones(len(plans), dtype=bool), dict[str, int]()
-    if found is None:
-        return alive, lost
-    name, version = found
-    cuts = cuts_of(scenario.model)
-    for rule in RULES[name]:
-        holds = rule.holds(scenario, cuts, plans, version)
+    for rule, holds in rule_masks(scenario, plans, framework):
         gone = int((alive & ~holds).sum())
-        if gone:
-            lost[f"{name}: {rule.name}"] = gone
+        if gone and found is not None:
+            lost[f"{found[0]}: {rule.name}"] = gone
         alive &= holds
     return alive, lost
 
 
 def refusals(scenario: Scenario, plan: Plan, framework: str) -> tuple[str, ...]:
     """What a framework has against one plan, a sentence for each rule."""
-    found = launcher_of(framework)
-    if found is None:
-        return ()
-    name, version = found
-    cuts, batch = cuts_of(scenario.model), batch_of([plan])
-    said = [rule.says for rule in RULES[name] if not rule.holds(scenario, cuts, batch, version)[0]]
-    if "weights" in offloads(plan.offload) and name == "megatron-core":
-        said.append("no weights in the host's memory")
-    return tuple(said)
+    masks = rule_masks(scenario, batch_of([plan]), framework)
+    return tuple(rule.says for rule, holds in masks if not holds[0])
 
 
 def own_refusals(scenario: Scenario, plan: Plan) -> tuple[str, ...]:

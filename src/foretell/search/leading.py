@@ -13,7 +13,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.search.simpler import NEAR
@@ -21,7 +20,14 @@ from foretell.search.space import Space, all_stages
 from foretell.specs.plan import Plans, join_plans
 from foretell.specs.scenario import Scenario
 from foretell.training.bounds import least_seconds
-from foretell.training.step import evaluate, evaluate_chunks
+from foretell.training.feasibility import (
+    YES,
+    PlanTotals,
+    empty_totals,
+    join_totals,
+    verdict_codes,
+)
+from foretell.training.step import evaluate_chunks, evaluate_plans
 from foretell.training.tables import Index, Tables, select, tables_of
 
 Array = NDArray[np.float64]
@@ -42,10 +48,8 @@ class LeadingPlans:
 
     plans: Plans
     """The plans."""
-    step_s: Array
-    """Their step times."""
-    peak_bytes: Array
-    """What they hold."""
+    totals: PlanTotals
+    """Their step times and memory."""
     skipped: int
     """Plans that were not evaluated: their bounds are longer than what leads."""
     lead_s: Array
@@ -68,8 +72,8 @@ def leading_plans(
     least_s = least_seconds(scenario, space.plans, tables)
     capacity, done_s, many = float(scenario.system.chip.memory_bytes), -1.0, FIRST
     limit_s = _limit_s(lead_s, top)
-    rounds: list[tuple[Plans, Array, Array, Index]] = []
-    step_s = peak_bytes = NONE
+    rounds: list[tuple[Plans, PlanTotals, Index]] = []
+    done = 0
     while done_s < limit_s:
         far = many >= len(least_s)
         until_s = np.inf if far else float(np.partition(least_s, many)[many])
@@ -77,21 +81,20 @@ def leading_plans(
         rows = np.flatnonzero((least_s > done_s) & (least_s <= until_s))
         plans, of_rows, places = all_stages(space, rows)
         found = _evaluated(scenario, plans, tables, of_rows, workers)
-        rounds.append((plans, *found, places))
-        step_s, peak_bytes = (np.concatenate([one[column] for one in rounds]) for column in (1, 2))
-        clear_s = found[0][found[1] <= CLOSE_SHARE * capacity]
+        rounds.append((plans, found, places))
+        done += len(plans)
+        clear_s = found.step_s[verdict_codes(found.held, capacity) == YES]
         lead_s = np.sort(np.concatenate([lead_s, clear_s]))[:top]
         limit_s, done_s, many = _limit_s(lead_s, top), until_s, 4 * many
         if progress is not None:
-            progress(len(step_s))
-    places = np.concatenate([one[3] for one in rounds])
+            progress(done)
+    places = np.concatenate([one[2] for one in rounds])
     order = np.argsort(places, kind="stable")
     if progress is not None:
         progress(space.count)
     return LeadingPlans(
         plans=join_plans([one[0] for one in rounds]).take(order),
-        step_s=step_s[order],
-        peak_bytes=peak_bytes[order],
+        totals=join_totals([one[1] for one in rounds]).take(order),
         skipped=space.count - len(order),
         lead_s=lead_s,
     )
@@ -106,25 +109,26 @@ def _limit_s(lead_s: Array, top: int) -> float:
 
 def _evaluated(
     scenario: Scenario, plans: Plans, tables: Tables, of_rows: Index, workers: int
-) -> tuple[Array, Array]:
-    """Step times and peaks of some plans, here or on several processes."""
+) -> PlanTotals:
+    """Step times and memory of some plans, here or on several processes."""
     if workers > 1 and len(plans) >= SHARED:
         return _evaluate_parallel(scenario, plans, workers)
-    return evaluate_chunks(scenario, plans, select(tables, of_rows)) if len(plans) else (NONE, NONE)
+    return (
+        evaluate_chunks(scenario, plans, select(tables, of_rows)) if len(plans) else join_totals([])
+    )
 
 
-def _evaluate_parallel(scenario: Scenario, plans: Plans, workers: int) -> tuple[Array, Array]:
-    """The same on several processes, in contiguous shares."""
+def _evaluate_parallel(scenario: Scenario, plans: Plans, workers: int) -> PlanTotals:
+    """Step times and memory of some plans on several processes, in contiguous shares."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
 
     edges = np.linspace(0, len(plans), 4 * workers + 1).astype(int)
-    shares = [slice(int(a), int(b)) for a, b in pairwise(edges) if b > a]
-    step, peak = np.empty(len(plans)), np.empty(len(plans))
+    shares = [np.arange(int(a), int(b)) for a, b in pairwise(edges) if b > a]
+    found = empty_totals(len(plans))
     # An interrupt ends the workers at once; left alone they would take up the next share.
     with ProcessPoolExecutor(workers, initializer=end_at_once) as pool:
         with hold_interrupts():
-            futures = {pool.submit(evaluate, scenario, plans.take(s)): s for s in shares}
+            futures = {pool.submit(evaluate_plans, scenario, plans.take(s)): s for s in shares}
         for future in as_completed(futures):
-            share = futures[future]
-            step[share], peak[share] = future.result()
-    return step, peak
+            found.put(futures[future], future.result())
+    return found

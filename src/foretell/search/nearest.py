@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.memory import CLOSE_SHARE
 from foretell.search.space import all_orders, enumerate_plans, spell_order
 from foretell.specs.plan import Plan, Plans, recompute_code
 from foretell.specs.scenario import Scenario
-from foretell.training.step import evaluate
+from foretell.training.feasibility import NO, YES, verdict_codes
+from foretell.training.step import evaluate_plans
 
 Array = NDArray[np.float64]
 WEIGHTS = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "ep": 0.7, "etp": 0.7, "micro_batch": 0.7, "vpp": 0.5}
@@ -45,10 +45,11 @@ def _nearest_that_fits(scenario: Scenario, plans: Plans, distance: Array) -> int
         rows = sequence[start : start + size]
         if found is not None and distance[rows[0]] > found[0]:
             break
-        step, peak = evaluate(scenario, plans.take(rows))
-        far = np.round(distance[rows] + TOO_CLOSE * (peak > CLOSE_SHARE * have), 9)
-        for at in np.flatnonzero(peak <= have):
-            one = (float(far[at]), float(step[at]), int(rows[at]))
+        totals = evaluate_plans(scenario, plans.take(rows))
+        verdicts = verdict_codes(totals.held, have)
+        far = np.round(distance[rows] + TOO_CLOSE * (verdicts != YES), 9)
+        for at in np.flatnonzero(verdicts != NO):
+            one = (float(far[at]), float(totals.step_s[at]), int(rows[at]))
             found = one if found is None else min(found, one)
         start, size = start + size, 4 * size
     return None if found is None else found[2]

@@ -154,12 +154,13 @@ def _precisions(scenario: Scenario) -> list[str]:
 def too_large(scenario: Scenario, result: StepEstimate) -> Problem:
     """A plan that needs more memory than the chip has."""
     need, have = result.peak_memory_bytes, result.memory_capacity_bytes
+    tensors = show(result.allocated_bytes, "bytes")
     near = _nearest_later(scenario, result.plan)
     return Problem(
         path="plan (memory)",
         value=str(result.plan),
         message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
-        f"{show(need - have, 'bytes')} too much",
+        f"{show(need - have, 'bytes')} too much; its tensors alone take {tensors}",
         allowed=later(lambda: _larger_or_lighter(result.plan) if near() is None else None),
         nearest=later(near),
     )

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
-from foretell.kernels.memory import CLOSE_SHARE
 from foretell.records import dataclass
 from foretell.search.choices import BY_STAGE, bases_of, worth_trying
 from foretell.search.frameworks import launchable_with, launcher_of, runs_on
@@ -18,11 +17,12 @@ from foretell.search.leading import NONE, leading_plans
 from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
 from foretell.search.space import Space, enumerate_plans, space_key, take_candidates
 from foretell.sharding.rules import LOOPED, layers_of
-from foretell.specs.plan import QUANTISED, Plan, Plans, batch_of
+from foretell.specs.plan import BLANK, QUANTISED, Plan, Plans, batch_of
 from foretell.specs.plan_forms import EVEN, GENERIC, even_sizes, layout_form
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of, estimate_json
+from foretell.training.feasibility import NO, TOO_CLOSE, YES, verdict_codes
 from foretell.training.tables import tail_layers
 from foretell.units import format as show
 
@@ -152,23 +152,24 @@ def search_plans(
             continue
         report = _shifted(progress, evaluated + pruned, space.count)
         found = leading_plans(scenario, space, top, workers, report, lead_s)
-        plans, step, peak, lead_s = found.plans, found.step_s, found.peak_bytes, found.lead_s
+        plans, totals, lead_s = found.plans, found.totals, found.lead_s
+        verdicts, peak = verdict_codes(totals.held, capacity), np.asarray(totals.held.peak_bytes)
         evaluated, pruned = evaluated + len(plans), pruned + found.skipped
         if not len(plans):
             continue
-        feasible += int((peak <= capacity).sum())
+        feasible += int((verdicts != NO).sum())
         least = int(peak.argmin())
         if peak[least] < smallest_bytes:
             smallest, smallest_bytes = plans.plan(least), float(peak[least])
-        rows = rank(step, peak, capacity, top, plans.recompute)
-        near = near_rows(step, peak <= CLOSE_SHARE * capacity, burden(scenario, plans))
+        rows = rank(totals.step_s, verdicts, top, plans.recompute)
+        near = near_rows(totals.step_s, verdicts == YES, burden(scenario, plans))
         rows = np.concatenate([rows, near[~np.isin(near, rows)]])
-        kept.append(BatchBest(plans=plans.take(rows), step_s=step[rows], peak_bytes=peak[rows]))
-    best = _best_of(kept, capacity, top)
+        kept.append(
+            BatchBest(plans=plans.take(rows), step_s=totals.step_s[rows], verdicts=verdicts[rows])
+        )
+    best = _best_of(kept, top)
     seconds = time.perf_counter() - start
-    estimates, alike = _simplest_first(
-        scenario, [_laid_out(scenario, plan) for plan in best], kept, capacity
-    )
+    estimates, alike = _simplest_first(scenario, [_laid_out(scenario, plan) for plan in best], kept)
     return SearchResult(
         equal=alike,
         plans=estimates,
@@ -192,24 +193,21 @@ class BatchBest:
     """The plans."""
     step_s: Array
     """Their times."""
-    peak_bytes: Array
-    """What they hold."""
+    verdicts: NDArray[np.intp]
+    """Whether they fit (training/feasibility.py)."""
 
 
-def _best_of(kept: Sequence[BatchBest], capacity_bytes: float, top: int) -> list[Plan]:
+def _best_of(kept: Sequence[BatchBest], top: int) -> list[Plan]:
     """The best of all batches' best, in the same order as one batch has."""
     if not kept:
         return []
     found = [k.plans.plan(row) for k in kept for row in range(len(k.plans))]
-    step, peak, effort = (
+    step, effort = (
         np.concatenate(values)
-        for values in (
-            [k.step_s for k in kept],
-            [k.peak_bytes for k in kept],
-            [k.plans.recompute for k in kept],
-        )
+        for values in ([k.step_s for k in kept], [k.plans.recompute for k in kept])
     )
-    return [found[int(row)] for row in rank(step, peak, capacity_bytes, top, effort)]
+    verdicts = np.concatenate([k.verdicts for k in kept])
+    return [found[int(row)] for row in rank(step, verdicts, top, effort)]
 
 
 def launchers_of(found: StepEstimate) -> tuple[str, ...]:
@@ -218,7 +216,10 @@ def launchers_of(found: StepEstimate) -> tuple[str, ...]:
 
 
 def _laid_out(scenario: Scenario, plan: Plan) -> Plan:
-    """The plan with its layout as a word, where layers do not divide and its framework must be told so."""
+    """The plan as its framework must be told: with its layout as a word where layers do not divide, and
+    without the framework's choices of context parallelism where there is none."""
+    if plan.cp == 1 and plan.framework != GENERIC:
+        plan = replace(plan, cp_mode=BLANK.cp_mode, cp_cut=BLANK.cp_cut)
     chunks, layers = plan.pp * plan.vpp, layers_of(scenario.model)
     told = plan.layout != EVEN or plan.schedule not in LOOPED
     tail = tail_layers(scenario.model)
@@ -230,7 +231,7 @@ def _laid_out(scenario: Scenario, plan: Plan) -> Plan:
 
 
 def _simplest_first(
-    scenario: Scenario, best: Sequence[Plan], kept: Sequence[BatchBest], capacity: float
+    scenario: Scenario, best: Sequence[Plan], kept: Sequence[BatchBest]
 ) -> tuple[tuple[StepEstimate, ...], tuple[bool, ...]]:
     """The best plans as estimates, led by the simplest that is equal to the fastest; and which are equal.
 
@@ -241,16 +242,13 @@ def _simplest_first(
     if not clear:
         return tuple(found), tuple(is_equal(found[0], one) for one in found)
     fastest, first = clear[0], burden(scenario, batch_of([clear[0].plan]))[0]
-    step, peak, weight = (
+    step, weight = (
         np.concatenate(values)
-        for values in (
-            [k.step_s for k in kept],
-            [k.peak_bytes for k in kept],
-            [burden(scenario, k.plans) for k in kept],
-        )
+        for values in ([k.step_s for k in kept], [burden(scenario, k.plans) for k in kept])
     )
+    verdicts = np.concatenate([k.verdicts for k in kept])
     plans = [k.plans.plan(row) for k in kept for row in range(len(k.plans))]
-    rows = near_rows(step, (peak <= CLOSE_SHARE * capacity) & (weight < first), weight)
+    rows = near_rows(step, (verdicts == YES) & (weight < first), weight)
     simpler = (
         answer_of(scenario, _laid_out(scenario, plans[int(row)]), chosen=True)
         for row in rows
@@ -270,21 +268,19 @@ def _shifted(
 
 
 def rank(
-    step_s: Array, peak_bytes: Array, capacity_bytes: float, top: int, effort: Array | None = None
+    step_s: Array, verdicts: NDArray[np.intp], top: int, effort: Array | None = None
 ) -> NDArray[np.intp]:
-    """Rows of the best plans: clearly fitting ones by time, then too-close ones by time.
+    """Rows of the best plans: clearly fitting ones by time, then borderline ones by time.
 
     Of plans that take equally long (to 1e-9), the one with less `effort` (recomputation) comes first.
     """
-    close = peak_bytes > CLOSE_SHARE * capacity_bytes
-    key = np.where(peak_bytes <= capacity_bytes, step_s, np.inf)
     more = np.zeros_like(step_s) if effort is None else effort
     chosen: list[NDArray[np.intp]] = []
-    for group in (~close, close):
-        rows = np.flatnonzero(group & np.isfinite(key))
+    for code in (YES, TOO_CLOSE):
+        rows = np.flatnonzero((verdicts == code) & np.isfinite(step_s))
         if len(rows) > top:
-            last = np.partition(key[rows], top - 1)[top - 1]
-            rows = rows[key[rows] <= last * (1.0 + 1e-9)]
-        tie = np.round(np.log(key[rows]) * 1e9)
-        chosen.append(rows[np.lexsort((rows, key[rows], more[rows], tie))])
+            last = np.partition(step_s[rows], top - 1)[top - 1]
+            rows = rows[step_s[rows] <= last * (1.0 + 1e-9)]
+        tie = np.round(np.log(step_s[rows]) * 1e9)
+        chosen.append(rows[np.lexsort((rows, step_s[rows], more[rows], tie))])
     return np.concatenate(chosen)[:top]

@@ -292,7 +292,10 @@ def _block(
     shapes, rejected = _shapes(scenario, degrees, base)
     sides, lost = _sides(scenario, degrees, also[0], base)
     rejected.update({name: count * len(shapes) for name, count in lost.items()})
-    zeros = ALL_STAGES if replicas_of(degrees) > 1 and not staged else (0,)
+    zeros: tuple[int, ...] = ALL_STAGES if replicas_of(degrees) > 1 and not staged else (0,)
+    if "zero" in fixed:
+        # A plan may name a stage although it has no replicas to share with.
+        zeros = (base.zero,)
     modes: tuple[int, ...] = (0, 2) if base.flash and "recompute" not in fixed else (0, 1, 2)
     if "recompute" in fixed and base.recompute not in RECOMPUTE:
         modes = (recompute_code(base.recompute),)

@@ -27,7 +27,8 @@ from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.training.answer import answer_of, fits
+from foretell.training.answer import answer_of
+from foretell.training.feasibility import VERDICTS, verdict_codes
 from foretell.training.systems import SystemBatch, evaluate_systems
 
 Array = NDArray[np.float64]
@@ -105,10 +106,10 @@ def held_results(scenario: Scenario, plan: Plan, by: float) -> FixedPlan:
     moved = tuple(n for n in numbers if n.path != CAPACITY)
     batch = _batch(scenario, plan, moved, by)
     step_s, joules = batch.result("step_s"), batch.result("energy_joules")
-    peak, capacity = batch.rows.peak_bytes, float(scenario.system.chip.memory_bytes)
+    capacity = float(scenario.system.chip.memory_bytes)
 
     def at(row: int, memory: float) -> Results:
-        fit = fits(float(peak[row]), memory)
+        fit = VERDICTS[verdict_codes(batch.rows.held, memory)[row]]
         return Results(
             step_s=float(step_s[row]),
             energy_joules=float(joules[row]),

@@ -29,9 +29,10 @@ class MemoryAnswer(JsonRecord, Answer):
 
     @property
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """p50 and p90 of the peak, and of the simulated step."""
+        """p50 and p90 of tensors, of what is reserved and held, and of the simulated step."""
         found, told = of_estimate(self.estimate), self.estimate
-        kept = {"peak_memory_bytes": found["peak_memory_bytes"]}
+        names = ("allocated_bytes", "reserved_bytes", "peak_memory_bytes")
+        kept = {name: found[name] for name in names}
         if "step_s" in found:
             kept["step_s"] = times(self.step.step_s, cause(told.step_s, found["step_s"]))
         return kept
@@ -47,7 +48,10 @@ class MemoryAnswer(JsonRecord, Answer):
             "plan_chosen": told.plan_chosen,
             "schedule": step.schedule,
             "fits": told.fits,
+            "refusals": list(told.refusals),
             "step_s": step.step_s,
+            "allocated_bytes": told.allocated_bytes,
+            "reserved_bytes": told.reserved_bytes,
             "peak_memory_bytes": told.peak_memory_bytes,
             "memory_capacity_bytes": step.capacity_bytes,
             "intervals": self.intervals,

@@ -46,8 +46,8 @@ from foretell.training.late_gradients import is_late
 from foretell.training.ledger import Ledger
 from foretell.training.memory import (
     LISTED,
+    gathered_bytes,
     gathered_copies,
-    gathered_weights,
     held_weights,
     inputs_that_stay,
 )
@@ -177,8 +177,8 @@ def _tensors(
 ) -> RankTensors:
     """What one rank holds: what is always there from the closed form, its layers tensor by tensor."""
     memory, weight = rows.memory, weight_bytes(plan)[0]
-    passing = plan.zero >= 3 and plan.reshard
-    gathered = 2.0 * weight * float(gathered_weights(plan, stages)[0]) * passing
+    shares = shares_of(plans, tables, stages, rows.micro_batches)
+    gathered = float(gathered_bytes(plans, stages, shares)[0, index])
     empty = 0.0 if stages.placeholders is None else weight * float(stages.placeholders[0, index])
     late = _made_late(plans, tables.software, rows, stages, index)
     stays = bool(np.any(inputs_that_stay(plans, stages))) and float(rows.micro_batches[0]) <= 1.0

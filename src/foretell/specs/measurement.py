@@ -8,9 +8,11 @@ from foretell.records import dataclass
 
 TRAINED = (
     "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "samples_per_s", "tflops_per_gpu", "mfu",
-    "peak_memory_bytes",
+    "peak_memory_bytes", "reserved_bytes", "allocated_bytes",
 )  # fmt: skip
 """What can be measured of a training step."""
+MEASURED_MEMORY = ("peak_memory_bytes", "reserved_bytes", "allocated_bytes")
+"""Those of memory, what the process holds first."""
 SERVED = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "output_tokens_per_s_per_gpu",
     "requests_per_s",

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from foretell.records import dataclass
 from foretell.specs._base import Num
 
-Rule = Literal["time", "rate", "memory", "energy", "none"]
-"""How a number errs: as the step's time, the other way round, as the peak of memory, as watts and time, or
-not at all."""
+Rule = Literal["time", "rate", "tensors", "memory", "energy", "none"]
+"""How a number errs: as the step's time, the other way round, as tensors, as what the allocator holds, as
+watts and time, or not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,10 @@ class Totals:
 
     step_s: Num
     """Time of the step: the sum of its leaves (training/ledger.py)."""
+    allocated_bytes: Num
+    """Tensors at their peak."""
+    reserved_bytes: Num
+    """What the framework's allocator holds for them."""
     peak_memory_bytes: Num
     """What the fullest chip holds."""
     memory_capacity_bytes: Num
@@ -120,6 +124,22 @@ OUTPUTS: Mapping[str, Output] = {
             unit="share",
             rule="rate",
             metric="perf/mfu_causal",
+        ),
+        Output(
+            name="allocated_bytes",
+            of=lambda t: t.allocated_bytes,
+            label="memory of tensors",
+            unit="bytes",
+            rule="tensors",
+            metric="memory/allocated_bytes",
+        ),
+        Output(
+            name="reserved_bytes",
+            of=lambda t: t.reserved_bytes,
+            label="reserved memory",
+            unit="bytes",
+            rule="memory",
+            metric="memory/reserved_bytes",
         ),
         Output(
             name="peak_memory_bytes",

@@ -13,7 +13,7 @@ from foretell.specs.scenario import Scenario
 Evidence = Literal["measured", "fitted", "transferred", "datasheet"]
 """What a number stands on, best first."""
 Fits = Literal["yes", "no", "too_close"]
-"""Whether the peak is clearly inside the chip's memory, outside it, or too near to tell."""
+"""Whether a plan clearly fits in the chip's memory, not even its tensors do, or it is borderline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,13 @@ class StepEstimate:
     """The same with recomputation counted."""
     mfu_causal: float
     """MFU with attention counted as its mask leaves it, as Megatron-Bridge prints it."""
+    allocated_bytes: float
+    """Largest sum of tensors on any rank: what `torch.cuda.max_memory_allocated` prints."""
+    reserved_bytes: float
+    """What the framework's allocator takes of the device for them: `torch.cuda.max_memory_reserved`."""
     peak_memory_bytes: float
-    """Peak on the fullest stage."""
+    """What the process holds on the fullest rank: reserved_bytes, driver context and communicators, as
+    `nvidia-smi` shows it."""
     memory_capacity_bytes: float
     """What a chip has."""
     energy_joules: float | None
@@ -130,6 +135,8 @@ class StepEstimate:
     measured."""
     peak_interval: dict[str, tuple[float, float]] | None = None
     """p50 and p90 of the peak of memory, where peaks were measured; none: by residuals of published ones."""
+    refusals: tuple[str, ...] = ()
+    """What the framework that the plan names has against it, a sentence each; empty: it can run the plan."""
     filled_in: tuple[str, ...] = ()
     """Words of the plan that its text left open: from its software's recipes, or to make it fit."""
     totals: Totals | None = field(default=None, repr=False, compare=False)

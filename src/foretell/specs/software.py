@@ -289,9 +289,6 @@ class Software:
     """The same of the shards of ZeRO 3, where gradients have the dtype of the weights that are shared."""
     gathered_stay: bool = False
     """With ZeRO 1, gathered weights and this rank's part of them beside the working ones after an update."""
-    gathered_kept: bool = False
-    """Inputs that sequence parallelism gathered may stay kept, in the place of a rank's part: a version or an
-    option decides, so that the peak is as said or higher (uncertainty/memory.py)."""
     one_copy: bool = False
     """With ZeRO 3 the shared weights are the master copy."""
     result_bytes: Multiple = 0.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.kernels.memory import CLOSE_SHARE
+from foretell.kernels.memory import HeldBytes
 from foretell.kernels.op_times import required_dtypes
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import library_for
@@ -16,10 +16,11 @@ from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.specs.outputs import LATE, OUTPUTS, Totals
 from foretell.specs.plan import Plan, Plans, batch_of
-from foretell.specs.result import Fits, StepEstimate
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.breakdown import largest_share, trees
 from foretell.training.energy import active_joules
+from foretell.training.feasibility import memory_verdict
 from foretell.training.flops import plan_flops
 from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
@@ -64,7 +65,7 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
     totals = cache(lambda: one_row(totals_of(scenario, plans, tables, ledger)))
     job = scenario.job
     late = {name: later(partial(lambda n: OUTPUTS[n].of(totals()), name)) for name in LATE}
-    peak_bytes = _number(ledger.peak_bytes)
+    held = HeldBytes(**{f.name: _number(getattr(ledger.held, f.name)) for f in fields(HeldBytes)})
     capacity_bytes = _number(scenario.system.chip.memory_bytes)
     return StepEstimate(
         model=scenario.model.id,
@@ -75,9 +76,11 @@ def _new_answer(scenario: Scenario, plan: Plan, chosen: bool) -> StepEstimate:
         target_len=job.target_len,
         plan=plan,
         plan_chosen=chosen,
-        fits=fits(peak_bytes, capacity_bytes),
+        fits=memory_verdict(held, capacity_bytes),
         step_s=_number(ledger.step_s),
-        peak_memory_bytes=peak_bytes,
+        allocated_bytes=float(held.allocated_bytes),
+        reserved_bytes=float(held.reserved_bytes),
+        peak_memory_bytes=float(held.peak_bytes),
         memory_capacity_bytes=capacity_bytes,
         **late,
         limited_by=later(lambda: largest_share(tree().time)),
@@ -98,7 +101,9 @@ def totals_of(scenario: Scenario, plans: Plans, tables: Tables, ledger: Ledger) 
     model_flop, masked_flop, hardware_flop = plan_flops(scenario, plans, tables)
     return Totals(
         step_s=ledger.step_s,
-        peak_memory_bytes=ledger.peak_bytes,
+        allocated_bytes=ledger.held.allocated_bytes,
+        reserved_bytes=ledger.held.reserved_bytes,
+        peak_memory_bytes=ledger.held.peak_bytes,
         memory_capacity_bytes=chip.memory_bytes,
         base_watts=tables.power.base_watts,
         active_joules=active_joules(plans, tables, ledger),
@@ -196,13 +201,6 @@ def recipe(plan: Plan) -> str:
     )
 
 
-def fits(peak_bytes: float, capacity_bytes: float) -> Fits:
-    """no above the capacity, too_close within a tenth of it, yes below."""
-    if peak_bytes > capacity_bytes:
-        return "no"
-    return "too_close" if peak_bytes > CLOSE_SHARE * capacity_bytes else "yes"
-
-
 def estimate_json(result: StepEstimate) -> dict[str, Any]:
     """An estimate as JSON, intervals of its numbers included: the same keys as the answer's attributes."""
     found: dict[str, Any] = {name: getattr(result, name) for name in _PLAIN}
@@ -210,6 +208,7 @@ def estimate_json(result: StepEstimate) -> dict[str, Any]:
     found["interval_reason"] = interval_reason(result)
     found["evidence"] = result.evidence
     found["fit_probability"] = fit_of(result)
+    found["refusals"] = list(result.refusals)
     found["plan"] = str(result.plan)
     found["breakdown"] = result.breakdown.to_dict() if result.breakdown else None
     found["memory"] = result.memory.to_dict() if result.memory else None

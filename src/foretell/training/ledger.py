@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.memory import StageMemory
+from foretell.kernels.memory import HeldBytes, StageMemory
 from foretell.records import dataclass
 from foretell.specs._base import Num
 
@@ -83,8 +83,13 @@ class Ledger:
     """What a step takes beside its work; (plans,) where it differs."""
     fullest: Index
     """The stage that holds most; (plans,)."""
-    peak_bytes: Array
-    """What it holds; (plans,)."""
+    held: HeldBytes
+    """What the process holds there, and the most that tensors and the allocator take on any; (plans,)."""
+
+    @property
+    def peak_bytes(self) -> Array:
+        """What the process holds on the fullest stage; (plans,)."""
+        return np.asarray(self.held.peak_bytes)
 
     @property
     def step_s(self) -> Array:
@@ -108,7 +113,7 @@ class Ledger:
 
 def _row(value: Any, place: int) -> Any:
     """One row of an array, or of every array of a record."""
-    if isinstance(value, StageSeconds | StageMemory):
+    if isinstance(value, StageSeconds | StageMemory | HeldBytes):
         own: dict[str, Any] = {f.name: _row(getattr(value, f.name), place) for f in fields(value)}
         return replace(value, **own)
     return value[place : place + 1] if isinstance(value, np.ndarray) else value

@@ -195,7 +195,7 @@ def stage_memory(
     weights = held_weights(scenario, plans, stages, shares)
     states = held_states(plans, stages, shares)
     activations = flight * stages.kept_bytes
-    buffers = buffer_bytes(plans, holds, stages, flight)
+    buffers = buffer_bytes(plans, holds, stages, flight, gathered_bytes(plans, stages, shares))
     groups = sum(
         (getattr(plans, name) > 1).astype(float) for name in ("tp", "pp", "dp", "cp", "ep")
     )
@@ -264,15 +264,15 @@ def scores_waiting(plans: Plans, stages: Stages, flight: Array) -> Array:
     return np.asarray(waiting * stages.head_bytes)
 
 
-def buffer_bytes(plans: Plans, software: Software, stages: Stages, flight: Array) -> Array:
+def buffer_bytes(
+    plans: Plans, software: Software, stages: Stages, flight: Array, gathered: Array
+) -> Array:
     """Scores or a layer computed again, whichever is more; gathered weights, messages, placeholders,
     workspaces; (plans, stages)."""
-    base, weight = plans.base, weight_bytes(plans.base)[0]
-    passing = (plans.zero >= 3) & base.reshard
-    gathered = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)
+    weight = weight_bytes(plans.base)[0]
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
-    always = gathered + stages.message_bytes + stages.widened_bytes + software.workspace_bytes
-    return np.asarray(passing_by(plans, stages, flight) + placeholders + always[:, None])
+    always = stages.message_bytes + stages.widened_bytes + software.workspace_bytes
+    return np.asarray(passing_by(plans, stages, flight) + placeholders + gathered + always[:, None])
 
 
 def passing_by(plans: Plans, stages: Stages, flight: Array) -> Array:
@@ -288,6 +288,20 @@ def inputs_that_stay(plans: Plans, stages: Stages) -> Array | float:
     if stages.inputs is None:
         return 0.0
     return np.asarray(((plans.zero >= 3) & (plans.dp * plans.cp > 1))[:, None] * stages.inputs)
+
+
+def gathered_bytes(plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]) -> Array:
+    """Weights that ZeRO 3 has gathered at once, two parts of the model: none where there is nobody to share
+    with, and never more than sharing saves, as where a stage has few layers; (plans, stages)."""
+    base, weight = plans.base, weight_bytes(plans.base)[0]
+    passing = (plans.zero >= 3) & base.reshard & (plans.dp * plans.cp > 1)
+    if not passing.any():
+        return np.zeros_like(stages.parameters)
+    two = np.where(passing, 2.0 * weight * gathered_weights(base, stages), 0.0)[:, None]
+    saved = weight * sum_of(
+        [packed_weights(base, s) * (1.0 - 1.0 / s.traffic.weight_parts)[:, None] for s in shares]
+    )
+    return np.asarray(np.where(saved > 0.0, np.minimum(two, saved), two))
 
 
 def gathered_weights(base: Plan, stages: Stages) -> Array:

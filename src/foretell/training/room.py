@@ -11,22 +11,22 @@ says nothing has done so. Taken is what costs least of what the software has and
     full:N        some layers of each stage computed again, in eighths, where it counts layers
     full          all of them
 
-Where tensors would fit and only what the allocator reserves beyond them does not, no more than `SLIGHT` is
-paid for room: the allocator gives back what it has in reserve before it fails. Where nothing fits the plan
-stays as it is, and the answer is no. What the framework itself refuses to start is not tried. Plans that
-name no framework are taken word for word.
+Whether a plan fits is the verdict of training/feasibility.py, which is no only where its tensors do not fit:
+what the allocator loses beside them never changes a plan. Where nothing fits the plan stays as it is, and the
+answer is no. What the framework itself refuses to start is not tried. Plans that name no framework are taken
+word for word.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-
-import numpy as np
 
 from foretell.specs.plan import BLANK, Plan, batch_of
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
 from foretell.specs.plan_forms import join_names, recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
+from foretell.training.feasibility import NO, verdict_codes
+from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 
@@ -34,8 +34,6 @@ PARTS = 8
 """Parts of a stage's layers that are tried to be computed again."""
 MODULES = ("norm", "act+norm", "mlp", "mlp+act+norm", "moe", "attention")
 """Modules that are tried to be computed again, beside those that the plan names already."""
-SLIGHT = 0.05
-"""Share of a step that is paid for room where tensors alone would fit."""
 OPEN = {"vpp": "vpp", "micro_batch": "mbs", "recompute": "recompute=", "offload": "offload="}
 """Fields that are filled in from what recipes do and what fits, and how a plan writes them."""
 Refusals = Callable[[Scenario, Plan], Collection[str]]
@@ -47,17 +45,14 @@ def make_room(
 ) -> tuple[Scenario, Plan]:
     """The plan with what its software does where it would not fit, and the scenario that says so; `named` are
     the fields that its own words give."""
-    before_s, fits, tensors_fit = _room_of(scenario, plan)
-    if fits:
+    if _fits(scenario, plan):
         return scenario, plan
-    most_s = before_s * (1.0 + SLIGHT) if tensors_fit else np.inf
     refused = {*refusals(scenario, plan)}
     for plans in (fewer_sequences(scenario, plan, named), ways_of(scenario, plan, named)):
         runs = [one for one in plans if refused >= {*refusals(scenario, one)}]
-        rooms = [(*_room_of(scenario, one), one) for one in runs]
-        fitting = [(step_s, one) for step_s, fits, _, one in rooms if fits and step_s <= most_s]
+        fitting = [one for one in runs if _fits(scenario, one)]
         if fitting:
-            least = min(fitting, key=lambda pair: pair[0])[1]
+            least = min(fitting, key=lambda one: float(_ledger(scenario, one).step_s[0]))
             return replace(scenario, assumptions=(*scenario.assumptions, _said(plan, least))), least
     return scenario, plan
 
@@ -68,7 +63,7 @@ def fewer_sequences(scenario: Scenario, plan: Plan, named: Collection[str]) -> l
         return []
     smaller = [n for n in range(plan.micro_batch - 1, 0, -1) if plan.micro_batch % n == 0]
     found = (replace(plan, micro_batch=n) for n in smaller)
-    return [one for one in found if _room_of(scenario, one)[1]][:1]
+    return [one for one in found if _fits(scenario, one)][:1]
 
 
 def ways_of(scenario: Scenario, plan: Plan, named: Collection[str]) -> list[Plan]:
@@ -113,13 +108,16 @@ def _counts_layers(software: Software) -> bool:
     return software.selective in ("selective", "layers") and not software.modules
 
 
-def _room_of(scenario: Scenario, plan: Plan) -> tuple[float, bool, bool]:
-    """Step time of a plan, whether it fits, and whether its tensors alone do."""
+def _ledger(scenario: Scenario, plan: Plan) -> Ledger:
+    """One plan, evaluated."""
     plans = batch_of([plan])
-    ledger = evaluate_rows(scenario, plans, tables_of(scenario, plans))
-    have, stage = scenario.system.chip.memory_bytes, int(ledger.fullest[0])
-    tensors = ledger.peak_bytes[0] - ledger.memory.allocator[0, stage]
-    return float(ledger.step_s[0]), bool(ledger.peak_bytes[0] <= have), bool(tensors <= have)
+    return evaluate_rows(scenario, plans, tables_of(scenario, plans))
+
+
+def _fits(scenario: Scenario, plan: Plan) -> bool:
+    """Whether the verdict on a plan's memory is not no."""
+    codes = verdict_codes(_ledger(scenario, plan).held, scenario.system.chip.memory_bytes)
+    return bool(codes[0] != NO)
 
 
 def _said(plan: Plan, least: Plan) -> str:

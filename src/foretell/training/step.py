@@ -28,6 +28,7 @@ Read this file to know where everything is:
       specs/software.py        what a framework holds beside them, and all else that is its own
     pace.py                  which stage sets the pace, and its waiting
       schedules/               stage times to the time of a step
+    feasibility.py           whether that fits the chip's memory: the one verdict
     ledger.py                seconds and bytes of every leaf: totals are their sums
       energy.py                joules of the same leaves
       leaves.py                one plan's passes by op family, host and exchange
@@ -44,12 +45,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.kernels.memory import HeldBytes
 from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import shares_of
 from foretell.training.dualpipe import hidden_seconds, mirror_seconds
+from foretell.training.feasibility import PlanTotals, empty_totals
 from foretell.training.ledger import Ledger, StageSeconds
 from foretell.training.memory import correct_memory, held_micro_batches, stage_memory
 from foretell.training.micro_batch import micro_batch
@@ -71,6 +74,14 @@ def evaluate(
     scenario: Scenario, plans: Plans, progress: Callable[[int], None] | None = None
 ) -> tuple[Array, Array]:
     """Step time (s) and peak memory (bytes) of every plan."""
+    found = evaluate_plans(scenario, plans, progress)
+    return found.step_s, np.asarray(found.held.peak_bytes)
+
+
+def evaluate_plans(
+    scenario: Scenario, plans: Plans, progress: Callable[[int], None] | None = None
+) -> PlanTotals:
+    """Step times and memory of every plan."""
     return evaluate_chunks(scenario, plans, tables_of(scenario, plans), progress)
 
 
@@ -79,17 +90,16 @@ def evaluate_chunks(
     plans: Plans,
     tables: Tables,
     progress: Callable[[int], None] | None = None,
-) -> tuple[Array, Array]:
-    """The same, chunk by chunk, with tables that have a row for each plan."""
-    step, peak = np.empty(len(plans)), np.empty(len(plans))
-    done = 0
+) -> PlanTotals:
+    """Step times and memory of every plan, chunk by chunk, with tables that have a row for each plan."""
+    found, done = empty_totals(len(plans)), 0
     for rows in chunks(plans, tables):
         result = evaluate_rows(scenario, plans.take(rows), select(tables, rows))
-        step[rows], peak[rows] = result.step_s, result.peak_bytes
+        found.put(rows, PlanTotals(step_s=result.step_s, held=result.held))
         done += len(rows)
         if progress is not None:
             progress(done)
-    return step, peak
+    return found
 
 
 def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
@@ -117,7 +127,15 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
     multiplicity = gather(tables.stages.multiplicity, tables.pair)
     busy_s = seconds.total * (multiplicity > 0)
     slowest, bubble_s = set_pace(plans, tables, pipe, one, (seconds, busy_s))
-    fullest, peak_bytes = largest_stage(memory.total * (multiplicity > 0))
+    there = multiplicity > 0
+    allocated = memory.allocated * there
+    reserved = allocated + memory.allocator * there
+    fullest, peak_bytes = largest_stage(reserved + memory.framework * there)
+    held = HeldBytes(
+        allocated_bytes=allocated.max(axis=1),
+        reserved_bytes=reserved.max(axis=1),
+        peak_bytes=peak_bytes,
+    )
     return Ledger(
         micro_batches=pipe.micro_batches,
         counts=tables.stages.counts,
@@ -135,5 +153,5 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
         bubble_s=bubble_s,
         fixed_s=scenario.software.fixed_s * scenario.system.corrections.fixed,
         fullest=fullest,
-        peak_bytes=peak_bytes,
+        held=held,
     )

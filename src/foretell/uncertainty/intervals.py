@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from foretell.kernels.memory import HeldBytes
 from foretell.kernels.power import WATTS_ERROR, chip_power
 from foretell.specs.chip import Chip
 from foretell.specs.outputs import OUTPUTS
@@ -24,7 +25,7 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
-from foretell.uncertainty.memory import fit_probability, held_parts, peak_interval
+from foretell.uncertainty.memory import fit_probability, held_intervals, probability_by_ends
 
 Interval = dict[str, tuple[float, float]]
 """p50 and p90, each (low, high)."""
@@ -90,39 +91,56 @@ def times(value: float, of: Interval) -> Interval:
 
 def of_estimate(result: StepEstimate) -> Intervals:
     """Every predicted number of a step that something is known of."""
-    step, peak = cause(result.step_s, result.interval), peak_of(result)
-    causes: dict[str, Interval | None] = {"memory": None, "energy": None, "none": None}
+    step = cause(result.step_s, result.interval)
+    causes: dict[str, Interval | None] = {"energy": None}
     if result.interval is not None:
         causes |= {"time": step, "rate": inverse_cause(step)}
         if result.energy_joules is not None and result.scenario is not None:
             chip, gpus = result.scenario.system.chip, result.gpus
             causes["energy"] = energy_cause(result.energy_joules, result.step_s, step, chip, gpus)
-    if peak is not None:
-        causes["memory"] = cause(result.peak_memory_bytes, peak)
-    found: Intervals = {}
+    memory, found = memory_of(result), dict[str, Interval]()
     for name, output in OUTPUTS.items():
         of = causes.get(output.rule)
-        if of is not None:
+        if name in memory:
+            found[name] = memory[name]
+        elif of is not None:
             found[name] = times(getattr(result, name), of)
-    return found if peak is None else {**found, "peak_memory_bytes": peak}
+    return found
 
 
-def peak_of(result: StepEstimate) -> Interval | None:
-    """p50 and p90 of the peak of memory; None where its parts are not known."""
-    asked = result.scenario
+def memory_of(result: StepEstimate) -> Intervals:
+    """p50 and p90 of what tensors, the allocator and the process take; none where the question is not known.
+
+    Where peaks were measured, all of them err as the peak does.
+    """
+    names = [name for name, output in OUTPUTS.items() if output.rule in ("tensors", "memory")]
     if result.peak_interval is not None:
-        return dict(result.peak_interval)
-    if result.memory is None or asked is None:
-        return None
-    return peak_interval(asked, result.plan, held_parts(result.memory))
+        of = cause(result.peak_memory_bytes, result.peak_interval)
+        return {name: times(getattr(result, name), of) for name in names}
+    if result.scenario is None:
+        return {}
+    return held_intervals(
+        result.scenario, result.plan, held_of(result), result.memory_capacity_bytes
+    )
+
+
+def held_of(result: StepEstimate) -> HeldBytes:
+    """What a step holds at its peak."""
+    return HeldBytes(
+        allocated_bytes=result.allocated_bytes,
+        reserved_bytes=result.reserved_bytes,
+        peak_bytes=result.peak_memory_bytes,
+    )
 
 
 def fit_of(result: StepEstimate) -> float | None:
     """How probable it is that the peak is within the chip's memory."""
-    peak = peak_of(result)
-    if peak is None:
+    peak, have = result.peak_memory_bytes, result.memory_capacity_bytes
+    if result.peak_interval is not None:
+        return probability_by_ends(peak, dict(result.peak_interval), have)
+    if result.scenario is None:
         return None
-    return fit_probability(result.peak_memory_bytes, peak, result.memory_capacity_bytes)
+    return float(fit_probability(result.scenario, result.plan, held_of(result), have))
 
 
 def of_run(run: Run, result: StepEstimate, scenario: Scenario) -> Intervals:

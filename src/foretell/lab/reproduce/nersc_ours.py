@@ -22,7 +22,8 @@ from foretell.search.search import rank
 from foretell.search.space import enumerate_plans
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
-from foretell.training.step import evaluate
+from foretell.training.feasibility import NO, PlanTotals, verdict_codes
+from foretell.training.step import evaluate_plans
 
 OUR_SYSTEMS = {"A100": "dgx-a100", "H200": "dgx-h200", "B200": "dgx-b200"}
 """The study's chips and the systems of our catalogue that carry them."""
@@ -99,19 +100,20 @@ def search_row(task: OurTask) -> dict[str, Any]:
     """The fastest plan of ours, and the fastest without a split sequence (the study's 1d)."""
     scenario, base = plan_of(scenario_of(task), None, ())
     plans = enumerate_plans(scenario, base).plans
-    step_s, peak = evaluate(scenario, plans)
-    capacity = float(scenario.system.chip.memory_bytes)
+    totals = evaluate_plans(scenario, plans)
+    step_s, peak = totals.step_s, np.asarray(totals.held.peak_bytes)
+    verdicts = verdict_codes(totals.held, float(scenario.system.chip.memory_bytes))
     row: dict[str, Any] = {
         "model": task.model,
         "chip": task.chip,
         "nvs": task.domain,
         "gpus": task.gpus,
         "plans": len(plans),
-        "fit": int((peak <= capacity).sum()),
+        "fit": int((verdicts != NO).sum()),
     }
     flat = np.nonzero(np.asarray(plans.cp) + np.zeros(len(plans)) == 1)[0]
     for name, rows in (("", np.arange(len(plans))), ("_1d", flat)):
-        best = rank(step_s[rows], peak[rows], capacity, 1, plans.take(rows).recompute)
+        best = rank(step_s[rows], verdicts[rows], 1, plans.take(rows).recompute)
         found = int(rows[best[0]]) if len(best) else None
         row[f"days{name}"] = None if found is None else days_of(task.model, float(step_s[found]))
         row[f"plan{name}"] = "" if found is None else str(plans.plan(found))
@@ -202,11 +204,11 @@ def our_map(model: str, gpus: int, x: Property, y: Property) -> Iterator[dict[st
     for first in _ends(x):
         for second in _ends(y):
             at = _at(scenario, ((x, first), (y, second)))
-            step_s, peak = evaluate(at, plans)
+            totals = evaluate_plans(at, plans)
             for capacity in capacities:
-                fits = peak <= capacity
+                fits = verdict_codes(totals.held, capacity) != NO
                 if fits.any():
-                    keep |= fits & (step_s <= CORNER_SHARE * step_s[fits].min())
+                    keep |= fits & (totals.step_s <= CORNER_SHARE * totals.step_s[fits].min())
     plans = plans.take(np.nonzero(keep)[0])
     yield from _cells(task, scenario, plans, x, y)
 
@@ -216,18 +218,19 @@ def _cells(
 ) -> Iterator[dict[str, Any]]:
     """One evaluation serves every capacity."""
     capacity = float(scenario.system.chip.memory_bytes)
-    done: dict[tuple[float, float], tuple[Floats, Floats]] = {}
+    done: dict[tuple[float, float], PlanTotals] = {}
     for second in y.values:
         for first in x.values:
             pairs = tuple((p, v) for p, v in ((x, first), (y, second)) if p.name != "capacity_gb")
             key = (pairs[0][1], pairs[1][1] if len(pairs) > 1 else 0.0)
             if key not in done:
-                done = {key: evaluate(_at(scenario, pairs), plans), **dict(list(done.items())[:64])}
-            step_s, peak = done[key]
+                found = evaluate_plans(_at(scenario, pairs), plans)
+                done = {key: found, **dict(list(done.items())[:64])}
+            totals = done[key]
             limit = next(
                 (v for p, v in ((x, first), (y, second)) if p.name == "capacity_gb"), capacity
             )
-            rows = rank(step_s, peak, limit, 1, plans.recompute)
+            rows = rank(totals.step_s, verdict_codes(totals.held, limit), 1, plans.recompute)
             row = int(rows[0]) if len(rows) else None
             yield {
                 "model": task.model,
@@ -235,7 +238,7 @@ def _cells(
                 "gpus": task.gpus,
                 x.name: first / x.unit,
                 y.name: second / y.unit,
-                "days": None if row is None else days_of(task.model, float(step_s[row])),
+                "days": None if row is None else days_of(task.model, float(totals.step_s[row])),
                 "plan": "" if row is None else str(plans.plan(row)),
             }
 

@@ -7,10 +7,11 @@ recomputation, fused attention.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from foretell.catalog.files import csv_rows
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, unknown
 from foretell.lab.validate.training_rows import NEEDED, TrainingRow, row_of, table_text
 
 OOM_NEEDED = ("layers", "hidden", "tp", "pp", "dp", "micro_batch")
@@ -26,6 +27,8 @@ SWEEP = {
     "sp": "yes",
 }
 """What every run of the sweep had."""
+OUTCOMES = ("ran", "oom")
+"""What a table may say of a run in its column `outcome`."""
 FEWER_KV = 8
 """Key and value heads of the sweep's models with grouped attention."""
 
@@ -34,12 +37,29 @@ def read_memory_rows(path: Path) -> list[TrainingRow]:
     """Rows of a table of training runs, or of runs that ran out of memory; BadInput for other tables."""
     have, rows = csv_rows(table_text(path), str(path))
     if all(name in have for name in NEEDED):
-        return [row_of(cells, str(n)) for n, cells in enumerate(rows, start=1)]
+        return checked_outcomes(
+            [row_of(cells, str(n)) for n, cells in enumerate(rows, start=1)], path
+        )
     missing = [name for name in OOM_NEEDED if name not in have]
     if missing:
         message = f"is no table of training runs: it has no column {', '.join(missing)}"
         raise BadInput([Problem(path=str(path), value=None, message=message)])
-    return [failed_row(cells, str(n)) for n, cells in enumerate(rows, start=1)]
+    return checked_outcomes(
+        [failed_row(cells, str(n)) for n, cells in enumerate(rows, start=1)], path
+    )
+
+
+def checked_outcomes(rows: list[TrainingRow], path: Path) -> list[TrainingRow]:
+    """The rows, each with an outcome of OUTCOMES or none; BadInput for others."""
+    made = [replace(row, outcome=row.outcome.lower()) for row in rows]
+    problems = [
+        unknown(f"{path}: outcome of {row.id}", row.outcome, OUTCOMES)
+        for row in made
+        if row.outcome and row.outcome not in OUTCOMES
+    ]
+    if problems:
+        raise BadInput(problems)
+    return made
 
 
 def failed_row(cells: Mapping[str, str | None], number: str) -> TrainingRow:
@@ -51,6 +71,7 @@ def failed_row(cells: Mapping[str, str | None], number: str) -> TrainingRow:
         "model": "nanotron Llama-style",
         "family": "dense",
         "n_params_b": given.get("params_b", ""),
+        "outcome": given.get("outcome", "") or ("oom" if given.get("status") == "OOM" else ""),
     }
     row = row_of({**given, **{k: v for k, v in SWEEP.items() if not given.get(k)}, **named}, number)
     batch = (row.dp or 1) * (row.micro_batch or 1) * (row.grad_accum or 1)

@@ -19,7 +19,7 @@ from foretell.lab.validate.held_out_scores import readme_sentence
 from foretell.lab.validate.memory import score_memory, score_memory_rows
 from foretell.lab.validate.published import Sections, with_written
 from foretell.lab.validate.serving import score_serving
-from foretell.lab.validate.training import is_allocated_peak, score_training
+from foretell.lab.validate.training import printed_peak, score_training
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 
 SERVED: tuple[tuple[str, str, str], ...] = (
@@ -109,7 +109,7 @@ def memory_text(data: Path) -> str:
     lines = ["| runs | what they print | median error | signed |", "|---|---|---|---|"]
     for source, some in sorted(groups.items(), key=lambda group: -len(group[1])):
         errors = [error for _, error in some]
-        printed = "allocated" if is_allocated_peak(some[0][0]) else "reserved"
+        printed = printed_peak(some[0][0]).removesuffix("_bytes").replace("peak_memory", "process")
         lines.append(
             f"| {len(some):,} of {source} | {printed} | {median(map(abs, errors)):.1%} | "
             f"{median(errors):+.1%} |"

@@ -11,8 +11,6 @@ study's.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from foretell.inputs.question import ask, plan_of
 from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import CHIPS, MODELS, Quirks, Strategy, StudyChip
@@ -24,7 +22,8 @@ from foretell.search.search import rank
 from foretell.search.space import enumerate_plans
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.training.step import evaluate
+from foretell.training.feasibility import verdict_codes
+from foretell.training.step import evaluate_plans
 
 FAST_DOMAIN, BATCH = 8, 4096
 """GPUs of a fast domain and samples of an iteration, as the study has them."""
@@ -228,10 +227,10 @@ def _best(
     """The fastest plan that fits, for each size of the memory: all plans are evaluated once."""
     scenario, base = plan_of(scenario, None, ())
     plans = enumerate_plans(scenario, base).plans
-    step_s, peak = evaluate(scenario, plans)
+    totals = evaluate_plans(scenario, plans)
     samples = MODELS[workload.name].samples
     for capacity in capacities:
-        rows = rank(step_s, np.asarray(peak), capacity, 1, plans.recompute)
+        rows = rank(totals.step_s, verdict_codes(totals.held, capacity), 1, plans.recompute)
         row = int(rows[0]) if len(rows) else None
         yield Cell(
             model=workload.name,
@@ -240,6 +239,6 @@ def _best(
             change=change,
             memory_bytes=capacity,
             memory_bandwidth_bytes_per_s=float(scenario.system.chip.memory_bandwidth_bytes_per_s),
-            days=None if row is None else float(step_s[row]) * samples / BATCH / 86400.0,
+            days=None if row is None else float(totals.step_s[row]) * samples / BATCH / 86400.0,
             plan="" if row is None else str(plans.plan(row)),
         )

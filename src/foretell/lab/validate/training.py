@@ -40,7 +40,7 @@ from foretell.specs.plan import Plan
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
-from foretell.uncertainty.memory import held_parts, peak_interval
+from foretell.uncertainty.intervals import memory_of as of_memory
 
 STEP, MEMORY = "step_s", "peak_memory_bytes"
 """What is compared."""
@@ -255,18 +255,14 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
     """A row's peak memory beside ours, where the table has one."""
     if not told.row.peak_mem_gb:
         return []
-    assert told.answer.memory is not None
-    # A framework prints what its allocator has reserved, or what tensors took of that; never its own share.
-    without = ("allocator", "framework") if is_allocated_peak(told.row) else ("framework",)
-    parts = held_parts(told.answer.memory)
-    held = {name: value for name, value in parts.items() if name not in without}
-    low, high = peak_interval(told.scenario, told.plan, held)["p90"]
+    name = printed_peak(told.row)
+    low, high = of_memory(told.answer)[name]["p90"]
     return [
         Prediction(
             id=told.row.id,
             source=told.row.source,
             metric=MEMORY,
-            predicted=sum(held.values()),
+            predicted=getattr(told.answer, name),
             measured=told.row.peak_mem_gb * GIB,
             low=low,
             high=high,
@@ -274,11 +270,14 @@ def memory_of(told: RunPrediction) -> list[Prediction]:
     ]
 
 
-def is_allocated_peak(row: TrainingRow) -> bool:
-    """Whether a table's peak is what tensors took, not what the allocator had reserved for them."""
+def printed_peak(row: TrainingRow) -> str:
+    """What a table's peak is, by its notes: what tensors took, what the process held, or, as most frameworks
+    print it, what the allocator had reserved."""
     notes = row.notes.lower()
     words = ("peak_mem is allocated", "peak allocated in peak_mem", "real reserved")
-    return any(text in notes for text in words)
+    if any(text in notes for text in words):
+        return "allocated_bytes"
+    return "peak_memory_bytes" if "nvidia-smi" in notes else "reserved_bytes"
 
 
 def source_label(row: TrainingRow) -> str:

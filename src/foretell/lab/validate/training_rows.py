@@ -130,6 +130,8 @@ class TrainingRow:
     """A, B or C."""
     notes: str = ""
     """What else the table says."""
+    outcome: str = ""
+    """Whether the run ran or ran out of memory (ran, oom); blank: not stated."""
 
     @property
     def lora(self) -> bool:

@@ -32,6 +32,7 @@ WORDS = {
     "mfu": "MFU",
     "ttft_ms": "TTFT",
     "tpot_ms": "TPOT",
+    "allocated_bytes": "allocated by tensors",
     "peak_memory_bytes": "peak memory",
     "tokens_per_s": "throughput",
     "tokens_per_s_per_gpu": "per GPU",

@@ -46,7 +46,10 @@ def estimate_card(told: Told) -> Card:
         title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
         lines=tuple(lines),
         facts=(
-            *facts_of(told, "step_s", "tokens_per_s", "mfu", "peak_memory_bytes", "energy_joules"),
+            *facts_of(
+                told, "step_s", "tokens_per_s", "mfu", "allocated_bytes", "peak_memory_bytes"
+            ),
+            *facts_of(told, "energy_joules"),
             largest_part(told),
         ),
         bars=bars_of(children(told.get("breakdown"))),
@@ -83,7 +86,7 @@ def memory_card(told: Told) -> Card:
     fullest = next(s for s in told["stages"] if s["stage"] == told["fullest_stage"])
     return Card(
         title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
-        facts=facts_of(told, "peak_memory_bytes", "memory_capacity_bytes"),
+        facts=facts_of(told, "allocated_bytes", "peak_memory_bytes", "memory_capacity_bytes"),
         **table_of(told["stages"], *names),
         bars=bars_of(fullest["at_peak"]),
         bar_title="memory of the fullest stage",

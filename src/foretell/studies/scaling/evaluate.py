@@ -29,16 +29,17 @@ from foretell.specs.plan import (
 from foretell.specs.result import Leaf
 from foretell.specs.scenario import Scenario
 from foretell.studies.scaling.records import ScalingPoint
-from foretell.training.answer import fits, one_row, totals_of
-from foretell.training.breakdown import HELD, LOST, largest_share, time_tree
+from foretell.training.answer import one_row, totals_of
+from foretell.training.breakdown import largest_share, time_tree
 from foretell.training.data_parallel import sent_seconds, shares_of
+from foretell.training.feasibility import VERDICTS, verdict_codes
 from foretell.training.ledger import Ledger
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, select, tables_of
 from foretell.uncertainty.evidence import EXCHANGES, node
 from foretell.uncertainty.intervals import Interval, cause, inverse_cause, times
-from foretell.uncertainty.memory import peak_interval
+from foretell.uncertainty.memory import held_intervals
 from foretell.units import format as show
 
 Array = NDArray[np.float64]
@@ -180,8 +181,9 @@ def _told(batch: StrategyBatch, row: int, asked: StrategyCase) -> ScalingPoint:
     twice = steps[3 : 3 + 3 * len(numbers) : 3] / steps[0]
     strongest = int(twice.argmin())
     need = f"needs {show(peak, 'bytes')} of {show(capacity, 'bytes')}"
+    fit = VERDICTS[int(verdict_codes(rows.held, capacity)[0])]
     return replace(
-        _point(scenario, asked, fits(peak, capacity), need if peak > capacity else None),
+        _point(scenario, asked, fit, need if fit == "no" else None),
         step_s=step_s,
         interval=tree.interval,
         intervals=_intervals(batch, row, asked.plan, tree, found),
@@ -209,9 +211,8 @@ def _intervals(
 ) -> dict[str, Interval]:
     """Of a point: its step, its rates, its peak, and the kernels and exchanges of the step."""
     step = cause(tree.value, tree.interval)
-    memory, stage = batch.rows.memory, int(batch.rows.fullest[row])
-    held = {name: float(getattr(memory, name)[row, stage]) for name in (*HELD, *LOST)}
-    asked = batch.scenario
+    asked, held = batch.scenario, batch.rows.row(row).held
+    capacity = float(asked.system.chip.memory_bytes)
     parts = {
         name: node(name, [child for child in tree.children if child.name in names]).interval
         for name, names in (("compute_s", WORKING), ("exposed_communication_s", EXCHANGES))
@@ -219,7 +220,7 @@ def _intervals(
     return {
         "step_s": times(tree.value, step),
         **{name: times(value, inverse_cause(step)) for name, value in rates.items()},
-        "peak_memory_bytes": peak_interval(asked, plan, held),
+        "peak_memory_bytes": held_intervals(asked, plan, held, capacity)["peak_memory_bytes"],
         **{name: ends for name, ends in parts.items() if ends},
     }
 

@@ -12,7 +12,7 @@ from foretell.catalog.engines import WIDE_CARD_BYTES, small_reserve
 from foretell.errors import ProblemsError
 from foretell.inputs.overrides import Setting, apply_settings
 from foretell.inputs.question import named_by, plan_of
-from foretell.kernels.memory import CLOSE_SHARE
+from foretell.kernels.memory import HeldBytes
 from foretell.records import dataclass
 from foretell.schedules.rules import ALL_RULES, all_broken
 from foretell.search.frameworks import own_refusals
@@ -38,6 +38,7 @@ from foretell.studies.sweep.questions import (
     scenario_of,
 )
 from foretell.training.answer import answer_of, totals_of
+from foretell.training.feasibility import VERDICTS, verdict_codes
 from foretell.training.long_run import asked_run, conditions_of, with_run
 from foretell.training.room import make_room
 from foretell.training.step import evaluate_rows
@@ -45,7 +46,6 @@ from foretell.training.systems import evaluate_systems
 from foretell.training.tables import CHUNK, chunks, select, tables_of
 
 Array = NDArray[np.float64]
-FITS = ("yes", "too_close", "no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +171,13 @@ def batch_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
     else:
         numbers = evaluate_columns(scenario, plans.take(good)) if len(good) else {}
     whole = numbers if len(good) == many else spread_rows(numbers, good, many)
-    held = whole.get("peak_memory_bytes", np.full(many, np.nan))
-    code = np.where(held <= CLOSE_SHARE * capacity, 0, np.where(held <= capacity, 1, 2))
+    none = np.full(many, np.nan)
+    held = HeldBytes(
+        allocated_bytes=whole.get("allocated_bytes", none),
+        reserved_bytes=whole.get("reserved_bytes", none),
+        peak_bytes=whole.get("peak_memory_bytes", none),
+    )
+    code = verdict_codes(held, capacity)
     said = [None, *(f"plan ({rule.name})" for rule in ALL_RULES)]
     job = scenario.job
     fixed = {
@@ -184,7 +189,7 @@ def batch_frame(asked: PointQuestion, varied: Sequence[VariedField]) -> Any:
         {
             "plan": texts,
             "memory_capacity_bytes": capacity,
-            "fits": pl.Series(FITS).gather(code),
+            "fits": pl.Series(VERDICTS).gather(code),
             **{name: pl.Series(v, nan_to_null=True) for name, v in whole.items()},
             "problem": pl.Series(said, dtype=pl.String).gather(broken),
         }

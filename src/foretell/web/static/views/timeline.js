@@ -42,7 +42,7 @@ function card(answer, i) {
     h("p", { class: "quiet" }, "closed form ", number(played.closed_step_s, "s", "closed_step_s"), ", ", number(played.difference, "signed"), " apart"),
     h("p", { class: "plan", "data-name": "plan" }, played.plan),
     facts([[word("90 % interval", "interval"), range(played.intervals?.step_s?.p90, "s")], [word("MFU"), surely(played, "mfu", "share")],
-      ["Peak memory", peak(played)]]));
+      ["Allocated by tensors", surely(played, "allocated_bytes", "bytes")], ["Peak memory", peak(played)]]));
 }
 
 function overStep(desk, question, name) {

@@ -47,6 +47,7 @@ function card(answer, i) {
   return scenarioCard(i, headingOf(answer, {}),
     h("p", { class: "big" }, number(answer.step_s, "s", "step_s"), h("small", {}, " per step"), answer.fits === "yes" ? "" : h("small", {}, " ", fits(answer))),
     h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.interval?.p90, "s")}`),
+    answer.refusals?.length ? reasons(answer.refusals.map((text) => ({ path: frameworkOf(answer.plan), message: `cannot run this plan: ${text}` }))) : "",
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
       ...before(answer, answer.prior?.step_s, "s"),
@@ -59,12 +60,18 @@ function card(answer, i) {
       ["Largest part", h("span", { "data-name": "limited_by" }, partName(answer.limited_by))],
       run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), sure(run.interval?.p90.map((days) => days * 86400), "s"))] : null,
       run ? [word("Goodput"), number(run.goodput, "share")] : null,
+      ["Allocated by tensors", surely(answer, "allocated_bytes", "bytes")],
       ["Peak memory", peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
     ]), memoryMeter(answer), answer.problems?.length ? reasons(answer.problems) : "");
 }
 
+// The framework that a plan names.
+function frameworkOf(plan) {
+  return /framework=(\S+)/.exec(plan)?.[1] ?? "The framework";
+}
+
 // Every other predicted number of the answer, by its name.
-const CARD = ["step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "peak_memory_bytes", "energy_joules"];
+const CARD = ["step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "allocated_bytes", "reserved_bytes", "peak_memory_bytes", "energy_joules"];
 
 const CALLED = { mfu_causal: ["MFU, causal attention", "share"], run_s: ["Whole run", "s"] };
 

@@ -124,7 +124,7 @@ def test_deepspeed_without_a_batch_has_samples_a_second() -> None:
         "[INFO] [timer.py:260:stop] global_step=10, CurrSamplesPerSec=16.0, MaxMemAllocated=30.1GB"
     )
     (found,) = text_measurements(f"x\n{line}\n", "run.log")
-    assert found.values == {"samples_per_s": 16.0, "peak_memory_bytes": 30.1 * 2**30}
+    assert found.values == {"samples_per_s": 16.0, "allocated_bytes": 30.1 * 2**30}
 
 
 def test_warm_up_outliers_and_stalls_are_told_apart() -> None:

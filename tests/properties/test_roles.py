@@ -270,9 +270,6 @@ ALLOWED = {
     "simulation/memory_timeline.py: kept.get(tensor.name, 0.0)": "bytes by name, to be printed",
     "simulation/memory_timeline.py: kept[tensor.name]": "bytes by name, to be printed",
     "simulation/program.py: messages[0].name.rsplit(' ', 1)": "the name of another message",
-    "uncertainty/evidence.py: end.name == 'grouped-gemm'": "a leaf of the step, by kernel family",
-    "uncertainty/evidence.py: c.name not in OF_SOFTWARE": "a leaf of the step",
-    "uncertainty/posterior_tree.py: MECHANISMS.get(tree.name, 'memory_bound')": "a leaf of the step",
 }
 """Names that are read, and why: none is that of an operation, a kept tensor or an edge in a formula."""
 

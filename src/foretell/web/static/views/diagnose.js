@@ -14,7 +14,7 @@ const CALLED = { gemm: "matrix multiplications", experts: "expert matrix multipl
 // Figure of a service -> its name and unit.
 const FIGURES = { ttft_ms: ["TTFT", "ms"], tpot_ms: ["TPOT", "ms"], e2e_ms: ["request latency", "ms"], output_tokens_per_s: ["output rate", "tokens/s"],
   output_tokens_per_s_per_gpu: ["output rate of a GPU", "tokens/s"], requests_per_s: ["request rate", "requests/s"], kv_cache_tokens: ["tokens that the cache holds", "tokens"],
-  kv_bytes: ["cache of a GPU", "bytes"], weight_bytes: ["weights of a GPU", "bytes"], peak_memory_bytes: ["Peak memory", "bytes"], memory_used_bytes: ["Memory in use", "bytes"], power_watts: ["Power of a GPU", "W"] };
+  kv_bytes: ["cache of a GPU", "bytes"], weight_bytes: ["weights of a GPU", "bytes"], peak_memory_bytes: ["Peak memory", "bytes"], reserved_bytes: ["Reserved memory", "bytes"], allocated_bytes: ["Allocated memory", "bytes"], memory_used_bytes: ["Memory in use", "bytes"], power_watts: ["Power of a GPU", "W"] };
 // Figures of an engine's memory: they have no load and no interval.
 const HELD = ["kv_cache_tokens", "kv_bytes", "weight_bytes"];
 // What was measured and predicted of a run, and its unit: a step in seconds, or a figure of a service.

@@ -34,7 +34,7 @@ ENGINES = (
     profiles()["vllm-0.18-hopper"],
     # As its public recipes have it: by its own 8192 the first tokens of loops full of prompts are a small
     # rest of c / X, of which the split between both times leaves 20 %.
-    replace(profiles()["sglang-0.5-hopper"], max_tokens=32768),
+    replace(profiles()["sglang-0.5-hopper"], max_tokens=32768, memory_fraction=0.82),
     profiles()["trtllm-1-hopper"],
 )
 

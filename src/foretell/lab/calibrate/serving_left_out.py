@@ -69,7 +69,7 @@ METRICS = ("tpot", "ttft", "throughput", "e2e")
 
 def is_own(case: ServingCase) -> bool:
     """Whether a row has its profile as it was fitted, not carried over to other chips or kinds of models."""
-    return profiles().get(case.profile.id) == case.profile
+    return profiles().get(case.profile.id) == replace(case.profile, release="")
 
 
 def thin(cases: Sequence[ServingCase]) -> list[ServingCase]:

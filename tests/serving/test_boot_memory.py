@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foretell
-from foretell.api.serving import question_of
+from foretell.api.serving import fraction_between, question_of
 from foretell.catalog import chip, model, system
 from foretell.catalog.engine_releases import engine_releases
 from foretell.catalog.engines import profile
@@ -133,6 +133,29 @@ def test_sglang_leaves_what_its_release_reserves():
     reserve = 512 + 1.5 * 8192 + 2 * 256 + 128
     share = default_fraction(llama, card, Deployment(), new)
     assert float(share) == pytest.approx(1.0 - reserve / 81559)
+
+
+def test_sglang_s_cache_is_that_of_its_log():
+    """docs/references/multi_node_deployment/deploy_on_k8s of SGLang, February 2025: DeepSeek on 16 H20 with
+    --mem-fraction-static 0.93 logs max_total_num_tokens=712400."""
+    found = foretell.serve(
+        "deepseek-v3", system="h20-sxm", gpus=16, engine="sglang@0.4.3",
+        plan="tp16 memory_fraction=0.93", isl=1000, osl=100, concurrency=1,
+    )  # fmt: skip
+    assert found.kv_cache_tokens == pytest.approx(712_400, rel=0.01)
+
+
+def test_a_share_for_another_engine_leaves_the_same_cache():
+    """Each engine's own steps and libraries are beside the cache."""
+    case = {"system": "h100-sxm", "gpus": 2, "isl": 1000, "osl": 100, "concurrency": 1}
+    own = foretell.serve("llama-3.1-8b", plan="tp2 memory_fraction=0.8", engine="vllm", **case)
+    for engine in ("sglang", "trtllm"):
+        share = fraction_between(
+            "llama-3.1-8b", "h100-sxm", 2, "tp2 memory_fraction=0.8", ("vllm", engine)
+        )
+        plan = f"tp2 memory_fraction={share}"
+        there = foretell.serve("llama-3.1-8b", plan=plan, engine=engine, **case)
+        assert there.kv_bytes == pytest.approx(own.kv_bytes, rel=0.001)
 
 
 def test_llama_cpp_reserves_the_scores_of_a_physical_batch():

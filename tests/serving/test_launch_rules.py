@@ -163,6 +163,10 @@ def refusals(flags: dict[str, str], engine: str, script: str, of) -> list[str]:
     if engine == "sglang":
         if d.ep > d.tp * d.dp:
             found.append("ep above tp")  # srt/arg_groups/parallel_hook.py
+        if d.ep > 1 and of.id.startswith("gpt-oss"):
+            found.append(
+                "ep of mxfp4"
+            )  # model_hook.py: "Triton kernel MoE is only ... when ep_size == 1"
         if d.pp > 1 and drafts:
             found.append("drafts on stages")  # validation_hook.py check_pipeline_parallel_compat
         if d.pp > 1 and flags.get("disaggregation_mode") == "decode":
@@ -282,6 +286,8 @@ def test_the_example_of_the_readme_launches_and_says_what_does_not():
          "no whole blocks of 128"),
         ("vllm", "qwen3-235b-a22b",
          {"tp": 8, "ep": 8, "weights": "fp8-block", "experts": "fp8-block"}, "both", ""),
+        ("sglang", "gpt-oss-120b", {"tp": 4, "ep": 4, "experts": "mxfp4"}, "both", "experts in mxfp4"),
+        ("vllm", "gpt-oss-120b", {"tp": 4, "ep": 4, "experts": "mxfp4"}, "both", ""),
         ("trtllm", "nvidia/Nemotron-H-56B-Base-8K", {"tp": 2}, "prefill", "no states of recurrences"),
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from shlex import quote
 import numpy as np
 
 from foretell.api.answers import scenario_of
+from foretell.catalog.engines import profile as profile_named
 from foretell.catalog.models import find_model
 from foretell.errors import BadInput, unknown
 from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, service_file
@@ -21,7 +22,7 @@ from foretell.records import dataclass
 from foretell.search.frameworks import refusals
 from foretell.serving.boot_memory import default_fraction
 from foretell.serving.formats import stored_formats
-from foretell.serving.memory import fraction_for, longest_context, memory_of
+from foretell.serving.memory import fraction_alike, longest_context, memory_of
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.deployment import Deployment
 from foretell.specs.result import StepEstimate
@@ -102,8 +103,8 @@ def export_deployment(
     deployment, profile = question.deployment, question.profile
     notes: tuple[str, ...] = ()
     if profile.memory_rule != tool:
-        memory = memory_of(question.model, question.system, deployment, profile)
-        share = round(fraction_for(release.tool, memory), 4)
+        there = profile_named(tool, question.system.chip)
+        share = fraction_alike(question.model, question.system, deployment, (profile, there))
         own = default_fraction(question.model, question.system.chip, deployment, profile)
         told = float(own if deployment.memory_fraction is None else deployment.memory_fraction)
         notes = (

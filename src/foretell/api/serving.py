@@ -38,7 +38,7 @@ from foretell.serving.formats import (
     stored_formats,
 )
 from foretell.serving.layouts import best_layout, chosen_of, launchable
-from foretell.serving.memory import fraction_for, memory_of
+from foretell.serving.memory import fraction_alike
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.serving.simulation import serve_simulated
 from foretell.serving.simulation_options import read_play
@@ -480,8 +480,8 @@ def fraction_between(
     """The memory fraction by a second engine's rule that leaves the cache as large as a first one's."""
     question = ServiceQuestion(model, system=system, gpus=gpus)
     first, second = (_asked_again(replace(question, engine=name), plan) for name in engines)
-    memory = memory_of(first.model, first.system, first.deployment, first.profile)
-    return round(fraction_for(second.profile.memory_rule, memory), 4)
+    profiles = (first.profile, second.profile)
+    return fraction_alike(first.model, first.system, first.deployment, profiles)
 
 
 def _asked_again(question: ServiceQuestion, plan: str) -> ServeQuestion:

@@ -10,6 +10,7 @@ left once the weights are there, SGLang's --mem-fraction-static covers weights a
 libraries, communicators and graphs are those of the engine's release (serving/boot_memory.py).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,17 @@ def fraction_for(rule: str, memory: Memory) -> float:
         case _:
             share = (memory.kv_bytes + memory.weight_bytes + other) / memory.card_bytes
     return min(max(share, 0.01), 1.0)
+
+
+def fraction_alike(
+    model: Model, system: System, d: Deployment, engines: tuple[EngineProfile, EngineProfile]
+) -> float:
+    """The fraction by which a second engine's cache is as large as a first one's, with its own steps and
+    libraries beside it."""
+    first, second = engines
+    held = memory_of(model, system, d, first).kv_bytes
+    other = memory_of(model, system, replace(d, memory_fraction=None), second)
+    return round(fraction_for(second.memory_rule, replace(other, kv_bytes=held)), 4)
 
 
 def weight_bytes(model: Model, deployment: Deployment, padding: float = 1.0) -> float:

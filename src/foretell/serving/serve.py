@@ -36,6 +36,7 @@ from foretell.serving.disaggregation import (
 )
 from foretell.serving.engine_options import option_notes
 from foretell.serving.evidence import evidence_for, interval_of, residual_class
+from foretell.serving.launch_rules import launch_refusal
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion as ServeQuestion
 from foretell.serving.service_numbers import plain_number, service_numbers
@@ -195,10 +196,14 @@ def context_notes(q: ServeQuestion, longest: int) -> list[str]:
 def engine_notes(q: ServeQuestion) -> list[str]:
     """What wide instances of a question assume of their engine's options."""
     pool = q.prefill
-    own = option_notes(q.profile, q.deployment, prompts=pool is None, answers=True)
     if pool is None:
-        return own
-    return option_notes(pool.profile, pool.deployment, prompts=True, answers=False)
+        refused = launch_refusal(q.model, q.deployment, q.profile)
+        own = option_notes(q.profile, q.deployment, prompts=True, answers=True)
+    else:
+        refused = launch_refusal(q.model, q.deployment, q.profile, "decode")
+        refused = refused or launch_refusal(q.model, pool.deployment, pool.profile, "prefill")
+        own = option_notes(pool.profile, pool.deployment, prompts=True, answers=False)
+    return own + ([f"the engine does not launch this layout ({refused})"] if refused else [])
 
 
 def prefill_facts(q: ServeQuestion, state: SteadyState) -> dict[str, Any]:

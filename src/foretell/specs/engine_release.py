@@ -74,5 +74,3 @@ class EngineRelease:
     """Whether ranks may hold different numbers of experts."""
     unspread_formats: tuple[str, ...] = ()
     """Formats of experts that cannot be spread over ranks."""
-    most_nodes: int = 1024
-    """Nodes of one instance at most."""

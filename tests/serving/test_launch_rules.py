@@ -153,6 +153,9 @@ def refusals(flags: dict[str, str], engine: str, script: str, of) -> list[str]:
                     found.append(
                         "experts"
                     )  # sglang expert_location.py; TensorRT-LLM moe: num_experts % ep_size
+    if "quantization" in flags and of.dtype not in ("bf16", "fp16"):
+        # vllm/config/model.py _verify_quantization: the checkpoint's own method does not match the argument's
+        found.append("quantization of a narrow checkpoint")
     if engine == "vllm":
         if parted and d.pp > 1:
             # kv_connector/v1/nixl/base_worker.py: not for decode; prefill needs NixlPushConnector
@@ -304,3 +307,22 @@ def test_a_layout_is_chosen_among_those_that_launch():
         "qwen3-235b-a22b", system="h200-sxm", gpus=8, plan="weights=fp8-block", concurrency=64
     )
     assert "ep8" in found.plan or "tp4" in found.plan or "pp" in found.plan
+
+
+def test_scripts_keep_the_model_that_was_named_and_say_what_is_to_be_filled_in():
+    case = {"system": "h200-sxm", "rate": 2, "isl": 500, "osl": 100, "ttft": 5000, "tpot": 80}
+    for name, written in (
+        ("deepseek-r1", "deepseek-ai/DeepSeek-R1"),
+        ("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B"),
+        (
+            "RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic",
+            "RedHatAI/Llama-3.3-70B-Instruct-fp8-dynamic",
+        ),
+    ):
+        found = foretell.size(name, **case, simulate=False).export("vllm")
+        assert all(flags[""] == written for flags in commands(found.text, "vllm"))
+        assert "--quantization" not in found.text
+    drafted = foretell.size("llama-3.1-8b", **case, speculative="eagle3:3", simulate=False)
+    text = drafted.export("sglang")
+    assert "--speculative-algorithm EAGLE3" in text.text
+    assert any("DRAFT_HEAD" in note for note in text.notes)

@@ -128,6 +128,11 @@ def export_deployment(
         if origin.launch.tool == tool:
             serving = replace(serving, own=origin.launch.flags, as_read=origin.as_read)
     written = write_serving(tool, serving)
+    if "DRAFT_" in written.text:
+        notes = (
+            *notes,
+            "put the repository of the drafter in the place of DRAFT_HEAD or DRAFT_MODEL",
+        )
     return replace(written, notes=(*notes, *written.notes), called=release.called)
 
 
@@ -149,7 +154,10 @@ def started_for(question: ServeQuestion) -> int | None:
 
 def is_narrowed(question: ServeQuestion, deployment: Deployment) -> bool:
     """Whether weights are narrower than in the checkpoint that the engine loads."""
-    stored = "fp8" in question.named.lower() or stored_formats(question.model)[0] != "bf16"
+    stored = "fp8" in question.named.lower() or set(stored_formats(question.model)) - {
+        "bf16",
+        "fp16",
+    }
     return deployment.weights.startswith("fp8") and not stored
 
 

@@ -14,7 +14,7 @@ from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
-from foretell.catalog.models import is_catalogue_model
+from foretell.catalog.models import find_model, is_catalogue_model
 from foretell.catalog.names import exists
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
@@ -363,10 +363,14 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
 
 
 def repository_named(given: object) -> str:
-    """A repository of a hub that a question names; empty where it names a model otherwise."""
-    if not isinstance(given, str) or given.count("/") != 1 or not is_catalogue_model(given):
+    """The repository of a hub that a question names, with its owner or without; empty where it names none."""
+    if not isinstance(given, str) or not is_catalogue_model(given):
         return ""
-    return given
+    if given.count("/") == 1:
+        return given
+    entry, plain = find_model(given), given.lower()
+    names = () if entry is None else entry.aliases
+    return next((name for name in names if name.lower().partition("/")[2] == plain), "")
 
 
 def choices_of(

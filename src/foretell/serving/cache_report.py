@@ -54,6 +54,8 @@ class CacheReport:
 
     kv_cache_tokens: Any
     """Tokens of the cache of one data-parallel rank: vLLM's "GPU KV cache size"."""
+    max_context: Any
+    """The longest sequence that the cache of an instance holds."""
     max_model_len: Any
     """The longest request that the engine is started for."""
     max_concurrency: Any
@@ -70,8 +72,14 @@ def cache_report(memory: Memory, model: Model, d: Deployment, p: EngineProfile) 
     if not kinds:
         many = sequences_that_fit(memory, model, d, p, longest) / (d.dp * d.cp)
         tokens = np.floor(many * longest / release.block_tokens) * release.block_tokens
-        return CacheReport(kv_cache_tokens=tokens, max_model_len=longest, max_concurrency=many)
-    return grouped_report(kinds, np.asarray(memory.kv_bytes, float), longest, d, (p, release))
+        return CacheReport(
+            kv_cache_tokens=tokens, max_context=fits, max_model_len=longest, max_concurrency=many
+        )
+    room = np.asarray(memory.kv_bytes, float)
+    tokens, many = grouped_tokens(kinds, room, longest, d, (p, release))
+    return CacheReport(
+        kv_cache_tokens=tokens, max_context=fits, max_model_len=longest, max_concurrency=many
+    )
 
 
 def layer_kinds(model: Model, d: Deployment, p: EngineProfile) -> list[LayerKind]:
@@ -93,14 +101,14 @@ def layer_kinds(model: Model, d: Deployment, p: EngineProfile) -> list[LayerKind
     ]
 
 
-def grouped_report(
+def grouped_tokens(
     kinds: Sequence[LayerKind],
     room: Array,
     longest: Array,
     d: Deployment,
     engine: tuple[EngineProfile, EngineRelease],
-) -> CacheReport:
-    """The report of blocks that groups of layers share."""
+) -> tuple[Array, Array]:
+    """Tokens and concurrency of blocks that groups of layers share."""
     profile, release = engine
     most, least = (pick(kind.layers for kind in kinds) for pick in (max, min))
     group = most if most < ALIKE * least else least
@@ -126,4 +134,4 @@ def grouped_report(
     tokens = d.cp * np.floor(blocks / groups) * block
     if release.token_report == "concurrency":
         tokens = np.floor(concurrency * longest)
-    return CacheReport(kv_cache_tokens=tokens, max_model_len=longest, max_concurrency=concurrency)
+    return tokens, concurrency

@@ -107,6 +107,14 @@ def test_the_scores_of_a_batch_are_what_vllm_profiles():
     assert steps["0.17"] == pytest.approx((3.5 + 132 / 1024) * scores + outputs)
 
 
+def test_latent_attention_profiles_the_keys_of_a_prompt():
+    """mla_attention.py: 64k tokens x heads of a rank x (nope + value) in 16 bits, where that is most."""
+    deepseek, chips = model("deepseek-v3"), system("h200-sxm")
+    spread = Deployment(dp=8, ep=8, weights="fp8-block", experts="fp8-block")
+    found = memory_of(deepseek, chips, spread, profile("vllm", chips.chip, "0.19"))
+    assert found.step_bytes == pytest.approx(2.0 * 65536 * 128 * 256)
+
+
 def test_graphs_come_before_the_cache_from_0_20_on():
     llama, chips = model("llama-3.1-8b"), system("h100-sxm")
     old, new = (profile("vllm", chips.chip, v) for v in ("0.19", "0.21"))

@@ -36,6 +36,8 @@ GRAPHS, GRAPH_TOKENS = 86.0, 512.0
 GRAPH_BYTES, GRAPH_LAYER_BYTES = 0.25 * GIB, 0.1 * MIB
 """A pool, and what a driver keeps for each layer of each graph (recalled: start-up logs of vLLM have 0.5 GiB
 for 32 layers and 0.9 for 80)."""
+LATENT_TOKENS = 65536.0
+"""Tokens of that workspace at most."""
 SGLANG_SHARES = ((16, 0.79), (8, 0.81), (4, 0.85), (2, 0.87), (1, 0.88))
 """Tensor-parallel ranks from which on SGLang's share was so much (server_args.py of 0.4)."""
 NVLS = ("hopper", "blackwell", "blackwell-ultra", "rubin")
@@ -55,8 +57,10 @@ def profiled_bytes(model: Model, d: Deployment, p: EngineProfile) -> float:
         # Nothing is profiled: a loop allocates as its prompts come.
         tokens, rows = min(tokens, UNPROFILED_TOKENS), min(rows, UNPROFILED_ROWS)
     rows = min(rows, tokens)
-    widest = max(inner_width(layer, d) for layer, _ in kinds_of(model.stack))
+    widest = max(inner_width(layer, d, model.stack.hidden) for layer, _ in kinds_of(model.stack))
     forward = 2.0 * tokens * (2.0 * model.stack.hidden + widest)
+    if p.engine == "vllm" and not release.whole_prompts:
+        forward = max(forward, latent_bytes(model, d, rows))
     scores = 4.0 * model.head.outputs
     if p.engine == "llamacpp":
         return tokens * (scores / d.tp + 4.0 * model.stack.hidden)
@@ -76,15 +80,35 @@ def profiled_tokens(model: Model, d: Deployment, p: EngineProfile, release: Engi
     return float(longest) if longest <= LONGEST_WHOLE else FIRST_CHUNK
 
 
-def inner_width(layer: Layer, d: Deployment) -> float:
+def inner_width(layer: Layer, d: Deployment, hidden: int) -> float:
     """Elements of a token on the wider side of a feed-forward part on one rank."""
     match layer.ffn:
         case Dense(width=width, gated=gated):
             return width * (3.0 if gated else 2.0) / d.tp
         case Experts(width=width, top_k=top_k):
-            return 3.0 * width * top_k / d.stage
+            # Rows of all experts of a token: gate and up, or their outputs, and what is between
+            # (vllm/model_executor/layers/fused_moe/modular_kernel.py: workspace13, workspace2).
+            own = width / max(d.stage / d.ep, 1.0)
+            return top_k * (max(2.0 * own, hidden) + own)
         case _:
             return 0.0
+
+
+def latent_bytes(model: Model, d: Deployment, rows: float) -> float:
+    """Keys and values of earlier tokens that latent attention makes of a prompt's chunk, which vLLM profiles
+    (model_executor/layers/attention/mla_attention.py: determine_chunked_prefill_workspace_size)."""
+    block, longest = 16.0, float(d.max_context or model.max_positions)
+    tokens = max(min(max(8.0 * longest, 4.0 * rows * block), LATENT_TOKENS), rows * block)
+    wide = max(
+        (
+            mixer.heads / d.tp * (mixer.nope_dim + mixer.value_dim)
+            for layer, _ in kinds_of(model.stack)
+            for mixer in layer.mixers
+            if isinstance(mixer, LatentAttention)
+        ),
+        default=0.0,
+    )
+    return 2.0 * tokens * wide
 
 
 def held_bytes(model: Model, chip: Chip, d: Deployment, p: EngineProfile) -> float:
@@ -102,7 +126,7 @@ def held_bytes(model: Model, chip: Chip, d: Deployment, p: EngineProfile) -> flo
 def graph_bytes(model: Model, d: Deployment) -> float:
     """Memory of captured graphs: a pool, activations of the largest, and what each of them has."""
     layers = len(model.stack.layers) / d.pp
-    widest = max(inner_width(layer, d) for layer, _ in kinds_of(model.stack))
+    widest = max(inner_width(layer, d, model.stack.hidden) for layer, _ in kinds_of(model.stack))
     step = 2.0 * GRAPH_TOKENS * (2.0 * model.stack.hidden + widest)
     return GRAPH_BYTES + step + GRAPHS * layers * GRAPH_LAYER_BYTES
 

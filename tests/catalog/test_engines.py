@@ -203,8 +203,8 @@ def test_an_engine_without_a_version_is_its_newest_on_every_chip(engine, on):
 
 @pytest.mark.parametrize(
     ("version", "first"),
-    [("0.6.3", ""), ("0.8.5", "0.8"), ("0.15.1", "0.9"), ("0.19", "0.17"), ("0.21.0", "0.20"),
-     ("2025-04", "0.8"), ("2023", ""), ("", "0.28"), ("1.5", "0.28")],
+    [("0.6.3", ""), ("0.8.5", "0.8"), ("0.15.1", "0.9"), ("0.19", "0.17"), ("0.20.1", "0.20"),
+     ("0.21.0", "0.21"), ("2025-04", "0.8"), ("2023", ""), ("", "0.28"), ("1.5", "0.28")],
 )  # fmt: skip
 def test_a_version_or_a_date_names_a_release(version, first):
     assert release_named("vllm", version).release == first

@@ -118,7 +118,7 @@ def held_bytes(model: Model, chip: Chip, d: Deployment, p: EngineProfile) -> flo
     if d.gpus > 1:
         held += release.communicator_bytes
         held += release.nvls_bytes if chip.architecture in NVLS else 0.0
-    if release.graph_memory == "before" and d.graph and not keeps_reserve(model, release):
+    if release.graph_memory == "before" and d.graph:
         held += graph_bytes(model, d)
     return held
 
@@ -129,16 +129,6 @@ def graph_bytes(model: Model, d: Deployment) -> float:
     widest = max(inner_width(layer, d, model.stack.hidden) for layer, _ in kinds_of(model.stack))
     step = 2.0 * GRAPH_TOKENS * (2.0 * model.stack.hidden + widest)
     return GRAPH_BYTES + step + GRAPHS * layers * GRAPH_LAYER_BYTES
-
-
-def keeps_reserve(model: Model, release: EngineRelease) -> bool:
-    """Whether SGLang sizes the cache of a model before graphs, as it does with latent attention."""
-    return release.share == "measured" and has_latent(model)
-
-
-def has_latent(model: Model) -> bool:
-    """Whether a model's cache has one latent row for all heads."""
-    return any(isinstance(m, LatentAttention) for layer in model.stack.layers for m in layer.mixers)
 
 
 def default_fraction(model: Model, chip: Chip, d: Deployment, p: EngineProfile) -> Num:
@@ -152,17 +142,13 @@ def default_fraction(model: Model, chip: Chip, d: Deployment, p: EngineProfile) 
             share: Num = next(share for least, share in SGLANG_SHARES if ranks >= least)
         case "reserved":
             share = reserved_share(chip, d, p)
-        case "measured":
-            whole = np.asarray(chip.memory_bytes) / MIB
-            free = 1536.0 + d.gpus / 8.0 * 1024.0
-            share = reserved_share(chip, d, p) if has_latent(model) else 1.0 - free / whole
         case _:
             return release.memory_fraction
     return share * (0.95 if model.towers else 1.0)
 
 
 def reserved_share(chip: Chip, d: Deployment, p: EngineProfile) -> Num:
-    """SGLang's mem_fraction_static of 0.5: what a reserve for activations and graphs leaves (MB)."""
+    """SGLang's mem_fraction_static from 0.4.8 on: what a reserve for activations and graphs leaves (MB)."""
     whole = np.asarray(chip.memory_bytes) / MIB
     ranks = d.tp * d.dp * d.cp
     wide = 512.0 if ranks >= 4 else 256.0

@@ -7,10 +7,9 @@ from foretell.records import dataclass
 GraphMemory = Literal["after", "before"]
 """When the memory of captured graphs is taken: after the cache was sized (it comes out of the share that the
 engine leaves free), or before (the cache is what is left)."""
-ShareRule = Literal["fixed", "by-ranks", "reserved", "measured"]
+ShareRule = Literal["fixed", "by-ranks", "reserved"]
 """How the default share of the memory is found: a number; by tensor-parallel ranks (SGLang 0.3 and 0.4); what
-a reserve for activations and graphs leaves (SGLang 0.5); what a small reserve leaves, and graphs are measured
-(SGLang from 0.5.19 on)."""
+a reserve for activations and graphs leaves (SGLang from 0.4.8 on)."""
 TokenReport = Literal["blocks", "concurrency"]
 """What the log calls the tokens of the cache: blocks x tokens of a block over the groups of layers, or
 the largest concurrency x the longest request."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from foretell.catalog.engine_releases import release_of_profile
+from foretell.serving.formats import stored_formats
 from foretell.serving.tables import kinds_of
 from foretell.serving.wide_experts import REDUNDANT
 from foretell.specs.deployment import Deployment
@@ -59,8 +60,9 @@ def _degrees(model: Model, d: Deployment, release: EngineRelease) -> Iterator[st
     experts = next(
         (one.ffn.experts for one, _ in kinds_of(model.stack) if isinstance(one.ffn, Experts)), 1
     )
-    if d.ep > 1 and d.experts in release.unspread_formats:
-        yield f"no expert parallelism with experts in {d.experts}"
+    unspread = {d.experts, stored_formats(model)[1]} & set(release.unspread_formats)
+    if d.ep > 1 and unspread:
+        yield f"no expert parallelism with experts in {unspread.pop()}"
     even = experts % d.ep == 0 or (d.is_wide and (experts + REDUNDANT) % d.ep == 0)
     if d.ep > 1 and not even and not release.uneven_experts:
         yield f"{experts} experts do not divide by ep{d.ep}"

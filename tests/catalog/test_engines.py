@@ -1,9 +1,12 @@
 """Engine profiles: which one is taken, and that each says what it stands on."""
 
+from dataclasses import replace
+
 import pytest
 
 import foretell
 from foretell.catalog import chip
+from foretell.catalog.engine_releases import engine_releases, release_named, release_of_profile
 from foretell.catalog.engines import (
     IN_TURN_S,
     USUAL,
@@ -25,14 +28,17 @@ def test_there_are_a_few_profiles_each_with_its_fit_and_source():
         # An engine without rows has its documented defaults, and claims no error of its own.
         assert any(error is not None for error in errors) == (one.fit.rows > 0)
         assert len(one.source) > 20
-        assert cache_bytes(one.memory_rule, one.memory_fraction, 80e9, 20e9, 5e9) > 0
+        share = one.memory_fraction or release_of_profile(one).memory_fraction
+        assert (
+            cache_bytes(one.memory_rule, share, card=80e9, weights=20e9, step=3e9, reserve=2e9) > 0
+        )
 
 
 @pytest.mark.parametrize(
     ("engine", "version", "on", "wanted"),
     [
         ("vllm", "0.18.0", "h200-sxm", "vllm-0.18-hopper"),
-        ("vllm", "", "b200-sxm", "vllm-0.11-blackwell"),
+        ("vllm", "", "b200-sxm", "vllm-0.18-hopper"),
         ("vLLM (2023, Splitwise)", "2023", "a100-sxm-80gb", "vllm-2023"),
         ("TensorRT-LLM", "0.6.1", "h100-sxm", "trtllm-0.5"),
         ("TensorRT-LLM (C++ engine)", "0.17", "a100-sxm-80gb", "trtllm-0.17"),
@@ -49,7 +55,7 @@ def test_there_are_a_few_profiles_each_with_its_fit_and_source():
         ("vLLM", "2024-12 (latest then)", "h100-sxm", "vllm-0.6"),
         ("vllm", "0.10.2", "h100-sxm", "vllm-0.11-blackwell"),
         ("vllm", "", "v100-sxm-32gb", "vllm-0.18-hopper"),
-        ("trtllm", "", "a100-sxm-80gb", "trtllm-0.17"),
+        ("trtllm", "", "a100-sxm-80gb", "trtllm-1-hopper"),
         ("nemo", "", "h100-sxm", "nemo-2023"),
         ("vllm-0.2", "", "h100-sxm", "vllm-2023"),
         ("vllm 0.11.1", "", "h100-sxm", "vllm-0.11-blackwell"),
@@ -101,7 +107,8 @@ def test_tensorrt_llm_has_its_own_default_limits():
 
 def test_on_another_generation_overheads_are_the_usual_ones_and_rules_stay():
     own, other = profile("trtllm", chip("h200-sxm"), "1.0"), profile("sglang", chip("b200-sxm"))
-    assert own == profiles()["trtllm-1-hopper"]
+    assert replace(own, release="") == profiles()["trtllm-1-hopper"]
+    assert own.release == "1.0"
     fitted = profiles()["sglang-0.5-hopper"]
     assert {name: getattr(other, name) for name in USUAL} == dict(USUAL)
     assert (other.policy, other.memory_rule) == (fitted.policy, fitted.memory_rule)
@@ -179,3 +186,25 @@ def test_a_host_that_schedules_in_turn_shows():
 def test_the_first_version_with_the_second_engine_is_of_its_profile():
     assert profile("vllm", chip("b200-sxm"), "0.8.5").id == "vllm-0.11-blackwell"
     assert profile("vllm", chip("h100-sxm"), "0.7.3").id == "vllm-0.6"
+
+
+@pytest.mark.parametrize(
+    "on", ["a100-sxm-80gb", "l40s", "h200-sxm", "b200-sxm", "b300-sxm", "mi300x"]
+)
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_an_engine_without_a_version_is_its_newest_on_every_chip(engine, on):
+    found = profile(engine, chip(on))
+    mine = [p for p in profiles().values() if p.engine == engine]
+    assert found.since == max(
+        (p.since for p in mine), key=lambda v: [*map(int, v.split("."))] if v[0] != "2" else [0]
+    )
+    assert release_of_profile(found) == engine_releases(engine)[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "first"),
+    [("0.6.3", ""), ("0.8.5", "0.8"), ("0.15.1", "0.9"), ("0.19", "0.17"), ("0.20.1", "0.20"),
+     ("0.21.0", "0.21"), ("2025-04", "0.8"), ("2023", ""), ("", "0.28"), ("1.5", "0.28")],
+)  # fmt: skip
+def test_a_version_or_a_date_names_a_release(version, first):
+    assert release_named("vllm", version).release == first

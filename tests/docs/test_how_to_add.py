@@ -70,6 +70,10 @@ releases = [
     for name in ("torchtitan", "torchtitan@2025")
 ]
 said["release"] = [[one.plan.attention, one.step_s] for one in releases]
+said["engine"] = [
+    foretell.serve("llama-3.1-8b", system="h100-sxm", gpus=1, plan="tp1", engine=name).kv_bytes
+    for name in ("vllm", "vllm@0.33")
+]
 print(json.dumps(said))
 """
 
@@ -215,6 +219,11 @@ def test_a_release_of_a_framework(said: dict[str, list[float]]) -> None:
     (new_library, new_s), (old_library, old_s) = said["release"]
     assert (new_library, old_library) == ("cudnn", "fa2")
     assert 0.3 < new_s - old_s < 0.49  # half a second of its own, less what faster attention saves
+
+
+def test_a_release_of_a_serving_engine(said: dict[str, list[float]]) -> None:
+    new, old = said["engine"]
+    assert new - old == pytest.approx(0.04 * 79.2 * 2**30, rel=0.01)
 
 
 def test_an_op(said: dict[str, list[float]]) -> None:

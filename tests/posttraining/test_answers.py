@@ -158,7 +158,7 @@ def test_two_pools_are_split_unless_asked_otherwise() -> None:
 
 
 def test_an_engine_gets_the_share_that_it_needs_on_a_small_card() -> None:
-    small = {"model": "qwen2.5-1.5b", "algorithm": "grpo", "gpus": "1xrtx4090", "framework": "trl",
+    small = {"model": "qwen2.5-3b", "algorithm": "grpo", "gpus": "1xrtx4090", "framework": "trl",
              "prompts": 4, "max_osl": 512, "plan": "lora=16 mbs2"}  # fmt: skip
     found = foretell.post_train(**small)
     assert "memory_fraction=0.5" in found.rollout_plan

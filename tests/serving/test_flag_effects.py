@@ -83,7 +83,8 @@ def test_attention_data_parallel_keeps_one_copy_of_a_latent_cache() -> None:
     """SGLang docs, "DP attention": with tensor parallelism every rank has the whole cache of latent
     attention; with attention data parallel each has its own sequences."""
     cut, spread = (
-        answer(R1, flags, **R1_LOAD) for flags in ("--tp 8", "--tp 8 --dp 8 --enable-dp-attention")
+        answer(R1, f"{flags} --mem-fraction-static 0.85", **R1_LOAD)
+        for flags in ("--tp 8", "--tp 8 --dp 8 --enable-dp-attention")
     )
     # Attention's weights are on every rank then, which takes some of what is gained.
     assert 4.0 < spread.kv_bytes / cut.kv_bytes * 8.0 < 8.5
@@ -142,7 +143,8 @@ def test_mxfp4_of_experts_is_read_from_the_checkpoint() -> None:
     """openai/gpt-oss-120b, config.json: quant_method mxfp4 of the experts alone."""
     found = answer("vllm serve openai/gpt-oss-120b", system="h100-sxm", gpus=1, concurrency=8)
     assert "experts=mxfp4" in found.plan
-    assert found.weight_bytes < 0.6 * 117e9
+    # vLLM logs 65.97 GiB on an H100, where Marlin pads the experts.
+    assert found.weight_bytes == pytest.approx(65.97 * 2**30, rel=0.005)
 
 
 def test_a_cache_on_the_host_is_a_warning_above_the_answer() -> None:

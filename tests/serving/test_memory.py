@@ -66,19 +66,24 @@ def test_recurrences_keep_a_state_whatever_the_context():
     assert kv_bytes(hybrid, Deployment(), 0.0) > least > 0
 
 
-@given(fraction=st.floats(0.5, 0.99), weights=st.floats(1e9, 60e9), other=st.floats(0.0, 10e9))
-def test_each_engine_has_its_own_rule(fraction, weights, other):
+@given(
+    fraction=st.floats(0.5, 0.99),
+    weights=st.floats(1e9, 60e9),
+    step=st.floats(0.0, 6e9),
+    reserve=st.floats(0.0, 4e9),
+)
+def test_each_engine_has_its_own_rule(fraction, weights, step, reserve):
     """vLLM: of the whole card. TensorRT-LLM: of what is left. SGLang: weights and cache together."""
     card = 80e9
-    assert cache_bytes("vllm", fraction, card, weights, other) == pytest.approx(
-        fraction * card - weights - other
-    )
-    free = card - weights - other
-    assert cache_bytes("trtllm", fraction, card, weights, other) == pytest.approx(fraction * free)
-    assert cache_bytes("sglang", fraction, card, weights, other) == pytest.approx(
-        min(fraction * card - weights, free)
-    )
-    assert cache_bytes("none", fraction, card, weights, other) == pytest.approx(free)
+
+    def cache(rule):
+        return cache_bytes(rule, fraction, card=card, weights=weights, step=step, reserve=reserve)
+
+    free = card - weights - step - reserve
+    assert cache("vllm") == pytest.approx(fraction * card - weights - step - reserve)
+    assert cache("trtllm") == pytest.approx(fraction * free)
+    assert cache("sglang") == pytest.approx(fraction * (card - reserve) - weights)
+    assert cache("none") == pytest.approx(free)
 
 
 def test_one_fraction_means_three_things():

@@ -47,7 +47,7 @@ FLAGS = {
         "--ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption "
-        "--measured --plot "
+        "--fit --measured --plot "
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),
     "size": (

@@ -109,10 +109,16 @@ def test_fractions_turned_around_leave_the_same_cache() -> None:
     asked = ServiceQuestion("llama-3.1-8b", system="h100-sxm", gpus=1, plan=plan, concurrency=1)
     q, _ = question_of(asked)
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
-    other = memory.step_bytes + memory.reserve_bytes
     for rule in ("vllm", "trtllm", "sglang"):
         share = fraction_for(rule, memory)
-        left = cache_bytes(rule, share, memory.card_bytes, memory.weight_bytes, other)
+        left = cache_bytes(
+            rule,
+            share,
+            card=memory.card_bytes,
+            weights=memory.weight_bytes,
+            step=memory.step_bytes,
+            reserve=memory.reserve_bytes,
+        )
         assert left == pytest.approx(memory.kv_bytes, rel=1e-9)
     assert fraction_for("vllm", memory) == pytest.approx(0.7)
 

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from shlex import quote
 
+import numpy as np
+
 from foretell.api.answers import scenario_of
+from foretell.catalog.engines import profile as profile_named
 from foretell.catalog.models import find_model
 from foretell.errors import BadInput, unknown
 from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, service_file
@@ -17,7 +20,9 @@ from foretell.interop.tools import write_serving, write_training
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.search.frameworks import refusals
-from foretell.serving.memory import fraction_for, memory_of
+from foretell.serving.boot_memory import default_fraction
+from foretell.serving.formats import stored_formats
+from foretell.serving.memory import fraction_alike, longest_context, memory_of
 from foretell.serving.serve import ServeQuestion
 from foretell.specs.deployment import Deployment
 from foretell.specs.result import StepEstimate
@@ -98,18 +103,22 @@ def export_deployment(
     deployment, profile = question.deployment, question.profile
     notes: tuple[str, ...] = ()
     if profile.memory_rule != tool:
-        memory = memory_of(question.model, question.system, deployment, profile)
-        share = round(fraction_for(release.tool, memory), 4)
-        told = (
-            profile.memory_fraction
-            if deployment.memory_fraction is None
-            else deployment.memory_fraction
-        )
+        there = profile_named(tool, question.system.chip)
+        share = fraction_alike(question.model, question.system, deployment, (profile, there))
+        own = default_fraction(question.model, question.system.chip, deployment, profile)
+        told = float(own if deployment.memory_fraction is None else deployment.memory_fraction)
         notes = (
-            f"{tool}'s memory fraction {share:g} leaves the cache as large as {profile.engine}'s {told:g}",
+            f"{tool}'s memory fraction {share:g} leaves the cache as large as {profile.engine}'s {told:.3g}",
         )
         deployment = replace(deployment, memory_fraction=share)
-    serving = Serving(model=repository(question.model.id), deployment=deployment, batch=batch)
+    if tool == "vllm" and deployment.max_context is None:
+        deployment = replace(deployment, max_context=started_for(question))
+    serving = Serving(
+        model=question.named or repository(question.model.id),
+        deployment=deployment,
+        batch=batch,
+        narrowed=is_narrowed(question, deployment),
+    )
     if origin is not None:
         serving = replace(
             serving,
@@ -119,7 +128,37 @@ def export_deployment(
         if origin.launch.tool == tool:
             serving = replace(serving, own=origin.launch.flags, as_read=origin.as_read)
     written = write_serving(tool, serving)
+    if "DRAFT_" in written.text:
+        notes = (
+            *notes,
+            "put the repository of the drafter in the place of DRAFT_HEAD or DRAFT_MODEL",
+        )
     return replace(written, notes=(*notes, *written.notes), called=release.called)
+
+
+LEFT = 0.95
+"""Share of the tokens that the cache holds for which an engine is started."""
+
+
+def started_for(question: ServeQuestion) -> int | None:
+    """Longest request that vLLM is started for where the model's own does not fit; None: it does."""
+    q = question
+    room = longest_context(
+        memory_of(q.model, q.system, q.deployment, q.profile), q.model, q.deployment
+    )
+    if room >= q.model.max_positions:
+        return None
+    asked = int(np.max(np.asarray(q.traffic.isl) + np.asarray(q.traffic.osl)))
+    return max(int(LEFT * room), min(asked, room))
+
+
+def is_narrowed(question: ServeQuestion, deployment: Deployment) -> bool:
+    """Whether weights are narrower than in the checkpoint that the engine loads."""
+    stored = "fp8" in question.named.lower() or set(stored_formats(question.model)) - {
+        "bf16",
+        "fp16",
+    }
+    return deployment.weights.startswith("fp8") and not stored
 
 
 def export_fleet(
@@ -148,6 +187,10 @@ def export_fleet(
     node = node_size(question.system)
     port = None if origin is None else origin.port
     text, more = fleet_script(made[0].tool, parts, node, port)
+    if (
+        origin is not None and not several
+    ):  # how its nodes find each other is the launch's own affair
+        text = parts[0].command
     if launcher:
         text = service_file(
             text,

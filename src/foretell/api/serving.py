@@ -14,6 +14,7 @@ from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
+from foretell.catalog.models import find_model, is_catalogue_model
 from foretell.catalog.names import exists
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
@@ -29,14 +30,15 @@ from foretell.network.tier_checks import network_problems
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input, said_of_input
 from foretell.serving.engine_options import adapter_load_s, with_options
+from foretell.serving.fit import EngineFit, engine_fits
 from foretell.serving.formats import (
     cache_format,
     checkpoint_formats,
     mixture_of,
     stored_formats,
 )
-from foretell.serving.layouts import best_layout, chosen_of, layouts
-from foretell.serving.memory import fraction_for, memory_of
+from foretell.serving.layouts import best_layout, chosen_of, launchable
+from foretell.serving.memory import fraction_alike
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.serving.simulation import serve_simulated
 from foretell.serving.simulation_options import read_play
@@ -85,11 +87,36 @@ def serve(question: ServingQuestion) -> ServeAnswer:
         moved = {name: options.pop(name) for name in moved_options(tuple(options))}
         question = replace(question, **moved)
     asked, given = question_of(question)
-    if question.measured:
-        return serve_answer(served_given(question, asked, given, options))
-    if options is not None:
-        return serve_answer(play_of(asked, given, options, question.progress))
-    return serve_answer(closed_form(asked, given))
+    try:
+        if question.measured:
+            found = served_given(question, asked, given, options)
+        elif options is not None:
+            found = play_of(asked, given, options, question.progress)
+        else:
+            found = closed_form(asked, given)
+    except Infeasible as error:
+        raise (_with_fit(error, asked) if question.fit else error) from None
+    if question.fit:
+        layout = parse_deployment(found.plan, asked.deployment)
+        found = replace(found, fit=_fits(asked, layout))
+    return serve_answer(found)
+
+
+def _fits(asked: ServeQuestion, layout: Deployment) -> tuple[EngineFit, ...]:
+    """What each engine fits on an instance of a layout."""
+    tokens = float(np.max(np.asarray(asked.traffic.isl) + np.asarray(asked.traffic.osl)))
+    return engine_fits(asked.model, asked.system, (layout, asked.profile), tokens)
+
+
+def _with_fit(error: Infeasible, asked: ServeQuestion) -> Infeasible:
+    """The refusal with the largest models that the chips would start."""
+    layout = asked.deployment
+    if layout.gpus == 1 and asked.gpus > 1:
+        layout = replace(layout, tp=min(asked.gpus, domain_of(asked)))
+    own = _fits(asked, layout)[0].largest_models
+    told = ", ".join(f"{name} in {form}" for form, name in own.items()) or "none of the catalogue"
+    more = f"the largest models that start there: {told}"
+    return Infeasible(replace(p, allowed=f"{p.allowed}; {more}") for p in error.problems)
 
 
 def served_given(
@@ -212,7 +239,7 @@ def layouts_of(question: ServeQuestion, given: bool) -> list[Deployment]:
     """The layout that was given, or all that the chips allow."""
     if given:
         return [question.deployment]
-    return [*layouts(question.model, question.gpus, question.deployment, domain_of(question))]
+    return launchable(question, domain_of(question))
 
 
 def domain_of(question: ServeQuestion) -> int:
@@ -331,7 +358,19 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         prefill=pool,
         warnings=tuple(asked.warnings),
         targets_ms=(asked.ttft, asked.tpot),
+        named=repository_named(asked.model),
     ), given
+
+
+def repository_named(given: object) -> str:
+    """The repository of a hub that a question names, with its owner or without; empty where it names none."""
+    if not isinstance(given, str) or not is_catalogue_model(given):
+        return ""
+    if given.count("/") == 1:
+        return given
+    entry, plain = find_model(given), given.lower()
+    names = () if entry is None else entry.aliases
+    return next((name for name in names if name.lower().partition("/")[2] == plain), "")
 
 
 def choices_of(
@@ -445,8 +484,8 @@ def fraction_between(
     """The memory fraction by a second engine's rule that leaves the cache as large as a first one's."""
     question = ServiceQuestion(model, system=system, gpus=gpus)
     first, second = (_asked_again(replace(question, engine=name), plan) for name in engines)
-    memory = memory_of(first.model, first.system, first.deployment, first.profile)
-    return round(fraction_for(second.profile.memory_rule, memory), 4)
+    profiles = (first.profile, second.profile)
+    return fraction_alike(first.model, first.system, first.deployment, profiles)
 
 
 def _asked_again(question: ServiceQuestion, plan: str) -> ServeQuestion:

@@ -11,7 +11,13 @@ import numpy as np
 from foretell.api.prefill import degrees_of, prefill_place
 from foretell.api.serving import question_of, rent_of
 from foretell.api.sizing_answer import Choice, Sizing
-from foretell.api.sizing_choices import SLACK, SizingCase, ordered_choices
+from foretell.api.sizing_choices import (
+    SLACK,
+    SizingCase,
+    alternatives,
+    cheaper_refused,
+    ordered_choices,
+)
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import collect, settings_of
 from foretell.serving.requests.lengths import read_lengths
@@ -94,6 +100,8 @@ def sizing_of(case: SizingCase, *, simulate: bool, top: int) -> Sizing:
         price_source=case.price_source,
         assumptions=(*q.assumptions, *_said(case)),
         question=q,
+        cannot_launch=cheaper_refused(case, choices[0], simulate=simulate),
+        alternatives=tuple(alternatives(case, choices[0], simulate=simulate)),
         elsewhere=others[0] if others else None,
     )
 
@@ -171,6 +179,8 @@ def _nothing(found: SizingSearch, wanted: ServiceTargets, percentile: str = "") 
         if quickest is None or soonest is None
         else f"the quickest layouts reach a TPOT of {quickest:.3g} ms and a TTFT of {soonest:.4g} ms"
     )
+    if found.blocked:
+        told += f"; not launched: {found.blocked[0].name()} ({found.blocked[0].refusal})"
     at = f" at {percentile}" if percentile else ""
     return Problem(
         path="tpot, ttft",

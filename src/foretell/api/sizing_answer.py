@@ -48,6 +48,13 @@ class Choice(JsonRecord):
     """The cheapest and the dearest offer of a chip; None where the rent is one price alone."""
     borderline: str = ""
     """Which target is met, or missed, by less than three percent; empty: none."""
+    what: str = ""
+    """Of an alternative, what it is; empty: an option."""
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the engine does not launch it; None where it does."""
+        return self.option.refusal or None
 
     @property
     def intervals(self) -> dict[str, Interval]:
@@ -73,7 +80,9 @@ class Choice(JsonRecord):
         o = self.option
         return {
             "kind": o.kind,
+            "what": self.what or None,
             "name": o.name(),
+            "refusal": self.refusal,
             "gpus": o.gpus,
             "replicas": o.replicas,
             "plan": deployment_text(o.instance.deployment),
@@ -125,6 +134,10 @@ class Sizing(JsonRecord, Answer):
     """Where the rent comes from."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
+    cannot_launch: Choice | None = None
+    """A cheaper way that the engine does not launch, and its `refusal`; None: there is none."""
+    alternatives: tuple[Choice, ...] = ()
+    """Plain instances of one node beside the best one, in its format and in fp8."""
     elsewhere: Choice | None = None
     """Where prefill must be on chips of its own: the cheapest way without them; else None."""
     question: ServeQuestion | None = field(default=None, repr=False, compare=False)
@@ -186,6 +199,8 @@ class Sizing(JsonRecord, Answer):
             "intervals": choices[0]["intervals"],
             "best": choices[0],
             "options": choices,
+            "cannot_launch": self.cannot_launch and self.cannot_launch.to_dict(),
+            "alternatives": [choice.to_dict() for choice in self.alternatives],
             "without_prefill_chips": None if self.elsewhere is None else self.elsewhere.to_dict(),
             "pareto": [point.to_dict() for point in self.pareto],
             "evaluated": self.evaluated,

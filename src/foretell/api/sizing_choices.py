@@ -13,7 +13,7 @@ from foretell.records import dataclass
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.service_numbers import divide_rent
-from foretell.serving.sizing import SizingSearch, joined_ms
+from foretell.serving.sizing import SizingSearch, joined_ms, plain_options
 from foretell.serving.sizing_records import Option, PrefillPlace, ServiceTargets
 from foretell.serving.sizing_simulation import Side, fewest
 from foretell.specs.deployment import Deployment
@@ -22,6 +22,8 @@ SLACK = {"mean": 1.5, "p50": 2.5, "p90": 1.5, "p95": 1.5, "p99": 1.5}
 """Times as long as a target a mean of the closed form may be where the percentile simulated meets it."""
 EQUAL = 4
 """Layouts of one bound that are simulated, for the one with most headroom."""
+REFUSED = 3
+"""Candidates that the engine does not launch which are looked at, the cheapest first."""
 EDGE = 0.03
 """Share of a target within which an option is borderline."""
 
@@ -63,6 +65,55 @@ def ordered_choices(
         if option.worth >= least and _layouts(option) not in known
     ]
     return sorted(choices, key=lambda c: (not c.meets, *_money(c)))
+
+
+def alternatives(case: SizingCase, best: Choice, *, simulate: bool = True) -> list[Choice]:
+    """Plain instances of one node beside the best one: in its format, and in fp8 where the chip has it."""
+    q = case.question
+    found = []
+    forms: list[tuple[str, Deployment]] = [("plain, on one node", q.deployment)]
+    wide = q.deployment.weights in ("bf16", "fp16") and q.deployment.experts in ("bf16", "fp16")
+    if wide and "fp8" in q.system.chip.matrix_flop_per_s:
+        narrow = replace(q.deployment, weights="fp8", experts="fp8")
+        forms.append(("plain, weights in fp8", narrow))
+    for what, base in forms:
+        choice = _plain(case, base, simulate=simulate)
+        if choice is not None and _layouts(choice.option) != _layouts(best.option):
+            found.append(replace(choice, what=what))
+    return found
+
+
+def _plain(case: SizingCase, base: Deployment, *, simulate: bool) -> Choice | None:
+    """The cheapest plain instances of one node, simulated where options are; None where none will do."""
+    q, wanted = case.question, case.wanted
+    slack = SLACK[case.percentile] if simulate else 1.0
+    found = []
+    for curve, least in plain_options(q.model, q.system, base, q.profile, wanted, slack)[:2]:
+        few, latencies = least, None
+        if simulate:
+            goals = (wanted.ttft_ms, wanted.tpot_ms)
+            made_of = fewest(q, curve.deployment, ("both", case.percentile), least, goals)
+            if made_of is None:
+                continue
+            few, latencies = made_of
+        one = curve.at(wanted.rate / few)
+        option = Option(kind="aggregated", instance=one, replicas=few)
+        found.append(_choice(option, latencies, case))
+    return min(found, key=_money, default=None)
+
+
+def cheaper_refused(case: SizingCase, best: Choice, *, simulate: bool) -> Choice | None:
+    """The cheapest way that meets the targets for less than the best one and that the engine does not launch.
+
+    None where none of the first few does.
+    """
+    for option in case.found.blocked[:REFUSED]:
+        if option.worth >= best.option.worth:
+            break
+        choice = _simulated_choice(option, case) if simulate else _choice(option, None, case)
+        if choice is not None and choice.meets and choice.option.worth < best.option.worth:
+            return choice
+    return None
 
 
 def _layouts(option: Option) -> tuple[Deployment, Deployment | None]:

@@ -6,11 +6,8 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from foretell.catalog.files import ROOT, read_table
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.engine import EngineProfile, Fit
 
@@ -20,9 +17,6 @@ ORDER = ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-u
 """Chip generations; the nearest one stands for a generation that no profile names."""
 WIDE_CARD_BYTES = 70.0 * 2**30
 """Memory from which vLLM's defaults are those of large cards (vllm/engine/arg_utils.py)."""
-SMALL_RESERVE = 0.05
-"""Most that an engine keeps of a smaller card for context, workspaces and graphs: about a gibibyte of 24, as
-start-up logs of vLLM have it (recalled)."""
 NARROW_BATCH, NARROW_TOKENS = 256, 2048
 """Sequences and tokens of a step that vLLM's server allows by default on other cards, and on every A100."""
 CHUNKS, WIDEST_CHUNK = ((35.0, 2048), (60.0, 4096), (160.0, 8192)), 16384
@@ -63,8 +57,6 @@ ERAS: Mapping[int, str] = {2022: "nemo", 2023: "nemo"}
 of that time validate on, are NeMo's; vLLM from 2024 on."""
 FIRST_YEAR = 2000
 """Numbers from here on are years, not versions."""
-KEPT_YEARS = 1
-"""Years after which the end of a profile's versions is long ago."""
 ENGINES: Mapping[str, str] = {
     "trtllm": "trtllm", "tensorrt": "trtllm", "vllm": "vllm", "sglang": "sglang",
     "nemo": "nemo", "fastertransformer": "nemo", "neuron": "neuron", "torch": "torch",
@@ -100,12 +92,11 @@ def engine_named(text: str) -> str | None:
 def profile(
     name: str, chip: Chip, version: str = "", *, mixture: bool | None = None
 ) -> EngineProfile:
-    """A profile by its id, or an engine's for a version and a chip: the newest of the nearest generation.
+    """A profile by its id, or an engine's for a version and a chip.
 
     An engine's is as it holds on the chip and, where `mixture` tells, of the kind of model. Without a version
-    the engine of today is meant: profiles that ended years ago come last, however near the chips that they
-    were fitted on. `NAME@VERSION` and `NAME@DATE` name a version too, and a date alone (`2023-07`) the engine
-    of that time (ERAS).
+    the newest release is meant on every chip, and of its profiles the one fitted on the nearest generation.
+    `NAME@VERSION` and `NAME@DATE` name a version, a date alone (`2023-07`) the engine of that time (ERAS).
     """
     if name in profiles():
         return profiles()[name]
@@ -115,17 +106,15 @@ def profile(
         name, version = ERAS.get(int(name[:4]), "vllm"), name
     mine = profiles_named(name)
     version = own_version(name, version or _version_in(name))
-    newest = 0 if version else max(p.years[0] for p in mine)
     best = min(
         mine,
         key=lambda p: (
-            outside(p, version),
-            is_outdated(p, newest),
+            outside(p, version) if version else newest_first(p),
             generations_apart(p, chip),
             newest_first(p),
         ),
     )
-    found = on_card(best, chip)
+    found = replace(on_card(best, chip), release=version)
     return found if mixture is None else on_model(found, mixture=mixture)
 
 
@@ -154,8 +143,6 @@ def on_card(p: EngineProfile, chip: Chip) -> EngineProfile:
     """A profile as it holds on a chip: its limits there, and its overheads where it was fitted to others."""
     if p.architectures and chip.architecture not in p.architectures:
         p = carried_over(p, chip)
-    if float(chip.memory_bytes) < WIDE_CARD_BYTES:
-        p = replace(p, reserve_bytes=float(small_reserve(p, chip.memory_bytes)))
     if p.limits_by_card and p.engine == "sglang":
         return replace(p, max_tokens=chunk_tokens(chip))
     if not p.limits_by_card or wide_card(chip):
@@ -163,11 +150,6 @@ def on_card(p: EngineProfile, chip: Chip) -> EngineProfile:
     return replace(
         p, max_batch=min(p.max_batch, NARROW_BATCH), max_tokens=min(p.max_tokens, NARROW_TOKENS)
     )
-
-
-def small_reserve(p: EngineProfile, memory_bytes: Num) -> Num:
-    """What an engine reserves on cards below WIDE_CARD_BYTES, of these bytes."""
-    return np.minimum(p.reserve_bytes, SMALL_RESERVE * memory_bytes)
 
 
 def carried_over(p: EngineProfile, chip: Chip) -> EngineProfile:
@@ -242,11 +224,6 @@ def _version_in(name: str) -> str:
     """The version that an engine's name ends with, as in vllm-0.6."""
     found = re.search(r"[0-9]+(\.[0-9]+)*$", name.strip())
     return found[0] if found else ""
-
-
-def is_outdated(p: EngineProfile, year: int) -> bool:
-    """Whether a profile's versions ended so long before a year that nobody means them then."""
-    return 0 < p.years[1] < year - KEPT_YEARS
 
 
 def outside(p: EngineProfile, version: str) -> float:

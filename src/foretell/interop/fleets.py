@@ -2,7 +2,8 @@
 
 Instances are laid on nodes one after the other, and none across two nodes where it fits on one. The script
 runs on every node with its NODE_RANK (Slurm, SkyPilot and Kubernetes set one); node 0 also runs the router.
-HOSTS are the nodes' names. Halves exchange their caches by NIXL.
+HOSTS are the nodes' names. Halves exchange their caches by NIXL. An instance of several nodes has a process
+on each (vLLM: --nnodes, --headless; SGLang: --nnodes, --dist-init-addr); MPI starts TensorRT-LLM's.
 
     vLLM           --kv-transfer-config with kv_producer and kv_consumer; vllm-router --vllm-pd-disaggregation
     SGLang         --disaggregation-mode prefill and decode; sglang_router --pd-disaggregation
@@ -15,8 +16,11 @@ from typing import Literal
 from foretell.interop.launch import Tool
 from foretell.records import dataclass
 
-FIRST_PORT, ROUTER_PORT, SIDE_PORT = 8100, 8000, 5600
-"""Ports of the first instance of a node, of the router, and of the first NIXL side channel."""
+FIRST_PORT, ROUTER_PORT, SIDE_PORT, JOIN_PORT = 8100, 8000, 5600, 29500
+"""Ports of the first instance of a node, of the router, of the first NIXL side channel, and where nodes of
+the first instance join."""
+SIDE_PORTS = 64
+"""Ports of an instance's side channels: one for each of its ranks."""
 Role = Literal["both", "prefill", "decode"]
 CONNECTOR = {
     "prefill": '{"kv_connector":"NixlConnector","kv_role":"kv_producer"}',
@@ -92,15 +96,11 @@ def fleet_script(
 
     `port` is where clients expect it: the router's, unless an instance is there.
     """
-    if len(pools) == 1 and pools[0].count == 1:
+    if len(pools) == 1 and pools[0].count == 1 and pools[0].gpus <= node_gpus:
         return pools[0].command, []
     every = places_of(pools, node_gpus)
     front = port if port and port not in {one.port for one in every} else ROUTER_PORT
-    nodes, notes = nodes_of(pools, node_gpus), list[str]()
-    if any(pool.gpus > node_gpus for pool in pools):
-        notes.append(
-            f"an instance spans nodes of {node_gpus} GPUs: {tool}'s flags for several nodes are yours to add"
-        )
+    nodes = nodes_of(pools, node_gpus)
     lines = [
         "#!/bin/bash",
         f"# {len(every)} instances on {nodes} nodes; run it on each, with its NODE_RANK.",
@@ -113,12 +113,14 @@ def fleet_script(
     *file, router = _router(tool, every, front).split("\n")
     lines += file
     for node in range(nodes):
-        mine = [one for one in every if one.node == node]
+        mine = [one for one in every if one.node <= node < one.node + _span(one, node_gpus)]
+        commands = [_instance(tool, one, node, node_gpus, several=nodes > 1) for one in mine]
         lines.append(f'if [ "$NODE_RANK" = {node} ]; then')
-        lines += [f"  {_instance(tool, one, several=nodes > 1)}" for one in mine]
+        lines += [f"  {text}" for text in commands if text]
         lines += [f"  {router}"] if node == 0 else []
+        lines += ["  :"] if node and not any(commands) else []
         lines.append("fi")
-    return "\n".join([*lines, "wait"]), notes
+    return "\n".join([*lines, "wait"]), []
 
 
 def _files(tool: Tool, pool: InstancePool) -> list[str]:
@@ -139,17 +141,43 @@ def _file_name(pool: InstancePool) -> str:
     return "extra.yml" if pool.role == "both" else f"{pool.role}.yml"
 
 
-def _instance(tool: Tool, one: InstancePlace, *, several: bool) -> str:
-    """The command of one instance in the background; on several nodes it listens to the others."""
+def _span(one: InstancePlace, node_gpus: int) -> int:
+    """Nodes of an instance."""
+    return -(-one.pool.gpus // node_gpus)
+
+
+def _joined(tool: Tool, one: InstancePlace, rank: int, span: int) -> list[str]:
+    """Flags of one of several nodes of an instance."""
+    first, port = f"${{HOSTS[{one.node}]}}", JOIN_PORT + one.index
+    if tool == "vllm":
+        where = f"--nnodes {span} --node-rank {rank} --master-addr {first} --master-port {port}"
+        return [where, *(["--headless"] if rank else [])]
+    return [f"--nnodes {span} --node-rank {rank} --dist-init-addr {first}:{port}"]
+
+
+def _instance(tool: Tool, one: InstancePlace, node: int, node_gpus: int, *, several: bool) -> str:
+    """The command of one instance on one of its nodes, in the background; empty where nothing runs there.
+
+    On several nodes it listens to the others.
+    """
     command = _parts(tool, one.pool)[1]
+    span, rank = _span(one, node_gpus), node - one.node
     words = [f"CUDA_VISIBLE_DEVICES={','.join(map(str, one.gpus))}"]
     more = [f"--port {one.port}"]
     role = one.pool.role
+    if span > 1 and tool == "trtllm":
+        if rank:
+            return ""
+        hosts = ",".join(f"${{HOSTS[{one.node + i}]}}:{node_gpus}" for i in range(span))
+        words = [f"mpirun -n {one.pool.gpus} -H {hosts} trtllm-llmapi-launch"]
+        more.append(f"--gpus_per_node {node_gpus}")
+    elif span > 1:
+        more += _joined(tool, one, rank, span)
     if several and tool != "vllm" and "--host" not in command:  # vLLM listens to all by itself
         more.insert(0, "--host 0.0.0.0")
     if role != "both" and tool == "vllm":
         words += ["VLLM_NIXL_SIDE_CHANNEL_HOST=${HOSTS[$NODE_RANK]}"] if several else []
-        words.append(f"VLLM_NIXL_SIDE_CHANNEL_PORT={SIDE_PORT + one.index}")
+        words.append(f"VLLM_NIXL_SIDE_CHANNEL_PORT={SIDE_PORT + SIDE_PORTS * one.index}")
         more.append(f"--kv-transfer-config '{CONNECTOR[role]}'")
     if role != "both" and tool == "sglang":
         more.append(f"--disaggregation-mode {role} --disaggregation-transfer-backend nixl")

@@ -99,6 +99,14 @@ class Serving:
     """The deployment that the launch said."""
     alone: bool = True
     """Whether it is the only instance."""
+    narrowed: bool = True
+    """Whether the weights are made narrow as they are loaded; else the checkpoint has their format."""
+
+    @property
+    def quantization(self) -> str | None:
+        """The flag's value for formats that vLLM and SGLang make of any checkpoint."""
+        made = {"fp8": "fp8", "fp8-block": "fp8"}.get(self.deployment.weights)
+        return made if self.narrowed else None
 
     @property
     def rank_sequences(self) -> int | None:
@@ -127,8 +135,3 @@ def shell_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return shlex.quote(value) if isinstance(value, str) and value else str(value)
-
-
-def quantisation(weights: str) -> str | None:
-    """The flag's value for formats that an engine can make of any checkpoint."""
-    return {"fp8": "fp8", "fp8-block": "fp8"}.get(weights)

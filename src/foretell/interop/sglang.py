@@ -21,7 +21,6 @@ from foretell.interop.serving_words import (
     drafter_word,
     known_drafter,
     largest,
-    quantisation,
 )
 from foretell.specs.deployment import Deployment
 
@@ -58,7 +57,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "overlap": ("disable_overlap_schedule",), "mixed": ("enable_mixed_chunk",),
     "chunked": ("chunked_prefill_size",), "eplb": ("enable_eplb",),
     "redundant_experts": ("ep_num_redundant_experts",), "tbo": ("enable_two_batch_overlap",),
-    "dispatch": ("moe_a2a_backend", "deepep_mode"),
+    "dispatch": ("moe_a2a_backend", "deepep_mode"), "max_context": ("context_length",),
     "wait_steps": ("enable_prefill_delayer", "prefill_delayer_max_delay_passes"),
     "adapters": ("lora_paths", "max_loaded_loras", "max_loras_per_batch", "enable_lora"),
     "adapter_slots": ("max_loras_per_batch",),
@@ -152,6 +151,7 @@ def _limits(keys: Keys, dp: int, copies: int) -> dict[str, object]:
     backend = (keys.text("cuda_graph_backend_decode") or "").lower()
     bare = keys.flag("disable_cuda_graph") or keys.flag("disable_decode_cuda_graph")
     return {
+        "max_context": longest if longest and longest > 0 else None,
         "max_batch": None if running is None else max(running // copies, 1),
         "max_tokens": max(chunk // dp, 1) if chunk is not None and chunk > 0 else None,
         "memory_fraction": keys.number("mem_fraction_static", low=0.01, high=1.0),
@@ -262,6 +262,14 @@ DEGREES = ("--pp-size", "--attn-cp-size", "--ep-size", "--stream-interval")
 """Flags that need no saying at one."""
 
 
+ALGORITHMS = {
+    "mtp": "NEXTN", "eagle3": "EAGLE3", "ngram": "NGRAM", "model": "STANDALONE", "dspark": "DSPARK",
+}  # fmt: skip
+"""Drafter -> SGLang's word (srt/speculative/spec_info.py)."""
+DRAFTS = {"eagle3": "DRAFT_HEAD", "model": "DRAFT_MODEL", "dspark": "DRAFT_HEAD"}
+"""What is to be named of a trained head and of a smaller model."""
+
+
 def _wide_words(d: Deployment) -> list[tuple[str, object]]:
     """Flags of what is assumed of a deployment with experts over many ranks (serving/wide_experts.py)."""
     chunk = CHUNK * d.dp if d.max_tokens is None else None
@@ -290,10 +298,11 @@ def write(serving: Serving) -> str:
         ("--attn-cp-size", d.cp),
         ("--enable-prefill-cp", "" if d.cp > 1 else None),
         ("--ep-size", d.ep),
+        ("--context-length", d.max_context),
         ("--max-running-requests", None if each is None else each * d.dp),
         ("--chunked-prefill-size", None if d.max_tokens is None else d.max_tokens * d.dp),
         ("--mem-fraction-static", d.memory_fraction),
-        ("--quantization", quantisation(d.weights)),
+        ("--quantization", serving.quantization),
         ("--kv-cache-dtype", "fp8_e4m3" if d.kv.startswith("fp8") else None),
         ("--max-total-tokens", d.cache_tokens),
         ("--stream-interval", d.stream_interval),
@@ -304,10 +313,11 @@ def write(serving: Serving) -> str:
     ]
     if d.draft_tokens:
         words += [
-            ("--speculative-algorithm", "NEXTN"),
-            ("--speculative-num-steps", str(d.draft_tokens)),
-            ("--speculative-eagle-topk", "1"),
+            ("--speculative-algorithm", ALGORITHMS[d.drafter]),
+            ("--speculative-num-steps", None if d.drafter == "ngram" else str(d.draft_tokens)),
+            ("--speculative-eagle-topk", None if d.drafter == "ngram" else "1"),
             ("--speculative-num-draft-tokens", d.draft_tokens + 1),
+            ("--speculative-draft-model-path", DRAFTS.get(d.drafter)),
         ]
     words.append(("--disable-cuda-graph", None if d.graph else ""))
     words += _wide_words(d) if d.is_wide else []

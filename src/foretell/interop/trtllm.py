@@ -32,7 +32,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "dp": ("enable_attention_dp",), "cp": ("cp_size", "context_parallel_size"),
     "ep": ("ep_size", "moe_expert_parallel_size", "ep"),
     "kv": ("kv_cache_config.dtype", "kv_cache_dtype", "quant_config.kv_cache_quant_algo"),
-    "max_batch": ("max_batch_size",),
+    "max_context": ("max_seq_len",), "max_batch": ("max_batch_size",),
     "max_tokens": ("max_num_tokens",),
     "memory_fraction": ("kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction",
     "free_gpu_memory_fraction",
@@ -109,6 +109,7 @@ def _limits(keys: Keys) -> dict[str, object]:
     most = keys.number("kv_cache_config.max_gpu_total_bytes", high=1e15)
     cut = keys.flag("enable_chunked_prefill", "enable_chunked_context")
     return {
+        "max_context": longest,
         "max_batch": keys.whole("max_batch_size"),
         "max_tokens": keys.whole("max_num_tokens"),
         "memory_fraction": keys.number(
@@ -187,6 +188,14 @@ DEGREES = ("--pp_size", "--cp_size", "--ep_size")
 """Flags that need no saying at one."""
 
 
+DECODING = {
+    "mtp": "MTP", "eagle3": "Eagle3", "ngram": "NGram", "model": "Draft_Target", "dspark": "DSpark",
+}  # fmt: skip
+"""Drafter -> decoding_type (tensorrt_llm/llmapi/llm_args.py)."""
+DRAFTS = {"eagle3": "DRAFT_HEAD", "model": "DRAFT_MODEL", "dspark": "DRAFT_HEAD"}
+"""What is to be named of a trained head and of a smaller model."""
+
+
 def write(serving: Serving) -> str:
     """The command, and before it the file of options where it needs one."""
     d = serving.deployment
@@ -195,6 +204,7 @@ def write(serving: Serving) -> str:
         ("--pp_size", d.pp),
         ("--cp_size", d.cp),
         ("--ep_size", d.ep),
+        ("--max_seq_len", d.max_context),
         ("--max_batch_size", serving.rank_sequences),
         ("--max_num_tokens", d.max_tokens),
         ("--kv_cache_free_gpu_memory_fraction", d.memory_fraction),
@@ -206,8 +216,10 @@ def write(serving: Serving) -> str:
     inside += [f"batch_wait_timeout_iters: {d.wait_steps:g}"] if d.wait_steps else []
     inside += [] if d.graph else ["cuda_graph_config: null"]
     if d.draft_tokens:
-        inside += ["speculative_config:", "  decoding_type: MTP"]
-        inside += [f"  num_nextn_predict_layers: {d.draft_tokens}"]
+        inside += ["speculative_config:", f"  decoding_type: {DECODING[d.drafter]}"]
+        length = "num_nextn_predict_layers" if d.drafter == "mtp" else "max_draft_len"
+        inside += [f"  {length}: {d.draft_tokens}"]
+        inside += [f"  speculative_model: {DRAFTS[d.drafter]}"] if d.drafter in DRAFTS else []
     words.append(("--config", "extra.yml" if inside else None))
     text = command(f"trtllm-serve {serving.model}", words, DEGREES)
     if not inside:

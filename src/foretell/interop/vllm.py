@@ -21,7 +21,6 @@ from foretell.interop.serving_words import (
     Serving,
     command,
     count_items,
-    quantisation,
 )
 from foretell.interop.vllm_tables import (
     read_drafts,
@@ -29,6 +28,7 @@ from foretell.interop.vllm_tables import (
     read_graphs,
     read_transfer,
 )
+from foretell.specs.deployment import Deployment
 
 SWITCHES = frozenset(
     """enable_lora enable_dbo no_async_scheduling enable_expert_parallel ep enforce_eager
@@ -45,6 +45,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "tp": ("tensor_parallel_size", "tp"), "pp": ("pipeline_parallel_size", "pp"),
     "dp": ("data_parallel_size", "dp"), "cp": ("prefill_context_parallel_size", "pcp"),
     "ep": ("enable_expert_parallel", "ep"), "weights": ("quantization", "q"), "kv": ("kv_cache_dtype",),
+    "max_context": ("max_model_len",),
     "max_batch": ("max_num_seqs",), "max_tokens": ("max_num_batched_tokens",),
     "memory_fraction": ("gpu_memory_utilization",),
     "draft_tokens": ("speculative_config", "sc", "spec_tokens", "num_speculative_tokens",
@@ -77,7 +78,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         **_adapters(keys),
     }
     read_transfer(keys, left)
-    _lengths(keys, left)
+    values["max_context"] = _lengths(keys, left)
     models = [*_positional(keys.words), *(name for name in [keys.text("model")] if name)]
     gpus = 1
     for name in ("tp", "pp", "dp", "cp"):
@@ -163,8 +164,8 @@ def _adapters(keys: Keys) -> dict[str, object]:
     }
 
 
-def _lengths(keys: Keys, left: list[str]) -> None:
-    """What is said of requests, and of the format of numbers."""
+def _lengths(keys: Keys, left: list[str]) -> int | None:
+    """The longest request, and what is said of the format of numbers."""
     longest = keys.whole("max_model_len", low=-1)
     if longest is not None:
         keys.note(f"max_model_len {longest}: prompts and answers together must stay below it")
@@ -172,6 +173,7 @@ def _lengths(keys: Keys, left: list[str]) -> None:
         keys.note("prefix caching is off: --prefix-hit is to stay 0")
     if (keys.text("dtype") or "").lower() in ("float32", "float", "fp32"):
         left.append("dtype=float32")
+    return longest if longest and longest > 0 else None
 
 
 def _least(*values: int | None) -> int | None:
@@ -191,6 +193,14 @@ def _positional(words: list[str]) -> list[str]:
     return []
 
 
+def drafts_of(d: Deployment) -> dict[str, object]:
+    """vLLM's table of a drafter (config/speculative.py); heads and models that draft are to be named."""
+    named = {"eagle3": "DRAFT_HEAD", "model": "DRAFT_MODEL", "dspark": "DRAFT_HEAD"}
+    method = {"model": "draft_model"}.get(d.drafter, d.drafter)
+    table: dict[str, object] = {"method": method, "num_speculative_tokens": d.draft_tokens}
+    return table | ({"model": named[d.drafter]} if d.drafter in named else {})
+
+
 DEGREES = (
     "--pipeline-parallel-size",
     "--data-parallel-size",
@@ -203,22 +213,22 @@ DEGREES = (
 def write(serving: Serving) -> str:
     """The command."""
     d = serving.deployment
-    draft = json.dumps({"method": "mtp", "num_speculative_tokens": d.draft_tokens})
     words: list[tuple[str, object]] = [
         ("--tensor-parallel-size", d.tp),
         ("--pipeline-parallel-size", d.pp),
         ("--data-parallel-size", d.dp),
         ("--prefill-context-parallel-size", d.cp),
         ("--enable-expert-parallel", "" if d.ep > 1 else None),
+        ("--max-model-len", d.max_context),
         ("--max-num-seqs", serving.rank_sequences),
         ("--max-num-batched-tokens", d.max_tokens),
         ("--gpu-memory-utilization", d.memory_fraction),
-        ("--quantization", quantisation(d.weights)),
+        ("--quantization", serving.quantization),
         ("--kv-cache-dtype", "fp8" if d.kv.startswith("fp8") else None),
         ("--kv-cache-memory-bytes", round(1e9 * d.cache_gb) if d.cache_gb else None),
         ("--num-gpu-blocks-override", d.cache_tokens // PAGE if d.cache_tokens else None),
         ("--stream-interval", d.stream_interval),
-        ("--speculative-config", draft if d.draft_tokens else None),
+        ("--speculative-config", json.dumps(drafts_of(d)) if d.draft_tokens else None),
         ("--enforce-eager", None if d.graph else ""),
         ("--enable-lora", "" if d.adapters else None),
         ("--max-loras", (d.adapter_slots or d.adapters) if d.adapters else None),

@@ -42,8 +42,22 @@ def serve_text(found: ServeAnswer) -> "RenderableType":
     ]
     if found.overrides:
         parts += [Text(), bullets("Set by hand", [f"{k}={v}" for k, v in found.overrides.items()])]
+    if found.fit is not None:
+        parts += [Text(), fit_table(found)]
     parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)
+
+
+def fit_table(found: ServeAnswer) -> "Table":
+    """What each engine fits on the chips of an instance."""
+    request = f"sequences of {_length(found.isl + found.osl)}"
+    made = table("engine", "cache GiB", "longest context", request, "largest model on these chips")
+    for one in found.fit or ():
+        largest = ", ".join(f"{name} ({form})" for form, name in one.largest_models.items())
+        cells = (f"{one.kv_bytes / GIB:,.1f}", f"{one.max_context:,}", f"{one.max_sequences:,}")
+        since = f" {one.release}+" if one.release else ""
+        made.add_row(f"{one.engine}{since}", *(cells if one.fits else ("no", "", "")), largest)
+    return made
 
 
 def simulation_lines(facts: dict[str, Any]) -> list[str]:
@@ -174,6 +188,11 @@ def rates(found: ServeAnswer) -> "Table":
         "memory",
         f"weights {found.weight_bytes / GIB:,.1f}, cache {found.kv_bytes / GIB:,.1f} "
         f"of {found.memory_bytes / GIB:,.1f} GiB a GPU",
+    )
+    grid.add_row(
+        "cache",
+        f"GPU KV cache size: {found.kv_cache_tokens:,} tokens; maximum concurrency for "
+        f"{found.max_model_len:,} tokens per request: {found.max_concurrency:,.2f}x",
     )
     grid.add_row("cost", cost_text(found))
     grid.add_row(

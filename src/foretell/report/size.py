@@ -10,6 +10,7 @@ from foretell.serving.sizing_records import ServiceTargets
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 FRONT = 12
 """Points of the front that are shown in text."""
@@ -37,7 +38,7 @@ def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
         ("90%:  ", "dim"),
         interval_text(found),
     )
-    parts: list[RenderableType] = [head, Text(), options_table(found)]
+    parts: list[RenderableType] = [head, *beside_lines(found), Text(), options_table(found)]
     if found.elsewhere is not None:
         parts += [Text(), Text(without_text(found, found.elsewhere))]
     if pareto:
@@ -48,6 +49,24 @@ def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
         f"{found.evaluated:,} layouts x loads in closed form; options marked * were simulated",
     ]
     return Group(*parts, Text(), bullets("Assumed", said))
+
+
+def beside_lines(found: Sizing) -> "list[Text]":
+    """Plain instances beside the best one, and a cheaper way that the engine does not launch."""
+    from rich.text import Text
+
+    lines = []
+    for choice in found.alternatives:
+        rent = "" if choice.usd_per_hour is None else f", {choice.usd_per_hour:,.2f} $/h"
+        lines.append(
+            f"{choice.what}: {choice.option.name()}, {choice.option.gpus} GPUs{rent}, "
+            f"TTFT {choice.ttft_ms:,.0f} ms, TPOT {choice.tpot_ms:.1f} ms"
+            + ("" if choice.simulated else " (means)")
+        )
+    if found.cannot_launch is not None:
+        o = found.cannot_launch.option
+        lines.append(f"cheaper, but it cannot launch: {o.name()}, {o.gpus} GPUs ({o.refusal})")
+    return [Text(line, "dim") for line in lines]
 
 
 def chips_text(found: Sizing) -> str:

@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from foretell.records import dataclass
+from foretell.serving.boot_memory import default_fraction
 from foretell.serving.load_curves import LoadCurve, together_curve
 from foretell.serving.memory import Memory, cache_bytes, fraction_for, kv_bytes, memory_of
 from foretell.serving.serve import ServeQuestion
@@ -86,8 +87,16 @@ def shared_layouts(tenants: Sequence[Tenant]) -> list[Deployment] | None:
         return None
     fraction = min(_fraction(one) for one in tenants)
     weights = sum(room.weight_bytes for room in rooms)
-    other = sum(room.step_bytes + room.reserve_bytes for room in rooms)
-    left = float(cache_bytes(rules.pop(), fraction, rooms[0].card_bytes, weights, other))
+    left = float(
+        cache_bytes(
+            rules.pop(),
+            fraction,
+            card=rooms[0].card_bytes,
+            weights=weights,
+            step=sum(room.step_bytes for room in rooms),
+            reserve=sum(room.reserve_bytes for room in rooms),
+        )
+    )
     needs = [_flight(one, float(len(tenants))) * one.request_bytes for one in tenants]
     least = sum(_longest_bytes(one) for one in tenants)
     if left < least:
@@ -148,8 +157,10 @@ def _memory(tenant: Tenant) -> Memory:
 
 def _fraction(tenant: Tenant) -> float:
     """The engine's own fraction, or the one given."""
-    given = tenant.curve.deployment.memory_fraction
-    return tenant.question.profile.memory_fraction if given is None else given
+    q, layout = tenant.question, tenant.curve.deployment
+    if layout.memory_fraction is not None:
+        return layout.memory_fraction
+    return float(default_fraction(q.model, q.system.chip, layout, q.profile))
 
 
 def _longest_bytes(tenant: Tenant) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from foretell.errors import Infeasible
+from foretell.serving.launch_rules import launch_refusal
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.serving.wide_experts import REDUNDANT
 from foretell.specs.deployment import Deployment
@@ -76,7 +77,7 @@ def best_layout(question: ServeQuestion, domain: int) -> ServiceEstimate:
     best: ServiceEstimate | None = None
     refused: list[tuple[Deployment, Infeasible]] = []
     tried = 0
-    for layout in layouts(question.model, question.gpus, question.deployment, domain):
+    for layout in launchable(question, domain):
         tried += 1
         try:
             found = serve_one(replace(question, deployment=layout, plan_chosen=True))
@@ -88,6 +89,13 @@ def best_layout(question: ServeQuestion, domain: int) -> ServiceEstimate:
     if best is None:
         raise refuse(refused, question.gpus)
     return replace(best, assumptions=(*best.assumptions, chosen_of(tried)))
+
+
+def launchable(question: ServeQuestion, domain: int) -> list[Deployment]:
+    """Layouts that the engine launches; all where it launches none."""
+    every = [*layouts(question.model, question.gpus, question.deployment, domain)]
+    good = [d for d in every if not launch_refusal(question.model, d, question.profile)]
+    return good or every
 
 
 def chosen_of(tried: int) -> str:

@@ -19,6 +19,7 @@ from foretell.serving.disaggregation import (
     prompt_steps,
 )
 from foretell.serving.instances import instances
+from foretell.serving.launch_rules import InstanceRole, launch_refusal
 from foretell.serving.memory import memory_of
 from foretell.serving.sizing_records import Instance, PrefillPlace, ServiceTargets
 from foretell.serving.steady import loop_of, steady, way_s
@@ -55,6 +56,8 @@ class LoadCurve:
     """What a prompt takes beyond the decoding beside it."""
     joined_s: Array | None = None
     """From the arrival of a cache to its first token, of an instance that decodes alone."""
+    refusal: str = ""
+    """Why the engine does not launch it; empty: it does."""
 
     @property
     def limit_per_s(self) -> float:
@@ -160,7 +163,9 @@ def _curves(
     wanted, where = load
     every = instances(model, system, base, profile, wanted.most_gpus)
     given = [d for d in every if all(getattr(d, name) == n for name, n in wanted.degrees)]
-    together, fronts, backs = [], [], []
+    together: list[LoadCurve] = []
+    fronts: list[LoadCurve] = []
+    backs: list[LoadCurve] = []
     # A layout that is not among those tried is looked at as it is given.
     tried = given or [base]
     for done, layout in enumerate(tried):
@@ -169,9 +174,13 @@ def _curves(
         curve = together_curve(times, wanted)
         if curve is None:
             continue
-        together.append(curve)
-        fronts.append(_front(times, wanted))
-        backs.append(_back(times, wanted))
+        parts: tuple[tuple[list[LoadCurve], InstanceRole, LoadCurve], ...] = (
+            (together, "both", curve),
+            (fronts, "prefill", _front(times, wanted)),
+            (backs, "decode", _back(times, wanted)),
+        )
+        for some, role, found in parts:
+            some.append(replace(found, refusal=launch_refusal(model, layout, profile, role)))
     return Curves(
         together=tuple(together),
         fronts=tuple(fronts),
@@ -187,7 +196,10 @@ def _placed(
     plain = replace(base, tp=1, pp=1, dp=1, ep=1, cp=1, draft_tokens=0, accepted=0.0)
     every = instances(model, place.system, plain, place.profile, place.most_gpus)
     return tuple(
-        _front(step_times(model, place.system, layout, place.profile), wanted)
+        replace(
+            _front(step_times(model, place.system, layout, place.profile), wanted),
+            refusal=launch_refusal(model, layout, place.profile, "prefill"),
+        )
         for layout in every
         if all(getattr(layout, name) == n for name, n in place.degrees)
     )

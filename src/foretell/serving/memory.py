@@ -1,21 +1,31 @@
 """What an instance holds on one chip, and how much of it each engine gives to the cache.
 
-    vLLM           fraction x whole card - weights - peak of a profiled step - reserve
-    TensorRT-LLM   fraction x (whole card - weights - peak of a step - reserve)
-    SGLang         fraction x whole card - weights (the rest of the card is for steps and graphs)
-    no engine      whole card - weights - peak of a step - reserve
+    vLLM           fraction x whole card - weights - peak of a profiled step - what libraries hold
+    TensorRT-LLM   fraction x (whole card - weights - peak of a step - what libraries hold)
+    SGLang         fraction x (whole card - what libraries hold) - weights (the rest is for steps and graphs)
+    no engine      whole card - weights - peak of a step - what libraries hold
 
 vLLM's --gpu-memory-utilization is of the whole card, TensorRT-LLM's free_gpu_memory_fraction of what is
-left once the weights are there, SGLang's --mem-fraction-static covers weights and cache together.
+left once the weights are there, SGLang's --mem-fraction-static covers weights and cache together. Steps,
+libraries, communicators and graphs are those of the engine's release (serving/boot_memory.py).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.serving.engine_options import adapter_bytes, step_tokens
+from foretell.serving.boot_memory import (
+    default_fraction,
+    expert_padding,
+    held_bytes,
+    profiled_bytes,
+    rotary_bytes,
+    seen_bytes,
+)
+from foretell.serving.engine_options import adapter_bytes
 from foretell.serving.formats import is_narrow, narrow_dense, weight_width
 from foretell.serving.step_ops import is_routed
 from foretell.serving.tables import kinds_of
@@ -25,22 +35,19 @@ from foretell.specs._base import Num
 from foretell.specs.block import MixerBlock
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
-from foretell.specs.ffn import Dense, Experts
+from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Mixer
 from foretell.specs.model import Layer, Model
 from foretell.specs.system import System
 from foretell.workload.build import layer_graph
 from foretell.workload.graph import Tokens
+from foretell.workload.ops import Gemm
 from foretell.workload.roles import OpRole
 
 Array = NDArray[np.float64]
 
 STATE_BYTES = 2.0
 """Bytes of one element of a recurrence's state: 16 bits, as engines keep it by default."""
-SEEN_SHARE = 0.995
-"""Share of a card's memory that software can allocate: what the driver keeps is gone."""
-UNPROFILED_TOKENS, UNPROFILED_ROWS = 8192.0, 64.0
-"""Tokens and sequences of a step that a loop without an engine is taken to have room for."""
 PAGE = 16.0
 """Tokens of a page of the cache: half of one is lost on the mean for each sequence."""
 
@@ -56,7 +63,7 @@ class Memory:
     step_bytes: float
     """Activations and scores of the largest step."""
     reserve_bytes: float
-    """Context, libraries, workspaces, captured graphs."""
+    """Libraries, communicators, and graphs where they are captured before the cache is sized."""
     kv_bytes: float
     """The cache; negative where weights and steps leave nothing."""
 
@@ -70,24 +77,28 @@ def memory_of(
     model: Model, system: System, deployment: Deployment, profile: EngineProfile
 ) -> Memory:
     """The memory of one chip by the engine's rule."""
-    card: Any = SEEN_SHARE * system.chip.memory_bytes
-    weights = weight_bytes(model, deployment)
+    card: Any = seen_bytes(system.chip)
+    padding = expert_padding(model, deployment, profile)
+    weights = weight_bytes(model, deployment, padding) + rotary_bytes(model, profile)
     slots = deployment.adapter_slots
     many = deployment.adapters if slots is None or not deployment.adapters else slots
     weights += many * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
     weights = max(weights - 1e9 * deployment.offload_gb, 0.0)
-    step = step_bytes(model, deployment, profile)
+    step = profiled_bytes(model, deployment, profile)
+    reserve = held_bytes(model, system.chip, deployment, profile)
     given = deployment.memory_fraction
-    fraction = profile.memory_fraction if given is None else given
-    other = step + profile.reserve_bytes
-    held = cache_bytes(profile.memory_rule, fraction, card, weights, other)
+    usual = default_fraction(model, system.chip, deployment, profile)
+    fraction = usual if given is None else given
+    held = cache_bytes(
+        profile.memory_rule, fraction, card=card, weights=weights, step=step, reserve=reserve
+    )
     held = held * system.corrections.cache_capacity
     return Memory(
         card_bytes=card,
         weight_bytes=weights,
         step_bytes=step,
-        reserve_bytes=profile.reserve_bytes,
-        kv_bytes=given_cache(model, deployment, held, card - weights - other),
+        reserve_bytes=reserve,
+        kv_bytes=given_cache(model, deployment, held, card - weights - step - reserve),
     )
 
 
@@ -102,18 +113,21 @@ def given_cache(model: Model, d: Deployment, held: Any, free: Any) -> Any:
     return held if np.ndim(held) else float(held)
 
 
-def cache_bytes(rule: str, fraction: float, card: Any, weights: float, other: float) -> Any:
+def cache_bytes(
+    rule: str, fraction: Num, *, card: Any, weights: float, step: float, reserve: Any
+) -> Any:
     """What a rule leaves to the cache."""
     match rule:
         case "vllm":
-            return fraction * card - weights - other
+            return fraction * card - weights - step - reserve
         case "trtllm":
-            return fraction * (card - weights - other)
+            return fraction * (card - weights - step - reserve)
         case "sglang":
-            found = np.minimum(fraction * card - weights, card - weights - other)
+            free = card - reserve
+            found = np.minimum(fraction * free - weights, free - weights)
             return found if np.ndim(found) else float(found)
         case _:
-            return card - weights - other
+            return card - weights - step - reserve
 
 
 def fraction_for(rule: str, memory: Memory) -> float:
@@ -127,16 +141,34 @@ def fraction_for(rule: str, memory: Memory) -> float:
             free = memory.card_bytes - memory.weight_bytes - other
             share = memory.kv_bytes / max(free, 1.0)
         case "sglang":
-            share = (memory.kv_bytes + memory.weight_bytes) / memory.card_bytes
+            free = memory.card_bytes - memory.reserve_bytes
+            share = (memory.kv_bytes + memory.weight_bytes) / free
         case _:
             share = (memory.kv_bytes + memory.weight_bytes + other) / memory.card_bytes
     return min(max(share, 0.01), 1.0)
 
 
-def weight_bytes(model: Model, deployment: Deployment) -> float:
-    """Weights on a chip of the fullest stage: its layers, and the table or the head."""
+def fraction_alike(
+    model: Model, system: System, d: Deployment, engines: tuple[EngineProfile, EngineProfile]
+) -> float:
+    """The fraction by which a second engine's cache is as large as a first one's, with its own steps and
+    libraries beside it."""
+    first, second = engines
+    held = memory_of(model, system, d, first).kv_bytes
+    other = memory_of(model, system, replace(d, memory_fraction=None), second)
+    return round(fraction_for(second.memory_rule, replace(other, kv_bytes=held)), 4)
+
+
+def weight_bytes(model: Model, deployment: Deployment, padding: float = 1.0) -> float:
+    """Weights on a chip of the fullest stage: its layers, and the table or the head.
+
+    `padding` is what experts take over their own bytes.
+    """
     d = deployment
-    layers = sum(many * layer_bytes(layer, model, d) for layer, many in kinds_of(model.stack))
+    layers = sum(
+        many * layer_bytes(layer, model, d, padding=padding)
+        for layer, many in kinds_of(model.stack)
+    )
     if model.encoder is not None:
         hidden = model.encoder.hidden
         layers += sum(
@@ -150,51 +182,28 @@ def weight_bytes(model: Model, deployment: Deployment) -> float:
     return layers / d.pp + ends + extra / d.stage
 
 
-def layer_bytes(layer: Layer, model: Model, d: Deployment, hidden: int | None = None) -> float:
+def layer_bytes(
+    layer: Layer, model: Model, d: Deployment, hidden: int | None = None, *, padding: float = 1.0
+) -> float:
     """Weights of one layer on a rank: dense matrices and experts in their formats, the rest in 16 bits."""
     tokens = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="prefill")
     graph = layer_graph(layer, hidden or model.stack.hidden, tokens)
     total, narrow = 0.0, narrow_dense(model, d)
-    copies = 1.0
+    copies = padding
     if isinstance(layer.ffn, Experts) and d.ep > 1 and d.stage > d.tp:
-        copies = slots_of(layer.ffn, d) / layer.ffn.experts
+        copies *= slots_of(layer.ffn, d) / layer.ffn.experts
     for whole, op in zip(graph.ops, tensor_parallel(graph, float(d.tp), 0.0).ops, strict=True):
         if is_routed(op):
-            total += float(whole.parameters) / d.stage * weight_width(d.experts) * copies
+            # Biases of experts keep their 16 bits.
+            bias = float(op.groups * op.n) if isinstance(op, Gemm) and op.bias else 0.0
+            each = weight_width(d.experts) * (float(whole.parameters) - bias) + 2.0 * bias
+            total += each / d.stage * copies
         elif op.family == "gemm" and op.role is not OpRole.ROUTER:
             later = narrow and is_narrow(op)
             total += float(op.parameters) * weight_width(d.experts if later else d.weights)
         else:
             total += 2.0 * float(op.parameters)
     return total
-
-
-def step_bytes(model: Model, deployment: Deployment, profile: EngineProfile) -> float:
-    """Activations of the largest step, and the scores of all sequences in fp32.
-
-    A token has its residual stream twice, queries, keys and values, and the wider side of a feed-forward
-    part; 16 bits each. Scores are there three times (as they come, in fp32, sorted).
-    """
-    d = deployment
-    tokens = step_tokens(profile, d)
-    rows = float(d.max_batch or profile.max_batch)
-    if profile.memory_rule == "none":
-        # Nothing is profiled: a loop allocates as its prompts come.
-        tokens, rows = min(tokens, UNPROFILED_TOKENS), min(rows, UNPROFILED_ROWS)
-    widest = max(inner_width(layer, d) for layer, _ in kinds_of(model.stack))
-    activations = 2.0 * tokens * (4.0 * model.stack.hidden + widest)
-    return activations + 10.0 * rows * model.head.outputs / d.tp
-
-
-def inner_width(layer: Layer, d: Deployment) -> float:
-    """Elements of a token on the wider side of a feed-forward part on one rank."""
-    match layer.ffn:
-        case Dense(width=width, gated=gated):
-            return width * (3.0 if gated else 2.0) / d.tp
-        case Experts(width=width, top_k=top_k):
-            return 3.0 * width * top_k / d.stage
-        case _:
-            return 0.0
 
 
 def kv_bytes(

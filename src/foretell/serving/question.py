@@ -44,6 +44,8 @@ class ServeQuestion:
     """Time to the first token and time per output token that are good service; None: any."""
     prefill: PrefillPool | None = None
     """Instances that do prefill alone; None: prompts and answers have the same ones."""
+    named: str = ""
+    """The model's repository as the user named it; empty: by a name of the catalogue, a file or a record."""
 
     @property
     def all_gpus(self) -> int:

@@ -36,6 +36,7 @@ from foretell.serving.disaggregation import (
 )
 from foretell.serving.engine_options import option_notes
 from foretell.serving.evidence import evidence_for, facts_of, interval_of, service_reason
+from foretell.serving.launch_rules import launch_refusal
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion as ServeQuestion
 from foretell.serving.service_numbers import plain_number, service_numbers
@@ -104,6 +105,14 @@ def check_memory(q: ServeQuestion, memory: Memory) -> None:
         whole = show(need + 1e9 * (own or 0.0), "bytes")
         message = f"{parts} need {whole} of {show(memory.card_bytes, 'bytes')}: {left}"
         raise Infeasible([_no(q, "plan (memory)", message, "more chips, or a narrower format")])
+    started_for = q.deployment.max_context
+    if started_for is not None and q.profile.engine == "vllm":
+        room = longest_context(memory, q.model, q.deployment)
+        if room < started_for:
+            message = (
+                f"the cache holds {room} tokens, vLLM is started for {started_for} and refuses"
+            )
+            raise Infeasible([_no(q, "plan.max_context", message, f"at most {room}")])
     longest = float(np.max(np.asarray(q.traffic.isl) + np.asarray(q.traffic.osl)))
     if float(sequences_that_fit(memory, q.model, q.deployment, q.profile, longest)) < 1.0:
         room = longest_context(memory, q.model, q.deployment)
@@ -169,6 +178,7 @@ def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate
             *q.assumptions,
             *wide_notes(q.deployment, wide, first_experts(q.model)),
             *engine_notes(q),
+            *context_notes(q, found["max_model_len"]),
         ),
         warnings=q.warnings,
         overrides=dict(q.overrides),
@@ -176,13 +186,25 @@ def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate
     )
 
 
+def context_notes(q: ServeQuestion, longest: int) -> list[str]:
+    """What vLLM must be told to start where the cache cannot hold one request of the model's own limit."""
+    if q.profile.engine != "vllm" or q.deployment.max_context or longest >= q.model.max_positions:
+        return []
+    limit = f"{q.model.max_positions:,} tokens"
+    return [f"the cache cannot hold the model's {limit}: started with --max-model-len {longest}"]
+
+
 def engine_notes(q: ServeQuestion) -> list[str]:
     """What wide instances of a question assume of their engine's options."""
     pool = q.prefill
-    own = option_notes(q.profile, q.deployment, prompts=pool is None, answers=True)
     if pool is None:
-        return own
-    return option_notes(pool.profile, pool.deployment, prompts=True, answers=False)
+        refused = launch_refusal(q.model, q.deployment, q.profile)
+        own = option_notes(q.profile, q.deployment, prompts=True, answers=True)
+    else:
+        refused = launch_refusal(q.model, q.deployment, q.profile, "decode")
+        refused = refused or launch_refusal(q.model, pool.deployment, pool.profile, "prefill")
+        own = option_notes(pool.profile, pool.deployment, prompts=True, answers=False)
+    return own + ([f"the engine does not launch this layout ({refused})"] if refused else [])
 
 
 def prefill_facts(q: ServeQuestion, state: SteadyState) -> dict[str, Any]:

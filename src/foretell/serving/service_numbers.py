@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.power import chip_power
+from foretell.serving.cache_report import cache_report
 from foretell.serving.disaggregation import prompt_joules
 from foretell.serving.engine_options import batch_limit
-from foretell.serving.memory import Memory, longest_contexts
+from foretell.serving.memory import Memory
 from foretell.serving.percentiles import latency_levels_s, percentiles_ms, request_times_s
 from foretell.serving.question import ServeQuestion
 from foretell.serving.steady import SteadyState, request_joules
@@ -44,6 +45,7 @@ def service_numbers(
     limit = batch_limit(q.deployment, q.profile, np.asarray(flight) / q.deployment.dp)
     limit = limit * q.deployment.dp
     parts = decode_parts(times, state, mean * isl + 0.5 * answer)
+    report = cache_report(memory, q.model, q.deployment, q.profile)
     return {
         "isl": isl,
         "osl": osl,
@@ -58,7 +60,10 @@ def service_numbers(
         "output_tokens_per_s_per_user": 1.0 / np.where(tpot_mean > 0.0, tpot_mean, e2e_mean),
         "batch": state.batch,
         "max_batch": np.minimum(state.fit_batch, limit).astype(int),
-        "max_context": longest_contexts(memory, q.model, q.deployment).astype(int),
+        "max_context": np.asarray(report.max_context).astype(int),
+        "kv_cache_tokens": np.asarray(report.kv_cache_tokens).astype(int),
+        "max_model_len": np.asarray(report.max_model_len).astype(int),
+        "max_concurrency": report.max_concurrency,
         "kv_bytes": memory.kv_bytes,
         "weight_bytes": memory.weight_bytes,
         "memory_bytes": memory.card_bytes,

@@ -19,8 +19,18 @@ from dataclasses import replace
 import numpy as np
 
 from foretell.records import dataclass
-from foretell.serving.load_curves import Curves, LoadCurve, curve_points, curves_of
+from foretell.serving.instances import powers
+from foretell.serving.launch_rules import launch_refusal
+from foretell.serving.load_curves import (
+    Curves,
+    LoadCurve,
+    curve_points,
+    curves_of,
+    together_curve,
+)
+from foretell.serving.memory import memory_of
 from foretell.serving.sizing_records import Instance, Option, PrefillPlace, ServiceTargets
+from foretell.serving.steps import step_times
 from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
@@ -29,6 +39,10 @@ from foretell.specs.system import System
 
 SHORT_LIST = 16
 """Layouts of each kind that are paired."""
+Systems = tuple[System, PrefillPlace | None]
+"""Where decode is, and where prefill must be; None: on chips of the same system."""
+BLOCKED_LIST = 4
+"""The same where those that the engine does not launch are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +63,8 @@ class SizingSearch:
     """Layouts x loads that were looked at."""
     curves: Curves
     """Latencies of every layout over its load."""
+    blocked: tuple[Option, ...] = ()
+    """Candidates that the engine does not launch, the cheapest first."""
 
 
 def search_layouts(
@@ -84,24 +100,61 @@ def search_layouts(
         others=tuple(others),
         candidates=tuple(candidates),
         other_candidates=tuple(other_candidates),
-        pareto=pareto([one for curve in curves.together for one in curve_points(curve)], wanted),
+        pareto=pareto(
+            [one for c in curves.together if not c.refusal for one in curve_points(c)], wanted
+        ),
         evaluated=sum(
             len(curve.rates)
             for some in (curves.together, curves.fronts, curves.backs, curves.placed)
             for curve in some
         ),
         curves=curves,
+        blocked=_blocked(curves, where, wanted, slack),
     )
+
+
+def _blocked(
+    curves: Curves, where: PrefillPlace | None, wanted: ServiceTargets, slack: float
+) -> tuple[Option, ...]:
+    """Candidates that the engine does not launch, the cheapest first."""
+    every = _aggregated(curves, wanted, slack, launched=False) if where is None else []
+    if wanted.osl > 1.0:
+        every += _pairs(curves, where, wanted, slack, launched=False)
+    refused = [option for option in every if option.refusal]
+    return tuple(sorted(refused, key=lambda o: place(o, wanted)))
+
+
+def plain_options(
+    model: Model,
+    system: System,
+    base: Deployment,
+    profile: EngineProfile,
+    wanted: ServiceTargets,
+    slack: float,
+) -> list[tuple[LoadCurve, int]]:
+    """Plain instances of one node that the engine launches: heads and matrices cut (tp), nothing else.
+
+    Each with the fewest replicas that it may take, the cheapest first.
+    """
+    node = round(float(system.chips_per_node) or float(system.network.tiers[0].size))
+    found = []
+    for tp in powers(min(node, wanted.most_gpus)):
+        layout = replace(base, tp=tp, pp=1, dp=1, ep=1, cp=1)
+        if launch_refusal(model, layout, profile):
+            continue
+        if not memory_of(model, system, layout, profile).fits:
+            continue
+        curve = together_curve(step_times(model, system, layout, profile), wanted)
+        few = None if curve is None else curve.replicas(wanted, slack)
+        if curve is not None and few is not None:
+            found.append((curve, few))
+    return sorted(found, key=lambda pair: pair[1] * pair[0].deployment.gpus)
 
 
 def place(option: Option, wanted: ServiceTargets) -> tuple[float, float, float]:
     """Where an option stands: least rent, then most headroom (in percent, as shown), then soonest."""
     headroom = option.requests_per_s / wanted.rate - 1.0
     return option.worth, -round(headroom, 2), option.tpot_ms + option.ttft_ms
-
-
-Systems = tuple[System, PrefillPlace | None]
-"""Where decode is, and where prefill must be; None: on chips of the same system."""
 
 
 def joined_ms(
@@ -121,24 +174,44 @@ def joined_ms(
     return 1e3 * (fixed_s + token_s * isl), 1e3 * joined
 
 
-def _aggregated(curves: Curves, wanted: ServiceTargets, slack: float = 1.0) -> list[Option]:
-    """Layouts with prefill and decode together, each with the replicas that it takes."""
+def _aggregated(
+    curves: Curves, wanted: ServiceTargets, slack: float = 1.0, *, launched: bool = True
+) -> list[Option]:
+    """Layouts with prefill and decode together, each with the replicas that it takes.
+
+    `launched`: only those that the engine launches.
+    """
     return [
-        Option(kind="aggregated", instance=curve.at(wanted.rate / few), replicas=few)
+        Option(
+            kind="aggregated",
+            instance=curve.at(wanted.rate / few),
+            replicas=few,
+            refusal=curve.refusal,
+        )
         for curve in curves.together
+        if not (launched and curve.refusal)
         if (few := curve.replicas(wanted, slack)) is not None
     ]
 
 
 def _pairs(
-    curves: Curves, where: PrefillPlace | None, wanted: ServiceTargets, slack: float
+    curves: Curves,
+    where: PrefillPlace | None,
+    wanted: ServiceTargets,
+    slack: float,
+    *,
+    launched: bool = True,
 ) -> list[Option]:
     """Pairs of layouts, each with fewer replicas than it takes: the cache between them takes no time here."""
-    fronts = _cheapest(curves.fronts if where is None else curves.placed, wanted, slack)
+    placed = curves.fronts if where is None else curves.placed
+    fronts = _cheapest(placed, wanted, slack, launched=launched)
     return [
-        _pair((back.at(wanted.rate / few), few), (front.at(wanted.rate / many), many), where)
+        replace(
+            _pair((back.at(wanted.rate / few), few), (front.at(wanted.rate / many), many), where),
+            refusal=front.refusal or back.refusal,
+        )
         for front, many in fronts
-        for back, few in _cheapest(curves.backs, wanted, slack)
+        for back, few in _cheapest(curves.backs, wanted, slack, launched=launched)
     ]
 
 
@@ -194,11 +267,21 @@ def _pair(
 
 
 def _cheapest(
-    curves: Sequence[LoadCurve], wanted: ServiceTargets, slack: float = 1.0
+    curves: Sequence[LoadCurve],
+    wanted: ServiceTargets,
+    slack: float = 1.0,
+    *,
+    launched: bool = True,
 ) -> list[tuple[LoadCurve, int]]:
     """Curves that meet the targets with the replicas that they take, those with the fewest chips first."""
-    sized = [(curve, few) for curve in curves if (few := curve.replicas(wanted, slack)) is not None]
-    return sorted(sized, key=lambda pair: pair[1] * pair[0].deployment.gpus)[:SHORT_LIST]
+    sized = [
+        (curve, few)
+        for curve in curves
+        if not (launched and curve.refusal)
+        if (few := curve.replicas(wanted, slack)) is not None
+    ]
+    most = SHORT_LIST if launched else BLOCKED_LIST
+    return sorted(sized, key=lambda pair: pair[1] * pair[0].deployment.gpus)[:most]
 
 
 def pareto(instances: Sequence[Instance], wanted: ServiceTargets) -> tuple[Option, ...]:

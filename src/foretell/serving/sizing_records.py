@@ -96,6 +96,8 @@ class Option:
     """Chip of the prefill instances, where it is another one than that of decode."""
     prefill_worth: float = 1.0
     """Rent of a prefill chip over that of a chip that decodes."""
+    refusal: str = ""
+    """Why the engine does not launch it; empty: it does."""
 
     @property
     def prefill_gpus(self) -> int:

@@ -68,6 +68,9 @@ class Deployment:
     cache_tokens: int | None = None
     """Most tokens that the cache of one data-parallel rank holds (SGLang's max_total_tokens, TensorRT-LLM's
     kv_cache_config.max_tokens, vLLM's num_gpu_blocks_override x block_size); None: as the memory allows."""
+    max_context: int | None = None
+    """Longest request that the engine is started for (vLLM's max_model_len); None: the model's own limit, or
+    what the cache holds where that is less."""
     wait_steps: float | None = None
     """Decode steps that new prompts wait for to come together (TensorRT-LLM's batch_wait_timeout_iters);
     None: the engine's own."""

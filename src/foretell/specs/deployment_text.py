@@ -15,6 +15,7 @@ FORMS = ("weights", "experts", "kv")
 WHOLE = (
     "max_batch", "max_tokens", "draft_tokens", "stream_interval", "redundant_experts", "receive_steps",
     "decode_steps", "graph_batch", "adapters", "adapter_rank", "adapter_slots", "cache_tokens",
+    "max_context",
 )  # fmt: skip
 """Words whose value is a whole number."""
 SHARES = ("memory_fraction", "accepted", "wait_steps", "balance", "offload_gb", "cache_gb")
@@ -172,7 +173,7 @@ def deployment_problems(deployment: Deployment, gpus: int) -> list[Problem]:
             "at most draft_tokens",
         )
     for name in ("max_batch", "max_tokens", "stream_interval", "receive_steps", "decode_steps",
-                 "graph_batch", "adapter_rank", "adapter_slots", "cache_tokens"):  # fmt: skip
+                 "graph_batch", "adapter_rank", "adapter_slots", "cache_tokens", "max_context"):  # fmt: skip
         value = getattr(d, name)
         if value is not None and value < 1:
             bad(name, value, "out of range", "from 1")

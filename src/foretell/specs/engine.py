@@ -119,10 +119,10 @@ class EngineProfile:
     """Tokens up to which steps with prompts are replayed from graphs too, so that no launching shows."""
     memory_rule: MemoryRule = "vllm"
     """Whose rule."""
-    memory_fraction: float = 0.9
-    """Share of the memory by that rule."""
-    reserve_bytes: float = 4e9
-    """Context, libraries, workspaces and captured graphs."""
+    memory_fraction: float | None = None
+    """Share of the memory by that rule, as the fitted servers had it; None: the release's default."""
+    release: str = ""
+    """The version or date that was asked for; empty: the last that the profile stands for."""
     whole_admission: bool = False
     """Whether a request is let in only where its longest possible answer fits too."""
     window_saved: bool = True

@@ -81,6 +81,12 @@ class ServiceEstimate:
     """Sequences that one instance can hold: by its cache and its limit."""
     max_context: int
     """Longest sequence that the cache of one instance holds."""
+    kv_cache_tokens: int
+    """Tokens of the cache of one data-parallel rank, as vLLM logs "GPU KV cache size"."""
+    max_model_len: int
+    """Longest request that the engine is started for: as given, or the model's, or what the cache holds."""
+    max_concurrency: float
+    """Requests of that length at once, as vLLM logs "Maximum concurrency"."""
     kv_bytes: float
     """Cache of one chip."""
     weight_bytes: float
@@ -133,6 +139,8 @@ class ServiceEstimate:
     """Share of the time that they are in a step."""
     transfer_ms: float | None = None
     """What a prompt's cache takes to a decode instance."""
+    fit: tuple[Any, ...] | None = None
+    """What each engine fits on the chips of an instance (serving/fit.py); None where it was not asked for."""
     simulation: dict[str, Any] | None = None
     """What only a request-level simulation gives: goodput, queues, preemptions, the cache over time."""
     prior: dict[str, Any] | None = None

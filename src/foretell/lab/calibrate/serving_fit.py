@@ -48,7 +48,6 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
     "latency_s_per_token": (0.0, 2e-5, 2e-6),
     "expert_layer_s": (0.0, 6e-5, 1e-5),
     "first_use_s": (0.0, 8.0, 0.5),
-    "reserve_bytes": (0.0, 3e10, 1e9),
 }
 """Field -> least, most, and how far it lightly leaves its start."""
 LOOP = (
@@ -63,7 +62,7 @@ FITTED: Mapping[str, tuple[str, ...]] = {
     "vllm-0.18-hopper": LOOP,
     "trtllm-1-hopper": (*LOOP, "first_use_s"),
     "sglang-0.5-hopper": (*LOOP, "first_use_s"),
-    "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor", "reserve_bytes"),
+    "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor"),
     "trtllm-0.5": ("host_step_s", "prefill_factor", "launch_s"),
     "vllm-2023": ("eager_layer_s", "eager_sequence_s", "prefill_factor", "exchange_s"),
     "nemo-2023": ("layer_s", "exchange_s"),
@@ -200,7 +199,7 @@ def loss_of(found: FitErrors) -> Array:
 def fits_profile(case: ServingCase) -> bool:
     """Whether a row is one that profiles are fitted to: the profile as the catalogue has it, no drafts, one
     pool; rates of instances that do prefill or decode alone are predicted, not fitted."""
-    own = profiles().get(case.profile.id) == case.profile
+    own = profiles().get(case.profile.id) == replace(case.profile, release="")
     plain = case.prefill is None and not case.deployment.draft_tokens
     return own and plain and case.row.kind not in RATES and not blank(case.row)
 

@@ -60,7 +60,7 @@ def left_out_overheads() -> Overheads:
 
 def is_own(case: ServingCase) -> bool:
     """Whether a row has its profile as it was fitted, not carried over to other chips or kinds of models."""
-    return profiles().get(case.profile.id) == case.profile
+    return profiles().get(case.profile.id) == replace(case.profile, release="")
 
 
 def thin(cases: Sequence[ServingCase]) -> list[ServingCase]:

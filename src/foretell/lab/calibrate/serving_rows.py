@@ -144,6 +144,15 @@ def read_table(path: Path) -> list[dict[str, str]]:
     raise BadInput([Problem(path=str(path), value=None, message=message)])
 
 
+def version_then(cells: Mapping[str, str]) -> str:
+    """The year of a row without a version, where its benchmark had the model for one year alone; else empty.
+
+    InferenceX measured Llama-3.1-70B from October 2025 (InferenceMAX v1) to the end of that year.
+    """
+    dump = "InferenceX dump" in cells.get("source", "") and cells["model"].endswith("Llama-3.1-70B")
+    return "2025" if dump and cells.get("framework") == "vllm" else ""
+
+
 def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
     def value(name: str) -> float | None:
         return number_of(cells.get(name, ""))
@@ -161,7 +170,7 @@ def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
         precision=cells.get("precision", ""),
         kv_precision=cells.get("kv_precision", ""),
         framework=cells.get("framework", ""),
-        version=cells.get("fw_version", ""),
+        version=cells.get("fw_version", "") or version_then(cells),
         tp=whole("tp"),
         pp=whole("pp"),
         dp=whole("dp_attn"),

@@ -337,6 +337,13 @@ class ServiceQuestion(LoadQuestion):
 class ServingQuestion(RequestOptions, ServiceQuestion):
     """One deployment under one load: `foretell serve`."""
 
+    fit: Annotated[
+        bool,
+        Flag(
+            help="Also the longest context, the most sequences and the largest model that fit, by engine.",
+            kind="switch",
+        ),
+    ] = False
     measured: MeasuredRuns = ()
     progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (PLOT, *IMPORTS, EXPORT_ENGINE, LAUNCHER, JSONL, JSON)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.api.serving import layouts_of
-from foretell.catalog.engines import WIDE_CARD_BYTES, small_reserve
+from foretell.catalog.engines import WIDE_CARD_BYTES
 from foretell.errors import ProblemsError
 from foretell.inputs.overrides import Setting, apply_settings
 from foretell.inputs.question import named_by, plan_of
@@ -248,16 +248,11 @@ def _served_alike(
     if system_count(system) < len(rows):  # all of them are equal
         row = answer_row(asked)
         return pl.DataFrame({name: [value] * len(rows) for name, value in row.items()})
-    profile = load.profile
     layouts = layouts_of(load, given)
     tables = []
     for start in range(0, len(rows), TOGETHER):
         own = slice(start, start + TOGETHER)
-        if memory is not None and memory.max() < WIDE_CARD_BYTES:
-            reserve: Any = small_reserve(load.profile, memory[own])
-            profile = replace(load.profile, reserve_bytes=reserve)
-        batch = replace(load, system=take_systems(system, own), profile=profile)
-        batch = replace(batch, plan_chosen=not given)
+        batch = replace(load, system=take_systems(system, own), plan_chosen=not given)
         tables += [service_table(chunk) for chunk in serve_systems(batch, layouts)]
     return pl.concat(tables)
 

@@ -145,7 +145,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with path.open("a" if named is not None and "added" in named[2] else "w") as file:
             file.write(text)
         written += 1
-    assert written == 10
+    assert written == 11
     dense = (
         (folder / "squared.toml")
         .read_text()

@@ -6,10 +6,10 @@ import pytest
 
 import foretell
 from foretell.catalog.error_models import error_model
-from foretell.catalog.sightings import Facts, sightings
+from foretell.catalog.sightings import QuestionFacts, sightings
 from foretell.uncertainty.novelty import FEATURES, novelty_of, seen_together
 
-KNOWN = Facts(
+KNOWN = QuestionFacts(
     software="megatron-lm", chip="a100-sxm-80gb", generation="ampere", layout="tp pp",
     fabric="selene", size=1024.0, length=2048.0,
 )  # fmt: skip
@@ -27,7 +27,7 @@ def test_every_kind_has_sightings(kind: str) -> None:
 
 
 def test_features_lie_between_seen_and_never_seen() -> None:
-    never = Facts(software="another", chip="x", generation="x", model="x", precision="x",
+    never = QuestionFacts(software="another", chip="x", generation="x", model="x", precision="x",
                   layout="x", fabric="x", size=1e9, length=1e9)  # fmt: skip
     seen, new = novelty_of("training", KNOWN), novelty_of("training", never)
     for name in FEATURES:

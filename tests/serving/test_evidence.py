@@ -7,7 +7,7 @@ import pytest
 import foretell
 from foretell.catalog import model, system
 from foretell.catalog.engines import profile, profiles
-from foretell.catalog.sightings import Facts
+from foretell.catalog.sightings import QuestionFacts
 from foretell.lab.calibrate.serving_left_out import left_out_overheads
 from foretell.serving.evidence import evidence_for, interval_of, layout_of
 from foretell.specs.deployment import Deployment
@@ -33,7 +33,7 @@ def test_a_rack_is_one_domain():
     assert layout_of(Deployment(dp=16, ep=16), GB200) == "attention-dp"
 
 
-SEEN = Facts(
+SEEN = QuestionFacts(
     software="vllm", chip="h200-sxm", generation="hopper", model="mixture", layout="tensor"
 )
 

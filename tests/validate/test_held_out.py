@@ -10,7 +10,7 @@ from foretell.lab.validate.held_out import (
     NOTHING,
     HeldOut,
     LeftOut,
-    Sighting,
+    SoftwareSeen,
     left_out_of,
     sightings_of,
     unnamed,
@@ -55,7 +55,7 @@ def test_a_family_takes_every_source_of_its_runs_along() -> None:
 
 def test_a_chip_takes_its_kernels_along_and_sources_of_it_alone() -> None:
     seen = frozenset(
-        Sighting(source=source, framework="fsdp", chip=chip)
+        SoftwareSeen(source=source, framework="fsdp", chip=chip)
         for source, chip in (("here", "h100-sxm"), ("both", "h100-sxm"), ("both", "a100-sxm-80gb"))
     )
     found = left_out_of(row(), "chip", seen)

@@ -15,7 +15,7 @@ FILE = ROOT / "sightings.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class QuestionFacts:
     """What is known of a question before it is run."""
 
     software: str = ""
@@ -46,7 +46,7 @@ class Sighting:
     """Where they are published."""
     world: str
     """The machine where it has a name, else the source."""
-    facts: Facts
+    facts: QuestionFacts
     """What they agree in, with their largest sizes."""
     least_length: float
     """Their shortest length."""
@@ -61,7 +61,7 @@ def sightings(kind: str) -> tuple[Sighting, ...]:
         Sighting(
             source=sources[number],
             world=world or sources[number],
-            facts=Facts(
+            facts=QuestionFacts(
                 software=software, chip=chip, generation=generation, model=model,
                 precision=precision, layout=layout, fabric=fabric, size=size, length=length,
             ),

@@ -48,7 +48,7 @@ class SoftwareRule:
     before: str
     """Date of the first release that it holds for no longer; empty: none."""
     when: Mapping[str, object]
-    """Facts that must be so."""
+    """QuestionFacts that must be so."""
     sets: Mapping[str, object]
     """Fields of the plan, and their values."""
     why: str

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.error_models import error_model
-from foretell.catalog.sightings import Facts
+from foretell.catalog.sightings import QuestionFacts
 from foretell.posttraining.step import StepSetup
 from foretell.specs.corrections import POST_TRAINING
 from foretell.specs.model import Model
@@ -41,9 +41,11 @@ WHOLE: Mapping[str, float] = {"generation": 0.5, "forward": 0.15, "update": 0.35
 """Usual shares of a whole step of reinforcement learning."""
 
 
-def loop_facts(*, software: str, system: System, model: Model, gpus: float, length: float) -> Facts:
+def loop_facts(
+    *, software: str, system: System, model: Model, gpus: float, length: float
+) -> QuestionFacts:
     """What is known of a post-training step before it is run."""
-    return Facts(
+    return QuestionFacts(
         software=software,
         chip=system.chip.id,
         generation=system.chip.architecture,
@@ -53,7 +55,7 @@ def loop_facts(*, software: str, system: System, model: Model, gpus: float, leng
     )
 
 
-def setup_facts(setup: StepSetup) -> Facts:
+def setup_facts(setup: StepSetup) -> QuestionFacts:
     """What is known of a step that is asked for."""
     scenario = setup.scenario
     return loop_facts(
@@ -65,7 +67,7 @@ def setup_facts(setup: StepSetup) -> Facts:
     )
 
 
-def loop_novelty(facts: Facts, figure: str) -> Mapping[str, float]:
+def loop_novelty(facts: QuestionFacts, figure: str) -> Mapping[str, float]:
     """What is new about one figure of a step, and which figure it is."""
     return {**novelty_of(KIND, facts), GROUPS.get(figure, "step"): 1.0, figure: 1.0}
 
@@ -77,13 +79,15 @@ def usual_slopes(figure: str) -> NDArray[np.float64]:
     return np.array([shares.get(name, 0.0) for name in POST_TRAINING])
 
 
-def figure_ends(facts: Facts, figure: str, left_out: str = "") -> Mapping[str, tuple[float, float]]:
+def figure_ends(
+    facts: QuestionFacts, figure: str, left_out: str = ""
+) -> Mapping[str, tuple[float, float]]:
     """Ends of the intervals of a figure in logarithm, around 0."""
     run = MeasuredRun(slopes=usual_slopes(figure), novelty=loop_novelty(facts, figure))
     return prior_interval(error_model(KIND, left_out), POST_TRAINING, run)
 
 
-def figure_reason(facts: Facts, figure: str) -> str:
+def figure_reason(facts: QuestionFacts, figure: str) -> str:
     """Why the interval of a figure is as wide as it is."""
     run = MeasuredRun(slopes=usual_slopes(figure), novelty=loop_novelty(facts, figure))
     return reason_of(error_model(KIND), POST_TRAINING, facts, run)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.error_models import error_model
-from foretell.catalog.sightings import Facts
+from foretell.catalog.sightings import QuestionFacts
 from foretell.kernels.families.choose import choose
 from foretell.serving.question import ServeQuestion
 from foretell.specs.corrections import SERVING
@@ -59,10 +59,10 @@ def service_facts(
     apart: bool,
     sequences_per_gpu: float,
     prompt: float,
-) -> Facts:
+) -> QuestionFacts:
     """What is known of a service before it is run."""
     layout = layout_of(deployment, system)
-    return Facts(
+    return QuestionFacts(
         software=engine,
         chip=system.chip.id,
         generation=system.chip.architecture,
@@ -74,7 +74,7 @@ def service_facts(
     )
 
 
-def facts_of(q: ServeQuestion) -> Facts:
+def facts_of(q: ServeQuestion) -> QuestionFacts:
     """What is known of a service that is asked for."""
     at_once = 1.0 if q.rate is not None else float(np.max(np.asarray(q.traffic.concurrency)))
     return service_facts(
@@ -88,7 +88,7 @@ def facts_of(q: ServeQuestion) -> Facts:
     )
 
 
-def evidence_for(facts: Facts, system: System) -> ServedEvidence:
+def evidence_for(facts: QuestionFacts, system: System) -> ServedEvidence:
     """What the figures of a service rest on."""
     seen = seen_together("serving", facts)
     if not seen and choose(system.chip, "gemm", "bf16").foreign:
@@ -96,7 +96,7 @@ def evidence_for(facts: Facts, system: System) -> ServedEvidence:
     return "fitted" if seen else "transferred"
 
 
-def service_novelty(facts: Facts, metric: str) -> Mapping[str, float]:
+def service_novelty(facts: QuestionFacts, metric: str) -> Mapping[str, float]:
     """What is new about one figure of a service: of the service, and which figure it is."""
     return {**novelty_of("serving", facts), metric.partition("_")[0]: 1.0}
 
@@ -109,7 +109,7 @@ def usual_slopes(metric: str) -> NDArray[np.float64]:
     return np.array([sign * shares.get(one, 0.0) for one in SERVING])
 
 
-def interval_of(value: float, facts: Facts, metric: str) -> Interval:
+def interval_of(value: float, facts: QuestionFacts, metric: str) -> Interval:
     """p50 and p90 of a figure, by first contacts with services."""
     run = MeasuredRun(slopes=usual_slopes(metric), novelty=service_novelty(facts, metric))
     ends = prior_interval(error_model("serving"), SERVING, run)
@@ -118,7 +118,7 @@ def interval_of(value: float, facts: Facts, metric: str) -> Interval:
     }
 
 
-def service_reason(facts: Facts) -> str:
+def service_reason(facts: QuestionFacts) -> str:
     """Why the interval of the time per output token is as wide as it is."""
     run = MeasuredRun(slopes=usual_slopes("tpot"), novelty=service_novelty(facts, "tpot"))
     return reason_of(error_model("serving"), SERVING, facts, run)

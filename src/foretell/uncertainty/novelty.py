@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from foretell.catalog.sightings import Facts, Sighting, sightings_without, worlds
+from foretell.catalog.sightings import QuestionFacts, Sighting, sightings_without, worlds
 from foretell.kernels.precision import linear_format
 from foretell.network.library_catalog import inner_tiers
 from foretell.specs.ffn import Experts
@@ -38,10 +38,10 @@ ENOUGH = 3
 """Worlds from which something counts as seen."""
 
 
-def training_facts(scenario: Scenario, plan: Plan) -> Facts:
+def training_facts(scenario: Scenario, plan: Plan) -> QuestionFacts:
     """What is known of a training step before it is run."""
     system, job = scenario.system, scenario.job
-    return Facts(
+    return QuestionFacts(
         software="" if scenario.software.unnamed else scenario.software.family,
         chip=system.chip.id,
         generation=system.chip.architecture,
@@ -87,7 +87,7 @@ def room_of(system: System) -> float:
 
 
 def novelty_of(
-    kind: str, facts: Facts, sources: tuple[str, ...] = (), chips: tuple[str, ...] = ()
+    kind: str, facts: QuestionFacts, sources: tuple[str, ...] = (), chips: tuple[str, ...] = ()
 ) -> Mapping[str, float]:
     """The features of a question, without the sources and chips that are left out."""
     counted = _counted(
@@ -104,7 +104,7 @@ def novelty_of(
 
 
 def seen_together(
-    kind: str, facts: Facts, sources: tuple[str, ...] = (), chips: tuple[str, ...] = ()
+    kind: str, facts: QuestionFacts, sources: tuple[str, ...] = (), chips: tuple[str, ...] = ()
 ) -> int:
     """Worlds in which this software ran this kind of model on this generation of chips; none where no
     software is named."""
@@ -112,7 +112,7 @@ def seen_together(
     return worlds(one for one in known if same_triple(one.facts, facts))
 
 
-def same_triple(one: Facts, other: Facts) -> bool:
+def same_triple(one: QuestionFacts, other: QuestionFacts) -> bool:
     """Whether two agree in generation of chips, kind of model and, where the other names one, software."""
     software = not other.software or one.software == other.software
     return software and (one.generation, one.model) == (other.generation, other.model)
@@ -125,12 +125,12 @@ def _counted(
 ) -> Mapping[str, float]:  # fmt: skip
     """The features that count worlds."""
     known = sightings_without(kind, sources, chips)
-    facts = Facts(software=software, generation=generation, model=model)
+    facts = QuestionFacts(software=software, generation=generation, model=model)
 
-    def rare(of: Callable[[Facts], bool]) -> float:
+    def rare(of: Callable[[QuestionFacts], bool]) -> float:
         return 1.0 / (1.0 + worlds(one for one in known if of(one.facts)))
 
-    def mine(one: Facts) -> bool:
+    def mine(one: QuestionFacts) -> bool:
         return not software or one.software == software
 
     return {

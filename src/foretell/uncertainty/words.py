@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from foretell.catalog.error_models import ErrorModel, error_model
-from foretell.catalog.sightings import Facts
+from foretell.catalog.sightings import QuestionFacts
 from foretell.specs.corrections import TRAINING
 from foretell.specs.result import StepEstimate
 from foretell.uncertainty.mechanisms import shares_of
@@ -53,7 +53,7 @@ def interval_reason(result: StepEstimate) -> str:
 
 
 def reason_of(
-    model: ErrorModel, mechanisms: tuple[str, ...], facts: Facts, run: MeasuredRun
+    model: ErrorModel, mechanisms: tuple[str, ...], facts: QuestionFacts, run: MeasuredRun
 ) -> str:
     """What of a question is new, what to expect, and what a measured run would make of it."""
     low, high = (math.exp(end) for end in prior_interval(model, mechanisms, run)["p90"])
@@ -64,7 +64,7 @@ def reason_of(
     )
 
 
-def what_is_new(model: ErrorModel, facts: Facts, novelty: Mapping[str, float]) -> str:
+def what_is_new(model: ErrorModel, facts: QuestionFacts, novelty: Mapping[str, float]) -> str:
     """The feature that widens the interval most, in words."""
     words = {
         "software": facts.software or "software that is not named",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foretell.api.conditioning import step_run
 from foretell.api.measured_serving import service_features
-from foretell.catalog.sightings import Facts
+from foretell.catalog.sightings import QuestionFacts
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
     in_their_unit,
@@ -63,7 +63,7 @@ class ContactRow:
     """To the mechanisms of its kind."""
     features: Mapping[str, float | str]
     """What makes two rows alike."""
-    facts: Facts
+    facts: QuestionFacts
     """What is known of it before it is run."""
     figure: tuple[str, ...] = ()
     """Which figure it is, where its kind has several."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from foretell.catalog import error_models, sightings
 from foretell.catalog.error_models import ErrorModel
 from foretell.catalog.files import read_table, toml_value
-from foretell.catalog.sightings import Facts
+from foretell.catalog.sightings import QuestionFacts
 from foretell.lab.validate.contacts import ContactRow, contacts_of
 from foretell.lab.validate.error_kinds import KINDS, ErrorKind
 from foretell.records import dataclass
@@ -220,7 +220,7 @@ def fit(kind: ErrorKind, sources: Sequence[SourceRows], begin: Array | None = No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldOutRow:
     """A row with its source left out of the fit."""
 
     row: ContactRow
@@ -246,13 +246,13 @@ class Held:
 
 def hold_out(
     kind: ErrorKind, sources: Mapping[str, SourceRows], theta: Array
-) -> tuple[list[Held], dict[str, Array]]:
+) -> tuple[list[HeldOutRow], dict[str, Array]]:
     """Every first contact with its source left out, and the parameters without it; many sources are left
     out some at a time."""
     names = sorted({one.rows[0].source for one in sources.values() if one.first})
     random.Random(0).shuffle(names)
     folds = len(names) if len(names) <= MANY else FOLDS
-    found: list[Held] = []
+    found: list[HeldOutRow] = []
     without: dict[str, Array] = {}
     for fold in range(folds):
         out = names[fold::folds]
@@ -265,7 +265,7 @@ def hold_out(
     return found, without if folds == len(names) else {}
 
 
-def held_rows(kind: ErrorKind, model: ErrorModel, one: SourceRows) -> list[Held]:
+def held_rows(kind: ErrorKind, model: ErrorModel, one: SourceRows) -> list[HeldOutRow]:
     """The rows of one source under a model without it."""
     runs = runs_of(kind, one.rows)
     found = []
@@ -275,7 +275,7 @@ def held_rows(kind: ErrorKind, model: ErrorModel, one: SourceRows) -> list[Held]
         after = None if other is None else condition(model, kind.mechanisms, [runs[other]]).of(run)
         known = sightings.sightings_without(kind.name, (row.source,))
         found.append(
-            Held(
+            HeldOutRow(
                 row=row,
                 low=low,
                 high=high,
@@ -298,9 +298,9 @@ def anchor_of(rows: Sequence[ContactRow], target: int) -> int | None:
     return random.Random(f"0 {own.id}").choice(pool) if pool else None
 
 
-def report(held: Sequence[Held]) -> dict[str, Any]:
+def report(held: Sequence[HeldOutRow]) -> dict[str, Any]:
     """Coverage, widths and scores of rows whose source was left out; the best constant band beside them."""
-    groups: dict[str, list[Held]] = defaultdict(list)
+    groups: dict[str, list[HeldOutRow]] = defaultdict(list)
     for one in held:
         groups[one.row.group].append(one)
     errors = [one.row.log_error for one in held]
@@ -324,7 +324,7 @@ def report(held: Sequence[Held]) -> dict[str, Any]:
         "high_over_low_elsewhere": width(far),
     }
     for name in ("software", "generation", "model"):
-        by: dict[str, list[Held]] = defaultdict(list)
+        by: dict[str, list[HeldOutRow]] = defaultdict(list)
         for one in held:
             by[getattr(one.row.facts, name)].append(one)
         found[f"by_{name}"] = {
@@ -334,7 +334,7 @@ def report(held: Sequence[Held]) -> dict[str, Any]:
     return {**found, **anchored_report(groups)}
 
 
-def anchored_report(groups: Mapping[str, Sequence[Held]]) -> dict[str, Any]:
+def anchored_report(groups: Mapping[str, Sequence[HeldOutRow]]) -> dict[str, Any]:
     """Errors after one measured row of the source, beside one plain factor of the same row."""
     ours, plain, inside, narrower = {}, {}, [], []
     for name, some in groups.items():
@@ -369,7 +369,7 @@ def share(some: Sequence[Any]) -> float:
     return float(np.mean(some)) if len(some) else 0.0
 
 
-def width(some: Sequence[Held]) -> float | None:
+def width(some: Sequence[HeldOutRow]) -> float | None:
     """Median high over low."""
     return math.exp(float(np.median([o.high - o.low for o in some]))) if some else None
 
@@ -435,7 +435,7 @@ def write_sightings(kind: ErrorKind, rows: Sequence[ContactRow]) -> None:
     path = sightings.FILE
     tables = dict(read_table(path)) if path.exists() else {}
     names = sorted({row.source for row in rows})
-    found: dict[tuple[Any, ...], list[Facts]] = defaultdict(list)
+    found: dict[tuple[Any, ...], list[QuestionFacts]] = defaultdict(list)
     for row in rows:
         f = row.facts
         world = row.world if row.world != row.source else ""

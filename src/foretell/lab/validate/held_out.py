@@ -51,7 +51,7 @@ NOTHING = LeftOut()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class SoftwareSeen:
     """A family of frameworks on a chip, seen in the runs of a source."""
 
     source: str
@@ -62,16 +62,18 @@ class Sighting:
     """The chip."""
 
 
-def sightings_of(rows: Iterable[TrainingRow]) -> frozenset[Sighting]:
+def sightings_of(rows: Iterable[TrainingRow]) -> frozenset[SoftwareSeen]:
     """What the rows of a table show, and what the catalogue's residuals rest on."""
     known = {
-        Sighting(source=s.source, framework=s.facts.software, chip=s.facts.chip)
+        SoftwareSeen(source=s.source, framework=s.facts.software, chip=s.facts.chip)
         for s in sightings("training")
     }
     return frozenset(known | {found for row in rows if (found := _sighting(row)) is not None})
 
 
-def left_out_of(row: TrainingRow, held_out: HeldOut | None, seen: frozenset[Sighting]) -> LeftOut:
+def left_out_of(
+    row: TrainingRow, held_out: HeldOut | None, seen: frozenset[SoftwareSeen]
+) -> LeftOut:
     """What is left out for a row."""
     if held_out is None:
         return NOTHING
@@ -99,13 +101,13 @@ def _sorted(sources: Iterable[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8192)
-def _sighting(row: TrainingRow) -> Sighting | None:
+def _sighting(row: TrainingRow) -> SoftwareSeen | None:
     """What a row shows; None where it cannot be asked."""
     try:
         asked = question_of(row)
         word = _framework(asked)
         chip = system_record(asked.system, _of_system(asked.settings)).chip.id
-        return Sighting(source=row.source, framework=family_of(word)[0], chip=chip)
+        return SoftwareSeen(source=row.source, framework=family_of(word)[0], chip=chip)
     except (UnsupportedRun, ProblemsError):
         return None
 

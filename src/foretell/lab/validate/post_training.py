@@ -16,7 +16,7 @@ import numpy as np
 from foretell.api.post_training import PostTraining, post_training_of, printed_phases
 from foretell.catalog import model as catalogue_model
 from foretell.catalog.post_training import post_training_loop, recognise_loop
-from foretell.catalog.sightings import Facts
+from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import BadInput, Problem, ProblemsError
 from foretell.inputs.system import system_of
 from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
@@ -132,7 +132,7 @@ def figure_kind(kind: str, metric: str) -> str:
     return metric
 
 
-def cells_facts(cells: Cells) -> Facts:
+def cells_facts(cells: Cells) -> QuestionFacts:
     """What is known of a post-training row before it is run."""
     try:
         system = system_of(chip_of(cells), (), {})

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from foretell.catalog.engines import profiles
-from foretell.catalog.sightings import Facts
+from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import ProblemsError
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
@@ -224,7 +224,7 @@ def predictions_of(
     return found
 
 
-def case_facts(case: ServingCase) -> Facts:
+def case_facts(case: ServingCase) -> QuestionFacts:
     """What is known of a service of a table before it is run."""
     chips = case.deployment.gpus * case.replicas
     return service_facts(

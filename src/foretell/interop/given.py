@@ -25,7 +25,6 @@ from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import (
     read_config_module,
-    read_engine,
     read_olmo,
     read_trainer_script,
 )
@@ -63,8 +62,6 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
         return [parse_arguments(text)] if bare else tables
     if found.python:
         told = read_config_module(found.python) or _called(found.python)
-        if not told and (calls := read_engine(found.python)):
-            return [ArgumentTable(words=("vllm", "serve"), pairs=calls, variables={}, text=text)]
         tables = [_of_process(one, found, text) for one in found.processes]
         return (
             [ArgumentTable(words=(), pairs=told, variables={}, text=text), *tables]

@@ -417,3 +417,21 @@ def test_jobs_of_platforms(text: str) -> None:
     if text == SAGEMAKER:
         assert argv(process) == "train.py --max_length 512"
         assert [word.line for word in process.argv] == [3, 4, 4]
+
+
+def test_lines_of_a_text_that_yaml_folds() -> None:
+    text = """
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - command: [bash, -c]
+    args:
+    - >-
+      ulimit -l unlimited &&
+      exec vllm serve m
+      --tensor-parallel-size 8
+    resources: {limits: {nvidia.com/gpu: 8}}
+"""
+    word = next(one for one in only(text).argv if one.text.startswith("--tensor"))
+    assert "--tensor-parallel-size" in text.splitlines()[word.line - 1]

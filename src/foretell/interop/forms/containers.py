@@ -37,14 +37,15 @@ def table(node: Any) -> Mapping[str, Any]:
 def words_at(tree: Tree, path: Path, node: Any, *, split: bool = False) -> list[Word]:
     """Words of a list of them, or of one text, with their lines."""
     if isinstance(node, list):
-        return [
-            plain_word(str(one), tree.line(*path, str(at)))
+        placed = [
+            tree.placed(str(one), tree.line(*path, str(at)))
             for at, one in enumerate(node)
             if not isinstance(one, Mapping | list)
         ]
+        return [plain_word(text, line) for text, line in placed]
     if node is None or isinstance(node, Mapping):
         return []
-    line, text = tree.line(*path), str(node)
+    text, line = tree.placed(str(node), tree.line(*path))
     if not split:
         return [plain_word(text, line)]
     return _split(text, line)
@@ -158,7 +159,7 @@ def processes_of(
     around = (LauncherLayer(name=layer), *found.layers)
     script, line = None, 0
     if found.text is not None:
-        script, line = found.text.text, found.text.line + ("\n" in found.text.text)
+        script, line = found.text.text, found.text.line
     elif found.script and found.words:
         script = _mounted(found.words[0].text, written)
     if script is not None:

@@ -1,6 +1,6 @@
 """Tasks of clouds and platforms: a script with the nodes and GPUs that it is given.
 
-SkyPilot, dstack, Azure ML, MosaicML (its `parameters` are a file of the job) and Determined.
+SkyPilot, dstack, Beaker, Azure ML, MosaicML (its `parameters` are a file of the job) and Determined.
 """
 
 import json
@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from foretell.interop.forms.containers import table, variables_at
+from foretell.interop.forms.containers import processes_of, table, variables_at, words_at
 from foretell.interop.forms.records import (
     FactName,
     Form,
     LaunchContents,
+    LaunchedProcess,
     StatedFact,
     Word,
     plain_word,
@@ -101,6 +102,39 @@ def read_dstack(tree: Tree, open_file: Callable[[str], str | None]) -> LaunchCon
     script = "\n".join(str(one) for one in value["commands"])
     return _script(tree, "dstack", script, tree.line("commands") + 1, env, facts, open_file,
                    image=str(value.get("image") or ""))  # fmt: skip
+
+
+def is_beaker(value: Any) -> bool:
+    """Whether a document is an experiment of Beaker."""
+    several = table(value).get("tasks")
+    return (
+        isinstance(several, list)
+        and "budget" in value
+        and "command" in table((several or [None])[0])
+    )
+
+
+def read_beaker(tree: Tree) -> LaunchContents:
+    """Tasks of a Beaker experiment."""
+    found: list[LaunchedProcess] = []
+    for at, task in enumerate(tree.value["tasks"]):
+        path, one = ("tasks", str(at)), table(task)
+        words = [word for key in ("command", "arguments")
+                 for word in words_at(tree, (*path, key), one.get(key))]  # fmt: skip
+        facts = []
+        each, nodes = table(one.get("resources")).get("gpuCount"), one.get("replicas")
+        if isinstance(nodes, int):
+            facts.append(stated("nodes", nodes, tree.line(*path, "replicas"), "replicas"))
+        if isinstance(each, int):
+            facts.append(
+                stated("gpus_per_node", each, tree.line(*path, "resources", "gpuCount"), "gpuCount")
+            )
+        env = variables_at(tree, (*path, "envVars"), one.get("envVars"))
+        image = next((str(name) for name in table(one.get("image")).values()), "")
+        found += processes_of(
+            words, env, facts, layer="beaker", image=image, name=str(one.get("name"))
+        )
+    return LaunchContents(form="task", processes=tuple(found))
 
 
 def is_platform(value: Any) -> bool:

@@ -46,7 +46,12 @@ class Tree:
         rows = self.text.splitlines()
         here = rows[line - 1] if 0 < line <= len(rows) else ""
         first = line + 1 if _BLOCK.search(here) or (not here and "\n" in value) else line
-        if "\n" in value or "'" in value or " " not in value.strip() or value.strip() in here:
+        if (
+            "\n" in value
+            or "'" in value.strip("'")
+            or " " not in value.strip()
+            or value.strip() in here
+        ):
             return value, first
         found: list[list[str]] = [[]]
         row, at = first - 1, 0

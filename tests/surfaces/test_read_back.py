@@ -5,7 +5,8 @@ from tests.surfaces.command import foretell
 
 TOO_LARGE = (
     "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 1 --num-layers 80 --bf16 "
-    "--hidden-size 8192 --num-attention-heads 64 --seq-length 8192 --micro-batch-size 1 --global-batch-size 64"
+    "--hidden-size 8192 --num-attention-heads 64 --seq-length 8192 --micro-batch-size 1 "
+    "--global-batch-size 64"
 )
 
 

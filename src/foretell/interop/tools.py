@@ -23,7 +23,6 @@ from foretell.interop import (
     vllm,
 )
 from foretell.interop.arguments import ArgumentTable, parse_arguments
-from foretell.interop.given import argument_tables
 from foretell.interop.kept_flags import keep_flags
 from foretell.interop.launch import (
     SERVERS,
@@ -40,6 +39,7 @@ from foretell.interop.megatron import read_megatron
 from foretell.interop.named_files import with_files
 from foretell.interop.own_model import read_table
 from foretell.interop.policy_launch import read_policy
+from foretell.interop.process_arguments import argument_tables
 from foretell.interop.recognition import launched_tools, nothing_launched, unwrapped
 from foretell.interop.serving_words import Serving
 from foretell.interop.several_servers import join_servers, role_of
@@ -125,7 +125,7 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
     parents = _parents(given, whose)
     if parents or any("_recipe " in ask for ask in launch.asks):
         launch = only_told(launch)
-    return completed(
+    return with_asks(
         replace(
             launch,
             notes=(*launch.notes, *opened),
@@ -249,7 +249,7 @@ def _whole_flag(key: str, table: ToolTable) -> str:
     return longer[0] if len(longer) == 1 else key
 
 
-def completed(launch: Launch) -> Launch:
+def with_asks(launch: Launch) -> Launch:
     """A launch that asks for what its file does not say and nothing else can: model, GPUs, lengths."""
     asks = list(launch.asks)
     if not launch.models and launch.table is None:

@@ -4,8 +4,10 @@
     check_table("example")
     check_launch("example", "example train --tp 2 --batch 8 ...", words="tp2 mbs8", seq_len=4096)
 
-A table is right in form when these pass: every key has one verdict and none is a wildcard, defaults and values are of
-fields that it has, a launch is recognised as the tool's, its values come back with the line that says each, and a key
+A table is right in form when these pass: every key has one verdict and none is a wildcard, defaults and
+values are of
+fields that it has, a launch is recognised as the tool's, its values come back with the line that says each,
+and a key
 that the tool does not have is named as unknown.
 """
 

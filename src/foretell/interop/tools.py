@@ -121,8 +121,8 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
             "the file holds flags and no program that takes them: import the script that uses them"
         )
         launch = replace(launch, doubts=(*launch.doubts, told))
-    closed = _not_opened(given, {one.name for one in beside.files})
     parents = _parents(given, whose)
+    closed = [] if parents else _not_opened(given, {one.name for one in beside.files})
     if parents or any("_recipe " in ask for ask in launch.asks):
         launch = only_told(launch)
     return with_asks(

@@ -88,6 +88,10 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     ep = keys.whole("ep", low=-1) or 1
     gpus, dp, shard = _replicas(keys, known, table, tp * pp * cp, ep)
     micro, batch = _batch(keys, known, gpus, dp)
+    lacks = table.options.get("no_batch") and not keys.said_as("micro_batch", "global_batch")
+    if lacks and "micro_batch" not in known.degrees:
+        micro, batch = None, None
+        keys.ask("the sequences of one GPU are not in the file: mbs in --plan says them")
     plan = dict(told.plan)
     stage = plan.pop("zero", None)
     values: dict[str, object] = {

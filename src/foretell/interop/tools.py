@@ -321,8 +321,8 @@ def _not_opened(given: ArgumentTable, opened: Collection[str] = ()) -> list[str]
 
 
 def _behind(given: ArgumentTable, launch: Launch) -> list[str]:
-    """Variables of flags that a command has and its file does not set; slime's models are a file of flags, known by
-    name, and the first word of a server's command is its model."""
+    """Variables of flags that a command has and its file does not set; slime's models are a file of flags,
+    known by name, and the first word of a server's command is its model."""
     values = (one for _, value in given.pairs for one in (value if isinstance(value, list) else []))
     alone = [word for word in given.words if _ALONE.fullmatch(word) and word not in launch.models]
     named = [word for word in values if _BEHIND.fullmatch(str(word))]

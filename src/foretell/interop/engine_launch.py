@@ -54,7 +54,7 @@ def engine_launch(
 ) -> Launch:
     """The launch; `left` names flags that were read and are not modelled, `sources` the flags of each value.
 
-    Flags that nobody read are warnings or of no bearing, as `engine_flags.toml` has it; BadInput with all
+    Flags that nobody read are warnings or of no bearing, as `interop/tools` has it; BadInput with all
     problems of the others.
     """
     flags = other_flags(tool)

@@ -417,3 +417,42 @@ def test_jobs_of_platforms(text: str) -> None:
     if text == SAGEMAKER:
         assert argv(process) == "train.py --max_length 512"
         assert [word.line for word in process.argv] == [3, 4, 4]
+
+
+def test_lines_of_a_text_that_yaml_folds() -> None:
+    text = """
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - command: [bash, -c]
+    args:
+    - >-
+      ulimit -l unlimited &&
+      exec vllm serve m
+      --tensor-parallel-size 8
+    resources: {limits: {nvidia.com/gpu: 8}}
+"""
+    word = next(one for one in only(text).argv if one.text.startswith("--tensor"))
+    assert "--tensor-parallel-size" in text.splitlines()[word.line - 1]
+
+
+def test_an_experiment_of_beaker() -> None:
+    text = """
+version: v2
+budget: a/b
+tasks:
+- name: t
+  replicas: 2
+  image: {beaker: x}
+  command: [/bin/sh, -c]
+  arguments: ['
+    cd x && torchrun --nproc_per_node 8 --nnodes 2
+    train.py
+    --tp 4
+  ']
+  resources: {gpuCount: 8}
+"""
+    process = only(text)
+    assert gpu_count(process.facts).gpus == 16
+    assert "--tp 4" in text.splitlines()[process.argv[-1].line - 1]

@@ -263,3 +263,17 @@ srun torchrun --nnodes \\${#nodes[@]} --nproc_per_node 8 t.py
 EOT
 """
     assert gpu_count(only(text).facts).gpus == 32
+
+
+def test_lines_of_a_script_that_a_script_writes() -> None:
+    text = """A=1
+inner=$(cat <<- EOM
+  python t.py \\\\
+    --a $A
+EOM
+)
+echo "$inner" > inner.sh
+torchrun --nproc_per_node 8 --no-python bash inner.sh
+"""
+    process = only(text)
+    assert [(word.text, word.line) for word in process.argv] == [("t.py", 3), ("--a", 4), ("1", 4)]

@@ -1,10 +1,9 @@
 """Flags of serving engines that no reader turns into words of a plan: those that bear on an answer, and those
-that do not (engine_flags.toml)."""
+that do not (interop/tools)."""
 
-import tomllib
 from functools import cache
-from importlib import resources
 
+from foretell.interop.tool_tables import table_of
 from foretell.records import dataclass
 
 
@@ -20,13 +19,13 @@ class OtherFlags:
     """Releases and files that they were read from."""
 
 
+TABLES = ("_config", "_kwargs", "cc", "sc", "ac", "dc")
+"""Ends of flags that are tables: what stands in one that matters, matters."""
+
+
 @cache
 def other_flags(tool: str) -> OtherFlags:
     """The flags of an engine that its reader leaves."""
-    text = resources.files("foretell.interop").joinpath("engine_flags.toml").read_text("utf-8")
-    table = tomllib.loads(text)[tool]
-    return OtherFlags(
-        bears=frozenset(table["bears"].split()),
-        quiet=frozenset(table["quiet"].split()),
-        source=table["source"],
-    )
+    table = table_of(tool)
+    inside = {f"{name}.*" for name in table.bears | table.read if name.endswith(TABLES)}
+    return OtherFlags(bears=table.bears | inside, quiet=table.quiet, source=table.source)

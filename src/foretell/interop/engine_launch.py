@@ -6,7 +6,7 @@ from dataclasses import replace
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.engine_flags import other_flags
 from foretell.interop.kept_flags import own_flags
-from foretell.interop.keys import Keys, LeftArguments, plan_words, read_back
+from foretell.interop.keys import Keys, LeftArguments, drop_unset, plan_words, read_back
 from foretell.interop.launch import Launch, Tool
 
 
@@ -22,11 +22,14 @@ def service_launch(
 ) -> Launch:
     """The record of what was read; `models` may be the model's names, the likeliest first."""
     names = tuple(name for name in models if name)
-    told = {"model": next(iter(names), None), "gpus": gpus, **values}
+    kept, job = dict(values), {"gpus": gpus}
+    drop_unset(keys, kept, job, {"gpus": sources.get("tp", ()), **sources})
+    values, chips = kept, job["gpus"]
+    told = {"model": next(iter(names), None), "gpus": chips, **values}
     return Launch(
         tool=tool,
         models=names,
-        gpus=gpus,
+        gpus=chips,
         plan=plan_words(values),
         values=read_back(keys, told, sources),
         accelerator=given.accelerator,
@@ -51,7 +54,7 @@ def engine_launch(
 ) -> Launch:
     """The launch; `left` names flags that were read and are not modelled, `sources` the flags of each value.
 
-    Flags that nobody read are warnings or of no bearing, as `engine_flags.toml` has it; BadInput with all
+    Flags that nobody read are warnings or of no bearing, as `interop/tools` has it; BadInput with all
     problems of the others.
     """
     flags = other_flags(tool)

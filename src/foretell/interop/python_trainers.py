@@ -133,23 +133,6 @@ def read_olmo(text: str) -> tuple[tuple[str, Any], ...]:
     return tuple(found.items()) if "train_module.rank_microbatch_size" in found else ()
 
 
-def read_engine(text: str) -> tuple[tuple[str, Any], ...]:
-    """Keywords of the first call that makes an engine of vLLM: `LLM(model=..., tensor_parallel_size=2)`."""
-    if "vllm" not in text or "LLM(" not in text:
-        return ()
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    known = _literals(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] == "LLM":
-            words = {one.arg: _value(one.value, known) for one in node.keywords if one.arg}
-            first = {"model": _value(node.args[0], known)} if node.args else {}
-            return tuple((first | words).items())
-    return ()
-
-
 def _nested(call: ast.Call, known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Keywords of dict(...) as dotted keys."""
     found: dict[str, Any] = {}

@@ -2,7 +2,7 @@
 
 Its tp is all chips of a stage: with --enable-dp-attention, dp x cp of them have sequences of their own.
 Without that switch --dp-size is whole copies of the engine. --mem-fraction-static covers weights and
-cache together. Arguments that are not modelled stand in engine_flags.toml.
+cache together. Arguments that are not modelled stand in interop/tools.
 """
 
 from collections.abc import Mapping

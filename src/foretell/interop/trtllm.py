@@ -2,7 +2,7 @@
 
 Its tp is all chips of a stage; with `enable_attention_dp` each of them has sequences of its own, and
 --max_batch_size counts for one. Its memory fraction is of what is left once weights and buffers are there.
-Options that are not modelled stand in engine_flags.toml.
+Options that are not modelled stand in interop/tools.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """`vllm serve`: engine arguments as of vllm/engine/arg_utils.py (0.10 to 0.32), or a YAML of the same.
 
-Arguments that are tables are read in vllm_tables.py; those that are not modelled stand in engine_flags.toml.
+Arguments that are tables are read in vllm_tables.py; those that are not modelled stand in interop/tools.
 
 --gpu-memory-utilization is a share of the whole card. --max-num-seqs counts for one data-parallel rank,
 so that an instance holds dp times as many.

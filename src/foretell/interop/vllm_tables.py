@@ -2,7 +2,7 @@
 
 `--compilation-config '{"cudagraph_mode": "NONE"}'`, `-cc.cudagraph_mode NONE` and `-O0` say the same
 (vllm/utils/argparse_utils.py). Keys that are not modelled and bear on latency or memory are warnings as flags
-are (engine_flags.toml: `compilation_config.*`).
+are (interop/tools: `compilation_config.*`).
 """
 
 import json

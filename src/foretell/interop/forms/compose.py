@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.interop.forms.containers import processes_of, table, variables_at, words_at
-from foretell.interop.forms.records import LaunchContents, LaunchedProcess, StatedFact, Word
+from foretell.interop.forms.records import (
+    LaunchContents,
+    LaunchedProcess,
+    StatedFact,
+    Word,
+    plain_word,
+    stated,
+)
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Path, Tree
 from foretell.interop.whole_numbers import whole_number
@@ -59,16 +66,11 @@ def _facts(tree: Tree, path: Path, service: Mapping[str, Any]) -> list[StatedFac
         ids = table(one).get("device_ids")
         many = len(ids) if isinstance(ids, list) else whole_number(table(one).get("count", ""))
         if many:
-            found.append(
-                StatedFact(
-                    name="gpus_per_node", value=many, line=tree.line(*place), source="devices"
-                )
-            )
+            found.append(stated("gpus_per_node", many, tree.line(*place), "devices"))
             break
     copies = deploy.get("replicas")
     if isinstance(copies, int) and copies > 1:
-        found.append(StatedFact(name="replicas", value=copies, line=tree.line(*path, "deploy", "replicas"),
-                          source="replicas"))  # fmt: skip
+        found.append(stated("replicas", copies, tree.line(*path, "deploy", "replicas"), "replicas"))
     return found
 
 
@@ -112,10 +114,10 @@ def _command(rest: str, line: int) -> list[Word]:
     """The words of `CMD ["a", "b"]`, or a shell's text."""
     if rest.startswith("["):
         try:
-            return [Word(text=str(one), line=line, raw=str(one)) for one in json.loads(rest)]
+            return [plain_word(str(one), line) for one in json.loads(rest)]
         except (ValueError, RecursionError):
             pass
-    return [Word(text=text, line=line, raw=text) for text in ("sh", "-c", rest)]
+    return [plain_word(text, line) for text in ("sh", "-c", rest)]
 
 
 def _line(text: str, found: str) -> int:

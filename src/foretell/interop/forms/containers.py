@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.forms.facts import process_facts
-from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, StatedFact, Word
+from foretell.interop.forms.records import (
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+    plain_word,
+    stated,
+)
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Path, Tree
 from foretell.interop.forms.unwrap import UTILITIES, unwrapped
@@ -30,16 +37,17 @@ def table(node: Any) -> Mapping[str, Any]:
 def words_at(tree: Tree, path: Path, node: Any, *, split: bool = False) -> list[Word]:
     """Words of a list of them, or of one text, with their lines."""
     if isinstance(node, list):
-        return [
-            Word(text=str(one), line=tree.line(*path, str(at)), raw=str(one))
+        placed = [
+            tree.placed(str(one), tree.line(*path, str(at)))
             for at, one in enumerate(node)
             if not isinstance(one, Mapping | list)
         ]
+        return [plain_word(text, line) for text, line in placed]
     if node is None or isinstance(node, Mapping):
         return []
-    line, text = tree.line(*path), str(node)
+    text, line = tree.placed(str(node), tree.line(*path))
     if not split:
-        return [Word(text=text, line=line, raw=text)]
+        return [plain_word(text, line)]
     return _split(text, line)
 
 
@@ -54,7 +62,7 @@ def _split(text: str, line: int) -> list[Word]:
     for part in parts:
         place = text.find(part, at)
         at = place if place >= 0 else at
-        found.append(Word(text=part, line=line + text.count("\n", 0, at), raw=part))
+        found.append(plain_word(part, line + text.count("\n", 0, at)))
         at += len(part) if place >= 0 else 0
     return found
 
@@ -69,14 +77,14 @@ def variables_at(
         for name, value in node.items():
             if not isinstance(value, Mapping | list):
                 text = "" if value is None else str(value)
-                found[str(name)] = Word(text=text, line=tree.line(*path, str(name)), raw=text)
+                found[str(name)] = plain_word(text, tree.line(*path, str(name)))
     for at, one in enumerate(node if isinstance(node, list) else ()):
         line = tree.line(*path, str(at))
         if isinstance(one, Mapping) and "name" in one:
             name = str(one["name"])
             if "value" in one:
                 text = str(one["value"])
-                found[name] = Word(text=text, line=tree.line(*path, str(at), "value"), raw=text)
+                found[name] = plain_word(text, tree.line(*path, str(at), "value"))
             else:
                 held = str(table(table(one.get("valueFrom")).get("configMapKeyRef")).get("key"))
                 content = (files or {}).get(held)
@@ -87,7 +95,7 @@ def variables_at(
                 )
         elif isinstance(one, str) and "=" in one:
             name, _, text = one.partition("=")
-            found[name] = Word(text=text, line=line, raw=text)
+            found[name] = plain_word(text, line)
     return {name: _unset(name, word) for name, word in found.items()}
 
 
@@ -122,7 +130,7 @@ def gpus_at(tree: Tree, path: Path, node: Any) -> StatedFact | None:
             number = whole_number(asked.get(name, ""))
             if number is not None:
                 line = tree.line(*path, part, name)
-                return StatedFact(name="gpus_per_node", value=number, line=line, source=name)
+                return stated("gpus_per_node", number, line, name)
             if str(asked.get(name, "")).startswith("${"):
                 unset = str(asked[name])[2:-1]
                 return StatedFact(
@@ -151,7 +159,7 @@ def processes_of(
     around = (LauncherLayer(name=layer), *found.layers)
     script, line = None, 0
     if found.text is not None:
-        script, line = found.text.text, found.text.line + ("\n" in found.text.text)
+        script, line = found.text.text, found.text.line
     elif found.script and found.words:
         script = _mounted(found.words[0].text, written)
     if script is not None:

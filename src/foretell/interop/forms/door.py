@@ -137,6 +137,8 @@ def _of_trees(
             return tasks.read_skypilot(tree, open_file)
         if tasks.is_dstack(tree.value):
             return tasks.read_dstack(tree, open_file)
+        if tasks.is_beaker(tree.value):
+            return tasks.read_beaker(tree)
         if tasks.is_platform(tree.value):
             return tasks.read_platform(tree, open_file)
         if ray_serve.is_serve(tree.value):

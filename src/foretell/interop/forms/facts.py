@@ -10,6 +10,8 @@ from foretell.interop.forms.records import (
     LauncherLayer,
     StatedFact,
     Word,
+    plain_word,
+    stated,
 )
 from foretell.interop.forms.values import ArrayValue, Value, literal
 from foretell.interop.whole_numbers import whole_number
@@ -37,7 +39,7 @@ def batch_layer(text: str, first_line: int) -> LauncherLayer | None:
             parts = shlex.split(plain, comments=True)
         except ValueError:
             parts = plain.split()
-        words += [Word(text=part, line=line, raw=part) for part in parts]
+        words += [plain_word(part, line) for part in parts]
     return LauncherLayer(name=name, argv=tuple(words)) if name else None
 
 
@@ -80,20 +82,12 @@ def batch_facts(layer: LauncherLayer) -> tuple[StatedFact, ...]:
     per = whole_number((each.text if each else "").rpartition(":")[2])
     if each and per and not any(one.name.startswith("gpus") for one in found):
         many = per * ((whole_number(tasks.text) if tasks else 1) or 1)
-        found.append(
-            StatedFact(name="gpus_per_node", value=many, line=each.line, source="--gpus-per-task")
-        )
+        found.append(stated("gpus_per_node", many, each.line, "--gpus-per-task"))
     for word in layer.argv:
         if layer.name == "#PBS" and (match := _SELECT.search(word.text)):
-            found.append(
-                StatedFact(name="nodes", value=int(match[1]), line=word.line, source="-l select")
-            )
+            found.append(stated("nodes", int(match[1]), word.line, "-l select"))
             if gpus := _PBS_GPUS.search(word.text):
-                found.append(
-                    StatedFact(
-                        name="gpus_per_node", value=int(gpus[1]), line=word.line, source="ngpus"
-                    )
-                )
+                found.append(stated("gpus_per_node", int(gpus[1]), word.line, "ngpus"))
     return tuple(found)
 
 
@@ -111,12 +105,10 @@ def _of_gres(word: Word | None, name: FactName, option: str) -> list[StatedFact]
         )
         if match is None:
             continue
-        found = [
-            StatedFact(name=name, value=int(match["many"] or 1), line=word.line, source=option)
-        ]
+        found = [stated(name, int(match["many"] or 1), word.line, option)]
         if match["kind"] and match["kind"].lower() not in ("gpu", "tmp"):
             kind = SLURM_NAMES.get(match["kind"].lower(), match["kind"])
-            found.append(StatedFact(name="accelerator", value=kind, line=word.line, source=option))
+            found.append(stated("accelerator", kind, word.line, option))
         return found
     return []
 
@@ -132,7 +124,7 @@ def process_facts(process: LaunchedProcess) -> tuple[StatedFact, ...]:
         word = process.env.get(name)
         if word is not None and not word.unknown and re.fullmatch(r"\d+(,\d+)*,?", word.text):
             many = len(word.text.strip(",").split(","))
-            found.append(StatedFact(name="gpus_per_node", value=many, line=word.line, source=name))
+            found.append(stated("gpus_per_node", many, word.line, name))
             break
     return tuple(found)
 
@@ -144,7 +136,7 @@ def _torchrun(layer: LauncherLayer) -> list[StatedFact]:
         found.append(_fact("nodes", _last(nodes) or nodes, "--nnodes"))
     elif each is not None and not any(word.text == f"${{{word.unknown[0]}}}" and word is not each
                                       for word in layer.argv if word.unknown):  # fmt: skip
-        found.append(StatedFact(name="nodes", value=1, line=0, source="torchrun's default"))
+        found.append(stated("nodes", 1, 0, "torchrun's default"))
     if each is not None and each.text not in ("gpu", "auto"):
         found.append(_fact("processes_per_node", each, "--nproc-per-node"))
     return found
@@ -168,7 +160,7 @@ def _deepspeed(layer: LauncherLayer) -> list[StatedFact]:
         hosts = [one.partition(":")[2] for one in include.text.split("@")]
         many = sum(len(one.split(",")) for one in hosts if one)
         if many and all(hosts):
-            found.append(StatedFact(name="gpus", value=many, line=include.line, source="--include"))
+            found.append(stated("gpus", many, include.line, "--include"))
     return found
 
 
@@ -190,7 +182,7 @@ def _docker(layer: LauncherLayer) -> list[StatedFact]:
     if match is None:
         return []
     many = int(match[1]) if match[1] else len(match[2].strip(",").split(","))
-    return [StatedFact(name="gpus_per_node", value=many, line=word.line, source="--gpus")]
+    return [stated("gpus_per_node", many, word.line, "--gpus")]
 
 
 def _composer(layer: LauncherLayer) -> list[StatedFact]:

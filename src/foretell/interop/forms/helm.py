@@ -13,8 +13,9 @@ from foretell.interop.forms.records import (
     LaunchContents,
     LaunchedProcess,
     LauncherLayer,
-    StatedFact,
     Word,
+    plain_word,
+    stated,
 )
 from foretell.interop.forms.trees import Path, Tree
 from foretell.interop.whole_numbers import whole_number
@@ -70,12 +71,12 @@ def _flags(
         if key in node and node[key] is not None:
             line = tree.line(*path, key)
             yield Word(text=f"--{flag}", line=line, raw=key)
-            yield Word(text=str(node[key]), line=line, raw=str(node[key]))
+            yield plain_word(str(node[key]), line)
 
 
 def _start(tree: Tree, path: Path, model: str) -> list[Word]:
     line = tree.line(*path)
-    return [Word(text=text, line=line, raw=text) for text in ("vllm", "serve", model)]
+    return [plain_word(text, line) for text in ("vllm", "serve", model)]
 
 
 def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> LaunchedProcess:
@@ -88,15 +89,21 @@ def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> LaunchedProcess:
         if config.get(key) is True and flag:
             words.append(Word(text=f"--{flag}", line=tree.line(*place, key), raw=key))
     words += words_at(tree, (*place, "extraArgs"), config.get("extraArgs"))
-    facts = [StatedFact(name="replicas", value=int(model.get("replicaCount") or 1), source="replicaCount",
-                  line=tree.line(*path, "replicaCount"))]  # fmt: skip
+    facts = [
+        stated(
+            "replicas",
+            int(model.get("replicaCount") or 1),
+            tree.line(*path, "replicaCount"),
+            "replicaCount",
+        )
+    ]
     if (many := whole_number(model.get("requestGPU", ""))) is not None:
-        facts.append(StatedFact(name="gpus_per_node", value=many, line=tree.line(*path, "requestGPU"),
-                          source="requestGPU"))  # fmt: skip
+        facts.append(stated("gpus_per_node", many, tree.line(*path, "requestGPU"), "requestGPU"))  # fmt: skip
     chip = str(model.get("requestGPUType") or "")
     if chip and "/" not in chip:
-        facts.append(StatedFact(name="accelerator", value=chip, line=tree.line(*path, "requestGPUType"),
-                          source="requestGPUType"))  # fmt: skip
+        facts.append(
+            stated("accelerator", chip, tree.line(*path, "requestGPUType"), "requestGPUType")
+        )
     return LaunchedProcess(
         program="vllm",
         argv=tuple(words),
@@ -118,11 +125,10 @@ def _model_service(tree: Tree) -> Iterator[LaunchedProcess]:
         if not half or half.get("create") is False:
             continue
         parallel = table(half.get("parallelism"))
-        facts = [StatedFact(name="role", value=role, line=tree.line(role), source=role)]
+        facts = [stated("role", role, tree.line(role), role)]
         copies = half.get("replicas")
         if isinstance(copies, int):
-            facts.append(StatedFact(name="replicas", value=copies, line=tree.line(role, "replicas"),
-                              source="replicas"))  # fmt: skip
+            facts.append(stated("replicas", copies, tree.line(role, "replicas"), "replicas"))  # fmt: skip
         containers = half.get("containers")
         for at, one in enumerate(containers if isinstance(containers, list) else ()):
             path: Path = (role, "containers", str(at))
@@ -143,7 +149,7 @@ def _catalogue(tree: Tree, one: Mapping[str, Any], path: Path) -> LaunchedProces
     model = str(one["url"]).partition("://")[2]
     program = _PROGRAMS.get(str(one.get("engine")), str(one.get("engine")).lower())
     line = tree.line(*path, "url")
-    words = [Word(text=text, line=line, raw=text) for text in (program, "serve", model)]
+    words = [plain_word(text, line) for text in (program, "serve", model)]
     words += words_at(tree, (*path, "args"), one.get("args"))
     kind, _, many = str(one.get("resourceProfile") or "").partition(":")
     place = tree.line(*path, "resourceProfile")
@@ -151,12 +157,11 @@ def _catalogue(tree: Tree, one: Mapping[str, Any], path: Path) -> LaunchedProces
     if kind.startswith(("nvidia-gpu", "amd-gpu")):
         chip = kind.rpartition("gpu-")[2]
         count, key = whole_number(many) or 1, "resourceProfile"
-        facts += [StatedFact(name="gpus_per_node", value=count, line=place, source=key),
-                  StatedFact(name="accelerator", value=chip, line=place, source=key)]  # fmt: skip
+        facts += [stated("gpus_per_node", count, place, key),
+                  stated("accelerator", chip, place, key)]  # fmt: skip
     copies = one.get("minReplicas")
     if isinstance(copies, int) and copies > 1:
-        facts.append(StatedFact(name="replicas", value=copies, line=tree.line(*path, "minReplicas"),
-                          source="minReplicas"))  # fmt: skip
+        facts.append(stated("replicas", copies, tree.line(*path, "minReplicas"), "minReplicas"))  # fmt: skip
     return LaunchedProcess(
         program=program,
         argv=tuple(words),

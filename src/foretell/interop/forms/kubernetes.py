@@ -19,6 +19,8 @@ from foretell.interop.forms.records import (
     LaunchedProcess,
     StatedFact,
     Word,
+    plain_word,
+    stated,
 )
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Path, Tree, settings, walked, yaml_trees
@@ -149,7 +151,7 @@ def _request(tree: Tree, spec: Mapping[str, Any]) -> LaunchedProcess:
     program = f"dynamo.{spec.get('backend') or 'vllm'}"
     line = tree.line("spec", key)
     told = (program, "--model", str(spec.get(key) or ""), "--tensor-parallel-size")
-    words = [Word(text=text, line=line, raw=text) for text in told]
+    words = [plain_word(text, line) for text in told]
     open_ = "tensor_parallel_size"
     words.append(Word(text=f"${{{open_}}}", line=line, raw="", unknown=(open_,)))
     return LaunchedProcess(program=program, argv=tuple(words))
@@ -174,8 +176,12 @@ def _ray_gpus(tree: Tree, spec: Mapping[str, Any]) -> tuple[StatedFact, ...]:
                 total = (many if isinstance(many, int) else 1) * (
                     hosts if isinstance(hosts, int) else 1
                 )
-                found += [StatedFact(name="nodes", value=total, line=tree.line(*path, "replicas"),
-                               source="workerGroupSpecs.replicas"), gpus]  # fmt: skip
+                found += [
+                    stated(
+                        "nodes", total, tree.line(*path, "replicas"), "workerGroupSpecs.replicas"
+                    ),
+                    gpus,
+                ]
                 selector = table(table(table(group).get("template")).get("spec")).get(
                     "nodeSelector"
                 )
@@ -191,7 +197,7 @@ def _chip(labels: Mapping[str, tuple[str, int]]) -> list[StatedFact]:
     for name in SELECTORS:
         if name in labels:
             text, line = labels[name]
-            return [StatedFact(name="accelerator", value=text, line=line, source=name)]
+            return [stated("accelerator", text, line, name)]
     return []
 
 
@@ -248,7 +254,7 @@ def _widened(tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext
             copies = min(copies * value, MOST_COPIES)
             lines = (
                 *lines,
-                StatedFact(name="replicas", value=value, line=tree.line(*path, name), source=name),
+                stated("replicas", value, tree.line(*path, name), name),
             )
             break
     size = node.get("size")
@@ -256,13 +262,13 @@ def _widened(tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext
         nodes = min(nodes * size, MOST_COPIES)
         lines = (
             *lines,
-            StatedFact(name="nodes", value=size, line=tree.line(*path, "size"), source="size"),
+            stated("nodes", size, tree.line(*path, "size"), "size"),
         )
     hosts = table(node.get("multinode")).get("nodeCount")
     if isinstance(hosts, int) and hosts > 0:
         nodes = min(nodes * hosts, MOST_COPIES)
         place = tree.line(*path, "multinode", "nodeCount")
-        lines = (*lines, StatedFact(name="nodes", value=hosts, line=place, source="nodeCount"))
+        lines = (*lines, stated("nodes", hosts, place, "nodeCount"))
     name, role = around.name, around.role
     kind = f"{node.get('subComponentType') or ''} {node.get('type') or ''}"
     if isinstance(node.get("name"), str) and {
@@ -305,23 +311,31 @@ def _container(
     facts: list[StatedFact] = [gpus] if gpus else []
     if around.nodes > 1:
         source = next((one for one in around.lines if one.name == "nodes"), None)
-        facts.append(StatedFact(name="nodes", value=around.nodes, line=source.line if source else 0,
-                          source=source.source if source else "nodes"))  # fmt: skip
+        facts.append(
+            stated(
+                "nodes",
+                around.nodes,
+                source.line if source else 0,
+                source.source if source else "nodes",
+            )
+        )
     if around.copies > 1:
         source = next((one for one in around.lines if one.name == "replicas"), None)
-        facts.append(StatedFact(name="replicas", value=around.copies, line=source.line if source else 0,
-                          source=source.source if source else "replicas"))  # fmt: skip
+        facts.append(
+            stated(
+                "replicas",
+                around.copies,
+                source.line if source else 0,
+                source.source if source else "replicas",
+            )
+        )
     facts += _chip(around.labels)
     if around.role:
-        facts.append(
-            StatedFact(name="role", value=around.role, line=tree.line(*path), source="name")
-        )
+        facts.append(stated("role", around.role, tree.line(*path), "name"))
     label = str(node.get("name") or "") or around.name
     role = _ROLE.search(label)
     if role and not around.role:
-        facts.append(
-            StatedFact(name="role", value=role[0].lower(), line=tree.line(*path), source="name")
-        )
+        facts.append(stated("role", role[0].lower(), tree.line(*path), "name"))
     yield from processes_of(words, env, facts, layer="kubernetes", image=image, name=around.name or label,
                             files=files)  # fmt: skip
 
@@ -337,8 +351,7 @@ def _joined(processes: Sequence[LaunchedProcess]) -> list[LaunchedProcess]:
             continue
         pods = sum(_pods(each) for each in (before, one))
         rest = tuple(fact for fact in before.facts if fact.name != "replicas")
-        joined = StatedFact(name="replicas", value=pods, line=before.argv[0].line if before.argv else 0,
-                      source="replicas")  # fmt: skip
+        joined = stated("replicas", pods, before.argv[0].line if before.argv else 0, "replicas")  # fmt: skip
         found[key] = replace(before, facts=(*rest, joined))
     return list(found.values())
 

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foretell.interop.forms.containers import processes_of
-from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, StatedFact, Word
+from foretell.interop.forms.records import (
+    LaunchedProcess,
+    LauncherLayer,
+    StatedFact,
+    Word,
+    plain_word,
+    stated,
+)
 from foretell.interop.forms.script import read_script
 
 ENGINES: Mapping[str, tuple[str, ...]] = {
@@ -50,7 +57,7 @@ def _of_call(call: ast.Call, known: Mapping[str, Any], text: str) -> Iterator[La
     elif name in _RUNS and call.args and ast.unparse(call.func).startswith(("subprocess", "os")):
         first = call.args[0]
         if isinstance(first, ast.List):
-            words = [Word(text=str(value), line=one.lineno, raw=str(value))
+            words = [plain_word(str(value), one.lineno)
                      for one in first.elts if (value := _value(one, known)) is not None]  # fmt: skip
             yield from processes_of(words, {}, (), layer="subprocess")
         elif isinstance(value := _value(first, known), str):
@@ -62,7 +69,7 @@ def _estimator(call: ast.Call, known: Mapping[str, Any]) -> Iterator[LaunchedPro
     words = {one.arg: one.value for one in call.keywords if one.arg}
     entry = words.get("entry_point") or words.get("source_script")
     program = "" if entry is None else str(_value(entry, known) or "")
-    argv = [Word(text=program, line=call.lineno, raw=program)]
+    argv = [plain_word(program, call.lineno)]
     told = words.get("hyperparameters")
     for key, node in zip(told.keys, told.values, strict=True) if isinstance(told, ast.Dict) else ():
         name, value = (None if key is None else _value(key, known)), _value(node, known)
@@ -74,15 +81,13 @@ def _estimator(call: ast.Call, known: Mapping[str, Any]) -> Iterator[LaunchedPro
     facts = []
     nodes = _value(words["instance_count"], known)
     if isinstance(nodes, int):
-        facts.append(StatedFact(name="nodes", value=nodes, line=words["instance_count"].lineno,
-                                source="instance_count"))  # fmt: skip
+        facts.append(stated("nodes", nodes, words["instance_count"].lineno, "instance_count"))  # fmt: skip
     kind = _value(words["instance_type"], known) if "instance_type" in words else None
     if isinstance(kind, str):
         line, plain = words["instance_type"].lineno, kind.removeprefix("ml.")
-        facts.append(StatedFact(name="accelerator", value=plain, line=line, source="instance_type"))
+        facts.append(stated("accelerator", plain, line, "instance_type"))
         if plain in INSTANCE_GPUS:
-            facts.append(StatedFact(name="gpus_per_node", value=INSTANCE_GPUS[plain], line=line,
-                                    source="instance_type"))  # fmt: skip
+            facts.append(stated("gpus_per_node", INSTANCE_GPUS[plain], line, "instance_type"))  # fmt: skip
     if program:
         yield LaunchedProcess(program=program, argv=tuple(argv), facts=tuple(facts),
                               layers=(LauncherLayer(name="sagemaker"),))  # fmt: skip
@@ -111,7 +116,7 @@ def _engine(name: str, call: ast.Call, known: Mapping[str, Any], trtllm: bool) -
         elif value is True:
             argv.append(flag)
         else:
-            argv += [flag, Word(text=str(value), line=line, raw=str(value))]
+            argv += [flag, plain_word(str(value), line)]
     return LaunchedProcess(program=start[0], argv=tuple(argv), facts=tuple(facts))
 
 

@@ -8,8 +8,9 @@ from foretell.interop.forms.records import (
     LaunchContents,
     LaunchedProcess,
     LauncherLayer,
-    StatedFact,
     Word,
+    plain_word,
+    stated,
 )
 from foretell.interop.forms.trees import Path, Tree
 
@@ -55,13 +56,11 @@ def _program(tree: Tree, one: Mapping[str, Any], path: Path, offset: int) -> Lau
     name = str(one.get("import_path") or one.get("name") or "")
     line = offset + tree.line(*path, "import_path")
     env = {
-        str(key): Word(
-            text=str(value), line=offset + tree.line(*path, "runtime_env"), raw=str(value)
-        )
+        str(key): plain_word(str(value), offset + tree.line(*path, "runtime_env"))
         for key, value in table(table(one.get("runtime_env")).get("env_vars")).items()
     }
-    argv = [Word(text=name, line=line, raw=name)]
-    argv += [Word(text=f"{key}={value}", line=line, raw=f"{key}={value}")
+    argv = [plain_word(name, line)]
+    argv += [plain_word(f"{key}={value}", line)
              for key, value in table(one.get("args")).items() if not isinstance(value, Mapping)]  # fmt: skip
     return LaunchedProcess(program=name, argv=tuple(argv), env=env, layers=(LauncherLayer(name="ray serve"),),
                    name=str(one.get("name") or ""))  # fmt: skip
@@ -73,8 +72,8 @@ def _server(tree: Tree, config: Mapping[str, Any], path: Path, offset: int) -> L
     key = "model_source" if isinstance(loading.get("model_source"), str) else "model_id"
     model = str(loading.get(key) or table(config.get("engine_config")).get("model_id") or "")
     where = offset + tree.line(*path, "model_loading_config", key)
-    argv = [Word(text="vllm", line=where), Word(text="serve", line=where),
-            Word(text=model, line=where, raw=model)]  # fmt: skip
+    argv = [plain_word("vllm", where), plain_word("serve", where),
+            plain_word(model, where)]  # fmt: skip
     engine = config.get("engine_kwargs") or table(config.get("engine_config")).get("engine_kwargs")
     for name, value in table(engine).items():
         line = offset + tree.line(*path, "engine_kwargs", str(name))
@@ -84,19 +83,26 @@ def _server(tree: Tree, config: Mapping[str, Any], path: Path, offset: int) -> L
         else:
             argv.append(Word(text=flag, line=line, raw=str(name)))
             if value is not True:
-                argv.append(Word(text=str(value), line=line, raw=str(value)))
+                argv.append(plain_word(str(value), line))
     facts = []
     chip = config.get("accelerator_type")
     if chip:
-        facts.append(StatedFact(name="accelerator", value=str(chip), source="accelerator_type",
-                          line=offset + tree.line(*path, "accelerator_type")))  # fmt: skip
+        facts.append(
+            stated(
+                "accelerator",
+                str(chip),
+                offset + tree.line(*path, "accelerator_type"),
+                "accelerator_type",
+            )
+        )
     deployed = table(config.get("deployment_config"))
     many = deployed.get("num_replicas") or table(deployed.get("autoscaling_config")).get(
         "min_replicas"
     )
     if isinstance(many, int) and many > 0:
-        facts.append(StatedFact(name="replicas", value=many, source="min_replicas",
-                          line=offset + tree.line(*path, "deployment_config")))  # fmt: skip
+        facts.append(
+            stated("replicas", many, offset + tree.line(*path, "deployment_config"), "min_replicas")
+        )
     return LaunchedProcess(
         program="vllm",
         argv=tuple(argv),

@@ -44,6 +44,11 @@ class Word:
         return not self.unknown
 
 
+def plain_word(text: str, line: int) -> Word:
+    """A word that stands in a file as it is."""
+    return Word(text=text, line=line, raw=text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LauncherLayer:
     """One launcher around a process."""
@@ -83,6 +88,11 @@ class StatedFact:
     """The key or option that states it: `--gpus-per-node`, `nvidia.com/gpu`, `replicas`."""
     unknown: tuple[str, ...] = ()
     """Variables in it that the file gives no value to."""
+
+
+def stated(name: FactName, value: int | str, line: int, source: str) -> StatedFact:
+    """A fact that a key or an option states on a line."""
+    return StatedFact(name=name, value=value, line=line, source=source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

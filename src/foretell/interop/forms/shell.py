@@ -52,6 +52,8 @@ class House:
     """What was started so far."""
     files: dict[str, str] = field(default_factory=dict)
     """Files that were written so far."""
+    sources: dict[str, Value] = field(default_factory=dict)
+    """The pieces of those that come from a here-document, by which lines are known."""
     functions: dict[str, tuple["Node", Source]] = field(default_factory=dict)
     """Functions that were defined so far."""
     called: set[str] = field(default_factory=set)

@@ -157,22 +157,26 @@ def _writes(
     name = tokens[0].text
     if name == "sudo" and len(tokens) > 1:
         tokens, name = tokens[1:], tokens[1].text
-    content = None
+    pieces: Value | None = None
     if name == "cat" and stdin is not None:
-        content = text_of(stdin)
+        pieces = tuple(stdin)
     elif name == "tee" and stdin is not None:
-        content = text_of(stdin)
+        pieces = tuple(stdin)
         names = [one.text for one in tokens[1:] if not one.text.startswith("-")]
         target = names[0] if names else target
     elif name in ("echo", "printf") and target:
-        content = " ".join(one.text for one in tokens[1:] if one.text not in ("-n", "-e")) + "\n"
-        if name == "printf":
-            content = content.replace("\\n", "\n")
-    if content is None or not target or target.startswith("/dev/"):
+        told = _joined([one for one in tokens[1:] if one.text not in ("-n", "-e")])
+        ends = "" if name == "printf" else "\n"
+        pieces = (
+            *(one._replace(text=one.text.replace("\\n", "\n")) for one in told),
+            *literal(ends, 0),
+        )
+    if pieces is None or not target or target.startswith("/dev/"):
         return
-    before = shell.house.files.get(target, "") if appends else ""
-    if len(before) + len(content) < _MOST_TEXT:
-        shell.house.files[target] = before + content
+    before = shell.house.sources.get(target, ()) if appends else ()
+    if sum(len(one.text) for one in (*before, *pieces)) < _MOST_TEXT:
+        shell.house.sources[target] = (*before, *pieces)
+        shell.house.files[target] = text_of(shell.house.sources[target])
 
 
 def _source(shell: "Shell", token: Token) -> None:
@@ -184,7 +188,8 @@ def _source(shell: "Shell", token: Token) -> None:
     if shell.depth > 6:
         return
     kept, depth, skip = shell.source, shell.depth, shell.skip_to
-    shell.source, shell.depth, shell.skip_to = Source(literal(text, 0)), depth + 1, 0
+    written = shell.house.sources.get(token.text, literal(text, 0))
+    shell.source, shell.depth, shell.skip_to = Source(written), depth + 1, 0
     shell.run_all()
     shell.source, shell.depth, shell.skip_to = kept, depth, skip
 
@@ -259,8 +264,8 @@ def _start(
         text = opened(shell, first)
         if text is not None and len(shell.layers) < 8:
             behind = [by_id.get(id(word)) or _plain(word) for word in found.words[1:]]
-            line = 0 if first not in shell.house.files else found.words[0].line
-            _inner(shell, literal(text, line), found=found, positions=behind)
+            source = shell.house.sources.get(first, literal(text, 0))
+            _inner(shell, source, found=found, positions=behind)
             return
         if first.rpartition("/")[2] in RAY_SCRIPTS:
             return

@@ -1,6 +1,6 @@
 """Tasks of clouds and platforms: a script with the nodes and GPUs that it is given.
 
-SkyPilot, dstack, Azure ML, MosaicML (its `parameters` are a file of the job) and Determined.
+SkyPilot, dstack, Beaker, Azure ML, MosaicML (its `parameters` are a file of the job) and Determined.
 """
 
 import json
@@ -9,8 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from foretell.interop.forms.containers import table, variables_at
-from foretell.interop.forms.records import FactName, Form, LaunchContents, StatedFact, Word
+from foretell.interop.forms.containers import processes_of, table, variables_at, words_at
+from foretell.interop.forms.records import (
+    FactName,
+    Form,
+    LaunchContents,
+    LaunchedProcess,
+    StatedFact,
+    Word,
+    plain_word,
+    stated,
+)
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Tree
 
@@ -41,25 +50,29 @@ def read_skypilot(tree: Tree, open_file: Callable[[str], str | None]) -> LaunchC
     facts = []
     nodes = value.get("num_nodes")
     count = nodes if isinstance(nodes, int) and nodes > 0 else 1
-    facts.append(StatedFact(name="nodes", value=count, line=tree.line("num_nodes") if nodes else 0,
-                      source="num_nodes" if nodes else "SkyPilot's default"))  # fmt: skip
+    facts.append(
+        stated(
+            "nodes",
+            count,
+            tree.line("num_nodes") if nodes else 0,
+            "num_nodes" if nodes else "SkyPilot's default",
+        )
+    )
     if chip:
-        facts += [StatedFact(name="gpus_per_node", value=many, line=line, source="accelerators"),
-                  StatedFact(name="accelerator", value=chip, line=line, source="accelerators")]  # fmt: skip
+        facts += [stated("gpus_per_node", many, line, "accelerators"),
+                  stated("accelerator", chip, line, "accelerators")]  # fmt: skip
     copies = table(value.get("service")).get("replicas")
     least = table(table(value.get("service")).get("replica_policy")).get("min_replicas")
     for one in (copies, least):
         if isinstance(one, int) and one > 1:
-            facts.append(
-                StatedFact(name="replicas", value=one, line=tree.line("service"), source="replicas")
-            )
+            facts.append(stated("replicas", one, tree.line("service"), "replicas"))
     env = {
         **variables_at(tree, ("envs",), value.get("envs")),
         **variables_at(tree, ("secrets",), value.get("secrets")),
     }
-    env |= {"SKYPILOT_NUM_NODES": Word(text=str(count), line=tree.line("num_nodes"))}
+    env |= {"SKYPILOT_NUM_NODES": plain_word(str(count), tree.line("num_nodes"))}
     if chip:
-        env["SKYPILOT_NUM_GPUS_PER_NODE"] = Word(text=str(many), line=line)
+        env["SKYPILOT_NUM_GPUS_PER_NODE"] = plain_word(str(many), line)
     return _script(tree, "skypilot", value["run"], tree.line("run") + 1, env, facts, open_file)
 
 
@@ -71,28 +84,57 @@ def read_dstack(tree: Tree, open_file: Callable[[str], str | None]) -> LaunchCon
     nodes = value.get("nodes")
     facts = []
     if isinstance(nodes, int):
-        facts.append(StatedFact(name="nodes", value=nodes, line=tree.line("nodes"), source="nodes"))
+        facts.append(stated("nodes", nodes, tree.line("nodes"), "nodes"))
     if many:
-        facts.append(
-            StatedFact(name="gpus_per_node", value=many, line=line, source="resources.gpu")
-        )
+        facts.append(stated("gpus_per_node", many, line, "resources.gpu"))
     if chip:
-        facts.append(StatedFact(name="accelerator", value=chip, line=line, source="resources.gpu"))
+        facts.append(stated("accelerator", chip, line, "resources.gpu"))
     copies = value.get("replicas")
     least = copies if isinstance(copies, int) else 0
     if least > 1:
-        facts.append(
-            StatedFact(name="replicas", value=least, line=tree.line("replicas"), source="replicas")
-        )
+        facts.append(stated("replicas", least, tree.line("replicas"), "replicas"))
     env = variables_at(tree, ("env",), value.get("env"))
     count = nodes if isinstance(nodes, int) else 1
-    env |= {"DSTACK_NODES_NUM": Word(text=str(count), line=tree.line("nodes"))}
+    env |= {"DSTACK_NODES_NUM": plain_word(str(count), tree.line("nodes"))}
     if many:
-        env |= {"DSTACK_GPUS_PER_NODE": Word(text=str(many), line=line),
-                "DSTACK_GPUS_NUM": Word(text=str(many * count), line=line)}  # fmt: skip
+        env |= {"DSTACK_GPUS_PER_NODE": plain_word(str(many), line),
+                "DSTACK_GPUS_NUM": plain_word(str(many * count), line)}  # fmt: skip
     script = "\n".join(str(one) for one in value["commands"])
     return _script(tree, "dstack", script, tree.line("commands") + 1, env, facts, open_file,
                    image=str(value.get("image") or ""))  # fmt: skip
+
+
+def is_beaker(value: Any) -> bool:
+    """Whether a document is an experiment of Beaker."""
+    several = table(value).get("tasks")
+    return (
+        isinstance(several, list)
+        and "budget" in value
+        and "command" in table((several or [None])[0])
+    )
+
+
+def read_beaker(tree: Tree) -> LaunchContents:
+    """Tasks of a Beaker experiment."""
+    found: list[LaunchedProcess] = []
+    for at, task in enumerate(tree.value["tasks"]):
+        path, one = ("tasks", str(at)), table(task)
+        words = [word for key in ("command", "arguments")
+                 for word in words_at(tree, (*path, key), one.get(key))]  # fmt: skip
+        facts = []
+        each, nodes = table(one.get("resources")).get("gpuCount"), one.get("replicas")
+        if isinstance(nodes, int):
+            facts.append(stated("nodes", nodes, tree.line(*path, "replicas"), "replicas"))
+        if isinstance(each, int):
+            facts.append(
+                stated("gpus_per_node", each, tree.line(*path, "resources", "gpuCount"), "gpuCount")
+            )
+        env = variables_at(tree, (*path, "envVars"), one.get("envVars"))
+        image = next((str(name) for name in table(one.get("image")).values()), "")
+        found += processes_of(
+            words, env, facts, layer="beaker", image=image, name=str(one.get("name"))
+        )
+    return LaunchContents(form="task", processes=tuple(found))
 
 
 def is_platform(value: Any) -> bool:
@@ -121,7 +163,7 @@ def read_platform(tree: Tree, open_file: Callable[[str], str | None]) -> LaunchC
         told = node.get(last)
         counts = isinstance(told, int) and not isinstance(told, bool)
         if counts or (isinstance(told, str) and name == "accelerator"):
-            facts.append(StatedFact(name=name, value=told, line=tree.line(*path), source=last))
+            facts.append(stated(name, told, tree.line(*path), last))
     env = variables_at(tree, ("environment_variables",), value.get("environment_variables"))
     found = _script(tree, "task", value[key], tree.line(key) + 1, env, facts, open_file,
                     image=str(value.get("image") or ""))  # fmt: skip

@@ -15,10 +15,13 @@ from foretell.interop.forms.records import ConfigSetting
 from foretell.records import dataclass
 
 Path = tuple[str, ...]
+MOST_FOLDED = 200
+"""Lines of one folded text."""
 MOST_KEYS = 20_000
 """Keys of one document."""
 _TEMPLATE = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}")
 _TEMPLATE_LINE = re.compile(r"^[ \t]*\{\{-?[^\n]*\}\}[ \t]*$", re.MULTILINE)
+_BLOCK = re.compile(r"[|>][+-]?\d?[ \t]*(?:#.*)?$")
 _COMMA = re.compile(r"([^\s,{\[])([ \t]*\n(?:[ \t]*(?:#.*)?\n)*[ \t]*\"[\w.-]+\"[ \t]*:)")
 """A key of a flow mapping behind a line without its comma."""
 _SECTION = re.compile(r"[ \t]*\[{1,2}([\w.\-\"' ]{1,200})\]{1,2}[ \t]*(?:#.*)?")
@@ -34,6 +37,37 @@ class Tree:
     """Mappings, lists and plain values."""
     lines: Mapping[Path, int]
     """The line of each key and element, by its path."""
+    text: str = ""
+    """The text that it was read from."""
+
+    def placed(self, value: str, line: int) -> tuple[str, int]:
+        """(a text, its first line in the file); where YAML folded lines into one, each ends with a
+        backslash, so that a shell reads the same."""
+        rows = self.text.splitlines()
+        here = rows[line - 1] if 0 < line <= len(rows) else ""
+        first = line + 1 if _BLOCK.search(here) or (not here and "\n" in value) else line
+        if (
+            "\n" in value
+            or "'" in value.strip("'")
+            or " " not in value.strip()
+            or value.strip() in here
+        ):
+            return value, first
+        found: list[list[str]] = [[]]
+        row, at = first - 1, 0
+        for word in value.split():
+            place = rows[row].find(word, at) if row < len(rows) else -1
+            while place < 0 and row + 1 < min(len(rows), first + MOST_FOLDED):
+                row, at = row + 1, 0
+                found.append([])
+                if rows[row].strip():
+                    place = rows[row].find(word)
+                    break
+            if place < 0:
+                return value, first
+            found[-1].append(word)
+            at = place + len(word)
+        return " \\\n".join(" ".join(one) for one in found), first
 
     def line(self, *path: str) -> int:
         """The line of a path, or of the nearest one above it."""
@@ -55,7 +89,7 @@ def yaml_trees(text: str) -> list[Tree]:
             raise
         plain = _TEMPLATE_LINE.sub("", text)
         found = located_documents(_TEMPLATE.sub(lambda m: f"${{{_name(m[1])}}}", plain))
-    return [Tree(value=value, lines=lines) for value, lines in found]
+    return [Tree(value=value, lines=lines, text=text) for value, lines in found]
 
 
 def _name(text: str) -> str:

@@ -95,10 +95,10 @@ def unknown(name: str, line: int) -> Value:
 
 
 def placed_at(value: Value, line: int, *, split: bool) -> Value:
-    """A variable's value where it is used: a single word stands there, a text of many keeps its lines."""
-    several = any(piece is BREAK or _WORD.search(piece.text) for piece in value) and (
-        len(text_of(value).split()) > 1
-    )
+    """A variable's value where it is used: a plain word stands there, flags and texts of many keep their
+    lines."""
+    words = text_of(value).split()
+    several = len(words) > 1 or (len(words) == 1 and words[0].startswith("-"))
     if several:
         return tuple(piece if piece is BREAK else piece._replace(split=split) for piece in value)
     return tuple(piece._replace(line=line, split=split) for piece in value)

@@ -25,7 +25,6 @@ from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import (
     read_config_module,
-    read_engine,
     read_olmo,
     read_trainer_script,
 )
@@ -63,8 +62,6 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
         return [parse_arguments(text)] if bare else tables
     if found.python:
         told = read_config_module(found.python) or _called(found.python)
-        if not told and (calls := read_engine(found.python)):
-            return [ArgumentTable(words=("vllm", "serve"), pairs=calls, variables={}, text=text)]
         tables = [_of_process(one, found, text) for one in found.processes]
         return (
             [ArgumentTable(words=(), pairs=told, variables={}, text=text), *tables]
@@ -74,8 +71,6 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
     if not found.settings:
         plain = not isinstance(given, Path) or found.form in ("helm", "kubernetes")
         return [parse_arguments(text)] if plain else []
-    if script := _beaker(found):
-        return argument_tables(script, text)
     held = {spell_key(one.key): one.value for one in found.settings}
     places = {spell_key(one.key): one.line for one in found.settings}
     parent = _parent(given, held)
@@ -98,20 +93,6 @@ def _parent(given: str | Path, pairs: Mapping[str, Any], depth: int = 4) -> Argu
         return None
     tables = argument_tables(path, path.read_text(encoding="utf-8")[:LARGEST_TEXT])
     return tables[0] if tables else None
-
-
-def _beaker(found: LaunchContents) -> str:
-    """The command of a Beaker experiment's first task, as a script."""
-    told = {one.key: one.value for one in found.settings}
-    words = [
-        str(word)
-        for part in ("command", "arguments")
-        for word in (told.get(f"tasks.0.{part}") or [])
-        if isinstance(told.get(f"tasks.0.{part}"), list)
-    ]
-    if "budget" not in told or not words:
-        return ""
-    return words[-1] if words[0].endswith(("sh", "bash")) else " ".join(words)
 
 
 def _called(text: str) -> tuple[tuple[str, Any], ...]:

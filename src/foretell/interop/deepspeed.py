@@ -125,7 +125,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
 
 def _batches(
     keys: Keys, dp: int | None, micro: int | None, batch: int | None, steps: int | None
-) -> tuple[int | None, int, int | None]:
+) -> tuple[int | None, int | None, int | None]:
     """Replicas, micro-batch and global batch: what two of the three sizes leave of the rest."""
     if dp is not None and micro and batch and steps and micro * steps * dp != batch:
         message = f"is not micro-batch {micro} x accumulation {steps} x replicas {dp}"
@@ -139,7 +139,7 @@ def _batches(
         micro = max(batch // (dp * (steps or 1)), 1)
     if micro is None:
         keys.ask("the sequences of one GPU are not in the file: mbs in --plan says them")
-    micro = micro or 1
+        return dp, None, batch
     if batch is None and dp is not None:
         batch = micro * dp * (steps or 1)
     return dp, micro, batch

@@ -6,7 +6,7 @@ from dataclasses import replace
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.engine_flags import other_flags
 from foretell.interop.kept_flags import own_flags
-from foretell.interop.keys import Keys, LeftArguments, plan_words, read_back
+from foretell.interop.keys import Keys, LeftArguments, drop_unset, plan_words, read_back
 from foretell.interop.launch import Launch, Tool
 
 
@@ -22,11 +22,14 @@ def service_launch(
 ) -> Launch:
     """The record of what was read; `models` may be the model's names, the likeliest first."""
     names = tuple(name for name in models if name)
-    told = {"model": next(iter(names), None), "gpus": gpus, **values}
+    kept, job = dict(values), {"gpus": gpus}
+    drop_unset(keys, kept, job, {"gpus": sources.get("tp", ()), **sources})
+    values, chips = kept, job["gpus"]
+    told = {"model": next(iter(names), None), "gpus": chips, **values}
     return Launch(
         tool=tool,
         models=names,
-        gpus=gpus,
+        gpus=chips,
         plan=plan_words(values),
         values=read_back(keys, told, sources),
         accelerator=given.accelerator,

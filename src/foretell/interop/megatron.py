@@ -85,6 +85,10 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     cp, ep = (keys.whole(f"{name}_parallel_size") or 1 for name in ("context", "expert_model"))
     cp = known.over("cp", cp)
     gpus = world_size(keys, known)
+    told_nodes = given.started or keys.has("num_nodes", "nnodes", "nodes") or tool != "nemo"
+    if gpus is not None and known.gpus is None and not told_nodes:
+        keys.ask("the number of nodes is not in the file (trainer.num_nodes): --gpus")
+        gpus = None
     if gpus is not None and known.gpus is None and gpus < tp * pp * cp:
         keys.ask(f"tp x pp x cp = {tp * pp * cp} is more than the {gpus} GPUs of the file: --gpus")
         gpus = None
@@ -146,7 +150,8 @@ def _named(keys: Keys, described: bool) -> tuple[str, ...]:
     """Names that may be the model's, which count where flags do not describe another (api/launches.py); a
     name whose shape is changed by a flag is in doubt."""
     whole = keys.text("hf_model_id", "hf_model_path", "hf_model", "restore_from_path")
-    tokenizer = keys.text("tokenizer_model", "type")
+    kind = keys.text("type") or ""
+    tokenizer = keys.text("tokenizer_model") or (kind if "/" in kind else None)
     changed = [name for name in ("num_layers", "hidden_size", "ffn_hidden_size") if keys.has(name)]
     if not described and changed:
         keys.doubt(f"{', '.join(changed)} change the model that is named: its shape is not known")
@@ -297,6 +302,12 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     names = ["recompute_method", "activations_checkpoint_method"]
     method = keys.choice(names, {"uniform": "uniform", "block": "block"})
     count = keys.whole("recompute_num_layers", "activations_checkpoint_num_layers")
+    older = [
+        keys.flag(f"{name}")
+        for name in ("checkpoint_activations", "deepspeed_activation_checkpointing")
+    ]
+    if kind is None and (method is not None or any(older)):
+        kind = "full"
     named = (keys.text("recompute_modules") or "").strip("[]").replace(",", " ").split()
     if kind == "full":
         if method == "block" and count:

@@ -101,6 +101,12 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
         for name, mark in (("tp", "t"), ("pp", "p"), ("cp", "c"), ("ep", "e"))
     }
     more = _trainer(keys, told, degree)
+    every = keys.whole("micro_all")
+    if every and gpus and not keys.said_as("micro_batch"):  # of all replicas together
+        ranks = 1
+        for name in ("tp", "pp", "cp"):
+            ranks *= degree[name] or 1
+        more["micro_batch"] = max(every * ranks // gpus, 1)
     return launch_of_step(
         keys, given, known, table.tool, step, degree, more, SOURCES | dict(told.sources), told.left
     )

@@ -50,7 +50,6 @@ from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.plan_forms import EVEN, even_sizes, offloads
-from foretell.specs.plan_words import read_words
 from foretell.specs.software import EVERYWHERE
 from foretell.workload.parameters import count
 
@@ -121,9 +120,10 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
             "the file holds flags and no program that takes them: import the script that uses them"
         )
         launch = replace(launch, doubts=(*launch.doubts, told))
-    closed = _not_opened(given, {one.name for one in beside.files})
     parents = _parents(given, whose)
-    if parents or any("_recipe " in ask for ask in launch.asks):
+    closed = [] if parents else _not_opened(given, {one.name for one in beside.files})
+    behind = _behind(given, launch)
+    if parents or behind or any("_recipe " in ask for ask in launch.asks):
         launch = only_told(launch)
     return with_asks(
         replace(
@@ -134,7 +134,7 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
                 *(ask for ask in given.asks if not (launch.gpus and "--gpus" in ask)),
                 *launch.asks,
                 *closed,
-                *_behind(given, launch),
+                *behind,
             ),
         )
     )
@@ -190,10 +190,16 @@ def _parents(given: ArgumentTable, tool: Tool) -> list[str]:
     return found
 
 
+def _field_of(word: str) -> str:
+    """The field that a word of a plan or of a deployment says."""
+    name = re.sub(r"^no-|\d+$", "", word.partition("=")[0])
+    return "micro_batch" if name == "mbs" else name
+
+
 def only_told(launch: Launch) -> Launch:
     """A launch without what its tool's defaults say: another file that is not at hand has the rest."""
     told = {row.name for row in launch.values if row.origin == "file"}
-    words = [word for word in launch.plan.split() if {*read_words(word)[0]} & told]
+    words = [word for word in launch.plan.split() if _field_of(word) in told]
     post = launch.post_training
     return replace(
         launch,
@@ -252,7 +258,8 @@ def _whole_flag(key: str, table: ToolTable) -> str:
 def with_asks(launch: Launch) -> Launch:
     """A launch that asks for what its file does not say and nothing else can: model, GPUs, lengths."""
     asks = list(launch.asks)
-    if not launch.models and launch.table is None:
+    named = any("$" not in name for name in launch.models)
+    if launch.table is None and not named and not any("MODEL" in ask for ask in asks):
         asks.append("the model is not named in the file: MODEL")
     if not launch.serves and launch.gpus is None and not any("--gpus" in ask for ask in asks):
         asks.append("the number of GPUs, and with it the batch, is not in the file: --gpus")
@@ -293,6 +300,7 @@ FILES = (
 )
 """Arguments that may name a file with more arguments."""
 ENDINGS = (".json", ".yaml", ".yml", ".toml")
+_ALONE = re.compile(r"\$\{?\w+(?:\[[@*]\])?\}?")
 _BEHIND = re.compile(
     r"\$\{?(\w*(?:ARGS|OPTIONS|OPTS|FLAGS|PARAMS)\w*)(?:\[[@*]\])?\}?", re.IGNORECASE
 )
@@ -313,17 +321,17 @@ def _not_opened(given: ArgumentTable, opened: Collection[str] = ()) -> list[str]
 
 
 def _behind(given: ArgumentTable, launch: Launch) -> list[str]:
-    """Variables of flags that the text does not set; slime's models are a file of flags, known by name."""
-    values = (
-        one for _, value in given.pairs for one in (value if isinstance(value, list) else [value])
-    )
-    words = dict.fromkeys(str(word) for word in (*given.words, *values))
-    found = [match[1] for word in words if (match := _BEHIND.fullmatch(word))]
-    named = launch.tool == "slime" and launch.models
+    """Variables of flags that a command has and its file does not set; slime's models are a file of flags,
+    known by name, and the first word of a server's command is its model."""
+    values = (one for _, value in given.pairs for one in (value if isinstance(value, list) else []))
+    alone = [word for word in given.words if _ALONE.fullmatch(word) and word not in launch.models]
+    named = [word for word in values if _BEHIND.fullmatch(str(word))]
+    skipped = "MODEL_ARGS" if launch.tool == "slime" and launch.models else ""
+    found = dict.fromkeys(re.sub(r"\W", "", str(word)) for word in (*alone, *named))
     return [
         f"{name[:40]} is not set in the file, and flags may be behind it"
         for name in found
-        if not (named and name == "MODEL_ARGS")
+        if given.started and name != skipped
     ]
 
 

@@ -88,6 +88,10 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     ep = keys.whole("ep", low=-1) or 1
     gpus, dp, shard = _replicas(keys, known, table, tp * pp * cp, ep)
     micro, batch = _batch(keys, known, gpus, dp)
+    lacks = table.options.get("no_batch") and not keys.said_as("micro_batch", "global_batch")
+    if lacks and "micro_batch" not in known.degrees:
+        micro, batch = None, None
+        keys.ask("the sequences of one GPU are not in the file: mbs in --plan says them")
     plan = dict(told.plan)
     stage = plan.pop("zero", None)
     values: dict[str, object] = {
@@ -194,8 +198,10 @@ def _replicas(
     return gpus, dp, max(dp // max(copies or 1, 1), 1) if open_experts else own * inside
 
 
-def _batch(keys: Keys, known: Known, gpus: int | None, dp: int | None) -> tuple[int, int | None]:
-    """(sequences of a replica, sequences of a step)."""
+def _batch(
+    keys: Keys, known: Known, gpus: int | None, dp: int | None
+) -> tuple[int | None, int | None]:
+    """(sequences of a replica, sequences of a step), None where they follow from chips that are not named."""
     each = keys.number("device_batch", high=1e6)
     steps = keys.whole("accumulation") or 1
     told = keys.whole("global_batch", low=-1)
@@ -203,13 +209,17 @@ def _batch(keys: Keys, known: Known, gpus: int | None, dp: int | None) -> tuple[
     if each is not None and gpus is not None and dp:
         batch = max(round(each * gpus * steps), 1)
         return known.over("micro_batch", max(batch // (dp * steps), 1)), batch
+    if each is not None:  # of a chip: what a replica has follows from their number
+        return known.degrees.get("micro_batch"), None
     length = keys.whole("seq_len")
     tokens, ranked = keys.whole("batch_tokens"), keys.whole("rank_tokens")
     if tokens is not None and length:
         told = max(tokens // length, 1)
     micro = max(ranked // length, 1) if ranked and length else keys.whole("micro_batch", low=-1)
     if micro == -1:  # as many as a step has for each chip
-        micro = max(told // (dp * steps), 1) if told and dp else 1
+        if not (told and dp):
+            return known.degrees.get("micro_batch"), told
+        micro = max(told // (dp * steps), 1)
     if micro is None and told and dp and keys.whole("accumulation"):
         micro = max(told // (dp * steps), 1)
     if micro is None and not told and "micro_batch" not in known.degrees:
@@ -232,6 +242,8 @@ def _plain(
     if shard is not None:
         told["zero"] = 3 if shard > 1 else 0
         told["shard"] = shard if isinstance(dp, int) and 1 < shard < dp else None
+    elif (keys.whole("dp_shard", low=-1) or 1) != 1:
+        told["zero"] = 3
     if stage is not None:
         told["zero"] = stage
     if gpus == 1:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.forms.facts import process_facts
+from foretell.interop.forms.launcher_rows import UTILITIES
 from foretell.interop.forms.records import (
     LaunchedProcess,
     LauncherLayer,
@@ -21,7 +22,7 @@ from foretell.interop.forms.records import (
 )
 from foretell.interop.forms.script import read_script
 from foretell.interop.forms.trees import Path, Tree
-from foretell.interop.forms.unwrap import UTILITIES, unwrapped
+from foretell.interop.forms.unwrap import unwrapped
 from foretell.interop.whole_numbers import whole_number
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu", "gpu")

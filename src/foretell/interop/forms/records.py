@@ -18,7 +18,7 @@ FactName = Literal[
 copies of a pod, the kind of GPU, the half of a split service."""
 Form = Literal[
     "shell", "slurm", "python", "notebook", "dockerfile", "compose", "kubernetes", "helm", "skypilot",
-    "dstack", "task", "ray-serve", "systemd", "yaml", "json", "toml", "argument-file",
+    "dstack", "task", "ray-serve", "systemd", "yaml", "json", "toml",
 ]  # fmt: skip
 """Forms of a text."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from foretell.interop.forms.facts import batch_facts, batch_layer, process_facts, slurm_variables
+from foretell.interop.forms.house import House
 from foretell.interop.forms.records import (
     LaunchContents,
     LaunchedProcess,
@@ -12,7 +13,7 @@ from foretell.interop.forms.records import (
     Word,
 )
 from foretell.interop.forms.scope import Scope
-from foretell.interop.forms.shell import House, Shell
+from foretell.interop.forms.shell import Shell
 from foretell.interop.forms.starts import note
 from foretell.interop.forms.unwrap import Unwrapped
 from foretell.interop.forms.values import ArrayValue, Source, Value, text_of, tokens_of

@@ -6,13 +6,13 @@ the rest stays unknown by name. Commands go to `starts.py`, which takes their la
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from foretell.interop.forms import branching, loops, outputs, starts
 from foretell.interop.forms.arithmetic import worked_out
 from foretell.interop.forms.expansion import Expander, array_of
-from foretell.interop.forms.records import LaunchedProcess, LauncherLayer, Word
+from foretell.interop.forms.house import House
+from foretell.interop.forms.records import LauncherLayer, Word
 from foretell.interop.forms.scope import Scope
 from foretell.interop.forms.syntax import parsed
 from foretell.interop.forms.values import (
@@ -29,7 +29,6 @@ from foretell.interop.forms.values import (
     tokens_of,
     unknown,
 )
-from foretell.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -40,32 +39,6 @@ MOST_PROCESSES = 400
 """Processes of one file."""
 DEEPEST = 12
 """Scripts and functions inside one another."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class House:
-    """What all scripts of one file share."""
-
-    open_file: Callable[[str], str | None]
-    """The text of a file beside the launch; None where there is none."""
-    processes: list[LaunchedProcess] = field(default_factory=list)
-    """What was started so far."""
-    files: dict[str, str] = field(default_factory=dict)
-    """Files that were written so far."""
-    sources: dict[str, Value] = field(default_factory=dict)
-    """The pieces of those that come from a here-document, by which lines are known."""
-    functions: dict[str, tuple["Node", Source]] = field(default_factory=dict)
-    """Functions that were defined so far."""
-    called: set[str] = field(default_factory=set)
-    """Those that were called."""
-    missing: dict[str, None] = field(default_factory=dict)
-    """Files that were named and are not there."""
-    deciders: dict[str, None] = field(default_factory=dict)
-    """Variables without a value that decide words of a command."""
-    steps: list[int] = field(default_factory=lambda: [0])
-    """Statements so far."""
-    rays: list[Word] = field(default_factory=list)
-    """GPUs that `ray start` is told of."""
 
 
 class Shell:

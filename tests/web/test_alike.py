@@ -1,4 +1,7 @@
-"""One question, five ways to ask it: the same interval, the same words and the same evidence."""
+"""One question, five ways to ask it: the same interval, the same words and the same evidence.
+
+The page is asked in test_page.py, beside the other tests of a browser.
+"""
 
 import json
 from typing import Any
@@ -11,7 +14,6 @@ import foretell
 from foretell.web.assistant import call
 from foretell.web.limits import Limits
 from tests.surfaces.command import foretell as command
-from tests.web.browser import Watched
 from tests.web.client import client
 
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -21,7 +23,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "serving": ("serve", {"plan": "tp4", "concurrency": 32}),
     "fine-tuning": ("post-train", {"algorithm": "sft"}),
 }
-WHERE = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8}
+WHERE: dict[str, Any] = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8}
 
 
 def words_of(verb: str, asked: dict[str, Any]) -> list[str]:
@@ -31,7 +33,7 @@ def words_of(verb: str, asked: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_five_surfaces_say_the_same(name: str) -> None:
+def test_every_surface_says_the_same(name: str) -> None:
     verb, more = ASKED[name]
     asked = {**WHERE, **more}
     python = getattr(foretell, verb.replace("-", "_"))(**asked).to_dict()
@@ -55,13 +57,3 @@ def rounded(interval: Any) -> Any:
     if isinstance(interval, dict):
         return {key: rounded(value) for key, value in interval.items()}
     return [float(f"{value:.4g}") for value in interval]
-
-
-def test_the_page_says_the_same(watched: Watched) -> None:
-    query = "&".join(f"1.{name}={value}" for name, value in WHERE.items())
-    page = watched.open(f"view=training&{query}&1.plan=tp4 zero1 framework=nemo")
-    found = foretell.estimate(**WHERE, plan="tp4 zero1 framework=nemo")  # type: ignore[arg-type]
-    assert page.inner_text("[data-name=interval_reason]") == found.interval_reason
-    page = watched.open(f"view=serving&{query}&1.plan=tp4&1.concurrency=32")
-    served = foretell.serve(**WHERE, plan="tp4", concurrency=32)  # type: ignore[arg-type]
-    assert page.inner_text("[data-name=interval_reason]") == served.interval_reason

@@ -106,6 +106,15 @@ def test_serving_is_what_python_says(watched: Watched) -> None:
     assert page.locator("[data-figure=pareto] svg.main-svg").count() > 0
 
 
+def test_how_sure_an_answer_is_is_what_python_says(watched: Watched) -> None:
+    page = watched.open(f"view=training&{QUERY}&1.plan=tp4 zero1 framework=nemo")
+    found = foretell.estimate(**SMALL, plan="tp4 zero1 framework=nemo")  # type: ignore[arg-type]
+    assert page.inner_text("[data-name=interval_reason]") == found.interval_reason
+    page = watched.open(f"view=serving&{QUERY}&1.plan=tp4&1.concurrency=32")
+    served = foretell.serve(**SMALL, plan="tp4", concurrency=32)  # type: ignore[arg-type]
+    assert page.inner_text("[data-name=interval_reason]") == served.interval_reason
+
+
 def test_cost_network_and_sensitivities_are_what_the_command_line_says(watched: Watched) -> None:
     page = watched.open(f"view=cost&{QUERY}&1.tokens=1T")
     for name in ("usd", "usd_per_million_tokens"):
@@ -301,10 +310,10 @@ def test_a_pasted_launch_is_improved(watched: Watched) -> None:
     assert told.conclusions[0] in page.locator("#summary").inner_text()
     assert told.export.splitlines()[0] in page.locator("#changes pre").inner_text()
     assert "pretrain" not in page.url
-    page.fill("#launch", text + " --warp 9")
+    page.fill("#launch", text + " --warp-batch 9")
     page.click("#launch-go")
     page.wait_for_selector("#summary .said")
-    assert "warp is not known here" in page.locator("#summary").inner_text()
+    assert "warp_batch is not known here" in page.locator("#summary").inner_text()
 
 
 def test_a_pasted_run_is_diagnosed(watched: Watched) -> None:

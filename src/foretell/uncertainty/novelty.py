@@ -11,7 +11,6 @@ Each counts worlds that share something with the question; more sightings never 
     fabric       the links between nodes of this system
     scale        larger than any run of this software
     length       sequences longer or shorter than any of this software
-    mixture      a model that is not dense: its routed or scanning layers differ most between places
 """
 
 import math
@@ -30,7 +29,7 @@ from foretell.specs.system import System
 
 FEATURES = (
     "together", "software", "unnamed", "generation", "model", "precision", "layout", "fabric",
-    "scale", "length", "mixture",
+    "scale", "length",
 )  # fmt: skip
 """By name."""
 FAR = 4.0
@@ -101,7 +100,6 @@ def novelty_of(
         **counted,
         "scale": min(max(math.log2(facts.size / most), 0.0) / FAR, 1.0),
         "length": min(beyond / FAR, 1.0),
-        "mixture": float(facts.model != "dense"),
     }
 
 

@@ -26,7 +26,6 @@ NEVER: Mapping[str, str] = {
     "fabric": "no run over the links between nodes of {fabric} was ever seen",
     "scale": "no run of {software} was as large",
     "length": "no run of {software} had sequences of such a length",
-    "mixture": "first contacts with {model} models were further off than with dense ones",
 }
 """Feature -> what it means where it is 1."""
 SELDOM: Mapping[str, str] = {

@@ -44,12 +44,7 @@ class ErrorKind:
     """The same of the weights of what is new."""
 
 
-SEEN: Mapping[str, float] = {
-    **dict.fromkeys(FEATURES, 0.25),
-    "together": 0.5,
-    "unnamed": 0.15,
-    "mixture": 0.4,
-}
+SEEN: Mapping[str, float] = {**dict.fromkeys(FEATURES, 0.25), "together": 0.5}
 DOUBLING, NAME = 0.3, 0.5
 
 KINDS: Mapping[str, ErrorKind] = {

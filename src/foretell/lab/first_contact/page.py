@@ -115,16 +115,16 @@ def history_text() -> str:
 
 
 def readme_text() -> str:
-    """What README.md says of first contacts: a line for each kind and wave."""
-    lines = []
+    """What README.md says of first contacts: the newest wave of each kind."""
+    newest: dict[str, list[str]] = {}
     for kind in HEADLINES:
         for wave in waves(kind):
             scores = [one for one in wave.scores if not one.seen_before]
-            lines += _sentence(kind, f"{wave.name}, met by {wave.commit}", scores)
+            newest[kind] = _sentence(kind, f"{wave.name}, met by {wave.commit}", scores)
         for one in _counted(sealed_scores()):
             if one.kind == kind and not one.given:
-                lines += _sentence(kind, f"{one.wave}, met by {one.commit}", one.scores)
-    return "\n".join(lines)
+                newest[kind] = _sentence(kind, f"{one.wave}, met by {one.commit}", one.scores)
+    return "\n".join(line for lines in newest.values() for line in lines)
 
 
 def _sentence(kind: str, met: str, scores: Sequence[ContactScore]) -> list[str]:

@@ -1,5 +1,6 @@
 """What pages show of the ledger: tables of docs/first-contact.md, sentences of README.md, JSON of the web."""
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ LABELS = {
     "weight_sync": "weight synchronisation",
 }  # fmt: skip
 """Metric -> what a page calls it."""
+OUTCOME = re.compile(r"\w+ so$")
+"""How a scorer ends its count of right outcomes."""
 HEADLINES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "training": (("step_s",), "sources"),
     "serving": (("tpot", "ttft"), "combinations of model, chip and engine"),
@@ -102,7 +105,7 @@ def _sealed_part(one: SealedScore, *, is_first: bool) -> str:
         lines += [
             f"| {_what(one.kind, score.metric)} | {_cells(score)} |" for score in one.scores
         ] + [""]
-    lines += [f"- {note}" for note in one.notes]
+    lines += [f"- {OUTCOME.sub('were predicted to', note)}" for note in one.notes]
     return "\n".join(lines).rstrip()
 
 

@@ -1,5 +1,6 @@
 """Differences of two plans sum to the difference of their steps, and share what may be wrong."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 import foretell
 from foretell.api.answers import Estimate
+from foretell.catalog.error_models import error_model
 from foretell.search.differences import cause_of, compare, interval_of
 
 ASKED = {"system": "h100-sxm", "gpus": 64}
@@ -74,7 +76,8 @@ def test_the_interval_grows_with_its_causes() -> None:
     )
     low, high = interval_of(a, b)["p90"]
     assert more.interval is not None
-    rest = (2.718281828 ** (-0.14) - 1.0) * more.value
+    model = error_model("training")
+    rest = math.expm1(-1.645 * math.sqrt(2.0) * math.hypot(model.alike, model.own)) * more.value
     own = more.interval["p90"][0] - more.value
     assert low == pytest.approx(more.value - (rest**2 + own**2) ** 0.5, rel=1e-6)
     assert high > more.value

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foretell.cli.output import READ_BACK
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ DEBUG = "--debug"
 def run(arguments: Sequence[str]) -> int:
     """Run a verb and give the exit code."""
     _ready_streams()
+    READ_BACK.set(())  # of a command that this process ran before
     debug = DEBUG in arguments
     try:
         code = _dispatch([word for word in arguments if word != DEBUG])

@@ -43,6 +43,9 @@ class ErrorModel:
     """What is new -> logarithm of the factor on all spreads where it is wholly new."""
     distance: Mapping[str, float]
     """Feature -> by how much a step in it makes two runs less alike."""
+    after: float = 1.0
+    """Factor on the spread of the next run after others were measured, so that sources which were left out
+    lie in its interval as often as promised."""
 
     def __hash__(self) -> int:
         return id(self)

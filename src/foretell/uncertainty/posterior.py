@@ -133,6 +133,7 @@ class Posterior:
         weights = np.outer(self.weights, [share for _, share in own]).ravel()
         means = np.repeat(centres, len(own))
         wide = np.sqrt(np.add.outer(np.array(spreads), np.array([v for v, _ in own])).ravel())
+        wide *= model.after if self.runs and not again.any() else 1.0
         mean = self.weights @ np.array(factors)
         spread = self.weights @ (np.array(squares) + (np.array(factors) - mean) ** 2)
         median = quantile(weights, means, wide, 0.5)

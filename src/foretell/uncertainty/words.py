@@ -84,4 +84,4 @@ def what_is_new(model: ErrorModel, facts: QuestionFacts, novelty: Mapping[str, f
 def width_after_one(model: ErrorModel, run: MeasuredRun) -> float:
     """About ln(high / low) of the 90 % interval after one measured run like it: both runs' own parts."""
     own = model.own * math.sqrt(sum(share * factor**2 for factor, share in model.own_kinds[:2]))
-    return 2.0 * NINETY * math.sqrt(2.0) * own * scale_of(model, run)
+    return 2.0 * NINETY * math.sqrt(2.0) * own * scale_of(model, run) * model.after

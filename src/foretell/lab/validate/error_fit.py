@@ -164,6 +164,7 @@ def model_of(kind: ErrorKind, theta: Array) -> ErrorModel:
         tails=TAILS,
         novelty=dict(zip(kind.novelty, weights, strict=True)),
         distance=kind.distance,
+        after=kind.after,
     )
 
 
@@ -404,7 +405,8 @@ def write_model(kind: ErrorKind, theta: Array, without: Mapping[str, Array]) -> 
     fixed = {
         "own_kinds": [list(one) for one in OWN_KINDS],
         "tails": list(TAILS),
-        "distance": dict(kind.distance),
+        "after": kind.after,
+        "distance": {name: float(f"{value:.3g}") for name, value in kind.distance.items()},
     }
     apart = {name: model_table(model_of(kind, told)) for name, told in sorted(without.items())}
     tables[kind.name] = {**own, **fixed, "without": apart}

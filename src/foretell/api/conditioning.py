@@ -261,18 +261,18 @@ def phase_runs(run: MeasuredStep) -> list[MeasuredRun]:
         return []
     tree = run.predicted.breakdown
     leaves = {} if tree is None else leaf_values(tree)
-    found = []
+    whole, found = step_run(run.predicted), []
     for name, seconds in run.phases.items():
         if leaves.get(name, 0.0) > 0.0:
             own = np.zeros(len(TRAINING))
             own[TRAINING.index(mechanism_of(name))] = 1.0
             found.append(
-                MeasuredRun(
+                replace(
+                    whole,
                     slopes=own,
                     log_ratio=math.log(seconds / leaves[name]),
-                    features=features_of(run.scenario, run.plan),
-                    novelty=training_novelty(run.scenario, run.plan),
                     noise=math.hypot(PHASE_NOISE, run.noise),
+                    key=None,
                 )
             )
     return found

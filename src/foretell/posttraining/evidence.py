@@ -1,5 +1,6 @@
 """Where the figures of a post-training step may lie: by first contacts with steps like it."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -89,5 +90,5 @@ def figure_ends(
 
 def figure_reason(facts: QuestionFacts, figure: str) -> str:
     """Why the interval of a figure is as wide as it is."""
-    run = MeasuredRun(slopes=usual_slopes(figure), novelty=loop_novelty(facts, figure))
-    return reason_of(error_model(KIND), POST_TRAINING, facts, run)
+    low, high = (math.exp(end) for end in figure_ends(facts, figure)["p90"])
+    return reason_of(error_model(KIND), facts, loop_novelty(facts, figure), low, high)

@@ -120,5 +120,5 @@ def interval_of(value: float, facts: QuestionFacts, metric: str) -> Interval:
 
 def service_reason(facts: QuestionFacts) -> str:
     """Why the interval of the time per output token is as wide as it is."""
-    run = MeasuredRun(slopes=usual_slopes("tpot"), novelty=service_novelty(facts, "tpot"))
-    return reason_of(error_model("serving"), SERVING, facts, run)
+    low, high = interval_of(1.0, facts, "tpot")["p90"]
+    return reason_of(error_model("serving"), facts, service_novelty(facts, "tpot"), low, high)

@@ -41,7 +41,7 @@ def causes_of(posterior: Posterior, number: int) -> RunCauses:
     model, names, runs = posterior.model, posterior.mechanisms, posterior.runs
     random = np.random.default_rng(SEED)
     run = runs[number]
-    scales = np.array([scale_of(model, one) for one in runs])
+    scales = np.array([scale_of(model, one.novelty) for one in runs])
     slopes = np.array([one.slopes for one in runs]) * scales[:, None]
     here, every = slopes[number], slopes.sum(axis=1)
     spread = np.array([model.mechanisms[name] for name in names]) ** 2

@@ -186,7 +186,7 @@ def prior_interval(
 ) -> Mapping[str, tuple[float, float]]:
     """p50 and p90 of ln(measured / predicted) of a question with nothing measured; each holds 0."""
     shared = math.sqrt(shared_variance(model, mechanisms, run.slopes))
-    scale = scale_of(model, run)
+    scale = scale_of(model, run.novelty)
     ratio = math.log(model.own / shared)
     grid, table = _prior_quantiles(model)
     rises = float(run.slopes.sum()) >= 0.0  # a rate falls where a time rises
@@ -234,7 +234,9 @@ def centre_of(
     whole = float(run.slopes.sum())
     shared = math.sqrt(shared_variance(model, mechanisms, run.slopes))
     far = model.skew * (tail - middle_tail(model))
-    return model.mean * whole + math.copysign(far * scale_of(model, run) * shared, whole * far)
+    return model.mean * whole + math.copysign(
+        far * scale_of(model, run.novelty) * shared, whole * far
+    )
 
 
 def shared_variance(model: ErrorModel, mechanisms: tuple[str, ...], slopes: Array) -> float:
@@ -244,9 +246,9 @@ def shared_variance(model: ErrorModel, mechanisms: tuple[str, ...], slopes: Arra
     return every + float(((each * slopes) ** 2).sum())
 
 
-def scale_of(model: ErrorModel, run: MeasuredRun) -> float:
+def scale_of(model: ErrorModel, novelty: Mapping[str, float]) -> float:
     """Factor on all spreads of a run, by what is new about it."""
-    return math.exp(sum(model.novelty.get(name, 0.0) * x for name, x in run.novelty.items()))
+    return math.exp(sum(model.novelty.get(name, 0.0) * x for name, x in novelty.items()))
 
 
 def covariance_of(
@@ -259,7 +261,9 @@ def covariance_of(
     if not some or not others:
         return np.zeros((len(some), len(others)))
     left, right = (np.array([run.slopes for run in runs]) for runs in (some, others))
-    one, other = (np.array([scale_of(model, run) for run in runs]) for runs in (some, others))
+    one, other = (
+        np.array([scale_of(model, run.novelty) for run in runs]) for runs in (some, others)
+    )
     each = np.array([model.mechanisms[name] for name in mechanisms])
     every = model.common**2 + model.alike**2 * nearness(model, some, others)
     shared = every * np.outer(left.sum(axis=1), right.sum(axis=1)) + (left * each**2) @ right.T
@@ -268,7 +272,7 @@ def covariance_of(
 
 def own_variance(model: ErrorModel, run: MeasuredRun) -> float:
     """Variance of what is a run's own, where it is a usual one."""
-    return (model.own * scale_of(model, run)) ** 2
+    return (model.own * scale_of(model, run.novelty)) ** 2
 
 
 def own_kinds(model: ErrorModel, run: MeasuredRun) -> list[tuple[float, float]]:
@@ -336,14 +340,14 @@ def nearness(
 def _factors_of(posterior: Posterior, case: Case, run: MeasuredRun) -> tuple[Array, Array]:
     """Mean and variance of the log-factors in one case, of a run."""
     model, names = posterior.model, posterior.mechanisms
-    scale = scale_of(model, run)
+    scale = scale_of(model, run.novelty)
     spread = np.array([model.mechanisms[name] for name in names]) ** 2
     before = case.tail * scale**2 * (model.common**2 + spread)
     whole = float(run.slopes.sum())
     centre = centre_of(model, names, run, case.tail) / whole if abs(whole) > 1e-9 else 0.0
     if not posterior.runs:
         return np.full(len(names), centre), before
-    scales = np.array([scale_of(model, one) for one in posterior.runs])
+    scales = np.array([scale_of(model, one.novelty) for one in posterior.runs])
     slopes = np.array([one.slopes for one in posterior.runs])
     each = slopes * spread + model.common**2 * slopes.sum(axis=1, keepdims=True)
     seen = case.tail * scale * (each * scales[:, None]).T

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 
 from foretell.catalog.error_models import ErrorModel, error_model
 from foretell.catalog.sightings import QuestionFacts
-from foretell.specs.corrections import TRAINING
 from foretell.specs.result import StepEstimate
-from foretell.uncertainty.mechanisms import shares_of
 from foretell.uncertainty.novelty import novelty_of, training_facts
-from foretell.uncertainty.posterior import MeasuredRun, prior_interval, scale_of
+from foretell.uncertainty.posterior import scale_of
 
 ONCE = 0.5
 """Value of a feature of what was seen in one world alone."""
@@ -43,23 +41,27 @@ def interval_reason(result: StepEstimate) -> str:
     if result.posterior_factors is not None:
         return "given what was measured"
     scenario = result.scenario
-    if scenario is None or result.breakdown is None or result.interval is None:
+    if scenario is None or result.interval is None:
         return ""
     if scenario.system.step_spread:
         return "as far as measured runs on this system were from each other"
     facts = training_facts(scenario, result.plan)
-    run = MeasuredRun(slopes=shares_of(result.breakdown), novelty=novelty_of("training", facts))
-    return reason_of(error_model("training"), TRAINING, facts, run)
+    low, high = (end / result.step_s for end in result.interval["p90"])
+    return reason_of(error_model("training"), facts, novelty_of("training", facts), low, high)
 
 
 def reason_of(
-    model: ErrorModel, mechanisms: tuple[str, ...], facts: QuestionFacts, run: MeasuredRun
+    model: ErrorModel,
+    facts: QuestionFacts,
+    novelty: Mapping[str, float],
+    low: float,
+    high: float,
 ) -> str:
-    """What of a question is new, what to expect, and what a measured run would make of it."""
-    low, high = (math.exp(end) for end in prior_interval(model, mechanisms, run)["p90"])
-    after = math.expm1(width_after_one(model, run) / 2.0)
+    """What of a question is new, what to expect (the ends of its interval over its value), and what a
+    measured run would make of it."""
+    after = math.expm1(width_after_one(model, novelty) / 2.0)
     return (
-        f"{what_is_new(model, facts, run.novelty)}: expect {low:.2g} to {high:.2g} times this; "
+        f"{what_is_new(model, facts, novelty)}: expect {low:.2g} to {high:.2g} times this; "
         f"one measured run narrows it to about {after:.0%} (--measured)"
     )
 
@@ -81,7 +83,7 @@ def what_is_new(model: ErrorModel, facts: QuestionFacts, novelty: Mapping[str, f
     return "so far were runs like it that nobody had seen"
 
 
-def width_after_one(model: ErrorModel, run: MeasuredRun) -> float:
+def width_after_one(model: ErrorModel, novelty: Mapping[str, float]) -> float:
     """About ln(high / low) of the 90 % interval after one measured run like it: both runs' own parts."""
     own = model.own * math.sqrt(sum(share * factor**2 for factor, share in model.own_kinds[:2]))
-    return 2.0 * NINETY * math.sqrt(2.0) * own * scale_of(model, run) * model.after
+    return 2.0 * NINETY * math.sqrt(2.0) * own * scale_of(model, novelty) * model.after

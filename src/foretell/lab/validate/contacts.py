@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.api.conditioning import step_run
-from foretell.api.measured_serving import service_features
 from foretell.catalog.sightings import QuestionFacts
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
@@ -30,7 +29,7 @@ from foretell.lab.validate.post_training import (
     predictions_of,
     read_cells,
 )
-from foretell.lab.validate.serving import case_facts, read_case
+from foretell.lab.validate.serving import case_facts, case_features, read_case
 from foretell.lab.validate.training import prediction_of
 from foretell.lab.validate.training_rows import read_rows
 from foretell.posttraining import evidence as loops
@@ -127,25 +126,19 @@ def service_contact(
     case: ServingCase, metric: str, held_out: float, blind: float | None
 ) -> ContactRow:
     """One figure of a service."""
-    row, d = case.row, case.deployment
-    apart = case.prefill is not None
-    source = f"{case.group}{' apart' if apart else ''}"
-    sizes = (row.batch or 1.0, row.isl or 1.0, row.osl or 1.0, d.tp, d.dp, d.ep)
+    source = f"{case.group}{' apart' if case.prefill is not None else ''}"
     return ContactRow(
-        id=row.id,
+        id=case.row.id,
         source=source,
         world=source,
         group=f"{source} {metric}",
         first=blind is not None,
         log_error=held_out if blind is None else blind,
         slopes=services.usual_slopes(metric),
-        features=service_features(
-            metric, case.model.id, case.system.chip.id, case.profile.engine,
-            [float(size) for size in sizes],
-        ),
+        features=case_features(case, metric),
         facts=case_facts(case),
         figure=(metric.partition("_")[0],),
-    )  # fmt: skip
+    )
 
 
 def post_training_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:

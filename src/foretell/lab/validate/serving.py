@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from foretell.api.measured_serving import service_features
 from foretell.catalog.engines import profiles
 from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import ProblemsError
@@ -236,6 +237,14 @@ def case_facts(case: ServingCase) -> QuestionFacts:
         sequences_per_gpu=float(case.row.batch or 1.0) / max(float(chips), 1.0),
         prompt=float(case.row.isl or 1.0),
     )
+
+
+def case_features(case: ServingCase, metric: str) -> dict[str, float | str]:
+    """What makes two figures of services of a table alike."""
+    row, d = case.row, case.deployment
+    sizes = (row.batch or 1.0, row.isl or 1.0, row.osl or 1.0, d.tp, d.dp, d.ep)
+    names = case.model.id, case.system.chip.id, case.profile.engine
+    return service_features(metric, *names, [float(size) for size in sizes])
 
 
 def board(

@@ -14,12 +14,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.api.measured_serving import service_features
 from foretell.catalog.error_models import error_model
 from foretell.lab.calibrate.serving_cases import ServingCase, in_their_unit, predicted_all
 from foretell.lab.validate.anchors import anchored_inside
 from foretell.lab.validate.scores import Prediction
-from foretell.lab.validate.serving import case_facts
+from foretell.lab.validate.serving import case_facts, case_features
 from foretell.records import dataclass
 from foretell.serving.corrections import STEPS
 from foretell.serving.evidence import service_novelty
@@ -55,17 +54,12 @@ def figure_runs(
         own = slopes[case.row.id].get(one.metric)
         if own is None:
             own = np.zeros(len(SERVING))
-        d, row = case.deployment, case.row
-        sizes = (row.batch or 1.0, row.isl or 1.0, row.osl or 1.0, d.tp, d.dp, d.ep)
         run = MeasuredRun(
             slopes=own,
             log_ratio=math.log(one.measured / one.predicted),
-            features=service_features(
-                one.metric, case.model.id, case.system.chip.id, case.profile.engine,
-                [float(size) for size in sizes],
-            ),
+            features=case_features(case, one.metric),
             novelty=service_novelty(case_facts(case), one.metric),
-        )  # fmt: skip
+        )
         found.append(FigureRun(case=case, prediction=one, run=run))
     return found
 

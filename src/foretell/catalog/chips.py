@@ -50,6 +50,7 @@ def chip_from_table(
         peaks = {**base.matrix_flop_per_s, **given.pop("matrix_flop_per_s", {})}
         return replace(base, matrix_flop_per_s=peaks, **given)
     given = {**_defaults(given), **given}
+    given.setdefault("rated_watts", given.get("tdp_watts", 0.0))
     check_missing(Chip, given, path, problems)
     return None if len(problems) > before else Chip(**given)
 

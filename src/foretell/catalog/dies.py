@@ -60,6 +60,7 @@ def _one_die(chip: Chip, share: float) -> Chip:
         scale_up_bytes_per_s=chip.scale_up_bytes_per_s * share,
         host_bytes_per_s=chip.host_bytes_per_s * share,
         tdp_watts=chip.tdp_watts * share,
+        rated_watts=chip.rated_watts * share,
         idle_watts=chip.idle_watts * share,
         compute_dies=1.0,
         transistors=chip.transistors * share,

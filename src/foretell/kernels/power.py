@@ -56,7 +56,7 @@ class PowerCoefficients:
     """What a generation of chips spends; joules are for random data, at the clock of short bursts."""
 
     base_share: Num
-    """Watts of a clocked-up chip that runs nothing, over its power limit."""
+    """Watts of a clocked-up chip that runs nothing, over its rated power."""
     joules_per_flop: Num
     """One operation of a 16-bit matrix product, with its operands' way from the cache."""
     bit_power: Num
@@ -90,7 +90,7 @@ class Generation:
     evidence: str
     """fitted or transferred."""
     per_peak: bool
-    """Whether its joules are shares of the limit drawn at the peaks: each chip's peaks make them joules."""
+    """Whether its joules are shares of the rated power at the peaks, which each chip's peaks make joules."""
     coefficients: PowerCoefficients
     """The numbers."""
     points: int
@@ -194,7 +194,7 @@ def chip_power(chip: Chip, generation: Generation | None = None) -> ChipPower:
     """A chip's watts and joules, from its own generation or a given one."""
     found = generation if generation is not None else generation_of(chip)
     numbers = _scaled(found.coefficients, chip) if found.per_peak else found.coefficients
-    base = numbers.base_share * np.asarray(chip.tdp_watts, float)
+    base = numbers.base_share * rated_watts(chip)
     idle = np.where(np.asarray(chip.idle_watts) > 0.0, chip.idle_watts, IDLE_OVER_BASE * base)
     return ChipPower(
         idle_watts=idle,
@@ -206,12 +206,18 @@ def chip_power(chip: Chip, generation: Generation | None = None) -> ChipPower:
     )
 
 
+def rated_watts(chip: Chip) -> Array:
+    """The power limit that the chip is sold with."""
+    rated = np.asarray(chip.rated_watts, float)
+    return np.asarray(np.where(rated > 0.0, rated, chip.tdp_watts))
+
+
 def _scaled(shares: PowerCoefficients, chip: Chip) -> PowerCoefficients:
-    """Shares of the limit at the peaks as joules of this chip."""
+    """Shares of the rated power at the peaks as joules of this chip."""
     peaks = chip.matrix_flop_per_s
     half = np.maximum(peaks.get("bf16", 0.0), peaks.get("fp16", 0.0))
     half = np.where(half > 0.0, half, chip.vector_flop_per_s)
-    watts = np.asarray(chip.tdp_watts, float)
+    watts = rated_watts(chip)
     per_byte = watts / chip.memory_bandwidth_bytes_per_s
     numbers: dict[str, Any] = {f.name: getattr(shares, f.name) for f in fields(shares)}
     numbers["joules_per_flop"] = shares.joules_per_flop * watts / half

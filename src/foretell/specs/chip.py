@@ -47,6 +47,8 @@ class Chip:
     """How fast its host starts kernels, over the host of the measured machine (kernels/fusion.py)."""
     tdp_watts: Positive
     """Power limit."""
+    rated_watts: NotNegative = 0.0
+    """Power limit that it is sold with, by which go its watts whatever it does; 0: tdp_watts."""
     idle_watts: NotNegative = 0.0
     """Power at rest; 0 where unknown."""
     form_factor: str = ""

@@ -20,7 +20,8 @@ Index = NDArray[np.intp]
 
 CHIP_NUMBERS = (
     "vector_flop_per_s", "memory_bytes", "memory_bandwidth_bytes_per_s", "l2_bytes", "cores", "clock_hz",
-    "host_bytes_per_s", "host_speed", "tdp_watts", "idle_watts", "measured_matmul_flop_per_s",
+    "host_bytes_per_s", "host_speed", "tdp_watts", "rated_watts", "idle_watts",
+    "measured_matmul_flop_per_s",
 )  # fmt: skip
 """Numbers of a chip that may differ inside a batch, beside its matrix peaks."""
 UNUSED = (

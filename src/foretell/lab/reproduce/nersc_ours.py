@@ -173,7 +173,10 @@ class Property:
 
 
 def changed_scenario(scenario: Scenario, name: str, value: float) -> Scenario:
-    """The question with another memory bandwidth or arithmetic rate; capacity is no part of a step."""
+    """The question with another memory bandwidth or arithmetic rate; capacity is no part of a step.
+
+    More arithmetic gets more watts, so that it is not throttled; less keeps the power limit of the chip.
+    """
     chip = scenario.system.chip
     if name == "bandwidth_tb_per_s":
         chip = replace(chip, memory_bandwidth_bytes_per_s=value)
@@ -185,7 +188,7 @@ def changed_scenario(scenario: Scenario, name: str, value: float) -> Scenario:
             matrix_flop_per_s=rates,
             vector_flop_per_s=factor * chip.vector_flop_per_s,
             measured_matmul_flop_per_s=factor * chip.measured_matmul_flop_per_s,
-            tdp_watts=factor * chip.tdp_watts,
+            tdp_watts=max(1.0, factor) * chip.tdp_watts,
         )
     return replace(scenario, system=replace(scenario.system, chip=chip))
 

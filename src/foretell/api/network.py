@@ -20,7 +20,7 @@ from foretell.network.assumptions import network_assumptions
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Library
-from foretell.network.placement import slice_torus, tier_counts, with_groups
+from foretell.network.placement import built_for, slice_torus, tier_counts, with_groups
 from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
 from foretell.network.tier_checks import network_problems
@@ -189,7 +189,8 @@ def _answer(
 ) -> CollectiveAnswer:
     if problems := network_problems(system, dict.fromkeys(how.changed)):
         raise BadInput(problems)
-    network = _shared(with_groups(system.network), counts, how.neighbours)
+    built = with_groups(built_for(system.network, counts[:, 0].tolist()))
+    network = _shared(built, counts, how.neighbours)
     tiers = zip(network.tiers, counts[:, 0].tolist(), strict=True)
     cut = Network(
         tiers=tuple(slice_torus(tier, count) if count > 1 else tier for tier, count in tiers)

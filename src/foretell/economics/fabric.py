@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from foretell.network.placement import with_groups
+from foretell.network.placement import built_for, members_of, with_groups
 from foretell.network.topologies.torus import tier_shape
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -147,8 +147,9 @@ def fabric_of(
     Nodes that are put together from parts do not come with cables between them.
     """
     found: list[TierParts] = []
-    given = system.network.tiers
-    tiers, nics = with_groups(system.network).tiers, cards(system, gpus)
+    whole = int(np.ceil(gpus))
+    built = built_for(system.network, members_of(system.network, whole))
+    given, tiers, nics = built.tiers, with_groups(built).tiers, cards(system, gpus)
     below, joined = 1.0, False
     outer = len(tiers)
     for i, tier in enumerate(tiers):

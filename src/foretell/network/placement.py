@@ -8,9 +8,11 @@ least, so that the slowest is the one described. A tier's count is how many unit
 group touches inside one unit of it.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from math import isqrt
 
 import numpy as np
@@ -19,7 +21,11 @@ from numpy.typing import NDArray
 from foretell.network.topologies.dragonfly import NAMES as DRAGONFLY
 from foretell.network.topologies.dragonfly import size_groups
 from foretell.network.topologies.dragonfly_plus import NAMES as DRAGONFLY_PLUS
+from foretell.network.topologies.fully_connected import NAMES as FULLY_CONNECTED
 from foretell.network.topologies.grid import near_cube
+from foretell.network.topologies.hypercube import NAMES as HYPERCUBE
+from foretell.network.topologies.hyperx import NAMES as HYPERX
+from foretell.network.topologies.ring import NAMES as RING
 from foretell.network.topologies.sharing import shared_taper
 from foretell.network.topologies.torus import tier_shape
 from foretell.specs.plan import Plans
@@ -27,6 +33,16 @@ from foretell.specs.system import Network, Tier
 
 Array = NDArray[np.float64]
 
+SIZED = (
+    *DRAGONFLY,
+    *DRAGONFLY_PLUS,
+    *FULLY_CONNECTED,
+    *HYPERCUBE,
+    *HYPERX,
+    *RING,
+    *("torus", "mesh"),
+)
+"""Topologies whose links or ways go by how many members they join."""
 DRAGONFLIES = DRAGONFLY + DRAGONFLY_PLUS
 """Topologies that join groups of members."""
 FOLDED = ("etp", "ep", "edp")
@@ -56,6 +72,31 @@ def _units(sizes: tuple[float, ...], gpus: int) -> tuple[float, ...]:
             below = even if 2.0 * even >= room else room
         filled.append(below)
     return tuple(filled)
+
+
+def built_for(network: Network, members: Sequence[float]) -> Network:
+    """The network with its fabrics between nodes built for so many members of each tier.
+
+    Rates of links without switches and lengths of ways go by the members that a fabric joins. Where no
+    machine states how its members are laid out (extents, groups, tiers of groups), it is built for the job.
+    """
+    below, tiers = "node", []
+    for tier, count in zip(network.tiers, members, strict=True):
+        name = re.sub(r"-\d+d$", "", tier.topology)
+        groups = tier.topology in DRAGONFLIES and below not in INNER_TIERS
+        fixed = tier.name in INNER_TIERS or tier.shape or tier.groups or groups
+        below = tier.name
+        if name in SIZED and not fixed and 1.0 < count < tier.size:
+            size = 2.0 ** np.ceil(np.log2(count)) if name in HYPERCUBE else np.ceil(count)
+            tier = replace(tier, size=float(size))
+        tiers.append(tier)
+    return network if tuple(tiers) == network.tiers else Network(tiers=tuple(tiers))
+
+
+def members_of(network: Network, gpus: int) -> tuple[float, ...]:
+    """Members of each tier's units that a job has, innermost first; a unit filled in part counts whole."""
+    filled = (1.0, *units(network, gpus))
+    return tuple(float(np.ceil(b / a)) for a, b in pairwise(filled))
 
 
 def with_groups(network: Network) -> Network:
@@ -96,14 +137,14 @@ def over_systems(tier: Tier) -> bool:
 
 @lru_cache(maxsize=256)
 def _as_filled(network: Network, gpus: int) -> Network:
-    network = with_groups(network)
     filled = (1.0, *units(network, gpus))
+    built = with_groups(built_for(network, members_of(network, gpus)))
     whole, tiers = 1.0, []
-    for i, tier in enumerate(network.tiers):
+    for i, tier in enumerate(built.tiers):
         share = float(shared_taper(tier.taper, whole, filled[i]))
         tier = tier if share == tier.taper else replace(tier, taper=share)
         tiers.append(slice_torus(tier, filled[i + 1] / filled[i]))
-        whole *= float(tier.size)
+        whole *= float(network.tiers[i].size)
     return network if tuple(tiers) == network.tiers else Network(tiers=tuple(tiers))
 
 

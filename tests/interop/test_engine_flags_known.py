@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from foretell.api.launches import read_launch
-from foretell.interop.engine_flags import other_flags
-from foretell.interop.keys import Keys
 from foretell.interop.launch import Launch
+from foretell.interop.tool_tables import table_of
 
 RELEASES = json.loads((Path(__file__).parent / "release_flags.json").read_text(encoding="utf-8"))
 COMMANDS = {
@@ -90,7 +89,7 @@ def test_a_flag_that_moves_latency_or_memory_is_a_warning(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", COMMANDS)
 def test_no_flag_is_both_of_bearing_and_of_none(tool: str) -> None:
-    flags = other_flags(tool)
+    flags = table_of(tool)
     assert not flags.bears & flags.quiet
     assert flags.source
 
@@ -203,11 +202,6 @@ def test_a_value_that_is_not_modelled_is_a_warning(command: str, name: str) -> N
 
 def test_a_table_beats_a_name_that_is_alike() -> None:
     """`backend` says nothing of trtllm-serve, `moe_config.backend` names kernels."""
-    flags = other_flags("trtllm")
-    from foretell.interop.arguments import ArgumentTable
-
-    pairs = (("backend", "pytorch"), ("moe_config.backend", "CUTLASS"), ("nonsense", 1))
-    rest = Keys(ArgumentTable(words=(), pairs=pairs, variables={}), tool="trtllm").leftovers(
-        flags.bears, flags.quiet
-    )
-    assert rest == (("moe_config.backend",), ("backend",), ("nonsense",))
+    verdict = table_of("trtllm").verdict
+    names = ("moe_config.backend", "backend", "nonsense")
+    assert [verdict(name) for name in names] == ["bears", "quiet", None]

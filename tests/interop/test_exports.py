@@ -16,12 +16,12 @@ from foretell.api.bundles import row_of
 from foretell.api.launches import read_launch
 from foretell.catalog import model as catalog_model
 from foretell.errors import BadInput
-from foretell.interop import sglang
 from foretell.interop.fleets import InstancePool, fleet_script, nodes_of, places_of
-from foretell.interop.kept_flags import keep_flags
 from foretell.interop.launchers import LAUNCHERS
-from foretell.interop.tools import read_arguments
+from foretell.interop.service_write import Serving
+from foretell.interop.tools import read_arguments, write_serving
 from foretell.lab.validate.training_rows import read_rows
+from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import parse_plan
 from foretell.workload.parameters import count
 from tests.surfaces.command import foretell as command
@@ -208,18 +208,22 @@ def test_only_changed_flags_of_a_server_change() -> None:
     load = ["--system", "h100-sxm", "--isl", "512", "--osl", "64", "--concurrency", "8"]
     done = command("serve", "--import", OWN, *load, "--plan", "tp4 dp2", "--export", "vllm")
     assert done.code == 0, done.err
-    wanted = OWN.replace("-tp 8", "--tensor-parallel-size 4") + " --data-parallel-size 2"
+    wanted = OWN.replace("-tp 8", "-tp 4") + " --data-parallel-size 2"
     assert done.out.strip() == wanted
 
 
 def test_flags_of_places_go_with_the_layout_and_ports_with_the_script() -> None:
-    own = (("--dp", "8"), ("--enable-dp-attention", ""), ("--node-rank", "0"), ("--port", "8000"))
-    start = "python -m sglang.launch_server --model-path m --tp-size 8 --enable-dp-attention"
-    wanted = "python -m sglang.launch_server --model-path m --dp-size 4 --enable-dp-attention"
-    texts = (f"{start} --dp-size 8", f"{start} --dp-size 4")
-    assert keep_flags(own, *texts, sglang.SOURCES, alone=False) == wanted
-    kept = keep_flags(own, texts[0], texts[0], sglang.SOURCES)
-    assert kept.endswith("m --dp 8 --enable-dp-attention --node-rank 0 --port 8000")
+    text = (
+        "python -m sglang.launch_server --model-path m --tp 8 --enable-dp-attention --dp 8 "
+        "--node-rank 0 --port 8000"
+    )
+    launch = read_launch(text)
+    read = parse_deployment(launch.plan)
+    meant = Serving(model="m", deployment=read, as_read=read, launch=launch)
+    assert write_serving("sglang", meant).text == text
+    other = replace(meant, deployment=replace(read, dp=4, tp=1), alone=False)
+    wanted = "m --tp 4 --enable-dp-attention --dp 4"
+    assert write_serving("sglang", other).text.endswith(wanted)
 
 
 def test_megatron_is_told_that_there_is_no_dropout(run: Any) -> None:

@@ -359,7 +359,7 @@ mpirun -n 1 --allow-run-as-root trtllm-serve Qwen/Qwen3-235B-A22B --port=8000 \\
             "pretrain_gpt.py --tensor-model-parallel-size eight",
             "tensor_model_parallel_size: is not a whole",
         ),
-        ("vllm serve m -tp 0", "tensor_parallel_size: is out of range"),
+        ("vllm serve m -tp 0", "tp: is out of range"),
         ("vllm serve m --kv-cache-dtype fp9", "kv_cache_dtype: is none of the values"),
         (
             "vllm serve m --gpu-memory-utilization nan",

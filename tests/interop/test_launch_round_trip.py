@@ -15,7 +15,7 @@ from foretell.catalog import system as catalog_system
 from foretell.catalog.software import software, software_names
 from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training
-from foretell.interop.serving_words import Serving
+from foretell.interop.service_write import Serving
 from foretell.interop.tools import read_arguments, write_serving, write_training
 from foretell.search import nearest
 from foretell.specs.deployment import Deployment

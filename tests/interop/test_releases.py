@@ -20,9 +20,9 @@ from foretell.catalog.software import software
 from foretell.interop.arguments import parse_arguments
 from foretell.interop.launch import Known, Training
 from foretell.interop.releases import RELEASES, release_of
-from foretell.interop.serving_words import Serving
+from foretell.interop.service_write import Serving, write_command
 from foretell.interop.tool_tables import table_of
-from foretell.interop.tools import ENGINES, reader_of, write_training
+from foretell.interop.tools import reader_of, write_training
 from foretell.specs.deployment import Deployment
 from foretell.specs.plan import Plan, parse_plan
 
@@ -191,7 +191,7 @@ def test_every_flag_for_an_engine_is_one_of_its_own(tool: str) -> None:
         Deployment(tp=2, cp=2),
     )
     for one in deployments:
-        text = ENGINES[tool](Serving(model="org/name", deployment=one))  # type: ignore[index]
+        text = write_command(tool, Serving(model="org/name", deployment=one))  # type: ignore[index]
         names = {key for key, _ in parse_arguments(text).pairs}
         assert names <= known, names - known
 
@@ -204,7 +204,7 @@ def test_every_flag_for_trtllm_is_one_of_its_own() -> None:
         Deployment(tp=2, pp=2, draft_tokens=3, stream_interval=10),
         Deployment(tp=2, cp=2),
     ):
-        text = ENGINES["trtllm"](Serving(model="org/name", deployment=one))
+        text = write_command("trtllm", Serving(model="org/name", deployment=one))
         command = text.rpartition("trtllm-serve")[2]
         flags = set(re.findall(r"--(\w+)", command))
         assert flags <= TRTLLM, flags - TRTLLM

@@ -9,8 +9,7 @@ import pytest
 from foretell.api.serving import serve
 from foretell.catalog import model, system
 from foretell.catalog.engines import profile
-from foretell.interop import sglang
-from foretell.interop.serving_words import Serving
+from foretell.interop.service_write import Serving, write_command
 from foretell.serving.engine_options import prompt_wait
 from foretell.serving.memory import memory_of, weight_bytes
 from foretell.serving.steady import steady
@@ -245,11 +244,11 @@ def test_a_wide_launch_of_sglang_is_read_as_the_engine_means_it_and_written_as_a
     assumed = serve("deepseek-v3", gpus=32, plan="dp32 ep32", engine="sglang", **load)
     # The flag halves every step, what is assumed only those that gain by it.
     assert whole["output_tokens_per_s"] == pytest.approx(assumed.output_tokens_per_s, rel=0.1)
-    written = sglang.write(Serving(model="m", deployment=parse_deployment("dp32 ep32")))
+    written = write_command("sglang", Serving(model="m", deployment=parse_deployment("dp32 ep32")))
     for flag in (*more.split(), "--chunked-prefill-size 262144", "--moe-a2a-backend deepep"):
         assert flag in written
-    plain = sglang.write(
-        Serving(model="m", deployment=parse_deployment("dp32 ep32 no-eplb no-tbo"))
+    plain = write_command(
+        "sglang", Serving(model="m", deployment=parse_deployment("dp32 ep32 no-eplb no-tbo"))
     )
     assert "eplb" not in plain
     assert "two-batch" not in plain

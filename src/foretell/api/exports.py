@@ -15,7 +15,7 @@ from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.interop.launchers import LAUNCHERS
 from foretell.interop.megatron_write import job_name
 from foretell.interop.releases import release_of
-from foretell.interop.serving_words import Serving
+from foretell.interop.service_write import Serving
 from foretell.interop.tools import write_serving, write_training
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
@@ -126,7 +126,7 @@ def export_deployment(
             alone=origin.alone,
         )
         if origin.launch.tool == tool:
-            serving = replace(serving, own=origin.launch.flags, as_read=origin.as_read)
+            serving = replace(serving, launch=origin.launch, as_read=origin.as_read)
     written = write_serving(tool, serving)
     if "DRAFT_" in written.text:
         notes = (

@@ -7,9 +7,29 @@ added beside a key that does. Whoever asks reads the text again to see that it s
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+
+from foretell.interop.tool_tables import ToolTable
 
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,)#\\]+)"
+
+
+def changed_keys(
+    table: ToolTable,
+    own: Collection[str],
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> dict[str, str | None]:
+    """Keys and their new values (None: left out) where two texts of a tool's writer differ, by the names that
+    a launch has for them: of keys that say one field it may have another than the writer's."""
+    found: dict[str, str | None] = {}
+    for key in dict.fromkeys((*after, *before)):
+        if before.get(key) == after.get(key):
+            continue
+        alike = [one for names in table.fields.values() if key in names for one in names]
+        name = next((one for one in (key, *alike) if one in own), key)
+        found[name] = after.get(key)
+    return found
 
 
 def edited_launch(

@@ -148,7 +148,7 @@ class Keys:
             return None
         text = str(value).strip().replace("_", "")
         if _PLACEHOLDER.fullmatch(str(value).strip()):
-            self._ask_for(next(name for name in names if name in self._pairs), str(value))
+            self.ask_for(next(name for name in names if name in self._pairs), str(value))
             return None
         if isinstance(value, bool) or not _WHOLE.fullmatch(text):
             self.problem(names[0], "is not a whole number", value, f"{low} to {high}")
@@ -205,7 +205,7 @@ class Keys:
         if plain in known:
             return known[plain]
         if "$" in plain:
-            self._ask_for(next(name for name in names if name in self._pairs), value)
+            self.ask_for(next(name for name in names if name in self._pairs), value)
             return None
         self.problem(names[0], "is none of the values known here", value, ", ".join(known),
                      nearest_name(plain, known))  # fmt: skip
@@ -240,7 +240,7 @@ class Keys:
         if sentence not in self.asks:
             self.asks.append(sentence)
 
-    def _ask_for(self, name: str, value: str) -> None:
+    def ask_for(self, name: str, value: str) -> None:
         """Ask for a variable that a value is made of."""
         self.unset.add(name)
         unset = re.search(r"\$\{?(\w+)", value)
@@ -298,9 +298,7 @@ class Keys:
         if isinstance(value, str):
             value = value.strip().strip("\"'")
             if "$" in value:
-                self._ask_for(
-                    next((name for name in names if name in self._pairs), names[0]), value
-                )
+                self.ask_for(next((name for name in names if name in self._pairs), names[0]), value)
                 return None
             if value.lower() in _NONE:
                 return None
@@ -450,7 +448,7 @@ def read_back(
                 name=name,
                 value=_shown(value),
                 origin="file" if given else "tool default",
-                key=", ".join(given[:3]),
+                key=", ".join(key.lstrip("$") for key in given[:3]),
                 line=line,
             )
         )

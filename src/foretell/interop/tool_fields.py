@@ -40,13 +40,16 @@ class Translated:
     """Word of the plan -> keys that say it."""
     left: LeftArguments
     """Keys that set nothing."""
+    warned: tuple[str, ...]
+    """Values that matter and are not modelled."""
     backend: str
     """The trainer behind the tool, where it has several."""
 
 
 def translate(given: ArgumentTable, table: ToolTable) -> Translated:
     """The fields that a launch sets, those that its tool's defaults set, and what is left over."""
-    words, pairs = _alone(replace(given, pairs=tuple(resolved(dict(given.pairs)).items())), table)
+    given = replace(given, pairs=tuple(resolved(dict(given.pairs)).items()))
+    words, pairs = _alone(given, table)
     backend = _backend(pairs, table)
     fields = {**table.fields}
     for name, first in table.backends.get(backend, {}).items():
@@ -76,9 +79,10 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
     )
     keys = Keys(own, tool=table.tool)
     keys.defaults = frozenset(missing)
-    plan, sources = _plan(pairs, table, silent, keys)
+    plan, sources, warned = _plan(pairs, table, silent, keys)
+    left = _left(pairs, table)
     return Translated(
-        keys=keys, plan=plan, sources=sources, left=_left(pairs, table), backend=backend
+        keys=keys, plan=plan, sources=sources, left=left, backend=backend, warned=tuple(warned)
     )
 
 
@@ -88,6 +92,9 @@ def _alone(given: ArgumentTable, table: ToolTable) -> tuple[list[str], dict[str,
     pairs: dict[str, Any] = {}
     for key, value in given.pairs:
         name = key.rpartition(".")[2] if table.last and table.verdict(key) is None else key
+        plain = name.removeprefix("no_")
+        if plain != name and table.verdict(name) is None and table.verdict(plain) == "sets":
+            name, value = plain, str(value).lower() in ("false", "0")
         if name in table.switches and not is_truth(value):
             words += [str(one) for one in (value if isinstance(value, list) else [value])]
             value = True
@@ -133,26 +140,48 @@ def _ours(table: ToolTable, name: str, value: Any) -> Any:
 
 def _plan(
     pairs: Mapping[str, Any], table: ToolTable, silent: Mapping[str, Any], keys: Keys
-) -> tuple[dict[str, object], dict[str, tuple[str, ...]]]:
-    """Words of a plan: the tool's own, and over them those that keys stand for."""
-    words: dict[str, object] = {**read_words(str(silent.get("plan", "")))[0]}
+) -> tuple[dict[str, object], dict[str, tuple[str, ...]], list[str]]:
+    """Words of a plan, the tool's own and over them those that keys stand for; the keys of each; and values
+    that matter and are not modelled (`!` in a table)."""
+    read = _service_words if table.family == "service" else _training_words
+    words = read(str(silent.get("plan", "")))
     sources: dict[str, tuple[str, ...]] = {}
+    warned: list[str] = []
     for key, values in table.plan.items():
         told = pairs.get(key)
-        if told is None or isinstance(told, list | dict):
+        if (told is None and not (key in pairs and "none" in values)) or isinstance(
+            told, list | dict
+        ):
             continue
         text = str(told).strip().strip("\"'").lower()
-        if text not in values:
-            if "*" in values:
-                text = "*"
-            else:
-                keys.doubt(f"{key} {str(told)[:40]} is not known here")
-                continue
-        found = read_words(values[text])[0] if values[text] else {}
+        if text not in values and "$" in text:
+            keys.ask_for(key, str(told))
+            continue
+        if text not in values and "*" not in values:
+            keys.doubt(f"{key} {str(told)[:40]} is not known here")
+            continue
+        meant = values.get(text, values.get("*", ""))
+        if meant == "!":
+            warned.append(f"{key}={text[:40]}")
+            continue
+        found = read(meant)
         words |= found
         for name in found:
             sources[name] = (*sources.get(name, ()), key)
-    return words, sources
+    return words, sources, warned
+
+
+def _training_words(text: str) -> dict[str, object]:
+    return {**read_words(text)[0]} if text else {}
+
+
+def _service_words(text: str) -> dict[str, object]:
+    """Words of a deployment: `no-graph` and `kv=fp8`."""
+    pairs = (word.partition("=") for word in text.split())
+    return {
+        name.removeprefix("no-"): value if equals else not name.startswith("no-")
+        for name, equals, value in pairs
+    }
 
 
 def _left(pairs: Mapping[str, Any], table: ToolTable) -> LeftArguments:

@@ -7,6 +7,9 @@
     fields     field of ours = keys of the tool that set it, the one that counts first
     backends   the same for one trainer behind the tool (`backend` says which runs)
     values     field = their word and ours
+    words      field = our word and theirs, where a reader asks for them by name
+    tables     keys that are tables: what stands in one and is in no list matters
+    writes     flag or key = what of a plan it says, for the writer (export_tables.py)
     products   degree = keys whose product it is, each with its own default
     plan       key = their value and the words of a plan that it stands for
     defaults   what the tool does where a file is silent, by field; `defaults.plan` in words of a plan
@@ -69,6 +72,12 @@ class ToolTable:
     """Trainer -> fields that its keys set."""
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Field -> their word -> ours."""
+    words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Field -> their word -> ours, where a reader asks for them by name."""
+    tables: frozenset[str] = frozenset()
+    """Keys that are tables: a key inside one that no list has matters."""
+    writes: Mapping[str, str] = field(default_factory=dict)
+    """Flag or key -> the value that is written there."""
     plan: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Key -> their value -> words of a plan."""
     products: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -99,6 +108,8 @@ class ToolTable:
             return "bears"
         if key in self.quiet:
             return "quiet"
+        if any(key.startswith(f"{one}.") for one in self.tables):
+            return "bears"
         plain = re.sub(r"\.\d+(?=\.|$)", "", key)
         return None if plain == key else self.verdict(plain)
 
@@ -160,7 +171,9 @@ def tool_names() -> tuple[str, ...]:
     folder = resources.files("foretell.interop").joinpath("tools")
     return tuple(
         sorted(
-            one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml")
+            one.name.removesuffix(".toml")
+            for one in folder.iterdir()
+            if one.name.endswith(".toml") and not one.name.startswith("_")
         )
     )
 
@@ -208,6 +221,7 @@ def table_of(name: str) -> ToolTable:
         name: {key: tuple(expand(told)) for key, told in own.items()}
         for name, own in raw.get("backends", {}).items()
     }
+    words = {key: _by_theirs(told) for key, told in raw.get("words", {}).items()}
     products = {key: tuple(told.split()) for key, told in raw.get("products", {}).items()}
     bears, quiet = set(expand(raw.get("bears", ""))), set(expand(raw.get("quiet", "")))
     switches = set(expand(raw.get("switches", "")))
@@ -223,6 +237,7 @@ def table_of(name: str) -> ToolTable:
         plan = {f"{under}{key}": dict(told) for key, told in one.plan.items()} | plan
         shared = {key: dict(told) | values.get(key, {}) for key, told in one.values.items()}
         values = values | shared
+        words = {**dict(one.words), **words}
         switches |= {f"{under}{key}" for key in one.switches}
         bears |= {f"{under}{key}" for key in one.bears}
         quiet |= {f"{under}{key}" for key in one.quiet}
@@ -245,6 +260,9 @@ def table_of(name: str) -> ToolTable:
         backends=backends,
         values=values,
         plan=plan,
+        words=words,
+        tables=frozenset(raw.get("tables", "").split()),
+        writes=raw.get("writes", {}),
         products=products,
         defaults=defaults,
         options=options,
@@ -282,6 +300,11 @@ def expand(text: str) -> list[str]:
         else:
             found.append(stack[-1] + word)
     return found
+
+
+def _by_theirs(words: Mapping[str, str]) -> dict[str, str]:
+    """Our words and theirs as their word and ours."""
+    return {theirs: ours for ours, many in words.items() for theirs in many.split()}
 
 
 def _folded(words: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,19 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.interop import (
-    deepspeed,
-    local_servers,
-    megatron_write,
-    other_servers,
-    sglang,
-    torchtitan,
-    torchtitan_write,
-    trtllm,
-    vllm,
-)
+from foretell.interop import deepspeed, megatron_write, torchtitan, torchtitan_write
 from foretell.interop.arguments import ArgumentTable, parse_arguments
-from foretell.interop.kept_flags import keep_flags
 from foretell.interop.launch import (
     SERVERS,
     SERVING,
@@ -41,7 +30,8 @@ from foretell.interop.own_model import read_table
 from foretell.interop.policy_launch import read_policy
 from foretell.interop.process_arguments import argument_tables
 from foretell.interop.recognition import launched_tools, nothing_launched, unwrapped
-from foretell.interop.serving_words import Serving
+from foretell.interop.service_write import Serving, kept_command, write_command
+from foretell.interop.services import read_service
 from foretell.interop.several_servers import join_servers, role_of
 from foretell.interop.tool_tables import ToolTable, table_of, tool_names, unknown_sentence
 from foretell.interop.training_launch import read_training
@@ -56,15 +46,6 @@ from foretell.workload.parameters import count
 READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
     "torchtitan": torchtitan.read,
     "deepspeed": deepspeed.read,
-    "vllm": vllm.read,
-    "sglang": sglang.read,
-    "trtllm": trtllm.read,
-    "dynamo": other_servers.read_dynamo,
-    "llm-d": other_servers.read_llm_d,
-    "tgi": other_servers.read_tgi,
-    "llama.cpp": local_servers.read_llama_cpp,
-    "ollama": local_servers.read_ollama,
-    "mlx": local_servers.read_mlx,
 }
 """Readers by tool."""
 TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
@@ -73,18 +54,6 @@ TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
     "deepspeed": deepspeed.write,
 }
 """Writers of training runs."""
-ENGINES: Mapping[Tool, Callable[[Serving], str]] = {
-    "vllm": vllm.write,
-    "sglang": sglang.write,
-    "trtllm": trtllm.write,
-}
-"""Writers of deployments."""
-FLAGS: Mapping[Tool, Mapping[str, tuple[str, ...]]] = {
-    "vllm": vllm.SOURCES,
-    "sglang": sglang.SOURCES,
-    "trtllm": trtllm.SOURCES,
-}
-"""The flags of each value of a deployment."""
 SAME_OVERLAP = ("auto", "on")
 """One flag where the framework overlaps exchanges by itself."""
 
@@ -140,7 +109,12 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
     )
 
 
-FAMILIES = {"training": read_training, "policy": read_policy, "megatron": read_megatron}
+FAMILIES = {
+    "training": read_training,
+    "policy": read_policy,
+    "megatron": read_megatron,
+    "service": read_service,
+}
 """Readers of the families that tables belong to."""
 
 
@@ -371,12 +345,11 @@ def _shape_notes(run: Training, launch: Launch) -> list[str]:
 
 def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
     """A deployment as an engine's command, and what it does not say."""
-    if tool not in ENGINES:
+    if tool not in SERVING:
         raise no_tool(tool, SERVING)
-    text = ENGINES[tool](serving)
-    if serving.own and serving.as_read is not None:
-        as_read = ENGINES[tool](replace(serving, deployment=serving.as_read, batch=None))
-        text = keep_flags(serving.own, as_read, text, FLAGS[tool], alone=serving.alone)
+    text = write_command(tool, serving)
+    if serving.launch is not None and serving.launch.flags and serving.as_read is not None:
+        text = kept_command(tool, serving, text)
     launch = reader_of(tool)(parse_arguments(text), Known())
     meant = serving.deployment
     back = parse_deployment(launch.plan)

@@ -237,7 +237,7 @@ def table_of(name: str) -> ToolTable:
         plan = {f"{under}{key}": dict(told) for key, told in one.plan.items()} | plan
         shared = {key: dict(told) | values.get(key, {}) for key, told in one.values.items()}
         values = values | shared
-        words = {**dict(one.words), **words}
+        words = {key: dict(told) for key, told in one.words.items()} | words
         switches |= {f"{under}{key}" for key in one.switches}
         bears |= {f"{under}{key}" for key in one.bears}
         quiet |= {f"{under}{key}" for key in one.quiet}

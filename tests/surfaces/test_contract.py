@@ -130,9 +130,9 @@ FLAGS = {
     "codesign": "--study --out --workers --executor --yes --plot --json".split(),
     "optimise": "--study --trials --storage --out --resume --plot --json".split(),
     "compare": [
-        *"--model --budget --gpus --workload --by --global-batch --seq-len --target-len".split(),
-        *"--plan --isl --osl --concurrency --tpot --ttft --engine --rent --price --years".split(),
-        *"--utilisation --region".split(), *RUN, "--set", "--measured", "--why", "--plot", "--json",
+        *"--model --budget --gpus --workload --topologies --equal --by --global-batch --seq-len".split(),
+        *"--target-len --plan --isl --osl --concurrency --tpot --ttft --engine --rent --price".split(),
+        *"--years --utilisation --region".split(), *RUN, "--set", "--measured", "--why", "--plot", "--json",
     ],
     "changed": "--over --save --json".split(),
     "doctor": "--folder --results --json".split(),

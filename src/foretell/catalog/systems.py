@@ -92,6 +92,8 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
     """A system from a table of the catalogue's form; BadInput with every problem."""
     if "corrections" in table:
         return _as_measured(table, default_id)
+    if "base" in table and "network" in table and "chip" not in table:
+        return _on_other_links(table)
     problems: list[Problem] = []
     said: list[str] = []
     chip = None
@@ -116,6 +118,26 @@ def system_from_table(table: Mapping[str, Any], default_id: str = "own-system") 
     if apart is not None:
         system = _of_dies(system, apart[1], problems)
     return replace(system, assumptions=(*said, *system.assumptions)) if said else system
+
+
+def _on_other_links(table: Mapping[str, Any]) -> System:
+    """A system of the catalogue (`base`) with fields of its tiers, or of its ports, replaced."""
+    system = named_system(str(table["base"]))
+    problems: list[Problem] = []
+    ports = read_fields(System, dict(table), "system", problems, ("base", "network"))
+    tiers = {tier.name: tier for tier in system.network.tiers}
+    for name, part in dict(table["network"]).items():
+        path = f"network.{name}"
+        if name in tiers and isinstance(part, dict):
+            tiers[name] = replace(tiers[name], **read_fields(Tier, part, path, problems))
+        else:
+            message = f"is no table of a tier of {system.id}"
+            problems.append(
+                Problem(path=path, value=name, message=message, allowed=", ".join(tiers))
+            )
+    if problems:
+        raise BadInput(problems)
+    return replace(system, network=Network(tiers=tuple(tiers.values())), **ports)
 
 
 def _as_measured(table: Mapping[str, Any], default_id: str) -> System:

@@ -79,9 +79,10 @@ def built_for(network: Network, members: Sequence[float]) -> Network:
 
     Rates of links without switches and lengths of ways go by the members that a fabric joins. Where no
     machine states how its members are laid out (extents, groups, tiers of groups), it is built for the job.
+    The innermost tier is the chips' own links, bought as it is.
     """
-    below, tiers = "node", []
-    for tier, count in zip(network.tiers, members, strict=True):
+    below, tiers = "node", [*network.tiers[:1]]
+    for tier, count in zip(network.tiers[1:], members[1:], strict=True):
         name = re.sub(r"-\d+d$", "", tier.topology)
         groups = tier.topology in DRAGONFLIES and below not in INNER_TIERS
         fixed = tier.name in INNER_TIERS or tier.shape or tier.groups or groups

@@ -80,6 +80,20 @@ class CompareWork:
             inline="A mix as an object: base and workload of a study (docs/compare.md).",
         ),
     ] = None
+    topologies: Annotated[
+        str,
+        Flag(
+            help="Each system with these fabrics between its nodes: all, or such as ring,torus-3d,fat-tree.",
+            metavar="NAMES",
+        ),
+    ] = ""
+    equal: Annotated[
+        str,
+        Flag(
+            help="What fabrics share: the rate of ports, or (with --gpus) the bisection (default: ports).",
+            metavar="ports|bisection",
+        ),
+    ] = "ports"
     by: Annotated[
         str | None,
         Flag(

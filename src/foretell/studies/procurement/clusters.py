@@ -54,7 +54,9 @@ class ClusterBill:
 
 def name_of(system: Given) -> str:
     """What a system is called."""
-    return str(system.get("id", "own-system") if isinstance(system, Mapping) else system)
+    if not isinstance(system, Mapping):
+        return str(system)
+    return str(system.get("id", system.get("name", "own-system")))
 
 
 def cost_of(system: Given, gpus: int, paid: Payment) -> ClusterBill:

@@ -1,6 +1,7 @@
 """`foretell.compare`: systems ranked by what they do for the money, and how sure the order is.
 
 question.py      the work, the levels and the money, from flags and files
+topologies.py    a system with other fabrics between its nodes
 clusters.py   how many chips a sum pays for
 workloads.py      what a cluster does with the work
 ranking.py     the order, how sure it is, and why
@@ -35,6 +36,7 @@ from foretell.studies.procurement.question import (
     study_of,
 )
 from foretell.studies.procurement.ranking import ClusterKind, Ranking, rank_kinds
+from foretell.studies.procurement.topologies import on_topologies
 from foretell.studies.procurement.workloads import LatencyTargets, run_workload, without_money
 from foretell.studies.sweep.mix import shares
 
@@ -44,6 +46,7 @@ SERVICE = ("isl", "osl", "concurrency", "engine")
 """Flags that make the work a service."""
 APART = (
     "systems", "model", "budget", "gpus", "workload", "by", "set", "seed", "measured", "progress",
+    "topologies", "equal",
 )  # fmt: skip
 """Fields of the question that are no flags of its work."""
 
@@ -63,7 +66,11 @@ def compare(question: CompareQuestion) -> Ranking:
     money = budget_of(question.budget, gpus, problems)
     if by is not None and by not in MEASURES:
         problems.append(unknown("by", by, MEASURES))
-    systems = [one if isinstance(one, Mapping) else str(one) for one in question.systems]
+    systems: Sequence[Given] = [
+        one if isinstance(one, Mapping) else str(one) for one in question.systems
+    ]
+    if question.topologies:
+        systems = on_topologies(systems, question.topologies, question.equal, gpus)
     names = [name_of(system) for system in systems]
     if not names or len({*names}) < len(names):
         message = "names none, or one twice"

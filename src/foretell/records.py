@@ -257,6 +257,8 @@ def _init_of(made: type, fields: tuple[dataclasses.Field[Any], ...]) -> Function
         elif field.default is not dataclasses.MISSING:
             defaults[name] = field.default
         body.append(f" _set(self, {name!r}, {value})\n")
+    if hasattr(made, "__post_init__"):
+        body.append(" self.__post_init__()\n")
     head = ", ".join(["self", *placed, *(["*"] if keywords else []), *keywords])
     module = compile(f"def __init__({head}):\n{''.join(body) or ' pass'}", made.__module__, "exec")
     code = next(part for part in module.co_consts if isinstance(part, CodeType))

@@ -193,6 +193,25 @@ def answer(*arguments: str) -> Any:
     return outcome.json
 
 
+DEGREES = "--tp --pp --ep --cp".split()
+WORDS = [*DEGREES, *"--zero --mbs --precision --recompute".split()]
+STEPS = (
+    "estimate", "search", "memory", "simulate", "explain", "improve", "diagnose", "cost run",
+    "characterize trace", "compare", "sensitivity",
+)  # fmt: skip
+TYPED = {
+    "serve": DEGREES,
+    "size": DEGREES,
+    "cost token": DEGREES,
+    "post-train": WORDS,
+    **{verb: [*WORDS, "--framework"] for verb in STEPS},
+}
+"""Flags for words of a plan, behind `--plan`."""
+for verb, words in TYPED.items():
+    at = FLAGS[verb].index("--plan") + 1
+    FLAGS[verb][at:at] = words
+
+
 def verbs(app: Any, before: str = "") -> dict[str, list[str]]:
     """Flags of every verb of the command line."""
     found: dict[str, list[str]] = {}

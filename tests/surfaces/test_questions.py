@@ -9,10 +9,13 @@ from typing import Annotated, Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
+import foretell as foretell_package
 from foretell.cli.app import make_app
 from foretell.cli.command import Edges, Given, command
+from foretell.errors import BadInput
 from foretell.inputs.overrides import ROOTS
 from foretell.records import dataclass
+from foretell.search.frameworks import own_refusals
 from foretell.specs.questions import QUESTIONS, every_field, question_type
 from foretell.specs.questions.flags import Flag, Kind, asks, edges_of, fields_of, offered
 from foretell.specs.questions.training import TrainingQuestion
@@ -205,3 +208,35 @@ def test_a_field_more_is_offered_everywhere() -> None:
     assert {"seq_len", "tokens"} < {*study_fields(Louder)}
     edges = "plot import accept_unknown hub export launcher jsonl json"
     assert [edge.name for edge in edges_of(Louder)] == edges.split()
+
+
+def test_flags_for_words_of_a_plan_are_the_plan() -> None:
+    typed = foretell_package.estimate(
+        "llama-3.1-8b", gpus="8xH100", tp=8, mbs=2, framework="torchtitan"
+    )
+    words = foretell_package.estimate(
+        "llama-3.1-8b", gpus="8xH100", plan="tp8 mbs2 framework=torchtitan"
+    )
+    assert typed.plan == words.plan
+    assert typed.step_s == words.step_s
+    with pytest.raises(BadInput, match="given twice"):
+        foretell_package.estimate("llama-3.1-8b", gpus="8xH100", plan="tp4", tp=8)
+    with pytest.raises(BadInput) as error:
+        foretell_package.estimate("llama-3.1-8b", gpus="8xH100", tp="x", zero=-1)  # type: ignore[arg-type]
+    assert [problem.path for problem in error.value.problems] == ["tp", "zero"]
+
+
+@pytest.mark.parametrize("framework", ["megatron-core", "torchtitan", "deepspeed", "transformers"])
+def test_a_plan_that_names_no_layout_is_searched_within_what_its_software_runs(
+    framework: str,
+) -> None:
+    for answer in (
+        foretell_package.estimate("llama-3.1-70b", gpus="64xH100", framework=framework),
+        foretell_package.memory("llama-3.1-70b", gpus="64xH100", framework=framework).estimate,
+    ):
+        assert answer.fits != "no"
+        assert answer.plan_chosen
+        assert not own_refusals(answer.scenario, answer.plan)
+    # Once a degree is named, what is silent is the tool's default.
+    named = foretell_package.estimate("llama-3.1-8b", gpus="8xH100", tp=8, framework=framework)
+    assert (named.plan.tp, named.plan.pp, named.plan.zero, named.plan_chosen) == (8, 1, 0, False)

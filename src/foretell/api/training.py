@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from foretell.api.answers import Estimate, estimate_answer, scenario_of
 from foretell.errors import BadInput, Infeasible, Problem, at_path, unknown
-from foretell.inputs.question import as_texts, collect, named_by, plan_of, scenario_for
+from foretell.inputs.question import (
+    as_texts,
+    collect,
+    is_partial,
+    named_by,
+    plan_of,
+    scenario_for,
+)
 from foretell.inputs.sequences import fill_sequences
 from foretell.records import with_values
 from foretell.search.frameworks import own_refusals
@@ -56,11 +63,10 @@ def estimate(question: TrainingQuestion) -> Estimate:
         raise BadInput(problems)
     asked = None if conditions is None else asked_run(scenario, conditions)
     known = conditioned(scenario, question)
-    if plan is None:
-        scenario, base = plan_of(scenario, None, settings, searched=True)
-        fixed = fixed_fields(None, settings)
-        best = best_plan(scenario, base, fixed, known, question.progress)
+    if is_partial(plan, settings, scenario.job.gpus):
+        best = completed_plan(scenario, plan, settings, known, question.progress)
         return estimate_answer(with_run(best, asked))
+    assert plan is not None
     scenario, chosen = plan_with_room(scenario, plan, settings)
     result = with_run(step_answer(scenario, chosen, known, chosen=False), asked)
     result = _as_asked(result, plan, settings)
@@ -164,12 +170,12 @@ def memory(question: MemoryQuestion) -> "MemoryAnswer":
     settings, plan = as_texts(question.set), question.plan
     scenario = scenario_for(question)
     known = conditioned(scenario, question)
-    if plan is None:
-        scenario, base = plan_of(scenario, None, settings, searched=True)
-        best = best_plan(scenario, base, fixed_fields(None, settings), known)
+    if is_partial(plan, settings, scenario.job.gpus):
+        best = completed_plan(scenario, plan, settings, known)
         told = step_answer(scenario, best.plan, known, chosen=True)
         told = with_values(told, assumptions=best.assumptions)
     else:
+        assert plan is not None
         scenario, chosen = plan_with_room(scenario, plan, settings)
         told = step_answer(scenario, chosen, known, chosen=False)
         told = _as_asked(told, plan, settings)
@@ -263,6 +269,18 @@ def fixed_fields(plan: str | Plan | None, settings: Sequence[str]) -> tuple[str,
     given = [*(named_fields(plan) if isinstance(plan, str) else ())]
     given += [text.partition("=")[0].strip().removeprefix("plan.") for text in settings]
     return tuple(name for name in dict.fromkeys(given) if name in BATCH_FIELDS)
+
+
+def completed_plan(
+    scenario: Scenario,
+    plan: str | Plan | None,
+    settings: Sequence[str],
+    known: "Conditioned | None" = None,
+    progress: Progress | None = None,
+) -> StepEstimate:
+    """The best plan that has the words given, of those that the named software can run."""
+    scenario, base = plan_of(scenario, plan, settings, searched=True)
+    return best_plan(scenario, base, fixed_fields(plan, settings), known, progress)
 
 
 def best_plan(

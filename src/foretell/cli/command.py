@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from foretell.cli import names
 from foretell.specs.questions.common import IMPORT
 from foretell.specs.questions.flags import Flag, QuestionField, edges_of, fields_of
+from foretell.specs.questions.plan_flags import with_plan_words
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _BY_IMPORT = " not needed where --import names it."
@@ -77,6 +78,8 @@ def command(record: Any) -> Callable[[Answer], Callable[..., int]]:
             beside = {n: v for n, v in found.items() if n not in fields}
             if not typed:
                 given = {name: read(fields[name], value) for name, value in given.items()}
+            given = with_plan_words(record, given)
+            given = {name: value for name, value in given.items() if value is not None}
             return answer(given, Edges(**beside))
 
         made: Any = run
@@ -117,10 +120,17 @@ def decimal(text: str | None) -> Any:
 
 def _parameters(record: Any) -> list[inspect.Parameter]:
     """The flags of a question and of what goes beside it, as the parser takes them."""
-    fields = [field for field in fields_of(record) if field.on("command")]
+    fields = _in_order([field for field in fields_of(record) if field.on("command")])
     optional = IMPORT in getattr(record, "edges", ())
     made = [_parameter(field, optional and field.name == "model") for field in fields]
     return [*made, *(_parameter(edge, False) for edge in edges_of(record))]
+
+
+def _in_order(fields: list[QuestionField]) -> list[QuestionField]:
+    """What has a place first, and flags for words of a plan behind the plan."""
+    plan = next((at for at, field in enumerate(fields) if field.name == "plan"), 0)
+    place = {id(field): plan + 0.5 if field.flag.word else at for at, field in enumerate(fields)}
+    return sorted(fields, key=lambda field: (not field.positional, place[id(field)]))
 
 
 def _parameter(field: QuestionField, optional: bool) -> inspect.Parameter:

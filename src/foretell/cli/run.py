@@ -127,37 +127,35 @@ def _of_parser(error: "CycloptsError", arguments: Sequence[str] = ()) -> Problem
 
 
 PLAN_WORDS = {
-    "tp": ("tp", "tp-size", "tensor-parallel-size", "tensor-model-parallel-size"),
-    "pp": ("pp", "pp-size", "pipeline-parallel-size", "pipeline-model-parallel-size"),
-    "dp": ("dp", "dp-size", "data-parallel-size"),
-    "cp": ("cp", "cp-size", "context-parallel-size"),
-    "ep": ("ep", "ep-size", "expert-parallel-size", "expert-model-parallel-size"),
-    "etp": ("etp",),
-    "vpp": ("vpp",),
-    "zero": ("zero", "zero-stage"),
-    "mbs": ("mbs", "micro-batch", "micro-batch-size"),
-    "sp": ("sp", "sequence-parallel"),
-    "recompute=": ("recompute", "recompute-granularity"),
-    "precision=": ("precision",),
-    "schedule=": ("schedule",),
-    "framework=": ("framework",),
+    "--tp ": ("tp-size", "tensor-parallel-size", "tensor-model-parallel-size"),
+    "--pp ": ("pp-size", "pipeline-parallel-size", "pipeline-model-parallel-size"),
+    "--cp ": ("cp-size", "context-parallel-size"),
+    "--ep ": ("ep-size", "expert-parallel-size", "expert-model-parallel-size"),
+    "--zero ": ("zero-stage",),
+    "--mbs ": ("micro-batch", "micro-batch-size"),
+    "--recompute ": ("recompute-granularity",),
+    "--plan dp": ("dp", "dp-size", "data-parallel-size"),
+    "--plan etp": ("etp",),
+    "--plan vpp": ("vpp",),
+    "--plan sp": ("sp", "sequence-parallel"),
+    "--plan schedule=": ("schedule",),
 }
-"""Words of a plan, and flags of other tools that mean them."""
+"""What flags of other tools are here, up to their value."""
+USUAL = {"--plan sp": "", "--recompute ": "full", "--plan schedule=": "1f1b"}
+"""Their values where none was typed; else 8."""
 
 
 def _plan_word(option: str, arguments: Sequence[str]) -> str | None:
-    """What a flag such as --tp 8 is here: a word of --plan, with the number that was typed."""
+    """What another tool's flag such as --tensor-parallel-size 8 is here, with the number that was typed."""
     name = option.lstrip("-").partition("=")[0]
     typed = " ".join(arguments).partition(f"--{name}")[2]
     value = typed.lstrip("= ").partition(" ")[0]
-    value = value if value.isalnum() else ""
     plain = name.replace("_", "-").lower()
-    word = next((word for word, flags in PLAN_WORDS.items() if plain in flags), None)
-    if word is None:
+    found = next((word for word, flags in PLAN_WORDS.items() if plain in flags), None)
+    if found is None:
         return None
-    usual = {"sp": "", "recompute=": "full", "precision=": "bf16", "schedule=": "1f1b"}
-    number = "" if word == "sp" else value or usual.get(word, "8")
-    return f'--plan "{word}{number}"'
+    usual = USUAL.get(found, "8")
+    return found + (value if usual and value.isalnum() else usual)
 
 
 def _fault(error: Exception) -> int:

@@ -172,6 +172,18 @@ def plan_of(
     return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
 
 
+LAYOUT = ("tp", "tp2", "pp", "vpp", "dp", "cp", "ep", "etp", "zero")
+"""Fields of a plan that say how a model is cut and its states are shared."""
+
+
+def is_partial(plan: str | Plan | None, settings: Sequence[str], gpus: int) -> bool:
+    """Whether a plan names no parallel degree and no ZeRO stage, so that these are searched; on one chip
+    there is nothing to search."""
+    if isinstance(plan, Plan):
+        return False
+    return plan is None or (gpus > 1 and not {*LAYOUT} & named_by(plan, settings))
+
+
 def named_by(text: str, settings: Sequence[str] = ()) -> set[str]:
     """Fields of a plan that its own words or a setting name."""
     by_hand = (s.steps[0] for s in parse_settings(settings) if s.root == "plan")

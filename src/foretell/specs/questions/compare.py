@@ -20,6 +20,7 @@ from foretell.specs.questions.common import (
     SettingsGiven,
 )
 from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.plan_flags import PlanFlags
 from foretell.specs.questions.serving import CONCURRENCY, SERVED_ANSWER, SERVED_PROMPT
 from foretell.specs.questions.training import RunConditions
 
@@ -190,7 +191,7 @@ ONE_ANSWER = "the same question has the same answer"
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class CompareQuestion(RunConditions, CompareWork):
+class CompareQuestion(PlanFlags, RunConditions, CompareWork):
     """Systems ranked by what they do for the money: `foretell compare`."""
 
     set: SettingsGiven = ()

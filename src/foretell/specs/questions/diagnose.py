@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from foretell.records import dataclass
 from foretell.specs.questions.common import JSON, MODEL
 from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.plan_flags import PlanFlags
 from foretell.specs.questions.training import PLAN, Place
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class DiagnosedRuns:
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class DiagnoseQuestion(Place, DiagnosedRuns):
+class DiagnoseQuestion(PlanFlags, Place, DiagnosedRuns):
     """What is wrong with a run: `foretell diagnose`."""
 
     plan: Annotated["PlanGiven | None", PLAN] = None

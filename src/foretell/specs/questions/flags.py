@@ -67,6 +67,8 @@ class Flag:
     """Whether its place is enough on the command line, as of what has a place in Python too."""
     bare: bool = False
     """Whether the command line takes it by its place alone."""
+    word: str = ""
+    """The word of a plan that it is, without its value, as in `tp` or `precision=`; empty: none."""
     inline: str = ""
     """What the web says of it, where an object stands in the place of a file."""
 

@@ -17,6 +17,7 @@ from foretell.specs.questions.common import (
     SystemName,
 )
 from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.plan_flags import PlanFlags
 
 if TYPE_CHECKING:
     from foretell.specs.questions.common import ModelGiven
@@ -38,7 +39,7 @@ class LaunchGiven:
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class ImproveQuestion(LaunchGiven):
+class ImproveQuestion(PlanFlags, LaunchGiven):
     """What a launch would gain: `foretell improve`."""
 
     model: Annotated["ModelGiven | None", MODEL] = None

@@ -21,6 +21,7 @@ from foretell.specs.questions.common import (
     chip_count,
 )
 from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.plan_flags import LayoutFlags
 from foretell.specs.questions.serving import Speculative
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _whole(about: str, most: float) -> Flag:
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class PostTrainingQuestion:
+class PostTrainingQuestion(LayoutFlags):
     """One step of fine-tuning or reinforcement learning, and with steps a run: `foretell post-train`."""
 
     model: ModelName = field(kw_only=False)

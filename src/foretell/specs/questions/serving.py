@@ -25,6 +25,7 @@ from foretell.specs.questions.common import (
     chip_count,
 )
 from foretell.specs.questions.flags import Flag, Surface
+from foretell.specs.questions.plan_flags import DegreeFlags
 
 if TYPE_CHECKING:
     from foretell.specs.questions.common import LayoutGiven
@@ -131,7 +132,7 @@ Audio = Annotated[
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class LoadQuestion:
+class LoadQuestion(DegreeFlags):
     """A deployment of a model under a load."""
 
     model: ModelName = field(kw_only=False)

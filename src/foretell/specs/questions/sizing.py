@@ -25,6 +25,7 @@ from foretell.specs.questions.common import (
     chip_count,
 )
 from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.plan_flags import DegreeFlags
 from foretell.specs.questions.serving import (
     RATE,
     AdapterRank,
@@ -66,7 +67,7 @@ Simulated = Annotated[
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class SizeQuestion:
+class SizeQuestion(DegreeFlags):
     """How many chips a service takes: `foretell size`."""
 
     model: ModelName = field(kw_only=False)

@@ -27,6 +27,7 @@ from foretell.specs.questions.common import (
     Workers,
 )
 from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.plan_flags import PlanFlags
 
 if TYPE_CHECKING:
     from foretell.specs.questions.common import ModelGiven, PlanGiven
@@ -65,7 +66,7 @@ class PlaceQuestion(Place, ModelQuestion):
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class StepQuestion(PlaceQuestion):
+class StepQuestion(PlanFlags, PlaceQuestion):
     """One training step: `foretell explain`."""
 
     plan: Annotated["PlanGiven | None", PLAN] = None
@@ -271,7 +272,7 @@ class TraceFiles:
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class TraceQuestion(Place, TraceFiles):
+class TraceQuestion(PlanFlags, Place, TraceFiles):
     """Traces of training beside their prediction: `foretell characterize trace`."""
 
     plan: Annotated["PlanGiven | None", PLAN] = None

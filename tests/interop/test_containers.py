@@ -62,10 +62,21 @@ def test_files_outside_the_folder_stay_closed(tmp_path: Path) -> None:
     ("text", "key", "value", "wanted"),
     [
         ("a.py --mbs 2 # mbs\n", "mbs", "4", "a.py --mbs 4 # mbs\n"),
-        ("a.py --mbs=2", "mbs", None, "a.py "),
+        ("a.py --mbs=2", "mbs", None, "a.py"),
         ("x:\n  mbs: 2  # small\n", "x.mbs", "4", "x:\n  mbs: 4  # small\n"),
         ("f(mbs=2, b=True)", "b", "false", "f(mbs=2, b=False)"),
         ("# mbs: 1\nmbs: 2\n", "mbs", "8", "# mbs: 1\nmbs: 8\n"),
+        ('{\n  "mbs": 2,\n  "b": 1\n}', "mbs", "4", '{\n  "mbs": 4,\n  "b": 1\n}'),
+        ("M=2\na.py --mbs $M\n", "mbs", "4", "M=4\na.py --mbs $M\n"),
+        (
+            "M=${M:-2}\na.py --mbs ${M} \\\n  -b\n",
+            "mbs",
+            "4",
+            "M=${M:-4}\na.py --mbs ${M} \\\n  -b\n",
+        ),
+        ("M=2\na.py --mbs $M --log $M\n", "mbs", "4", "M=2\na.py --mbs 4 --log $M\n"),
+        ("a.py \\\n  --mbs 2 \\\n  -b\n", "mbs", None, "a.py \\\n  -b\n"),
+        ("[a]\nmbs = 2 # small\n", "a.mbs", "4", "[a]\nmbs = 4 # small\n"),
     ],
 )
 def test_a_key_is_changed_where_it_stands(

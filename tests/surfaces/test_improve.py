@@ -1,5 +1,6 @@
 """`foretell improve`: a launch, its gain, the interval of the gain, and the flags that bring it."""
 
+import difflib
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,13 @@ def test_an_improved_service_keeps_its_model_and_its_other_flags() -> None:
         "--max-model-len 8192 --port 9000"
     )
     told = foretell("improve", text, "--system", "h100-sxm", "--json").json
-    assert "serve meta-llama/Llama-3.1-70B-Instruct " in told["export"]
-    assert "--max-model-len 8192" in told["export"]
-    router = next(line for line in told["export"].splitlines() if "vllm-router" in line)
+    assert told["export"] == text.replace(" -pp 2", "")
+    assert any("--export vllm writes all of them" in note for note in told["export_notes"])
+    asked = ("--system", "h100-sxm", "--export", "vllm", "--json")
+    fleet = foretell("improve", text, *asked).json["export"]
+    assert "serve meta-llama/Llama-3.1-70B-Instruct " in fleet
+    assert "--max-model-len 8192" in fleet
+    router = next(line for line in fleet.splitlines() if "vllm-router" in line)
     assert router.endswith("--port 9000 &")
     assert not {"--max-model-len", "--port"} & {one["flag"] for one in told["changes"]}
 
@@ -129,10 +134,10 @@ def test_reinforcement_learning_is_sent_to_its_own_command(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "own"),
     [
-        ("trl_sft.sh", {"fsdp"}),
+        ("trl_sft.sh", {"--fsdp"}),
         ("axolotl_lora.yml", {"micro_batch_size", "gradient_accumulation_steps"}),
         ("llamafactory_full.yaml", {"disable_gradient_checkpointing", "zero_optimization.stage"}),
-        ("trainer_clm.sh", {"gradient_checkpointing", "fsdp"}),
+        ("trainer_clm.sh", {"--gradient_checkpointing", "--fsdp"}),
     ],
 )
 def test_trainers_on_transformers_are_answered_in_their_own_keys(name: str, own: set[str]) -> None:
@@ -158,7 +163,7 @@ def _is_the_file_with_the_better_plan(told: dict[str, Any], file: Path) -> None:
     assert again.global_batch == told["answer"]["global_batch"]
     if not elsewhere:
         assert {w for w in words if w.startswith("zero")} <= {*plan}
-    keys = {one["flag"].rpartition(".")[2] for one in told["changes"]}
+    keys = {one["flag"].rpartition(".")[2].lstrip("-") for one in told["changes"]}
     kept = [line for line in before.splitlines() if not any(key in line for key in keys)]
     lines = text.splitlines()
     assert all(any(new.startswith(line.rstrip(" \\")) for new in lines) for line in kept)
@@ -226,13 +231,34 @@ def test_an_improved_megatron_launch_keeps_its_data_and_dropout() -> None:
     export = told["export"]
     for kept in (
         "--tokenizer-model meta-llama/Llama-3.1-70B-Instruct ", "--attention-dropout 0.1 ",
-        "--hidden-dropout 0.0", "--data-path /corpus/text ", "--lr 3e-4 ", "--train-iters 5000 ",
-        '--save "${CHECKPOINTS}"',
+        "--data-path /corpus/text ", "--lr 3e-4 ", "--train-iters 5000 ", "--save $CHECKPOINTS",
     ):  # fmt: skip
         assert kept in export, kept
     assert "--mock-data" not in export
     assert not any("placeholders" in note for note in told["export_notes"])
     assert "--attention-dropout" not in {one["flag"] for one in told["changes"]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    "nanotron_1b.yaml nemo_llama2_70b.yaml litgpt_pretrain.yaml megatron_llama3_8b_fp8.slurm "
+    "torchtitan_llama3_8b.toml deepspeed_zero3.json llamafactory_lora.yaml".split(),
+)
+def test_only_the_lines_of_the_table_change(name: str) -> None:
+    """Every changed line of the user's file has a key of the table, or the variable that its value is."""
+    file = LAUNCHES / name
+    beside = ["--model", "llama-3.1-8b", "--seq-len", "4096", "--gpus", "32", "--accept-unknown"]
+    told = foretell("improve", str(file), "--system", "h100-sxm", *beside, "--json").json
+    if told["export"]:
+        keys = [
+            one["flag"].lstrip("-").rpartition(".")[2].replace("-", "_") for one in told["changes"]
+        ]
+        old, new = file.read_text().splitlines(), told["export"].splitlines()
+        for kind, a, b, c, d in difflib.SequenceMatcher(
+            None, old, new, autojunk=False
+        ).get_opcodes():
+            block = " ".join([*old[a:b], *new[c:d]]).replace("-", "_")
+            assert kind == "equal" or any(key in block for key in keys) or "=" in block, block
 
 
 def test_what_is_not_understood_stops_it() -> None:

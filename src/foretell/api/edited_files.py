@@ -1,52 +1,159 @@
-"""The user's own file with the keys of a better plan: for trainers whose launch is a file of theirs."""
+"""The user's own file with the keys of a better plan, and nothing else of it changed."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from foretell.api.answers import Estimate
-from foretell.api.flag_changes import FlagChange, value_changes
+from foretell.api.exports import export_plan
+from foretell.api.flag_changes import FlagChange
 from foretell.api.launch_files import files_beside
 from foretell.api.launches import launch_text, read_launch
 from foretell.errors import ProblemsError
-from foretell.interop.edited_launch import edited_launch, has_key
+from foretell.interop.arguments import parse_arguments
+from foretell.interop.edited_launch import changed_keys, edited_launch, flag_name, has_key
 from foretell.interop.launch import Launch, NamedFile, ToolArguments
-from foretell.interop.trainer_keys import trainer_keys
+from foretell.interop.plan_keys import plan_keys
+from foretell.interop.tool_tables import expand, table_of
 from foretell.interop.user_files import are_read
+from foretell.records import dataclass
 
 ELSEWHERE = ("zero_optimization.stage",)
 """Keys of files that a launch names and that are not its own."""
+COMPARED = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed"}
+"""Families and tools whose writer says every key of a plan, and is compared."""
 
 
-def edited_file(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditedFile:
+    """A launch file with other values of some keys."""
+
+    written: ToolArguments
+    """Its text; empty where it is not changed."""
+    changes: tuple[FlagChange, ...]
+    """The keys."""
+
+
+def written_by(launch: Launch) -> str:
+    """The tool whose writer says what a launch's own keys are compared by; empty: its table alone."""
+    family = table_of(launch.tool).family
+    return COMPARED.get(launch.tool, COMPARED.get(family, ""))
+
+
+def edited_plan(
     given: str | Path, launch: Launch, before: Estimate | None, best: Estimate
-) -> tuple[ToolArguments, tuple[FlagChange, ...]]:
-    """The launch with the better plan's keys, read again to see that it says it; and what changes.
-
-    Where a key is in a file that the launch only names, or the changed text does not read back as the plan,
-    the changes stand alone and a note says so.
-    """
-    ones = [
-        {} if one is None else trainer_keys(launch, one.plan, one.global_batch)
-        for one in (before, best)
-    ]
-    changes = value_changes(*ones)
+) -> EditedFile:
+    """The launch of a training run with the better plan's keys, read again to see that it says it."""
     text = launch_text(given, are_read())
-    files = files_beside(text, Path(given)) if text != str(given) else ()
-    places = {one.flag: _place(one.flag, text, files) for one in changes}
-    wanted = {one.flag: one.after for one in changes if not places[one.flag]}
+    writer = written_by(launch)
+    beside = set(expand(table_of(writer).options.get("beside_plan", ""))) if writer else set()
+
+    def keys(one: Estimate | None) -> dict[str, str]:
+        if one is None:
+            return {}
+        if writer:
+            written = flags_of(export_plan(one, _release(writer, text)).text)
+            return {key: value for key, value in written.items() if key not in beside}
+        return plan_keys(launch, text, one.plan, one.global_batch)
+
+    told = {"micro_batch": str(best.plan.micro_batch), "global_batch": str(best.global_batch)}
+    names = ("tp", "pp", "cp", "ep", "zero")
+    told |= {name: str(getattr(best.plan, name)) for name in names}
+    told["recompute"] = "none" if best.plan.recompute == "none" else "*"
+    chips = launch if launch.gpus else replace(launch, gpus=best.gpus)
+    return _edited(given, text, chips, (keys(before), keys(best)), lambda rows: _says(rows, told))
+
+
+def _release(writer: str, text: str) -> str:
+    """The release of a writer whose keys a launch has: torchtitan's are a file's up to 0.2."""
+    newer = re.search(r"Config\(|--module|num_tokens_per|max_context_length", text)
+    return "torchtitan@0.2" if writer == "torchtitan" and not newer else writer
+
+
+def edited_service(
+    given: str | Path, launch: Launch, before: ToolArguments | None, best: ToolArguments
+) -> EditedFile:
+    """The launch of a server with the better deployment's flags."""
+    text = launch_text(given, are_read())
+    pair = tuple({} if one is None else flags_of(one.text) for one in (before, best))
+    meant = {row.name: row.value for row in read_launch(best.text).values}
+    told = {name: meant.get(name, "1") for name in ("tp", "pp", "dp", "ep", "cp")}
+    told |= {name: meant[name] for name in ("max_batch", "max_tokens") if name in meant}
+    return _edited(given, text, launch, (pair[0], pair[1]), lambda rows: _says(rows, told, "1"))
+
+
+def _edited(
+    given: str | Path,
+    text: str,
+    launch: Launch,
+    keys: tuple[Mapping[str, str], Mapping[str, str]],
+    says: Callable[[Mapping[str, str]], bool],
+) -> EditedFile:
+    """The file with the keys that differ; where one is in a file that the launch only names, or the changed
+    text does not read back as meant, the changes stand alone and a note says so."""
+    place = Path(given) if text != str(given) else None
+    files = files_beside(text, place) if place else ()
+    wanted = changed_keys(table_of(launch.tool), lambda key: has_key(text, key), *keys)
+    changes = tuple(
+        FlagChange(
+            flag=_shown(key, text),
+            before=next(
+                (keys[0][one] for one in (key, *_alike(launch, key)) if one in keys[0]), None
+            )
+            if has_key(text, key) or _place(key, text, files)
+            else None,
+            after="on" if value == "" else value,
+        )
+        for key, value in wanted.items()
+    )
+    places = {key: _place(key, text, files) for key in wanted}
+    here = {key: value for key, value in wanted.items() if not places[key]}
     notes = [f"{key} is in {place}: change it there" for key, place in places.items() if place]
     said = [key for row in launch.values for key in row.key.split(", ") if key]
-    text = edited_launch(text, wanted, said) or ""
-    if not text or not _says(text, launch, best, wanted):
+    lines = {row.key.split(", ")[0]: row.line for row in launch.values if row.line}
+    changed = edited_launch(text, here, said, lines) or ""
+    if not changed or not _reads(changed, place, launch, says, whole=len(here) == len(wanted)):
         notes.append(f"the file of {launch.tool} is not changed here: set these keys in yours")
-        text = ""
-    written = ToolArguments(tool=launch.tool, text=text, notes=tuple(notes), called=launch.tool)
-    return written, changes
+        changed = ""
+    written = ToolArguments(tool=launch.tool, text=changed, notes=tuple(notes), called=launch.tool)
+    return EditedFile(written=written, changes=changes)
+
+
+def _alike(launch: Launch, key: str) -> list[str]:
+    """Keys of the tool that say the same field."""
+    return [one for names in table_of(launch.tool).fields.values() if key in names for one in names]
+
+
+def flags_of(text: str) -> dict[str, str]:
+    """Flags and keys of a written text with their values; "" stands for a flag alone."""
+    return {key: _text(value) for key, value in parse_arguments(text).pairs if key not in STARTS}
+
+
+STARTS = ("m", "model_path", "nnodes", "nproc_per_node", "node_rank", "master_addr", "master_port")
+"""What the start of a command says."""
+
+
+def _text(value: Any) -> str:
+    if value is True:
+        return ""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _shown(key: str, text: str) -> str:
+    """A key as the text spells it, or as it would be added."""
+    match = re.search(rf"--?{re.escape(key).replace('_', '[-_]')}(?![\w-])", text)
+    if match:
+        return match[0]
+    flags = re.search(r"(?<![\w-])--\w", text) and not has_key(text, key) and "." not in key
+    return flag_name(text, key) if flags else key
 
 
 def _place(key: str, text: str, files: Sequence[NamedFile]) -> str:
     """The other file that a key is to be changed in; empty: in the launch itself."""
-    if key in ELSEWHERE:
+    if key in ELSEWHERE and not has_key(text, "zero_optimization"):
         own = next((one.name for one in files if has_key(one.content, "stage")), "")
         return own or "the DeepSpeed file that the launch names"
     if has_key(text, key):
@@ -54,15 +161,29 @@ def _place(key: str, text: str, files: Sequence[NamedFile]) -> str:
     return next((one.name for one in files if has_key(one.content, key)), "")
 
 
-def _says(text: str, launch: Launch, best: Estimate, wanted: dict[str, str | None]) -> bool:
-    """Whether a changed text, read as any other, has the values that were put into it."""
-    try:
-        again = read_launch(text, tool=launch.tool, gpus=launch.gpus or best.gpus, files=False)
-    except ProblemsError:
-        return False
-    rows = {row.name: row.value for row in again.values}
-    plan = best.plan
-    told = {"micro_batch": str(plan.micro_batch), "global_batch": str(best.global_batch)}
-    if any("checkpointing" in key or "checkpoint" in key for key in wanted):
-        told["recompute"] = "none" if plan.recompute == "none" else "full"
-    return all(rows.get(name, value) == value for name, value in told.items())
+def _reads(
+    text: str,
+    given: Path | None,
+    launch: Launch,
+    says: Callable[[Mapping[str, str]], bool],
+    *,
+    whole: bool,
+) -> bool:
+    """Whether a changed text is read as the same tool's, with the values that were put into it."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / (given.name if given else "launch")
+        if given:  # what a file is, its ending says too
+            path.write_text(text, encoding="utf-8")
+        try:
+            again = read_launch(path if given else text, tool=launch.tool, gpus=launch.gpus)
+        except ProblemsError:
+            return False
+    return not whole or says({row.name: row.value for row in again.values})
+
+
+def _says(rows: Mapping[str, str], told: Mapping[str, str], silent: str | None = None) -> bool:
+    """Whether values that were read are those that were meant; `silent` is what no word says."""
+    return all(
+        rows.get(name, silent or value) == value or (value == "*" and rows[name] != "none")
+        for name, value in told.items()
+    )

@@ -1,9 +1,9 @@
 """`foretell.improve`: what a launch of another tool would gain from other flags, and which.
 
 The launch is read and predicted as it is. Then the plans that its tool can run are searched, the recipe
-(precision, optimizer, dtypes, framework) held and what may change freed. Both are written for the tool: the
-difference of the two texts is what to change. The gain has an interval of its own: errors that both plans
-share cancel (search/differences.py).
+(precision, optimizer, dtypes, framework) held and what may change freed. The answer is the user's own file
+with the keys of the better plan (api/edited_files.py); with `export` it is written anew for another tool. The
+gain has an interval of its own: errors that both plans share cancel (search/differences.py).
 """
 
 from dataclasses import replace
@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from foretell.api.answers import Estimate
-from foretell.api.edited_files import edited_file
+from foretell.api.edited_files import edited_plan, edited_service, written_by
 from foretell.api.exports import export_plan
-from foretell.api.flag_changes import FlagChange, flag_changes
+from foretell.api.flag_changes import FlagChange
 from foretell.api.improvement import Improvement, improvement_of
 from foretell.api.launches import (
     FREED,
@@ -25,11 +25,11 @@ from foretell.api.launches import (
     training_field,
 )
 from foretell.api.service_answers import ServeAnswer
-from foretell.api.serving import launch_command, serve
+from foretell.api.serving import instance_command, launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
-from foretell.interop.launch import REINFORCEMENT, Launch, Tool, ToolArguments
-from foretell.interop.trainer_keys import TRAINER_FIELDS
+from foretell.interop.launch import REINFORCEMENT, SERVING, Launch
+from foretell.interop.plan_keys import sayable
 from foretell.interop.user_files import are_read
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
@@ -40,12 +40,6 @@ from foretell.specs.questions.flags import asks
 from foretell.specs.questions.improve import ImproveQuestion
 from foretell.specs.questions.serving import ServingQuestion
 
-WRITTEN: dict[Tool, Tool] = {
-    "nemo": "megatron",
-    "nanotron": "megatron", "maxtext": "megatron", "dynamo": "vllm", "llm-d": "vllm", "tgi": "vllm",
-    "llama.cpp": "vllm", "ollama": "vllm", "mlx": "vllm",
-}  # fmt: skip
-"""The tool that an improved launch is written for, where there is no writer for its own."""
 TOP = 5
 """Plans that a search keeps."""
 LEAST_GAIN = 1e-3
@@ -116,9 +110,10 @@ def _training(
 ) -> Improvement:
     launch = asked.launch
     arguments = _with_notes(asked)
-    own = launch.tool in TRAINER_FIELDS and export is None
-    free, over = freed_fields(question.free, TRAINER_FIELDS[launch.tool] if own else FREED)
-    before = _as_it_is(arguments)
+    own = export is None and launcher is None
+    told = sayable(launch.tool) if own and not written_by(launch) else FREED
+    free, over = freed_fields(question.free, told)
+    before, refusal = _as_it_is(arguments)
     mine = (question.plan or "").split()
     held = [
         word
@@ -132,10 +127,10 @@ def _training(
         clear = [one for one in found.plans if one.fits == "yes"]
         fastest = min(clear, key=lambda one: one.step_s, default=before)
         best = fastest if NEAR * fastest.step_s < before.step_s else before
-    if own:
-        written, changes = edited_file(question.launch, launch, before, best)
-    else:
-        written, changes = _written(launch, before, best, export, launcher)
+    edited = edited_plan(question.launch, launch, before, best)
+    written = edited.written
+    if not own:
+        written = export_plan(best, export or written_by(launch) or launch.tool, launcher, launch)
     gain = None if before is None else before.step_s / best.step_s - 1.0
     interval = None if before is None else _gain_interval(before, best)
     certain = interval is not None and interval["p90"][0] > 0.0
@@ -150,24 +145,12 @@ def _training(
         gain=gain,
         gain_interval=interval,
         certain=certain or not runs,
-        changes=changes,
+        changes=edited.changes,
         launchable_with=_launchers(best),
-        conclusions=_conclusions(launch, gain, interval, runs=runs, same=best is before),
+        conclusions=_conclusions(
+            launch, gain, interval, runs=runs, same=best is before, refusal=refusal
+        ),
     )
-
-
-def _written(
-    launch: Launch,
-    before: Estimate | None,
-    best: Estimate,
-    export: str | None,
-    launcher: str | None,
-) -> tuple[ToolArguments, tuple[FlagChange, ...]]:
-    """The better launch and what changes in it."""
-    tool = export or WRITTEN.get(launch.tool, launch.tool)
-    written = export_plan(best, tool, launcher, launch)
-    old = None if before is None else export_plan(before, tool, launcher, launch)
-    return written, flag_changes(old, written)
 
 
 def _with_notes(asked: LaunchQuestion) -> dict[str, Any]:
@@ -176,12 +159,14 @@ def _with_notes(asked: LaunchQuestion) -> dict[str, Any]:
     return dict(asked.arguments) if record is None else {**asked.arguments, "model": record}
 
 
-def _as_it_is(arguments: dict[str, Any]) -> Estimate | None:
-    """The launch predicted; with its numbers where it does not fit, none where a rule forbids it."""
+def _as_it_is(arguments: dict[str, Any]) -> tuple[Estimate | None, str]:
+    """The launch predicted, and why it does not run; with its numbers where it does not fit, none where a
+    rule forbids it."""
     try:
-        return estimate(**arguments)
+        return estimate(**arguments), ""
     except Infeasible as error:
-        return error.answer if isinstance(error.answer, Estimate) else None
+        answer = error.answer if isinstance(error.answer, Estimate) else None
+        return answer, "" if answer is not None else str(error)
 
 
 def _gain_interval(before: Estimate, after: Estimate) -> dict[str, tuple[float, float]]:
@@ -231,15 +216,23 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
     best = serve(**{**arguments, "plan": " ".join(held)})
     if before is not None and before.output_tokens_per_s >= best.output_tokens_per_s:
         best = before
-    tool = export or WRITTEN.get(launch.tool, launch.tool)
-    asked_load = ServingQuestion(**arguments)
-    write = partial(launch_command, tool, asked=asked_load, launch=launch)
-    written = write(best)
-    ones = [None if one is None else write(replace(one, replicas=1)) for one in (before, best)]
-    changes = flag_changes(ones[0], ones[1] or written)
+    tool = launch.tool if launch.tool in SERVING else "vllm"
+    load_question = ServingQuestion(**arguments)
+    one = partial(instance_command, tool, asked=load_question)
+    alone = None if before is None else one(launch.plan)
+    edited = edited_service(question.launch, launch, alone, one(best.plan))
+    written, changes = edited.written, edited.changes
+    if export is not None:
+        written = launch_command(export, best, load_question, launch=launch)
     if before is not None and before.replicas != best.replicas:
         copies = FlagChange(flag="instances", before=str(before.replicas), after=str(best.replicas))
         changes = (copies, *changes)
+        if export is None:
+            note = (
+                f"{best.replicas} instances of it, each with GPUs and a port of its own, behind a router: "
+                f"--export {tool} writes all of them"
+            )
+            written = replace(written, notes=(*written.notes, note))
     gain = None if before is None else best.output_tokens_per_s / before.output_tokens_per_s - 1.0
     interval = None if before is None else _service_interval(before, best)
     return improvement_of(
@@ -331,12 +324,14 @@ def _conclusions(
     *,
     runs: bool,
     same: bool,
+    refusal: str = "",
 ) -> tuple[str, ...]:
     """What to think of it, a sentence each."""
     if same or (gain is not None and abs(gain) < LEAST_GAIN and runs):
         return (f"no plan that {launch.tool} can run is faster: the launch is as good as it gets",)
     if not runs:
-        return ("the launch does not run as it is; the plan below does",)
+        why = f"is refused as it is ({refusal})" if refusal else "does not fit in memory as it is"
+        return (f"the launch {why}; the plan below runs",)
     assert gain is not None
     assert interval is not None
     low, high = interval["p90"]

@@ -36,6 +36,10 @@ class Improvement(JsonRecord, Answer):
     """The better plan."""
     fits_before: str
     """Whether the launch fits in memory."""
+    memory_before: float | None
+    """Bytes that a GPU holds at the peak of a training step, as it is."""
+    memory_after: float | None
+    """The same of the better one."""
     gain: float | None
     """after / before - 1."""
     gain_interval: dict[str, tuple[float, float]] | None
@@ -111,6 +115,8 @@ def improvement_of(
         assumptions=tuple(best.assumptions),
         answer=best,
         load=_load(best),
+        memory_before=getattr(before, "peak_memory_bytes", None),
+        memory_after=getattr(best, "peak_memory_bytes", None),
         latency_before=_latency(before),
         latency_after=_latency(best),
         **rest,

@@ -474,6 +474,14 @@ def launch_command(
     return export_fleet(question, tool, pools, launcher, origin)
 
 
+def instance_command(tool: str, plan: str, asked: LoadQuestion) -> ToolArguments:
+    """The command of one instance of a deployment, as the engine's writer has it."""
+    from foretell.api.exports import export_deployment
+
+    question = _asked_again(part(ServiceQuestion, asked), plan)
+    return export_deployment(question, tool)
+
+
 def fraction_between(
     model: str | Path | Model,
     system: str | Path | System | None,

@@ -1,22 +1,25 @@
 """A launch with some of its keys changed, all else as its author wrote it: comments, order, other keys.
 
-A key may stand as a flag (`--per_device_train_batch_size 2`), as a line of YAML or as a keyword of a call or
-an override (`per_device_train_batch_size=2`). Where it stands, its value is replaced; where not, it is
-added beside a key that does. Whoever asks reads the text again to see that it says what is meant.
+A key may stand as a flag (`--micro-batch-size 2`), as a line of YAML or JSON, or as a keyword of a call, an
+override or TOML (`micro_batch_size=2`). Where it stands, its value is replaced, or that of the variable that
+its value is (`MBS=2 ... --micro-batch-size $MBS`); where not, it is added beside a key that does. Whoever
+asks reads the text again to see that it says what is meant.
 """
 
+import json
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from foretell.interop.tool_tables import ToolTable
 
-_VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,)#\\]+)"
+_VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,)#\\\"']+)"
+_VARIABLE = re.compile(r"[\"']?\$\{?(\w+)\}?[\"']?")
 
 
 def changed_keys(
     table: ToolTable,
-    own: Collection[str],
+    has: Callable[[str], bool],
     before: Mapping[str, str],
     after: Mapping[str, str],
 ) -> dict[str, str | None]:
@@ -27,50 +30,104 @@ def changed_keys(
         if before.get(key) == after.get(key):
             continue
         alike = [one for names in table.fields.values() if key in names for one in names]
-        name = next((one for one in (key, *alike) if one in own), key)
-        found[name] = after.get(key)
+        name = next((one for one in (key, *alike) if has(one)), key)
+        if key in after or has(name):
+            found[name] = after.get(key)
     return found
 
 
 def edited_launch(
-    text: str, changes: Mapping[str, str | None], beside: Sequence[str] = ()
+    text: str,
+    changes: Mapping[str, str | None],
+    beside: Sequence[str] = (),
+    lines: Mapping[str, int] | None = None,
 ) -> str | None:
     """The text with keys set to new values, or left out (None); None where a key has no place in it.
 
-    `beside` are keys that the launch has and that a new one may stand beside.
-    """
+    `beside` are keys that the launch has and that a new one may stand beside, `lines` where keys stand."""
+    at = dict(lines or {})
     for key, value in changes.items():
-        changed = _replaced(text, key, value)
+        changed = _replaced(text, key, value, at.get(key))
         if changed is None and value is not None:
             changed = _added(text, key, value, [*changes, *beside])
         if changed is None:
             if value is None:
                 continue
             return None
+        if changed.count("\n") != text.count("\n"):
+            at = {}  # lines have moved
         text = changed
-    return text
+    return re.sub(r",(\s*[}\]])", r"\1", text) if text.lstrip()[:1] == "{" else text
+
+
+def flag_name(text: str, key: str) -> str:
+    """A flag in the spelling that most flags of a text have: dashes or underscores."""
+    dashes, lines = len(re.findall(r"--\w+-\w", text)), len(re.findall(r"--\w+_\w", text))
+    return f"--{key if lines > dashes else key.replace('_', '-')}"
 
 
 def has_key(text: str, key: str) -> bool:
     """Whether a key stands in a text, in any of the forms."""
-    return any(pattern.search(text) for pattern in (_flag(key), _line(key), _keyword(key)))
+    return _place(text, key, None) is not None
 
 
-def _replaced(text: str, key: str, value: str | None) -> str | None:
-    """The text with the key's value replaced, or the key left out; None where it is not in the text."""
+def has_block(text: str, key: str) -> bool:
+    """Whether a text has a block of YAML of this name."""
+    return re.search(rf"^[ \t]*{re.escape(key)}:[ \t]*$", text, re.MULTILINE) is not None
+
+
+def _place(text: str, key: str, line: int | None) -> re.Match[str] | None:
+    """Where a key stands: on its line where that is known, else the last place that is no comment."""
     for pattern in (_flag(key), _line(key), _keyword(key)):
         found = [one for one in pattern.finditer(text) if not _commented(text, one.start())]
-        if not found:
-            continue
-        one = found[-1]
-        if value is None:
-            return text[: one.start()] + text[one.end() :]
-        if "value" not in one.groupdict() or one["value"] is None:  # a switch
-            return text[: one.end()] + f" {shlex.quote(value)}" + text[one.end() :]
-        told = _spelt(value, one["value"])
-        told = shlex.quote(told) if text[one.start() : one.start() + 2] == "--" else told
-        return text[: one.start("value")] + told + text[one.end("value") :]
+        near = [one for one in found if text.count("\n", 0, one.end()) + 1 == line]
+        if found:
+            return (near or found)[-1]
     return None
+
+
+def _replaced(text: str, key: str, value: str | None, line: int | None) -> str | None:
+    """The text with the key's value replaced, or the key left out; None where it is not in the text."""
+    one = _place(text, key, line)
+    if one is None:
+        return None
+    if value is None:
+        return _without(text, one.start(), one.end())
+    told = one.groupdict().get("value")
+    if told is None:  # a switch
+        return text[: one.end()] + f" {shlex.quote(value)}".rstrip("' ") + text[one.end() :]
+    value = value or "true"
+    variable = _VARIABLE.fullmatch(told)
+    if variable and (changed := _assigned(text, variable[1], value)) is not None:
+        return changed
+    spelt = _spelt(value, told)
+    if text[one.start() : one.start() + 2] == "--" and told[:1] not in "\"'":
+        spelt = shlex.quote(spelt)
+    return text[: one.start("value")] + spelt + text[one.end("value") :]
+
+
+def _assigned(text: str, name: str, value: str) -> str | None:
+    """The text with a variable set to another value, where it is set once and used once."""
+    uses = len(re.findall(rf"\$\{{?{name}\b(?!:-)", text))
+    if uses > 1:
+        return None
+    start = rf"^[ \t]*(?:(?:export|readonly|local)[ \t]+)?{name}="
+    form = rf"{start}(?:\$\{{\w+:-)?[\"']?(?P<value>[^\s\"'$}}#;]+)"
+    found = list(re.finditer(form, text, re.MULTILINE))
+    if len(found) != 1:
+        return None
+    return text[: found[0].start("value")] + value + text[found[0].end("value") :]
+
+
+def _without(text: str, start: int, end: int) -> str:
+    """A text without a piece, and without the line that held nothing else."""
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", end)
+    last = len(text) if last < 0 else last
+    left = (text[first:start] + text[end:last]).strip()
+    if left.strip("\"', ") in ("", "\\", "-") or left.startswith("#"):
+        return text[:first] + text[last + 1 :]
+    return text[: start - (text[start - 1 : start] == " ")] + text[end:]
 
 
 def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
@@ -80,49 +137,66 @@ def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
         block := re.search(rf"^([ \t]*){re.escape(parent)}:[ \t]*$", text, re.MULTILINE)
     ):
         return text[: block.end()] + f"\n{block[1]}  {last}: {value}" + text[block.end() :]
+    if parent and (
+        block := re.search(rf'^([ \t]*)"{re.escape(parent)}":[ \t]*\{{[ \t]*\n', text, re.MULTILINE)
+    ):
+        return text[: block.end()] + _member(f"{block[1]}  ", last, value) + text[block.end() :]
     for other in known:
-        if other == key:
+        one = _place(text, other, None) if other != key else None
+        if one is None:
             continue
-        for pattern, form in (
-            (_flag(other), "flag"),
-            (_line(other), "line"),
-            (_keyword(other), "word"),
-        ):
-            found = [one for one in pattern.finditer(text) if not _commented(text, one.start())]
-            if not found:
-                continue
-            one = found[-1]
-            if form == "flag":
-                return text[: one.end()] + f" --{key} {shlex.quote(value)}" + text[one.end() :]
-            if form == "word":
-                told = f", {last}={_literal(value)}" if "(" in text else f" {key}={value}"
-                return text[: one.end()] + told + text[one.end() :]
-            if "." in key:
-                block_of = f"\n{parent}:\n  {last}: {value}\n"
-                return text.rstrip("\n") + block_of
-            end = text.find("\n", one.end())
-            end = len(text) if end < 0 else end
-            return text[:end] + f"\n{one['indent']}{key}: {value}" + text[end:]
+        if one.re.pattern == _flag(other).pattern:
+            told = f"{flag_name(text, key)} {shlex.quote(value) if value else ''}".rstrip()
+            first, end = text.rfind("\n", 0, one.start()) + 1, text.find("\n", one.end())
+            if end > 0 and text[first:end].rstrip().endswith("\\"):  # a line of its own
+                indent = text[first:end][: len(text[first:end]) - len(text[first:end].lstrip())]
+                return text[: end + 1] + f"{indent}{told} \\\n" + text[end + 1 :]
+            return text[: one.end()] + f" {told}" + text[one.end() :]
+        if one.re.pattern == _keyword(other).pattern:
+            front = text[text.rfind("\n", 0, one.start()) + 1 : one.start()]
+            if not front.strip():  # a line of TOML or of a module
+                return (
+                    text[: one.end()] + f"\n{front}{last} = {_literal(value)}" + text[one.end() :]
+                )
+            told = f", {last}={_literal(value)}" if "(" in text else f" {key}={value}"
+            return text[: one.end()] + told + text[one.end() :]
+        if text.lstrip()[:1] == "{":
+            return text[: one.start()] + _member(one["indent"], last, value) + text[one.start() :]
+        if "." in key:
+            return text.rstrip("\n") + f"\n{parent}:\n  {last}: {value}\n"
+        end = text.find("\n", one.end())
+        end = len(text) if end < 0 else end
+        return text[:end] + f"\n{one['indent']}{key}: {value}" + text[end:]
     return None
 
 
+def _member(indent: str, name: str, value: str) -> str:
+    """A line of JSON."""
+    bare = re.fullmatch(r"-?[\d.]+|true|false|null", value)
+    return f'{indent}"{name}": {value if bare else json.dumps(value)},\n'
+
+
 def _flag(key: str) -> re.Pattern[str]:
-    """`--key value`, `--key=value` or `--key`, with dashes or underscores."""
+    """`--key value`, `--key=value` or `--key`, with dashes or underscores, a short one with one dash; in a
+    list of words the value is the next of them."""
     name = re.escape(key).replace("_", "[-_]")
-    return re.compile(rf"(?<![\w-])--{name}(?:(?:=|[ \t]+)(?P<value>(?!-){_VALUE}))?(?![\w-])")
+    dashes = "--?" if len(key) < 4 else "--"
+    return re.compile(
+        rf"(?<![\w-]){dashes}{name}(?:(?:=|[ \t]+)(?P<value>(?!-){_VALUE}))?(?![\w-])"
+    )
 
 
 def _line(key: str) -> re.Pattern[str]:
-    """`key: value` as a line of YAML; of a dotted key its last part."""
+    """`key: value` as a line of YAML or JSON; of a dotted key its last part."""
     last = re.escape(key.rpartition(".")[2])
     return re.compile(
-        rf"^(?P<indent>[ \t]*)[\"']?{last}[\"']?[ \t]*:[ \t]*(?P<value>[^#\n]*?)(?=[ \t]*(?:#[^\n]*)?$)",
+        rf"^(?P<indent>[ \t]*)[\"']?{last}[\"']?[ \t]*:[ \t]*(?P<value>[^#\n]*?)(?=,?[ \t]*(?:#[^\n]*)?$)",
         re.MULTILINE,
     )
 
 
 def _keyword(key: str) -> re.Pattern[str]:
-    """`key=value` of a call or an override."""
+    """`key=value` of a call, an override or TOML."""
     last = re.escape(key.rpartition(".")[2])
     return re.compile(rf"(?<![\w-]){last}[ \t]*=[ \t]*(?P<value>{_VALUE})")
 
@@ -143,6 +217,10 @@ def _spelt(value: str, before: str) -> str:
     """A value as the one that it replaces is written: True in Python, quotes where there were some."""
     if value in ("true", "false") and before[:1].isupper():
         value = value.capitalize()
-    if before[:1] in "\"'" and before[:1]:
+    if (
+        before[:1] in "\"'"
+        and before[:1]
+        and not (before.strip("\"'") == "auto" and value.isdigit())
+    ):
         return f"{before[0]}{value}{before[0]}"
     return value

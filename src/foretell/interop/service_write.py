@@ -85,7 +85,7 @@ def kept_command(tool: Tool, serving: Serving, written: str) -> str:
     as_read = replace(serving, deployment=serving.as_read, batch=None)
     before, after = (_flags(text) for text in (write_command(tool, as_read), written))
     own = {spell_key(flag): flag for flag, _ in serving.launch.flags}
-    changes = changed_keys(table_of(tool), own, before, after)
+    changes = changed_keys(table_of(tool), own.__contains__, before, after)
     moved = any(changes.keys() & set(table_of(tool).fields[name]) for name in ("tp", "pp"))
     head = written.split("\n")[:-1]
     gone = {

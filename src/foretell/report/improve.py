@@ -19,17 +19,17 @@ def improvement_text(found: Improvement) -> "RenderableType":
     from rich.text import Text
 
     unit = UNITS[found.metric]
-    times = () if found.load is None else ("TTFT ms", "TPOT ms")
+    times = ("memory",) if found.load is None else ("TTFT ms", "TPOT ms")
     rates = table("", "plan", unit, *times, right=(unit, *times))
     known = "does not run" if found.before is None else f"{found.before:,.0f}"
     rates.add_row(
         "launch",
         found.plan_before,
         known + ("" if found.fits_before != "no" else " (does not fit)"),
-        *_times(found, found.latency_before),
+        *_times(found, found.latency_before, found.memory_before),
     )
     if found.changes:
-        last = _times(found, found.latency_after)
+        last = _times(found, found.latency_after, found.memory_after)
         rates.add_row("better", found.plan_after, f"{found.after:,.0f}", *last)
     parts: list[RenderableType] = [
         read_back_text(found.read_back),
@@ -61,10 +61,10 @@ def _load(load: dict[str, float]) -> str:
     )
 
 
-def _times(found: Improvement, latency: dict[str, float] | None) -> list[str]:
-    """Means of TTFT and TPOT; none for a training run."""
+def _times(found: Improvement, latency: dict[str, float] | None, memory: float | None) -> list[str]:
+    """Means of TTFT and TPOT of a service; of a training run the memory that a GPU holds."""
     if found.load is None:
-        return []
+        return ["-" if memory is None else f"{memory / 2**30:.1f} GiB"]
     if latency is None:
         return ["-", "-"]
     return [f"{latency['ttft_ms']:,.0f}", f"{latency['tpot_ms']:,.2f}"]

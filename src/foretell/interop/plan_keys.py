@@ -1,0 +1,126 @@
+"""A plan in the own keys of a trainer: the inverse of its table, for keys to change in a user's file.
+
+`sayable` has the fields of a plan that a tool's keys can say, `plan_keys` the keys and values that say one.
+Of several keys for a field the one that the launch has it by is kept. Tools whose writer knows all of their
+flags (megatron_write.py, torchtitan_write.py, deepspeed.py) are compared by what these write.
+"""
+
+from collections.abc import Mapping
+
+from foretell.interop.edited_launch import has_block
+from foretell.interop.launch import Launch
+from foretell.interop.tool_tables import ToolTable, table_of
+from foretell.specs.plan import Plan
+from foretell.specs.plan_words import read_words
+
+DEGREES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch")
+"""Fields of a plan that a key says as its number."""
+STRATEGIES = {2: "shard_grad_op", 3: "full_shard"}
+"""FSDP's word for a stage."""
+
+
+def sayable(tool: str) -> tuple[str, ...]:
+    """Fields of a plan that the keys of a tool can say."""
+    table = table_of(tool)
+    if table.options.get("style") == "transformers":
+        return ("zero", "micro_batch", "recompute")
+    of_table = {*table.fields, *table.products}
+    worded = {
+        name for values in table.plan.values() for words in values.values() for name in _read(words)
+    }
+    found = [name for name in DEGREES if name in of_table or name in worded]
+    found += ["zero"] if "zero_stage" in of_table or "zero" in worded else []
+    found += [name for name in ("recompute", "sp", "schedule") if name in worded]
+    return (*found, "dp")
+
+
+def plan_keys(launch: Launch, text: str, plan: Plan, global_batch: int) -> dict[str, str]:
+    """Keys and values that say a plan: degrees, batch, accumulation, checkpointing, sharding."""
+    table = table_of(launch.tool)
+    said = {key for row in launch.values for key in row.key.split(", ")}
+    if table.options.get("style") == "transformers":
+        fields = _transformers(table, launch, said, plan)
+    else:
+        fields = {name: f"{getattr(plan, name)}" for name in DEGREES if name in table.fields}
+        stage = (
+            {"zero_stage": f"{plan.zero}"} if said & {*table.fields.get("zero_stage", ())} else {}
+        )
+        fields |= stage | ({"dp": f"{plan.dp}"} if "dp" in table.fields else {})
+    steps = max(global_batch // (plan.dp * plan.micro_batch), 1)
+    if {"accumulation", "micro_batch"} <= {*table.fields} and not said & {
+        *table.fields.get("global_batch", ())
+    }:
+        fields["accumulation"] = f"{steps}"
+    fields["micro_batch"] = f"{plan.micro_batch}"
+    found = {
+        _key(table.fields[name], said, text): value
+        for name, value in fields.items()
+        if name in table.fields
+    }
+    for name, factors in table.products.items():
+        if name in DEGREES:
+            found[factors[0].partition(":")[0]] = f"{getattr(plan, name)}"
+    return found | _worded(table, said, plan)
+
+
+def _key(names: tuple[str, ...], said: set[str], text: str) -> str:
+    """The key of a field that the launch has, else one inside a block that it has, else the first."""
+    inside = (one for one in names if "." in one and has_block(text, one.rpartition(".")[0]))
+    return next((one for one in names if one in said), next(inside, names[0]))
+
+
+def _worded(table: ToolTable, said: set[str], plan: Plan) -> dict[str, str]:
+    """Keys whose words stand for fields of a plan, with the word for this one."""
+    found: dict[str, str] = {}
+    silent = _read(str(table.defaults.get("plan", "")))
+    for key, values in table.plan.items():
+        names = {name for words in values.values() for name in _read(words)} & {
+            "recompute",
+            "zero",
+            "sp",
+            "schedule",
+        }
+        if not names or (key not in said and found):
+            continue
+        fits = (
+            word
+            for word, words in values.items()
+            if word not in ("*", "")
+            and all({**silent, **_read(words)}.get(name) == getattr(plan, name) for name in names)
+        )
+        word = next(fits, None)
+        if word is not None:
+            found[key] = word
+    return found
+
+
+def _read(words: str) -> Mapping[str, object]:
+    return read_words(words)[0] if words else {}
+
+
+def _transformers(table: ToolTable, launch: Launch, said: set[str], plan: Plan) -> dict[str, str]:
+    """Fields of trainers on Hugging Face transformers, which several keys decide together."""
+    on = plan.recompute != "none"
+    inner = said & {one for one in table.fields.get("inner_checkpointing", ()) if "." in one}
+    if inner and "gradient_checkpointing" not in said:
+        fields = {"inner_checkpointing": _truth(on)}
+    elif "no_checkpointing" in table.fields and table.defaults.get("checkpointing"):
+        fields = {"no_checkpointing": _truth(not on)}
+    else:
+        fields = {"checkpointing": _truth(on)}
+    if plan.framework.partition("@")[0] == "deepspeed":
+        return fields | {"zero_stage": f"{plan.zero}"}
+    if plan.zero not in STRATEGIES:
+        return fields | ({"sharding": "MULTI_GPU"} if launch.tool == "accelerate" else {})
+    word = STRATEGIES[plan.zero]
+    if said & {*table.fields.get("reshard", ())}:
+        return fields | {"reshard": _truth(plan.zero == 3)}
+    if launch.tool == "accelerate":
+        return fields | {"sharding": "FSDP", "fsdp_strategy": word.upper()}
+    if said & {*table.fields.get("fsdp_strategy", ())}:
+        return fields | {"fsdp_strategy": word.upper()}
+    return fields | {"fsdp": f"{word} auto_wrap"}
+
+
+def _truth(on: bool) -> str:
+    return "true" if on else "false"

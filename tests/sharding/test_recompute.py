@@ -33,7 +33,7 @@ def test_nothing_and_the_core_are_none_and_selective(name: str, flash: bool) -> 
         assert not none.graph.edges
         assert not core.graph.edges
         assert core.kept_bytes == pytest.approx(kept.selective)
-        cores = [op.family in ("attention", "scan") and not flash for op in layer.ops]
+        cores = [op.family in ("attention", "scan") for op in layer.ops]
         assert list(core.ops) == cores
 
 

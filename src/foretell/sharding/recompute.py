@@ -1,7 +1,8 @@
 """Recomputation: what is dropped after the forward pass and computed again before it is needed.
 
     none        everything is kept
-    selective   attention cores and scans that store their inside (Korthikanti et al. 2022)
+    selective   attention cores and scans run again (Korthikanti et al. 2022), fused ones too, which keep no
+                inside to drop (Megatron-Core's core_attn checkpoints whatever kernel it is)
     full        only the inputs of layers are kept
     full:N      N layers of each stage as full, the others as none (Megatron's block method)
     modules     by name, as Megatron-Core's recompute modules:
@@ -90,13 +91,10 @@ def recompute_layer(
 
 
 def runs(op: Op, module: str, *, flash: bool) -> float:
-    """Share of an operation that runs again with a module.
-
-    Fused attention keeps no inside: its core alone is not run again.
-    """
+    """Share of an operation that runs again with a module."""
     match module:
         case "core":
-            return float(op.role is OpRole.CORE and not flash)
+            return float(op.role is OpRole.CORE)
         case "up":
             latent = (OpRole.LATENT_UP, OpRole.QUERY_UP, OpRole.LATENT_JOIN)
             return float(op.role in latent)

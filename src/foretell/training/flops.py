@@ -33,8 +33,7 @@ def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float,
     model_flop = (2.0 * model_flop / 3.0 + core_flop) if base.lora else model_flop
     once_more = repeats_of(plans, np.arange(len(plans)), tables)[:, 0]
     hardware = model_flop + once_more * forward_flop
-    if not base.flash:
-        hardware = hardware + core_flop * (plans.recompute == recompute_code("selective"))
+    hardware = hardware + core_flop * (plans.recompute == recompute_code("selective"))
     if named_modules(base.recompute):
         listed = plans.recompute == recompute_code(base.recompute)
         more = modules_flop(scenario.model, job, base.recompute, base.flash, base.documents)

@@ -57,7 +57,7 @@ Array = NDArray[np.float64]
 ADAPTER_ROLES = (OpRole.ADAPTER, OpRole.ADAPTER_SUM)
 """What adapters add to a layer."""
 CORE = ("attention", "scan")
-"""Families that selective recomputation runs again, where what they keep is not fused away."""
+"""Families that selective recomputation runs again."""
 
 
 GRAPH_HOST_S, LAUNCH_HOST_S = 5e-5, 2e-4
@@ -102,7 +102,7 @@ class Parts:
     backward: PassSeconds
     """Backward pass, without recomputation."""
     core_s: Array
-    """Forward time of attention cores and scans that keep their inside: what selective recomputes."""
+    """Forward time of attention cores and scans: what selective recomputes."""
     stop: PassSeconds
     """Of a layer's forward pass what computing it again leaves out."""
     rerun_ops: Array
@@ -340,7 +340,7 @@ def _costed(
         of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
         lighter = np.where(of_adapters, software.adapter_host, 1.0)
         times = replace(times, host_s=times.host_s * np.concatenate([lighter, lighter]))
-    core = np.array([op.family in CORE and not base.flash for op in flat])[:, None]
+    core = np.array([op.family in CORE for op in flat])[:, None]
     last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     layer = np.arange(len(whole)) < len(whole) - 2
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])

@@ -102,8 +102,11 @@ def ssd_scan(mixer: Mamba2, tokens: Tokens) -> Scan:
 
     (arXiv 2405.21060, section 6: the whole Q x Q square, as the matrix form has it). The backward
     pass has two products for each; fused, it also makes C B^T and the chunk states again. The pass
-    of states from chunk to chunk and the decays are plain operations. One step reads and writes the
-    state of N P and takes some 6 N P plain operations per head.
+    of states from chunk to chunk and the decays are plain operations. These are kernels of their
+    own (mamba_ssm/ops/triton/ssd_combined.py), each of which reads what the one before wrote: the
+    chunk states in 32 bits (x, B), their pass (read in 32 bits, written in 16), C B^T in 32 bits,
+    the scan (x, states, C, C B^T). One step reads and writes the state of N P and takes some 6 N P
+    plain operations per head.
     """
     n, p = float(mixer.state), float(mixer.head_dim)
     heads, groups = float(mixer.heads), float(mixer.groups)
@@ -129,10 +132,10 @@ def ssd_scan(mixer: Mamba2, tokens: Tokens) -> Scan:
         heads=heads,
         matrix_flop_per_token_head=per_head,
         vector_flop_per_token_head=4.0 * q + 2.0 * p + 4.0 * n * p / q,
-        moved_per_token_head=2.0 * p + 1.0 + 2.0 * n * p / q,
+        moved_per_token_head=3.0 * p + 1.0 + 6.0 * n * p / q,
         groups=groups,
         matrix_flop_per_token_group=per_group,
-        moved_per_token_group=2.0 * n,
+        moved_per_token_group=4.0 * n + 4.0 * q,
         back_factor=2.0 + (again if tokens.flash else 0.0),
         weights=3.0 * heads,
         region=REGION,

@@ -29,13 +29,23 @@ NO_OVERLAP = re.compile(r"overlap[^;,.]{0,12}(?:disabled|off)|no overlap", re.IG
 """Words of runs that wait for every exchange."""
 ASYNC = re.compile(r"async ?tp", re.IGNORECASE)
 """Words of runs whose tensor-parallel exchanges run behind the products."""
-FUSED_DISPATCH = (
+DISPATCHERS = (
     ("deepep", re.compile(r"DeepEP", re.IGNORECASE)),
     ("dedup", re.compile(r"HybridEP", re.IGNORECASE)),
+    ("alltoall", re.compile(r"(?:all-to-all|alltoall) dispatch", re.IGNORECASE)),
 )
-"""Dispatchers that send one copy to a node, by the words that say so."""
-HIDDEN_DISPATCH = re.compile(r"(?:all-to-all|a2a|EP) overlap", re.IGNORECASE)
-"""Words of runs that dispatch behind another micro-batch's work."""
+"""Dispatchers by the words that say so: two that send one copy to a node, and the plain all-to-all."""
+EP_OVERLAPS = (
+    (
+        "on",
+        re.compile(
+            r"(?:all-to-all|a2a|EP) overlap|exchange hidden behind the other micro-batch",
+            re.IGNORECASE,
+        ),
+    ),
+    ("off", re.compile(r"experts exchange exposed", re.IGNORECASE)),
+)
+"""Whether tokens are dispatched behind another micro-batch's work, by the words that say so."""
 FOLDED = re.compile(r"fold", re.IGNORECASE)
 """A word of runs whose experts are not cut by tensor parallelism."""
 CHUNKED = re.compile(r"chunked cross|fused linear cross|liger fused cross", re.IGNORECASE)
@@ -190,9 +200,10 @@ def _experts(row: TrainingRow) -> list[str]:
     # A table's header says of all its rows that none is dropped; the model's own name knows better.
     words = ["capacity=1"] if DROPPED.search(f"{row.model} {row.framework} {row.notes}") else []
     spread = (row.ep or 1) > 1
-    named = [name for name, pattern in FUSED_DISPATCH if spread and pattern.search(row.notes)]
-    words += [f"dispatch={name}" for name in named[:1]]
-    words += ["ep_overlap=on"] if spread and HIDDEN_DISPATCH.search(row.notes) else []
+    said = f"{row.framework}; {row.notes}"
+    for word, patterns in (("dispatch", DISPATCHERS), ("ep_overlap", EP_OVERLAPS)):
+        named = [name for name, pattern in patterns if spread and pattern.search(said)]
+        words += [f"{word}={name}" for name in named[:1]]
     return words + (["etp1"] if spread and FOLDED.search(row.framework) else [])
 
 

@@ -199,6 +199,25 @@ def dispatch_kernels() -> dict[str, DispatchKernels]:
     return {entry["id"]: kernels_from(entry) for entry in read_table(FILE)["kernels"]}
 
 
+PROXY_PORT_BYTES_PER_S = 50e9
+"""Rate of one rank between domains where kernels with a proxy were measured: faster ports do not speed it up."""
+
+
+def posted_by_host(kernels: DispatchKernels, far_bytes_per_s: Num) -> DispatchKernels:
+    """The same kernels where a proxy on the host posts every message that leaves a domain, as pplx-kernels'."""
+    proxy = dispatch_kernels()["pplx-proxy"]
+    slower = float(np.min(np.minimum(1.0, PROXY_PORT_BYTES_PER_S / np.asarray(far_bytes_per_s))))
+
+    def posted(own: DispatchPass, other: DispatchPass) -> DispatchPass:
+        return replace(own, far_hop_s=other.far_hop_s, far_share=slower * other.far_share)
+
+    return replace(
+        kernels,
+        dispatch=posted(kernels.dispatch, proxy.dispatch),
+        combine=posted(kernels.combine, proxy.combine),
+    )
+
+
 def kernels_from(table: dict[str, object]) -> DispatchKernels:
     """A family from its `[[kernels]]` table."""
     values = {name: value for name, value in table.items() if name != "fit"}

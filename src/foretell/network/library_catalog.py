@@ -65,6 +65,8 @@ class Fabric:
     """Names of set-ups in logs."""
     most_nodes: float = 2.0
     """Nodes of the largest runs that its coefficients were held to: logs of collectives, or training."""
+    gpu_initiated: bool = True
+    """Whether kernels post messages themselves (NVSHMEM's IBGDA); else a proxy on the host does."""
 
 
 @lru_cache(maxsize=1)
@@ -286,6 +288,7 @@ def _fabric(name: str, table: Table) -> Fabric:
         hop_factor=table.get("hop_factor", {}),
         setups=setups,
         most_nodes=float(table.get("most_nodes", 2.0)),
+        gpu_initiated=bool(table.get("gpu_initiated", True)),
     )
 
 

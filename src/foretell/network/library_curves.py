@@ -200,9 +200,10 @@ def _exchange(library: Library, shape: GroupShape) -> LibraryCurve:
     if between is not None:
         peers = shape.members - per_node
         away = np.array(between.peer_step_s)[:, None] * peers
-        slow = shape.outer_exchange / between.exchange_efficiency
+        reached = between.exchange_bytes_per_s * shape.member_s_per_byte
+        slow = shape.outer_exchange / np.minimum(between.exchange_efficiency, reached)
         block = peers / shape.members * shape.member_s_per_byte / between.peer_chunk_share
-        block = block * shape.exchange_ratio
+        block = np.maximum(block * shape.exchange_ratio, shape.outer_exchange / reached)
         base = np.where(shape.spans, between.peer_base_s, base)
         latency = np.where(shape.spans, away, latency)
         chunk = np.where(shape.spans, np.stack([block, np.zeros_like(block)]), chunk)

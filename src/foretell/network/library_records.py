@@ -1,5 +1,6 @@
 """Records of the collective library model: coefficients, and curves ready to be evaluated."""
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -106,6 +107,8 @@ class BetweenNodes:
     """Share of the nominal bandwidth that an all-to-all reaches."""
     empty_peer_s: float
     """Each peer of an exchange of nothing."""
+    exchange_bytes_per_s: float = math.inf
+    """What a member's all-to-all reaches between nodes however fast its ports are."""
     near_pass: float = 1.0
     """Share of a port's time that a chunk of a Simple ring takes at a step inside a node: 1 where the port
     sets the pace of every step, 0 where such a step goes at the rate of the node's own links."""

@@ -22,7 +22,13 @@ from foretell.network.collectives import (
     ring_send_s,
     slower_by,
 )
-from foretell.network.dispatch import DispatchLoad, dispatch_kernels, pass_seconds
+from foretell.network.dispatch import (
+    DispatchLoad,
+    dispatch_kernels,
+    pass_seconds,
+    posted_by_host,
+)
+from foretell.network.library_catalog import fabric_of
 from foretell.network.library_records import Kind
 from foretell.records import Keyed, dataclass
 from foretell.sharding.expert import distinct_share
@@ -421,6 +427,8 @@ def _kernel_s(row_bytes: Array, copies: Array, ranks: Array, system: System) -> 
         far_bytes_per_s=by_group(tiers[-1].bandwidth_bytes_per_s, 2),
     )
     kernels = dispatch_kernels()["deepep"]
+    if not fabric_of(system.id).gpu_initiated:
+        kernels = posted_by_host(kernels, tiers[-1].bandwidth_bytes_per_s)
     both = [pass_seconds(kernels, one, load) for one in (kernels.dispatch, kernels.combine)]
     domains = np.maximum(ranks / load.domain, 1.0)
     agreed = (kernels.dispatch.notify_s + kernels.combine.notify_s) * np.log2(domains)

@@ -48,7 +48,6 @@ PORTS = {
     "fdr": 6.8e9,
     "slingshot-11": 25e9,
     "slingshot-10": 12.5e9,
-    "efa": 12.5e9,
 }
 """Bytes/s of one port, one direction, by the words that name it (nominal rates of the standards)."""
 CHIP_BY_PORT = {
@@ -146,8 +145,8 @@ def _site(
         name = chip or _guessed_chip(system, fabric)
         if not exists(name):
             return f"the chip {name!r} is not in the catalogue"
-        home = named_system(name)
         mesh = wanted or fabrics()[DEFAULT_FABRIC]
+        home = _on_fabric(named_system(name), mesh)
         tiers = home.network.tiers
         if fabric:
             tiers = _outer(tiers, _port_rate(fabric, size, tiers))
@@ -180,6 +179,13 @@ def _catalogue_system(name: str, fabric: Fabric | None) -> System | None:
             if other.startswith(name) and other != name and not exists(name + "-80gb"):
                 return named_system(other)
     return named_system(name) if exists(name) else None
+
+
+def _on_fabric(home: System, fabric: Fabric) -> System:
+    """The catalogue's system of a chip on a fabric that only some systems have; its reference system where
+    none of them has the chip."""
+    there = (named_system(name) for name in fabric.systems)
+    return next((one for one in there if one.chip.id == home.chip.id), home)
 
 
 def _guessed_chip(system: str, fabric: str) -> str:

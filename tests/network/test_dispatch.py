@@ -20,6 +20,7 @@ from foretell.network.dispatch import (
     dispatch_kernels,
     exchange_seconds,
     pass_seconds,
+    posted_by_host,
 )
 from foretell.specs.deployment_text import DISPATCHES
 
@@ -143,3 +144,17 @@ def test_libraries_without_a_name_here_are_taken_for_the_usual_one_of_their_kind
     row = dispatch_row("1", {**base, **shape, **cells})
     assert (row.family, row.known) == (family, known)
     assert float(row.load.far_bytes_per_s) == 25e9
+
+
+def test_a_proxy_on_the_host_is_slower_and_gains_nothing_from_faster_ports():
+    kernels = dispatch_kernels()["deepep"]
+    port, twice = 50e9, 100e9
+
+    def seconds(rate: float, *, by_host: bool) -> float:
+        used = posted_by_host(kernels, rate) if by_host else kernels
+        load = replace(LOAD, tokens=8192.0, far_bytes_per_s=rate)
+        return float(pass_seconds(used, used.dispatch, load))
+
+    assert seconds(port, by_host=True) > 2.0 * seconds(port, by_host=False)
+    assert seconds(twice, by_host=False) < 0.9 * seconds(port, by_host=False)
+    assert seconds(twice, by_host=True) == pytest.approx(seconds(port, by_host=True), rel=1e-6)

@@ -245,3 +245,13 @@ def test_engines_have_an_all_reduce_of_their_own_on_infinity_fabric(
         collective_s("all-reduce", np.array([[float(size_bytes)]]), links.tensor)[0, 0]
     )
     assert 0.75 < ours / us < 1.25
+
+
+def test_an_all_to_all_over_efa_gains_nothing_from_faster_ports_and_an_all_reduce_does():
+    size = 256.0 * 2**20
+
+    def of(system_id, kind):
+        return float(seconds(kind, size, at(system_id, 8, 4)[1])[0])
+
+    assert of("aws-p6-b300", "all-to-all") > 0.95 * of("aws-p5", "all-to-all")
+    assert of("aws-p6-b300", "all-reduce") < 0.7 * of("aws-p5", "all-reduce")

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from foretell.api.network import network
 from foretell.errors import BadInput
 from foretell.lab.validate.collectives import SIZES, score_collectives
 
@@ -161,3 +162,11 @@ def test_all_reduces_of_gigabytes_in_the_switches_are_met():
     ):
         told = collective(system, collective="all-reduce", size=size, group=group)
         assert told.algorithm_bytes_per_s == pytest.approx(rate, rel=0.13), system
+
+
+def test_rows_on_efa_are_asked_for_as_the_instance_that_has_the_chip(tmp_path):
+    """Not at one port of the fabric's: what `foretell network` says of the instance."""
+    text = HEAD + "h100-cluster,EFA,,,all_reduce,4,8,32,1073741824,6000,0,0,2024-01-01,here\n"
+    told = score_collectives(table(tmp_path, "efa.csv", text)).predictions[0].predicted
+    found = network("aws-p5", collective="all-reduce", size="1GiB", group=32)
+    assert told == pytest.approx(found.seconds, rel=1e-6)

@@ -200,11 +200,11 @@ def dispatch_kernels() -> dict[str, DispatchKernels]:
 
 
 PROXY_PORT_BYTES_PER_S = 50e9
-"""Rate of one rank between domains where kernels with a proxy were measured: faster ports do not speed it up."""
+"""Rate of one rank between domains where kernels with a proxy were measured: faster ports do not help."""
 
 
 def posted_by_host(kernels: DispatchKernels, far_bytes_per_s: Num) -> DispatchKernels:
-    """The same kernels where a proxy on the host posts every message that leaves a domain, as pplx-kernels'."""
+    """The same kernels where a proxy on the host posts what leaves a domain, as pplx-kernels' does."""
     proxy = dispatch_kernels()["pplx-proxy"]
     slower = float(np.min(np.minimum(1.0, PROXY_PORT_BYTES_PER_S / np.asarray(far_bytes_per_s))))
 

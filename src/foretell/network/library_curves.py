@@ -200,10 +200,12 @@ def _exchange(library: Library, shape: GroupShape) -> LibraryCurve:
     if between is not None:
         peers = shape.members - per_node
         away = np.array(between.peer_step_s)[:, None] * peers
-        reached = between.exchange_bytes_per_s * shape.member_s_per_byte
-        slow = shape.outer_exchange / np.minimum(between.exchange_efficiency, reached)
+        # However fast its ports are, a member gets no more between nodes.
+        ports_s = np.maximum(shape.member_s_per_byte, 1e-30)
+        held = shape.outer_exchange / ports_s / between.exchange_bytes_per_s
+        slow = np.maximum(shape.outer_exchange / between.exchange_efficiency, held)
         block = peers / shape.members * shape.member_s_per_byte / between.peer_chunk_share
-        block = np.maximum(block * shape.exchange_ratio, shape.outer_exchange / reached)
+        block = np.maximum(block * shape.exchange_ratio, held)
         base = np.where(shape.spans, between.peer_base_s, base)
         latency = np.where(shape.spans, away, latency)
         chunk = np.where(shape.spans, np.stack([block, np.zeros_like(block)]), chunk)

@@ -24,8 +24,9 @@ LIKE_HOPPER = PowerCoefficients(
     held_share=0.985,
 )
 """The H200's numbers, rounded."""
-BLACKWELL_FLOP, BLACKWELL_MODULE_FLOP = 0.8764e-12, 0.9427e-12
-"""A flop of the B200 and of the GB200, whose clock is higher, as power_fit.py finds them."""
+ULTRA_FLOP = 0.68e-12
+"""A flop of Blackwell Ultra: what lets its steps of dense models be 1.21 to 1.24 times as fast as GB200's,
+layout by layout, in published runs (Megatron-Bridge 26.04 and 26.06), which the watts alone would not."""
 PER_PEAK = replace(
     LIKE_HOPPER,
     joules_per_flop=0.75,
@@ -60,17 +61,16 @@ def _transferred(
     )
 
 
-def _ultra(
-    chip: str, kin: tuple[str, ...], base_share: float, limit: str, joules_per_flop: float
-) -> Generation:
+def _ultra(chip: str, kin: tuple[str, ...], base_share: float, limit: str) -> Generation:
     """Blackwell Ultra: Blackwell's products under a limit of its own, and what it draws before it works."""
     known = _transferred(
         chip,
         ((chip,), kin),
-        joules_per_flop,
+        ULTRA_FLOP,
         f"Blackwell's compute dies and memory links under {limit}: what it draws before it works stays that"
-        " of Blackwell, and so do the joules of a flop at its clock; its FP4 units do half as much again a"
-        " clock",
+        " of Blackwell, its FP4 units do half as much again a clock; the joules of a flop are what lets"
+        " steps of dense models on GB300 be 1.21 to 1.24 times as fast as on GB200, layout by layout, in"
+        " published runs (Megatron-Bridge 26.04 and 26.06)",
         base_share=base_share,
     )
     return replace(
@@ -101,8 +101,8 @@ TRANSFERRED: tuple[Generation, ...] = (
         " Grace CPU and its memory some 40",
         base_share=0.25,
     ),
-    _ultra("gb300", ("blackwell-ultra",), 0.162, "a module's 1,400 W", BLACKWELL_MODULE_FLOP),
-    _ultra("b300-sxm", (), 0.237, "1,100 W", BLACKWELL_FLOP),
+    _ultra("gb300", ("blackwell-ultra",), 0.162, "a module's 1,400 W"),
+    _ultra("b300-sxm", (), 0.237, "1,100 W"),
     _transferred(
         "ampere",
         ((), ("ampere",)),

@@ -15,8 +15,10 @@ osl, max_osl, and from tokens and rates trajectories and gpus), `steps_s` every 
 import ast
 import json
 import re
+import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from statistics import median, stdev
 from typing import Any
@@ -37,63 +39,10 @@ BULLET = re.compile(
     r"[•*-]\s*([A-Za-z][\w /().]*?)\s*:\s*(-?\d[\d,]*(?:\.\d+)?)\s*(?:s\b|sec|$|\(|tokens)"
 )
 """A line of a console's list: a name and its number."""
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "gen": (
-        "timing_s/gen", "timing_s/generate_sequences", "timing/train/generation", "generation",
-        "timing/generate", "timing/generation", "perf/rollout_time", "timeperf/rollout",
-        "time/generate_completions",
-    ),
-    "old_logprob": (
-        "timing_s/old_log_prob", "timing/train/policy_and_reference_logprobs",
-        "policy_and_reference_logprobs", "timing/fwd_logprobs_values_reward", "perf/log_probs_time",
-        "timeperf/recompute_logp", "timing/make_experience",
-    ),
-    "ref_logprob": (
-        "timing_s/ref", "timing_s/ref_log_prob", "perf/ref_log_probs_time", "timeperf/ref_logp",
-    ),
-    "values": ("timing_s/values",),
-    "reward": ("timing_s/reward", "timing/reward", "timeperf/reward"),
-    "adv": (
-        "timing_s/adv", "timing/compute_advantages_and_returns", "timeperf/compute_advantages",
-    ),
-    "update_actor": (
-        "timing_s/update_actor", "timing/train/policy_training", "policy_training",
-        "timing/policy_train", "timing/ppo_train", "perf/actor_train_time", "timeperf/train_step",
-        "time/forward_backward",
-    ),
-    "update_critic": ("timing_s/update_critic", "timing/critic_train"),
-    "weight_sync": (
-        "timing_s/update_weights", "timing_s/reshard", "timing/train/weight_sync", "weight_sync",
-        "timing/sync_weights", "timing/sync_weights_to_inference_engines", "timing/broadcast",
-        "perf/update_weights_time", "timeperf/update_weights", "time/broadcast_weights",
-    ),
-    "step": (
-        "timing_s/step", "timing/train/total_step_time", "Total step time", "timing/step",
-        "timing/step_total", "perf/step_time", "timeperf/e2e", "time/step", "step_time",
-    ),
-    "slowest": ("timing_s/generation_timing/max", "timing_s/agent_loop/generate_sequences/max"),
-    "mean_prompt": ("prompt_length/mean",),
-    "mean_response": (
-        "response_length/mean", "train/mean_gen_tokens_per_sample", "Mean Generation Length",
-        "completions/mean_length", "generate/avg_num_tokens", "rollout/response_len/mean",
-        "rollout/response_lengths",
-    ),
-    "max_response": (
-        "response_length/max", "completions/max_length", "rollout/response_len/max",
-    ),
-    "clip_ratio": (
-        "response_length/clip_ratio", "completions/clipped_ratio", "rollout/truncated_ratio",
-    ),
-    "tokens": ("perf/total_num_tokens",),
-    "tokens_per_s_per_gpu": ("perf/throughput", "E2E (Tokens/sec/gpu)"),
-    "mfu": ("perf/mfu/actor",),
-    "peak_mem_gib": ("perf/max_memory_allocated_gb",),
-    "validation": ("timing_s/testing", "timing/train/validation", "timing/eval"),
-    "checkpoint": (
-        "timing_s/save_checkpoint", "timing/train/checkpointing", "timing/save_checkpoints",
-    ),
-}  # fmt: skip
-"""Numbers of a step -> the keys under which loops log them."""
+NAMES: Mapping[str, Sequence[str]] = tomllib.loads(
+    resources.files("foretell.interop").joinpath("post_training_logs.toml").read_text("utf-8")
+)
+"""Numbers of a step -> the keys under which loops log them, the one that counts first."""
 MARKS = {
     name: tuple(key for key in keys if "/" in key or "_" in key) for name, keys in NAMES.items()
 }

@@ -6,7 +6,9 @@ time (ms) | forward-compute: 320.1 | backward-compute: 871.3 | optimizer: 12.3
 """
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from statistics import median
 
 from foretell.records import dataclass
@@ -33,47 +35,19 @@ class TimedPart:
     """Timers inside of them that are another part's."""
 
 
-PARTS: tuple[TimedPart, ...] = (
+_TABLE = tomllib.loads(
+    resources.files("foretell.interop").joinpath("timers.toml").read_text("utf-8")
+)
+PARTS = tuple(
     TimedPart(
-        name="passes",
-        timers=(("forward-compute", "backward-compute"), ("fwd", "bwd_inner")),
-        leaves=(
-            "compute", "memory_bound", "recompute", "tensor_parallel", "context_parallel",
-            "expert_parallel", "host", "gradient_sums",
-        ),
-        check="recomputation, clocks and power cap, attention kernel, tp inside a node, data loading "
-        "(batch-generator is inside forward-compute)",
-    ),
-    TimedPart(
-        name="pipeline_waits",
-        timers=((
-            "forward-recv", "forward-send", "backward-recv", "backward-send", "forward-send-forward-recv",
-            "backward-send-backward-recv", "forward-send-backward-recv", "backward-send-forward-recv",
-            "forward-backward-send-forward-backward-recv", "backward-embedding-all-reduce",
-            "embedding-grads-all-reduce",
-        ),),
-        leaves=("pipeline_parallel", "bubble"),
-        check="uneven stages (embedding and head), micro-batches of a step, vpp, links between stages; the "
-        "sum of tied embedding gradients also waits for the first stage to finish",
-    ),
-    TimedPart(
-        name="gradient_sync",
-        timers=((
-            "backward-params-all-reduce", "grads-all-reduce", "params-all-reduce", "grads-reduce-scatter",
-            "all-grads-sync", "params-all-gather", "layernorm-grads-all-reduce",
-        ), ("bwd_allreduce", "optimizer_allgather")),
-        leaves=("data_parallel",),
-        check="overlap (--overlap-grad-reduce, overlap_comm), bucket sizes, NCCL_IB_HCA, GPUDirect RDMA, "
-        "dtype of gradients",
-    ),
-    TimedPart(
-        name="optimizer_step",
-        timers=(("optimizer",), ("step",)),
-        less=("optimizer_allgather",),
-        leaves=("optimizer", "fixed"),
-        check="fused or CPU optimizer, offload, gradient clipping, the distributed optimizer",
-    ),
-)  # fmt: skip
+        name=one["name"],
+        timers=tuple(tuple(own.split()) for own in one["timers"]),
+        leaves=tuple(one["leaves"].split()),
+        check=one["check"],
+        less=tuple(one.get("less", "").split()),
+    )
+    for one in _TABLE["parts"]
+)
 """Parts that do not overlap each other."""
 WHOLE = TimedPart(
     name="forward_backward",
@@ -82,18 +56,9 @@ WHOLE = TimedPart(
     check=PARTS[0].check,
 )
 """Passes and waits together, where a program times no finer."""
-NESTED = (
-    "batch-generator", "fwd_microstep", "bwd_microstep", "bwd_inner_microstep", "bwd_allreduce_microstep",
-    "step_microstep", "bwd", "optimizer_gradients", "optimizer_step", "interval-time",
-    "load-checkpoint", "save-checkpoint", "model-and-optimizer-setup", "eval-time",
-    "train/valid/test-data-iterators-setup",
-)  # fmt: skip
+NESTED = frozenset(_TABLE["beside"]["nested"].split())
 """Timers inside of others, or beside steps."""
-
-
-OLDER = {
-    "forward": "fwd", "backward": "bwd", "backward_inner": "bwd_inner", "backward_allreduce": "bwd_allreduce",
-}  # fmt: skip
+OLDER: Mapping[str, str] = _TABLE["older"]
 """Timers of older releases of DeepSpeed -> as they are called now."""
 
 
@@ -124,7 +89,7 @@ def timed_parts(lines: Iterable[Mapping[str, float]]) -> tuple[dict[str, float],
     if not found["passes"]:
         found = {WHOLE.name: _of(WHOLE, middle), **found, "pipeline_waits": 0.0}
     known = {timer for part in (*PARTS, WHOLE) for own in part.timers for timer in own}
-    known |= set(NESTED)
+    known |= NESTED
     other = sorted(
         name for name in middle if name not in known and not name.startswith("optimizer-")
     )

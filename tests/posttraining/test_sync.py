@@ -9,6 +9,7 @@ from foretell.inputs.system import system_of
 from foretell.posttraining.sync import (
     DELTA_CALLS,
     NETWORK_SHARE,
+    NODE_CHIPS,
     SyncQuestion,
     kept_bytes,
     sync_seconds,
@@ -19,13 +20,14 @@ from foretell.posttraining.sync import (
 def seconds(name: str, mechanism: str, **changes: object) -> float:
     what = model(name)
     given = {
-        "model": what, "parameters": 7e9, "sent_parameters": 7e9, "mechanism": mechanism,
-        "trainer_gpus": 8, "offloaded": False, "joined": False, "narrow": False, "split": True,
+        "model": what, "sent_parameters": 7e9, "mechanism": mechanism, "trainer_gpus": 8,
+        "rollout_gpus": 8, "replica_gpus": 2, "offloaded": False, "narrow": False, "split": True,
         "kept_bytes": 4.0,
     }  # fmt: skip
+    loop = str(changes.pop("loop", "verl"))
     return sync_seconds(
         SyncQuestion(**{**given, **changes}),  # type: ignore[arg-type]
-        post_training_loop("verl"),
+        post_training_loop(loop),
         system_of("h100-sxm", (), {}),
     )
 
@@ -41,10 +43,10 @@ def test_a_broadcast_takes_as_long_as_what_the_trainer_keeps() -> None:
 def test_a_slow_network_decides_between_two_pools() -> None:
     slow = system_of("h100-sxm", parse_settings(["network.cluster.bandwidth_bytes_per_s=1e9"]), {})
     question = SyncQuestion(
-        model=model("qwen2.5-7b"), parameters=7e9, sent_parameters=7e9, mechanism="broadcast",
-        trainer_gpus=8, offloaded=False, joined=False, kept_bytes=2.0, narrow=False, split=True,
+        model=model("qwen2.5-7b"), sent_parameters=7e9, mechanism="broadcast", trainer_gpus=8,
+        rollout_gpus=8, replica_gpus=2, offloaded=False, kept_bytes=2.0, narrow=False, split=True,
     )  # fmt: skip
-    rate = float(slow.network.tiers[-1].bandwidth_bytes_per_s) * NETWORK_SHARE
+    rate = float(slow.network.tiers[-1].bandwidth_bytes_per_s) * NETWORK_SHARE * NODE_CHIPS
     assert sync_seconds(question, post_training_loop("verl"), slow) > 14e9 / rate
 
 
@@ -95,6 +97,48 @@ def test_published_synchronisations(
     found = seconds(
         name, mechanism, sent_parameters=params, trainer_gpus=gpus,
         kept_bytes=kept_bytes(narrow=name.startswith("qwen3")),
+    )  # fmt: skip
+    assert measured / 1.5 < found < measured * 1.5
+
+
+def test_receivers_read_their_own_shards() -> None:
+    few, many = (
+        seconds("deepseek-v3", "p2p", sent_parameters=671e9, replica_gpus=n, loop="nemo-rl")
+        for n in (16, 32)
+    )
+    port = 50e9 * NETWORK_SHARE
+    assert few - many == pytest.approx(2.0 * 671e9 * (1 / 16 - 1 / 32) / port)
+
+
+def test_a_checkpoint_engine_gathers_nothing_and_sends_what_is_stored() -> None:
+    def sent(narrow: bool) -> float:
+        return seconds("deepseek-v3", "broadcast", sent_parameters=671e9, narrow=narrow,
+                       rollout_gpus=16, loop="checkpoint-engine", kept_bytes=2.0)  # fmt: skip
+
+    loop = post_training_loop("checkpoint-engine")
+    names_s = loop.sync_tensor_s * tensor_count(model("deepseek-v3"), joined=False)
+    # Half of the bytes, and a tensor of scales for each.
+    assert sent(False) - sent(True) == pytest.approx(
+        671e9 / (NODE_CHIPS * 50e9 * NETWORK_SHARE) - names_s
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "gpus", "narrow", "mechanism", "measured"),
+    [
+        ("glm-4.5-air", 110.5e9, 8, False, "broadcast", 3.47),
+        ("qwen3-235b-a22b", 235e9, 8, False, "broadcast", 6.22),
+        ("deepseek-v3", 671e9, 16, True, "broadcast", 10.19),
+        ("deepseek-v3", 671e9, 16, True, "p2p", 11.8),
+    ],
+)
+def test_published_checkpoint_engines(
+    name: str, params: float, gpus: int, narrow: bool, mechanism: str, measured: float
+) -> None:
+    """MoonshotAI/checkpoint-engine, README.md (H800 and H20)."""
+    found = seconds(
+        name, mechanism, sent_parameters=params, trainer_gpus=gpus, rollout_gpus=gpus, replica_gpus=gpus,
+        kept_bytes=2.0, narrow=narrow, split=False, loop="checkpoint-engine",
     )  # fmt: skip
     assert measured / 1.5 < found < measured * 1.5
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from foretell.kernels.calls import calls_of
 from foretell.kernels.memory import kept_bytes
 from foretell.sharding.lora import (
-    adapter,
     backward_products,
     has_adapter,
     is_trained,
     with_adapters,
 )
 from foretell.sharding.tensor import tensor_parallel
+from foretell.sharding.tuning_methods import adapter
 from foretell.specs._base import Num
 from foretell.specs.plan import QUANTISED, Plan, parse_plan
 from foretell.workload.build import build
@@ -187,5 +187,5 @@ def test_bytes_of_a_stored_weight() -> None:
 
 def test_dora_measures_every_matrix_with_an_adapter() -> None:
     (dense, _, _) = parts("dense")
-    plain, measured = (with_adapters(dense, 8, "all", dora=d) for d in (False, True))
+    plain, measured = (with_adapters(dense, 8, "all", method=m) for m in ("lora", "dora"))
     assert len(measured.ops) - len(plain.ops) == 4

@@ -96,7 +96,7 @@ FLAGS = {
         "--out --json"
     ).split(),
     "validate post-training": (
-        "--file --leave-one-out --first-contact --after-learning --out --json".split()
+        "--file --leave-one-out --commands --first-contact --after-learning --out --json".split()
     ),
     "validate cost": "--file --json".split(),
     "calibrate measure": (

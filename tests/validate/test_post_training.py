@@ -2,23 +2,29 @@
 
 import csv
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from foretell.catalog.models import stand_in
 from foretell.cli import run
 from foretell.lab.validate.post_training import (
+    commands,
     predictions_of,
     read_cells,
     score_post_training,
-    sync_mechanism,
 )
-from foretell.lab.validate.post_training_names import chip_of, model_of
 from foretell.lab.validate.post_training_rows import (
+    adapter_words,
+    chip_of,
     ladder_words,
+    model_of,
     rl_question,
     staleness_of,
+    sync_mechanism,
+    sync_question,
     tuning_question,
 )
 from foretell.lab.validate.training_model import UnsupportedRun
@@ -113,7 +119,7 @@ def test_lengths_of_whole_sequences_are_less_the_prompt() -> None:
 
 def test_a_value_model_in_the_notes_is_asked_for() -> None:
     notes = "131.9 k pairs; reward and critic OPT-350M; prices"
-    assert rl_question({**RL, "algorithm": "PPO", "notes": notes})["critic"] == "opt-350m"
+    assert rl_question({**RL, "algorithm": "PPO", "notes": notes})["critic"] == "OPT-350M"
 
 
 def test_engines_of_fine_tuning_are_words_of_the_plan() -> None:
@@ -147,26 +153,85 @@ def test_chips_in_print(chip: str, found: str) -> None:
 
 
 def test_models_in_print() -> None:
-    assert model_of({"model": "Qwen/Qwen2-7B-Instruct"}) == "qwen2.5-7b"
-    assert model_of({"model": "somebody/new-14B"}) == "qwen2.5-14b"
-    assert model_of({"model": "nvidia/Llama-3.1-Nemotron-Nano-8B-v1"}) == "llama-3.1-8b"
-    with pytest.raises(UnsupportedRun, match="A3B"):
-        model_of({"model": "somebody/new-16B-A3B"})
+    assert model_of({"model": "somebody/new-14B"}) == "somebody/new-14B"
+    typed = model_of({"model": "247.2 GB of weights"})
+    assert typed.startswith("llama:layers=144,")
     with pytest.raises(UnsupportedRun):
-        model_of({"model": "somebody/new"})
+        model_of({"model": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("somebody/new-14B", "qwen2.5-14b"),
+        ("nvidia/Llama-3.1-Nemotron-Nano-8B-v1", "llama-3.1-8b"),
+        ("OpenRLHF/Llama-3-8b-sft-mixture", "llama-3-8b"),
+        ("Qwen/Qwen2.5-7B-Instruct-1M", "qwen2.5-7b"),
+        ("Qwen/Qwen3-Omni-30B-A3B-Instruct", "qwen3-30b-a3b"),
+        ("somebody/new-16B-A3B", None),
+        ("somebody/new", None),
+        ("Qwen/Qwen2-7B-Instruct", None),  # the catalogue knows it
+    ],
+)
+def test_a_model_of_the_same_shape_stands_for_another(name: str, found: str | None) -> None:
+    entry = stand_in(name)
+    assert (entry and entry.id) == found
 
 
 def test_mechanisms_in_print() -> None:
-    assert sync_mechanism("sharded delta", split=True) == "delta"
-    assert sync_mechanism("checkpoint engine on", split=True) == "p2p"
-    assert sync_mechanism("checkpoint engine off", split=True) == "broadcast"
-    assert sync_mechanism("", split=False) == "ipc"
+    assert sync_mechanism("sharded delta") == "delta"
+    assert sync_mechanism("checkpoint engine on") == "p2p"
+    assert sync_mechanism("checkpoint engine off") == "broadcast"
+    assert sync_mechanism("") is None
+    pools = {
+        "train_gpus": "256",
+        "rollout_gpus": "32",
+        "placement": "",
+        "precision_rollout": "bf16",
+    }
+    asked = sync_question({**SYNC, **pools})
+    assert (asked["placement"], asked["rollout_plan"]) == ("split", "weights=bf16")
+
+
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        ("adalora/a-rank32; 1 trained; targets ['v_proj']", "lora=32 method=adalora adapters=v"),
+        ("lora/llama-rank32-dora; targets ['q_proj']", "lora=32 method=dora adapters=q"),
+        ("prefixtuning/llama; targets None", "lora=8 method=prefix"),
+        ("QLoRA on all linear", "lora=8 weights=nf4 adapters=all"),
+        ("full-finetuning/llama", ""),
+    ],
+)  # fmt: skip
+def test_methods_and_maps_in_print(notes: str, words: str) -> None:
+    assert " ".join(adapter_words({"notes": notes})) == words
+
+
+def test_a_step_counts_its_micro_batches() -> None:
+    cells = {
+        **TUNED,
+        "samples_per_step": "",
+        "gpus_total": "4",
+        "notes": "micro_batches 2 in the config",
+    }
+    assert tuning_question(cells)["prompts"] == 8
+
+
+def test_commands_give_the_scored_numbers(tmp_path: Path, capsys: Any) -> None:
+    file = table(tmp_path, RL, TUNED, SYNC)
+    scored = score_post_training(file, leave_one_out=None).predictions
+    for one in commands(file):
+        words = shlex.split(str(one["command"]), comments=True)
+        assert run([*words[1:], "--json"]) in (0, 1)
+        told = json.loads(capsys.readouterr().out)
+        metric = "sync" if one["id"] == "c" else "step"
+        found = next(p for p in scored if p.id == one["id"] and p.metric == metric)
+        assert told["step_s"] == pytest.approx(found.predicted, rel=1e-6)
 
 
 def test_a_strange_row_does_not_take_the_table_with_it() -> None:
     assert isinstance(predictions_of({**RL, "chip": "abacus"}), str)
     assert isinstance(predictions_of({**RL, "algorithm": "?"}), str)
-    assert isinstance(predictions_of({**TUNED, "notes": "adapter v2; 4 trained"}), str)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the measured tables are not here")

@@ -159,7 +159,9 @@ def answer_given_measured(
 def logged_figures(result: StepResult) -> dict[str, float]:
     """Seconds of the step and its phases under the names of logs."""
     alone = {phase.name: phase.seconds for phase in result.phases}
-    printed = printed_phases(result.phases, result.setup.placement)
+    printed = printed_phases(
+        result.phases, result.setup.placement, result.setup.loop.sync_logged_with_wake
+    )
     return {**alone, **printed, "step": result.step_s}
 
 
@@ -268,7 +270,9 @@ def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...
     """A log's phases beside ours, in words: the largest first, and what its generation is made of."""
     if not log:
         return ()
-    ours = printed_phases(result.phases, result.setup.placement) | {"step": result.step_s}
+    ours = printed_phases(
+        result.phases, result.setup.placement, result.setup.loop.sync_logged_with_wake
+    ) | {"step": result.step_s}
     found = []
     for name, theirs in sorted(log.items(), key=lambda item: -item[1]):
         if name in ours and ours[name] > 0.0:
@@ -295,20 +299,24 @@ def tail_sentence(share: float, tail: float, requests: int) -> str:
     return f"generation is {share:.0%} of the step: {tail:.0%} of that is the tail of {requests} requests"
 
 
-def printed_phases(phases: Sequence[Phase], placement: str) -> dict[str, float]:
+def printed_phases(
+    phases: Sequence[Phase], placement: str, sync_with_wake: bool = False
+) -> dict[str, float]:
     """Phases under the names and in the meaning of logs: generation holds wake, reshard and sleep where both
-    have the same chips, and is what the trainer waits for where both work at once."""
+    have the same chips, or synchronisation does (`sync_with_wake`), and is what the trainer waits for where
+    both work at once."""
     seconds = {phase.name: phase.seconds for phase in phases}
     found = {name: value for name, value in seconds.items() if name not in LOGGED_GEN}
     if "generate" not in seconds:
         return found
     if placement == "async":
         found["gen"] = next(phase.exposed for phase in phases if phase.name == "generate")
-    elif placement == "colocated":
+    elif placement == "colocated" and not sync_with_wake:
         found["gen"] = sum(seconds.get(name, 0.0) for name in LOGGED_GEN)
     else:
         found["gen"] = seconds["generate"] + seconds.get("environment", 0.0)
-    found["reshard"] = found["weight_sync"] = seconds["weight_sync"]
+    moved = sum(seconds.get(name, 0.0) for name in ("wake", "sleep") if sync_with_wake)
+    found["reshard"] = found["weight_sync"] = seconds["weight_sync"] + moved
     return found
 
 

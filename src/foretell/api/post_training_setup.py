@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from foretell.api.post_training_trainer import budget_of, trainer_of
+from foretell.api.post_training_trainer import budget_of, sender_of, trainer_of
 from foretell.api.serving import choices_of
+from foretell.catalog.datasets import example_lengths
 from foretell.catalog.engines import profile as profile_for
-from foretell.catalog.models import reasons_at_length
+from foretell.catalog.models import reasons_at_length, stand_in
 from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
 from foretell.errors import BadInput, Infeasible, Problem, unknown
 from foretell.inputs.question import ask, collect, settings_of
@@ -20,11 +21,13 @@ from foretell.serving.memory import memory_of
 from foretell.serving.requests.lengths import read_lengths
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
+from foretell.specs.lengths import LengthForm
 from foretell.specs.model import Model
 from foretell.specs.post_training import (
     ALGORITHMS,
     USUAL_PROMPT,
     AlgorithmForm,
+    find_algorithm,
 )
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.specs.scenario import Scenario
@@ -32,6 +35,7 @@ from foretell.specs.system import System
 
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
+PACKINGS = ("auto", "packed", "padded", "batch")
 REFERENCES = ("auto", "pass", "none", "cached")
 OFFLOADS = ("weights", "optimizer", "reference")
 USUAL_SHARE, USUAL_LONGEST, USUAL_CAP = 0.2, 1100.0, 1024.0
@@ -56,7 +60,8 @@ def setups_of(
         question = replace(question, placement="split")
         said.append("placement split: both pools have chips of their own")
     loop = collect(lambda: post_training_loop(question.framework, left_out), problems)
-    form = ALGORITHMS.get(question.algorithm)
+    form = find_algorithm(question.algorithm)
+    question = replace(question, model=model_or_stand_in(question.model, said))
     if form is not None and loop is not None:
         own = form.reference and (loop.reference or not form.generates)
         told = {"pass": True, "none": False, "cached": False}
@@ -70,11 +75,14 @@ def setups_of(
     if problems or loop is None or form is None or work is None:
         collect(lambda: ask(question.model, system=question.system or "h100-sxm", gpus=8), problems)
         raise BadInput(problems)
-    scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
+    if form.moves_weights:
+        scenario, trainer, plan = sender_of(question, loop)
+    else:
+        scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
     engine = engine_of(question, loop, form, scenario, said)
     placement = question.placement if question.placement != "best" else "colocated"
     offload = offload_of(question, placement, form)
-    sync = question.sync or ("ipc" if placement == "colocated" else "broadcast")
+    sync = question.sync or ("ipc" if placement == "colocated" else loop.sync_apart)
     setup = StepSetup(
         algorithm=form,
         loop=replace(loop, old_logprobs="never")
@@ -94,7 +102,7 @@ def setups_of(
         offload=offload,
         staleness=loop.staleness if question.staleness is None else float(question.staleness),
         partial=question.partial or (question.staleness is None and loop.partial),
-        critic=critic_of(question, form, scenario),
+        critic=critic_of(question, form, scenario, said),
     )
     options: dict[str, Any] = {
         "placement": question.placement,
@@ -106,13 +114,25 @@ def setups_of(
     }
     if form.generates:
         setup = with_room(setup, said, options)
-    if not form.generates and question.plan is None and question.micro_tokens is None:
+    tuned = not (form.generates or form.moves_weights)
+    if tuned and question.plan is None and question.micro_tokens is None:
         setup = best_micro_batch(setup) if setup.budget else setup
     return setup, options
 
 
+def model_or_stand_in(given: Any, said: list[str]) -> Any:
+    """The model that is named, or one of the catalogue that has its shape, which is said."""
+    if not isinstance(given, str):
+        return given
+    shape = stand_in(given)
+    if shape is None:
+        return given
+    said.append(f"{given} is not in the catalogue: {shape.id} of its family and size stands for it")
+    return shape.id
+
+
 def critic_of(
-    question: PostTrainingQuestion, form: AlgorithmForm, scenario: Scenario
+    question: PostTrainingQuestion, form: AlgorithmForm, scenario: Scenario, said: list[str]
 ) -> Model | None:
     """The value model: the one that is named, else one as the policy; None where there is none."""
     if not form.critic:
@@ -123,7 +143,8 @@ def critic_of(
         return None
     if question.critic is None:
         return scenario.model
-    return ask(question.critic, system=scenario.system, gpus=scenario.job.gpus).model
+    named = model_or_stand_in(question.critic, said)
+    return ask(named, system=scenario.system, gpus=scenario.job.gpus).model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +173,7 @@ def engine_of(
     said: list[str],
 ) -> RolloutEngine:
     """The rollout engine, what the question leaves open as the framework has it."""
-    if not form.generates:
+    if not (form.generates or form.moves_weights):
         profile = profile_for(loop.engine, scenario.system.chip, mixture=False)
         return RolloutEngine(system=scenario.system, gpus=0, deployment=Deployment(), profile=profile,
                              layout_given=False, fraction_given=True)  # fmt: skip
@@ -234,8 +255,12 @@ def workload_of(
     question: PostTrainingQuestion, form: AlgorithmForm, said: list[str], loop: PostTrainingLoop
 ) -> TrajectoryWorkload:
     """Trajectories and their lengths; what is left open is said."""
+    if form.moves_weights:
+        none = AnswerLengths(mean=1.0, cap=1.0, shape="fixed")
+        return TrajectoryWorkload(prompts=0, samples=1, prompt_tokens=0.0, answers=none)
     samples = question.samples or form.samples or loop.samples
-    read = read_lengths(question.lengths)
+    known = example_lengths(question.lengths)
+    read = LengthForm(shape="lognormal") if known else read_lengths(question.lengths)
     prompt = question.isl
     if prompt is None and read.prompts:
         prompt = read.prompt_mean
@@ -244,6 +269,10 @@ def workload_of(
     if not question.samples and form.generates:
         said.append(f"{samples} answer{'s' * (samples > 1)} to each prompt: not given")
     cap, mean = question.max_osl, question.osl
+    if known is not None:
+        mean = known.mean if mean is None else mean
+        cap = known.longest if cap is None else cap
+        said.append(f"examples of {question.lengths}: {mean:.0f} tokens on the mean, {cap} at most")
     if not form.generates and mean is None and not read.answers and prompt:
         # A sequence that nothing is generated for is one, however it is named.
         prompt, mean = 0.0, float(prompt)
@@ -267,6 +296,13 @@ def workload_of(
     shape = read.shape
     if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
         shape = "fixed"
+    packing = question.packing
+    if packing == "auto":
+        packing = "packed" if form.generates else loop.tuning_packing
+        if packing == "batch" and shape != "fixed":
+            said.append(
+                f"sequences are filled up to the longest of their micro-batch ({loop.name})"
+            )
     median, _, p99 = (question.tool_time or "0:0").partition(":")
     answers = AnswerLengths(
         mean=min(float(mean), float(cap)), cap=float(cap), shape=shape, samples=read.answers
@@ -279,7 +315,8 @@ def workload_of(
         updates=question.updates,
         sequences=form.sequences,
         generated=form.generates,
-        padded_to=float(prompt) + float(cap) if question.packing == "padded" else 0.0,
+        padded_to=float(prompt) + float(cap) if packing == "padded" else 0.0,
+        together=packing == "batch",
         filtered=float(question.filtered),
         turns=question.turns,
         tool_median_s=float(median),
@@ -304,7 +341,7 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
     words = {
         "placement": (question.placement, PLACEMENTS),
         "sync": (question.sync or "ipc", SYNCS),
-        "packing": (question.packing, ("packed", "padded")),
+        "packing": (question.packing, PACKINGS),
         "reference": (question.reference, REFERENCES),
     }
     found += [
@@ -393,7 +430,7 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
                 allowed="as in 32xH100, or --trainer-gpus and --rollout-gpus",
             )
         )
-    form = ALGORITHMS.get(question.algorithm)
+    form = find_algorithm(question.algorithm)
     if any(both) and not all(both) and (both[1] or (form is not None and form.generates)):
         path = "rollout_gpus" if both[0] else "trainer_gpus"
         message = "missing: the other pool has chips of its own"

@@ -18,7 +18,8 @@ from foretell.posttraining.placement import candidate_plans
 from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.search.plan_checks import check_plan
 from foretell.specs.plan import Plan, named_fields
-from foretell.specs.post_training import ALGORITHMS, AlgorithmForm
+from foretell.specs.plan_words import read_words
+from foretell.specs.post_training import AlgorithmForm, find_algorithm
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.specs.scenario import Scenario
 from foretell.training.feasibility import memory_verdict
@@ -29,7 +30,8 @@ def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: s
     if question.micro_tokens is not None:
         return float(question.micro_tokens)
     fixed = "micro_batch" in _named(question.plan) or isinstance(question.plan, Plan)
-    form = ALGORITHMS[question.algorithm]
+    form = find_algorithm(question.algorithm)
+    assert form is not None
     own = loop.sequences(trainer) > 0 if form.generates else question.plan is not None
     return 0.0 if fixed or own else float(DEFAULT_BUDGET)
 
@@ -108,6 +110,17 @@ def trainer_of(
     return scenario, trainer, plan
 
 
+def sender_of(question: PostTrainingQuestion, loop: PostTrainingLoop) -> tuple[Scenario, str, Plan]:
+    """The trainer of a synchronisation alone: its chips, kind and adapters, whatever its degrees."""
+    words = question.plan if isinstance(question.plan, str) else ""
+    gpus = question.trainer_gpus if question.trainer_gpus is not None else question.gpus
+    scenario = ask(question.model, system=question.system, gpus=gpus, set=settings_of(question))
+    given = read_words(words)[0]
+    adapters = {name: given[name] for name in ("lora", "adapters") if name in given}
+    plan = replace(Plan(dp=scenario.job.gpus), **adapters)  # type: ignore[arg-type]
+    return scenario, software_words(words, _named(words), loop)[0], plan
+
+
 def software_words(words: str, named: tuple[str, ...], loop: PostTrainingLoop) -> tuple[str, str]:
     """The trainer (fsdp, megatron or deepspeed) of a plan's words, and its software."""
     trainer = loop.trainer
@@ -163,6 +176,8 @@ def with_open_words(
     if form.generates and shards and "lora" not in named:
         # Loops train in mixed precision: one copy, states and reduction in 32 bits.
         told |= {key: f"{key}=fp32" for key in ("master", "states", "gradients")}
+    if (form.generates or form.policy) and loop.policy_loss:
+        told["loss"] = f"loss={loop.policy_loss}"
     if not form.generates:
         given_stage = re.search(r"(?:^| )zero=?(\d)", text)
         shared = int(given_stage[1]) if given_stage else stage if shards else 0
@@ -180,12 +195,14 @@ def tuning_words(
     modules = software.startswith("transformers")
     if loop.tuning_recompute == "full" or (loop.tuning_recompute and stage == 3):
         told["recompute"] = "recompute=full"
-    if modules and adapters:
+    if modules and adapters and loop.tuning_autocast:
         # The Trainer's bf16 runs under autocast; PEFT's adapters are in 32 bits.
         told["autocast"] = "autocast=on"
     if modules and (adapters or stage):
         # DeepSpeed and FSDP keep master weights and states in 32 bits beside bf16 and fp16.
         told |= {key: f"{key}=fp32" for key in ("master", "states")}
+    if adapters and loop.tuning_frozen:
+        told |= {"weights": f"weights={loop.tuning_frozen}", "autocast": "autocast=off"}
     if adapters and loop.tuning_adapters:
         told["adapters"] = f"adapters={loop.tuning_adapters}"
     return told

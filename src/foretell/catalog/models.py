@@ -133,6 +133,89 @@ def find_model(name: str) -> ModelEntry | None:
     return names.entries[next(iter(found))] if len(found) == 1 else None
 
 
+def stand_in(name: str) -> ModelEntry | None:
+    """The entry whose shape a repository that the catalogue lacks has, as its name tells; else None.
+
+    A tuned model has its base's words in their order (`Llama-3-8b-sft-mixture`). Else it is the model nearest
+    in size, within a third, of all weights and of those that pass a token, its own family's first.
+    """
+    if is_path_or_text(name) or find_model(name) is not None:
+        return None
+    words = name_words(name)
+    best: tuple[tuple[int, ...], ModelEntry] | None = None
+    for entry in model_entries():
+        for own in (entry.id, *entry.aliases):
+            places = places_in(name_words(own), words)
+            rank = (-len(places), *places)
+            if len(places) > 1 and (best is None or rank < best[0]):
+                best = (rank, entry)
+    return best[1] if best is not None else nearest_in_size(words)
+
+
+def is_path_or_text(name: str) -> bool:
+    """Whether a name means a file of the user's or a typed model, and no entry."""
+    return typed_words(name) is not None or _looks_like_path(name) or is_there(name)
+
+
+def name_words(name: str) -> tuple[str, ...]:
+    """The words of a repository's name without its owner: letters from numbers, sizes with their unit."""
+    plain = re.sub(r"^meta-(?=llama)", "", name.rsplit("/", 1)[-1].lower()).replace("_", "-")
+    return tuple(re.findall(r"a?\d+(?:\.\d+)?[bm](?![a-z])|\d+(?:\.\d+)*|[a-z]+", plain))
+
+
+def places_in(own: tuple[str, ...], words: tuple[str, ...]) -> tuple[int, ...]:
+    """Where the words of an entry's name stand in another's, in order, its size among them; () where one
+    does not, or the name has another size beside it."""
+    places: list[int] = []
+    for word in own:
+        start = places[-1] + 1 if places else 0
+        if word not in words[start:]:
+            return ()
+        places.append(words.index(word, start))
+    sizes = [word for word in words if SIZE.fullmatch(word) and word.endswith("b")]
+    return tuple(places) if sizes and all(size in own for size in sizes) else ()
+
+
+SIZE = re.compile(r"a?(\d+(?:\.\d+)?)([bm])")
+"""Millions or billions of weights in a name; behind an a, those that pass a token."""
+LEAST_SIZE = 5e7
+"""Weights from which on a number is a model's size (`1M` behind a size is a length)."""
+ALIKE = math.log(4.0 / 3.0)
+"""Difference of the logarithms of sizes up to which a model stands for another."""
+
+
+def nearest_in_size(words: tuple[str, ...]) -> ModelEntry | None:
+    """The entry nearest to the sizes that a name has, of the same family where there is one."""
+    wanted = sizes_in(words)
+    if wanted is None:
+        return None
+    found = []
+    for entry in model_entries():
+        own = name_words(entry.id)
+        sizes = sizes_in(own)
+        usual = entry.id.startswith(USUAL_SHAPES)
+        if sizes is None or not (usual or own[0] == words[0]):
+            continue
+        apart = max(abs(math.log(a / b)) for a, b in zip(wanted, sizes, strict=True))
+        if apart < ALIKE:
+            found.append((own[0] != words[0], not usual, round(apart, 1), entry.id))
+    return load_names().entries[min(found)[-1]] if found else None
+
+
+USUAL_SHAPES = ("llama-3", "qwen2.5", "qwen3")
+"""Families whose shapes stand for those of others."""
+
+
+def sizes_in(words: tuple[str, ...]) -> tuple[float, float] | None:
+    """Weights of a name, all of them and those that pass a token; None where it says none."""
+    read = [(SIZE.fullmatch(word), word[0] == "a") for word in words]
+    units = {"b": 1e9, "m": 1e6}
+    found = [(float(one[1]) * units[one[2]], active) for one, active in read if one is not None]
+    whole = next((size for size, active in found if size >= LEAST_SIZE and not active), None)
+    active = next((size for size, active in found if size > 0.0 and active), whole)
+    return None if whole is None or active is None else (whole, active)
+
+
 def reasons_at_length(given: object) -> bool:
     """Whether a name means a model that was trained to reason at length; of what is no name, False."""
     entry = find_model(given) if isinstance(given, str) and typed_words(given) is None else None

@@ -70,6 +70,13 @@ def spellings(name: str) -> tuple[str, ...]:
     return (plain,) if short in (plain, "") else (plain, short)
 
 
+def shorter_spellings(name: str) -> tuple[str, ...]:
+    """The same where a memory size stands in short behind it (`A100-80G`), and without that size."""
+    found = [re.sub(r"(\d{2,3})g(?:ib)?$", r"\1gb", plain) for plain in spellings(name)]
+    found += [re.sub(r"(?<=\D)\d{2,3}gb$|(?<=\d\d)\d{2}gb$", "", plain) for plain in found]
+    return tuple(dict.fromkeys(plain for plain in found if plain))
+
+
 def find(name: str, kinds: Sequence[str] = KINDS, path: str = "system") -> Match:
     """The entry that a name means; BadInput with the nearest names where it is not one."""
     found = _look_up(name, tuple(kinds))
@@ -112,7 +119,7 @@ def _look_up(name: str, kinds: tuple[str, ...]) -> tuple[Match, ...]:
             if catalogue_file(kind, name).is_file():
                 return (Match(kind=kind, id=name),)
     index = load()
-    for plain in spellings(name):
+    for plain in dict.fromkeys((*spellings(name), *shorter_spellings(name))):
         found = [(kind, entry) for kind in kinds for entry in index.names(kind).get(plain, ())]
         if found:
             return tuple(Match(kind=kind, id=entry) for kind, entry in found)

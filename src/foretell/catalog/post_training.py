@@ -47,6 +47,15 @@ class PostTrainingLoop:
     tuning_recompute: str
     """What fine-tuning computes again where the plan does not say: full, sharded (full as soon as weights are
     shared among chips), or empty: as the software has it."""
+    tuning_frozen: str
+    """Format of frozen weights beside adapters where the plan does not say; empty: the plan's own."""
+    policy_loss: str
+    """Loss of a policy's updates where the plan does not say, in its words; empty: the software's own."""
+    tuning_autocast: bool
+    """Whether fine-tuning of adapters runs under autocast."""
+    tuning_packing: str
+    """How fine-tuning fills micro-batches where nothing says: packed, or batch: each sequence up to the
+    longest."""
     max_batch: int
     """Sequences that the rollout engine runs at once."""
     memory_fraction: float
@@ -86,12 +95,26 @@ class PostTrainingLoop:
     """Rewards by rule and advantages, for each trajectory."""
     controller_bytes_per_s: float
     """Rate at which one process hands padded batches to the workers; 0: nothing passes one process."""
+    sync_logged_with_wake: bool
+    """Whether logs count waking the engine and what the trainer moves to the host as synchronisation."""
+    sync_apart: str
+    """Mechanism between two pools where nothing says."""
+    sync_stored: bool
+    """Whether weights come from a checkpoint in the hosts' memory, in the engine's own format: no trainer
+    gathers them."""
+    sync_p2p: str
+    """How receivers read: rate (at the trainer's own), shards (each its own), or parts (some read a part
+    each, and broadcast it)."""
+    sync_p2p_tensors: float
+    """Calls a tensor where receivers read, over those of a broadcast."""
+    sync_summons: bool
+    """Whether adapters are collected by gathering whole modules, the frozen weights among them."""
     sync_merged: bool
     """Whether adapters are merged into the weights, and all of these sent."""
     sync_fixed_s: float
     """What every synchronisation takes."""
     sync_tensor_s: float
-    """The same for each tensor."""
+    """The same for each tensor: named, converted, loaded."""
     sync_ipc_bytes_per_s: float
     """Rate of gathering, slicing and loading where both are on the same cards."""
     sync_broadcast_bytes_per_s: float

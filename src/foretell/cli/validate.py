@@ -307,6 +307,14 @@ def post_training(
         Literal["source"] | None,
         Parameter(help="Intervals without the row's own source (as it is)."),
     ] = "source",
+    commands: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Print the command of every row instead: `foretell post-train ... # ID`.",
+        ),
+    ] = False,
     first_contact: FirstContact = "",
     after_learning: AfterLearning = "",
     out: LedgerFolder = "",
@@ -315,8 +323,12 @@ def post_training(
     """Score a table of post-training runs: steps, phases, synchronisation, fine-tuning time and memory."""
     keep = ledger_keeper(
         "post-training", file, first_contact=first_contact, after_learning=after_learning, out=out,
-        beside={},
+        beside={"commands": commands},
     )  # fmt: skip
+    if commands:
+        from foretell.lab.validate.post_training import commands as post_training_commands
+
+        return show_commands(post_training_commands(Path(file)), json)
     from foretell.lab.validate.post_training import score_post_training
 
     found = score_post_training(Path(file), leave_one_out=leave_one_out)

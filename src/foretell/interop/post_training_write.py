@@ -176,9 +176,8 @@ def _trl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
         words["max_length"] = round(found.prompt_tokens + found.max_answer_tokens)
     text = f"{config}(\n" + "".join(f"    {k}={v!r},\n" for k, v in words.items()) + ")"
     if plan.lora:
-        text += (
-            f"\nLoraConfig(r={plan.lora}, target_modules={_targets(plan)!r}, use_dora={plan.dora})"
-        )
+        dora = plan.method == "dora"
+        text += f"\nLoraConfig(r={plan.lora}, target_modules={_targets(plan)!r}, use_dora={dora})"
     if plan.weights in ("nf4", "nf4-dq"):
         twice = plan.weights == "nf4-dq"
         text += "\nBitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', "

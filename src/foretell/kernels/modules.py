@@ -112,7 +112,7 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
         wide=wide,
         fused=plan.fused,
         frozen=plan.lora > 0,
-        narrow=wide or plan.autocast == "on" or plan.fused or not software.adapters_wide,
+        narrow=wide or plan.autocast != "auto" or plan.fused or not software.adapters_wide,
         keeps=software.stored_inputs and plan.weights in NF4,
         plain=not software.adapters_wide,
         halves=model.family in JOINT_HALVES,
@@ -120,8 +120,9 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
 
 
 def is_wide(plan: Plan, software: Software) -> bool:
-    """Whether products in 16 bits are cast from weights in 32 (autocast)."""
-    return software.modules and plan.weights == "fp32" and plan.precision not in WIDE_PRECISIONS
+    """Whether products in 16 bits are cast from weights in 32 (autocast), and not gathered in 16 by FSDP."""
+    wide = plan.weights == "fp32" and plan.precision not in WIDE_PRECISIONS
+    return software.modules and wide and plan.autocast != "off"
 
 
 def stream_bytes(plan: Plan, form: ModuleForm | None) -> float:

@@ -44,6 +44,7 @@ def packed_batch(
     """The part `share` of a step's trajectories as a job; `budget` tokens a micro-batch and rank, 0: as many
     sequences as the plan's micro-batch has."""
     ranks = plan.dp
+    work = work if budget else work.in_batches(plan.micro_batch)
     sequences = work.sequences * work.trajectories * share
     tokens = work.passed_tokens * share / ranks
     mean, length = work.passed_tokens / (work.sequences * work.trajectories), work.passed_length
@@ -94,8 +95,12 @@ def trainer_passes(
     scenario: Scenario, plan: Plan, work: TrajectoryWorkload, budget: float, balanced: bool
 ) -> TrainerPasses:
     """Updates and one forward-only pass of a step by a trainer's plan."""
+    if plan.lora and plan.method == "prompt":  # its tokens pass the model too
+        work = replace(work, prompt_tokens=work.prompt_tokens + plan.lora)
     batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, balanced)
     update_s, held = step_numbers(batch)
+    if work.together and not budget:
+        held = step_numbers(packed_batch(scenario, plan, work.longest(), 1.0, budget, balanced))[1]
     whole = packed_batch(scenario, plan, work, 1.0, budget, balanced)
     passed = forward_only(whole.scenario, whole.plan)
     many = whole.scenario.job.global_batch / (whole.plan.dp * whole.plan.micro_batch)

@@ -46,6 +46,7 @@ from foretell.specs.post_training import (
 )
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.training.forward_only import ForwardPass, forward_only
 from foretell.workload.parameters import count as count_parameters
 
 ADVANTAGES = 0.6
@@ -142,6 +143,8 @@ class StepResult:
 def step_of(setup: StepSetup) -> StepResult:
     """One step; Infeasible where the engine does not fit at all."""
     form, actor = setup.algorithm, setup.scenario
+    if form.moves_weights:
+        return sync_alone(setup)
     if not form.head:
         actor = replace(actor, model=with_scalar_head(actor.model))
     passes = trainer_passes(actor, setup.plan, setup.work, setup.budget, setup.loop.balanced)
@@ -170,6 +173,21 @@ def step_of(setup: StepSetup) -> StepResult:
         critic=critic_share(setup),
     )
     return _joined(setup, passes, rollout, seconds, phase_memory(where, passes, rollout))
+
+
+def sync_alone(setup: StepSetup) -> StepResult:
+    """The way of the weights to the engine, and nothing else."""
+    trained = 0.0
+    if setup.plan.lora:
+        step = setup.plan.tp * setup.plan.cp * 2
+        job = replace(
+            setup.scenario.job, gpus=setup.plan.gpus, global_batch=setup.plan.dp, seq_len=step
+        )
+        trained = forward_only(replace(setup.scenario, job=job), setup.plan).trained
+    nothing = ForwardPass(seconds=0.0, weight_bytes=0.0, passing_bytes=0.0, trained=trained)
+    passes = TrainerPasses(update_s=0.0, forward_s=0.0, micro_batches=0.0, held={}, forward=nothing)
+    seconds: dict[str, tuple[float, Pool]] = {"weight_sync": (sync_of(setup, trained), "all")}
+    return _joined(setup, passes, None, seconds, ())
 
 
 def scaled_step(result: StepResult, factors: Mapping[str, float]) -> StepResult:
@@ -222,7 +240,7 @@ def phase_seconds(
     if form.critic:
         found["update_critic"] = (update_s + critic.update_s - passes.update_s, "trainer")
     if rollout is not None:
-        found["weight_sync"] = (sync_of(setup, passes), "all")
+        found["weight_sync"] = (sync_of(setup, passes.forward.trained), "all")
         found["host"] = (loop.step_s, "host")
     return found
 
@@ -262,24 +280,25 @@ def onload_s(setup: StepSetup, passes: TrainerPasses) -> float:
     return moved / setup.loop.wake_bytes_per_s
 
 
-def sync_of(setup: StepSetup, passes: TrainerPasses) -> float:
-    """The synchronisation of a setup: all weights, or adapters where the engine takes them as they are."""
+def sync_of(setup: StepSetup, trained: float) -> float:
+    """The synchronisation of a setup: all weights, or the `trained` of adapters where the engine takes them
+    as they are and the trainer has them by themselves."""
     model, plan = setup.scenario.model, setup.plan
-    many = float(count_parameters(model).text)
-    sent = passes.forward.trained if plan.lora and not setup.loop.sync_merged else many
+    loop, shards = setup.loop, setup.trainer != "megatron"
+    whole = not plan.lora or loop.sync_merged or (loop.sync_summons and shards)
     question = SyncQuestion(
         model=model,
-        parameters=many,
-        sent_parameters=sent,
+        sent_parameters=float(count_parameters(model).text) if whole else trained,
         mechanism=setup.sync,
         trainer_gpus=plan.gpus,
+        rollout_gpus=setup.rollout_gpus,
+        replica_gpus=setup.deployment.gpus,
         offloaded="weights" in setup.offload and setup.placement != "colocated",
-        joined=False,
-        kept_bytes=kept_bytes(setup.trainer == "megatron" or bool(plan.lora)),
+        kept_bytes=kept_bytes(not shards or bool(plan.lora)),
         narrow=setup.deployment.weights.startswith("fp8"),
         split=setup.placement != "colocated",
     )
-    return sync_seconds(question, setup.loop, setup.rollout_system)
+    return sync_seconds(question, loop, setup.rollout_system)
 
 
 def _joined(

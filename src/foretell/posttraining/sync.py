@@ -1,16 +1,22 @@
-"""Weights from the trainer to the rollout engine: Y = fixed + bytes / rate + tensors x c.
+"""Weights from the trainer to the rollout engine: Y = fixed + gather + tensors x c + wire.
 
-ipc         the same cards: each tensor is gathered from the trainer's layout, cut to the engine's, loaded
-broadcast   one trainer rank gathers tensor by tensor, narrows, and sends bucket by bucket; gathering takes
-            longest, and moves what the trainer keeps: 32-bit weights under FSDP, 16-bit ones of Megatron
-p2p         buckets are sent and loaded side by side (checkpoint engines, RDMA reads of one's own shards)
-delta       every trainer rank sends the values that changed: it compares its shard with a copy of the last
-            one, and each tensor's sizes, places and values are exchanged, then loaded
-file        written to shared storage and read back
+gather      what the trainer keeps is gathered from its layout at the loop's rate: 32-bit weights under FSDP,
+            16-bit ones of Megatron and of frozen weights; nothing where it stands whole on the hosts
+tensors     each is named, converted and loaded by Python code on both sides: c of the loop and its release,
+            from tens of microseconds (buckets) to a call each
+wire        ipc         the same cards: nothing leaves them
+            broadcast   all bytes to every receiver, bucket by bucket: the scale-up fabric of one node, else
+                        all ports of one; gathering goes on beside it
+            p2p         each receiver reads the shards that it keeps over its own port; a loop whose receivers
+                        read only their part of a broadcast sends it besides
+            delta       the values that changed: every trainer rank compares its shard with a copy of the last
+                        one, and each tensor's sizes, places and values are exchanged, then loaded
+            file        written to shared storage and read back
 
-Weights that live on the host are loaded first; a receiver that narrows them takes as long again. With
-adapters alone their bytes are sent. Engines load a checkpoint's names, so that every expert has tensors of
-its own, whatever the trainer joins; changed values go by the trainer's own tensors.
+Weights that live on the host are loaded first; a receiver that narrows them takes as long again, and one that
+gets them as they are stored gets fewer bytes. With adapters alone their bytes are sent. Engines load a
+checkpoint's names, so that every expert has tensors of its own, whatever the trainer joins; changed values go
+by the trainer's own tensors.
 """
 
 from foretell.catalog.post_training import PostTrainingLoop
@@ -32,6 +38,8 @@ NODE_CHIPS = 8.0
 """Chips that share a host."""
 NETWORK_SHARE = 0.7
 """Share of a port's nominal rate that one stream reaches."""
+READERS = 16.0
+"""Receivers that read a part each before it is broadcast to all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +48,22 @@ class SyncQuestion:
 
     model: Model
     """Whose weights."""
-    parameters: float
-    """How many."""
     sent_parameters: float
     """How many are sent: all, or those of adapters."""
     mechanism: SyncName
     """How."""
     trainer_gpus: int
     """Ranks that hold shards."""
+    rollout_gpus: int
+    """Ranks that receive."""
+    replica_gpus: int
+    """Ranks of one replica of the engine, which share the weights."""
     offloaded: bool
     """Whether the trainer's weights live on the host."""
-    joined: bool
-    """Whether the engine gets the experts of a layer as one tensor."""
     kept_bytes: float
     """Bytes of a weight as the trainer gathers it."""
     narrow: bool
-    """Whether the receiver narrows the weights to 8 bits."""
+    """Whether the engine keeps the weights in 8 bits."""
     split: bool
     """Whether trainer and engine have cards of their own."""
 
@@ -68,35 +76,59 @@ def kept_bytes(narrow: bool) -> float:
 
 def sync_seconds(q: SyncQuestion, loop: PostTrainingLoop, system: System) -> float:
     """Seconds from the last update to the engine's next token."""
-    size = BYTES * q.sent_parameters
-    gathered = q.kept_bytes * q.sent_parameters
+    stored = loop.sync_stored and q.narrow
+    size = (1.0 if stored else BYTES) * q.sent_parameters
+    gathered = 0.0 if loop.sync_stored else q.kept_bytes * q.sent_parameters
+    # What is stored in 8 bits has tensors of scales besides.
+    tensors_s = loop.sync_tensor_s * tensor_count(q.model, joined=False) * (2.0 if stored else 1.0)
     if q.mechanism == "delta":
         seconds = loop.sync_delta_s_per_weight * q.sent_parameters / max(q.trainer_gpus, 1)
         seconds += DELTA_CALLS * loop.sync_tensor_s * tensor_count(q.model, joined=True)
     elif q.mechanism == "file":
         seconds = 2.0 * size / loop.sync_file_bytes_per_s
     elif q.mechanism == "p2p":
-        seconds = size / min(loop.sync_p2p_bytes_per_s, wire_rate(q, system))
+        seconds = p2p_seconds(q, loop, system, size) + loop.sync_p2p_tensors * tensors_s
+    elif q.mechanism == "ipc":
+        seconds = gathered / loop.sync_ipc_bytes_per_s + tensors_s
     else:
-        ipc = q.mechanism == "ipc"
-        rate = loop.sync_ipc_bytes_per_s if ipc else loop.sync_broadcast_bytes_per_s
-        seconds = max(gathered / rate, size / wire_rate(q, system))
-        seconds += loop.sync_tensor_s * tensor_count(q.model, q.joined)
+        gather_s = gathered / loop.sync_broadcast_bytes_per_s
+        seconds = max(gather_s, size / broadcast_rate(q, system)) + tensors_s
     if q.offloaded:
         # Every node loads its own shards.
         nodes = max(q.trainer_gpus / NODE_CHIPS, 1.0)
         seconds += gathered / nodes / loop.sync_offload_bytes_per_s
-    if q.narrow:
+    if q.narrow and not stored:
         seconds *= loop.sync_quantise
     return loop.sync_fixed_s + seconds
 
 
-def wire_rate(q: SyncQuestion, system: System) -> float:
-    """Bytes a second from one pool to the other; without a limit where both are on the same cards."""
+def p2p_seconds(q: SyncQuestion, loop: PostTrainingLoop, system: System, size: float) -> float:
+    """Reads by the receivers, each of its part over its own port, beside the trainer's gathering."""
+    port = port_rate(q, system)
+    if loop.sync_p2p == "parts":
+        # Some receivers read a part each, and broadcast it.
+        readers = min(float(q.rollout_gpus), READERS)
+        return size / (readers * port) + size / broadcast_rate(q, system)
+    if loop.sync_p2p == "shards":
+        return size / max(q.replica_gpus, 1) / port
+    return max(size / loop.sync_p2p_bytes_per_s, size / max(q.replica_gpus, 1) / port)
+
+
+def port_rate(q: SyncQuestion, system: System) -> float:
+    """Bytes a second that one receiver reads from the other pool, or from other nodes."""
     tiers = system.network.tiers
-    if not q.split or len(tiers) < 2:
-        return float("inf")
     return NETWORK_SHARE * float(tiers[-1].bandwidth_bytes_per_s)
+
+
+def broadcast_rate(q: SyncQuestion, system: System) -> float:
+    """Bytes a second that reach every receiver: over the scale-up fabric where all stand on one node, else
+    over all ports of the sender's, which it reaches over the fabric."""
+    tiers = system.network.tiers
+    inside = NETWORK_SHARE * float(tiers[0].bandwidth_bytes_per_s)
+    many = q.rollout_gpus + (q.trainer_gpus if q.split else 0)
+    if len(tiers) < 2 or many <= float(tiers[0].size):
+        return inside
+    return min(inside, NODE_CHIPS * port_rate(q, system))
 
 
 def tensor_count(model: Model, joined: bool) -> float:

@@ -6,6 +6,7 @@ long as the longest of many is. With a limit, the distribution is moved until th
 one that was given: logs print that mean.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -52,6 +53,11 @@ class AnswerLengths:
         """Lengths of so many answers, the shortest first."""
         return self.quantiles((np.arange(many) + 0.5) / max(many, 1))
 
+    def longest_of(self, many: float) -> float:
+        """Mean length of the longest of so many answers."""
+        shares = ((np.arange(POINTS) + 0.5) / POINTS) ** (1.0 / max(many, 1.0))
+        return float(np.mean(self.quantiles(shares)))
+
     @property
     def cut_share(self) -> float:
         """Share of the answers that end at the limit."""
@@ -84,7 +90,7 @@ def _spread(shape: LengthShape, shares: Array, sigma: float) -> Array:
             return np.asarray(-np.log1p(-np.minimum(shares, 1.0 - 1e-9)))
         case _:
             normal = NormalDist()
-            z = np.array([normal.inv_cdf(float(u)) for u in np.ravel(shares)])
+            z = np.array([normal.inv_cdf(min(float(u), 1.0 - 1e-9)) for u in np.ravel(shares)])
             return np.asarray(np.exp(sigma * z - 0.5 * sigma**2)).reshape(np.shape(shares))
 
 
@@ -120,6 +126,8 @@ class TrajectoryWorkload:
     """Sequences that the trainer passes for each trajectory."""
     padded_to: float = 0.0
     """Tokens that every sequence is filled up to for the trainer; 0: packed, nothing is filled up."""
+    together: bool = False
+    """Whether the sequences of a micro-batch are filled up to its longest."""
     filtered: float = 0.0
     """Share of the groups that are thrown away and generated anew (dynamic sampling)."""
     generated: bool = True
@@ -135,6 +143,21 @@ class TrajectoryWorkload:
     def trajectories(self) -> int:
         """Trajectories of a step."""
         return self.prompts * self.samples
+
+    def in_batches(self, many: int) -> "TrajectoryWorkload":
+        """The same in micro-batches of so many sequences, filled up to the longest of each."""
+        if not self.together or self.padded_to:
+            return self
+        longest = self.answers.longest_of(float(many) * self.sequences)
+        return replace(self, padded_to=self.prompt_tokens + longest)
+
+    def longest(self) -> "TrajectoryWorkload":
+        """The micro-batch that holds the longest sequence, of which the peak of the memory is; packed
+        sequences have none."""
+        if not self.together or self.padded_to:
+            return self
+        most = float(self.answers.quantiles(np.array([1.0]))[0])
+        return replace(self, padded_to=self.prompt_tokens + most)
 
     @property
     def mean_tokens(self) -> float:

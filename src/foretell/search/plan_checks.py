@@ -59,7 +59,7 @@ def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
                 allowed=f"{BLANK.adapters}, or lora=N",
             )
         )
-    without = {"weights": plan.weights in QUANTISED, "dora": plan.dora}
+    without = {"weights": plan.weights in QUANTISED, "method": plan.method != "lora"}
     problems += [
         Problem(
             path=f"plan.{name}",

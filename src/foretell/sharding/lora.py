@@ -9,19 +9,19 @@ cut by rows and B on every rank, so that its partial sums ride on the matrix's o
 is sent. Adapters stay in 16 bits in every recipe. A frozen matrix without one needs its input no more, and
 that is not kept. The frozen matrices of the layers may be stored in 4 bits (QLoRA): products read them
 widened to 16 bits, once for each pass, and those of early bitsandbytes keep their input whether it has an
-adapter or not. DoRA measures the columns of W + A B in every forward pass: A B is written out, and read with
-W.
+adapter or not. Other methods than LoRA are in tuning_methods.py.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
+from foretell.sharding.tuning_methods import WITHOUT_MAPS, kept_elements, method_ops
 from foretell.specs._base import with_fields
-from foretell.specs.plan import QUANTISED, Adapters, Plan
+from foretell.specs.plan import QUANTISED, Adapters, Plan, TuningMethod
 from foretell.specs.plan_forms import TRAINED_ENDS, adapter_targets
 from foretell.workload.graph import LayerGraph, Saved
-from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
+from foretell.workload.ops import Gemm, Lookup, Op
 from foretell.workload.roles import (
     ALL_EXPERTS,
     ATTENTIONS,
@@ -51,8 +51,6 @@ MIXER_MAPS, FEED_MAPS = frozenset("qkvo"), {OpRole.UP: "up", OpRole.DOWN: "down"
 """Targets that are all maps of a mixer together; products of feed-forward parts -> their target."""
 FEEDS = (Region.FEED_FORWARD, *ALL_EXPERTS)
 """Regions of feed-forward parts."""
-MEASURES = 3.0
-"""Passes of DoRA over a matrix: A B written, and read with W for its columns' lengths."""
 INPUTS = {
     (OpRole.DOWN, Region.FEED_FORWARD): (SavedRole.ACTIVATED, Region.FEED_FORWARD),
     (OpRole.UP, Region.EXPERTS): (SavedRole.EXPERT_INPUT, Region.EXPERTS),
@@ -78,13 +76,14 @@ def with_adapters(
     where: Adapters = "all",
     maps: Maps = whole,
     *,
-    dora: bool = False,
+    method: TuningMethod = "lora",
     stored: bool = False,
 ) -> LayerGraph:
-    """The layer with adapters of one rank beside its matrices, before tensor parallelism cuts it; `stored`:
+    """The layer with adapters of one size beside its matrices, before tensor parallelism cuts it; `stored`:
     the frozen ones are in 4 bits and keep their input."""
     if rank == 0:
         return graph
+    where = "" if method in WITHOUT_MAPS else where
     ops: list[Op] = []
     saved = list(graph.saved) if stored else _without_inputs(graph, where)
     for op in graph.ops:
@@ -92,9 +91,8 @@ def with_adapters(
         if has_adapter(op, where):
             assert isinstance(op, Gemm)
             for one in _chosen(maps(op), where):
-                ops += adapter(one, float(rank))
-                ops += [measure(one)] if dora else []
-                elements = op.groups * op.m * rank
+                ops += method_ops(method, one, float(rank))
+                elements = kept_elements(method, one, float(rank))
                 name = f"{op.name}.lora"
                 saved.append(Saved(name=name, elements=elements, split="none", region=op.region))
     return with_fields(graph, ops=tuple(ops), saved=tuple(saved))
@@ -153,64 +151,6 @@ def is_layer_map(op: Op) -> bool:
 def is_quantised(op: Op, plan: Plan) -> bool:
     """Whether an operation's weights are stored in 4 bits: frozen linear maps of the layers."""
     return plan.weights in QUANTISED and is_layer_map(op) and op.role is not OpRole.ADAPTER
-
-
-def measure(op: Gemm) -> Op:
-    """DoRA's lengths of the columns of a matrix and its adapter's product."""
-    return Pointwise(
-        name=f"{op.name}.dora",
-        elements=op.groups * op.k * op.n / op.weight_parts,
-        reads=MEASURES - 1.0,
-        writes=1.0,
-        back_moves=0.0,
-        back_flop=0.0,
-        split="none",
-        role=OpRole.ADAPTER_SUM,
-        region=op.region,
-        beside=op.role,
-    )
-
-
-def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
-    """Two thin products, the addition of their result, and that of their data gradient."""
-    down: Split = op.split if op.split in ("row", "heads", "tokens") else "none"
-    up: Split = op.split if op.split in ("col", "heads", "tokens") else "none"
-    outside: dict[Split, tuple[Split, Split]] = {
-        "col": ("none", "width"),
-        "row": ("width", "none"),
-        "heads": ("width", "width"),
-        "tokens": ("tokens", "tokens"),
-    }
-    inputs, outputs = outside.get(op.split, ("none", "none"))
-    one = with_fields(op, bias=False, role=OpRole.ADAPTER, gated=False)
-    return (
-        with_fields(one, name=f"{op.name}.lora_a", n=rank, split=down, n_kv=0.0, n_kv_min=0.0),
-        with_fields(one, name=f"{op.name}.lora_b", k=rank, split=up),
-        Pointwise(
-            name=f"{op.name}.lora.residual",
-            elements=op.groups * op.m * op.n,
-            reads=2.0,
-            back_moves=0.0,
-            back_flop=0.0,
-            split=outputs,
-            role=OpRole.ADAPTER_SUM,
-            region=op.region,
-            beside=op.role,
-        ),
-        Pointwise(
-            name=f"{op.name}.lora_back.residual",
-            elements=op.groups * op.m * op.k,
-            reads=0.0,
-            writes=0.0,
-            flop=0.0,
-            back_moves=3.0,
-            back_flop=1.0,
-            split=inputs,
-            role=OpRole.ADAPTER_SUM,
-            region=op.region,
-            beside=op.role,
-        ),
-    )
 
 
 def trains_ends(plan: Plan) -> bool:

@@ -36,7 +36,11 @@ Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
 Reduce = Literal["auto", "step", "micro-batch"]
 Adapters = str
 """Linear maps that have adapters, in the spelling of plan_forms.adapters_form."""
-Autocast = Literal["auto", "on"]
+TuningMethod = Literal[
+    "lora", "dora", "adalora", "lokr", "loha", "oft", "boft", "vera", "ia3", "norms", "prefix", "prompt",
+    "llama-adapter",
+]  # fmt: skip
+Autocast = Literal["auto", "on", "off"]
 Loss = Literal["auto", "plain", "kernel", "inplace", "chunked"]
 Compile = Literal["auto", "off", "on"]
 AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn"]
@@ -146,8 +150,9 @@ class Plan:
     adapters: Adapters = "all"
     """Linear maps that have an adapter: all, attention (those of the token mixers), qkv, qv, mlp, or some of
     q+k+v+o+up+down; +ends trains table and head whole besides."""
-    dora: bool = False
-    """Adapters are of directions, beside a trained length of every column (DoRA, Liu et al. 2024)."""
+    method: TuningMethod = "lora"
+    """What is trained beside a frozen base (sharding/tuning_methods.py): low-rank adapters, dora (of
+    directions, beside a trained length of every column), or another of PEFT's methods; `lora` is its size."""
     loss: Loss = "auto"
     """Cross-entropy: plain operations in 32 bits, one kernel behind scores that are shifted by a copy, one
     that writes the gradient over the scores (inplace), or head and loss together over chunks of tokens
@@ -256,7 +261,6 @@ def plan_text(plan: Plan) -> str:
         on = getattr(plan, name)
         words += [name if on else f"no-{name}"] if not on or name in told else []
     words += [] if plan.reshard else ["no-reshard"]
-    words += ["dora"] if plan.dora else []
     base = default_plan(vpp=plan.vpp, precision=plan.precision)
     words += [f"recompute={plan.recompute}"]
     # The default precision is the chip's, so any other than the usual one is always said.

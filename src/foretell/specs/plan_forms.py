@@ -201,6 +201,10 @@ def as_written(given: dict[str, object], problems: list[Problem]) -> dict[str, o
     2-D sequence parallelism cuts heads and widths over the first dimension and tokens over the second, whose
     ranks gather each other's keys: tensor parallelism with sequence parallelism, and context parallelism.
     """
+    if "dora" in given:  # another spelling of its method
+        dora = given["dora"]
+        given = {name: value for name, value in given.items() if name != "dora"}
+        given |= {"method": "dora"} if dora else {}
     if given.get("optimizer") in PAGED:
         given = {**given, "optimizer": PAGED[str(given["optimizer"])]}
         given.setdefault("offload", "optimizer")

@@ -1,5 +1,6 @@
 """A step of fine-tuning or of reinforcement learning: what is asked, and what is answered."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 from foretell.records import dataclass
 
 Array = NDArray[np.float64]
-Algorithm = Literal["sft", "dpo", "reward", "ppo", "grpo", "dapo"]
 PlacementName = Literal["colocated", "split", "async"]
 SyncName = Literal["ipc", "broadcast", "p2p", "delta", "file"]
 Pool = Literal["trainer", "rollout", "all", "host"]
@@ -36,6 +36,10 @@ class AlgorithmForm:
     """Answers to each prompt where nothing says; 0: as the framework has it."""
     head: bool = True
     """Whether there are scores over the vocabulary; a reward model has one number."""
+    policy: bool = False
+    """Whether it is an update of a policy, of what loops of reinforcement learning do around it."""
+    moves_weights: bool = False
+    """Whether it is the synchronisation alone."""
 
 
 USUAL_PROMPT = 256
@@ -47,30 +51,57 @@ def usual_prompt(limit: float | None) -> float:
     return float(min(limit or USUAL_PROMPT, USUAL_PROMPT))
 
 
+_TUNED: Mapping[str, Any] = {"generates": False, "old": False, "reference": False, "critic": False}
+_PAIRS: Mapping[str, Any] = {**_TUNED, "sequences": 2.0}
+_SAMPLED: Mapping[str, Any] = {"generates": True, "old": True, "reference": True, "critic": False}
+_GROUPS: Mapping[str, Any] = {**_SAMPLED, "samples": 0}
+_WITHOUT_KL: Mapping[str, Any] = {**_GROUPS, "reference": False}
 ALGORITHMS: Mapping[str, AlgorithmForm] = {
     form.id: form
     for form in (
-        AlgorithmForm(id="sft", generates=False, old=False, reference=False, critic=False),
-        AlgorithmForm(
-            id="dpo", generates=False, old=False, reference=True, critic=False, sequences=2.0
-        ),
-        AlgorithmForm(
-            id="reward",
-            generates=False,
-            old=False,
-            reference=False,
-            critic=False,
-            sequences=2.0,
-            head=False,
-        ),
-        AlgorithmForm(id="ppo", generates=True, old=True, reference=True, critic=True),
-        AlgorithmForm(id="grpo", generates=True, old=True, reference=True, critic=False, samples=0),
-        AlgorithmForm(
-            id="dapo", generates=True, old=True, reference=False, critic=False, samples=16
-        ),
+        AlgorithmForm(id="sft", **_TUNED),
+        AlgorithmForm(id="update", **_TUNED, policy=True),
+        AlgorithmForm(id="sync", **_TUNED, moves_weights=True),
+        AlgorithmForm(id="dpo", **{**_PAIRS, "reference": True}),
+        AlgorithmForm(id="ipo", **{**_PAIRS, "reference": True}),
+        AlgorithmForm(id="kto", **{**_TUNED, "reference": True}),
+        AlgorithmForm(id="orpo", **_PAIRS),
+        AlgorithmForm(id="simpo", **_PAIRS),
+        AlgorithmForm(id="cpo", **_PAIRS),
+        AlgorithmForm(id="reward", **_PAIRS, head=False),
+        AlgorithmForm(id="online-dpo", **{**_SAMPLED, "old": False}, samples=2),
+        AlgorithmForm(id="ppo", **{**_SAMPLED, "critic": True}),
+        AlgorithmForm(id="reinforce", **_SAMPLED),
+        AlgorithmForm(id="reinforce++", **_SAMPLED),
+        AlgorithmForm(id="remax", **_SAMPLED, samples=2),
+        AlgorithmForm(id="rloo", **_GROUPS),
+        AlgorithmForm(id="grpo", **_GROUPS),
+        AlgorithmForm(id="gspo", **_GROUPS),
+        AlgorithmForm(id="opo", **_GROUPS),
+        AlgorithmForm(id="dr-grpo", **_WITHOUT_KL),
+        AlgorithmForm(id="gpg", **_WITHOUT_KL),
+        AlgorithmForm(id="cispo", **_WITHOUT_KL),
+        AlgorithmForm(id="dapo", **{**_WITHOUT_KL, "samples": 16}),
     )
 }
-"""By name. GSPO, RLOO, REINFORCE++, GPG and CISPO cost what GRPO costs, or DAPO where there is no KL term."""
+"""By name. `update` is a policy's update over trajectories that are there, `sync` its weights' way to the
+engine, both alone; ReMax generates one more answer, the greedy one."""
+OTHER_NAMES: Mapping[str, str] = {
+    "rm": "reward", "reward model": "reward", "rlhf": "ppo", "gae": "ppo", "ppo (no critic)": "grpo",
+    "reinforce plus plus": "reinforce++", "reinforce++ baseline": "reinforce++",
+    "reinforce plus plus baseline": "reinforce++", "reinforce baseline": "reinforce++",
+    "group norm": "grpo", "rl": "grpo", "instruction tuning": "sft", "fine tuning": "sft",
+    "finetuning": "sft", "full finetuning": "sft", "lora": "sft", "qlora": "sft", "cpt": "sft",
+    "drgrpo": "dr-grpo", "onlinedpo": "online-dpo", "gmpo": "gspo", "sapo": "gspo",
+}  # fmt: skip
+"""Other names in use -> ours."""
+
+
+def find_algorithm(name: str) -> AlgorithmForm | None:
+    """The algorithm of a name, its case and punctuation forgiven; None where none is known."""
+    plain = " ".join(re.split(r"[\s_-]+", name.strip().lower()))
+    known = {**{one.replace("-", " "): one for one in ALGORITHMS}, **OTHER_NAMES}
+    return ALGORITHMS[known[plain]] if plain in known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,7 +229,7 @@ def recipe_of(plan: Plan) -> Plan:
         lora=plan.lora,
         adapters=plan.adapters,
         loss=plan.loss,
-        dora=plan.dora,
+        method=plan.method,
         autocast=plan.autocast,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
         optimizer=plan.optimizer if plan.optimizer in APART else "adam",
@@ -277,7 +277,7 @@ def _cut(recipe: Plan) -> Plan:
         lora=recipe.lora,
         adapters=recipe.adapters,
         loss=recipe.loss,
-        dora=recipe.dora,
+        method=recipe.method,
         recompute=recipe.recompute,
         cp_mode=recipe.cp_mode,
         cp_cut=recipe.cp_cut,

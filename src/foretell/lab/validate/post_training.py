@@ -1,6 +1,7 @@
 """Published post-training runs beside our predictions: `validate post-training`.
 
-Every row is asked as the question that a user would type (post_training_rows.py). A step of reinforcement
+Every row is asked as the question that a user would type (post_training_rows.py), and `--commands` prints
+it: what is scored is a number of its answer, without runs of the row's own source. A step of reinforcement
 learning is scored whole and phase by phase, a synchronisation by its seconds, fine-tuning by its step, its
 run and its peak of memory. A phase is scored as its source counts it: verl's generation holds wake, reshard
 and sleep, and in an asynchronous run only what the trainer waits for.
@@ -15,18 +16,25 @@ import numpy as np
 
 from foretell.api.post_training import PostTraining, post_training_of, printed_phases
 from foretell.catalog import model as catalogue_model
+from foretell.catalog.models import stand_in
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import BadInput, Problem, ProblemsError
 from foretell.inputs.system import system_of
-from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
-from foretell.lab.validate.post_training_rows import PHASES, rl_question, tuning_question
+from foretell.lab.validate.post_training_rows import (
+    PHASES,
+    Cells,
+    chip_of,
+    command_of,
+    model_of,
+    number,
+    question_of,
+)
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text
 from foretell.posttraining.evidence import figure_ends, loop_facts
 from foretell.posttraining.step import spread_interval
-from foretell.posttraining.sync import SyncQuestion, kept_bytes, sync_seconds
 from foretell.records import as_json, dataclass
 from foretell.specs.questions.post_training import PostTrainingQuestion
 
@@ -93,12 +101,14 @@ def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPred
     out = (cells["source_id"],) if left_out else ()
     try:
         kind = cells["kind"]
+        question = PostTrainingQuestion(**question_of(cells))
+        answer = post_training_of(question, out)
         if kind == "weight_sync":
-            pairs = {"sync": (sync_prediction(cells, out), number(cells, "weight_sync_s"))}
+            pairs = {"sync": (answer.step_s, number(cells, "weight_sync_s"))}
         elif kind == "rl_step":
-            pairs = step_pairs(cells, out)
+            pairs = step_pairs(cells, answer)
         else:
-            pairs = tuning_pairs(cells, out)
+            pairs = tuning_pairs(cells, answer)
     except UnsupportedRun as error:
         return str(error)
     except ProblemsError as error:
@@ -134,6 +144,7 @@ def figure_kind(kind: str, metric: str) -> str:
 
 def cells_facts(cells: Cells) -> QuestionFacts:
     """What is known of a post-training row before it is run."""
+    name = model_of(cells)
     try:
         system = system_of(chip_of(cells), (), {})
     except (UnsupportedRun, ProblemsError):
@@ -141,19 +152,28 @@ def cells_facts(cells: Cells) -> QuestionFacts:
     return loop_facts(
         software=recognise_loop(cells.get("framework") or ""),
         system=system,
-        model=catalogue_model(model_of(cells)),
+        model=catalogue_model(known.id if (known := stand_in(name)) else name),
         gpus=number(cells, "gpus_total") or number(cells, "train_gpus") or 1.0,
         length=number(cells, "mean_response") or number(cells, "max_response") or 1024.0,
     )
 
 
-def step_pairs(
-    cells: Cells, left_out: tuple[str, ...] = ()
-) -> dict[str, tuple[float, float | None]]:
+def commands(path: Path) -> list[dict[str, str | None]]:
+    """For every row of a table the line that a user would type for it, or the reason why there is none."""
+    found: list[dict[str, str | None]] = []
+    for cells in read_cells(path):
+        try:
+            found.append({"id": cells["id"], "command": command_of(cells), "reason": None})
+        except (UnsupportedRun, ProblemsError) as error:
+            found.append({"id": cells["id"], "command": None, "reason": str(error)})
+    return found
+
+
+def step_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, float | None]]:
     """Whole step and phases of a row of reinforcement learning."""
-    answer = post_training_of(PostTrainingQuestion(**rl_question(cells)), left_out)
-    pairs = {"step": (answer.step_s, printed_step(cells, answer, answer.tokens))}
-    ours = printed_phases(answer.phases, answer.placement)
+    pairs = {"step": (answer.step_s, printed_step(cells, answer))}
+    loop = post_training_loop(answer.framework)
+    ours = printed_phases(answer.phases, answer.placement, loop.sync_logged_with_wake)
     for column, name in PHASES.items():
         if name in ours:
             pairs[name] = (ours[name], number(cells, column))
@@ -163,111 +183,43 @@ def step_pairs(
     return pairs
 
 
-def printed_step(cells: Cells, answer: PostTraining, tokens: float) -> float | None:
+def printed_step(cells: Cells, answer: PostTraining) -> float | None:
     """Seconds of a step as a row prints it, or by its rate of tokens or samples; None where it has none."""
     step = number(cells, "step_s")
     if step is not None:
         return step
     rate, per_gpu = number(cells, "tokens_per_s"), number(cells, "tokens_per_s_per_gpu")
     if rate or per_gpu:
-        return tokens / ((per_gpu or 0.0) * answer.gpus or rate or 1.0)
+        return answer.tokens / ((per_gpu or 0.0) * answer.gpus or rate or 1.0)
     samples = number(cells, "samples_per_s")
     return answer.trajectories / samples if samples else None
 
 
-def tuning_pairs(
-    cells: Cells, left_out: tuple[str, ...] = ()
-) -> dict[str, tuple[float, float | None]]:
+def tuning_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, float | None]]:
     """Step and memory of a row of fine-tuning."""
-    question = tuning_question(cells)
-    answer = post_training_of(PostTrainingQuestion(**question), left_out)
-    step = printed_step(cells, answer, question["prompts"] * question["osl"])
     pairs: dict[str, tuple[float, float | None]] = {}
     # A run's time stands on a data set whose lengths the row does not have.
     if cells["kind"] == "finetune_step":
-        pairs["step"] = (answer.step_s, step)
+        pairs["step"] = (answer.step_s, printed_step(cells, answer))
     steps, hours = number(cells, "run_steps"), number(cells, "run_hours")
     if steps and hours:
         pairs["run"] = (answer.step_s * steps / HOUR, hours)
     peak = number(cells, "peak_mem_gib")
     if peak:
-        pairs["memory"] = (peak_of(cells, question, answer, left_out), peak)
+        pairs["memory"] = (peak_of(cells, answer), peak)
     return pairs
 
 
-def peak_of(
-    cells: Cells, question: Mapping[str, Any], answer: PostTraining, left_out: tuple[str, ...] = ()
-) -> float:
-    """The peak as a source counts it: of the longest batch, one card or all, allocated or reserved."""
-    notes = (cells.get("notes") or "").lower()
-    longest = longest_of(cells, question)
-    if longest > question["osl"]:
-        longer = {**question, "osl": float(longest), "max_osl": longest}
-        answer = post_training_of(PostTrainingQuestion(**longer), left_out)
+def peak_of(cells: Cells, answer: PostTraining) -> float:
+    """The peak as a source counts it: one card or all, what the allocator gave out or has reserved."""
+    notes, framework = (cells.get(n, "").lower() for n in ("notes", "framework"))
     held = next(one for one in answer.memory if one.phase == "update_actor").parts
-    without = {"framework"}
-    allocated = (
-        "litgpt" in (cells.get("framework") or "").lower()
-        or "torchtune" in (cells.get("framework") or "").lower()
-    )
-    without |= {"allocator"} if allocated else set()
+    allocated = any(name in framework for name in ("litgpt", "torchtune", "prime-rl"))
+    without = {"framework", "allocator"} if allocated else {"framework"}
     size = sum(value for name, value in held.items() if name not in without)
     cards = answer.gpus if "sum of all cards" in notes else 1
     # LitGPT divides what the allocator reports by 10^9.
-    litgpt = "litgpt" in (cells.get("framework") or "").lower()
-    unit = GB if "printed gb" in notes or litgpt else GIB
-    return size * cards / unit
-
-
-def longest_of(cells: Cells, question: Mapping[str, Any]) -> int:
-    """Tokens of the longest batch, of which the peak is."""
-    notes = (cells.get("notes") or "").lower()
-    printed = 1304 if "longest 1,034-1,304" in notes else whole(cells, "max_total")
-    return max(printed or 0, round(float(question["osl"])))
-
-
-def sync_prediction(cells: Cells, left_out: tuple[str, ...] = ()) -> float:
-    """Seconds of a synchronisation by what the row says of its mechanism."""
-    from foretell.workload.parameters import count
-
-    notes = (cells.get("notes") or "").lower()
-    model = catalogue_model(model_of(cells))
-    try:
-        system = system_of(chip_of(cells), (), {})
-    except UnsupportedRun:
-        system = system_of("h100-sxm", (), {})
-    split = cells.get("placement", "").startswith("split")
-    mechanism = sync_mechanism(notes, split)
-    many = float(count(model).text)
-    question = SyncQuestion(
-        model=model,
-        parameters=many,
-        sent_parameters=many,
-        mechanism=mechanism,  # type: ignore[arg-type]
-        trainer_gpus=whole(cells, "train_gpus") or 8,
-        offloaded="weights" in (cells.get("offload") or ""),
-        joined=False,
-        kept_bytes=kept_bytes("megatron" in (cells.get("train_engine") or "").lower()),
-        narrow="fp8" in f"{notes} {cells.get('precision_rollout', '')} {cells['id']}".lower(),
-        split=split,
-    )
-    loop = post_training_loop(recognise_loop(cells.get("framework") or ""), left_out)
-    return sync_seconds(question, loop, system)
-
-
-def sync_mechanism(notes: str, split: bool) -> str:
-    """The mechanism that the notes name; broadcast between pools, else by IPC."""
-    words = {
-        "delta": ("delta",),
-        "p2p": ("checkpoint engine on", "p2p", "rdma", "nixl", "peer"),
-        "file": ("file system", "disk", "checkpoint file", "object store"),
-        "ipc": ("ipc", "colocate"),
-        "broadcast": ("broadcast", "nccl"),
-    }
-    for name, hints in words.items():
-        if any(hint in notes for hint in hints):
-            return name
-    return "broadcast" if split else "ipc"
+    return size * cards / (GB if "printed gb" in notes or "litgpt" in framework else GIB)
 
 
 def metric_group(p: PostTrainingPrediction) -> str:
@@ -330,10 +282,8 @@ def outcomes_named(rows: Sequence[Cells]) -> tuple[int, int]:
         if not cells["kind"].startswith("finetune") or outcome not in ("ran", "out of memory"):
             continue
         try:
-            asked = tuning_question(cells)
-            longest = longest_of(cells, asked)
-            asked |= {"osl": float(longest), "max_osl": longest}
-            answer = post_training_of(PostTrainingQuestion(**asked), (cells["source_id"],))
+            asked = PostTrainingQuestion(**question_of(cells))
+            answer = post_training_of(asked, (cells["source_id"],))
         except (UnsupportedRun, ProblemsError):
             continue
         known += 1

@@ -6,15 +6,17 @@ framework does in catalog/posttraining.toml. Cells that are measured are never r
 """
 
 import re
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
-from foretell.catalog.models import find_model
+from foretell.catalog.datasets import dataset_names
+from foretell.catalog.names import exists, find
 from foretell.catalog.post_training import post_training_loop, recognise_loop
-from foretell.errors import BadInput
-from foretell.lab.validate.post_training_names import Cells, chip_of, model_of, number, whole
 from foretell.lab.validate.training_model import UnsupportedRun
-from foretell.specs.post_training import usual_prompt
+from foretell.specs.post_training import find_algorithm, usual_prompt
 
+Cells = Mapping[str, str]
 PHASES = {
     "gen_s": "gen",
     "old_logprob_s": "old_logprob",
@@ -28,94 +30,198 @@ PHASES = {
     "weight_sync_s": "weight_sync",
 }
 """Columns of phases, and what they are called."""
-ALGORITHMS = {
-    "dapo": "dapo",
-    "grpo": "grpo",
-    "ppo": "ppo",
-    "gpg": "dapo",
-    "ppo (no critic)": "grpo",
-    "rloo": "grpo",
-    "reinforce++": "grpo",
-    "gspo": "grpo",
-    "sft": "sft",
-    "dpo": "dpo",
-    "reward": "reward",
-    "rm": "reward",
-    "kto": "dpo",
-    "orpo": "dpo",
-}
-"""Names in print -> ours."""
-ALPACA_MEAN = 128
-"""Mean tokens of Alpaca's examples with their prompt, where a run trains on them unpacked."""
 OFFLOADS = {
     "weights": "weights",
+    "param": "weights",
     "optimizer": "optimizer",
     "reference": "reference",
-    "param": "weights",
 }
 """Words of what lives on the host."""
-ADAPTERS_ONLY = re.compile(r"^adapter\b|adapter v2", re.IGNORECASE)
-"""Notes of methods that are neither LoRA nor full fine-tuning."""
-
+METHODS = {
+    "adalora": "adalora", "dora": "dora", "lokr": "lokr", "loha": "loha", "boft": "boft", "oft": "oft",
+    "vera": "vera", "ia3": "ia3", "prefixtuning": "prefix", "prefix-tuning": "prefix",
+    "prompt_tuning": "prompt", "prompt-tuning": "prompt", "ptuning": "prompt", "p-tuning": "prompt",
+    "ln_tuning": "norms", "bitfit": "norms", "adapter v2": "llama-adapter", "adapter": "llama-adapter",
+}  # fmt: skip
+"""Names of methods at the beginning of notes, or behind a name in them -> the plan's words."""
 CRITIC = re.compile(r"\bcritic\s+(?:is\s+|of\s+)?([\w./-]*\d+(?:\.\d+)?[BMbm]\b)")
 """A value model of another size than the policy, in a row's notes."""
+MICRO_BATCHES = re.compile(
+    r"(?:micro_batches|gradient_accumulation|grad(?:ient)?[ _-]acc(?:um(?:ulation)?)?)(?:[ _-]steps)?"
+    r"\s*(?:of|=|:|is)?\s*(\d+)",
+    re.IGNORECASE,
+)
+"""How many micro-batches a step has, in a row's notes."""
+GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB of weights")
+"""A model of which only the size of its weights is printed."""
+
+
+LAYER_WEIGHTS = 856e6
+"""Weights of a layer of the dense shape that stands for it (Llama of 70 billion)."""
+
+
+def number(cells: Cells, name: str) -> float | None:
+    """A cell as a number; None where it is none."""
+    try:
+        return float((cells.get(name) or "").strip())
+    except ValueError:
+        return None
+
+
+def whole(cells: Cells, name: str) -> int | None:
+    """A cell as a whole number."""
+    value = number(cells, name)
+    return None if value is None else round(value)
+
+
+def lower(cells: Cells, name: str) -> str:
+    """A cell in small letters; empty where it is blank."""
+    return (cells.get(name) or "").strip().lower()
+
+
+def question_of(cells: Cells) -> dict[str, Any]:
+    """The arguments of `foretell.post_train` for a row of any kind; UnsupportedRun with the reason where it
+    says too little."""
+    if cells["kind"] == "weight_sync":
+        return sync_question(cells)
+    return rl_question(cells) if cells["kind"] == "rl_step" else tuning_question(cells)
+
+
+def command_of(cells: Cells) -> str:
+    """What a user would type for a row."""
+    asked = question_of(cells)
+    flags: list[str] = []
+    for name, value in asked.items():
+        if name == "model" or value in (None, False, ""):
+            continue
+        flags.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            flags.append(f"{value:g}" if isinstance(value, float) else str(value))
+    return f"foretell post-train {shlex.join([asked['model'], *flags])} # {cells['id']}"
+
+
+def chip_of(cells: Cells) -> str:
+    """The chip's id; UnsupportedRun where none is known."""
+    text = (cells.get("chip") or "").strip()
+    for part in (text, *re.split(r"\s+or\s+|\(|,", text)):
+        if part.strip() and exists(part, ("chip",)):
+            return find(part, ("chip",)).id
+    raise UnsupportedRun(f"the chip {text or '(blank)'} is not known")
+
+
+def model_of(cells: Cells) -> str:
+    """The model as it is printed, or as its size in bytes says."""
+    text = (cells.get("model") or "").strip()
+    size = GIGABYTES.search(text)
+    if size:
+        layers = max(round(0.5e9 * float(size[1]) / LAYER_WEIGHTS), 1)
+        return f"llama:layers={layers},hidden=8192,heads=64,kv_heads=8,ffn=28672"
+    if not text:
+        raise UnsupportedRun("the model is not known")
+    return text
+
+
+def chips_of(cells: Cells) -> dict[str, Any]:
+    """Chips and placement; both pools where they are apart."""
+    chip = chip_of(cells)
+    total, trainer, rollout = (
+        whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", ""))
+    )
+    known = total or trainer or rollout
+    if not known:
+        raise UnsupportedRun("the number of chips is not known")
+    placement = lower(cells, "placement").replace("-", "_")
+    if not placement.startswith(("split", "async", "disagg", "separate")):
+        return {"gpus": f"{known}x{chip}", "placement": "colocated"}
+    kind = "async" if "async" in placement else "split"
+    if trainer is None and rollout is not None and total and total > rollout:
+        trainer = total - rollout
+    if not trainer:
+        return {"gpus": f"{total}x{chip}", "placement": kind}
+    others = rollout or max((total or 2 * trainer) - trainer, 1)
+    return {
+        "trainer_gpus": f"{trainer}x{chip}",
+        "rollout_gpus": f"{others}x{chip}",
+        "placement": kind,
+    }
 
 
 def rl_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a step of reinforcement learning."""
-    chip = chip_of(cells)
-    if not any(
-        cells.get(name)
-        for name in ("mean_response", "max_response", "mean_total_len", "max_total", "seq_len")
-    ):
-        raise UnsupportedRun("neither lengths of answers nor their limit are known")
-    if "images" in (cells.get("notes") or "").lower():
-        raise UnsupportedRun("prompts with images are not modelled")
-    asked = common_arguments(cells)
-    placement = (cells.get("placement") or "").strip()
-    if placement and placement not in ("colocated", "split", "split_async", "colocated_async"):
-        raise UnsupportedRun(f"the placement is unclear: {placement[:40]}")
-    total, trainer, rollout = (
-        whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", ""))
-    )
+    asked: dict[str, Any] = {
+        "model": model_of(cells),
+        "algorithm": algorithm_of(cells, "grpo"),
+        **chips_of(cells),
+    }
     isl, osl, max_osl = lengths_of(cells)
     prompts, samples = whole(cells, "prompts_per_step"), whole(cells, "samples_per_prompt")
     all_samples = whole(cells, "samples_per_step")
     if prompts is None and all_samples:
         prompts, samples = all_samples // (samples or 1), samples or 1
+    if prompts and all_samples and samples is None:
+        samples = max(all_samples // prompts, 1)
+    generated = (prompts or 0) * (samples or 0)
     stated = {
         "prompts": prompts,
         "samples": samples,
+        "filtered": round(1.0 - (all_samples or 0) / generated, 4)
+        if all_samples and generated > all_samples
+        else None,
         "updates": whole(cells, "updates_per_step"),
         "isl": isl,
-        "osl": osl,
+        "osl": min(osl, max_osl) if osl and max_osl else osl,
         "max_osl": max_osl,
+        "micro_tokens": whole(cells, "micro_tokens"),
+        "turns": whole(cells, "turns"),
     }
+    if stated["filtered"] and all_samples and samples:
+        # What is trained on stays; of what is generated, some is thrown away.
+        stated["prompts"] = max(all_samples // samples, 1)
     asked |= {name: value for name, value in stated.items() if value}
-    asked |= {"algorithm": algorithm_of(cells), "framework": framework_of(cells)}
+    asked["framework"] = framework_of(cells)
     if asked["algorithm"] == "ppo" and (named := CRITIC.search(cells.get("notes") or "")):
-        asked["critic"] = model_of({"model": named[1]})
-    if osl and max_osl:
-        asked["osl"] = min(osl, max_osl)
-    if placement in ("split", "split_async"):
-        if not trainer and not total:
-            raise UnsupportedRun("the number of chips is not known")
-        if trainer:
-            others = rollout or (total or 2 * trainer) - trainer
-            asked |= {"trainer_gpus": f"{trainer}x{chip}", "rollout_gpus": f"{others}x{chip}"}
-        else:
-            asked["gpus"] = f"{total}x{chip}"
-        asked["placement"] = "async" if placement == "split_async" else "split"
-    else:
-        if not total and not trainer:
-            raise UnsupportedRun("the number of chips is not known")
-        asked |= {"gpus": f"{total or trainer}x{chip}", "placement": "colocated"}
+        asked["critic"] = named[1]
     if asked["placement"] == "async":
         asked |= staleness_of(cells)
-    engine = (cells.get("rollout_engine") or "").lower()
-    if engine.startswith("sglang"):
-        asked["engine"] = "sglang"
-    return asked
+    words = [
+        *degree_words(cells),
+        *trainer_words(cells),
+        *adapter_words(cells),
+        *micro_words(cells),
+    ]
+    asked |= {"plan": " ".join(words)} if words else {}
+    asked |= engine_arguments(cells)
+    return asked | offload_arguments(cells)
+
+
+def engine_arguments(cells: Cells) -> dict[str, Any]:
+    """The rollout engine, and its layout as far as it is stated."""
+    tp, fraction = whole(cells, "rollout_tp"), number(cells, "rollout_mem_fraction")
+    notes, engine = lower(cells, "notes"), lower(cells, "rollout_engine")
+    eager = engine.startswith(("hf", "transformers", "hugging")) or "enforce_eager" in notes
+    layout = [f"tp{tp}"] if tp else []
+    layout += [f"memory_fraction={fraction:g}"] if fraction else []
+    layout += ["no-graph"] if eager and "enforce_eager false" not in notes else []
+    layout += stored_words(cells)
+    asked: dict[str, Any] = {"rollout_plan": " ".join(layout)} if layout else {}
+    return asked | ({"engine": "sglang"} if engine.startswith("sglang") else {})
+
+
+def stored_words(cells: Cells) -> list[str]:
+    """The format of the engine's weights."""
+    text = lower(cells, "precision_rollout")
+    formats = {"fp8": "fp8", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "int4": "int4"}
+    return [f"weights={word}" for name, word in formats.items() if text.startswith(name)][:1]
+
+
+def offload_arguments(cells: Cells) -> dict[str, Any]:
+    """What lives on the host outside the trainer's phases."""
+    text = lower(cells, "offload")
+    named = list(dict.fromkeys(OFFLOADS[word] for word in OFFLOADS if word in text))
+    named = ["reference"] if text.startswith("reference") else named
+    if named or text == "none":
+        return {"offload": "+".join(named) or "none"}
+    return {}
 
 
 def lengths_of(cells: Cells) -> tuple[float | None, float | None, int | None]:
@@ -140,80 +246,53 @@ def framework_of(cells: Cells) -> str:
     release = re.match(r"v?(\d+(?:\.\d+)+)", (cells.get("framework_version") or "").strip())
     if release:
         return f"{loop}@{release[1]}"
-    first = loop == "verl" and (cells.get("train_engine") or "").strip().lower() == "fsdp"
+    first = loop == "verl" and lower(cells, "train_engine") == "fsdp"
     return "verl@0.4" if first else loop
 
 
-def named_model(cells: Cells) -> str:
-    """The model by its printed name where the catalogue has that, else the one that is meant."""
-    text = (cells.get("model") or "").strip()
-    try:
-        return text if find_model(text) is not None else model_of(cells)
-    except BadInput:
-        return model_of(cells)
-
-
-def common_arguments(cells: Cells) -> dict[str, Any]:
-    """Model, plans, offload: what all kinds of rows have."""
-    words = degree_words(cells)
+def micro_words(cells: Cells) -> list[str]:
+    """Sequences of a micro-batch, unless tokens fill it."""
     micro = whole(cells, "micro_batch")
-    words += [f"mbs{micro}"] if micro else []
-    recompute = (cells.get("recompute") or "").strip()
-    words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
-    engine = (cells.get("train_engine") or "").lower()
+    return [f"mbs{micro}"] if micro and not whole(cells, "micro_tokens") else []
+
+
+def trainer_words(cells: Cells) -> list[str]:
+    """Sharing, recomputation and software of an RL trainer."""
+    engine, recompute = lower(cells, "train_engine"), lower(cells, "recompute")
+    words = [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
     if "megatron" in engine:
         words.append("framework=megatron-core")
-    elif engine.startswith("fsdp"):
+    elif engine.startswith(("fsdp", "dtensor")):
         words += ["zero3", "framework=transformers"]
     elif engine.startswith(("zero-3", "deepspeed")):
         own = post_training_loop(recognise_loop(cells.get("framework") or "")).trainer
         words += ["zero3"] if own == "deepspeed" else ["zero3", "framework=deepspeed"]
-    asked: dict[str, Any] = {"model": named_model(cells)}
-    asked |= {"plan": " ".join(words)} if words else {}
-    tp = whole(cells, "rollout_tp")
-    fraction = number(cells, "rollout_mem_fraction")
-    layout = [f"tp{tp}"] if tp else []
-    layout += [f"memory_fraction={fraction:g}"] if fraction else []
-    layout += ["no-graph"] if is_eager(cells) else []
-    asked |= {"rollout_plan": " ".join(layout)} if layout else {}
-    offload = (cells.get("offload") or "").lower()
-    named = list(dict.fromkeys(OFFLOADS[word] for word in OFFLOADS if word in offload))
-    named = ["reference"] if offload.startswith("reference") else named
-    if named:
-        asked["offload"] = "+".join(named)
-    elif offload == "none":
-        asked["offload"] = "none"
-    return asked
+    return words
 
 
 def degree_words(cells: Cells) -> list[str]:
     """The trainer's degrees above one."""
-    words = []
-    for word in ("tp", "pp", "cp", "ep"):
-        degree = whole(cells, f"train_{word}")
-        words += [f"{word}{degree}"] if degree and degree > 1 else []
-    return words
+    degrees = {word: whole(cells, f"train_{word}") for word in ("tp", "pp", "cp", "ep")}
+    return [f"{word}{degree}" for word, degree in degrees.items() if degree and degree > 1]
 
 
-def is_eager(cells: Cells) -> bool:
-    """Whether rollouts ran without graphs: by transformers' generate."""
-    return (
-        re.match(r"(?:hf|transformers|hugging)", (cells.get("rollout_engine") or "").lower())
-        is not None
-    )
-
-
-def algorithm_of(cells: Cells) -> str:
-    """The algorithm by our name."""
-    text = (cells.get("algorithm") or "").strip().lower()
-    if text not in ALGORITHMS:
-        raise UnsupportedRun(f"the algorithm {text or '(blank)'} is not known")
-    return ALGORITHMS[text]
+def algorithm_of(cells: Cells, usual: str) -> str:
+    """The algorithm by our name; `usual` where none is printed."""
+    text = lower(cells, "algorithm")
+    if re.search(r"no rollout|trainer step|update only", text):
+        return "update"
+    for part in (text, *re.split(r"[,(/+]", text)):
+        form = find_algorithm(part) if part.strip() else None
+        if form is not None:
+            return form.id
+    if text:
+        raise UnsupportedRun(f"the algorithm {text} is not known")
+    return usual
 
 
 def staleness_of(cells: Cells) -> dict[str, Any]:
     """How far ahead rollouts may be: a number in the cell, with its words."""
-    text = (cells.get("staleness") or "").lower()
+    text = lower(cells, "staleness")
     found = re.search(r"\d+(?:\.\d+)?", text)
     if found is None:
         return {}
@@ -224,36 +303,86 @@ def staleness_of(cells: Cells) -> dict[str, Any]:
 
 def tuning_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a step of fine-tuning."""
-    notes = cells.get("notes") or ""
-    if ADAPTERS_ONLY.search(notes):
-        raise UnsupportedRun("adapters of another kind than LoRA are not modelled")
-    chip, gpus = chip_of(cells), whole(cells, "gpus_total") or whole(cells, "train_gpus") or 1
-    length = whole(cells, "seq_len") or whole(cells, "mean_total_len") or whole(cells, "max_total")
-    if length is None and "alpaca" in notes.lower():
-        length = ALPACA_MEAN
-    if length is None:
-        raise UnsupportedRun("the length of the sequences is not known")
-    micro = whole(cells, "micro_batch") or 1
-    batch = whole(cells, "samples_per_step") or whole(cells, "prompts_per_step") or micro * gpus
-    words = [f"mbs{micro}", *tuning_words(cells)]
-    return {
-        "model": named_model(cells),
-        "algorithm": algorithm_of(cells),
-        "gpus": f"{gpus}x{chip}",
-        "prompts": max(batch, micro * gpus),
-        "isl": 0.0,
-        "osl": float(length),
-        "max_osl": length,
-        "lengths": "fixed",
-        "plan": " ".join(words),
+    gpus = whole(cells, "gpus_total") or whole(cells, "train_gpus") or 1
+    micro, words = whole(cells, "micro_batch"), tuning_words(cells)
+    ranks = gpus
+    for word in degree_words(cells):
+        ranks //= int(word[2:]) if word[:2] in ("tp", "pp", "cp") else 1
+    batch = whole(cells, "samples_per_step") or whole(cells, "prompts_per_step")
+    many = MICRO_BATCHES.search(cells.get("notes") or "")
+    batch = batch or (micro or 1) * max(ranks, 1) * int(many[1] if many else 1)
+    asked: dict[str, Any] = {
+        "model": model_of(cells),
+        "algorithm": algorithm_of(cells, "sft"),
+        "gpus": f"{gpus}x{chip_of(cells)}",
+        "prompts": max(batch, (micro or 1) * max(ranks, 1)),
+        **tuning_lengths(cells),
+        "plan": " ".join([f"mbs{micro or 1}", *words]),
         "framework": framework_of(cells),
     }
+    return asked
+
+
+def tuning_lengths(cells: Cells) -> dict[str, Any]:
+    """Mean and longest sequence; a public data set's where that is all that is told."""
+    notes, longest = lower(cells, "notes"), whole(cells, "max_total")
+    mean = number(cells, "seq_len") or number(cells, "mean_total_len")
+    printed = re.search(r"longest (?:[\d,]+-)?([\d,]+)", notes)
+    if printed:
+        longest = int(printed[1].replace(",", ""))
+    if mean is None:
+        mean = number(cells, "mean_response")
+        mean = None if mean is None else mean + (number(cells, "mean_prompt") or 0.0)
+    named = next((name for name in dataset_names() if name in notes), None)
+    if mean is None and named:
+        return {"lengths": named} | ({"max_osl": longest} if longest else {})
+    if mean is None and longest is None:
+        raise UnsupportedRun("the length of the sequences is not known")
+    mean = mean or float(longest or 1)
+    return {"osl": mean, "max_osl": max(longest or 0, round(mean))}
+
+
+def sync_question(cells: Cells) -> dict[str, Any]:
+    """The arguments of `foretell.post_train` for a synchronisation alone."""
+    kept = {**cells, "chip": cells.get("chip") or "H100-SXM"}
+    kept["gpus_total"] = cells.get("gpus_total") or cells.get("rollout_gpus") or "8"
+    notes, apart = (
+        lower(cells, "notes"),
+        bool(cells.get("train_gpus") and cells.get("rollout_gpus")),
+    )
+    kept["placement"] = cells.get("placement") or ("split" if apart else "colocated")
+    tp = whole(cells, "rollout_tp")
+    layout = [f"tp{tp}"] if tp else []
+    layout += ["weights=fp8"] if "fp8" in f"{notes} {cells['id']}".lower() else stored_words(cells)
+    adapters = [f"lora={rank}"] if (rank := whole(cells, "lora_rank")) else []
+    words = [*degree_words(cells), *trainer_words(cells), *adapters]
+    return {
+        "model": model_of(cells),
+        "algorithm": "sync",
+        **chips_of(kept),
+        "framework": framework_of(cells),
+        "sync": sync_mechanism(notes),
+        "plan": " ".join(words),
+        "rollout_plan": " ".join(layout),
+        **offload_arguments(cells),
+    }
+
+
+def sync_mechanism(notes: str) -> str | None:
+    """The mechanism that the notes name; None where they name none."""
+    words = {
+        "delta": ("delta", "changed"),
+        "p2p": ("checkpoint engine on", "p2p", "rdma", "nixl", "peer"),
+        "file": ("file system", "disk", "checkpoint file", "object store", "s3"),
+        "ipc": ("ipc", "colocate"),
+        "broadcast": ("broadcast", "nccl", "checkpoint engine off"),
+    }
+    return next((name for name, hints in words.items() if any(h in notes for h in hints)), None)
 
 
 def tuning_words(cells: Cells) -> list[str]:
     """What a row says of adapters, formats, sharing and software, in words of a plan."""
-    words = adapter_words(cells)
-    engine = (cells.get("train_engine") or "").lower()
+    engine, words = lower(cells, "train_engine"), adapter_words(cells)
     zero = re.search(r"zero-?(\d)", engine)
     words += degree_words(cells)
     if zero:
@@ -262,54 +391,94 @@ def tuning_words(cells: Cells) -> list[str]:
         words.append("zero3")
     elif "ddp" in engine or engine == "none":
         words.append("zero0")
-    words += software_words(cells)
-    if "true" in (cells.get("precision_train") or "").lower():
+    words += [*software_words(cells), *attention_words(cells)]
+    if "true" in lower(cells, "precision_train"):
         words += ["master=none", "states=bf16", "gradients=bf16"]
     words += [word for word in ladder_words(cells.get("notes") or "") if word != "compile=on"]
-    words += [f"offload={'+'.join(offloaded)}"] if (offloaded := host_parts(cells)) else []
-    recompute = (cells.get("recompute") or "").strip()
+    recompute, parts = lower(cells, "recompute"), host_parts(cells)
+    if recompute == "offload":
+        recompute, parts = (
+            "full",
+            [*parts, *(["activations"] if "activations" not in parts else [])],
+        )
+    words += [f"offload={'+'.join(parts)}"] if parts else []
     words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
     return words
 
 
 def adapter_words(cells: Cells) -> list[str]:
-    """Rank and maps of adapters, and the format of the frozen weights."""
-    notes, quant = cells.get("notes") or "", (cells.get("quant") or "").lower()
+    """Method, rank and maps of adapters, and the format of the frozen weights."""
+    notes, quant = cells.get("notes") or "", lower(cells, "quant")
     rank = (cells.get("lora_rank") or "").strip()
     first = notes.split(";")[0].strip().lower()
+    method = method_of(first)
     words = []
-    if rank or re.match(r"q?-?lora\b", first):
-        words.append(f"lora={rank}" if rank.isdigit() else "lora=8")
+    if rank or method or re.match(r"q?-?lora\b", first):
+        ranked = rank if rank.isdigit() else next(iter(re.findall(r"rank[ =:-]?(\d+)", first)), "")
+        words.append(f"lora={ranked or 8}")
+    words += [f"method={method}"] if method else []
     quant = quant or ("nf4" if first.startswith("qlora") else "")
     if "int4" in quant or "gptq" in quant:
         words.append("weights=int4")
     elif quant:
         words.append("weights=nf4-dq" if "dq" in quant else "weights=nf4")
+    maps = maps_of(notes) if words else ""
+    return [*words, f"adapters={maps}"] if maps else words
+
+
+def method_of(first: str) -> str:
+    """The word of the method that notes begin with, or that stands behind a name; empty: LoRA, or none."""
+    head, _, rest = first.partition("/")
+    for name, word in METHODS.items():
+        begins = re.match(rf"{re.escape(name)}\b", head) is not None
+        if begins or re.search(rf"[-_ /]{re.escape(name)}(?:\b|-)", f"/{rest}" if rest else ""):
+            return word
+    return ""
+
+
+def maps_of(notes: str) -> str:
+    """Linear maps that notes name as those of the adapters, in the plan's words; empty: none named."""
     if "(emb)" in notes:
-        words.append("adapters=all+ends")
-    return words
+        return "all+ends"
+    listed = re.search(r"targets?(?:_modules)?\s*[:=]?\s*[\[(]([^\])]*)[\])]", notes)
+    if listed is None:
+        return "all" if re.search(r"(?:on|of) all linear", notes) else ""
+    names = re.findall(r"[a-z_]+", listed[1].lower())
+    parts = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o", "up_proj": "up", "gate_proj": "up",
+             "down_proj": "down", "fc": "up", "q": "q", "k": "k", "v": "v", "o": "o"}  # fmt: skip
+    found = {parts[name] for name in names if name in parts}
+    return "+".join(name for name in ("q", "k", "v", "o", "up", "down") if name in found)
 
 
 def software_words(cells: Cells) -> list[str]:
     """Training software where a row says more of it than its framework's name."""
-    notes, framework = cells.get("notes") or "", (cells.get("framework") or "").lower()
+    notes, framework = cells.get("notes") or "", lower(cells, "framework")
     loop = recognise_loop(framework)
     own = post_training_loop(loop).software_fsdp
-    if "megatron" in (cells.get("train_engine") or "").lower():
+    if "megatron" in lower(cells, "train_engine"):
         return ["framework=megatron-core"]
     if own == "transformers" and "liger" in f"{framework} {notes}".lower():
         return ["framework=transformers-liger@4"]
     if FUSED_CODE.search(cells.get("model") or "") and "flash" in (cells.get("attention") or ""):
         return ["framework=transformers-kernels@4", "loss=plain"]
     if own == "transformers":
-        return ["framework=transformers@4"]
+        release = re.search(r"transformers (\d)", cells.get("framework_version") or "")
+        return [f"framework=transformers@{release[1] if release else 4}"]
     compiled = "torch.compile" in notes or "compile=on" in ladder_words(notes)
     return ["framework=torchtune-compiled"] if loop == "torchtune" and compiled else []
 
 
+def attention_words(cells: Cells) -> list[str]:
+    """The library of attention, where a row names it."""
+    found = re.match(
+        r"(?:flash[_-]attention|flash[_-]attn|fa)[_-]?([23])\b", lower(cells, "attention")
+    )
+    return [f"attention=fa{found[1]}"] if found else []
+
+
 def host_parts(cells: Cells) -> list[str]:
     """What a row says lives on the host, in words of a plan."""
-    text = (cells.get("offload") or "").lower()
+    text = lower(cells, "offload")
     if not text or text == "none":
         return []
     names = {"optimizer": ("optimizer", "host", "cpu"), "activations": ("activation",),

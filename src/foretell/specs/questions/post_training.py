@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from foretell.records import dataclass
+from foretell.specs.post_training import ALGORITHMS
 from foretell.specs.questions.common import (
     IMPORTS,
     JSON,
@@ -34,7 +35,7 @@ Pooled = Annotated[
 MOST_ANSWER = 2**17
 """Tokens of an answer that a server answers for."""
 LENGTHS = Flag(
-    help=f"Answer lengths: {SHAPES_HELP} (default: lognormal).",
+    help=f"Answer lengths: {SHAPES_HELP} (default: lognormal); of fine-tuning also a data set, as alpaca.",
     metavar="SHAPE|FILE",
     names_file="maybe",
 )
@@ -49,9 +50,9 @@ class PostTrainingQuestion(LayoutFlags):
     """One step of fine-tuning or reinforcement learning, and with steps a run: `foretell post-train`."""
 
     model: ModelName = field(kw_only=False)
-    algorithm: Annotated[str, Flag(help="sft, dpo, reward, ppo, grpo or dapo.", metavar="NAME")] = (
-        "grpo"
-    )
+    algorithm: Annotated[
+        str, Flag(help=f"{', '.join(ALGORITHMS)} (update, sync: alone).", metavar="NAME")
+    ] = "grpo"
     system: SystemName = None
     gpus: Chips = None
     trainer_gpus: Pooled = None
@@ -176,10 +177,11 @@ class PostTrainingQuestion(LayoutFlags):
     packing: Annotated[
         str,
         Flag(
-            help="packed (default), or padded: every sequence filled up to the limit.",
+            help="packed, batch (filled up to the longest of a micro-batch), padded (to the limit), or auto: "
+            "as the framework.",
             metavar="WORD",
         ),
-    ] = "packed"
+    ] = "auto"
     micro_tokens: Annotated[
         int | None,
         _whole(

@@ -11,7 +11,7 @@ from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.design import ChipDesign
-from foretell.specs.technology import LinkKind, MemoryKind, Node, Rules
+from foretell.specs.technology import LinkKind, MemoryKind, Microarchitecture, Node, Rules
 
 BITS = {
     "fp64": 64,
@@ -38,6 +38,8 @@ class DesignParts:
     """Process of the compute dies."""
     io_node: Node
     """Process of the input-output dies."""
+    units: Microarchitecture
+    """Matrix units of a generation."""
     memory: MemoryKind
     """Device memory."""
     scale_up: LinkKind
@@ -153,12 +155,13 @@ def edge_share(design: ChipDesign, parts: DesignParts) -> Num:
 def watts(design: ChipDesign, parts: DesignParts) -> dict[str, Num]:
     """Power with all matrix units busy at the stated clock, memory and links at a share of theirs.
 
-    The matrix part is peak x joules_per_flop x width / 16 x (1 - f + f sqrt(1024 / unit)): what feeds a
-    unit goes with its edge, what computes with its area. The dtype that takes most counts.
+    Matrix units take peak x joules_per_flop x width / 16, of which (1 - f) computes and goes with a unit's
+    area, and f sqrt(1024 / unit) is read from registers and shared memory and goes with its edge. The dtype
+    that takes most counts.
     """
     rules = parts.rules
     unit = half_flop_per_clock(design)
-    size = 1 - rules.feed_share + rules.feed_share * np.sqrt(REFERENCE_FLOP_PER_CLOCK / unit)
+    feed = rules.feed_share * np.sqrt(REFERENCE_FLOP_PER_CLOCK / unit)
     rate = design.cores * design.matrix_units_per_core * unit * design.clock_hz
     memory = design.memory_stacks * design.memory_stack_bytes_per_s * parts.memory.joules_per_byte
     links = 2 * (
@@ -167,18 +170,20 @@ def watts(design: ChipDesign, parts: DesignParts) -> dict[str, Num]:
         + design.compute_dies * design.die_to_die_bytes_per_s * parts.die_to_die.joules_per_byte
     )
     found = {
-        "matrix": plain(rate * parts.node.joules_per_flop * size),
+        "arithmetic": plain(rate * parts.node.joules_per_flop * (1 - rules.feed_share)),
+        "SRAM": plain(rate * parts.node.joules_per_flop * feed),
         "memory": rules.busy_share * memory,
         "links": rules.busy_share * links,
-        "idle": rules.idle_watts_per_mm2 * _silicon_mm2(design),
+        "base": rules.idle_watts_per_mm2 * _silicon_mm2(design),
     }
     return {**found, "total": sum(found.values())}
 
 
 def sustained_share(design: ChipDesign, power: Mapping[str, Num]) -> Num:
     """Share of the matrix peak at which the power is the limit, at most 1 and at least 0."""
-    left = design.tdp_watts - (power["total"] - power["matrix"])
-    return plain(np.clip(left / np.maximum(power["matrix"], 1e-9), 0.0, 1.0))
+    matrix = power["arithmetic"] + power["SRAM"]
+    left = design.tdp_watts - (power["total"] - matrix)
+    return plain(np.clip(left / np.maximum(matrix, 1e-9), 0.0, 1.0))
 
 
 def _silicon_mm2(design: ChipDesign) -> Num:
@@ -207,6 +212,7 @@ def chip_of(design: ChipDesign, parts: DesignParts) -> Chip:
         scale_up_link=parts.scale_up.name,
         host_bytes_per_s=design.host_bytes_per_s,
         tdp_watts=design.tdp_watts,
+        rated_watts=parts.node.watts_per_mm2 * design.compute_dies * design.die_area_mm2,
         idle_watts=parts.rules.idle_watts_per_mm2 * _silicon_mm2(design),
         form_factor=design.form_factor,
         process_node=parts.node.name,

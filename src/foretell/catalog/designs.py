@@ -142,9 +142,14 @@ def look_up(
     between = find_named(tech.links, design.die_to_die_link, f"{path}.die_to_die_link", problems)
     if node is None or io_node is None or memory is None or scale_up is None or between is None:
         return None
+    named = design.microarchitecture or node.microarchitecture
+    units = find_named(tech.microarchitectures, named, f"{path}.microarchitecture", problems)
+    if units is None:
+        return None
     return DesignParts(
         node=node,
         io_node=io_node,
+        units=units,
         memory=memory,
         scale_up=scale_up,
         die_to_die=between,
@@ -171,7 +176,7 @@ def complete_design(design: ChipDesign, parts: DesignParts) -> tuple[ChipDesign,
         host_bytes_per_s=rules.host_bytes_per_s,
     )
     if not design.matrix_flop_per_clock:
-        whole = replace(whole, matrix_flop_per_clock=node.matrix_flop_per_clock)
+        whole = replace(whole, matrix_flop_per_clock=parts.units.matrix_flop_per_clock)
     away = away_share(whole)
     share = whole.memory_stacks * whole.memory_stack_bytes_per_s / whole.compute_dies
     whole = _filled(whole, vector_clock_hz=whole.clock_hz, die_to_die_bytes_per_s=away * share)

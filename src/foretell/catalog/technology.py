@@ -8,7 +8,14 @@ from foretell.catalog.files import ROOT, Table, read_table
 from foretell.catalog.names import normalise
 from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem, nearest_name
-from foretell.specs.technology import LinkKind, MemoryKind, Node, Rules, Technology
+from foretell.specs.technology import (
+    LinkKind,
+    MemoryKind,
+    Microarchitecture,
+    Node,
+    Rules,
+    Technology,
+)
 
 FILE = ROOT / "technology.toml"
 """Every number with its source."""
@@ -26,13 +33,20 @@ def technology_from_table(table: Table) -> Technology:
     """A technology from a table of the catalogue's form; BadInput with every problem."""
     problems: list[Problem] = []
     nodes = _all(Node, table, "nodes", problems)
+    units = _all(Microarchitecture, table, "microarchitectures", problems)
     memories = _all(MemoryKind, table, "memories", problems)
     links = _all(LinkKind, table, "links", problems)
     rules = read_fields(Rules, table.get("rules", {}), "rules", problems)
     check_missing(Rules, rules, "rules", problems)
     if problems:
         raise BadInput(problems)
-    return Technology(nodes=nodes, memories=memories, links=links, rules=Rules(**rules))
+    return Technology(
+        nodes=nodes,
+        microarchitectures=units,
+        memories=memories,
+        links=links,
+        rules=Rules(**rules),
+    )
 
 
 def find_named(kinds: Mapping[str, T], name: str, path: str, problems: list[Problem]) -> T | None:

@@ -43,6 +43,8 @@ class ChipDesign:
     """Cores on the dies, spares for yield included."""
     matrix_units_per_core: NotNegative = 0.0
     """Matrix units (tensor cores, systolic arrays) of one core."""
+    microarchitecture: str = ""
+    """Whose matrix units it has, such as hopper; empty: those usual when its node was new."""
     matrix_flop_per_clock: Mapping[str, Positive] = field(default_factory=dict)
     """Dense operations a clock of one unit by dtype; a multiply-add is two."""
     vector_lanes_per_core: NotNegative = 0.0

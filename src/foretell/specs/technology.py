@@ -18,8 +18,8 @@ class Node:
     """Logic per area, N7 being 1."""
     sram_cell_mm2: Positive
     """Area of one bit's cell in its dense form."""
-    matrix_flop_per_clock: Mapping[str, Positive]
-    """Operations a clock by dtype of one matrix unit, four to a core."""
+    microarchitecture: str
+    """Whose matrix units a design of this node has where it names none: those usual when the node was new."""
     clock_hz: Positive
     """Clock at which matrix peaks of large chips are stated."""
     clock_hz_high: Positive
@@ -30,6 +30,16 @@ class Node:
     """Power limit of large chips over the area of their compute dies."""
     reticle_mm2: Positive
     """The largest die that can be printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Microarchitecture:
+    """The matrix units of a generation of chips, whatever node it is made on."""
+
+    name: str
+    """What it is called: ampere, hopper, ..."""
+    matrix_flop_per_clock: Mapping[str, Positive]
+    """Operations a clock by dtype of one matrix unit, four to a core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +137,8 @@ class Technology:
     """Everything a design may be made with."""
 
     nodes: Mapping[str, Node]
+    """By name."""
+    microarchitectures: Mapping[str, Microarchitecture]
     """By name."""
     memories: Mapping[str, MemoryKind]
     """By name."""

@@ -167,7 +167,7 @@ def test_more_of_anything_takes_more(fields: dict[str, Any], factor: float) -> N
     faster = type(base)(
         **{n: getattr(base, n) for n in base.__slots__} | {"clock_hz": factor * base.clock_hz}
     )
-    assert watts(faster, parts)["matrix"] > power["matrix"]
+    assert watts(faster, parts)["arithmetic"] > power["arithmetic"]
     assert sustained_share(faster, watts(faster, parts)) <= sustained_share(base, power)
 
 
@@ -317,6 +317,6 @@ def test_a_design_is_shown_with_its_areas_and_watts(tmp_path: Path) -> None:
     assert (shown["kind"], shown["id"]) == ("chip", "mine")
     values = {path: fact["value"] for path, fact in shown["values"].items()}
     assert values["area.total_mm2"] <= 750
-    assert values["power.total_watts"] > values["power.matrix_watts"] > 0
+    assert values["power.total_watts"] > values["power.arithmetic_watts"] > 0
     assert values["matrix_flop_per_s.bf16"] > 1e15
     assert shown["assumptions"]

@@ -171,7 +171,7 @@ def watts(design: ChipDesign, parts: DesignParts) -> dict[str, Num]:
     )
     found = {
         "arithmetic": plain(rate * parts.node.joules_per_flop * (1 - rules.feed_share)),
-        "SRAM": plain(rate * parts.node.joules_per_flop * feed),
+        "sram": plain(rate * parts.node.joules_per_flop * feed),
         "memory": rules.busy_share * memory,
         "links": rules.busy_share * links,
         "base": rules.idle_watts_per_mm2 * _silicon_mm2(design),
@@ -181,7 +181,7 @@ def watts(design: ChipDesign, parts: DesignParts) -> dict[str, Num]:
 
 def sustained_share(design: ChipDesign, power: Mapping[str, Num]) -> Num:
     """Share of the matrix peak at which the power is the limit, at most 1 and at least 0."""
-    matrix = power["arithmetic"] + power["SRAM"]
+    matrix = power["arithmetic"] + power["sram"]
     left = design.tdp_watts - (power["total"] - matrix)
     return plain(np.clip(left / np.maximum(matrix, 1e-9), 0.0, 1.0))
 

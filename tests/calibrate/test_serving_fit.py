@@ -50,7 +50,7 @@ def test_profiles_are_written_as_they_are_read():
 def test_throughput_is_of_one_chip_where_a_row_has_no_other():
     row = replace(BLANK, tp=2, n_gpus=4)
     case = case_of(row)
-    assert case.replicas == 2
+    assert case.question.replicas == 2
     whole = {"throughput": 100.0}
     assert in_their_unit(case, whole)["throughput"] == 25.0
     total = replace(case, row=replace(row, tokens_per_s=90.0))

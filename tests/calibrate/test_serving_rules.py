@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from foretell.lab.calibrate.serving_arguments import precision_named
 from foretell.lab.calibrate.serving_cases import case_of, predict_case
-from foretell.lab.calibrate.serving_rules import precision_named
 from tests.calibrate.test_serving_fit import BLANK
 
 OFFLINE = replace(
@@ -31,7 +31,7 @@ def test_mixtures_in_tables_of_offline_maxima_have_attention_data_parallel():
 def test_a_limit_that_is_told_or_lower_gives_less_at_most():
     case = case_of(OFFLINE)
     free = predict_case(case)["throughput"]
-    few = replace(case, deployment=replace(case.deployment, max_batch=64))
+    few = case.with_deployment(max_batch=64)
     assert predict_case(few)["throughput"] < free
 
 
@@ -46,7 +46,7 @@ def test_vllm_has_its_default_limits_offline(version, gpu, limit):
         tp=1, n_gpus=1, ep=1, isl=16.0, osl=128.0,
     )  # fmt: skip
     case = case_of(row)
-    same = replace(case, deployment=replace(case.deployment, max_batch=limit))
+    same = case.with_deployment(max_batch=limit)
     assert predict_case(case)["throughput"] == pytest.approx(
         predict_case(same)["throughput"], rel=0.02
     )

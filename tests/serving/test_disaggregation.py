@@ -10,15 +10,14 @@ from foretell.catalog import model, system
 from foretell.catalog.acceptance import curves
 from foretell.catalog.engines import own_version, profile
 from foretell.errors import BadInput
-from foretell.lab.calibrate.serving_cases import case_of
-from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
-from foretell.lab.calibrate.serving_rules import draft_tokens
-from foretell.lab.calibrate.serving_workers import (
-    decode_worker,
+from foretell.lab.calibrate.serving_arguments import (
+    arguments_of,
     missing_workers,
     worker_layout,
     worker_places,
 )
+from foretell.lab.calibrate.serving_cases import case_of
+from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
 from foretell.serving.disaggregation import crowding
 from foretell.serving.sizing import search_layouts
 from foretell.serving.sizing_records import ServiceTargets
@@ -117,29 +116,39 @@ def test_workers_of_a_row_are_read_as_flags_or_as_counts() -> None:
         run="123", prefill=WorkerCells(gpus=4, workers=1, tp=4, ep=4, dp=1),
         decode=WorkerCells(gpus=32, workers=4, tp=8, ep=8, dp=0),
     )  # fmt: skip
-    front, back = (worker_layout(flag, side, Deployment()) for side in (flag.prefill, flag.decode))
+    front, back = (worker_layout(flag, side) for side in (flag.prefill, flag.decode))
     assert (front.tp, front.dp, front.ep) == (1, 4, 4)
-    assert (back.tp, back.dp, back.ep, back.gpus) == (8, 1, 8, 8)
+    assert (back.tp, back.dp, back.ep) == (8, 1, 8)
     count = row_of(
         prefill=WorkerCells(gpus=8, workers=2, tp=4, ep=4, dp=4),
         decode=WorkerCells(gpus=32, workers=1, tp=1, ep=32, dp=32),
     )
-    front, back = (worker_layout(count, s, Deployment()) for s in (count.prefill, count.decode))
+    front, back = (worker_layout(count, s) for s in (count.prefill, count.decode))
     assert (front.tp, front.dp) == (1, 4)
     assert (back.tp, back.dp, back.ep) == (1, 32, 32)
     case = case_of(count)
     assert case.prefill is not None
-    assert (case.prefill.replicas, case.replicas) == (2, 1.0)
+    assert (case.prefill.replicas, case.question.replicas) == (2, 1)
     assert "prefill and decode" in missing_workers(row_of())
 
 
 def test_drafts_are_the_rows_own_cell_and_never_a_version() -> None:
-    said: list[str] = []
-    old = row_of(framework="trtllm", version="1.1.0rc2.post2", ep=8)
-    assert draft_tokens(old, said)[1] == 0
-    assert draft_tokens(row_of(speculative="unknown"), said)[1] == 0
-    assert draft_tokens(row_of(speculative="mtp", draft_tokens=2), said) == ("mtp", 2)
-    assert draft_tokens(row_of(speculative="mtp"), said) == ("mtp", 3)
+    plain = {
+        "gpu": "B200",
+        "framework": "trtllm",
+        "disaggregated": False,
+        "n_gpus": 8,
+        "tp": 8,
+        "ep": 8,
+    }
+
+    def drafts(**cells: object) -> object:
+        return arguments_of(row_of(**plain, **cells))[0].get("speculative")
+
+    assert drafts(version="1.1.0rc2.post2") is None
+    assert drafts(speculative="unknown") is None
+    assert drafts(speculative="mtp", draft_tokens=2) == "mtp:2"
+    assert drafts(speculative="mtp") == "mtp:3"
     assert own_version("dynamo-trt", "0.7.0.post2") == ""
     assert own_version("dynamo-trt", "1.2.0rc2") == "1.2.0rc2"
 
@@ -210,10 +219,13 @@ def test_a_concurrency_a_little_above_a_power_of_two_tells_the_places_of_a_worke
 
 def test_requests_beyond_the_places_of_decode_workers_queue():
     """1,075 in flight and places for 1,024: the rest waits 51 / X before its first token."""
-    said = []
-    row = row_of(batch=1075.0, decode=WorkerCells(gpus=16, workers=1))
-    layout = decode_worker(row, Deployment(dp=16, ep=16), "trtllm", said)
-    assert (layout.max_batch, layout.eplb, len(said)) == (64, False, 2)
+    row = row_of(
+        batch=1075.0, prefill=WorkerCells(gpus=4, workers=1, tp=4, ep=4, dp=4),
+        decode=WorkerCells(gpus=16, workers=1, tp=16, ep=16, dp=16),
+    )  # fmt: skip
+    asked, said = arguments_of(row)
+    assert {"dp16", "max_batch=64", "no-eplb"} <= set(asked["plan"].split())
+    assert len(said) == 2
     base = {"system": "gb200", "gpus": 20, "isl": 1024, "osl": 1024, "concurrency": 1075,
             "engine": "trtllm", "prefill_gpus": 4, "prefill_plan": "dp4 ep4"}  # fmt: skip
     free, held = (

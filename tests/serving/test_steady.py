@@ -140,7 +140,7 @@ def test_a_rate_has_its_number_in_flight_and_an_overload_fills_the_batch():
 def test_percentiles_are_in_order_and_means_are_kept():
     found = state(concurrency=64.0)
     firsts, tokens = first_token_s(found, 0.0), token_s(found, 200.0)
-    ttft, tpot, _ = latency_levels_s(found, 0.0, 200.0)
+    ttft, tpot, _ = latency_levels_s(found, 200.0)
     cases = ((firsts, ttft, found.ttft_steady_s), (tokens, tpot, found.tpot_s))
     for values, shares, mean in cases:
         told = percentiles_ms(shares, float(mean))
@@ -163,11 +163,11 @@ def test_percentiles_of_many_systems_are_those_of_each(answer: float):
         tpot_s=found.tpot_s * pace,
         stall_s=found.stall_s * pace,
     )
-    together = latency_levels_s(many, 0.1, answer)
+    together = latency_levels_s(many, answer, 0.1)
     for row in (0, 63, 64, 149):
         names = ("decode_s", "tpot_s", "stall_s")
         one = replace(found, **{name: getattr(many, name)[row] for name in names})
-        for found_s, own in zip(together, latency_levels_s(one, 0.1, answer), strict=True):
+        for found_s, own in zip(together, latency_levels_s(one, answer, 0.1), strict=True):
             assert np.allclose(found_s[..., row], own, rtol=1e-12, atol=0.0)
 
 

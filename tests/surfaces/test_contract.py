@@ -45,9 +45,9 @@ FLAGS = {
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices "
         "--spread --prefix-hit --speculative --adapters --adapter-rank --adapter-slots "
         "--ttft --tpot --images --audio --prefill-gpus "
-        "--prefill-plan --set --simulate --arrivals --requests --seed --lengths --prefixes --prefix-tokens "
+        "--prefill-plan --set --simulate --arrivals --seed --lengths --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption "
-        "--fit --measured --plot "
+        "--requests --warmup --batching --fit --measured --plot "
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),
     "size": (

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from foretell.errors import BadInput
+from foretell.lab.calibrate.serving_arguments import LOADED
 from foretell.lab.calibrate.serving_rows import read_rows
 from foretell.lab.validate.serving import score_rows, score_serving
-from foretell.lab.validate.serving_simulation import PLAYED
 from tests.surfaces.command import foretell
 
 BARS = {
@@ -125,7 +125,7 @@ def test_an_engine_without_a_profile_is_taken_as_the_usual_one_and_said(data_dir
 def test_rows_under_load_are_played_as_well_as_in_closed_form(data_dir):
     """One row in seven: of fewer, a median says more of the sample than of the two forms."""
     rows = read_rows(data_dir / "inference" / "measured_serving.csv.gz")
-    loaded = [row for row in rows if row.kind in PLAYED][::7]
+    loaded = [row for row in rows if row.kind in LOADED][::7]
     found = score_rows(loaded, simulate=True).to_dict()
     beside = found["played"]
     assert beside["tpot"]["rows"] >= 60

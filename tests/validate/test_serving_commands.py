@@ -1,23 +1,28 @@
-"""A typed command has the deployment, the engine and the time per token that a row is scored by."""
+"""A row typed into a shell is the row as it is scored: every kind, every option that a row tells."""
 
 import shlex
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 
-from foretell.api.serving import question_of
-from foretell.lab.calibrate.serving_cases import WAVES, WAVES_APART, case_of, predict_case
+from foretell.lab.calibrate.serving_arguments import KINDS, LOADED, arguments_of, command
+from foretell.lab.calibrate.serving_cases import (
+    answer_figures,
+    case_of,
+    predict_case,
+    predicted_all,
+)
 from foretell.lab.calibrate.serving_launched import as_launched
 from foretell.lab.calibrate.serving_rows import WorkerCells, read_rows
-from foretell.lab.validate.serving import read_case
-from foretell.lab.validate.serving_commands import flags_of, unasked
-from foretell.serving.serve import serve_one
-from foretell.specs.questions.serving import ServiceQuestion
+from foretell.lab.validate.serving import read_case, score_rows
+from foretell.records import dataclass
 from tests.calibrate.test_serving_fit import BLANK
 from tests.surfaces.command import foretell
 
-NUMBERS = ("isl", "osl", "concurrency", "rate", "spread")
-TABLES = ("measured_serving.csv.gz", "measured_serving_2.csv.gz")
+TABLES = ("measured_serving.csv.gz", "measured_serving_2.csv.gz", "measured_serving_3.csv.gz")
+SAME = 1e-6
+"""What a typed command and the score may differ by."""
 ROWS = (
     replace(BLANK, model="llama-3.1-70b", gpu="B200", precision="fp8", framework="trtllm", version="1.0"),
     replace(BLANK, model="deepseek-ai/DeepSeek-R1", gpu="B200", precision="fp4", framework="sglang",
@@ -30,61 +35,102 @@ ROWS = (
             version="0.8.1.post2", n_gpus=12, disaggregated=True, run="1", isl=1024.0, osl=1024.0, batch=64.0,
             prefill=WorkerCells(gpus=4, workers=1, tp=4, ep=4, dp=0),
             decode=WorkerCells(gpus=8, workers=1, tp=8, ep=8, dp=0)),
+    replace(BLANK, notes="gpu_memory_utilization=0.8; DERIVED", prefix_hit=0.5),
+    replace(BLANK, kind="online_serving", batch=None, rate=2.5),
+    *(replace(BLANK, kind=kind, osl=64.0) for kind in KINDS if kind not in LOADED),
 )  # fmt: skip
 
 
-def asked(case):
-    """The question of a row's command."""
-    words = flags_of(case)
-    given = dict(zip(words[1::2], words[2::2], strict=True))
-    values = {name.removeprefix("--").replace("-", "_"): text for name, text in given.items()}
-    values |= {name: float(values[name]) for name in NUMBERS if name in values}
-    return question_of(ServiceQuestion(words[0], **values))[0]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """An answer of the command line as the score reads one."""
+
+    ttft_ms: "Typed | None" = None
+    tpot_ms: "Typed | None" = None
+    e2e_ms: "Typed | None" = None
+    benchmark: "Typed | None" = None
+    mean: float = 0.0
+    p50: float = 0.0
+    output_tokens_per_s: float = 0.0
+    requests_per_s: float = 0.0
+    isl: float = 0.0
+    gpus: int = 0
+    joules_per_token: float = 0.0
 
 
-def same(case):
-    """Whether a typed command has a row's deployment and engine."""
-    q = asked(case)
-    own = case.deployment, case.profile
-    if case.prefill is not None:
-        assert q.prefill is not None
-        own += case.prefill.deployment, case.prefill.profile, case.prefill.gpus
-        return own == (
-            q.deployment, q.profile, q.prefill.deployment, q.prefill.profile, q.prefill.gpus,
-        )  # fmt: skip
-    return own == (q.deployment, q.profile)
+def typed(found):
+    """The JSON of a command as a record."""
+    known = {name: found[name] for name in Typed.__dataclass_fields__ if name in found}
+    return Typed(**{k: typed(v) if isinstance(v, dict) else v for k, v in known.items()})
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.gpu} {row.framework}")
+def same_as_typed(row):
+    """Hold every figure of a row to those of its command."""
+    line = shlex.split(command(row), comments=True)
+    told = foretell(*line[1:], "--json")
+    assert told.code == 0, told.err
+    ours, theirs = predict_case(case_of(row)), answer_figures(typed(told.json))
+    for name, value in ours.items():
+        assert theirs[name] == pytest.approx(value, rel=SAME), (row.id, name)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.kind} {row.gpu} {row.framework}")
 def test_a_typed_command_is_what_a_row_is_scored_by(row):
-    case = case_of(row)
-    assert same(case)
-    # A benchmark's run has few waves, a user's service none that is the first.
-    waves = WAVES if case.prefill is None else WAVES_APART
-    q = asked(case)
-    found = serve_one(replace(q, traffic=replace(q.traffic, waves=waves)))
-    assert found.tpot_ms.mean == pytest.approx(predict_case(case)["tpot"], rel=1e-6)
+    same_as_typed(row)
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_every_row_under_load_is_filled_as_a_users_blanks_are(data_dir, table):
-    seen = set()
-    for row in read_rows(data_dir / "inference" / table):
-        case = read_case(row)
-        if isinstance(case, str) or unasked(case):
-            continue
-        key = (
-            case.model.id,
-            case.system.id,
-            case.deployment,
-            case.profile.id,
-            row.framework,
-            row.version,
-        )
-        if key not in seen:
-            seen.add(key)
-            assert same(case), row.id
-    assert len(seen) > 20
+@lru_cache
+def sample(folder):
+    """Three rows of every engine and kind in the open tables."""
+    found = {}
+    for table in TABLES:
+        for row in read_rows(folder / "inference" / table):
+            key = (row.framework, row.kind, row.disaggregated)
+            if len(found.setdefault(key, [])) < 3 and not isinstance(read_case(row), str):
+                found[key].append(row)
+    return tuple(row for rows in found.values() for row in rows[-1:])
+
+
+def test_rows_of_the_open_tables_typed_are_their_scores(data_dir):
+    rows = sample(data_dir)
+    refused = {one for one, _ in score_rows(rows).unsupported}
+    asked = [row for row in rows if row.id not in refused]
+    assert len(asked) > 20
+    for row in asked:
+        same_as_typed(row)
+
+
+def test_figures_of_many_rows_at_once_are_those_of_each():
+    cases = [
+        case_of(replace(row, batch=row.batch and row.batch * n)) for row in ROWS for n in (1, 2)
+    ]
+    together = predicted_all(cases, lambda case: case.profile)
+    for case, found in zip(cases, together, strict=True):
+        alone = predict_case(case)
+        for name, value in found.items():
+            if name != "input_throughput" or case.question.prefill is None:
+                assert value == pytest.approx(alone[name], rel=1e-6), (case.row.kind, name)
+
+
+def test_ranks_of_attention_are_inside_the_tp_of_sglang():
+    row = replace(
+        BLANK, model="deepseek-ai/DeepSeek-R1", framework="sglang", tp=8, dp=4, n_gpus=None
+    )
+    asked, _ = arguments_of(replace(row, ep=8))
+    assert (asked["gpus"], asked["plan"].split()[:3]) == (8, ["tp2", "dp4", "ep8"])
+    case = case_of(replace(row, ep=8))
+    assert (case.question.gpus, case.deployment.gpus, case.question.replicas) == (8, 8, 1)
+
+
+def test_prompts_found_in_the_prefix_cache_are_a_column(tmp_path):
+    path = tmp_path / "rows.csv"
+    columns = "id,kind,model,gpu,framework,tp,batch_or_concurrency,isl,osl,prefix_hit"
+    path.write_text(
+        f"{columns}\n1,online_concurrency,llama-3.1-8b,H100 SXM,vllm,1,8,4000,100,0.75\n"
+    )
+    (row,) = read_rows(path)
+    hit, none = (predict_case(case_of(replace(row, prefix_hit=share))) for share in (0.75, None))
+    assert hit["ttft"] < 0.6 * none["ttft"]
 
 
 def test_what_scripts_set_is_for_fits_alone():
@@ -96,9 +142,8 @@ def test_what_scripts_set_is_for_fits_alone():
     assert case.deployment.wait_steps is None
     assert case.deployment.max_tokens is None
     assert as_launched(case).deployment.wait_steps == 20.0
-    assert as_launched(case_of(replace(row, source="elsewhere"))) == case_of(
-        replace(row, source="elsewhere")
-    )
+    elsewhere = case_of(replace(row, source="elsewhere"))
+    assert as_launched(elsewhere) == elsewhere
 
 
 def test_commands_are_printed(tmp_path):
@@ -106,7 +151,7 @@ def test_commands_are_printed(tmp_path):
     path.write_text(
         "id,kind,model,gpu,n_gpus,precision,framework,tp,batch_or_concurrency,isl,osl,tpot_or_itl_ms\n"
         "one,online_concurrency,llama-3.1-8b,H100 SXM,1,bf16,vllm,1,8,1000,100,9.0\n"
-        "two,decode_step,llama-3.1-8b,H100 SXM,1,bf16,vllm,1,8,1000,,9.0\n"
+        "two,online_trace,llama-3.1-8b,H100 SXM,1,bf16,vllm,1,8,1000,,9.0\n"
     )
     first, second = foretell("validate", "serving", str(path), "--commands").out.splitlines()
     words = shlex.split(first, comments=True)

@@ -43,6 +43,7 @@ class ServeAnswer(ServiceEstimate, Answer):
         for name, value in told.items():
             if isinstance(value, Percentiles):
                 told[name] = value.to_dict()
+        told["benchmark"] = None if self.benchmark is None else self.benchmark.to_dict()
         told["fit"] = None if self.fit is None else [one.to_dict() for one in self.fit]
         told["intervals"] = self.intervals
         told["assumptions"] = list(self.assumptions)

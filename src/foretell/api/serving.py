@@ -27,6 +27,7 @@ from foretell.interop.launch import Launch, ToolArguments
 from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.tier_checks import network_problems
+from foretell.serving.benchmark import benchmark_figures
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input, said_of_input
 from foretell.serving.engine_options import adapter_load_s, with_options
@@ -38,10 +39,13 @@ from foretell.serving.formats import (
     stored_formats,
 )
 from foretell.serving.layouts import best_layout, chosen_of, launchable
-from foretell.serving.memory import fraction_alike
-from foretell.serving.serve import ServeQuestion, serve_one
+from foretell.serving.memory import fraction_alike, memory_of
+from foretell.serving.serve import ServeQuestion, serve_one, state_of
+from foretell.serving.simulated_levels import with_tails
 from foretell.serving.simulation import serve_simulated
 from foretell.serving.simulation_options import read_play
+from foretell.serving.static import offline_limit
+from foretell.serving.steps import step_times
 from foretell.serving.systems import serve_systems
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
@@ -86,20 +90,103 @@ def serve(question: ServingQuestion) -> ServeAnswer:
     if options:
         moved = {name: options.pop(name) for name in moved_options(tuple(options))}
         question = replace(question, **moved)
-    asked, given = question_of(question)
+    asked, given = asked_of(question)
     try:
         if question.measured:
             found = served_given(question, asked, given, options)
         elif options is not None:
             found = play_of(asked, given, options, question.progress)
         else:
-            found = closed_form(asked, given)
+            found = served(asked, given)
     except Infeasible as error:
         raise (_with_fit(error, asked) if question.fit else error) from None
     if question.fit:
         layout = parse_deployment(found.plan, asked.deployment)
         found = replace(found, fit=_fits(asked, layout))
     return serve_answer(found)
+
+
+def asked_of(question: ServingQuestion) -> tuple[ServeQuestion, bool]:
+    """The question with how requests share steps and how a benchmark begins, and whether its layout was
+    given."""
+    asked, given = question_of(part(ServiceQuestion, question))
+    problems = [*benchmark_problems(question), *batching_problems(question, asked, given)]
+    if problems:
+        raise BadInput(problems)
+    if question.batching == "offline" and asked.deployment.max_batch is None:
+        layout = replace(asked.deployment, max_batch=offline_limit(asked.profile))
+        asked = replace(asked, deployment=layout)
+    plain = question.batching != "continuous"
+    asked = replace(
+        asked,
+        batching=question.batching,
+        requests=question.requests,
+        warmup=question.warmup or 0,
+        assumptions=tuple(text for text in asked.assumptions if text != NO_LOAD or not plain),
+    )
+    return asked, given
+
+
+def benchmark_problems(question: ServingQuestion) -> list[Problem]:
+    """Requests of a benchmark that are none, or all of them a warm-up."""
+    least = (question.warmup or 0) + 1
+    problems = []
+    for name, value, low in (
+        ("requests", question.requests, least),
+        ("warmup", question.warmup, 0),
+    ):
+        if value is not None and (isinstance(value, bool) or not low <= value <= LARGEST):
+            allowed = f"a whole number from {low} on"
+            message = "not a usable number of requests"
+            problems.append(Problem(path=name, value=value, message=message, allowed=allowed))
+    return problems
+
+
+def batching_problems(
+    question: ServingQuestion, asked: ServeQuestion, given: bool
+) -> list[Problem]:
+    """What a static batch or an endless queue does not have."""
+    if question.batching == "continuous":
+        return []
+    found = []
+    beside = {
+        "rate": asked.rate,
+        "prefill_gpus": question.prefill_gpus,
+        "simulate": question.simulate,
+    }
+    if question.batching == "offline":
+        beside["concurrency"] = question.concurrency
+    if not given:
+        message = "needs a layout"
+        found.append(Problem(path="plan", value=None, message=message, allowed='as in "tp4"'))
+    message = f"says nothing of {question.batching} batching"
+    found += [
+        Problem(path=name, value=value, message=message, allowed="--batching continuous")
+        for name, value in beside.items()
+        if value
+    ]
+    return found
+
+
+def served(asked: ServeQuestion, given: bool) -> ServiceEstimate:
+    """The closed form's answer, with what a benchmark of it prints and tails of simulated requests."""
+    found = served_plainly(asked, given)
+    return with_tails(found, replace(asked, deployment=layout_in(found, asked)))
+
+
+def served_plainly(asked: ServeQuestion, given: bool) -> ServiceEstimate:
+    """The closed form's answer with what a benchmark of it prints, percentiles in closed form as well."""
+    found = closed_form(asked, given)
+    here = replace(asked, deployment=layout_in(found, asked))
+    times = step_times(here.model, here.system, here.deployment, here.profile)
+    memory = memory_of(here.model, here.system, here.deployment, here.profile)
+    state, _ = state_of(here, times, memory)
+    return replace(found, benchmark=benchmark_figures(here, times, memory, state))
+
+
+def layout_in(found: ServiceEstimate, asked: ServeQuestion) -> Deployment:
+    """The layout of an answer: the question's, or the one that was chosen."""
+    return parse_deployment(found.plan, asked.deployment) if found.plan_chosen else asked.deployment
 
 
 def _fits(asked: ServeQuestion, layout: Deployment) -> tuple[EngineFit, ...]:
@@ -135,6 +222,8 @@ def served_given(
 def options_of(question: ServingQuestion) -> dict[str, Any] | None:
     """What is known of simulated requests; None for the closed form, which takes no such options."""
     given = given_of(part(RequestOptions, question, simulate=False))
+    if question.simulate is not False and question.requests is not None:
+        given["requests"] = question.requests
     if question.simulate is False and given:
         message = "says how requests are simulated"
         raise BadInput(

@@ -288,7 +288,7 @@ def serving(
                 "anchors": anchors},
     )  # fmt: skip
     if commands:
-        from foretell.lab.validate.serving_commands import commands as serving_commands
+        from foretell.lab.validate.serving import commands as serving_commands
 
         return show_commands(serving_commands(Path(file)), json)
     from foretell.lab.validate.serving import score_serving

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.api.service_answers import ServeAnswer
 from foretell.report.console import bar, table
 from foretell.report.estimate import bullets, ninety
-from foretell.specs.service import Percentiles
+from foretell.specs.service import BenchmarkFigures, Percentiles
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -119,6 +119,10 @@ def headline(found: ServeAnswer) -> "Text":
         if found.rate is not None
         else f"concurrency {found.concurrency:g}"
     )
+    if found.batching == "offline":
+        load = "an endless queue"
+    elif found.batching == "static":
+        load = f"static batches of {found.concurrency:g}"
     chosen = "chosen, the best found" if found.plan_chosen else "as given"
     apart = ""
     if found.prefill_plan is not None:
@@ -173,6 +177,8 @@ def rates(found: ServeAnswer) -> "Table":
         f"{found.output_tokens_per_s_per_user:,.1f} per user   {found.requests_per_s:,.2f} requests/s"
         + _rates_sure(found),
     )
+    if found.benchmark is not None:
+        grid.add_row("benchmark", benchmark_text(found.benchmark))
     if found.goodput_requests_per_s is not None:
         share = found.goodput_requests_per_s / max(found.requests_per_s, 1e-12)
         grid.add_row(
@@ -203,6 +209,20 @@ def rates(found: ServeAnswer) -> "Table":
     )
     grid.add_row("limited by", found.limited_by)
     return grid
+
+
+def benchmark_text(told: BenchmarkFigures) -> str:
+    """What a benchmark prints whose first requests are all sent at once."""
+    latencies = "; ".join(
+        f"{name} {value.mean:,.1f} ms on the mean, median {value.p50:,.1f}, p90 {value.p90:,.1f}, "
+        f"p99 {value.p99:,.1f}"
+        for name, value in (("TTFT", told.ttft_ms), ("TPOT", told.tpot_ms))
+    )
+    without = f", the first {told.warmup:,} not counted" if told.warmup else ""
+    return (
+        f"{told.requests:,} requests, begun all at once{without}: {latencies}; "
+        f"{told.output_tokens_per_s:,.0f} output tokens/s"
+    )
 
 
 def _rates_sure(found: ServeAnswer) -> str:

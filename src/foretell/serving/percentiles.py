@@ -24,8 +24,11 @@ LEVELS = (50.0, 90.0, 95.0, 99.0)
 """Percentiles given."""
 
 
-def first_token_s(found: SteadyState, started: float) -> Array:
-    """Times to the first token of evenly chosen requests, on the last axis, with the closed form's mean."""
+def first_token_s(found: SteadyState, started: float, skipped: float = 0.0) -> Array:
+    """Times to the first token of evenly chosen requests, on the last axis, with the closed form's mean.
+
+    `started` of them are of the first wave, of which the first `skipped` (a share) are not counted.
+    """
     place = (np.arange(MANY) + 0.5) / MANY
     first = max(round(MANY * started), 1) if started > 0.0 else 0
     rest = place[: MANY - first] * MANY / max(MANY - first, 1)
@@ -38,8 +41,7 @@ def first_token_s(found: SteadyState, started: float) -> Array:
     wave = (
         2.0
         * np.maximum(each(found.ttft_start_s) - prefill, 0.0)
-        * (np.arange(first) + 0.5)
-        / max(first, 1)
+        * (skipped + (1.0 - skipped) * (np.arange(first) + 0.5) / max(first, 1))
     )
     return np.concatenate([np.maximum(steady, 0.3 * settled), prefill + wave], axis=-1)
 
@@ -71,9 +73,9 @@ def normal_points() -> Array:
     return np.where(place < 0.5, -z, z)
 
 
-def request_times_s(found: SteadyState, started: float, answer: float) -> tuple[Array, Array]:
+def request_times_s(found: SteadyState, answer: float) -> tuple[Array, Array]:
     """Times to the first token and per token after it of evenly chosen requests, paired."""
-    firsts = first_token_s(found, started)
+    firsts = first_token_s(found, 0.0)
     return mix_order(firsts), _tokens_s(found, answer, firsts)
 
 
@@ -94,7 +96,7 @@ def unrelated_order(many: int) -> NDArray[np.intp]:
 
 
 def latency_levels_s(
-    found: SteadyState, started: float, answer: float
+    found: SteadyState, answer: float, started: float = 0.0, skipped: float = 0.0
 ) -> tuple[Array, Array, Array]:
     """The percentiles (first axis) of the time to the first token, per token after it, and to the last one.
 
@@ -106,7 +108,8 @@ def latency_levels_s(
     parts = []
     for start in range(0, many[0], SYSTEMS) if many else (0,):
         own: Any = {name: v[start : start + SYSTEMS] if many else v for name, v in fields.items()}
-        parts.append(_levels_s(replace(found, **own), started, answer))
+        firsts = first_token_s(replace(found, **own), started, skipped)
+        parts.append(_levels_s(replace(found, **own), firsts, answer))
     ttft, tpot, e2e = (np.concatenate(levels, axis=-1) for levels in zip(*parts, strict=True))
     return ttft, tpot, e2e
 
@@ -119,8 +122,7 @@ SAMPLED = (
 """What times of requests are made of."""
 
 
-def _levels_s(found: SteadyState, started: float, answer: float) -> tuple[Array, Array, Array]:
-    firsts = first_token_s(found, started)
+def _levels_s(found: SteadyState, firsts: Array, answer: float) -> tuple[Array, Array, Array]:
     tokens = _tokens_s(found, answer, firsts)
     whole = mix_order(firsts) + tokens * (answer - 1.0)
     ttft, e2e = (np.percentile(values, LEVELS, axis=-1) for values in (firsts, whole))

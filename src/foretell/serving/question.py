@@ -5,7 +5,7 @@ import numpy as np
 from foretell.records import dataclass
 from foretell.serving.disaggregation import PrefillPool
 from foretell.specs._base import Num
-from foretell.specs.deployment import Deployment, Traffic
+from foretell.specs.deployment import Batching, Deployment, Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.prices import Prices
@@ -44,6 +44,12 @@ class ServeQuestion:
     """Time to the first token and time per output token that are good service; None: any."""
     prefill: PrefillPool | None = None
     """Instances that do prefill alone; None: prompts and answers have the same ones."""
+    batching: Batching = "continuous"
+    """How requests share steps."""
+    requests: Num | None = None
+    """Requests of a benchmark that begins with all of its concurrency at once; None: ten waves."""
+    warmup: int = 0
+    """Of these, the first that are not counted."""
     named: str = ""
     """The model's repository as the user named it; empty: by a name of the catalogue, a file or a record."""
 
@@ -69,6 +75,6 @@ class ServeQuestion:
     @property
     def in_use(self) -> Num:
         """Instances that have anything to do: under a fixed concurrency, no more than its requests."""
-        if self.rate is not None or self.prefill is not None:
+        if self.rate is not None or self.prefill is not None or self.batching == "offline":
             return float(self.replicas)
         return np.minimum(float(self.replicas), self.traffic.concurrency)

@@ -13,7 +13,8 @@ Read this file to know where everything is:
     serving/disaggregation.py  the same of both, prefill and decode on instances of their own
     serving/service_numbers.py  latencies, rates, money and energy of it
       serving/percentiles.py   how latencies differ from request to request
-    serving/static.py        batches without an engine, and endless queues
+    serving/static.py        static batches, and endless queues
+    serving/benchmark.py     the same service as a benchmark that begins all at once measures it
     serving/layouts.py       the layouts that a number of chips allows
     serving/systems.py       the same on many systems at once
     catalog/engines.toml     engine profiles: overheads, limits, rules
@@ -40,10 +41,12 @@ from foretell.serving.launch_rules import launch_refusal
 from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion as ServeQuestion
 from foretell.serving.service_numbers import plain_number, service_numbers
+from foretell.serving.static import offline_state, static_state
 from foretell.serving.steady import SteadyState, steady
 from foretell.serving.steps import StepTimes, step_times
 from foretell.serving.transfer import transfer
 from foretell.serving.wide_experts import first_experts, wide_experts, wide_notes
+from foretell.specs._base import Num
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.service import Interval, ServiceEstimate
 from foretell.units import format as show
@@ -66,14 +69,22 @@ def serve_one(q: ServeQuestion) -> ServiceEstimate:
     return service_estimate(q, times, memory, state, flight)
 
 
-def state_of(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[SteadyState, float]:
+def state_of(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[SteadyState, Num]:
     """One instance under its share of the load, and the requests in flight there."""
     if q.prefill is not None:
         return state_apart(q, q.prefill, times, memory)
     if q.rate is not None:
         return with_rate(times, memory, q.traffic, q.rate / q.replicas)
     flight = np.maximum(np.asarray(q.traffic.concurrency) / q.replicas, 1.0)
-    return steady(times, memory, replace(q.traffic, concurrency=flight)), float(flight)
+    own = replace(q.traffic, concurrency=flight)
+    match q.batching:
+        case "static":
+            return static_state(times, own), flight
+        case "offline":
+            endless = offline_state(times, memory, own)
+            return endless, endless.batch
+        case _:
+            return steady(times, memory, own), flight
 
 
 def pair_of(q: ServeQuestion, pool: PrefillPool, times: StepTimes) -> Pair:
@@ -84,7 +95,7 @@ def pair_of(q: ServeQuestion, pool: PrefillPool, times: StepTimes) -> Pair:
 
 def state_apart(
     q: ServeQuestion, pool: PrefillPool, times: StepTimes, memory: Memory
-) -> tuple[SteadyState, float]:
+) -> tuple[SteadyState, Num]:
     """One decode instance of those that share the requests with the prefill pool."""
     pair = pair_of(q, pool, times)
     if q.rate is not None:
@@ -92,7 +103,7 @@ def state_apart(
         spent = found.ttft_steady_s + np.asarray(q.traffic.osl) * found.tpot_s
         return found, float(found.requests_per_s * spent)
     flight = np.asarray(q.traffic.concurrency, float)
-    return loop_state(pair, memory, q.traffic), float(flight / q.replicas)
+    return loop_state(pair, memory, q.traffic), flight / q.replicas
 
 
 def check_memory(q: ServeQuestion, memory: Memory) -> None:
@@ -146,7 +157,7 @@ def _no(q: ServeQuestion, path: str, message: str, allowed: str) -> Problem:
 
 
 def service_estimate(
-    q: ServeQuestion, times: StepTimes, memory: Memory, state: SteadyState, flight: float
+    q: ServeQuestion, times: StepTimes, memory: Memory, state: SteadyState, flight: Num
 ) -> ServiceEstimate:
     """Everything that is told of one deployment."""
     numbers = service_numbers(q, times, memory, state, flight)
@@ -168,6 +179,7 @@ def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate
         plan_chosen=q.plan_chosen,
         profile=q.profile.id,
         rate=q.rate,
+        batching=q.batching,
         simulated=False,
         fits="yes",
         price_source=q.prices.source,

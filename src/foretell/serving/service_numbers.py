@@ -31,11 +31,10 @@ def service_numbers(
     mean = 0.5 * (1.0 + q.traffic.least)
     isl, osl = float(np.asarray(q.traffic.isl)), float(np.asarray(q.traffic.osl))
     answer = max(mean * osl, 1.0)
-    started = 0.0 if q.rate is not None else 1.0 / q.traffic.waves
-    ttft_mean = np.asarray(state.ttft_steady_s if q.rate is not None else state.ttft_s)
+    ttft_mean = np.asarray(state.ttft_steady_s)
     # An answer of one token has no time after its first.
     tpot_mean = np.asarray(state.tpot_s) if answer > 1.0 else np.zeros_like(ttft_mean)
-    ttft, tpot, e2e = latency_levels_s(state, started, answer)
+    ttft, tpot, e2e = latency_levels_s(state, answer)
     e2e_mean = ttft_mean + tpot_mean * (answer - 1.0)
     rate = np.asarray(state.requests_per_s) * q.in_use
     if q.rate is not None:
@@ -76,7 +75,7 @@ def service_numbers(
         "tokens_per_joule": answer / (in_joules + out_joules),
         "limited_by": limited_by(q, state, parts, limit),
         "step_ms": {name: 1e3 * value for name, value in parts.items()},
-        "goodput_requests_per_s": goodput(q, state, (started, answer), rate),
+        "goodput_requests_per_s": goodput(q, state, answer, rate),
     }
 
 
@@ -113,17 +112,12 @@ def joules_of(
     return in_joules, out_joules + idle_joules(q, flight) / rate
 
 
-def goodput(
-    q: ServeQuestion, state: SteadyState, load: tuple[float, float], rate: Array
-) -> Array | None:
-    """Requests a second within both targets; None where there are none.
-
-    `load` is the share of requests of the first wave and the tokens of an answer.
-    """
+def goodput(q: ServeQuestion, state: SteadyState, answer: float, rate: Array) -> Array | None:
+    """Requests a second within both targets; None where there are none."""
     ttft_ms, tpot_ms = q.targets_ms
     if ttft_ms is None and tpot_ms is None:
         return None
-    firsts_s, tokens_s = request_times_s(state, *load)
+    firsts_s, tokens_s = request_times_s(state, answer)
     good = np.ones(firsts_s.shape, bool)
     if ttft_ms is not None:
         good &= 1e3 * firsts_s <= ttft_ms

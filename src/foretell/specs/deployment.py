@@ -131,6 +131,11 @@ class Deployment:
         return self.ep >= WIDE and self.dp > 1
 
 
+Batching = Literal["continuous", "static", "offline"]
+"""continuous: requests come and go; static: one batch, its prompts together and no new ones until its last
+answer; offline: an endless queue, of which as many run as fit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """What is asked of an instance; lengths in tokens."""

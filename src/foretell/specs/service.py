@@ -30,6 +30,34 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkFigures:
+    """A service as a benchmark measures it: a fixed concurrency, all of the first wave sent at once."""
+
+    requests: int
+    """Requests sent."""
+    warmup: int
+    """The first of them, which no figure counts."""
+    ttft_ms: Percentiles
+    """Time to the first token, the wait of the first wave included."""
+    steady_ttft_ms: float
+    """Mean time to the first token of the requests behind the first wave."""
+    tpot_ms: Percentiles
+    """Time per output token, the first excluded."""
+    e2e_ms: Percentiles
+    """Time of a whole request."""
+    output_tokens_per_s: float
+    """All output tokens over the whole time, the drain at the end included."""
+    duration_s: float
+    """From the first request to the last token."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        latencies = {name: found[name].to_dict() for name in ("ttft_ms", "tpot_ms", "e2e_ms")}
+        return found | latencies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceEstimate:
     """One deployment under one load."""
 
@@ -141,6 +169,13 @@ class ServiceEstimate:
     """What a prompt's cache takes to a decode instance."""
     fit: tuple[Any, ...] | None = None
     """What each engine fits on the chips of an instance (serving/fit.py); None where it was not asked for."""
+    batching: str = "continuous"
+    """How requests share steps: continuous, static or offline."""
+    benchmark: BenchmarkFigures | None = None
+    """The same service as a benchmark measures it; None under a rate of requests."""
+    percentiles_from: str = "closed form"
+    """What p90, p95 and p99 are from: simulated requests, or the closed form. Means and medians are the
+    closed form's unless `simulated`."""
     simulation: dict[str, Any] | None = None
     """What only a request-level simulation gives: goodput, queues, preemptions, the cache over time."""
     prior: dict[str, Any] | None = None

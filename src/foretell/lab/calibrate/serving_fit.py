@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from foretell.catalog.engines import profiles, usual
 from foretell.catalog.files import toml_value
+from foretell.errors import BadInput
+from foretell.lab.calibrate.serving_arguments import LOADED, UnsupportedRow
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
-    UnsupportedRow,
-    blank,
     case_of,
     in_their_unit,
     measured_figures,
@@ -86,8 +86,6 @@ LEAST = 1e-3
 """Values below this share of their scale are none."""
 RATES = ("prefill_tokens_per_gpu_s", "decode_tokens_per_gpu_s")
 """Kinds of instances that do one of both alone, mostly wide ones."""
-LOADED = ("online_concurrency", "online_serving")
-"""Kinds whose throughput is derived from their latencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +111,7 @@ def cases_of(rows: Sequence[ServingRow]) -> list[ServingCase]:
     for row in rows:
         try:
             case = case_of(row)
-        except UnsupportedRow:
+        except (UnsupportedRow, BadInput):
             continue
         if measured_figures(row):
             found.append(case)
@@ -144,8 +142,6 @@ def errors_under(
     places: list[int] = []
     found = predicted_all(cases, profile)
     for place, (case, figures) in enumerate(zip(cases, found, strict=True)):
-        if isinstance(figures, str):
-            continue
         ours = in_their_unit(case, figures)
         for name, value in targets(case.row).items():
             if name in ours:
@@ -201,7 +197,7 @@ def fits_profile(case: ServingCase) -> bool:
     pool; rates of instances that do prefill or decode alone are predicted, not fitted."""
     own = profiles().get(case.profile.id) == replace(case.profile, release="")
     plain = case.prefill is None and not case.deployment.draft_tokens
-    return own and plain and case.row.kind not in RATES and not blank(case.row)
+    return own and plain and case.row.kind not in RATES
 
 
 def fit_all(

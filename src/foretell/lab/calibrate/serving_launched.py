@@ -1,14 +1,13 @@
 """What the public benchmark's scripts launched beside what its rows tell: for fits alone.
 
 A fit has to know what ran, or its overheads would stand for a script's settings. A score must not: a row's
-blanks are filled as a user's are (serving_rules.py), so that a typed command has the same answer.
+blanks are filled as a user's are (serving_arguments.py), so that a typed command has the same answer.
 
 The settings are those of github.com/SemiAnalysisAI/InferenceX, benchmarks: of Llama-3.1-70B, gpt-oss-120b and
 DeepSeek-R1 on B200 and H200, autumn 2025 to spring 2026.
 """
 
 import math
-from dataclasses import replace
 
 from foretell.lab.calibrate.serving_cases import ServingCase
 
@@ -32,11 +31,7 @@ def as_launched(case: ServingCase) -> ServingCase:
         return case
     if SCRIPTS not in case.row.source and not case.row.run:
         return case
-    wait = script_wait(case)
-    return replace(
-        case,
-        deployment=replace(case.deployment, max_tokens=script_tokens(case), wait_steps=wait),
-    )
+    return case.with_deployment(max_tokens=script_tokens(case), wait_steps=script_wait(case))
 
 
 def script_wait(case: ServingCase) -> float | None:

@@ -25,11 +25,11 @@ from foretell.catalog.engines import FILE as ENGINES
 from foretell.catalog.engines import profiles, usual
 from foretell.catalog.files import ROOT, toml_value
 from foretell.catalog.files import read_table as read_toml
+from foretell.lab.calibrate.serving_arguments import LOADED
 from foretell.lab.calibrate.serving_cases import ServingCase
 from foretell.lab.calibrate.serving_fit import (
     FIRM,
     FITTED,
-    LOADED,
     LOOP,
     OTHER,
     OWN,
@@ -69,7 +69,7 @@ def thin(cases: Sequence[ServingCase]) -> list[ServingCase]:
     for case in cases:
         row = case.row
         told = (row.kind, row.batch, row.isl, row.osl, row.ttft_median_ms is None)
-        key = (case.group, case.profile.id, case.deployment, case.replicas, *told)
+        key = (case.group, case.profile.id, case.deployment, case.question.gpus, *told)
         found.setdefault(key, case)
     return list(found.values())
 

@@ -104,6 +104,8 @@ class ServingRow:
     """Joules of all chips for each output token."""
     watts_per_gpu: float | None = None
     """Mean power of one chip."""
+    prefix_hit: float | None = None
+    """Share of a prompt's tokens that were found in the prefix cache."""
     input_tokens_per_s_per_gpu: float | None = None
     """Prompt tokens a second of one chip."""
     run: str = ""
@@ -195,6 +197,7 @@ def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
         ttft_p99_ms=value("ttft_p99_ms"),
         joules_per_output_token=value("joules_per_output_token"),
         watts_per_gpu=value("power_avg_w_per_gpu"),
+        prefix_hit=value("prefix_hit"),
         input_tokens_per_s_per_gpu=value("input_tok_s_per_gpu"),
         run=cells.get("run", ""),
     )

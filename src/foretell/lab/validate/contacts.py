@@ -17,7 +17,7 @@ from foretell.lab.calibrate.serving_cases import (
     ServingCase,
     in_their_unit,
     measured_figures,
-    predicted_all,
+    row_figures,
 )
 from foretell.lab.calibrate.serving_left_out import left_out_profile_of
 from foretell.lab.calibrate.serving_rows import read_rows as read_serving
@@ -29,7 +29,7 @@ from foretell.lab.validate.post_training import (
     predictions_of,
     read_cells,
 )
-from foretell.lab.validate.serving import case_facts, case_features, read_case
+from foretell.lab.validate.serving import case_features, read_case
 from foretell.lab.validate.training import prediction_of
 from foretell.lab.validate.training_rows import read_rows
 from foretell.posttraining import evidence as loops
@@ -110,8 +110,12 @@ def training_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:
 
 def serving_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:
     """Figures of a table of services; what is left out together is a model, a chip and an engine."""
-    cases = [case for row in read_serving(path) if isinstance(case := read_case(row), ServingCase)]
-    for case, figures in zip(cases, predicted_all(cases, left_out_profile_of()), strict=True):
+    profile_of = left_out_profile_of()
+    for row in read_serving(path):
+        case = read_case(row)
+        if isinstance(case, str):
+            continue
+        figures = row_figures(case, profile_of(case))
         if isinstance(figures, str):
             continue
         ours, theirs = in_their_unit(case, figures), measured_figures(case.row)
@@ -136,7 +140,7 @@ def service_contact(
         log_error=held_out if blind is None else blind,
         slopes=services.usual_slopes(metric),
         features=case_features(case, metric),
-        facts=case_facts(case),
+        facts=services.facts_of(case.question),
         figure=(metric.partition("_")[0],),
     )
 

@@ -1,11 +1,12 @@
 """Published serving results beside our predictions: `validate serving`.
 
-One prediction for each row and metric (ttft, tpot, e2e in milliseconds; throughput in output tokens a second,
+Every row is asked of `serve` with the arguments that a user would type for it; `--commands` prints them. One
+prediction for each row and metric (ttft, tpot, e2e in milliseconds; throughput in output tokens a second,
 in total, or of one chip where a row has no other), or the reason why a row is unsupported. `by_kind` tells
 kind -> metric -> rows and errors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,18 +15,18 @@ import numpy as np
 
 from foretell.api.measured_serving import service_features
 from foretell.catalog.engines import profiles
-from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import ProblemsError
+from foretell.lab.calibrate.serving_arguments import LOADED, UnsupportedRow, command
 from foretell.lab.calibrate.serving_cases import (
+    Figures,
     ServingCase,
-    UnsupportedRow,
-    blank,
     case_of,
     in_their_unit,
     measured_figures,
-    predicted_all,
+    row_figures,
+    simulated,
 )
-from foretell.lab.calibrate.serving_fit import LOADED, left_out_profile
+from foretell.lab.calibrate.serving_fit import left_out_profile
 from foretell.lab.calibrate.serving_launched import as_launched
 from foretell.lab.calibrate.serving_left_out import (
     is_held_out,
@@ -35,8 +36,7 @@ from foretell.lab.calibrate.serving_left_out import (
 )
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows
 from foretell.lab.validate.scores import Prediction, Score, Scores, is_inside, score, scores_of
-from foretell.lab.validate.serving_simulation import PLAYED, played_figures
-from foretell.serving.evidence import interval_of, service_facts
+from foretell.serving.evidence import facts_of, interval_of
 from foretell.specs.engine import EngineProfile
 
 NO_SOURCE = "not stated"
@@ -84,10 +84,11 @@ def score_rows(
     profile_of = without_source() if anchors[0] else profiles_for(cases, leave_one_out)
     told: list[tuple[ServingCase, Prediction]] = []
     closed: list[Prediction] = []
-    for case, figures in zip(cases, predicted_all(cases, profile_of), strict=True):
-        if simulate and case.row.kind in PLAYED and not isinstance(figures, str):
+    answers = [row_figures(case, profile_of(case)) for case in cases]
+    for case, figures in zip(cases, answers, strict=True):
+        if simulate and case.row.kind in LOADED and not isinstance(figures, str):
             closed += predictions_of(case, in_their_unit(case, figures), profile_of(case))
-            figures = played_figures(case, profile_of(case))
+            figures = simulated(case, profile_of(case))
         if isinstance(figures, str):
             unsupported.append((case.row.id, figures))
             continue
@@ -105,7 +106,8 @@ def score_rows(
     scored = board(len(rows), told, unsupported, leave_one_out, closed)
     if leave_one_out is not None or simulate:
         return scored
-    return replace(scored, groups={"by_held_out": held_out(cases), **scored.groups})
+    own = {case.row.id: figures for case, figures in zip(cases, answers, strict=True)}
+    return replace(scored, groups={"by_held_out": held_out(cases, own), **scored.groups})
 
 
 def profiles_for(
@@ -121,12 +123,15 @@ def profiles_for(
             return lambda case: case.profile
 
 
-def held_out(cases: Sequence[ServingCase]) -> dict[str, Score]:
+def held_out(cases: Sequence[ServingCase], own: Mapping[str, Figures | str]) -> dict[str, Score]:
     """Family and metric, and metric -> the score of rows predicted without their model, coverage included."""
     mine = [case for case in cases if is_held_out(case)]
     profile_of = left_out_profile_of()
     found: dict[str, list[Prediction]] = {}
-    for case, figures in zip(mine, predicted_all(mine, profile_of), strict=True):
+    for case in mine:
+        profile = profile_of(case)
+        # `own` has the figures by the row's own profile.
+        figures = own[case.row.id] if profile == case.profile else row_figures(case, profile)
         if isinstance(figures, str):
             continue
         for one in predictions_of(case, in_their_unit(case, figures), case.profile):
@@ -163,6 +168,16 @@ def errors_beside(
     }
 
 
+def commands(path: Path) -> list[dict[str, str | None]]:
+    """For every row of a table the line that a user would type for it, or the reason why there is none."""
+    found: list[dict[str, str | None]] = []
+    for row in read_rows(Path(path)):
+        case = read_case(row)
+        line, reason = (None, case) if isinstance(case, str) else (command(row), None)
+        found.append({"id": row.id, "command": line, "reason": reason})
+    return found
+
+
 def read_case(row: ServingRow) -> ServingCase | str:
     """A row understood, or the reason why it is not; never an error."""
     try:
@@ -195,7 +210,7 @@ def left_out_models(cases: Sequence[ServingCase]) -> Callable[[ServingCase], Eng
         return case.model.id, case.profile.id, case.row.kind in LOADED
 
     for case in cases:
-        if key(case) not in known and not blank(case.row) and case.prefill is None:
+        if key(case) not in known and case.prefill is None:
             known[key(case)] = without_model(case, launched)
     return lambda case: known.get(key(case)) or case.profile
 
@@ -205,7 +220,7 @@ def predictions_of(
 ) -> list[Prediction]:
     """Our figures beside a row's, with the interval that a user is shown."""
     found = []
-    facts = case_facts(replace(case, profile=profile))
+    facts = facts_of(case.asked_of(profile))
     for name, theirs in measured_figures(case.row).items():
         ours = figures.get(name)
         if ours is None or not np.isfinite(ours) or ours <= 0.0:
@@ -223,20 +238,6 @@ def predictions_of(
             )
         )
     return found
-
-
-def case_facts(case: ServingCase) -> QuestionFacts:
-    """What is known of a service of a table before it is run."""
-    chips = case.deployment.gpus * case.replicas
-    return service_facts(
-        engine=case.profile.engine,
-        model=case.model,
-        system=case.system,
-        deployment=case.deployment,
-        apart=case.prefill is not None,
-        sequences_per_gpu=float(case.row.batch or 1.0) / max(float(chips), 1.0),
-        prompt=float(case.row.isl or 1.0),
-    )
 
 
 def case_features(case: ServingCase, metric: str) -> dict[str, float | str]:

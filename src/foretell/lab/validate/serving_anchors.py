@@ -18,10 +18,10 @@ from foretell.catalog.error_models import error_model
 from foretell.lab.calibrate.serving_cases import ServingCase, in_their_unit, predicted_all
 from foretell.lab.validate.anchors import anchored_inside
 from foretell.lab.validate.scores import Prediction
-from foretell.lab.validate.serving import case_facts, case_features
+from foretell.lab.validate.serving import case_features
 from foretell.records import dataclass
 from foretell.serving.corrections import STEPS
-from foretell.serving.evidence import service_novelty
+from foretell.serving.evidence import facts_of, service_novelty
 from foretell.specs.corrections import SERVING, Corrections
 from foretell.specs.engine import EngineProfile
 from foretell.uncertainty.posterior import MeasuredRun, condition
@@ -58,7 +58,7 @@ def figure_runs(
             slopes=own,
             log_ratio=math.log(one.measured / one.predicted),
             features=case_features(case, one.metric),
-            novelty=service_novelty(case_facts(case), one.metric),
+            novelty=service_novelty(facts_of(case.question), one.metric),
         )
         found.append(FigureRun(case=case, prediction=one, run=run))
     return found
@@ -72,7 +72,7 @@ def case_slopes(cases: Sequence[ServingCase], profile_of: ProfileOf) -> Mapping[
             there = [corrected(c, Corrections(**{name: math.exp(sign * step)})) for c in cases]
             figures = predicted_all(there, profile_of)
             pairs = zip(cases, figures, strict=True)
-            sides.append([{} if isinstance(f, str) else in_their_unit(c, f) for c, f in pairs])
+            sides.append([in_their_unit(c, f) for c, f in pairs])
     many, found = len(SERVING), {}
     for i, case in enumerate(cases):
         metrics = set(sides[0][i])
@@ -90,10 +90,10 @@ def case_slopes(cases: Sequence[ServingCase], profile_of: ProfileOf) -> Mapping[
 
 def corrected(case: ServingCase, known: Corrections) -> ServingCase:
     """A row on a system whose mechanisms take other times: its prefill instances, too."""
-    pool = case.prefill
+    q, pool = case.question, case.prefill
     if pool is not None:
         pool = replace(pool, system=pool.system.with_corrections(known))
-    return replace(case, system=case.system.with_corrections(known), prefill=pool)
+    return replace(case, question=replace(q, system=q.system.with_corrections(known), prefill=pool))
 
 
 def _slope(up: float | None, down: float | None, step: float) -> float:

@@ -49,11 +49,10 @@ def levels(
 ) -> ServiceLevels:
     """Figures of a run, with the share served within the levels asked for."""
     ok = np.isfinite(played.done_s)
-    ttft = 1e3 * (played.first_s - played.arrival_s)[ok]
-    e2e = 1e3 * (played.done_s - played.arrival_s)[ok]
+    times = latencies_ms(played, ok)
+    ttft, tpot = times["ttft_ms"], times["tpot_ms"]
     osl = played.osl[ok]
     more = osl > 1.0
-    tpot = (e2e - ttft)[more] / (osl[more] - 1.0)
     span = _span_s(played, ok)
     good = np.ones(len(ttft), bool)
     if ttft_ms is not None:
@@ -63,10 +62,7 @@ def levels(
     asked = ttft_ms is not None or tpot_ms is not None
     rate, tokens = middle(played, ok, span)
     return ServiceLevels(
-        ttft_ms=spread(ttft),
-        tpot_ms=spread(tpot),
-        tpot_with_first_ms=spread(e2e / osl),
-        e2e_ms=spread(e2e),
+        **{name: spread(values) for name, values in times.items()},
         requests_per_s=rate,
         output_tokens_per_s=tokens,
         whole_run_output_tokens_per_s=float(osl.sum()) / span,
@@ -75,6 +71,18 @@ def levels(
         answered=int(ok.sum()),
         refused=int(played.refused.sum()),
     )
+
+
+def latencies_ms(played: RequestOutcomes, counted: NDArray[np.bool_]) -> dict[str, Array]:
+    """Latency -> those of the requests that are counted and were answered; time per token of those that
+    have more than one."""
+    ok = counted & np.isfinite(played.done_s)
+    ttft = 1e3 * (played.first_s - played.arrival_s)[ok]
+    e2e = 1e3 * (played.done_s - played.arrival_s)[ok]
+    osl = played.osl[ok]
+    more = osl > 1.0
+    tpot = (e2e - ttft)[more] / (osl[more] - 1.0)
+    return {"ttft_ms": ttft, "tpot_ms": tpot, "tpot_with_first_ms": e2e / osl, "e2e_ms": e2e}
 
 
 def middle(played: RequestOutcomes, ok: NDArray[np.bool_], span_s: float) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from foretell.records import dataclass
+from foretell.specs.deployment import Batching
 from foretell.specs.questions.common import (
     CLOSED_FORM,
     EXPORT_ENGINE,
@@ -177,16 +178,6 @@ class RequestOptions:
             without=PLAYED,
         ),
     ] = None
-    requests: Annotated[
-        int | None,
-        Flag(
-            help="With --simulate: number of requests (default 2000).",
-            kind="whole",
-            metavar="N",
-            most=20_000,
-            without=PLAYED,
-        ),
-    ] = None
     seed: Annotated[
         int | None,
         Flag(
@@ -338,6 +329,33 @@ class ServiceQuestion(LoadQuestion):
 class ServingQuestion(RequestOptions, ServiceQuestion):
     """One deployment under one load: `foretell serve`."""
 
+    requests: Annotated[
+        int | None,
+        Flag(
+            help="Requests of a benchmark (default: 10 for each concurrent one), or of --simulate (2000).",
+            kind="whole",
+            metavar="N",
+            most=20_000,
+            without=PLAYED,
+        ),
+    ] = None
+    warmup: Annotated[
+        int | None,
+        Flag(
+            help="Of a benchmark's requests, the first N that are not counted (default 0).",
+            kind="whole",
+            metavar="N",
+            most=20_000,
+            without=PLAYED,
+        ),
+    ] = None
+    batching: Annotated[
+        Batching,
+        Flag(
+            help="continuous; static: one batch of --concurrency requests; offline: an endless queue.",
+            without=PLAYED,
+        ),
+    ] = "continuous"
     fit: Annotated[
         bool,
         Flag(

@@ -1,0 +1,105 @@
+"""Tails of a closed form's latencies from simulated requests, where these take a moment.
+
+What differs from request to request (prompts that meet, a queue that comes and goes) has tails that a closed
+form does not have; what a mean request meets it does. So means and medians stay those of the closed form,
+which searches rank by, and higher percentiles are as far from the mean as those of simulated requests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.serving.engine_options import step_tokens
+from foretell.serving.memory import memory_of
+from foretell.serving.question import ServeQuestion
+from foretell.serving.requests.levels import latencies_ms, spread
+from foretell.serving.requests.records import RequestOutcomes
+from foretell.serving.requests.run import play
+from foretell.serving.simulation import Play, fleet_of, requests_of, with_lengths
+from foretell.specs.service import BenchmarkFigures, Percentiles, ServiceEstimate
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+MANY = 2000
+"""Requests that are simulated of a steady service, behind those of its beginning."""
+MOST = 6000
+"""Requests, each with the steps that its prompt is cut over, that take about 0.3 s."""
+BEGINNING = 2.0
+"""Waves of requests that are a loop's beginning."""
+TAIL = ("p90", "p95", "p99")
+"""Percentiles that are simulated."""
+
+
+def with_tails(found: ServiceEstimate, q: ServeQuestion) -> ServiceEstimate:
+    """An estimate with percentiles from simulated requests; unchanged where they would take too long."""
+    if q.batching != "continuous":
+        return found
+    if found.benchmark is not None and is_quick(q, found.benchmark.requests):
+        found = replace(found, benchmark=benchmark_tails(found.benchmark, q))
+    if not is_quick(q, MANY):
+        return found
+    flight = round(float(np.asarray(q.traffic.concurrency)))
+    begun = round(BEGINNING * flight) if q.rate is None else 0
+    run = simulated(q, MANY + begun)
+    times = latencies_ms(run, np.arange(len(run.isl)) >= begun)
+    shown: Any = {
+        name: with_tail(getattr(found, name), scaled(values, getattr(found, name).mean))
+        for name, values in times.items()
+    }
+    return replace(found, **shown, percentiles_from="simulation")
+
+
+def benchmark_tails(told: BenchmarkFigures, q: ServeQuestion) -> BenchmarkFigures:
+    """The figures of a benchmark with percentiles from its simulated requests.
+
+    The first wave is as the closed form has it: engines compile kernels then, which no simulation does.
+    """
+    run = simulated(q, told.requests)
+    place = np.arange(len(run.isl))
+    counted = place >= told.warmup
+    times = latencies_ms(run, counted)
+    ttft = times["ttft_ms"]
+    wave = (place < float(np.asarray(q.traffic.concurrency)))[counted & np.isfinite(run.done_s)]
+    if wave.any() and not wave.all():
+        share = float(wave.mean())
+        start = (told.ttft_ms.mean - (1.0 - share) * told.steady_ttft_ms) / share
+        ttft = np.concatenate([scaled(ttft[wave], start), scaled(ttft[~wave], told.steady_ttft_ms)])
+    return replace(
+        told,
+        ttft_ms=with_tail(told.ttft_ms, ttft),
+        tpot_ms=with_tail(told.tpot_ms, scaled(times["tpot_ms"], told.tpot_ms.mean)),
+        e2e_ms=with_tail(told.e2e_ms, scaled(times["e2e_ms"], told.e2e_ms.mean)),
+    )
+
+
+def is_quick(q: ServeQuestion, requests: int) -> bool:
+    """Whether so many requests are simulated in a moment."""
+    begun = BEGINNING * float(np.asarray(q.traffic.concurrency)) if q.rate is None else 0.0
+    pieces = float(np.asarray(q.traffic.isl)) / step_tokens(q.profile, q.deployment)
+    return (requests + begun) * (1.0 + pieces) <= MOST
+
+
+def simulated(q: ServeQuestion, requests: int) -> RequestOutcomes:
+    """What becomes of so many requests."""
+    how = Play(arrivals="closed" if q.rate is None else "poisson", requests=requests)
+    memory = memory_of(q.model, q.system, q.deployment, q.profile)
+    drawn = requests_of(q, how)
+    fleet, clock, front = fleet_of(with_lengths(q, drawn), how, memory)
+    return play(drawn, fleet, clock, front)
+
+
+def scaled(values: Array, mean: float) -> Array:
+    """Values brought to a mean."""
+    own = float(values.mean()) if len(values) else 0.0
+    return values * (mean / own) if own > 0.0 else values
+
+
+def with_tail(told: Percentiles, values: Array) -> Percentiles:
+    """Mean and median of a closed form with the tail of some values."""
+    levels: Mapping[str, float] = spread(values)
+    shown: Any = {name: max(levels[name], told.p50) for name in TAIL if name in levels}
+    return replace(told, **shown)

@@ -1,0 +1,65 @@
+"""A service as a benchmark measures it beside its steady state, and the tails of both."""
+
+import pytest
+
+import foretell
+from foretell.errors import BadInput
+
+PLACE = {"system": "h100-sxm", "gpus": 4, "plan": "tp4", "isl": 2000, "osl": 300, "spread": 0.8}
+
+
+def served(**load):
+    return foretell.serve("llama-3.1-70b", **{**PLACE, **load})
+
+
+def test_requests_that_begin_at_once_wait_longer_and_fewer_of_them_weigh_more():
+    few, many = (served(concurrency=32, requests=n) for n in (64, 6400))
+    assert few.ttft_ms.mean == many.ttft_ms.mean
+    assert few.benchmark.ttft_ms.mean > many.benchmark.ttft_ms.mean > many.ttft_ms.mean
+    assert many.benchmark.ttft_ms.mean == pytest.approx(many.ttft_ms.mean, rel=0.1)
+    assert few.benchmark.output_tokens_per_s < many.benchmark.output_tokens_per_s
+
+
+def test_a_warm_up_of_the_whole_first_wave_leaves_the_steady_state():
+    found = served(concurrency=32, requests=320, warmup=32)
+    assert found.benchmark.ttft_ms.mean == pytest.approx(found.ttft_ms.mean, rel=1e-9)
+    halves = [served(concurrency=32, requests=320, warmup=n).benchmark.ttft_ms for n in (0, 16, 32)]
+    assert halves[0].p99 > 1.5 * halves[2].p99
+
+
+def test_the_mean_of_a_benchmark_is_that_of_its_simulated_requests():
+    for flight in (4, 32, 128):
+        asked = {"concurrency": flight, "requests": 10 * flight}
+        closed, played = served(**asked).benchmark, served(**asked, simulate=True)
+        assert closed.ttft_ms.mean == pytest.approx(played.ttft_ms.mean, rel=0.15)
+        assert closed.tpot_ms.mean == pytest.approx(played.tpot_ms.mean, rel=0.05)
+        if flight > 4:  # of forty requests it is the largest alone
+            assert closed.ttft_ms.p99 == pytest.approx(played.ttft_ms.p99, rel=0.15)
+
+
+def test_tails_are_of_simulated_requests_where_these_take_a_moment():
+    short, long = served(concurrency=16), served(concurrency=6000)
+    assert (short.percentiles_from, long.percentiles_from) == ("simulation", "closed form")
+    for found in (short.ttft_ms, short.tpot_ms, short.benchmark.e2e_ms, long.ttft_ms):
+        assert found.p50 <= found.p90 <= found.p95 <= found.p99
+    assert served(rate=3.0).benchmark is None
+
+
+def test_an_endless_queue_gives_as_much_as_any_concurrency_and_a_static_batch_less():
+    endless = served(batching="offline", spread=1.0)
+    loops = [served(concurrency=n, spread=1.0).output_tokens_per_s for n in (16, 128, 1024)]
+    assert endless.output_tokens_per_s > 0.9 * max(loops)
+    static = served(batching="static", concurrency=16, spread=1.0)
+    assert static.output_tokens_per_s < loops[0]
+    assert static.e2e_ms.mean == pytest.approx(static.ttft_ms.mean + 299 * static.tpot_ms.mean)
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [({"requests": 0}, "requests"), ({"requests": 10, "warmup": 10}, "requests"), ({"warmup": -1}, "warmup"),
+     ({"batching": "static", "rate": 2.0}, "rate"),
+     ({"batching": "offline", "concurrency": 8}, "concurrency")],
+)  # fmt: skip
+def test_what_cannot_be_is_said(given, path):
+    with pytest.raises(BadInput, match=path):
+        served(**given)

@@ -13,6 +13,7 @@ import pytest
 from foretell.errors import BadInput
 from foretell.lab import reference
 from foretell.lab.reference.records import CHIPS
+from foretell.lab.reproduce.imec_validation import inference_rows
 from foretell.lab.reproduce.nersc_2024 import NerscStudy
 from foretell.lab.reproduce.nersc_layers import PARTS, fixed_rows, layer_rows, measured_rows
 from foretell.lab.reproduce.nersc_maps import BANDWIDTH, CAPACITY, published_map
@@ -184,3 +185,13 @@ def test_bad_input_is_named() -> None:
     assert [problem.path for problem in caught.value.problems] == ["figure", "figure", "workers"]
     assert caught.value.problems[0].nearest == "days"
     assert foretell("reproduce", "nersc-2024").code == 2
+
+
+def test_latencies_of_both_chips_are_of_the_engine_that_was_measured() -> None:
+    """The engine's profile is fitted on the A100's rows alone: the H100's are predicted."""
+    rows = [r for r in inference_rows() if r["chip"] == "H100"]
+    off = [abs(r["ours_s"] / r["measured_s"] - 1.0) for r in rows]
+    assert len(rows) == 11
+    assert np.mean(off) < 0.10
+    assert max(off) < 0.20
+    assert all(r["ours_low_s"] <= r["measured_s"] <= r["ours_high_s"] for r in rows)

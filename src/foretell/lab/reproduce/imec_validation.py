@@ -75,25 +75,27 @@ def training_rows() -> list[dict[str, Any]]:
 
 
 def inference_rows() -> list[dict[str, Any]]:
-    """End-to-end latency of one request at a time."""
+    """End-to-end latency of one request at a time, by the engine that was measured."""
     rows = []
     for cell in FILE["latency"]:
         model, tp = cell["model"], cell["tp"]
+        system = cell.get("system", "dgx-a100")
         found = serve(
             model,
-            system="dgx-a100",
+            system=system,
             gpus=tp,
             plan=f"tp{tp}",
             isl=200,
             osl=200,
             concurrency=1,
-            engine="trtllm",
+            engine="nemo@2023",
         ).to_dict()
         span = (found.get("intervals") or {}).get("e2e_ms") or {}
         low, high = span.get("p90") or (found["e2e_ms"]["mean"], found["e2e_ms"]["mean"])
         rows.append(
             {
-                "run": f"{model} tp{tp}",
+                "run": f"{system[-4:].upper()}, {model} tp{tp}",
+                "chip": system[-4:].upper(),
                 "model": model,
                 "tp": tp,
                 "measured_s": cell["measured_s"],

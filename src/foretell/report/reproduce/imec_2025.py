@@ -32,7 +32,7 @@ def inference(found: PaperFigure) -> Figure:
     return _beside(
         found,
         sides,
-        "Llama-2 on A100, 200 tokens in and out, batch 1: latency over measured latency",
+        "Llama-2 on A100 and H100, 200 tokens in and out, batch 1: latency over measured latency",
     )
 
 

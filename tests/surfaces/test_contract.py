@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import foretell as package
-from foretell.cli.app import make_app
+from foretell.cli.app import LAB, make_app
 from tests.surfaces.command import TOY, TOY_PARAMETERS, TOY_SYSTEM, foretell
 
 LLAMA = ("llama-3.1-70b", "--system", "h100-sxm", "--gpus", "64", "--plan", "tp8 pp2 mbs1 zero1")
@@ -36,7 +36,7 @@ FLAGS = {
         "--json",
     ],
     "explain": [*QUESTION[:-1], "--plot", *IMPORTS, "--json"],
-    "compare-plans": [*QUESTION[:-2], "--plot", "--json"],
+    "compare-plans": ["--model", "--a", "--b", *QUESTION[1:-2], "--plot", "--json"],
     "improve": (
         "--launch --model --system --gpus --global-batch --seq-len --isl --osl --concurrency --plan --free "
         "--accept-unknown --set --hub --export --launcher --json"
@@ -98,6 +98,7 @@ FLAGS = {
     "validate post-training": (
         "--file --leave-one-out --commands --first-contact --after-learning --out --json".split()
     ),
+    "validate famous": "--file --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
         "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
@@ -216,7 +217,7 @@ def verbs(app: Any, before: str = "") -> dict[str, list[str]]:
     """Flags of every verb of the command line."""
     found: dict[str, list[str]] = {}
     for name in app:
-        if name.startswith("-"):
+        if name.startswith("-") or name == "lab":  # its verbs are those without lab before them
             continue
         inner = app[name]
         if any(not word.startswith("-") for word in inner):
@@ -517,11 +518,38 @@ def test_all_problems_at_once(folder: Path) -> None:
 def test_help_and_version() -> None:
     assert foretell("--version").out == f"foretell {package.__version__}\n"
     for verb, flags in FLAGS.items():
-        outcome = foretell(*verb.split(), "--help")
+        outcome = foretell(*verb.split(), "--help-all")
         assert (outcome.code, outcome.err) == (0, "")
         # A flag for what is given by its place is not printed beside it in full.
         assert all(flag in outcome.out for flag in flags)
     assert "estimate" in foretell().out
+
+
+def test_help_shows_at_most_fifteen_flags_and_the_rest_on_request() -> None:
+    for verb in (verb for verb in FLAGS if verb.split()[0] not in LAB.split()):
+        shown = foretell(*verb.split(), "--help").out.partition("Parameters")[2]
+        named = [
+            line for line in shown.splitlines() if line[:2] == "\u2502 " and " --" in line[:24]
+        ]
+        assert 0 < len(named) <= 15, verb
+
+
+def test_old_names_of_the_lab_keep_working() -> None:
+    for words in (("validate", "famous", "--help"), ("lab", "validate", "famous", "--help")):
+        assert foretell(*words).code == 0
+    assert "validate" not in foretell("--help").out.replace("foretell lab", "")
+
+
+def test_post_train_asks_which_algorithm() -> None:
+    asked = foretell("post-train", "qwen2.5-7b", "--gpus", "8xH100")
+    assert (asked.code, asked.out) == (2, "")
+    assert "--algorithm: which one?; allowed: sft, dpo, reward, ppo, grpo, dapo" in asked.err
+
+
+def test_the_model_comes_first() -> None:
+    rest = ("--gpus", "8xH100", "--json")
+    new = foretell("compare-plans", "llama-3.1-8b", "tp8 zero1", "tp4 zero1", *rest).json
+    assert new == foretell("compare-plans", "tp8 zero1", "tp4 zero1", "llama-3.1-8b", *rest).json
 
 
 INTERVALS = {

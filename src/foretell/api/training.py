@@ -19,7 +19,6 @@ from foretell.records import with_values
 from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices, check_plan, too_large
 from foretell.specs.plan import BATCH_FIELDS, Plan, named_fields
-from foretell.specs.plan_forms import GENERIC
 from foretell.specs.questions.common import Progress
 from foretell.specs.questions.flags import asks, part, values_of
 from foretell.specs.questions.training import (
@@ -64,7 +63,15 @@ def estimate(question: TrainingQuestion) -> Estimate:
     asked = None if conditions is None else asked_run(scenario, conditions)
     known = conditioned(scenario, question)
     if is_partial(plan, settings, scenario.job.gpus):
-        best = completed_plan(scenario, plan, settings, known, question.progress)
+        try:
+            best = completed_plan(scenario, plan, settings, known, question.progress)
+        except Infeasible:
+            enough = None if question.gpus is not None else _enough_chips(scenario, plan, settings)
+            if enough is None:
+                raise
+            best = completed_plan(enough, plan, settings, known, question.progress)
+        if question.gpus is not None:
+            best = _beside(question, best, plan, settings)
         return estimate_answer(with_run(best, asked))
     assert plan is not None
     scenario, chosen = plan_with_room(scenario, plan, settings)
@@ -86,7 +93,7 @@ def plan_with_room(
     scenario, chosen = plan_of(scenario, plan, settings, left_out=left_out)
     scenario = fill_sequences(scenario, chosen)
     check_plan(scenario, chosen)
-    if isinstance(plan, Plan) or chosen.framework == GENERIC:
+    if isinstance(plan, Plan):
         return scenario, chosen
     return make_room(scenario, chosen, named_by(plan, settings), own_refusals)
 
@@ -269,6 +276,46 @@ def fixed_fields(plan: str | Plan | None, settings: Sequence[str]) -> tuple[str,
     given = [*(named_fields(plan) if isinstance(plan, str) else ())]
     given += [text.partition("=")[0].strip().removeprefix("plan.") for text in settings]
     return tuple(name for name in dict.fromkeys(given) if name in BATCH_FIELDS)
+
+
+def _enough_chips(
+    scenario: Scenario, plan: str | Plan | None, settings: Sequence[str]
+) -> Scenario | None:
+    """The scenario on the fewest chips that hold it, where no number was given and one node does not."""
+    from foretell.search.instead import fewest_chips, on_chips
+
+    scenario, base = plan_of(scenario, plan, settings, searched=True)
+    found = fewest_chips(scenario, base)
+    if found is None:
+        return None
+    said = (
+        f"{found.gpus} chips, the fewest that hold it: no number was given, and one node does not"
+    )
+    kept = (text for text in scenario.assumptions if not text.endswith("no number was given"))
+    return replace(on_chips(scenario, found.gpus), assumptions=(*kept, said))
+
+
+def _beside(
+    question: TrainingQuestion, best: StepEstimate, plan: str | Plan | None, settings: Sequence[str]
+) -> StepEstimate:
+    """The answer with what the next whole numbers of nodes would give, where the chips are none."""
+    from foretell.search.instead import sizes_beside
+
+    if best.scenario is None:
+        return best
+    job = best.scenario.job
+    if job.gpus % round(float(best.scenario.system.chips_per_node)) == 0:
+        return best
+    scenario = scenario_for(question)
+    scenario, base = plan_of(scenario, plan, settings, searched=True)
+    others = " and ".join(
+        f"{one.gpus} would give {one.tokens_per_s:,.0f} tokens/s ({one.plan})"
+        for one in sizes_beside(scenario, base, batch_given=question.global_batch is not None)
+    )
+    if not others:
+        return best
+    said = f"{job.gpus} chips are no whole number of nodes: {others}"
+    return with_values(best, assumptions=(said, *best.assumptions))
 
 
 def completed_plan(

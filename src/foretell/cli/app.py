@@ -1,39 +1,56 @@
-"""The verbs and where they are; a verb's module is imported when the verb is used."""
+"""The verbs, by what people want, and where they are; a verb's module is imported when the verb is used."""
 
-from cyclopts import App
+from typing import Any
+
+from cyclopts import App, Group
+
+GROUPS = {
+    "Train": "estimate search explain memory simulate compare-plans scaling sensitivity",
+    "Serve": "serve size fleet",
+    "Tune": "post-train",
+    "Buy": "compare cost",
+    "Launch files": "improve",
+    "Measure": "diagnose network",
+    "Research": "sweep codesign optimise lab",
+    "This installation": "catalog ui mcp doctor completion",
+}
+"""Verbs by what people want of them, everyday ones first."""
+LAB = "validate calibrate characterize reference reproduce translate changed"
+"""Verbs under `foretell lab`, which work without it too."""
 
 VERBS = {
-    "estimate": "Time, rate and memory of one training step; the best plan where none is given.",
-    "search": "Every plan ranked, best first; words of --plan are held.",
-    "memory": "What every pipeline stage holds over one step, its peak and when.",
-    "simulate": "One training step simulated event by event, and its trace.",
-    "explain": "Where time and memory go, what bounds each share, and what would move it.",
-    "compare-plans": "Why one plan beats another, leaf by leaf, and whether that is certain.",
-    "improve": "What a launch of another tool would gain from other flags, and which.",
-    "serve": "One deployment under one load: latencies, throughput, memory, cost, energy.",
-    "size": "How many GPUs a service takes, laid out how, at what cost.",
-    "fleet": "How many GPUs several models take: each on its own, or sharing chips.",
-    "post-train": "One step of fine-tuning or reinforcement learning: phases, memory, placement, cost.",
-    "catalog": "What is known of chips, systems and models, every number with its source.",
+    "estimate": "Time, memory and energy of one training step, and of a run.",
+    "search": "Every plan ranked, best first.",
+    "memory": "What every pipeline stage holds over one step, and when.",
+    "simulate": "One training step event by event, and its trace.",
+    "explain": "Where time and memory go, and what would move them.",
+    "compare-plans": "Why one plan beats another, and how certain that is.",
+    "improve": "What a launch file would gain from other flags, and which.",
+    "serve": "One deployment under one load: latency, throughput, cost.",
+    "size": "How many GPUs a service takes, and at what cost.",
+    "fleet": "How many GPUs several models take together.",
+    "post-train": "One step of fine-tuning or RL: phases, memory, cost.",
+    "lab": "Score, calibrate, characterize, reproduce, translate.",
+    "catalog": "Chips, systems and models, every number with its source.",
     "reference": "The published 2024 analytic model, exactly.",
-    "network": "One collective on a system: time, bandwidths, algorithm.",
+    "network": "One collective on a system: time, bandwidth, algorithm.",
     "validate": "Measured tables beside our predictions.",
     "calibrate": "Measure your own hardware, and fit what predictions run with.",
-    "sweep": "Any fields varied: a study of many points, resumable, on one core or a cluster.",
-    "cost": "What chips, packages, systems, runs and tokens cost, part by part, with ranges.",
+    "sweep": "Any fields varied: a resumable study of many points.",
+    "cost": "What chips, packages, systems, runs and tokens cost.",
     "reproduce": "The figures and tables of a published work, by its model and by ours.",
-    "scaling": "Strategies over numbers of GPUs: throughput, its parts, where it stops and why.",
+    "scaling": "Strategies over numbers of GPUs, and where each stops.",
     "ui": "The page and the JSON API, on this machine.",
-    "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
-    "codesign": "Performance and cost together over architectural choices: the exact front.",
-    "optimise": "Architectures searched by trial for objectives within limits, resumable.",
-    "compare": "Systems ranked by cost per token, run and request, and how certain the order is.",
-    "doctor": "What is installed, calibrated and reachable here, and how to get the rest.",
-    "completion": "Completion for bash, zsh or fish: verbs, flags, ids of models and systems.",
+    "mcp": "The verbs as tools of an assistant (MCP).",
+    "codesign": "Performance and cost over architectural choices.",
+    "optimise": "Architectures searched by trial within limits.",
+    "compare": "Systems ranked by cost per token, run and request.",
+    "doctor": "What is installed here, and how to get the rest.",
+    "completion": "Completion for bash, zsh or fish.",
     "characterize": "Real training and its traces beside the prediction.",
     "translate": "Train a translation model on two line-aligned files, and translate with it.",
-    "sensitivity": "How time, cost and energy answer to every number; what if one were twice as good.",
-    "diagnose": "What is wrong with a measured run or service: likely causes, and what to measure next.",
+    "sensitivity": "How the answer moves with every number of the system.",
+    "diagnose": "What is wrong with a measured run or service.",
     "changed": "Which predictions moved between two versions, and by which change.",
 }
 """Verbs and what they answer."""
@@ -43,14 +60,14 @@ EXAMPLES = {
     "memory": "llama-3.1-70b --gpus 64xH100 --global-batch 32 --plan 'tp8 pp4 zero1 mbs1'",
     "simulate": "llama-3.1-8b --gpus 64xH100 --plan 'tp2 pp4 zero1 mbs1' --trace step.json.gz",
     "explain": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
-    "compare-plans": "'tp8 pp4 zero1' 'tp4 pp8 zero1' llama-3.1-70b --gpus 512xH100",
+    "compare-plans": "llama-3.1-70b 'tp8 pp4 zero1' 'tp4 pp8 zero1' --gpus 512xH100",
     "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
     "diagnose": "'tp8 pp4 zero1 mbs1: 19.5 s' --model llama-3.1-70b --gpus 512xH100 --seq-len 8192",
     "changed": "predictions-0.11.json",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
     "fleet": "examples/fleet.toml --system h100-sxm",
-    "post-train": "qwen2.5-7b --gpus 32xH100 --prompts 512 --samples 16 --osl 2000 --max-osl 8192",
+    "post-train": "qwen2.5-7b --algorithm grpo --gpus 32xH100 --samples 16 --osl 2000",
     "network": "dgx-h100 --collective all-reduce --bytes 64MiB --group 16",
     "scaling": "llama-3.1-8b --system h100-sxm --gpus 8..512 --strategies 'zero1,zero3,tp4 zero1'",
     "sensitivity": "llama-3.1-70b --gpus 512xH100 --plan 'tp8 pp4 zero1 mbs1'",
@@ -79,8 +96,8 @@ EXAMPLES = {
 }
 """One question of each verb, as it is typed, but of those that their flags alone explain."""
 EPILOGUE = (
-    "Exit codes: 0 answered; 1 answered, and the answer is no; 2 bad input, nothing on standard "
-    "output. --debug anywhere shows the traceback of a fault."
+    "--help-all shows every flag. Exit codes: 0 answered; 1 answered, and the answer is no; 2 bad "
+    "input, nothing on standard output. --debug anywhere shows the traceback of a fault."
 )
 
 
@@ -120,6 +137,7 @@ COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
             "validate:post_training",
             "Tables of fine-tuning and reinforcement learning.",
         ),
+        "famous": ("validate:famous", "Famous runs by the command a user would type."),
         "cost": ("validate:cost", "Tables of die and package costs."),
     },
     "calibrate": {
@@ -182,13 +200,32 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         help_format="plaintext",  # a reader of Markdown takes a sixth of the time that help may
     )
+    groups = {
+        verb: group
+        for at, (name, verbs) in enumerate(GROUPS.items())
+        for group in (Group(name, sort_key=at),)
+        for verb in verbs.split()
+    }
+    order = list(groups)
+    lab = App(name="lab", help=VERBS["lab"], group=groups["lab"], sort_key=len(order))
     for verb, place in COMMANDS.items():
-        if isinstance(place, str):
-            app.command(f"foretell.cli.{place}", name=verb, help=help_text(verb, VERBS[verb]))
-            continue
-        group = App(name=verb, help=VERBS[verb])
-        for name, (function, answers) in place.items():
-            words = help_text(f"{verb} {name}", answers)
-            group.command(f"foretell.cli.{function}", name=name, help=words)
-        app.command(group)
+        if verb in LAB.split():
+            _add(lab, verb, place)
+            _add(app, verb, place, show=False)
+        else:
+            _add(app, verb, place, group=groups[verb], sort_key=order.index(verb))
+    app.command(lab)
     return app
+
+
+def _add(app: App, verb: str, place: str | dict[str, tuple[str, str]], **about: Any) -> None:
+    """A verb, with verbs of its own where it has such."""
+    if isinstance(place, str):
+        words = help_text(verb, VERBS[verb])
+        app.command(f"foretell.cli.{place}", name=verb, help=words, **about)
+        return
+    inner = App(name=verb, help=VERBS[verb], **about)
+    for name, (function, answers) in place.items():
+        words = help_text(f"{verb} {name}", answers)
+        inner.command(f"foretell.cli.{function}", name=name, help=words)
+    app.command(inner)

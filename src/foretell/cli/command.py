@@ -64,6 +64,29 @@ Answer = Callable[[Given, Edges], int]
 """The rest of a verb: what was given -> exit code."""
 
 
+EVERYDAY = (
+    "model algorithm a b system gpus budget deadline global_batch seq_len tokens rate isl osl "
+    "concurrency ttft tpot prompts samples max_osl plan framework tp pp engine rent price workload "
+    "import export plot "
+    "measured set out json"
+).split()
+"""Flags that help shows first, the more wanted before."""
+SHOWN = 15
+"""Flags of a verb that its help shows; `--help-all` shows every one."""
+MADE: list[tuple[Any, Any]] = []
+"""Commands that were made, with their questions."""
+ALL_SHOWN = [False]
+"""Whether help shows every flag."""
+
+
+def show_flags(*, every: bool) -> None:
+    """Whether help shows every flag of the commands, those included that are yet to be made."""
+    if ALL_SHOWN[0] != every:
+        ALL_SHOWN[0] = every
+        for made, record in MADE:
+            made.__signature__ = inspect.Signature(_parameters(record))
+
+
 def command(record: Any) -> Callable[[Answer], Callable[..., int]]:
     """Make a command of the function that answers a question."""
 
@@ -87,6 +110,7 @@ def command(record: Any) -> Callable[[Answer], Callable[..., int]]:
             answer.__name__, answer.__doc__, answer.__module__,
         )  # fmt: skip
         made.__signature__ = signature
+        MADE.append((made, record))
         return run
 
     return of_flags
@@ -122,40 +146,51 @@ def _parameters(record: Any) -> list[inspect.Parameter]:
     """The flags of a question and of what goes beside it, as the parser takes them."""
     fields = _in_order([field for field in fields_of(record) if field.on("command")])
     optional = IMPORT in getattr(record, "edges", ())
-    made = [_parameter(field, optional and field.name == "model") for field in fields]
-    return [*made, *(_parameter(edge, False) for edge in edges_of(record))]
+    edges = edges_of(record)
+    shown = _shown_flags([*fields, *edges])
+    made = [_parameter(field, optional and field.name == "model", shown) for field in fields]
+    return [*made, *(_parameter(edge, False, shown) for edge in edges)]
+
+
+def _shown_flags(fields: list[QuestionField]) -> set[str]:
+    """Names of the flags that help shows."""
+    rank = {name: at for at, name in enumerate(EVERYDAY)}
+    first = sorted(fields, key=lambda field: (not field.needed, rank.get(field.called, len(rank))))
+    return {field.name for field in (first if ALL_SHOWN[0] else first[:SHOWN])}
 
 
 def _in_order(fields: list[QuestionField]) -> list[QuestionField]:
-    """What has a place first, and flags for words of a plan behind the plan."""
+    """What has a place first, the model before all, and flags for words of a plan behind the plan."""
     plan = next((at for at, field in enumerate(fields) if field.name == "plan"), 0)
     place = {id(field): plan + 0.5 if field.flag.word else at for at, field in enumerate(fields)}
-    return sorted(fields, key=lambda field: (not field.positional, place[id(field)]))
+    return sorted(
+        fields,
+        key=lambda field: (not field.positional, field.name != "model", place[id(field)]),
+    )
 
 
-def _parameter(field: QuestionField, optional: bool) -> inspect.Parameter:
-    """One flag; `optional`: something else may say what it would."""
+def _parameter(field: QuestionField, optional: bool, shown: set[str]) -> inspect.Parameter:
+    """One flag; `optional`: something else may say what it would; `shown`: what help shows."""
     flag = field.flag
     kind: Any = inspect.Parameter.KEYWORD_ONLY
     if field.several:
         kind = inspect.Parameter.VAR_POSITIONAL
     elif field.positional:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        if flag.bare:
-            kind = inspect.Parameter.POSITIONAL_ONLY
     default: Any = inspect.Parameter.empty
     if not field.several and not (field.needed and not optional):
         default = None if optional else _shown(field.default)
     name = f"{field.name}_" if field.name == "import" else field.name
     typed: Any = Annotated
-    hint = typed[str if field.several else _hint(flag.kind, default), _about(field, optional)]
+    about = _about(field, optional, show=field.name in shown)
+    hint = typed[str if field.several else _hint(flag.kind, default), about]
     return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
-def _about(field: QuestionField, optional: bool) -> Parameter:
+def _about(field: QuestionField, optional: bool, *, show: bool = True) -> Parameter:
     """What the parser is told of a flag."""
     flag = field.flag
-    told: dict[str, Any] = {"help": flag.help}
+    told: dict[str, Any] = {"help": flag.help} | ({} if show else {"show": False})
     if optional:
         told["help"] = flag.help.rstrip(".") + ";" + _BY_IMPORT
     if flag.metavar is not None:

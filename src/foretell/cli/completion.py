@@ -22,7 +22,9 @@ def completion(
 ) -> int:
     """Print the shell's completion: verbs, flags, and ids of models and systems as you type."""
     from foretell.cli.app import make_app
+    from foretell.cli.command import show_flags
 
+    show_flags(every=True)
     script = make_app().generate_completion(shell=shell)
     if json:
         write_json({"shell": shell, "install": INSTALL[shell], "script": script})

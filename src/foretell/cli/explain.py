@@ -6,6 +6,7 @@ from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported, show_read_back
 from foretell.cli.output import no_as_json, no_as_text, write_json
 from foretell.cli.plots import plot_file, write_plot
+from foretell.specs.plan_words import is_plan_text
 from foretell.specs.questions.training import PlansQuestion, StepQuestion
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def show_text(found: "Explanation") -> None:
 @command(PlansQuestion)
 def compare_plans(given: Given, edges: Edges) -> int:
     """Why one plan beats another, leaf by leaf, and whether that is certain."""
+    if is_plan_text(given["model"]) and not is_plan_text(given["b"]):  # the order of older versions
+        given = {**given, "model": given["b"], "a": given["model"], "b": given["a"]}
     from foretell.api import training as api
 
     file = plot_file(edges.plot)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ANSWERED, NO, BAD_INPUT, FAULT, UNWRITABLE = 0, 1, 2, 70, 74
 INTERRUPTED, READER_GONE = 128 + signal.SIGINT, 128 + signal.SIGPIPE
+EVERY_FLAG = "--help-all"
+"""Shows the help of a verb with every flag; taken anywhere among the arguments."""
 DEBUG = "--debug"
 """Shows the traceback of a fault; taken anywhere among the arguments."""
 
@@ -64,6 +66,14 @@ def _dispatch(arguments: list[str]) -> int:
 
     from foretell.cli.app import make_app
 
+    if EVERY_FLAG in arguments:
+        from foretell.cli.command import show_flags
+
+        show_flags(every=True)
+        try:
+            return _dispatch([word for word in arguments if word != EVERY_FLAG] + ["--help"])
+        finally:
+            show_flags(every=False)
     if "--export" in arguments:
         from foretell.cli.exchange import joined_bundle
 
@@ -87,8 +97,16 @@ def _dispatch(arguments: list[str]) -> int:
 
 def complain(problems: Sequence[Problem]) -> None:
     """One line per problem on standard error."""
-    for line in dict.fromkeys(str(problem) for problem in problems):
+    for line in dict.fromkeys(map(_line, problems)):
         print(f"error: {line}", file=sys.stderr)
+
+
+def _line(problem: Problem) -> str:
+    """A problem on one line; a plan that works instead as the flag to type."""
+    near = problem.nearest
+    if not near or not problem.path.startswith("plan") or " " not in near:
+        return str(problem)
+    return str(problem).replace(f"did you mean {near}?", f'did you mean --plan "{near}"?')
 
 
 def _of_parser(error: "CycloptsError", arguments: Sequence[str] = ()) -> Problem:

@@ -335,6 +335,21 @@ def post_training(
     return show(found, json) or keep(found.to_dict())
 
 
+def famous(file: Table, *, json: Json = False) -> int:
+    """Type the command of each famous run of a table, and print its answer beside what was printed."""
+    from foretell.lab.validate.famous import score_famous
+
+    found = score_famous(Path(file)).to_dict()
+    if json:
+        write_json(found)
+    else:
+        from foretell.report import console
+        from foretell.report.scores import famous_text
+
+        console.show(famous_text(found))
+    return 0
+
+
 def cost(file: Table, *, json: Json = False) -> int:
     """Score a table of published die or package costs: every cell, to the digits it prints."""
     from foretell.lab.validate.cost import score_cost

@@ -46,6 +46,32 @@ def scored_text(scores: Mapping[str, Any]) -> str:
     return said if figures == rows else f"{said} in {figures:,} figures"
 
 
+def famous_text(found: Mapping[str, Any]) -> "RenderableType":
+    """The JSON of `validate famous` as text: each command, and predicted beside printed."""
+    from rich.console import Group
+    from rich.text import Text
+
+    runs = found["runs"]
+    said = (
+        f"{len(runs)} famous runs: median error {percent(found['median_ape'])}, "
+        f"{percent(found['inside_p90'])} inside their 90% interval, {found['refused']} refused"
+    )
+    parts: list[RenderableType] = [Text(said, "bold")]
+    for one in runs:
+        unit = one["unit"]
+        line = f"printed {one['printed']:,.6g} {unit}, predicted "
+        if one["predicted"] is None:
+            line += "nothing"
+        else:
+            line += f"{one['predicted']:,.4g} {unit} ({100 * one['error']:+.1f}%)"
+        if one["interval"]:
+            line += "   90%: {:,.4g} to {:,.4g}".format(*one["interval"])
+            line += "" if one["inside"] else ", not inside"
+        parts += [Text(), Text(f"{one['run']} ({one['id']})"), Text(one["command"]), Text(line)]
+        parts += [Text(one["problem"])] if one["problem"] else []
+    return Group(*parts)
+
+
 def memory_text(found: Mapping[str, Any]) -> "RenderableType":
     """The JSON of `validate memory` as text."""
     from rich.console import Group

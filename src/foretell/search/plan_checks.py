@@ -161,7 +161,7 @@ def too_large(scenario: Scenario, result: StepEstimate) -> Problem:
         value=str(result.plan),
         message=f"needs {show(need, 'bytes')} of {show(have, 'bytes')}, "
         f"{show(need - have, 'bytes')} too much; its tensors alone take {tensors}",
-        allowed=later(lambda: _larger_or_lighter(result.plan) if near() is None else None),
+        allowed=later(cache(lambda: _instead(scenario, result))),
         nearest=later(near),
     )
 
@@ -179,7 +179,10 @@ def _nearest_later(scenario: Scenario, plan: Plan) -> Callable[[], str | None]:
     return found
 
 
-def _larger_or_lighter(plan: Plan) -> str:
+def _instead(scenario: Scenario, result: StepEstimate) -> str:
+    """Ways out of a plan that does not fit: other numbers of chips, another chip, a lighter recipe."""
+    from foretell.search.instead import instead_words
     from foretell.search.search import lighter_words
 
-    return f"more chips, larger ones (no plan fits on these), or {lighter_words(plan)}"
+    words = instead_words(scenario, result.plan, result.peak_memory_bytes)
+    return f"{words}{lighter_words(result.plan)}"

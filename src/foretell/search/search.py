@@ -4,13 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
-from foretell.records import dataclass
+from foretell.records import dataclass, later, with_values
 from foretell.search.choices import BY_STAGE, bases_of, worth_trying
 from foretell.search.frameworks import launchable_with, launcher_of, runs_on
 from foretell.search.leading import NONE, leading_plans
@@ -40,7 +41,7 @@ def lighter_words(plan: Plan) -> str:
         words = [] if plan.optimizer == "adam8bit" else ["optimizer=adam8bit"]
         words += ["offload=optimizer"] if plan.offload == "none" else []
         words += ["lora=16", "lora=16 weights=nf4"]
-    return f"a lighter recipe in --plan: {', '.join(words)}" if words else "a smaller model"
+    return f"a lighter recipe (--plan {', '.join(words)})" if words else "a smaller model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ class SearchResult:
     """What that one holds."""
     memory_bytes: float = 0.0
     """What a chip has."""
+    asked: Scenario | None = None
+    """What was asked."""
 
     @property
     def best(self) -> StepEstimate:
@@ -88,8 +91,16 @@ class SearchResult:
             f"none of {self.plans_evaluated} plans fits: the smallest, `{self.smallest}`, needs "
         )
         message += f"{show(self.smallest_bytes, 'bytes')} of {show(self.memory_bytes, 'bytes')}"
-        allowed = f"more chips, chips with more memory, or {lighter_words(self.smallest)}"
-        return Problem(path="plan (memory)", value=None, message=message, allowed=allowed)
+        lighter = lighter_words(self.smallest)
+        asked, smallest, need = self.asked, self.smallest, self.smallest_bytes
+
+        def ways_out() -> str:
+            from foretell.search.instead import instead_words  # it searches itself
+
+            return lighter if asked is None else f"{instead_words(asked, smallest, need)}{lighter}"
+
+        problem = Problem(path="plan (memory)", value=None, message=message)
+        return with_values(problem, allowed=later(cache(ways_out)))
 
     def to_dict(self) -> dict[str, Any]:
         """The search as JSON; plans without their trees."""
@@ -182,6 +193,7 @@ def search_plans(
         smallest=smallest,
         smallest_bytes=smallest_bytes if smallest else 0.0,
         memory_bytes=capacity,
+        asked=scenario,
     )
 
 

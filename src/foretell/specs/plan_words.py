@@ -124,6 +124,11 @@ def read_words(text: str) -> tuple[dict[str, object], list[Problem]]:
     return as_written(given, problems), problems
 
 
+def is_plan_text(value: object) -> bool:
+    """Whether a value is a plan's text, each word of it."""
+    return isinstance(value, str) and not read_words(value)[1]
+
+
 def _word(word: str) -> tuple[str, object]:
     """One word: a switch, a name with a number, or key=value."""
     bare = word.lower()

@@ -1,10 +1,12 @@
-"""Room in memory: what a run does about activations where its plan does not say and all of them do not fit.
+"""Room in memory: what a run does where its plan does not say and what it would hold does not fit.
 
-A plan leaves recomputation open when no word of it names one. Its software then keeps what its record says
-(`Software.recompute`); where that does not fit the chip, people turn something on, and a published run that
+A plan leaves recomputation open when no word of it names one, and the sharing of the optimizer's states when
+no word names a ZeRO stage. Its software then keeps what its record says (`Software.recompute`), and every
+replica has all states; where that does not fit the chip, people turn something on, and a published run that
 says nothing has done so. Taken is what costs least of what the software has and fits:
 
     micro-batch   fewer sequences, where its recipes fill the memory (`Software.micro_tokens`)
+    ZeRO 1        states shared among the replicas: the distributed optimizer
     offload       activations handed to the host, where its recipes do so (`Software.host_activations`)
     modules       norms, activations, dense parts, experts, attention, where it has them by name
                   (`Software.module_recompute`)
@@ -13,16 +15,17 @@ says nothing has done so. Taken is what costs least of what the software has and
 
 Whether a plan fits is the verdict of training/feasibility.py, which is no only where its tensors do not fit:
 what the allocator loses beside them never changes a plan. Where nothing fits the plan stays as it is, and the
-answer is no. What the framework itself refuses to start is not tried. Plans that name no framework are taken
-word for word.
+answer is no. What the framework itself refuses to start is not tried. ZeRO 2 and 3, which are other ways to
+train, are never filled in; without a framework nothing says how activations are kept, and only states are
+shared.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from foretell.specs.plan import BLANK, Plan, batch_of
+from foretell.specs.plan_forms import GENERIC, join_names, recompute_modules
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
-from foretell.specs.plan_forms import join_names, recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.feasibility import NO, verdict_codes
@@ -34,7 +37,13 @@ PARTS = 8
 """Parts of a stage's layers that are tried to be computed again."""
 MODULES = ("norm", "act+norm", "mlp", "mlp+act+norm", "moe", "attention")
 """Modules that are tried to be computed again, beside those that the plan names already."""
-OPEN = {"vpp": "vpp", "micro_batch": "mbs", "recompute": "recompute=", "offload": "offload="}
+OPEN = {
+    "zero": "zero",
+    "vpp": "vpp",
+    "micro_batch": "mbs",
+    "recompute": "recompute=",
+    "offload": "offload=",
+}
 """Fields that are filled in from what recipes do and what fits, and how a plan writes them."""
 Refusals = Callable[[Scenario, Plan], Collection[str]]
 """What the framework of a plan has against it (search/frameworks.py)."""
@@ -67,11 +76,15 @@ def fewer_sequences(scenario: Scenario, plan: Plan, named: Collection[str]) -> l
 
 
 def ways_of(scenario: Scenario, plan: Plan, named: Collection[str]) -> list[Plan]:
-    """Plans that hold less of the activations, by what the software has; none where the plan says what it
-    keeps."""
-    if "recompute" in named:
-        return []
-    ways = [plan, *(replace(plan, recompute=text) for text in recomputations(scenario, plan))]
+    """Plans that hold less of the states and of the activations, by what the software has and as far as the
+    plan does not say what it keeps."""
+    ways = [plan]
+    if "zero" not in named and plan.zero == 0 and plan.dp * plan.cp > 1:
+        ways.append(replace(plan, zero=1))
+    if "recompute" in named or plan.framework == GENERIC:
+        return ways[1:]
+    less = recomputations(scenario, plan)
+    ways += [replace(one, recompute=text) for one in ways for text in less]
     software, chip = scenario.software, scenario.system.chip
     if software.host_activations and "offload" not in named and chip.host_bytes_per_s:
         ways += [replace(one, offload="activations") for one in ways if one.offload == "none"]

@@ -65,8 +65,6 @@ class Flag:
     """Which ids a shell offers for it: models or systems."""
     placed: bool = False
     """Whether its place is enough on the command line, as of what has a place in Python too."""
-    bare: bool = False
-    """Whether the command line takes it by its place alone."""
     word: str = ""
     """The word of a plan that it is, without its value, as in `tp` or `precision=`; empty: none."""
     inline: str = ""

@@ -232,12 +232,8 @@ class SimulateQuestion(StepQuestion):
 class PlanPair:
     """Two plans by their places."""
 
-    a: Annotated["PlanGiven", Flag(help='Plan A, such as "tp8 pp4 zero1".', bare=True)] = field(
-        kw_only=False
-    )
-    b: Annotated["PlanGiven", Flag(help='Plan B, such as "tp4 pp8 zero1".', bare=True)] = field(
-        kw_only=False
-    )
+    a: Annotated["PlanGiven", Flag(help='Plan A, such as "tp8 pp4 zero1".')] = field(kw_only=False)
+    b: Annotated["PlanGiven", Flag(help='Plan B, such as "tp4 pp8 zero1".')] = field(kw_only=False)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)

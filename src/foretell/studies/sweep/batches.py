@@ -22,7 +22,6 @@ from foretell.sharding.rules import cuts_of
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
-from foretell.specs.plan_forms import GENERIC
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.specs.system_batch import system_count, take_systems, varies_in_batch
@@ -314,9 +313,8 @@ def plan_row(asked: PointQuestion) -> dict[str, Any]:
     if failed:
         text = "; ".join(f"plan ({name}): {sentence}" for name, sentence in failed)
         return {"fits": "no", "plan": str(plan), "problem": text}
-    if plan.framework != GENERIC:
-        named = named_by(asked.words, asked.speed)
-        scenario, plan = make_room(scenario, plan, named, own_refusals)
+    named = named_by(asked.words, asked.speed)
+    scenario, plan = make_room(scenario, plan, named, own_refusals)
     result = answer_of(scenario, plan, chosen=False)
     if conditions is not None:
         result = with_run(result, asked_run(scenario, conditions))

@@ -174,3 +174,18 @@ def test_systolic_arrays_tell_nothing_of_gpus() -> None:
         assert kin
         assert not [s for s in kin if s.architecture.startswith("tpu")]
     assert choose(catalogue_chip("tpu-v5p"), "pointwise", "bf16").surfaces
+
+
+def test_cycles_are_those_of_the_chip_that_has_no_table():
+    """A faster clock shortens launches and steps; a cache is bytes a cycle of all cores."""
+    known = [s for s in catalogue_surfaces() if s.chip == "h100-sxm"]
+    chip, measured = catalogue_chip("l40s"), catalogue_chip("h100-sxm")
+    found = choose(chip, "gemm", "bf16", ("trtllm",), known).record
+    own = choose(measured, "gemm", "bf16", ("trtllm",), known).record
+    faster = chip.clock_hz / measured.clock_hz
+    assert found.launch_s == pytest.approx(own.launch_s / faster)
+    assert found.step_s == pytest.approx(own.step_s / faster)
+    bandwidth = chip.memory_bandwidth_bytes_per_s / measured.memory_bandwidth_bytes_per_s
+    cores = chip.cores / measured.cores
+    assert found.cache * bandwidth == pytest.approx(own.cache * faster * cores)
+    assert found.compute == own.compute

@@ -220,6 +220,10 @@ class Family:
     these were never measured, and no mean over others does."""
     library: tuple[str, ...] = ()
     """Coefficients that the software sets rather than the chip, in formats with a quantisation pass."""
+    clocked: tuple[str, ...] = ()
+    """Coefficients in seconds that are cycles of a chip: a faster clock shortens them."""
+    cached: tuple[str, ...] = ()
+    """Coefficients in memory bandwidths that are bytes a cycle of all cores."""
 
     def begin(self, architecture: str, software: str, dtype: str) -> Any:
         """Where a fit begins."""

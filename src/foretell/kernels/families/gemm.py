@@ -211,6 +211,8 @@ FAMILY = Family(
         "ragged": (1e-4, 3.0),
     },
     seconds=seconds,
+    clocked=("launch_s", "step_s", "split_s"),
+    cached=("cache",),
     start=start,
     library=("launch_s", "quantise", "row_s", "ragged"),
 )

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.chips import catalogue_chip
+from foretell.catalog.names import exists
 from foretell.kernels.families.base import DTYPES, Family
 from foretell.specs.chip import Chip
 from foretell.specs.surface import Surface
@@ -93,12 +95,12 @@ def transfer_coefficients(
         if not twins.any():
             return formula.begin(chip.architecture, names[0] if names else "", dtype), ()
         kin = [s for s, twin in zip(plain, twins, strict=True) if twin]
-        return _mean(formula, kin, np.ones(len(kin))), tuple(kin)
+        return _mean(formula, kin, np.ones(len(kin)), chip), tuple(kin)
     near = np.exp(-(far - far.min()) / NEAR)
     weight = near * np.where(same, 1.0, OTHER_SOFTWARE)
-    mean = _mean(formula, plain, weight)
+    mean = _mean(formula, plain, weight, chip)
     if formula.library and DTYPES[dtype].quantised and same.any():
-        own = _mean(formula, plain, near * same)
+        own = _mean(formula, plain, near * same, chip)
         mean = replace(mean, **{name: getattr(own, name) for name in formula.library})
     heavy = weight > 0.05 * weight.max()
     return mean, tuple(s for s, much in zip(plain, heavy, strict=True) if much)
@@ -108,15 +110,39 @@ def _place(surface: Surface, otherwise: float) -> float:
     return GENERATION.get(surface.architecture, otherwise)
 
 
-def _mean(formula: Family, surfaces: Sequence[Surface], weight: Array) -> Any:
-    """The weighted geometric mean of what was fitted; what was chosen is the heaviest surface's."""
-    heaviest = surfaces[int(np.argmax(weight))].coefficients
+def _mean(formula: Family, surfaces: Sequence[Surface], weight: Array, chip: Chip) -> Any:
+    """The weighted geometric mean of what was fitted, as this chip's clock and cores have it; what was chosen
+    is the heaviest surface's."""
+    tables = [_on_clock(formula, s, chip) for s in surfaces]
+    heaviest = tables[int(np.argmax(weight))]
     if len(surfaces) == 1:
         return formula.record(**heaviest)
     share = weight / weight.sum()
     values = dict(heaviest)
     for name in formula.bounds:
-        column = np.array([s.coefficients[name] for s in surfaces])
+        column = np.array([table[name] for table in tables])
         if (column > 0.0).all():
             values[name] = float(np.exp(share @ np.log(column)))
     return formula.record(**values)
+
+
+def _on_clock(formula: Family, surface: Surface, chip: Chip) -> dict[str, float]:
+    """A surface's coefficients where cycles are this chip's and not those of the one that was measured."""
+    values = dict(surface.coefficients)
+    if not formula.clocked or not exists(surface.chip):
+        return values
+    measured = catalogue_chip(surface.chip)
+    # Of a batch of chips, which differ in what a study varies, the first stands for all.
+    clock, cores, memory = (
+        float(np.ravel(value)[0])
+        for value in (chip.clock_hz, chip.cores, chip.memory_bandwidth_bytes_per_s)
+    )
+    known = float(measured.clock_hz), float(measured.cores)
+    if min(clock, cores, *known) <= 0.0:
+        return values
+    faster = clock / known[0]
+    wider = faster * cores / known[1] * float(measured.memory_bandwidth_bytes_per_s) / memory
+    # With a quantisation pass the launch is what the library's passes take.
+    passes = formula.library if DTYPES[surface.dtype].quantised else ()
+    values |= {name: values[name] / faster for name in formula.clocked if name not in passes}
+    return values | {name: values[name] * wider for name in formula.cached}

@@ -10,71 +10,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
+from foretell.interop.keys import Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch, ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.megatron_write import job_name
+from foretell.interop.tool_fields import translate
+from foretell.interop.tool_tables import ToolTable
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.plan_forms import offloads
 
-OPTIMIZERS = {
-    "adam": "adam", "adamw": "adam", "fusedadam": "adam", "deepspeedcpuadam": "adam", "cpuadam": "adam",
-    "muon": "muon", "sgd": "sgd", "adafactor": "adafactor",
-}  # fmt: skip
-"""Optimizers and ours; another is taken as adam, and said."""
-DTYPES = {"fp32": "fp32", "bf16": "bf16", "bfp16": "bf16", "fp16": "fp16"}
-AUTOCAST = {"bfloat16": "bf16", "float16": "fp16", "torch.bfloat16": "bf16", "torch.float16": "fp16",
-            "bf16": "bf16", "fp16": "fp16"}  # fmt: skip
-"""torch_autocast's dtypes and ours."""
 BRAIN = ("bf16.enabled", "bfloat16.enabled", "bf16")
 """How bf16 is enabled, in the file or beside it."""
-IGNORED = frozenset(
-    """gradient_clipping steps_per_print wall_clock_breakdown prescale_gradients dump_state flops_profiler.*
-    tensorboard.* wandb.* csv_monitor.* comet.* comms_logger.* scheduler.* optimizer.params.* aio.*
-    elasticity.* autotuning.* data_efficiency.* curriculum_learning.* checkpoint.* monitor_config.*
-    sparse_gradients zero_allow_untested_optimizer zero_force_ds_cpu_optimizer memory_breakdown
-    fp16.loss_scale fp16.loss_scale_window fp16.initial_scale_power fp16.hysteresis fp16.min_loss_scale
-    fp16.auto_cast fp16.consecutive_hysteresis bf16.immediate_grad_update gradient_predivide_factor
-    zero_optimization.overlap_comm zero_optimization.contiguous_gradients zero_optimization.reduce_scatter
-    zero_optimization.reduce_bucket_size zero_optimization.allgather_bucket_size
-    zero_optimization.allgather_partitions zero_optimization.sub_group_size
-    zero_optimization.stage3_* zero_optimization.round_robin_gradients zero_optimization.param_persistence_*
-    zero_optimization.offload_optimizer.* zero_optimization.offload_param.* zero_optimization.ignore_unused_*
-    zero_optimization.gather_16bit_weights_on_model_save zero_optimization.memory_efficient_linear
-    zero_optimization.elastic_checkpoint zero_optimization.load_from_fp32_weights
-    zero_optimization.prefetch_bucket_size zero_optimization.max_* zero_optimization.cpu_offload*
-    zero_optimization.zero_hpz_* zero_optimization.zeropp_loco_param activation_checkpointing.*
-    torch_autocast.* tensor_parallel.* expert_parallel.* pipeline.* compile.* deepspeed deepspeed_config
-    hostfile master_port include local_rank""".split()
-)
 
 
-SOURCES: Mapping[str, tuple[str, ...]] = {
-    "gpus": (*CHIP_KEYS, "train_batch_size"), "dp": CHIP_KEYS,
-    "global_batch": ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
-    "tp": ("tensor_parallel.autotp_size", "tensor_parallel.tp_size"), "pp": ("pipeline.stages",),
-    "cp": ("sequence_parallel_size",), "ep": ("expert_parallel.autoep_size",),
-    "etp": ("expert_parallel.expert_tensor_parallel_size",), "zero": ("zero_optimization.stage",),
-    "micro_batch": ("train_micro_batch_size_per_gpu", "train_batch_size"),
-    "shard": ("zero_optimization.mics_shard_size",),
-    "secondary": ("zero_optimization.zero_hpz_partition_size",),
-    "gather": ("zero_optimization.zero_quantized_weights",),
-    "bucket": ("zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.prefetch_bucket_size",
-               "zero_optimization.reduce_bucket_size"),
-    "precision": ("fp16.enabled", *BRAIN, "torch_autocast.enabled"),
-    "weights": ("torch_autocast.enabled",), "master": ("torch_autocast.enabled",),
-    "gradients": ("data_types.grad_accum_dtype", "bf16.bf16_master_weights_and_grads"),
-    "wire": ("communication_data_type",), "optimizer": ("optimizer.type",),
-    "offload": ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device",
-                "zero_optimization.cpu_offload"),
-    "recompute": ("activation_checkpointing.number_checkpoints",),
-}  # fmt: skip
-"""The keys that each value is from."""
-
-
-def read(given: ArgumentTable, known: Known) -> Launch:
+def read_deepspeed(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     """What the file says; of a command, what stands beside it."""
-    keys = Keys(given, tool="deepspeed")
+    told = translate(given, table)
+    keys, words = told.keys, table.words
     tp = keys.whole("tensor_parallel.autotp_size", "tensor_parallel.tp_size") or 1
     pp = keys.whole("pipeline.stages") or 1
     cp = keys.whole("sequence_parallel_size") or 1
@@ -94,8 +46,8 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     values |= (
         _sharing(keys, None if dp is None else dp * cp)
         | _bucket(keys)
-        | _dtypes(keys, given)
-        | _optimizer(keys)
+        | _dtypes(keys, given, words)
+        | _optimizer(keys, words["optimizer"])
     )
     values["offload"] = _offload(keys)
     if keys.raw("activation_checkpointing.number_checkpoints") is not None:
@@ -104,7 +56,6 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     elif any(key.startswith("activation_checkpointing") for key, _ in given.pairs):
         keys.note("activation_checkpointing only says how: recompute=full says that layers are")
     keys.note("sequence length and model are the script's own: --seq-len and MODEL say them")
-    quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
     gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
     job = {"gpus": gpus, "global_batch": batch}
@@ -113,13 +64,14 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         gpus=gpus,
         global_batch=batch,
         plan=plan_words(values),
-        values=read_back(keys, {**job, **values}, SOURCES),
+        values=read_back(keys, {**job, **values}, table.sources),
         accelerator=given.accelerator,
         doubts=tuple(keys.doubts),
         asks=tuple(keys.asks),
         notes=tuple(keys.notes),
-        ignored=quiet,
-        unknown=unknown,
+        ignored=told.left.quiet,
+        unmodelled=told.left.bears,
+        unknown=told.left.unknown,
     )
 
 
@@ -153,7 +105,6 @@ def _sharing(keys: Keys, ranks: int | None) -> dict[str, object]:
     """Nearer sharings (MiCS, ZeRO++) than over all ranks, and quantised messages."""
     near = keys.whole("zero_optimization.mics_shard_size", low=-1)
     second = keys.whole("zero_optimization.zero_hpz_partition_size")
-    keys.raw("zero_optimization.mics_hierarchical_params_gather")
     values: dict[str, object] = {
         "shard": near if near is not None and near > 0 and near != ranks else None,
         "secondary": second if second is not None and second > 1 else None,
@@ -183,13 +134,13 @@ def _bucket(keys: Keys) -> dict[str, object]:
     return {}
 
 
-def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
+def _precision(keys: Keys, given: ArgumentTable, words: Mapping[str, str]) -> dict[str, object]:
     """Dtype of the products, and of the weights where it is another."""
     half, brain = keys.flag("fp16.enabled", "fp16"), keys.flag(*BRAIN)
     if half or brain:
         return {"precision": "fp16" if half else "bf16"}
     if keys.flag("torch_autocast.enabled"):
-        narrow = keys.choice(["torch_autocast.dtype"], AUTOCAST) or "bf16"
+        narrow = keys.choice(["torch_autocast.dtype"], words) or "bf16"
         keys.note("torch_autocast: weights in 32 bits are cast where GEMMs use them")
         return {"precision": narrow, "weights": "fp32", "master": "none"}
     left = any(key in ("fp16.enabled", *BRAIN) and value == "auto" for key, value in given.pairs)
@@ -201,11 +152,13 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     return {"precision": "fp32"}
 
 
-def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
+def _dtypes(
+    keys: Keys, given: ArgumentTable, words: Mapping[str, Mapping[str, str]]
+) -> dict[str, object]:
     """Products, gradients and what goes over the wire."""
-    kept = keys.choice(["data_types.grad_accum_dtype"], DTYPES)
-    sent = keys.choice(["communication_data_type"], DTYPES)
-    values = _precision(keys, given)
+    kept = keys.choice(["data_types.grad_accum_dtype"], words["dtype"])
+    sent = keys.choice(["communication_data_type"], words["dtype"])
+    values = _precision(keys, given, words["autocast"])
     values["gradients"] = kept if kept in ("bf16", "fp16") else None
     values["wire"] = sent
     if keys.flag("bf16.bf16_master_weights_and_grads"):
@@ -215,11 +168,11 @@ def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     return values
 
 
-def _optimizer(keys: Keys) -> dict[str, object]:
+def _optimizer(keys: Keys, words: Mapping[str, str]) -> dict[str, object]:
     told = (keys.text("optimizer.type") or "adam").lower()
-    if told not in OPTIMIZERS:
+    if told not in words:
         keys.doubt(f"optimizer {told[:40]} is not known here: taken as adam")
-    kind = OPTIMIZERS.get(told, "adam")
+    kind = words.get(told, "adam")
     return {"optimizer": None if kind == "adam" else kind}
 
 

@@ -5,12 +5,13 @@ cannot be is recorded, and all faults are raised together.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.launch import Known, ReadValue
+from foretell.interop.tool_tables import ALL_CHIPS, NODE_CHIPS, NODE_TASKS, NODES
 
 LARGEST = 10**9
 """Degrees, batches and lengths above this are a typing error."""
@@ -65,7 +66,6 @@ class Keys:
 
     __slots__ = (
         "_pairs",
-        "_used",
         "asks",
         "defaults",
         "doubts",
@@ -97,27 +97,14 @@ class Keys:
     words: list[str]
     """Words that belong to no flag, in order."""
 
-    def __init__(
-        self, given: ArgumentTable, *, tool: str, switches: Iterable[str] = (), last: bool = False
-    ) -> None:
-        """`switches` are flags that take no value: a word behind one stands by itself.
-
-        With `last`, the last part of a dotted key counts alone: `model.seq_length` is seq_length.
-        """
-        alone = frozenset(switches)
+    def __init__(self, given: ArgumentTable, *, tool: str) -> None:
+        """The arguments by the names of `given`."""
         self.tool, self.notes, self.doubts, self.problems = tool, [], [], []
         self.given, self.defaults, self.asks, self.unset = given, frozenset(), [], set[str]()
         self.variables = given.variables
         self.words = list(given.words)
         self._pairs: dict[str, Any] = {}
-        self._used: set[str] = {"m"}  # `python -m` is the program's, not the tool's
-        for key, value in given.pairs:
-            name = key.rpartition(".")[2] if last else key
-            if name in alone and not is_truth(value):
-                self.words += [
-                    str(item) for item in (value if isinstance(value, list) else [value])
-                ]
-                value = True
+        for name, value in given.pairs:
             before = self._pairs.get(name)
             if before is not None and before != value:
                 self.notes.append(f"{name[:60]} is given more than once: the last counts")
@@ -134,7 +121,6 @@ class Keys:
 
     def raw(self, *names: str) -> Any:
         """The first of the names that is given, as it stands; None where none is."""
-        self._used.update(name for name in names if name in self._pairs)
         for name in names:
             value = self._pairs.get(name)
             if value is not None:
@@ -177,7 +163,6 @@ class Keys:
         """Whether a switch is on; None where it is not given."""
         for name in names:
             if self.has(f"no_{name}"):
-                self._used.add(f"no_{name}")
                 return False
         value = self._one(*names)
         if value is None or isinstance(value, bool):
@@ -254,37 +239,6 @@ class Keys:
         own = (name for name in names if name not in self.defaults)
         return [name for name in own if name in self._pairs or name.lower() in known]
 
-    def rest(self, ignored: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(known and without effect, unknown): what no reader asked for."""
-        known = frozenset(ignored) | LAUNCHER_FLAGS
-        left = [name for name in self._pairs if name not in self._used]
-        quiet = [name for name in left if _among(name, known)]
-        return tuple(quiet), tuple(name for name in left if name not in quiet)
-
-    def unmodelled(self, relevant: Iterable[str]) -> tuple[str, ...]:
-        """Arguments that are given, that no reader asked for and that bear on the answer."""
-        known = frozenset(relevant)
-        found = [n for n in self._pairs if n not in self._used and _among(n, known)]
-        self._used.update(found)
-        return tuple(found)
-
-    def leftovers(self, bears: frozenset[str], quiet: frozenset[str]) -> LeftArguments:
-        """What no reader asked for: by its whole name, then by a beginning, then by its last part."""
-        found: dict[str, list[str]] = {"bears": [], "quiet": [], "unknown": []}
-        for name in (name for name in self._pairs if name not in self._used):
-            plain = name.removeprefix("no_")
-            last = plain.rpartition(".")[2]
-            kinds = (
-                ("quiet", plain in quiet or name in quiet),
-                ("bears", plain in bears or _begins(plain, bears)),
-                ("quiet", _begins(plain, quiet) or name in LAUNCHER_FLAGS),
-                ("bears", last in bears),
-                ("quiet", last in quiet or last in LAUNCHER_FLAGS),
-                ("unknown", True),
-            )
-            found[next(kind for kind, holds in kinds if holds)].append(name)
-        return LeftArguments(**{kind: tuple(names) for kind, names in found.items()})
-
     def raise_problems(self) -> None:
         """Raise BadInput with everything that is wrong."""
         if self.problems:
@@ -311,19 +265,6 @@ class Keys:
 def is_truth(value: Any) -> bool:
     """Whether a value is one of a switch."""
     return isinstance(value, bool) or value is None or str(value).lower() in _TRUTH
-
-
-def _among(name: str, known: frozenset[str]) -> bool:
-    """Whether a name, its last part or a beginning that ends in * is among those known."""
-    last = name.rpartition(".")[2]
-    if name in known or last in known or last.removeprefix("no_") in known:
-        return True
-    return _begins(name, known)
-
-
-def _begins(name: str, known: frozenset[str]) -> bool:
-    """Whether a name begins as one of those known that end in *."""
-    return any(mark.endswith("*") and name.startswith(mark[:-1]) for mark in known)
 
 
 def plan_words(values: Mapping[str, object]) -> str:
@@ -394,19 +335,6 @@ def node_size(keys: Keys, gpus: int | None) -> int | None:
     return each
 
 
-ALL_CHIPS = ("world_size", "num_processes", "ng", "gpus", "n_gpus")
-"""Names for all chips of a job."""
-NODE_CHIPS = (
-    "nproc_per_node", "gpus_per_node", "num_gpus_per_node", "devices", "n_gpus_per_node", "num_gpus",
-    "gres", "ngpu",
-)  # fmt: skip
-"""Names for the chips of a node."""
-NODE_TASKS = ("ntasks_per_node",)
-"""Names for the processes of a node, where none says its chips."""
-NODES = ("nnodes", "num_nodes", "nodes", "num_machines")
-"""Names for nodes; a range of torchrun's counts with its most."""
-CHIP_KEYS = (*ALL_CHIPS, *NODE_CHIPS, *NODE_TASKS, *NODES)
-"""All of them, for a table of what was read."""
 _LAST_NUMBER = re.compile(r"(?:.*[:x])?([0-9]{1,7})")
 
 

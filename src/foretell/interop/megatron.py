@@ -15,61 +15,18 @@ from foretell.interop.kept_flags import own_flags, quiet_flags
 from foretell.interop.keys import Keys, drop_unset, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
-from foretell.interop.megatron_flags import SOURCES
 from foretell.interop.megatron_model import model_table
 from foretell.interop.tool_fields import translate
-from foretell.interop.tool_tables import ToolTable
+from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
 from foretell.specs.plan_forms import join_names
 
-MODULES = {
-    "core_attn": "core", "moe_act": "act", "layernorm": "norm", "mla_up_proj": "up", "mlp": "mlp",
-    "moe": "moe",
-}  # fmt: skip
-"""recompute_modules and ours."""
-SHARDING = {"no_shard": "0", "optim": "1", "optim_grads": "2", "optim_grads_params": "3"}
-"""data_parallel_sharding_strategy as ZeRO's stages."""
 MODES = {"ring": "p2p", "allgather": "all_gather", "ulysses": "a2a"}
 """Our cp_mode and their cp_comm_type."""
-CONTEXT = {
-    "p2p": "ring", "all_gather": "allgather", "allgather": "allgather", "a2a": "ulysses",
-    "a2a+p2p": "ulysses",
-}  # fmt: skip
-"""Their cp_comm_type and our cp_mode."""
-OPTIMIZERS = {
-    "distributed_fused_adam": "adam",
-    "fused_adam": "adam",
-    "adamw": "adam",
-    "adam": "adam",
-    "sgd": "sgd",
-    "muon": "muon",
-    "dist_muon": "muon",
-}
-BALANCES = {"aux_loss": "batch", "global_aux_loss": "batch", "seq_aux_loss": "sequence"}
-"""Losses that balance the router."""
-DISPATCHERS = {
-    "alltoall": "alltoall", "alltoall_seq": "alltoall", "flex": "dedup", "allgather": "allgather",
-}  # fmt: skip
-DTYPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "float32": "fp32", "bfloat16": "bf16",
-          "float16": "fp16", "torch.float32": "fp32", "torch.bfloat16": "bf16"}  # fmt: skip
+WORDS = table_of("megatron").words
+"""Their words and ours."""
 GRAPHS = ("enable", "impl", "scope")
 """Ends of the flags of CUDA graphs."""
-MIXED = {
-    "bf16": {"precision": "bf16"}, "bf16-mixed": {"precision": "bf16"}, "16-mixed": {"precision": "fp16"},
-    "16": {"precision": "fp16"}, "32": {"precision": "tf32"}, "32-true": {"precision": "tf32"},
-    "bf16_mixed": {}, "fp16_mixed": {"precision": "fp16"},
-    "bf16_with_fp8_delayed_scaling_mixed": {"precision": "fp8"},
-    "bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "2"},
-    "nemotron_h_bf16_with_fp8_current_scaling_mixed": {"precision": "fp8", "wide_layers": "4"},
-    "bf16_with_fp8_subchannel_scaling_mixed": {"precision": "fp8", "scaling": "block"},
-    "bf16_with_mxfp8_mixed": {"precision": "mxfp8"}, "fp8_mx": {"precision": "mxfp8"},
-    "fp8_cs": {"precision": "fp8", "wide_layers": "2"}, "fp8_ds": {"precision": "fp8"},
-    "fp8": {"precision": "fp8"},
-    "fp8_sc": {"precision": "fp8", "scaling": "block"}, "nvfp4": {"precision": "nvfp4"},
-    "fp16": {"precision": "fp16"}, "bf16_with_nvfp4_mixed": {"precision": "nvfp4"},
-}  # fmt: skip
-"""Bridge's mixed_precision recipes, with the layers at both ends that its mixed_precision.py keeps in 16
-bits."""
 NARROW = ("fp8", "mxfp8", "nvfp4")
 """Precisions beside which layers at both ends may stay in 16 bits."""
 
@@ -123,7 +80,7 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     keys.raise_problems()
     name = table["id"] if table is not None else next(iter(models), None)
     job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
-    drop_unset(keys, values, job, SOURCES)
+    drop_unset(keys, values, job, of.sources)
     return Launch(
         tool=tool,
         models=models,
@@ -132,7 +89,7 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
         global_batch=job["global_batch"],
         seq_len=job["seq_len"],
         plan=plan_words(values),
-        values=read_back(keys, {**job, **values}, SOURCES),
+        values=read_back(keys, {**job, **values}, of.sources),
         accelerator=given.accelerator or keys.text("accelerator"),
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
@@ -231,7 +188,7 @@ def _zero(keys: Keys) -> int:
     shared = (keys.text("name") or "") == "distributed_fused_adam"
     plain = 1 if keys.flag("use_distributed_optimizer") or shared else 0
     fsdp = keys.flag("use_megatron_fsdp", "use_custom_fsdp")
-    strategy = keys.choice(["data_parallel_sharding_strategy"], SHARDING)
+    strategy = keys.choice(["data_parallel_sharding_strategy"], WORDS["sharding"])
     stage = keys.whole("zero_stage", low=0, high=3)
     if stage is not None:  # Megatron-DeepSpeed's
         return max(stage, plain)
@@ -252,7 +209,7 @@ def _data(keys: Keys, ranks: int | None) -> dict[str, object]:
         keys.doubt(
             "num_distributed_optimizer_instances needs the number of GPUs: all replicas share"
         )
-    kind = keys.choice(["optimizer", "optimizer_type"], OPTIMIZERS)
+    kind = keys.choice(["optimizer", "optimizer_type"], WORDS["optimizer"])
     values["optimizer"] = None if kind == "adam" else kind
     host = []
     if keys.flag("optimizer_cpu_offload"):
@@ -271,13 +228,13 @@ def _kernels(keys: Keys, cp: int) -> dict[str, object]:
     flash = keys.flag("use_flash_attn")
     told = keys.choice(
         ["attention_backend"],
-        {"flash": "flash", "fused": "cudnn", "unfused": "plain", "local": "plain"}
-        | {
-            f"attnbackend.{n}": v
-            for n, v in (("flash", "flash"), ("fused", "cudnn"), ("unfused", "plain"))
-        },
+        WORDS["attention"],
     )
-    mode = keys.choice(["cp_comm_type"], CONTEXT) if _same_word(keys, "cp_comm_type") else None
+    mode = (
+        keys.choice(["cp_comm_type"], WORDS["context"])
+        if _same_word(keys, "cp_comm_type")
+        else None
+    )
     return {
         "flash": False if told == "plain" and not flash else None,
         "attention": "cudnn" if told == "cudnn" else None,
@@ -317,9 +274,10 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
         return {"recompute": "full"}
     if kind == "selective":
         for name in named:
-            if name.strip("\"'") not in MODULES:
+            if name.strip("\"'") not in WORDS["modules"]:
                 keys.doubt(f"recompute_modules {name[:40]} is not known here: ignored")
-        known = [MODULES[n.strip("\"'")] for n in named if n.strip("\"'") in MODULES]
+        ours = WORDS["modules"]
+        known = [ours[plain] for n in named if (plain := n.strip("\"'")) in ours]
         ordered = join_names("+".join(dict.fromkeys(known)), ALL_MODULES) if known else None
         return {"recompute": "selective" if ordered in (None, "core") else ordered}
     return {"recompute": "none"}
@@ -333,12 +291,13 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     eight = keys.text("fp8_format", "fp8")
     how = keys.choice(
         ["fp8_recipe"],
-        {"delayed": "tensor", "tensorwise": "tensor", "blockwise": "block", "mxfp8": "mxfp8"},
+        WORDS["fp8_recipe"],
     )
     four = keys.text("fp4_format", "fp4", "fp4_recipe")
     wide = _wide_layers(keys)
-    if recipe is not None and recipe.lower() in MIXED:
-        found: dict[str, object] = dict(MIXED[recipe.lower()])
+    if recipe is not None and recipe.lower() in WORDS["mixed"]:
+        pairs = (word.partition("=") for word in WORDS["mixed"][recipe.lower()].split())
+        found: dict[str, object] = {name: value for name, _, value in pairs}
         return found | wide if found.get("precision") in NARROW else found
     if recipe is not None:
         keys.doubt(f"mixed_precision {recipe[:60]} is not known here: bf16")
@@ -385,16 +344,18 @@ def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     values: dict[str, object] = {} if _of_bridge(given) else {"gradients": "fp32"}
     if keys.flag("grad_reduce_in_bf16") or keys.flag("grad_reduce_in_fp32") is False:
         values["gradients"] = "bf16"
-    main = keys.choice(["main_grads_dtype"], DTYPES)
+    main = keys.choice(["main_grads_dtype"], WORDS["dtype"])
     if main in ("bf16", "fp16"):
         values["gradients"] = main
-    master = keys.choice(["main_params_dtype"], DTYPES)
+    master = keys.choice(["main_params_dtype"], WORDS["dtype"])
     if master == "bf16":
         values["master"] = master
     elif master == "fp16":
         keys.note("main_params_dtype fp16 is taken as bf16, which has as many bytes")
         values["master"] = "bf16"
-    first, second = (keys.choice([name], DTYPES) for name in ("exp_avg_dtype", "exp_avg_sq_dtype"))
+    first, second = (
+        keys.choice([name], WORDS["dtype"]) for name in ("exp_avg_dtype", "exp_avg_sq_dtype")
+    )
     if first is not None and first == second and first != "fp32":
         values["states"] = "bf16" if first == "fp16" else first
     elif first != second and (first or second):
@@ -406,7 +367,7 @@ def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
 
 def _experts(keys: Keys) -> dict[str, object]:
     """How tokens reach their experts."""
-    kind = keys.choice(["moe_token_dispatcher_type"], DISPATCHERS)
+    kind = keys.choice(["moe_token_dispatcher_type"], WORDS["dispatcher"])
     if kind == "allgather":
         keys.doubt("moe_token_dispatcher_type allgather is taken as alltoall")
     backend = (keys.text("moe_flex_dispatcher_backend") or "").lower()
@@ -427,7 +388,7 @@ def _experts(keys: Keys) -> dict[str, object]:
 
 def _routing(keys: Keys) -> str | None:
     """How the router is balanced; None where nothing says it."""
-    kind = BALANCES.get((keys.text("moe_router_load_balancing_type") or "").lower())
+    kind = WORDS["balance"].get((keys.text("moe_router_load_balancing_type") or "").lower())
     biased = keys.flag("moe_router_enable_expert_bias")
     if keys.flag("moe_router_force_load_balancing"):
         return "random"

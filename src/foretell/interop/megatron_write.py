@@ -4,7 +4,7 @@ from foretell.interop.kept_flags import with_own
 from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.layouts import megatron_text
-from foretell.interop.megatron import MODES, MODULES
+from foretell.interop.megatron import MODES, WORDS
 from foretell.interop.megatron_shape import shape_flags
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import EVEN, offloads, recompute_layers, recompute_modules
@@ -170,7 +170,7 @@ def _recompute_flags(run: Training) -> list[str]:
             f"--recompute-granularity full --recompute-method block --recompute-num-layers {each}"
         ]
     modules = recompute_modules(plan.recompute)
-    theirs = [name for name, ours in MODULES.items() if ours in modules]
+    theirs = [name for name, ours in WORDS["modules"].items() if ours in modules]
     if not theirs:
         return []
     named = "" if modules == ("core",) else " --recompute-modules " + " ".join(theirs)

@@ -13,36 +13,11 @@ from foretell.interop.keys import Keys, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import PolicyStep, launch_of_step, prompt_room
 from foretell.interop.tool_fields import Translated, translate
-from foretell.interop.tool_tables import ToolTable
+from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.interop.whole_numbers import whole_number
 
 TUNED = ("sft", "dpo", "reward")
 """Algorithms without generation."""
-GPUS = ("nodes", "gpus_per_node", "gpus", "places", "allocation", "trainer_pool")
-"""Fields that say the trainer's chips."""
-SOURCES = {
-    "model": ("model",), "gpus": GPUS, "dp": GPUS, "global_batch": ("mini", "minis", "samples", "prompts"),
-    "seq_len": ("prompt_len", "answer_len", "total_len"), "micro_batch": ("micro_batch",),
-    "prompts": ("prompts",),
-    "samples": ("samples",), "isl": ("prompt_len", "total_len"), "max_osl": ("answer_len",),
-    "updates": ("prompts", "mini", "minis"), "algorithm": ("algorithm",), "engine": ("engine",
-    "rollout_pool"),
-    "rollout_plan": ("rollout_tp", "rollout_pool", "fraction", "allocation"),
-    "micro_tokens": ("micro_tokens",),
-    "rollout_gpus": ("rollout_gpus", "rollout_nodes", "rollout_places", "rollout_pool", "engines",
-    "allocation"),
-    "placement": ("colocate", "rollout_nodes", "allocation", "rollout_pool"), "staleness": ("staleness",),
-    "reference": ("kl_loss", "kl_reward", "kl_coef"), "critic": ("critic",), "steps": ("steps",),
-    "turns": ("turns",),
-    "recompute": ("checkpointing", "granularity"), "offload": ("offload_weights", "offload_optimizer",
-    "offload_reference"),
-    "zero": ("zero_stage", "backend", "allocation"), "framework": ("backend", "allocation",
-    "trainer_pool"), "lora": ("lora_rank",),
-    "partial": ("partial",), "tp": ("tp", "allocation", "trainer_pool"), "pp": ("pp", "allocation",
-    "trainer_pool"),
-    "cp": ("cp",), "ep": ("ep",), "sp": ("sp",),
-}  # fmt: skip
-"""The fields that each value is from."""
 _POOL = re.compile(r"(?:[a-z]+[:.])?\(?(?:attn:)?((?:[dptce]\d+)+)", re.IGNORECASE)
 _DEGREE = re.compile(r"([dptce])(\d+)", re.IGNORECASE)
 _RANGE = re.compile(r"(\d+)\s*-\s*(\d+)|(\d+)")
@@ -108,7 +83,15 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
             ranks *= degree[name] or 1
         more["micro_batch"] = max(every * ranks // gpus, 1)
     return launch_of_step(
-        keys, given, known, table.tool, step, degree, more, SOURCES | dict(told.sources), told.left
+        keys,
+        given,
+        known,
+        table.tool,
+        step,
+        degree,
+        more,
+        {**table_of("_policy").sources, **told.sources},
+        told.left,
     )
 
 

@@ -42,17 +42,6 @@ SIDES = {
     "prefill": "prefill", "decode": "decode", "kv_producer": "prefill", "kv_consumer": "decode",
 }  # fmt: skip
 """How engines name the half of a split service that an instance is."""
-DERIVED: Mapping[str, tuple[str, ...]] = {
-    "gpus": ("tp", "pp", "dp", "dp_inside", "cp"), "dp": ("dp_inside", "dp", "dp_attention"),
-    "ep": ("ep", "spread", "dispatch", "deepep", "expert_tp"), "experts": ("weights",),
-    "cache_gb": ("cache_bytes",), "cache_tokens": ("cache_tokens", "cache_blocks", "page"),
-    "draft_tokens": ("draft_tokens", "draft_method", "draft_steps", "draft_model"),
-    "drafter": ("draft_method", "draft_model", "draft_tokens"), "accepted": ("draft_accepted",),
-    "adapters": ("lora_named", "lora_host", "lora_slots", "lora"), "adapter_slots": ("lora_slots",),
-    "adapter_rank": ("lora_rank", "lora"), "dispatch": ("dispatch", "deepep"),
-    "chunked": ("chunked", "max_tokens"), "wait_steps": ("wait_steps", "delayed", "delay"),
-}  # fmt: skip
-"""Values that more or other fields say than their own."""
 
 
 class Service:
@@ -100,7 +89,7 @@ def read_service(given: ArgumentTable, known: Known, table: ToolTable) -> Launch
     _say_side(one)
     keys.raise_problems()
     job: dict[str, Any] = {"gpus": gpus * (keys.whole("copies") or 1)}
-    sources = {**DERIVED, **told.sources}
+    sources = {**table.sources, **told.sources}
     drop_unset(keys, values, job, sources)
     rows = {"model": next(iter(models), None), "gpus": job["gpus"], **values}
     bears = tuple(dict.fromkeys((*one.warned, *told.left.bears)))

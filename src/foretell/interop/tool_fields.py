@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import CHIP_KEYS, LAUNCHER_FLAGS, Keys, LeftArguments, is_truth
-from foretell.interop.tool_tables import ToolTable
+from foretell.interop.keys import LAUNCHER_FLAGS, Keys, LeftArguments, is_truth
+from foretell.interop.tool_tables import CHIP_KEYS, ToolTable
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.specs.plan_words import read_words

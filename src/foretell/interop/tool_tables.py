@@ -9,6 +9,7 @@
     values     field = their word and ours
     words      field = our word and theirs, where a reader asks for them by name
     tables     keys that are tables: what stands in one and is in no list matters
+    sources    value = the keys or fields that it is from; CHIPS are all names for chips
     writes     flag or key = what of a plan it says, for the writer (export_tables.py)
     products   degree = keys whose product it is, each with its own default
     plan       key = their value and the words of a plan that it stands for
@@ -45,6 +46,20 @@ _TALK = re.compile(
     re.IGNORECASE,
 )
 
+ALL_CHIPS = ("world_size", "num_processes", "ng", "gpus", "n_gpus")
+"""Names for all chips of a job."""
+NODE_CHIPS = (
+    "nproc_per_node", "gpus_per_node", "num_gpus_per_node", "devices", "n_gpus_per_node", "num_gpus",
+    "gres", "ngpu",
+)  # fmt: skip
+"""Names for the chips of a node."""
+NODE_TASKS = ("ntasks_per_node",)
+"""Names for the processes of a node, where none says its chips."""
+NODES = ("nnodes", "num_nodes", "nodes", "num_machines")
+"""Names for nodes; a range of torchrun's counts with its most."""
+CHIP_KEYS = (*ALL_CHIPS, *NODE_CHIPS, *NODE_TASKS, *NODES)
+"""All of them, for a table of what was read."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolTable:
@@ -76,6 +91,8 @@ class ToolTable:
     """Field -> their word -> ours, where a reader asks for them by name."""
     tables: frozenset[str] = frozenset()
     """Keys that are tables: a key inside one that no list has matters."""
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Value -> keys or fields that it is from, where these are not of its own name."""
     writes: Mapping[str, str] = field(default_factory=dict)
     """Flag or key -> the value that is written there."""
     plan: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -227,7 +244,9 @@ def table_of(name: str) -> ToolTable:
     switches = set(expand(raw.get("switches", "")))
     defaults, options = dict(raw.get("defaults", {})), dict(raw.get("options", {}))
     marks, bases = set(expand(raw.get("marks", ""))), set[str]()
+    sources: dict[str, tuple[str, ...]] = {}
     for one, under in inner:
+        sources |= one.sources
         if not under:
             marks |= one.marks
             bases |= {one.tool, *one.bases}
@@ -262,6 +281,7 @@ def table_of(name: str) -> ToolTable:
         plan=plan,
         words=words,
         tables=frozenset(raw.get("tables", "").split()),
+        sources=sources | {key: _sources(told) for key, told in raw.get("sources", {}).items()},
         writes=raw.get("writes", {}),
         products=products,
         defaults=defaults,
@@ -305,6 +325,13 @@ def expand(text: str) -> list[str]:
 def _by_theirs(words: Mapping[str, str]) -> dict[str, str]:
     """Our words and theirs as their word and ours."""
     return {theirs: ours for ours, many in words.items() for theirs in many.split()}
+
+
+def _sources(text: str) -> tuple[str, ...]:
+    """Keys that a value is from."""
+    return tuple(
+        name for word in text.split() for name in (CHIP_KEYS if word == "CHIPS" else (word,))
+    )
 
 
 def _folded(words: Mapping[str, Any]) -> dict[str, Any]:

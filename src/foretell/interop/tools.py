@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.interop import deepspeed, megatron_write, torchtitan, torchtitan_write
+from foretell.interop import deepspeed, megatron_write, torchtitan_write
 from foretell.interop.arguments import ArgumentTable, parse_arguments
+from foretell.interop.deepspeed import read_deepspeed
 from foretell.interop.launch import (
     SERVERS,
     SERVING,
@@ -33,7 +34,8 @@ from foretell.interop.recognition import launched_tools, nothing_launched, unwra
 from foretell.interop.service_write import Serving, kept_command, write_command
 from foretell.interop.services import read_service
 from foretell.interop.several_servers import join_servers, role_of
-from foretell.interop.tool_tables import ToolTable, table_of, tool_names, unknown_sentence
+from foretell.interop.tool_tables import ToolTable, table_of, unknown_sentence
+from foretell.interop.torchtitan import read_torchtitan
 from foretell.interop.training_launch import read_training
 from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
@@ -43,11 +45,6 @@ from foretell.specs.plan_forms import EVEN, even_sizes, offloads
 from foretell.specs.software import EVERYWHERE
 from foretell.workload.parameters import count
 
-READERS: Mapping[Tool, Callable[[ArgumentTable, Known], Launch]] = {
-    "torchtitan": torchtitan.read,
-    "deepspeed": deepspeed.read,
-}
-"""Readers by tool."""
 TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
     "megatron": megatron_write.write,
     "torchtitan": torchtitan_write.write,
@@ -114,40 +111,26 @@ FAMILIES = {
     "policy": read_policy,
     "megatron": read_megatron,
     "service": read_service,
+    "torchtitan": read_torchtitan,
+    "deepspeed": read_deepspeed,
 }
 """Readers of the families that tables belong to."""
 
 
 def reader_of(tool: Tool) -> Callable[[ArgumentTable, Known], Launch]:
-    """The reader of a tool: its family's, walking its table, else its own."""
-    if tool in READERS:
-        return READERS[tool]
+    """The reader of a tool: its family's, walking its table."""
     table = table_of(tool)
     return lambda given, known: FAMILIES[table.family](given, known, table)
 
 
 def _judged(launch: Launch) -> Launch:
     """A launch whose unknown keys that may matter stop it; the others are named and no more."""
-    if launch.tool not in tool_names():
-        return replace(
-            launch, doubts=(*launch.doubts, *(f"{one} is not known here" for one in launch.unknown))
-        )
     table = table_of(launch.tool)
-    verdicts = {one: table.verdict(one) for one in launch.unknown}
-    unknown = tuple(one for one, verdict in verdicts.items() if verdict in (None, "sets"))
-    stops = [why for one in unknown if (why := unknown_sentence(one, table))]
-    recipes = [one for one in unknown if "_recipe " in one]
-    return replace(
-        launch,
-        doubts=(*launch.doubts, *(why for why in stops if "_recipe " not in why)),
-        asks=(
-            *launch.asks,
-            *(f"what {one} sets is not in the file: --plan, --gpus" for one in recipes),
-        ),
-        unknown=unknown,
-        unmodelled=(*launch.unmodelled, *(one for one in verdicts if verdicts[one] == "bears")),
-        ignored=(*launch.ignored, *(one for one in verdicts if verdicts[one] == "quiet")),
-    )
+    recipes = [one for one in launch.unknown if "_recipe " in one]
+    plain = (one for one in launch.unknown if one not in recipes)
+    stops = [why for one in plain if (why := unknown_sentence(one, table))]
+    asks = [f"what {one} sets is not in the file: --plan, --gpus" for one in recipes]
+    return replace(launch, doubts=(*launch.doubts, *stops), asks=(*launch.asks, *asks))
 
 
 def _parents(given: ArgumentTable, tool: Tool) -> list[str]:

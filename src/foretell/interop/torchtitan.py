@@ -6,14 +6,15 @@ sequences (`local_batch_size`, `global_batch_size`, `seq_len`), the later tree i
 torchtitan/config/{job_config,training,parallelism}.py.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import CHIP_KEYS, Keys, plan_words, read_back, world_size
+from foretell.interop.keys import Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word
+from foretell.interop.tool_fields import translate
+from foretell.interop.tool_tables import ToolTable
 from foretell.interop.torchtitan_registry import REGISTRY
 from foretell.interop.whole_numbers import whole_number
 
@@ -34,73 +35,18 @@ CHECKPOINTS = {
 }  # fmt: skip
 PRECISIONS = {"float8": "fp8", "mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 """Model converters and the dtype of the products."""
-SWITCHES = frozenset(
-    """training.enable_cpu_offload training.compile compile.enable parallelism.enable_async_tensor_parallel
-    parallelism.enable_sequence_parallel parallelism.disable_loss_parallel
-    checkpoint.enable checkpoint.enable_checkpoint""".split()
-)
-IGNORED = frozenset(
-    """job.* profiling.* profiler.* metrics.* lr_scheduler.* checkpoint.* comm.* debug.* validation.*
-    validator.* dataloader.* experimental.* fault_tolerance.* loss.* tokenizer.* training.dataset
-    training.dataset_path training.max_norm training.steps training.gc_freq training.gc_debug training.seed
-    training.deterministic training.mixed_precision_reduce optimizer.lr optimizer.beta1 optimizer.beta2
-    optimizer.eps optimizer.weight_decay optimizer.implementation model.tokenizer_path
-    model.print_after_conversion parallelism.disable_loss_parallel dump_folder
-    parallelism.context_parallel_load_balancer parallelism.pipeline_parallel_schedule_csv
-    parallelism.enable_compiled_autograd compile.components compile.backend rdzv_id rdzv_backend rdzv_endpoint
-    local_ranks_filter role tee m job_config master_addr master_port node_rank
-    training.disable_cuda_graphs activation_checkpoint.early_stop optimizer.* model_spec.* compile.class
-    parallelism.class training.class activation_checkpoint.class activation_checkpoint.debug loss
-    activation_checkpoint.preserve_rng_state activation_checkpoint.determinism_check lr_scheduler dataloader
-    metrics checkpoint validator profiler optimizer tokenizer parallelism.spmd_backend compile
-    parallelism.pipeline_parallel_expert_parallel_overlap memory_estimation.* model.hf_assets_path
-    activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns""".split()
-)
-
-
-SOURCES: Mapping[str, tuple[str, ...]] = {
-    "model": ("model.name", "model.flavor", "config", "hf_assets_path", "model.hf_assets_path"),
-    "gpus": CHIP_KEYS,
-    "dp": ("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree",
-    *CHIP_KEYS),
-    "global_batch": ("training.global_batch_size", "training.num_tokens_per_train_step",
-                     "training.local_batch_size", "training.batch_size",
-                     "training.num_tokens_per_microbatch_per_dp_rank"),
-    "seq_len": ("training.seq_len", "training.max_context_length"),
-    "tp": ("parallelism.tensor_parallel_degree",), "pp": ("parallelism.pipeline_parallel_degree",),
-    "cp": ("parallelism.context_parallel_degree",), "ep": ("parallelism.expert_parallel_degree",),
-    "vpp": ("parallelism.pipeline_parallel_schedule", "parallelism.pipeline_parallel_layers_per_stage"),
-    "schedule": ("parallelism.pipeline_parallel_schedule",),
-    "layout": ("parallelism.pipeline_parallel_first_stage_less_layers",
-               "parallelism.pipeline_parallel_last_stage_less_layers"),
-    "zero": ("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree"),
-    "shard": ("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree"),
-    "micro_batch": ("training.local_batch_size", "training.batch_size",
-                    "training.num_tokens_per_microbatch_per_dp_rank",
-                    "parallelism.pipeline_parallel_microbatch_size"),
-    "sp": ("parallelism.enable_sequence_parallel",),
-    "reshard": ("parallelism.fsdp_reshard_after_forward",),
-    "recompute": ("activation_checkpoint", "activation_checkpoint.mode",
-                  "activation_checkpoint.selective_ac_option"),
-    "cp_mode": ("parallelism.context_parallel_rotate_method",),
-    "fused": ("compile.enable", "training.compile"),
-    "tp_overlap": ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel"),
-    "offload": ("training.enable_cpu_offload",),
-    "reduce": ("parallelism.fsdp_defer_gradient_reduction",),
-    "precision": ("model.converters", "training.mixed_precision_param"),
-    "optimizer": ("optimizer.name",), "weights": ("training.dtype",), "master": ("training.dtype",),
-    "gradients": ("training.mixed_precision_reduce", "training.dtype"), "states": ("training.dtype",),
-}  # fmt: skip
-"""The keys that each value is from."""
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 """Where the switch of overlapped tensor parallelism is: of 0.2, and of 0.3."""
 
 
-def read(given: ArgumentTable, known: Known) -> Launch:
+def read_torchtitan(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     """What the configuration says; layers of the model give virtual stages."""
     sectioned = _sectioned(given)
     completed = _with_registry(sectioned)
-    keys = Keys(completed, tool="torchtitan", switches=SWITCHES)
+    saved = ("activation_checkpoint", "activation_checkpoint.mode")
+    off = any(key in saved and value is None for key, value in completed.pairs)
+    told = translate(completed, table)
+    keys = told.keys
     keys.defaults = frozenset(
         key for key, _ in completed.pairs[: len(completed.pairs) - len(sectioned.pairs)]
     )
@@ -124,7 +70,7 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         "sp": keys.flag("parallelism.enable_sequence_parallel") is not False if tp > 1 else None,
         "reshard": _reshard(keys, zero, pp), "schedule": schedule,
         "layout": _layout(keys, pp, vpp, known.layers, schedule),
-        "recompute": _recompute(keys, known.layers, pp),
+        "recompute": "none" if off else _recompute(keys, known.layers, pp),
         "cp_mode": "allgather" if cp > 1 else None, "fused": _fused(keys),
         "tp_overlap": "on" if keys.flag(*ASYNC) else None,
         "offload": "optimizer+weights" if keys.flag("training.enable_cpu_offload") else None,
@@ -137,7 +83,6 @@ def read(given: ArgumentTable, known: Known) -> Launch:
     if zero == 0 and cp == 1:
         values |= _without_fsdp(keys, values, tp * pp > 1)
     models = _models(keys)
-    quiet, unknown = keys.rest(IGNORED)
     keys.raise_problems()
     gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
     name = next(iter(models), None)
@@ -149,13 +94,14 @@ def read(given: ArgumentTable, known: Known) -> Launch:
         global_batch=batch,
         seq_len=seq_len,
         plan=plan_words(values),
-        values=read_back(keys, {**job, **values}, SOURCES),
+        values=read_back(keys, {**job, **values}, table.sources),
         accelerator=given.accelerator,
         notes=tuple(keys.notes),
         doubts=tuple(keys.doubts),
         asks=tuple(keys.asks),
-        ignored=quiet,
-        unknown=unknown,
+        ignored=told.left.quiet,
+        unmodelled=told.left.bears,
+        unknown=told.left.unknown,
     )
 
 
@@ -279,7 +225,6 @@ def _batches(
     piece = keys.whole("parallelism.pipeline_parallel_microbatch_size") or 1
     if pp == 1:
         local = known.over("micro_batch", local)
-    keys.whole("parallelism.pipeline_parallel_microbatches")
     batch = keys.whole("training.global_batch_size", low=-1)
     if batch is None or batch < 1:
         batch = None if dp is None else local * dp
@@ -317,13 +262,6 @@ def _recompute(keys: Keys, layers: int | None, pp: int) -> str:
     whole = keys.text("activation_checkpoint")
     told = keys.text("activation_checkpoint.mode")
     option = keys.text("activation_checkpoint.selective_ac_option")
-    keys.raw("activation_checkpoint.memory_budget")
-    if (
-        whole is None
-        and told is None
-        and keys.has("activation_checkpoint", "activation_checkpoint.mode")
-    ):
-        return "none"  # None, or a mode of none
     name = (
         (told or (whole or "selective").rpartition(".")[0] or whole or "selective")
         .strip("\"'()")
@@ -370,8 +308,6 @@ def _precision(keys: Keys) -> dict[str, object]:
     gather = "float8.enable_fsdp_float8_all_gather"
     gathered = keys.flag(gather, f"quantize.linear.{gather}")
     values["gather"] = "fp8" if gathered and values.get("precision") == "fp8" else None
-    scales = "float8.precompute_float8_dynamic_scale_for_fsdp"
-    keys.flag(scales, f"quantize.linear.{scales}")
     if keys.text("training.dtype") == "bfloat16":
         values |= {"master": "none", "gradients": "bf16", "states": "bf16"}
     elif keys.text("training.mixed_precision_param") == "float32":
@@ -403,7 +339,6 @@ def _models(keys: Keys) -> tuple[str, ...]:
     """Names that may be the model's: the assets' folder, module and flavour."""
     family, flavor = keys.text("model.name", "module"), keys.text("model.flavor")
     config = keys.text("config")
-    keys.raw("model_spec")
     path = keys.text("model.hf_assets_path", "hf_assets_path", "job.hf_assets_path") or ""
     spec = keys.text("model_spec.first")
     flavor = flavor or spec

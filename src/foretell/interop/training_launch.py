@@ -17,7 +17,6 @@ from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import (
-    CHIP_KEYS,
     Keys,
     drop_unset,
     node_size,
@@ -28,7 +27,7 @@ from foretell.interop.keys import (
 from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import STEP_VALUES
 from foretell.interop.tool_fields import translate
-from foretell.interop.tool_tables import ToolTable
+from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.post_training import usual_prompt
 
@@ -57,27 +56,6 @@ SHARED = (
     "launcher_file",
 )
 """Fields that say how replicas share."""
-SOURCES: Mapping[str, tuple[str, ...]] = {
-    "model": ("model", "model_folder", "model_part", "shape.hidden_size", "shape.num_hidden_layers"),
-    "gpus": ("gpus", "nodes", "gpus_per_node", "dp", *CHIP_KEYS),
-    "dp": ("dp", "dp_shard", "dp_replicate", "gpus", "nodes", "gpus_per_node", *CHIP_KEYS),
-    "global_batch": ("global_batch", "batch_tokens", "device_batch", "micro_batch", "accumulation"),
-    "seq_len": ("seq_len",), "micro_batch": ("micro_batch", "rank_tokens", "device_batch"),
-    "zero": (*SHARED, "dp_shard"), "shard": (*SHARED, "dp_shard"),
-    "reshard": ("reshard", "fsdp_strategy"),
-    "recompute": ("checkpointing", "no_checkpointing", "inner_checkpointing"),
-    "precision": ("bf16", "fp16", "mixed_precision", "dtype"),
-    "weights": ("bf16", "fp16", "mixed_precision", "load_4bit", "quant_bits", "adapter"),
-    "master": ("bf16", "mixed_precision"), "lora": ("lora_rank", "adapter", "lora_use"),
-    "adapters": ("lora_targets", "lora_linear"), "optimizer": ("optimizer",),
-    "offload": ("offload_optimizer", "offload_weights", "fsdp_offload", "zero_file"),
-    "framework": ("compile", "liger", "zero_file", "zero_stage"), "algorithm": ("method",),
-    "prompts": ("micro_batch", "accumulation", "samples"), "isl": ("prompt_len", "seq_len"),
-    "max_osl": ("answer_len",), "updates": ("iterations",), "placement": ("vllm_mode",),
-    "reference": ("beta",),
-    "rollout_plan": ("rollout_tp", "fraction", "use_vllm"),
-}  # fmt: skip
-"""The fields that each value is from."""
 
 
 def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
@@ -123,7 +101,10 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
         keys,
         values,
         job,
-        {**SOURCES, **{name: (name,) for name in ("tp", "pp", "cp", "ep", "vpp")}},
+        {
+            **table_of("_training").sources,
+            **{name: (name,) for name in ("tp", "pp", "cp", "ep", "vpp")},
+        },
     )
     # Dtypes of adapters and their states are as PEFT makes them.
     own = {
@@ -133,7 +114,7 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     if table.options.get("loop"):
         post = _method(keys, job, plan_words({k: v for k, v in own.items() if k != "dp"}), table)
     step = {name: post[name] for name in STEP_VALUES if name in post} if post else {}
-    sources = {**SOURCES, **told.sources}
+    sources = {**table_of("_training").sources, **told.sources}
     return Launch(
         tool=tool,
         models=models,

@@ -25,7 +25,7 @@ def check_table(name: str) -> None:
         both = getattr(table, one) & getattr(table, other)
         assert not both, f"{name}: {sorted(both)[:5]} are in {one} and in {other}"
     assert all("*" not in key for key in table.known), f"{name}: a key is a wildcard"
-    assert table.source or table.family in ("service", "own"), f"{name}: no source"
+    assert table.source or table.family == "service", f"{name}: no source"
     known = {*table.fields, *(key for own in table.backends.values() for key in own)}
     lost = {key for key in table.values if key not in known}
     assert not lost, f"{name}: words of {sorted(lost)}, which no key sets"

@@ -36,7 +36,9 @@ QUESTION = {"model": "llama-3.1-8b", "gpus": "8xH100"}
 
 def test_every_verb_is_a_tool_with_its_own_fields() -> None:
     found = {one["name"]: one for one in tools()}
-    assert set(found) == {tool_name(verb) for verb in answers.VERBS} | {"catalog", "catalog_show"}
+    assert set(found) == {tool_name(verb) for verb in answers.VERBS} | {
+        "catalog", "catalog_show", "read",
+    }  # fmt: skip
     for verb in answers.VERBS:
         one = found[tool_name(verb)]
         assert re.fullmatch(r"[a-z_]+", one["name"])
@@ -46,6 +48,21 @@ def test_every_verb_is_a_tool_with_its_own_fields() -> None:
             assert about["description"]
             assert "title" not in about
             assert "null" not in json.dumps(about)
+
+
+def test_a_launch_is_read_back_whole() -> None:
+    text = "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --bf16"
+    found = call(
+        "read", {"text": f"{text} --num-layers 2 --hidden-size 64 --num-attention-heads 2"}
+    )
+    rows = {row["name"]: row for row in found.record["read_back"]}
+    assert (rows["tp"]["value"], rows["tp"]["line"], rows["pp"]["origin"]) == (
+        "2",
+        1,
+        "tool default",
+    )
+    assert found.record["asks"]
+    assert call("read", {}).failed
 
 
 def test_answers_are_short_enough_to_read() -> None:

@@ -18,8 +18,10 @@ DIGITS = 4
 """Digits of a number in a short answer."""
 MOST_ROWS, MOST_DEEP, MOST_TEXT = 8, 5, 6000
 """Rows of a list, levels and characters of a short answer."""
-LISTED = ("catalog", "catalog show")
-"""Lists that are tools too."""
+LISTED = ("catalog", "catalog show", "read")
+"""Lists that are tools too, and the reader of a launch."""
+WHOLE = ("read_back",)
+"""What of an answer is never cut: every value of a launch, and where it is from."""
 ABOUT: Mapping[str, str] = {
     "estimate": "Time, rate, memory and energy of one training step of a model on a system.",
     "search": "The best parallel plans of a training job, ranked by step time.",
@@ -78,6 +80,15 @@ def tools() -> list[Schema]:
     name = {"type": "string", "description": "An id or alias of a chip, a system or a model."}
     shown = {"type": "object", "properties": {"name": name}, "required": ["name"]}
     found.append(_tool("catalog show", "One entry of the catalogue with its sources.", shown))
+    text = {
+        "type": "string",
+        "description": "A launch script, manifest or configuration, as it is.",
+    }
+    pasted = {"type": "object", "properties": {"text": text}, "required": ["text"]}
+    about = (
+        "What a launch of another tool says: every value with its key and line, and what it lacks."
+    )
+    found.append(_tool("read", about, pasted))
     return found
 
 
@@ -115,6 +126,9 @@ def call(name: str, given: Mapping[str, Any], limits: Limits | None = None) -> T
 
 def _checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Problems of names and types, as the web API has them; None where there are none."""
+    if verb == "read" and not isinstance(given.get("text"), str):
+        wrong = {"path": "text", "message": "is missing", "allowed": "the text of a launch"}
+        return {"errors": [wrong]}
     if verb not in answers.VERBS:
         return None
     from pydantic import ValidationError
@@ -169,11 +183,14 @@ def short(record: Mapping[str, Any]) -> dict[str, Any]:
     """
     cut: dict[str, Any] = {}
     for rows, deep in ((MOST_ROWS, MOST_DEEP), (5, 4), (3, 3), (2, 2), (1, 1)):
-        cut = {key: _cut(value, rows, deep) for key, value in record.items()}
+        cut = {
+            key: value if key in WHOLE else _cut(value, rows, deep) for key, value in record.items()
+        }
         if len(json.dumps(cut, default=str)) <= MOST_TEXT:
             return cut
     plain = {key: value for key, value in cut.items() if not isinstance(value, dict | list)}
-    return {**plain, **({"interval": record["interval"]} if "interval" in record else {})}
+    kept = ("interval", *WHOLE)
+    return {**plain, **{name: record[name] for name in kept if name in record}}
 
 
 def _cut(value: Any, rows: int, deep: int) -> Any:

@@ -179,3 +179,61 @@ def test_a_model_too_large_for_fsdp_is_cut_by_megatron() -> None:
 def test_the_next_ratio_is_named_beside_the_best() -> None:
     found = foretell.post_train(**RL, placement="async")
     assert any(said.startswith("the next ratio, async") for said in found.placement_reasons)
+
+
+def test_what_a_card_can_tune() -> None:
+    found = foretell.post_train(
+        "qwen2.5-1.5b",
+        algorithm="sft",
+        gpus="1xl40s",
+        prompts=4,
+        osl=1024.0,
+        max_osl=1024,
+        fit=True,
+    )
+    assert found.fit is not None
+    ways = {one.way: one for one in found.fit}
+    assert ways["full"].max_context < ways["lora"].max_context
+    for one in found.fit:
+        edge = {"algorithm": "sft", "gpus": "1xl40s", "prompts": 1, "plan": one.plan}
+        tokens = one.max_context
+        assert (
+            foretell.post_train("qwen2.5-1.5b", osl=float(tokens), max_osl=tokens, **edge).fits
+            == "yes"
+        )
+        over = tokens + 256
+        assert (
+            foretell.post_train("qwen2.5-1.5b", osl=float(over), max_osl=over, **edge).fits != "yes"
+        )
+    assert found.to_dict()["fit"][0]["way"] == "as asked"
+
+
+def test_sequences_are_filled_up_to_the_longest_of_their_micro_batch() -> None:
+    def step(packing: str) -> Any:
+        return foretell.post_train("qwen2.5-1.5b", algorithm="sft", gpus="1xl40s", prompts=16, plan="mbs4",
+                          lengths="alpaca", packing=packing)  # fmt: skip
+
+    packed, grouped, batch, padded = (step(one) for one in ("packed", "grouped", "batch", "padded"))
+    assert packed.step_s <= grouped.step_s * 1.05 < batch.step_s < padded.step_s
+    peaks = [one.memory[-1].total_bytes for one in (packed, grouped, batch, padded)]
+    assert peaks[0] < peaks[1] == pytest.approx(peaks[2]) == pytest.approx(peaks[3], rel=0.02)
+
+
+def test_a_synchronisation_alone_is_one_phase() -> None:
+    found = foretell.post_train(
+        "qwen2.5-7b", algorithm="sync", trainer_gpus="8xh100", rollout_gpus="8xh100"
+    )
+    assert [phase.name for phase in found.phases] == ["weight_sync"]
+    assert found.step_s == found.phases[0].seconds > 0.0
+
+
+def test_adapters_slow_rollouts_without_graphs() -> None:
+    def generated(plan: str, layout: str) -> float:
+        found = foretell.post_train(
+            "qwen2.5-1.5b", gpus="1xh100", prompts=16, osl=200.0, max_osl=400, plan=plan,
+            rollout_plan=layout, framework="verl",
+        )  # fmt: skip
+        return next(phase.seconds for phase in found.phases if phase.name == "generate")
+
+    assert generated("lora=16", "tp1 no-graph") > 1.5 * generated("", "tp1 no-graph")
+    assert generated("lora=16", "tp1") == pytest.approx(generated("", "tp1"))

@@ -65,8 +65,8 @@ FLAGS = {
         "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --speculative --critic "
         "--filtered --framework --placement "
         "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
-        "--steps --price --set --measured --log --trace --plot --import --accept-unknown --hub --export "
-        "--jsonl --json"
+        "--steps --price --set --fit --measured --log --trace --plot --import --accept-unknown --hub "
+        "--export --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],
@@ -96,8 +96,9 @@ FLAGS = {
         "--out --json"
     ).split(),
     "validate post-training": (
-        "--file --leave-one-out --commands --first-contact --after-learning --out --json".split()
-    ),
+        "--file --leave-one-out --commands --anchors --seed --first-contact --after-learning --out "
+        "--json"
+    ).split(),
     "validate famous": "--file --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.api.post_training_advice import ways_to_fit
+from foretell.api.post_training_fit import tuning_fits
 from foretell.api.post_training_setup import setups_of
 from foretell.api.serving import rent_of
 from foretell.inputs.question import settings_of
@@ -50,6 +51,7 @@ class PostTraining(PostTrainingEstimate, Answer):
             "ways_to_fit",
         ):
             told[name] = list(told[name])
+        told["fit"] = None if self.fit is None else [one.to_dict() for one in self.fit]
         told["alternatives"] = [dict(one) for one in self.alternatives]
         return told
 
@@ -85,6 +87,8 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     does not fit is reported in the answer (`fits`, `fails_in`).
     """
     found = post_training_of(question)
+    if question.fit:
+        found = replace(found, fit=tuning_fits(question, post_training_of))
     if found.fits != "no":
         return found
     return replace(found, ways_to_fit=ways_to_fit(question, found, post_training_of))

@@ -35,7 +35,7 @@ from foretell.specs.system import System
 
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
-PACKINGS = ("auto", "packed", "padded", "batch")
+PACKINGS = ("auto", "packed", "padded", "batch", "grouped")
 REFERENCES = ("auto", "pass", "none", "cached")
 OFFLOADS = ("weights", "optimizer", "reference")
 USUAL_SHARE, USUAL_LONGEST, USUAL_CAP = 0.2, 1100.0, 1024.0
@@ -80,6 +80,9 @@ def setups_of(
     else:
         scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
     engine = engine_of(question, loop, form, scenario, said)
+    if plan.lora and not loop.sync_merged:
+        slower_s = engine.profile.eager_layer_s + loop.eager_adapter_s
+        engine = replace(engine, profile=replace(engine.profile, eager_layer_s=slower_s))
     placement = question.placement if question.placement != "best" else "colocated"
     offload = offload_of(question, placement, form)
     sync = question.sync or ("ipc" if placement == "colocated" else loop.sync_apart)
@@ -92,7 +95,7 @@ def setups_of(
         scenario=scenario,
         plan=plan,
         trainer=trainer,
-        budget=budget_of(question, loop, trainer),
+        budget=budget_of(question, loop, trainer, work),
         rollout_system=engine.system,
         rollout_gpus=engine.gpus,
         deployment=engine.deployment,
@@ -284,7 +287,7 @@ def workload_of(
             f"answer lengths of {question.lengths}: {len(read.answers)}, {mean:.0f} on the mean"
         )
     if mean is None:
-        limit = float(cap or USUAL_CAP)
+        limit = float(cap or USUAL_CAP * question.turns)
         mean = usual_mean(limit, reasons=form.generates and reasons_at_length(question.model))
         said.append(
             f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
@@ -316,7 +319,8 @@ def workload_of(
         sequences=form.sequences,
         generated=form.generates,
         padded_to=float(prompt) + float(cap) if packing == "padded" else 0.0,
-        together=packing == "batch",
+        together=packing in ("batch", "grouped"),
+        alike=packing == "grouped",
         filtered=float(question.filtered),
         turns=question.turns,
         tool_median_s=float(median),

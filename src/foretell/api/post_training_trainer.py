@@ -25,10 +25,18 @@ from foretell.specs.scenario import Scenario
 from foretell.training.feasibility import memory_verdict
 
 
-def budget_of(question: PostTrainingQuestion, loop: PostTrainingLoop, trainer: str) -> float:
+def budget_of(
+    question: PostTrainingQuestion,
+    loop: PostTrainingLoop,
+    trainer: str,
+    work: TrajectoryWorkload,
+) -> float:
     """Tokens of a micro-batch on one rank; 0: the plan's sequences."""
     if question.micro_tokens is not None:
         return float(question.micro_tokens)
+    if loop.bins and work.generated and isinstance(question.plan, str | None):
+        many = read_words(question.plan or "")[0].get("micro_batch", loop.sequences(trainer))
+        return float(str(many)) * (work.prompt_tokens + work.answers.cap)
     fixed = "micro_batch" in _named(question.plan) or isinstance(question.plan, Plan)
     form = find_algorithm(question.algorithm)
     assert form is not None
@@ -94,12 +102,12 @@ def trainer_of(
         checked_degrees(scenario, plan)
         return scenario, trainer, plan
     scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
-    budget = budget_of(question, loop, trainer)
+    budget = budget_of(question, loop, trainer, work)
     plan, fits = candidate_plans(scenario, base, trainer, work, budget)
     if not fits and given is None and trainer == "fsdp" and loop.megatron and form.generates:
         words = f"framework={loop.software_megatron}"
         other, base = plan_of(scenario, words, settings_of(question), left_out=left_out)
-        budget = budget_of(question, loop, "megatron")
+        budget = budget_of(question, loop, "megatron", work)
         cut, fits = candidate_plans(other, base, "megatron", work, budget)
         if fits:
             said.append(
@@ -171,7 +179,7 @@ def with_open_words(
     shards = trainer in ("fsdp", "deepspeed")
     if given and shards:
         told["zero"] = f"zero{stage}"
-    if given and form.generates:
+    if given and (form.generates or form.policy):
         told["recompute"] = "recompute=full"
     if form.generates and shards and "lora" not in named:
         # Loops train in mixed precision: one copy, states and reduction in 32 bits.

@@ -54,8 +54,8 @@ class PostTrainingLoop:
     tuning_autocast: bool
     """Whether fine-tuning of adapters runs under autocast."""
     tuning_packing: str
-    """How fine-tuning fills micro-batches where nothing says: packed, or batch: each sequence up to the
-    longest."""
+    """How fine-tuning fills micro-batches where nothing says: packed, batch (each sequence up to the
+    longest), or grouped (of sequences that are alike)."""
     max_batch: int
     """Sequences that the rollout engine runs at once."""
     memory_fraction: float
@@ -83,6 +83,10 @@ class PostTrainingLoop:
     """How fast partial rollouts hide the tail of a generation as staleness grows (pipeline.py)."""
     eager_layer_s: float
     """Host's time of one layer of a decode step without graphs."""
+    eager_adapter_s: float
+    """The same of a layer's adapters."""
+    bins: bool
+    """Whether a micro-batch's sequences are bins as long as the longest, filled with several."""
     wake_s: float
     """Least time to wake the engine, and as much to put it to sleep."""
     wake_bytes_per_s: float
@@ -91,8 +95,10 @@ class PostTrainingLoop:
     """Host's time for one micro-batch of a pass."""
     step_s: float
     """What every step takes beside its phases."""
-    trajectory_s: float
-    """Rewards by rule and advantages, for each trajectory."""
+    reward_s: float
+    """Rewards by rule, for each trajectory."""
+    advantage_s: float
+    """Its advantage."""
     controller_bytes_per_s: float
     """Rate at which one process hands padded batches to the workers; 0: nothing passes one process."""
     sync_logged_with_wake: bool

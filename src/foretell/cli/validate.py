@@ -315,6 +315,8 @@ def post_training(
             help="Print the command of every row instead: `foretell post-train ... # ID`.",
         ),
     ] = False,
+    anchors: Anchors = 0,
+    seed: Seed = 0,
     first_contact: FirstContact = "",
     after_learning: AfterLearning = "",
     out: LedgerFolder = "",
@@ -323,7 +325,7 @@ def post_training(
     """Score a table of post-training runs: steps, phases, synchronisation, fine-tuning time and memory."""
     keep = ledger_keeper(
         "post-training", file, first_contact=first_contact, after_learning=after_learning, out=out,
-        beside={"commands": commands},
+        beside={"commands": commands, "anchors": anchors},
     )  # fmt: skip
     if commands:
         from foretell.lab.validate.post_training import commands as post_training_commands
@@ -331,7 +333,8 @@ def post_training(
         return show_commands(post_training_commands(Path(file)), json)
     from foretell.lab.validate.post_training import score_post_training
 
-    found = score_post_training(Path(file), leave_one_out=leave_one_out)
+    check_anchors(anchors)
+    found = score_post_training(Path(file), leave_one_out=leave_one_out, anchors=(anchors, seed))
     return show(found, json) or keep(found.to_dict())
 
 

@@ -49,8 +49,6 @@ from foretell.specs.system import System
 from foretell.training.forward_only import ForwardPass, forward_only
 from foretell.workload.parameters import count as count_parameters
 
-ADVANTAGES = 0.6
-"""Time of the advantages over that of rewards by rule."""
 PASS_BYTES, UPDATE_BYTES = 36.0, 60.0
 """Bytes of a place of a padded batch that a controller hands out: tokens, mask, positions and answers in 64
 bits and log-probabilities back; for updates also old and reference ones, advantages, returns and masks."""
@@ -225,7 +223,7 @@ def phase_seconds(
             found["environment"] = (rollout.environment_s, "host")
         if setup.placement == "colocated":
             found["sleep"] = (loop.wake_s + onload_s(setup, passes), "all")
-        found["reward"] = (loop.trajectory_s * work.trajectories, "host")
+        found["reward"] = (loop.reward_s * work.trajectories, "host")
     if form.old and (
         loop.old_logprobs == "always" or (loop.old_logprobs == "several" and work.updates > 1)
     ):
@@ -235,7 +233,7 @@ def phase_seconds(
     if form.critic:
         found["values"] = (forward_s + critic.forward_s - passes.forward_s, "trainer")
     if rollout is not None:
-        found["adv"] = (ADVANTAGES * loop.trajectory_s * work.trajectories, "host")
+        found["adv"] = (loop.advantage_s * work.trajectories, "host")
     found["update_actor"] = (update_s, "trainer")
     if form.critic:
         found["update_critic"] = (update_s + critic.update_s - passes.update_s, "trainer")

@@ -85,7 +85,9 @@ def sync_seconds(q: SyncQuestion, loop: PostTrainingLoop, system: System) -> flo
         seconds = loop.sync_delta_s_per_weight * q.sent_parameters / max(q.trainer_gpus, 1)
         seconds += DELTA_CALLS * loop.sync_tensor_s * tensor_count(q.model, joined=True)
     elif q.mechanism == "file":
-        seconds = 2.0 * size / loop.sync_file_bytes_per_s
+        # All nodes of the trainer write a part each; those of a replica read all of it.
+        shares = [1.0 / max(n / NODE_CHIPS, 1.0) for n in (q.trainer_gpus, q.replica_gpus)]
+        seconds = size * sum(shares) / loop.sync_file_bytes_per_s
     elif q.mechanism == "p2p":
         seconds = p2p_seconds(q, loop, system, size) + loop.sync_p2p_tensors * tensors_s
     elif q.mechanism == "ipc":

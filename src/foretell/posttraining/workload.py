@@ -128,6 +128,8 @@ class TrajectoryWorkload:
     """Tokens that every sequence is filled up to for the trainer; 0: packed, nothing is filled up."""
     together: bool = False
     """Whether the sequences of a micro-batch are filled up to its longest."""
+    alike: bool = False
+    """Whether they are nearly as long as each other."""
     filtered: float = 0.0
     """Share of the groups that are thrown away and generated anew (dynamic sampling)."""
     generated: bool = True
@@ -146,7 +148,7 @@ class TrajectoryWorkload:
 
     def in_batches(self, many: int) -> "TrajectoryWorkload":
         """The same in micro-batches of so many sequences, filled up to the longest of each."""
-        if not self.together or self.padded_to:
+        if not self.together or self.alike or self.padded_to:
             return self
         longest = self.answers.longest_of(float(many) * self.sequences)
         return replace(self, padded_to=self.prompt_tokens + longest)

@@ -30,8 +30,22 @@ def post_training_text(found: PostTraining) -> "RenderableType":
         parts += [Text(), bullets("What fits", list(found.ways_to_fit))]
     if found.placement_reasons:
         parts += [Text(), bullets("Placement", list(found.placement_reasons))]
+    if found.fit is not None:
+        parts += [Text(), fit_table(found)]
     parts += [Text(), bullets("Assumed", list(found.assumptions))]
     return Group(*parts)
+
+
+def fit_table(found: PostTraining) -> "Table":
+    """What the chips can tune, by way."""
+    tokens = found.fit[0].sequence_tokens if found.fit else 0
+    heads = ("longest sequence", f"sequences of {tokens:,}", "largest model")
+    made = table("What these chips tune", *heads, right=heads[:2])
+    for one in found.fit or ():
+        made.add_row(
+            one.way, f"{one.max_context:,}", f"{one.max_sequences:,}", one.largest_model or "none"
+        )
+    return made
 
 
 def loop_table(found: PostTraining) -> "Table":

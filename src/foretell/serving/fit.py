@@ -136,7 +136,7 @@ def largest_models(
     return found
 
 
-def candidates(most: float) -> Sequence[str]:
-    """Models with at most so many parameters in print, the largest first."""
+def candidates(most: float, tried: int | None = TRIED) -> Sequence[str]:
+    """Models with at most so many parameters in print, the largest first; None: all of them."""
     counts = [(entry.published, entry.id) for entry in model_entries() if entry.published]
-    return [name for count, name in sorted(counts, reverse=True) if count <= most][:TRIED]
+    return [name for count, name in sorted(counts, reverse=True) if count <= most][:tried]

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.records import dataclass
+from foretell.records import JsonRecord, dataclass
 
 Array = NDArray[np.float64]
 PlacementName = Literal["colocated", "split", "async"]
@@ -90,9 +91,10 @@ OTHER_NAMES: Mapping[str, str] = {
     "rm": "reward", "reward model": "reward", "rlhf": "ppo", "gae": "ppo", "ppo (no critic)": "grpo",
     "reinforce plus plus": "reinforce++", "reinforce++ baseline": "reinforce++",
     "reinforce plus plus baseline": "reinforce++", "reinforce baseline": "reinforce++",
-    "group norm": "grpo", "rl": "grpo", "instruction tuning": "sft", "fine tuning": "sft",
-    "finetuning": "sft", "full finetuning": "sft", "lora": "sft", "qlora": "sft", "cpt": "sft",
-    "drgrpo": "dr-grpo", "onlinedpo": "online-dpo", "gmpo": "gspo", "sapo": "gspo",
+    "group norm": "grpo", "rl": "grpo", "drgrpo": "dr-grpo", "onlinedpo": "online-dpo", "gmpo": "gspo",
+    "sapo": "gspo", "lora": "sft", "qlora": "sft", "cpt": "sft", "pretraining": "sft",
+    "continued pretraining": "sft", "instruction tuning": "sft", "fine tuning": "sft", "finetuning": "sft",
+    "full finetuning": "sft", "full fine tuning": "sft", "supervised fine tuning": "sft",
 }  # fmt: skip
 """Other names in use -> ours."""
 
@@ -161,6 +163,30 @@ class PhaseMemory:
             "fits": self.fits,
             "parts": dict(self.parts),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningFit(JsonRecord):
+    """What the chips can tune in one way."""
+
+    way: str
+    """as asked, full, lora or qlora."""
+    plan: str
+    """Its plan, as words."""
+    fits: bool
+    """Whether one sequence of the question's length fits."""
+    max_context: int
+    """Longest sequence, one in a micro-batch."""
+    max_sequences: int
+    """Most sequences of the question's length in a micro-batch."""
+    sequence_tokens: int
+    """That length."""
+    largest_model: str
+    """Largest model of the catalogue of which one such sequence fits; empty: none was found."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,3 +285,5 @@ class PostTrainingEstimate:
     """Step, phases and interval before measured steps were taken into account; None without any."""
     posterior_factors: Mapping[str, Any] | None = None
     """Group of phases -> what it takes over what is predicted, and its interval."""
+    fit: tuple[TuningFit, ...] | None = None
+    """What the chips can tune, by way, where that was asked (`--fit`)."""

@@ -8,7 +8,7 @@ chip, else any; the source is left out of the prior and of the software's values
 import math
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +80,11 @@ def anchored_facts(
     for one, found in zip(told, predictions, strict=True):
         if source_label(one.row) == one.row.source and found.anchored is not None:
             groups[one.row.source].append(found)
+    return facts_of_sources(groups)
+
+
+def facts_of_sources(groups: Mapping[str, Sequence[Prediction]]) -> dict[str, object]:
+    """The same of predictions by their source."""
     by_source = {
         source: _source_facts(rows) for source, rows in sorted(groups.items()) if len(rows) >= 3
     }

@@ -21,6 +21,7 @@ from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import BadInput, Problem, ProblemsError
 from foretell.inputs.system import system_of
+from foretell.lab.validate.post_training_anchors import anchored_facts, anchored_figures
 from foretell.lab.validate.post_training_rows import (
     PHASES,
     Cells,
@@ -57,8 +58,11 @@ class PostTrainingPrediction(Prediction):
     to_dict = as_json()
 
 
-def score_post_training(path: Path, *, leave_one_out: str | None = "source") -> Scores:
-    """Score a table of post-training runs; values and intervals are made without the row's own source."""
+def score_post_training(
+    path: Path, *, leave_one_out: str | None = "source", anchors: tuple[int, int] = (0, 0)
+) -> Scores:
+    """Score a table of post-training runs; values and intervals are made without the row's own source.
+    `anchors` says from how many other rows of its source each is predicted too, and a seed."""
     rows = read_cells(path)
     found: list[PostTrainingPrediction] = []
     unsupported: list[tuple[str, str]] = []
@@ -68,14 +72,26 @@ def score_post_training(path: Path, *, leave_one_out: str | None = "source") -> 
             unsupported.append((cells["id"], told))
         else:
             found += told
+    facts = bars(rows, found)
+    if anchors[0]:
+        known = {
+            cells["id"]: (cells, cells_facts(cells)) for cells in rows if asked_of(cells, found)
+        }
+        found = anchored_figures(known, found, lambda p: figure_kind(p.kind, p.metric), anchors)
+        facts |= {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(found)}
     labels = {
         "by_metric": [metric_group(p) for p in found],
         "by_source": [p.source for p in found],
         "by_kind": [p.kind for p in found],
     }
     return scores_of(
-        len(rows), found, unsupported, labels, leave_one_out=leave_one_out, facts=bars(rows, found)
+        len(rows), found, unsupported, labels, leave_one_out=leave_one_out, facts=facts
     )
+
+
+def asked_of(cells: Cells, found: Sequence[PostTrainingPrediction]) -> bool:
+    """Whether a row has a prediction."""
+    return any(one.id == cells["id"] for one in found)
 
 
 def read_cells(path: Path) -> list[dict[str, str]]:
@@ -174,6 +190,8 @@ def step_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, flo
     pairs = {"step": (answer.step_s, printed_step(cells, answer))}
     loop = post_training_loop(answer.framework)
     ours = printed_phases(answer.phases, answer.placement, loop.sync_logged_with_wake)
+    if "adv" in ours and not number(cells, "reward_s"):
+        ours["adv"] += ours.get("reward", 0.0)  # one timer for both
     for column, name in PHASES.items():
         if name in ours:
             pairs[name] = (ours[name], number(cells, column))

@@ -172,7 +172,7 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         "osl": min(osl, max_osl) if osl and max_osl else osl,
         "max_osl": max_osl,
         "micro_tokens": whole(cells, "micro_tokens"),
-        "turns": whole(cells, "turns"),
+        "turns": whole(cells, "turns") or turns_in(lower(cells, "multi_turn")),
     }
     if stated["filtered"] and all_samples and samples:
         # What is trained on stays; of what is generated, some is thrown away.
@@ -192,6 +192,12 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     asked |= {"plan": " ".join(words)} if words else {}
     asked |= engine_arguments(cells)
     return asked | offload_arguments(cells)
+
+
+def turns_in(text: str) -> int | None:
+    """Turns of a trajectory that a text names."""
+    found = re.search(r"(\d+)\s*(?:turns|rounds|calls)", text)
+    return int(found[1]) if found else None
 
 
 def engine_arguments(cells: Cells) -> dict[str, Any]:

@@ -177,8 +177,8 @@ class PostTrainingQuestion(LayoutFlags):
     packing: Annotated[
         str,
         Flag(
-            help="packed, batch (filled up to the longest of a micro-batch), padded (to the limit), or auto: "
-            "as the framework.",
+            help="packed, batch (filled up to the longest of a micro-batch), grouped (by length), padded (to "
+            "the limit), or auto: as the framework.",
             metavar="WORD",
         ),
     ] = "auto"
@@ -199,6 +199,14 @@ class PostTrainingQuestion(LayoutFlags):
         Flag(help="Rent of a chip-hour (default: the catalogue's).", kind="price", metavar="USD"),
     ] = None
     set: SettingsGiven = ()
+    fit: Annotated[
+        bool,
+        Flag(
+            help="Also the longest sequence, the most sequences and the largest model that these chips can "
+            "tune: as asked, in full, by LoRA and QLoRA.",
+            kind="switch",
+        ),
+    ] = False
     measured: MeasuredRuns = ()
     log: Annotated[
         str | Path | None,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import foretell
 from foretell.catalog import model, system
 from foretell.catalog.engines import profiles
-from foretell.serving.arrivals import nearer, queue_s, with_rate
+from foretell.serving.arrivals import Stream, nearer, queue_s, with_rate
 from foretell.serving.memory import memory_of
 from foretell.serving.steady import met_together
 from foretell.serving.steps import StepTimes, step_times
@@ -22,7 +22,7 @@ def state(rate, name=NAMES[0], isl=1000.0, osl=200.0):
     engine = profiles()[name]
     times = step_times(LLAMA, SYSTEM, Deployment(), engine)
     memory = memory_of(LLAMA, SYSTEM, Deployment(), engine)
-    return with_rate(times, memory, Traffic(isl=isl, osl=osl, concurrency=1.0), rate)
+    return with_rate(times, memory, Traffic(isl=isl, osl=osl, concurrency=1.0), Stream(rate=rate))
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
@@ -109,3 +109,36 @@ def test_a_seldom_asked_service_is_answered_in_few_steps(monkeypatch):
     )
     state(0.5)
     assert len(asked) < 30
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+@pytest.mark.parametrize("rate", [1.5, 3.0, 4.0])
+def test_requests_dealt_to_replicas_in_turn_meet_the_simulation(replicas, rate):
+    """Up to three quarters of what four GPUs bear: every fourth request comes more evenly than all do."""
+    asked = {
+        "system": "hgx-h200",
+        "gpus": 4 * replicas,
+        "plan": "tp4",
+        "spread": 0.8,
+        "rate": rate * replicas,
+    }
+    closed = foretell.serve("llama-3.1-70b", **asked)
+    played = foretell.serve("llama-3.1-70b", **asked, simulate={"requests": 2000})
+    assert closed.ttft_ms.mean == pytest.approx(played.ttft_ms.mean, rel=0.1)
+    assert closed.tpot_ms.mean == pytest.approx(played.tpot_ms.mean, rel=0.1)
+    assert closed.ttft_ms.p99 == pytest.approx(played.ttft_ms.p99, rel=0.1)
+
+
+@given(span=st.floats(1e-4, 20.0), dealt=st.integers(2, 20))
+def test_requests_dealt_in_turn_meet_fewer_others_and_in_the_long_run_as_many(span, dealt):
+    by_chance, evenly = (
+        float(Stream(rate=3.0, dealt=n).met_within(np.array(span))) for n in (1, dealt)
+    )
+    assert by_chance == pytest.approx(3.0 * span)
+    assert 0.0 <= evenly <= by_chance * (1.0 + 1e-9)
+    assert by_chance - evenly <= 1.0
+    late = Stream(rate=3.0, dealt=dealt).met_within(np.array(1e3))
+    assert float(late) == pytest.approx(3e3 - 0.5 * (1.0 - 1.0 / dealt), rel=1e-6)
+    assert float(Stream(rate=3.0, dealt=2).met_within(np.array(span))) == pytest.approx(
+        3.0 * span + 0.25 * np.expm1(-12.0 * span)
+    )

@@ -63,3 +63,20 @@ def test_an_endless_queue_gives_as_much_as_any_concurrency_and_a_static_batch_le
 def test_what_cannot_be_is_said(given, path):
     with pytest.raises(BadInput, match=path):
         served(**given)
+
+
+@pytest.mark.parametrize("plan", ["tp4", "tp2"])
+@pytest.mark.parametrize(("isl", "osl"), [(200, 4000), (8000, 50), (9000, 2), (1000, 1)])
+def test_input_tokens_are_never_dearer_than_output_tokens(plan, isl, osl):
+    for load in ({"concurrency": 4}, {"concurrency": 400}, {"batching": "offline"}):
+        for apart in ({}, {"prefill_gpus": 4}):
+            if apart and "batching" in load:
+                continue
+            asked = {"plan": plan, "gpus": 8, "isl": isl, "osl": osl, **load, **apart}
+            found = served(**asked)
+            paid, written = found.usd_per_million_input_tokens, found.usd_per_million_output_tokens
+            assert paid <= written * (1.0 + 1e-9)
+            whole = (
+                found.requests_per_s * 3600.0 * 0.9e-6 * (isl * paid + max(osl, 1 / 0.9) * written)
+            )
+            assert whole == pytest.approx(found.usd_per_chip_hour * 8, rel=1e-3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foretell.catalog import model, system
 from foretell.catalog.engines import profiles
-from foretell.serving.arrivals import with_rate
+from foretell.serving.arrivals import Stream, with_rate
 from foretell.serving.memory import memory_of
 from foretell.serving.percentiles import (
     LEVELS,
@@ -129,10 +129,10 @@ def test_a_rate_has_its_number_in_flight_and_an_overload_fills_the_batch():
     times = step_times(LLAMA, SYSTEM, Deployment(), ENGINES[0])
     memory = memory_of(LLAMA, SYSTEM, Deployment(), ENGINES[0])
     load = Traffic(isl=1000.0, osl=200.0, concurrency=1.0)
-    found, flight = with_rate(times, memory, load, 4.0)
+    found, flight = with_rate(times, memory, load, Stream(rate=4.0))
     spent = float(found.ttft_steady_s + 199.0 * found.tpot_s)
     assert flight == pytest.approx(max(4.0 * spent, 1e-3), rel=0.02)
-    full, many = with_rate(times, memory, load, 1e4)
+    full, many = with_rate(times, memory, load, Stream(rate=1e4))
     assert many > float(full.fit_batch)
     assert float(full.requests_per_s) < 1e4
 

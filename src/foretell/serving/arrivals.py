@@ -14,8 +14,10 @@ token budget takes and for the sequences that fit, are those of c servers that e
 
     S rho^(sqrt(2 (c + 1)) - 1) / (c (1 - rho)) x (1 + v^2) / 2,   v the spread of S over its mean
 
-(Sakasegawa, Annals of the Institute of Statistical Mathematics 29, 1977). Where nearly all places are taken
-the state is that of the loop that answers as many (serving/steady.py).
+(Sakasegawa, Annals of the Institute of Statistical Mathematics 29, 1977). One of R instances to which
+requests are dealt in turn gets every R-th: they come more evenly, their gaps the sum of R. Then (1 + v^2) / 2
+is (1 / R + v^2) / 2, and a request meets within a time t as many others as `met_within` says. Where nearly
+all places are taken the state is that of the loop that answers as many (serving/steady.py).
 """
 
 from dataclasses import replace
@@ -51,6 +53,8 @@ STEEPEST = 0.9
 """Largest slope of what is asked for over what is, in such a round: the step is at most ten times the gap."""
 CROWDED = 0.95
 """Share of the time, or of the places, from which the next request waits for one to go."""
+MOST_DEALT = 64
+"""Instances from which on requests come as evenly as from so many."""
 HIGHEST = 0.999
 """Largest share of the time that prompts may take: beyond it nothing is left for answers."""
 
@@ -73,16 +77,46 @@ class QueueState:
     """Share of the time that prompts take from decoding."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Requests that come to one instance."""
+
+    rate: float
+    """Requests a second."""
+    dealt: int = 1
+    """Instances to which all are dealt in turn."""
+
+    def met_within(self, span_s: Array) -> Array:
+        """Others that come within a time of a request: the renewal function of gaps that are sums of `dealt`.
+
+            m(t) = X t + 1 / R sum over k < R of w^k / (1 - w^k) (1 - exp(-R X t (1 - w^k)))
+
+        with w = exp(2 pi i / R)
+
+        (Cox, Renewal Theory, 1962, chapter 4); X t where R is 1.
+        """
+        many = min(self.dealt, MOST_DEALT)
+        passed, turns = self.rate * np.asarray(span_s, float), np.arange(1, many)
+        root = np.exp(2j * np.pi * turns / many)
+        held = root / (1.0 - root) * -np.expm1(-many * passed[..., None] * (1.0 - root))
+        return np.asarray(np.maximum(passed + held.sum(axis=-1).real / many, 0.0))
+
+    def together(self, many: Array, span_s: Array) -> Array:
+        """Prompts of a step that has any, `many` of them if they came by chance."""
+        by_chance = np.maximum(self.rate * span_s, 1e-12)
+        return np.asarray(1.0 + (many - 1.0) * self.met_within(span_s) / by_chance)
+
+
 def with_rate(
-    times: StepTimes, memory: Memory, traffic: Traffic, rate: float
+    times: StepTimes, memory: Memory, traffic: Traffic, stream: Stream
 ) -> tuple[SteadyState, float]:
-    """The state under `rate` requests a second, and the number in flight by Little's law."""
-    loop = loop_of(times, memory, replace(traffic, concurrency=1.0))
-    at, tpot = settle(times, loop, rate)
+    """The state of an instance under a stream of requests, and the number in flight by Little's law."""
+    loop, rate = loop_of(times, memory, replace(traffic, concurrency=1.0)), stream.rate
+    at, tpot = settle(times, loop, stream)
     full = (at.taken >= CROWDED) | (rate * (loop.answer - 1.0) * tpot >= CROWDED * loop.fit)
     if bool(np.any(full)):
         return crowded_state(times, memory, traffic, rate)
-    found = open_state(times, loop, (at, tpot), rate)
+    found = open_state(times, loop, (at, tpot), stream)
     spent = found.ttft_steady_s + (loop.answer - 1.0) * found.tpot_s
     return found, float(rate * spent)
 
@@ -109,24 +143,26 @@ def crowded_state(
 
 
 def open_state(
-    times: StepTimes, loop: Loop, met_s: tuple["QueueState", Array], rate: float
+    times: StepTimes, loop: Loop, met_s: tuple["QueueState", Array], stream: Stream
 ) -> SteadyState:
     """The state of an engine that keeps up, from what a request meets and its time per token."""
-    p, d = times.profile, times.deployment
+    p, d, rate = times.profile, times.deployment, stream.rate
     at, tpot = met_s
     waits_s = waited_steps(*prompt_wait(p, d), rate * at.step_s) * at.step_s
     busy = np.minimum(rate * at.span_s / at.k / d.pp, 1.0)
-    under_way = (1.0 - busy) * at.step_s + busy * at.span_s / loop.chunks
+    met = np.minimum(stream.met_within(at.span_s) / at.k / d.pp, busy)
+    under_way = (1.0 - met) * at.step_s + met * at.span_s / loop.chunks
     # With nobody there, nothing is under way.
     under_way = under_way * -np.expm1(-(at.beside + busy))
     most = loop.most(at.beside)
-    own_k = np.minimum(1.0 + rate * (under_way + waits_s), most)
+    own_k = np.minimum(1.0 + stream.met_within(under_way + waits_s), most)
     own_s = loop.chunks * times.seconds(reading(loop, own_k, at.beside))
     inside = own_s + waits_s + (loop.answer - 1.0) * tpot
     servers = most * d.pp
     widest = loop.chunks * times.seconds(reading(loop, most, at.beside))
-    queued = queue_s(rate * widest / servers, servers, widest, 0.5)
-    queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 1.0)
+    uneven = 1.0 / stream.dealt
+    queued = queue_s(rate * widest / servers, servers, widest, 0.5 * uneven)
+    queued = queued + queue_s(rate * inside / loop.fit, loop.fit, inside, 0.5 * (uneven + 1.0))
     looks = 0.5 * (look_steps(d) - 1.0) * -np.expm1(-at.beside)
     late = (p.late_steps + looks) * at.step_s
     first = 0.5 * under_way + own_s + waits_s + late + way_s(p, loop.length) + queued
@@ -140,26 +176,27 @@ def open_state(
         prefill_s=own_s,
         prompts=at.k,
         busy=busy,
-        met=busy,
+        met=met,
         tpot_s=tpot,
         ttft_steady_s=first,
         ttft_start_s=start_s(times, loop),
         ttft_s=first,
         queued_s=queued,
         requests_per_s=np.full_like(first, rate),
+        uneven=uneven,
     )
 
 
-def settle(times: StepTimes, loop: Loop, rate: float) -> tuple[QueueState, Array]:
+def settle(times: StepTimes, loop: Loop, stream: Stream) -> tuple[QueueState, Array]:
     """What a request meets once the time per token and the batch agree, and that time."""
-    d = times.deployment
-    at = queue_state(times, loop, rate, np.zeros_like(loop.n), np.zeros_like(loop.n))
+    d, rate = times.deployment, stream.rate
+    at = queue_state(times, loop, stream, np.zeros_like(loop.n), np.zeros_like(loop.n))
     tpot, last = at.step_s / (1.0 + d.accepted), None
     for _ in range(ROUNDS):
         beside = np.minimum(rate * (loop.answer - 1.0) * tpot, loop.fit)
         # A rank reads one prompt after the other; on several ranks prompts are read side by side.
         before_s = at.span_s / (loop.chunks if d.dp == 1 else 1.0)
-        at = queue_state(times, loop, rate, beside, before_s)
+        at = queue_state(times, loop, stream, beside, before_s)
         token = at.step_s / (1.0 + d.accepted)
         here = tpot, token / (1.0 - np.minimum(at.taken, HIGHEST))
         tpot, last = nearer(*here, last), here
@@ -183,14 +220,15 @@ def nearer(value: Array, asked: Array, last: tuple[Array, Array] | None) -> Arra
 
 
 def queue_state(
-    times: StepTimes, loop: Loop, rate: float, beside: Array, before_s: Array
+    times: StepTimes, loop: Loop, stream: Stream, beside: Array, before_s: Array
 ) -> QueueState:
     """Steps with so many others decoding, where the last step with prompts took `before_s`."""
-    d = times.deployment
+    d, rate = times.deployment, stream.rate
     all_here = StepLoad(decoding=beside + 1.0, context_tokens=(beside + 1.0) * loop.context)
     step = times.seconds(all_here)
     waits = waited_steps(*prompt_wait(times.profile, d), rate * step)
     met = met_together(rate / d.pp, step, before_s + waits * step)
+    met = stream.together(met, step + before_s)
     k = np.minimum(met, loop.most(beside))
     span = loop.chunks * times.seconds(reading(loop, k, beside))
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp

@@ -34,8 +34,12 @@ def first_token_s(found: SteadyState, started: float, skipped: float = 0.0) -> A
     rest = place[: MANY - first] * MANY / max(MANY - first, 1)
     decode, prefill, busy = (each(x) for x in (found.decode_s, found.prefill_s, found.met))
     # The rest of the step under way: a decode step's, or a longer one's for the share that meets one.
-    waits = np.where(rest < 1.0 - busy, rest / np.maximum(1.0 - busy, 1e-9) * decode,
-                     (rest - (1.0 - busy)) / np.maximum(busy, 1e-9) * (decode + prefill))  # fmt: skip
+    among = np.clip((rest - (1.0 - busy)) / np.maximum(busy, 1e-9), 0.0, 1.0 - 0.5 / MANY)
+    # Prompts that come by chance come in bunches, and wait for each other as in any such queue.
+    queued = 0.5 * (decode + prefill) + each(found.queued_s) / np.maximum(busy, 1e-9)
+    bunched = -np.log1p(-among) * queued
+    longer = found.uneven * bunched + (1.0 - found.uneven) * among * (decode + prefill)
+    waits = np.where(rest < 1.0 - busy, rest / np.maximum(1.0 - busy, 1e-9) * decode, longer)
     settled = each(found.ttft_steady_s)
     steady = settled + waits - waits.mean(axis=-1, keepdims=True) if waits.size else waits
     wave = (
@@ -57,6 +61,9 @@ def token_s(found: SteadyState, answer: float) -> Array:
     some = np.where(stall > 0.0, stall, 1.0)
     many = np.where(stall > 0.0, extra * max(answer - 1.0, 1.0) / some, 0.0)
     spread = stall * np.sqrt(np.maximum(many, 0.0)) / max(answer - 1.0, 1.0)
+    # A sequence that others slow down stays longer, and meets more of those that come by chance.
+    more = extra / np.maximum(each(found.token_s), 1e-12)
+    spread = spread * (1.0 + more * (found.uneven > 0.0))
     return np.asarray(
         np.maximum(each(found.tpot_s) + spread * normal_points(), each(found.token_s))
     )

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
-from foretell.serving.arrivals import with_rate
+from foretell.serving.arrivals import Stream, with_rate
 from foretell.serving.disaggregation import (
     Pair,
     PrefillPool,
@@ -74,7 +74,8 @@ def state_of(q: ServeQuestion, times: StepTimes, memory: Memory) -> tuple[Steady
     if q.prefill is not None:
         return state_apart(q, q.prefill, times, memory)
     if q.rate is not None:
-        return with_rate(times, memory, q.traffic, q.rate / q.replicas)
+        stream = Stream(rate=q.rate / q.replicas, dealt=q.replicas)
+        return with_rate(times, memory, q.traffic, stream)
     flight = np.maximum(np.asarray(q.traffic.concurrency) / q.replicas, 1.0)
     own = replace(q.traffic, concurrency=flight)
     match q.batching:

@@ -185,8 +185,10 @@ def divide_rent(usd_per_hour: float, share: Num, load: tuple[Num, float, float])
     """Dollars for a million tokens of prompts and of answers: a rent by the share of the time, or of the
     chips, that prompts take; `load` is requests a second, and tokens of a prompt and of an answer.
 
-    Chips are rented all the time: what is idle the answers pay. Together they are the whole rent.
+    Chips are rented all the time: what is idle the answers pay. Together they are the whole rent. A token of
+    a prompt is never dearer than one of an answer: where it would be, both have one price.
     """
     rate, prompt, answer = load
-    each = 1e6 * usd_per_hour / 3600.0 / rate
-    return each * share / max(prompt, 1.0), each * (1.0 - share) / answer
+    each, prompt = 1e6 * usd_per_hour / 3600.0 / rate, max(prompt, 1.0)
+    share = np.minimum(share, prompt / (prompt + answer))
+    return each * share / prompt, each * (1.0 - share) / answer

@@ -83,6 +83,9 @@ class SteadyState:
     """What of it is waiting for a place in the batch."""
     requests_per_s: Array
     """Requests answered a second."""
+    uneven: float = 0.0
+    """Squared spread of the gaps between requests over their mean: 1 where they come by chance, 1 / R where
+    they are dealt to R instances in turn, 0 in a loop, where one follows another's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

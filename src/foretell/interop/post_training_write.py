@@ -1,15 +1,25 @@
-"""A recommended post-training configuration as text for verl, NeMo-RL or TRL."""
+"""A recommended post-training configuration as text for verl, NeMo-RL or TRL: the values below put behind the
+keys of the loop's table (`writes` in interop/tools)."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 
 from foretell.errors import BadInput, unknown
 from foretell.interop.launch import ToolArguments
+from foretell.interop.tool_tables import table_of
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import Plan, parse_plan
+from foretell.specs.plan_forms import adapter_targets
 from foretell.specs.post_training import PostTrainingEstimate
 
 POST_TRAINING = ("verl", "nemo-rl", "trl")
 """Loops that a configuration is written for."""
+TARGETS = {
+    "q": ("q_proj",), "k": ("k_proj",), "v": ("v_proj",), "o": ("o_proj",), "up": ("gate_proj", "up_proj"),
+    "down": ("down_proj",),
+}  # fmt: skip
+"""Maps that have adapters, as PEFT calls them."""
+CONFIGS = {"sft": "SFTConfig", "dpo": "DPOConfig", "reward": "RewardConfig"}
+"""TRL's class of each method."""
 
 
 def write_configuration(found: PostTrainingEstimate, tool: str, model: str = "") -> ToolArguments:
@@ -19,191 +29,109 @@ def write_configuration(found: PostTrainingEstimate, tool: str, model: str = "")
     if tool not in writers:
         raise BadInput([unknown("export", tool, POST_TRAINING)])
     plan = parse_plan(found.plan)
-    text, notes = writers[tool](replace(found, model=model or found.model), plan)
+    values = _values(found, plan) | {"model": model or found.model}
+    told = {key: values.get(name) for key, name in table_of(tool).writes.items()}
+    keys = {key: value for key, value in told.items() if value is not None}
+    text, notes = writers[tool](found, plan, keys)
     return ToolArguments(tool=tool, text=text, notes=tuple(notes))
 
 
-def _verl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
+def _values(found: PostTrainingEstimate, plan: Plan) -> dict[str, object]:
+    """What a table may write, by name; None is left out."""
     layout = parse_deployment(found.rollout_plan) if found.rollout_plan else None
-    megatron = plan.framework.startswith("megatron")
-    nodes = max(found.trainer_gpus // 8, 1)
-    sequences = max(found.trajectories // max(found.updates, 1) // max(found.samples, 1), 1)
-    keys: dict[str, object] = {
-        "algorithm.adv_estimator": "gae" if found.algorithm == "ppo" else "grpo",
-        "data.train_batch_size": found.prompts,
-        "data.max_prompt_length": round(4 * found.prompt_tokens),
-        "data.max_response_length": round(found.max_answer_tokens),
-        "actor_rollout_ref.model.path": found.model,
-        "actor_rollout_ref.model.use_remove_padding": True,
-        "actor_rollout_ref.model.enable_gradient_checkpointing": plan.recompute != "none",
-        "actor_rollout_ref.model.lora_rank": plan.lora,
-        "actor_rollout_ref.actor.strategy": "megatron" if megatron else "fsdp2",
-        "actor_rollout_ref.actor.ppo_mini_batch_size": sequences,
-        "actor_rollout_ref.actor.use_dynamic_bsz": True,
-        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": max(
-            16_384, round(found.max_answer_tokens + 4 * found.prompt_tokens)
-        ),
-        "actor_rollout_ref.actor.use_kl_loss": _has_reference(found),
-        "actor_rollout_ref.actor.fsdp_config.param_offload": "weights" in found.offload,
-        "actor_rollout_ref.actor.fsdp_config.optimizer_offload": "optimizer" in found.offload,
-        "trainer.balance_batch": True,
-        "trainer.nnodes": nodes,
-        "trainer.n_gpus_per_node": min(found.trainer_gpus, 8),
-    }
-    if megatron:
-        for part in ("param", "optimizer"):
-            name = f"{part}_offload"
-            kept = keys.pop(f"actor_rollout_ref.actor.fsdp_config.{name}")
-            keys[f"actor_rollout_ref.actor.megatron.{name}"] = kept
-        for name, word in (
-            ("tensor", "tp"),
-            ("pipeline", "pp"),
-            ("context", "cp"),
-            ("expert", "ep"),
-        ):
-            keys[f"actor_rollout_ref.actor.megatron.{name}_model_parallel_size"] = getattr(
-                plan, word
-            )
+    megatron, apart = plan.framework.startswith("megatron"), found.placement == "async"
+    update = found.trajectories // max(found.updates, 1)
+    answer, prompt = round(found.max_answer_tokens), round(4 * found.prompt_tokens)
+    grouped = found.algorithm not in CONFIGS
+    reference = any(phase.name == "ref_logprob" for phase in found.phases)
+    offloads = {part: part in found.offload for part in ("weights", "optimizer")}
+    values: dict[str, object] = {
+        "yes": True, "estimator": "gae" if found.algorithm == "ppo" else "grpo", "prompts": found.prompts,
+        "samples": found.samples, "longest_prompt": prompt, "longest_answer": answer,
+        "longest": round(found.prompt_tokens + found.max_answer_tokens),
+        "longest_tuned": None if grouped else round(found.prompt_tokens + found.max_answer_tokens),
+        "checkpointing": plan.recompute != "none", "lora": plan.lora, "update": max(update, 1),
+        "update_prompts": max(update // max(found.samples, 1), 1), "micro_batch": plan.micro_batch,
+        "accumulation": max(update // max(plan.dp * plan.micro_batch, 1), 1),
+        "bf16": plan.precision == "bf16",
+        "rank_tokens": max(16_384, answer + prompt), "reference": reference,
+        "strategy": "megatron" if megatron else "fsdp2", "tp": plan.tp,
+        "asynchronous": apart, "age": max(round(found.staleness), 1),
+        "staleness": round(found.staleness, 2) if apart else None,
+        "colocated": found.placement == "colocated",
+        "trainer_nodes": max(found.trainer_gpus // 8, 1), "trainer_node_gpus": min(found.trainer_gpus, 8),
+        "nodes": max(found.gpus // 8, 1), "node_gpus": min(found.gpus, 8),
+    }  # fmt: skip
+    side = "megatron" if megatron else "fsdp"
+    values |= {f"{side}_{part}": held for part, held in offloads.items()}
+    values |= {f"{side}_{name}": getattr(plan, name) for name in ("tp", "pp", "cp", "ep")}
+    values |= {f"{side}_on": True, f"{side}_checkpointing": plan.recompute != "none"}
+    if grouped:
+        values |= {"grouped": True, "grouped_samples": found.samples, "grouped_answer": answer,
+                   "beta": 0.04 if reference else 0.0,
+                   "vllm_mode": "colocate" if found.placement == "colocated" else "server",
+                   "vllm_tp": layout.tp if layout else 1,
+                   "vllm_fraction": (layout.memory_fraction if layout else None) or 0.3}  # fmt: skip
     if layout is not None:
-        keys |= {
-            "actor_rollout_ref.rollout.name": "vllm",
-            "actor_rollout_ref.rollout.n": found.samples,
-            "actor_rollout_ref.rollout.tensor_model_parallel_size": layout.tp,
-            "actor_rollout_ref.rollout.gpu_memory_utilization": layout.memory_fraction or 0.6,
-            "actor_rollout_ref.rollout.max_num_seqs": layout.max_batch or 256,
-            "actor_rollout_ref.rollout.enforce_eager": not layout.graph,
-        }
-    notes = []
-    if found.placement == "async":
-        keys |= {
-            "rollout.nnodes": max(found.rollout_gpus // 8, 1),
-            "rollout.n_gpus_per_node": min(found.rollout_gpus, 8),
-            "async_training.staleness_threshold": round(found.staleness, 2),
-        }
-        notes.append("asynchronous runs start by recipe/fully_async_policy")
+        values |= {"engine": "vllm", "rollout_samples": found.samples, "rollout_tp": layout.tp,
+                   "fraction": layout.memory_fraction or 0.6, "sequences": layout.max_batch or 256,
+                   "eager": not layout.graph, "rollout_answer": answer,
+                   "rollout_colocated": values["colocated"]}  # fmt: skip
+    own = {"nodes": max(found.rollout_gpus // 8, 1), "node_gpus": min(found.rollout_gpus, 8)}
+    if layout is not None and found.placement != "colocated":
+        values |= {f"pool_{name}": value for name, value in own.items()}
+    return values | ({f"async_{name}": value for name, value in own.items()} if apart else {})
+
+
+Written = tuple[str, list[str]]
+"""A text and what it does not say."""
+
+
+def _verl(found: PostTrainingEstimate, plan: Plan, keys: Mapping[str, object]) -> Written:
     lines = [f"    {key}={_shown(value)} \\" for key, value in keys.items()]
+    started = "asynchronous runs start by recipe/fully_async_policy"
+    notes = [started] if found.placement == "async" else []
     return "python3 -m verl.trainer.main_ppo \\\n" + "\n".join(lines)[:-2], notes
 
 
-def _has_reference(found: PostTrainingEstimate) -> bool:
-    """Whether a frozen reference is passed."""
-    return any(phase.name == "ref_logprob" for phase in found.phases)
-
-
 def _shown(value: object) -> str:
-    return str(value) if isinstance(value, bool) or not isinstance(value, float) else f"{value:g}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _yaml(value: bool) -> str:
-    return str(value).lower()
-
-
-def _nemo_rl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
-    layout = parse_deployment(found.rollout_plan) if found.rollout_plan else None
-    megatron = plan.framework.startswith("megatron")
-    colocated = found.placement == "colocated"
-    nodes, age = max(found.gpus // 8, 1), max(round(found.staleness), 1)
-    lines = [
-        "grpo:",
-        f"  num_prompts_per_step: {found.prompts}",
-        f"  num_generations_per_prompt: {found.samples}",
-        f"  async_grpo: {{enabled: {_yaml(found.placement == 'async')}, max_trajectory_age_steps: {age}}}",
-        "policy:",
-        f"  model_name: {found.model}",
-        f"  train_global_batch_size: {max(found.trajectories // max(found.updates, 1), 1)}",
-        f"  train_micro_batch_size: {plan.micro_batch}",
-        f"  max_total_sequence_length: {round(found.prompt_tokens + found.max_answer_tokens)}",
-        "  sequence_packing: {enabled: true}",
-    ]
-    if megatron:
-        lines += [
-            "  megatron_cfg:",
-            "    enabled: true",
-            f"    tensor_model_parallel_size: {plan.tp}",
-            f"    pipeline_model_parallel_size: {plan.pp}",
-            f"    context_parallel_size: {plan.cp}",
-            f"    expert_model_parallel_size: {plan.ep}",
-        ]
-    else:
-        lines += [
-            "  dtensor_cfg:",
-            "    enabled: true",
-            f"    tensor_parallel_size: {plan.tp}",
-            f"    activation_checkpointing: {str(plan.recompute != 'none').lower()}",
-        ]
-    if layout is not None:
-        own = max(found.rollout_gpus // 8, 1), min(found.rollout_gpus, 8)
-        apart = f", resources: {{num_nodes: {own[0]}, gpus_per_node: {own[1]}}}"
-        share = layout.memory_fraction or 0.6
-        lines += [
-            "  generation:",
-            "    backend: vllm",
-            f"    colocated: {{enabled: {_yaml(colocated)}{'' if colocated else apart}}}",
-            f"    max_new_tokens: {round(found.max_answer_tokens)}",
-            "    vllm_cfg:",
-            f"      tensor_parallel_size: {layout.tp}",
-            f"      gpu_memory_utilization: {share:g}",
-            f"      enforce_eager: {_yaml(not layout.graph)}",
-        ]
-    lines += ["cluster:", f"  num_nodes: {nodes}", f"  gpus_per_node: {min(found.gpus, 8)}"]
+def _nemo_rl(found: PostTrainingEstimate, plan: Plan, keys: Mapping[str, object]) -> Written:
+    lines, open_ = list[str](), tuple[str, ...]()
+    for key, value in keys.items():
+        *sections, last = key.split(".")
+        for deep, name in enumerate(sections):
+            if open_[: deep + 1] != tuple(sections[: deep + 1]):
+                lines.append(f"{'  ' * deep}{name}:")
+                open_ = tuple(sections[: deep + 1])
+        open_ = tuple(sections)
+        text = str(value).lower() if isinstance(value, bool) else _shown(value)
+        lines.append(f"{'  ' * len(sections)}{last}: {text}")
     return "\n".join(lines), []
 
 
-def _trl(found: PostTrainingEstimate, plan: Plan) -> tuple[str, list[str]]:
-    layout = parse_deployment(found.rollout_plan) if found.rollout_plan else None
-    config = {"sft": "SFTConfig", "dpo": "DPOConfig", "reward": "RewardConfig"}.get(
-        found.algorithm, "GRPOConfig"
-    )
-    per_step = found.trajectories // max(found.updates, 1)
-    accumulate = max(per_step // max(plan.dp * plan.micro_batch, 1), 1)
-    words: dict[str, object] = {
-        "per_device_train_batch_size": plan.micro_batch,
-        "gradient_accumulation_steps": accumulate,
-        "gradient_checkpointing": plan.recompute != "none",
-        "bf16": plan.precision == "bf16",
-    }
-    if config == "GRPOConfig":
-        words |= {
-            "num_generations": found.samples,
-            "max_completion_length": round(found.max_answer_tokens),
-            "use_vllm": True,
-            "vllm_mode": "colocate" if found.placement == "colocated" else "server",
-            "vllm_tensor_parallel_size": layout.tp if layout else 1,
-            "vllm_gpu_memory_utilization": (layout.memory_fraction if layout else None) or 0.3,
-            "beta": 0.04 if _has_reference(found) else 0.0,
-        }
-    else:
-        words["max_length"] = round(found.prompt_tokens + found.max_answer_tokens)
-    text = f"{config}(\n" + "".join(f"    {k}={v!r},\n" for k, v in words.items()) + ")"
+def _trl(found: PostTrainingEstimate, plan: Plan, keys: Mapping[str, object]) -> Written:
+    config = CONFIGS.get(found.algorithm, "GRPOConfig")
+    text = f"{config}(\n" + "".join(f"    {key}={value!r},\n" for key, value in keys.items()) + ")"
     if plan.lora:
-        dora = plan.method == "dora"
-        text += f"\nLoraConfig(r={plan.lora}, target_modules={_targets(plan)!r}, use_dora={dora})"
+        named = f"target_modules={_targets(plan)!r}, use_dora={plan.method == 'dora'}"
+        text += f"\nLoraConfig(r={plan.lora}, {named})"
     if plan.weights in ("nf4", "nf4-dq"):
         twice = plan.weights == "nf4-dq"
         text += "\nBitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', "
         text += f"bnb_4bit_use_double_quant={twice})"
-    notes = (
-        ["TRL has no PPO with a critic on vLLM; GRPOConfig is written"]
-        if found.algorithm == "ppo"
-        else []
-    )
+    notes = []
+    if found.algorithm == "ppo":
+        notes.append("TRL has no PPO with a critic on vLLM; GRPOConfig is written")
     if plan.tp * plan.pp > 1:
         notes.append("TRL shards by FSDP or DeepSpeed alone: the plan's tp and pp are not written")
     return text, notes
 
 
 def _targets(plan: Plan) -> object:
-    from foretell.specs.plan_forms import adapter_targets
-
-    names = {
-        "q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj",
-        "up": ("gate_proj", "up_proj"), "down": "down_proj",
-    }  # fmt: skip
     targets = adapter_targets(plan.adapters)
     if targets >= adapter_targets("all"):
         return "all-linear"
-    found: list[str] = []
-    for name, value in names.items():
-        if name in targets:
-            found += [value] if isinstance(value, str) else list(value)
-    return found
+    return [one for name, own in TARGETS.items() if name in targets for one in own]

@@ -5,13 +5,14 @@
     check_launch("example", "example train --tp 2 --batch 8 ...", words="tp2 mbs8", seq_len=4096)
 
 A table is right in form when these pass: every key has one verdict and none is a wildcard, defaults and
-values are of fields that it has, a launch is recognised as the tool's, its values come back with the line
-that says each, and a key that the tool does not have is named as unknown.
+values are of fields that it has, what it writes are keys of its own, a launch is recognised as the tool's,
+its values come back with the line that says each, and a key that the tool does not have is named as unknown.
 """
 
 from typing import Any
 
 from foretell.api.launches import read_launch
+from foretell.interop.arguments import spell_key
 from foretell.interop.tool_tables import table_of
 
 PLANTED = "flux_capacitor_rule"
@@ -27,6 +28,8 @@ def check_table(name: str) -> None:
     assert all("*" not in key for key in table.known), f"{name}: a key is a wildcard"
     assert table.source or table.family == "service", f"{name}: no source"
     known = {*table.fields, *(key for own in table.backends.values() for key in own)}
+    unknown = {key for key in table.writes if table.verdict(spell_key(key)) is None}
+    assert not unknown, f"{name}: writes {sorted(unknown)}, which it does not have"
     lost = {key for key in table.values if key not in known}
     assert not lost, f"{name}: words of {sorted(lost)}, which no key sets"
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from foretell.interop.launch import Tool
+from foretell.interop.launchers import batch_script, container, indented, task
 from foretell.records import dataclass
 
 FIRST_PORT, ROUTER_PORT, SIDE_PORT, JOIN_PORT = 8100, 8000, 5600, 29500
@@ -246,60 +247,37 @@ def _trtllm_router(front: Sequence[InstancePlace], back: Sequence[InstancePlace]
 
 def service_file(script: str, how: str, *, name: str, nodes: int, node_gpus: int, chip: str) -> str:
     """The script as a batch script, a SkyPilot task or a Kubernetes object."""
-    from foretell.interop.launchers import ACCELERATORS
-
     body = script if script.startswith("#!") else f"#!/bin/bash\n{script}"
     rest = body.split("\n", 1)[1] if "\n" in body else ""
     if how == "slurm":
-        head = [
-            "#!/bin/bash",
-            f"#SBATCH --job-name={name}",
-            f"#SBATCH --nodes={nodes}",
-            "#SBATCH --ntasks-per-node=1",
-            f"#SBATCH --gpus-per-node={node_gpus}",
+        lines = [
             'HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr "\\n" " ")',
             "export HOSTS",
             "srun bash <<'SERVICE'",
+            rest,
+            "SERVICE",
         ]
-        return "\n".join([*head, rest, "SERVICE"])
+        return batch_script(name, nodes, node_gpus, lines)
     if how == "skypilot":
-        lines = [
-            f"name: {name}",
-            f"num_nodes: {nodes}",
-            "resources:",
-            f"  accelerators: {ACCELERATORS.get(chip, chip)}:{node_gpus}",
-            "run: |",
-            '  HOSTS=$(echo "$SKYPILOT_NODE_IPS" | tr "\\n" " ")',
-        ]
-        return "\n".join([*lines, *(f"  {line}".rstrip() for line in rest.splitlines())])
+        hosts = 'HOSTS=$(echo "$SKYPILOT_NODE_IPS" | tr "\\n" " ")'
+        return task(name, nodes, node_gpus, chip, f"{hosts}\n{rest}")
     if how == "kubernetes":
-        head = [
-            "apiVersion: apps/v1",
-            "kind: StatefulSet",
-            "metadata:",
-            f"  name: {name}",
-            "spec:",
-            f"  serviceName: {name}",
-            f"  replicas: {nodes}",
-            "  selector:",
-            "    matchLabels:",
-            f"      app: {name}",
-            "  template:",
-            "    metadata:",
-            "      labels:",
-            f"        app: {name}",
-            "    spec:",
-            "      containers:",
-            "        - name: server",
-            "          image: YOUR_IMAGE",
-            "          resources:",
-            "            limits:",
-            f"              nvidia.com/gpu: {node_gpus}",
-            "          command:",
-            "            - bash",
-            "            - -c",
-            "            - |",
-            "              NODE_RANK=${HOSTNAME##*-}",
-        ]
-        return "\n".join([*head, *(f"{' ' * 14}{line}".rstrip() for line in rest.splitlines())])
+        pod = container("server", node_gpus, f"NODE_RANK=${{HOSTNAME##*-}}\n{rest}")
+        return f"""apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: {name}
+spec:
+  serviceName: {name}
+  replicas: {nodes}
+  selector:
+    matchLabels:
+      app: {name}
+  template:
+    metadata:
+      labels:
+        app: {name}
+    spec:
+      containers:
+{indented(pod, 8)}"""
     return script

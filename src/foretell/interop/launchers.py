@@ -72,74 +72,82 @@ def torchrun(job: LaunchJob) -> str:
     return "\n".join([*_files(job), f"{before} {command}".strip()])
 
 
+def batch_script(name: str, nodes: int, each: int, lines: list[str], *more: str) -> str:
+    """Slurm's batch script: a task for each node, with `more` options."""
+    head = [
+        f"job-name={name}",
+        f"nodes={nodes}",
+        "ntasks-per-node=1",
+        f"gpus-per-node={each}",
+        *more,
+    ]
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH --{one}" for one in head), *lines])
+
+
+def task(name: str, nodes: int, each: int, chip: str, script: str) -> str:
+    """SkyPilot's task."""
+    head = f"name: {name}\nnum_nodes: {nodes}\nresources:\n"
+    asked = f"  accelerators: {ACCELERATORS.get(chip, chip)}:{each}\n"
+    return f"{head}{asked}run: |\n{indented(script, 2)}"
+
+
+def container(name: str, each: int, script: str) -> str:
+    """A container of Kubernetes that runs a script on the GPUs of a node, as an element of a list."""
+    return f"""- name: {name}
+  image: YOUR_IMAGE
+  resources:
+    limits:
+      nvidia.com/gpu: {each}
+  command:
+    - bash
+    - -c
+    - |
+{indented(script, 6)}"""
+
+
 def slurm(job: LaunchJob) -> str:
     """A batch script: a task for each node, which starts a process for each of its GPUs."""
-    head = [
-        "#!/bin/bash",
-        f"#SBATCH --job-name={job.name}",
-        f"#SBATCH --nodes={job.nodes}",
-        "#SBATCH --ntasks-per-node=1",
-        f"#SBATCH --gpus-per-node={job.each}",
-        "#SBATCH --exclusive",
+    meet = f"--rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:{PORT} --rdzv_id $SLURM_JOB_ID"
+    lines = [
         *_exports(job),
         'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        *_files(job),
+        f"srun torchrun --nnodes {job.nodes} --nproc_per_node {job.each} {meet} {job.program}",
     ]
-    meet = f"--rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:{PORT} --rdzv_id $SLURM_JOB_ID"
-    command = f"srun torchrun --nnodes {job.nodes} --nproc_per_node {job.each} {meet} {job.program}"
-    return "\n".join([*head, *_files(job), command])
+    return batch_script(job.name, job.nodes, job.each, lines, "exclusive")
 
 
 def kubernetes(job: LaunchJob) -> str:
     """A PyTorchJob of the Kubeflow training operator: one worker for each node."""
     command = _start(job, "${PET_NODE_RANK:-${RANK:-0}}", "${MASTER_ADDR:-localhost}")
     script = "\n".join([*_exports(job), *_files(job), command])
-    lines = [
-        "apiVersion: kubeflow.org/v1",
-        "kind: PyTorchJob",
-        "metadata:",
-        f"  name: {job.name}",
-        "spec:",
-        f'  nprocPerNode: "{job.each}"',
-        "  pytorchReplicaSpecs:",
-        "    Worker:",
-        f"      replicas: {job.nodes}",
-        "      restartPolicy: OnFailure",
-        "      template:",
-        "        spec:",
-        "          containers:",
-        "            - name: pytorch",
-        "              image: YOUR_IMAGE",
-        "              resources:",
-        "                limits:",
-        f"                  nvidia.com/gpu: {job.each}",
-        "              command:",
-        "                - bash",
-        "                - -c",
-        "                - |",
-        *_indented(script, 18),
-    ]
-    return "\n".join(lines)
+    return f"""apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: {job.name}
+spec:
+  nprocPerNode: "{job.each}"
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: {job.nodes}
+      restartPolicy: OnFailure
+      template:
+        spec:
+          containers:
+{indented(container("pytorch", job.each, script), 12)}"""
 
 
 def skypilot(job: LaunchJob) -> str:
     """A task for `sky launch`."""
-    name = ACCELERATORS.get(job.chip, job.chip)
     command = _start(job, "${SKYPILOT_NODE_RANK}", "$MASTER_ADDR")
     meet = 'export MASTER_ADDR=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'
     script = "\n".join([*_exports(job), meet, *_files(job), command])
-    lines = [
-        f"name: {job.name}",
-        f"num_nodes: {job.nodes}",
-        "resources:",
-        f"  accelerators: {name}:{job.each}",
-        "run: |",
-        *_indented(script, 2),
-    ]
-    return "\n".join(lines)
+    return task(job.name, job.nodes, job.each, job.chip, script)
 
 
-def _indented(text: str, by: int) -> list[str]:
-    return [f"{' ' * by}{line}".rstrip() for line in text.splitlines()]
+def indented(text: str, by: int) -> str:
+    """A text with every line set in."""
+    return "\n".join(f"{' ' * by}{line}".rstrip() for line in text.splitlines())
 
 
 LAUNCHERS: Mapping[str, Callable[[LaunchJob], str]] = {

@@ -1,10 +1,12 @@
 """Coefficients carried over to chips without measurements: near kin weigh most, by hand."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
+from foretell.catalog.chips import catalogue_chip
+from foretell.kernels.families import pointwise
 from foretell.kernels.families.gemm import FAMILY, GemmCoefficients
 from foretell.kernels.families.transfer import NEAR, OTHER_SOFTWARE, transfer_coefficients
 from foretell.specs.surface import Surface
@@ -69,3 +71,22 @@ def test_surfaces_that_hardly_weigh_are_not_named() -> None:
     assert found is not None
     assert found[1] == kin
     assert transfer_coefficients(FAMILY, (), HOPPER, "bf16", ("vllm",)) is None
+
+
+def test_a_cache_gains_most_beside_a_narrow_memory() -> None:
+    """Cores and clock decide how fast a cache is; no gain leaves its bounds."""
+    table = asdict(pointwise.PointwiseCoefficients()) | {"cache_gain": 1.6}
+    known = replace(
+        surface("hopper", "torch", 1e-6), family="pointwise", chip="h100-sxm", coefficients=table
+    )
+
+    def gain(share: float) -> float:
+        chip = catalogue_chip("h100-sxm")
+        chip = replace(chip, memory_bandwidth_bytes_per_s=share * chip.memory_bandwidth_bytes_per_s)
+        found = transfer_coefficients(pointwise.FAMILY, (known,), chip, "bf16", ("torch",))
+        assert found is not None
+        return float(found[0].cache_gain)
+
+    assert gain(1.0) == pytest.approx(1.6)
+    assert gain(0.5) == pytest.approx(3.2)
+    assert gain(0.1) == pointwise.FAMILY.bounds["cache_gain"][1]

@@ -6,8 +6,9 @@ optimizer update:
     t = kernels x launch + max(memory, flop / (share x vector peak))
     memory = (bytes - cached x (1 - 1 / gain)) / (share x bandwidth)
 
-where up to `cache_share` of the last-level cache is served `cache_gain` times as fast as memory; bytes
-fetched by index (embedding rows) have a share of their own.
+where up to `cache_share` of the last-level cache is served `cache_gain` times as fast as memory (cores and
+their clock decide how fast a cache is: it gains most beside a narrow memory); bytes fetched by index
+(embedding rows) have a share of their own.
 """
 
 import numpy as np
@@ -66,4 +67,5 @@ FAMILY = Family(
         "gather_share": (0.03, 1.0),
     },
     seconds=pointwise_seconds,
+    cached=("cache_gain",),
 )

@@ -129,7 +129,7 @@ def _mean(formula: Family, surfaces: Sequence[Surface], weight: Array, chip: Chi
 def _on_clock(formula: Family, surface: Surface, chip: Chip) -> dict[str, float]:
     """A surface's coefficients where cycles are this chip's and not those of the one that was measured."""
     values = dict(surface.coefficients)
-    if not formula.clocked or not exists(surface.chip):
+    if not (formula.clocked or formula.cached) or not exists(surface.chip):
         return values
     measured = catalogue_chip(surface.chip)
     # Of a batch of chips, which differ in what a study varies, the first stands for all.
@@ -145,4 +145,7 @@ def _on_clock(formula: Family, surface: Surface, chip: Chip) -> dict[str, float]
     # With a quantisation pass the launch is what the library's passes take.
     passes = formula.library if DTYPES[surface.dtype].quantised else ()
     values |= {name: values[name] / faster for name in formula.clocked if name not in passes}
-    return values | {name: values[name] * wider for name in formula.cached}
+    for name in formula.cached:
+        low, high = formula.bounds[name]
+        values[name] = min(max(values[name] * wider, low), high)
+    return values

@@ -1,4 +1,4 @@
-"""How fast Foretell is beside its peers, each pair in one run on one core. Prints; never passes or fails.
+"""How fast and how near Foretell is beside its peers, each pair in one run. Prints; never passes or fails.
 
 Processor seconds, the least of several runs. Peers that are not installed are left out; an earlier checkout
 of Foretell (`--before FOLDER`, its `src`) is asked in a process of its own, right after this one.
@@ -6,6 +6,8 @@ of Foretell (`--before FOLDER`, its `src`) is asked in a process of its own, rig
     PYTHONPATH=src:. OMP_NUM_THREADS=1 python tests/bench/bench_peers.py [--before ../earlier/src]
 
 `--write docs/performance.md` puts the figures into the tables of that page.
+
+`--data FOLDER` asks the peers for published runs first (peer_accuracy.py has how a row becomes their words).
 
 llm-analysis (github.com/cli99/llm-analysis) is a closed form of one training step; it is asked where it can
 be imported, or with the Python of another environment (`--peers-python`).
@@ -24,6 +26,7 @@ from typing import Any
 
 import foretell
 from tests.bench.pages import measured_on, write_table
+from tests.bench.peer_accuracy import report
 
 PLACE: dict[str, Any] = {"system": "h100-sxm", "gpus": 512, "seq_len": 8192}
 PLAN = "tp8 pp4 zero1 mbs1"
@@ -255,7 +258,11 @@ def main() -> None:
     parser.add_argument("--write", help="a page whose tables are replaced: docs/performance.md")
     parser.add_argument("--estimates-only", action="store_true", help="no searches and no studies")
     parser.add_argument("--points", type=int, default=10_000, help="systems of a sweep")
+    parser.add_argument("--data", type=Path, help="measured runs: how near all come to them, first")
+    parser.add_argument("--calculon", default="", help="a checkout of calculon-ai/calculon")
     asked = parser.parse_args()
+    if asked.data:
+        report(asked.data, asked.peers_python, asked.calculon)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     few = {"estimates_only": asked.estimates_only}
     ours = figures(**few)

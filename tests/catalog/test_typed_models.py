@@ -63,6 +63,8 @@ def test_a_model_of_the_catalogue_is_cut() -> None:
     assert model("deepseek-v3").prediction is not None
     assert model("deepseek-v3:prediction=no").prediction is None
     assert len(model("deepseek-v3:prediction=no").stack.layers) == 61
+    four = model("deepseek-v3:layers=4,dense_layers=1").stack.layers
+    assert [isinstance(layer.ffn, Experts) for layer in four] == [False, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,8 @@ def test_a_model_of_the_catalogue_is_cut() -> None:
         ("gpt:layers=4,hidden=8,heads=2,experts=2,top_k=4", ["top_k 4 of 2"]),
         ("gpt:layers=4,hidden=8,heads=2,tied=maybe", ["not a switch"]),
         ("deepseek-v3:layers=200", ["has 61"]),
+        ("deepseek-v3:dense_layers=9", ["has 3", "0 to 3"]),
+        ("llama-3.1-8b:dense_layers=1", ["dense_layers"]),
         ("llama-3.1-8b:towers=yes", ["has none"]),
         ("nothing-like-it:layers=2", ["neither a model"]),
     ],

@@ -2,7 +2,8 @@
 
     llama       gated feed-forward part, RMS norms, rotary positions, no biases, a head of its own
     gpt         plain feed-forward part, layer norms, a table of positions, biases, the head tied
-    MODEL       a model of the catalogue: cut to its first `layers`, without `prediction` blocks or `towers`
+    MODEL       a model of the catalogue: cut to its first `layers`, `dense_layers` of them without experts,
+                without `prediction` blocks or `towers`
 
 What a text leaves out: kv_heads as heads; head_dim hidden / heads; ffn four times hidden; vocabulary 50,304
 rows; positions GPT-2's 1,024, or 2,048 of the first LLaMA. With `params` (weights in billions, as in print)
@@ -37,7 +38,7 @@ MOST, LAYERS_MOST = 10**9, 10_000
 """Largest number of a text, and most layers."""
 NEEDED = ("layers", "hidden", "heads")
 """Numbers that a text cannot leave out."""
-CHANGES = ("layers", "prediction", "towers")
+CHANGES = ("layers", "dense_layers", "prediction", "towers")
 """What can be said of a model of the catalogue."""
 SWITCHES = {"yes": True, "no": False}
 TYPED = re.compile(r"([^:=\s][^:=]*):\s*([a-z_0-9]+\s*=.*)")
@@ -275,6 +276,11 @@ def change_model(model: Model, words: str) -> Model:
     layers = given.get("layers", have)
     if isinstance(layers, int) and layers > have:
         problems.append(_problem(f"layers={layers}", f"{model.id} has {have}", f"1 to {have}"))
+    dense = [x for x in model.stack.layers if not isinstance(x.ffn, Experts)]
+    ahead = given.get("dense_layers")
+    if isinstance(ahead, int) and not ahead <= len(dense) < have:
+        most = f"0 to {len(dense)}, of a model with experts"
+        problems.append(_problem(f"dense_layers={ahead}", f"{model.id} has {len(dense)}", most))
     problems += [
         _problem(f"{name}=yes", f"{model.id} has none", "no")
         for name in ("prediction", "towers")
@@ -286,6 +292,11 @@ def change_model(model: Model, words: str) -> Model:
         model = replace(model, prediction=None)
     if given.get("towers") is False:
         model = replace(model, towers=())
+    if isinstance(ahead, int) and ahead < len(dense):
+        sparse = [x for x in model.stack.layers if isinstance(x.ffn, Experts)]
+        stack = replace(model.stack, layers=(*dense[:ahead], *sparse))
+        model = replace(model, id=f"{model.id}-d{ahead}", stack=stack)
+        layers = min(layers, len(stack.layers))
     return first_layers(model, layers)
 
 

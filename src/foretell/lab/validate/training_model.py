@@ -43,6 +43,8 @@ HEAD_DIMS = (
 """Families whose heads are not hidden / heads wide."""
 CUT = re.compile(r"\(cut\)|\bcut\b", re.IGNORECASE)
 """How a table says that a model has fewer layers than its name."""
+DENSE_CUT = re.compile(r"\b(\d+) dense layers? in cut model")
+"""How many layers without experts a model has that was cut to a few, by the words that say so."""
 SAME_FLOP = 0.02
 """Difference of logarithms up to which operations per token in print are those that we count."""
 LEAST_START = 4
@@ -99,6 +101,7 @@ def changed_text(id: str, row: TrainingRow) -> str:
     """A model of the catalogue with as many layers as the cells say, prediction blocks where told."""
     model = catalogue_model(id)
     words = [f"layers={row.layers}"] if row.layers not in (None, len(model.stack.layers)) else []
+    words += [f"dense_layers={told[1]}" for told in [DENSE_CUT.search(row.notes)] if told]
     without = {"prediction": not trains_prediction(id, row), "towers": True}
     words += [f"{name}=no" for name, left in without.items() if left and getattr(model, name)]
     return f"{id}:{','.join(words)}" if words else id

@@ -11,7 +11,7 @@ from foretell.catalog.software import software
 from foretell.catalog.systems import named_system
 from foretell.kernels.calls import CallStack
 from foretell.kernels.families.base import DTYPES
-from foretell.kernels.op_times import library_bound, traffic_factor
+from foretell.kernels.op_times import library_bound
 from foretell.sharding.recompute import runs
 from foretell.specs.job import Job
 from foretell.specs.model import Model
@@ -90,8 +90,6 @@ def test_grouped_products_are_no_faster_than_plain_ones() -> None:
         peak = target.matrix_flop_per_s[DTYPES[dtype].peak]
         assert 0.4 * peak < flop / least_s.item() < 0.85 * peak
         assert (cast_s.item() > 0.0) == (dtype == "mxfp8")
-        graphs = software("megatron-graphs")
-        assert library_bound(stack, dtype, target, plan, graphs)[1].item() == 0.0
 
 
 def test_the_host_bounds_small_layers_of_experts() -> None:
@@ -99,15 +97,13 @@ def test_the_host_bounds_small_layers_of_experts() -> None:
     layers = 48 * 8
     dropless = answer("ep8 framework=megatron-core dispatch=dedup").step_s / layers
     assert dropless == pytest.approx(9.2e-3, rel=0.12)
-    dropped = answer("ep8 framework=megatron-core dispatch=dedup capacity=1").step_s / layers
     graphs = answer("ep8 framework=megatron-graphs dispatch=dedup").step_s / layers
-    assert graphs < dropped < 0.8 * dropless
+    assert graphs < 0.8 * dropless
 
 
 def test_biases_and_clamps_of_experts_are_passes_of_their_own() -> None:
-    """What Megatron's operations take on one H200, as bytes of its memory: 44 forward and 55 backward for
-    every routed element, 16 and 31 for each factor of the activation, which is clamped and joined; nothing
-    where a kernel has them in its epilogue."""
+    """What Megatron's operations take on one H200, as bytes of its memory beyond those of fused ones: 44
+    forward and 55 backward for every routed element, 16 and 31 for each factor of the activation."""
     model = "gpt-oss-20b"
     told = [
         seconds(answer(f"ep8 mbs4 framework={name}", model).breakdown, "elementwise")
@@ -131,7 +127,7 @@ def test_complex_rotary_positions_are_not_compiled() -> None:
         seconds(answer(f"zero3 {text}", "llama-3.1-8b").breakdown, "elementwise")
         for text in ("framework=fsdp-compiled", "framework=torchtitan")
     )
-    assert software("torchtitan").complex_rotary
+    assert "rotate=complex-rotary" in software("torchtitan").passes.split()
     assert 1.1 < titan / plain < 1.6
 
 
@@ -145,24 +141,6 @@ def test_maps_that_are_apart_add_their_gradients() -> None:
     )
     move_s = 64 * 4096 * 4096 * 2.0 * 32 / (0.9 * 3.35e12)
     assert 7.0 * move_s < apart - one < (7.0 + 9.0) * move_s
-
-
-def test_inputs_of_regions_are_gathered_again() -> None:
-    """One all-gather more for each of the four edges of the backward pass: five exchanges for four."""
-    text = "tp8 mbs1 sp framework="
-    te, old = (
-        seconds(answer(text + name, "llama-3.1-70b").breakdown, "tensor_parallel")
-        for name in ("megatron-te", "megatron@2021")
-    )
-    assert 1.15 < te / old < 1.3
-    without = seconds(
-        answer("tp8 mbs1 no-sp framework=megatron-te", "llama-3.1-70b").breakdown, "tensor_parallel"
-    )
-    same = seconds(
-        answer("tp8 mbs1 no-sp framework=megatron@2021", "llama-3.1-70b").breakdown,
-        "tensor_parallel",
-    )
-    assert without == pytest.approx(same, rel=1e-9)
 
 
 def test_products_scaled_by_row_are_slower() -> None:
@@ -246,15 +224,3 @@ def test_casts_that_are_made_anew_take_time_for_every_micro_batch() -> None:
     more = [gemm_s(name, 8) - gemm_s(name, 1) for name in ("torchtitan", "fsdp-compiled")]
     weights = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
     assert more[0] - more[1] == pytest.approx(7 * 2 * 6.0 * weights / (0.85 * 3.35e12), rel=0.3)
-
-
-@pytest.mark.parametrize(("name", "heads", "halves"), [
-    ("pytorch-eager", 1.0, 1.0), ("fsdp", 1.0, 1.0), ("nanotron", 0.0, 1.0), ("internevo", 0.0, 0.0),
-])  # fmt: skip
-def test_plain_kernels_join_the_gradients_of_slices(name: str, heads: float, halves: float) -> None:
-    """Of queries, keys and values, and of gate and up, backward; compiled layers join none."""
-    for kind, times in (("heads", heads), ("halves", halves)):
-        for text, factor in (("no-fused", times), ("", 0.0)):
-            plan, by = parse_plan(text), software(name)
-            assert traffic_factor(kind, True, plan, by) == factor
-            assert traffic_factor(kind, False, plan, by) == 0.0

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
+from foretell.catalog.hosts import usual_host
 from foretell.catalog.software import families, family_releases, software, software_names
 from foretell.errors import BadInput
 from foretell.inputs.plan_defaults import stated_fields
@@ -90,11 +91,10 @@ def test_the_list_of_stated_fields_is_the_catalogues() -> None:
     """Fields that any release states: a plan's text has them all, else it would not parse back."""
     by_field = {
         "sequence_parallel": "sp",
-        "attention_before": "attention",
         "selective": "recompute",
     }
-    choices = {"fused", "flash", "recompute", "attention", "gradients", "master", "states", "reduce",
-               "bucket", "dispatch", "ep_overlap", *by_field}  # fmt: skip
+    choices = {"fused", "flash", "recompute", "attention", "gradients", "master", "states",
+               "optimizer", *by_field}  # fmt: skip
     told = {
         by_field.get(name, name)
         for family in families()
@@ -102,7 +102,7 @@ def test_the_list_of_stated_fields_is_the_catalogues() -> None:
         for name in release.values
         if name in choices
     }
-    assert told == {*BY_SOFTWARE, "sp", "recompute", "master", "states"}
+    assert told == {*BY_SOFTWARE, "sp", "recompute", "master", "states", "optimizer"}
 
 
 def test_all_software_with_dtypes_of_its_own_is_listed() -> None:
@@ -199,16 +199,16 @@ def test_software_is_set_by_hand_from_everywhere() -> None:
     words: Any = {"system": "h100-sxm", "gpus": 8, "plan": "tp2 zero1 mbs1"}
     model = "llama-3.1-8b"
     plain = foretell.estimate(model, **words)
-    changed = foretell.estimate(model, **words, set={"software.fixed_s": "100 ms"})
-    more = 0.1 - software(GENERIC).fixed_s
+    changed = foretell.estimate(model, **words, set={"host.step_s": "100 ms"})
+    more = 0.1 - usual_host().step_s
     assert changed.step_s - plain.step_s == pytest.approx(more)
-    assert changed.overrides == {"software.fixed_s": "100 ms"}
+    assert changed.overrides == {"host.step_s": "100 ms"}
     flags = ("estimate", model, "--system", "h100-sxm", "--gpus", "8", "--plan", "tp2 zero1 mbs1")
-    told = command(*flags, "--set", "software.fixed_s=0.1", "--json").json
+    told = command(*flags, "--set", "host.step_s=0.1", "--json").json
     assert told["step_s"] == changed.step_s
-    assert told["overrides"] == {"software.fixed_s": "0.1"}
+    assert told["overrides"] == {"host.step_s": "0.1"}
     with client() as api:
-        body = {"model": model, **words, "set": {"software.fixed_s": "0.1"}}
+        body = {"model": model, **words, "set": {"host.step_s": "0.1"}}
         assert api.post("/api/estimate", json=body).json()["step_s"] == changed.step_s
 
 
@@ -234,12 +234,12 @@ def test_a_framework_set_by_hand_is_a_word_of_the_plan() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("software.fixd_s=1", "fixed_s"),
-        ("software.fixed_s=-1", "too small"),
-        ("software.fixed_s=3 GB", "GB"),
+        ("host.stp_s=1", "step_s"),
+        ("host.step_s=-1", "too small"),
+        ("host.step_s=3 GB", "GB"),
         ("software.attention=fa9", "not a choice"),
         ("software.fused=maybe", "not a switch"),
-        ("softwar.fixed_s=1", "software"),
+        ("softwar.fused=no", "software"),
     ],
 )
 def test_wrong_settings_say_what_is_right(setting: str, message: str) -> None:
@@ -262,7 +262,9 @@ def test_an_unknown_framework_is_told_with_all_else() -> None:
 
 def test_serving_has_no_training_software() -> None:
     with pytest.raises(BadInput, match="--engine"):
-        foretell.serve("llama-3.1-8b", system="h100-sxm", gpus=1, set=["software.fixed_s=1"])
+        foretell.serve(
+            "llama-3.1-8b", system="h100-sxm", gpus=1, set=["software.step_operations=1"]
+        )
 
 
 NO_SOFTWARE = {

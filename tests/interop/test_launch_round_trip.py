@@ -222,7 +222,6 @@ def test_whatever_comes_back_otherwise_is_said(tool: Tool, plan: Plan) -> None:
     [
         ("megatron", "megatron-core"),
         ("megatron", "megatron-te"),
-        ("megatron", "megatron-graphs"),
         ("torchtitan", "torchtitan"),
         ("deepspeed", "generic"),
     ],

@@ -1,7 +1,5 @@
 """Options of software as words of a plan: each moves a step the way it should, and auto is the software's."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -150,10 +148,9 @@ def test_completion_asks_the_model_for_its_heads() -> None:
 def test_the_library_follows_the_release() -> None:
     for word, library in (("fsdp@2023", "fa1"), ("fsdp", "fa2"), ("llm-foundry@2023-09", "fa1"),
                           ("llm-foundry", "fa2"), ("megatron", "cudnn"), ("primus", "fa2")):  # fmt: skip
-        assert software(word).attention_on("hopper") == library
-    split = replace(software("fsdp"), attention="fa3", attention_blackwell="fa2")
-    assert split.attention_on("hopper") == "fa3"
-    assert split.attention_on("blackwell") == "fa2"
+        assert stated_fields(software(word), "hopper", Plan(), (128, 128))["attention"] == library
+        # Volta has none of them.
+        assert not stated_fields(software(word), "volta", Plan(), (128, 128))["flash"]
 
 
 @given(st.integers(8, 256))

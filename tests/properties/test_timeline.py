@@ -106,7 +106,7 @@ def test_shards_of_gradients_and_inputs_that_stay(words: str, recompute: str) ->
     scenario = with_software(asked("dense"), plan)
     found = step_memory(scenario, plan)
     assert gaps(found) == pytest.approx([0.0], abs=1e-9)
-    software = replace(scenario.software, late_shards=False, inputs_stay=False)
+    software = replace(scenario.software, holds="")
     early = step_memory(replace(scenario, software=software), plan).fullest.closed_bytes
     held = found.fullest.closed_bytes
     if "lora" in words:

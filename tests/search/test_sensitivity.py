@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
+from foretell.catalog.hosts import host_of
 from foretell.errors import BadInput
 from foretell.inputs.question import ask, plan_of
 from foretell.kernels import op_times as op_times_module
@@ -175,8 +176,12 @@ def scale_software(scenario: Scenario, patch: pytest.MonkeyPatch, by: float) -> 
 
     patch.setattr(op_times_module, "coefficients", chosen)
     patch.setattr(exchanges, "HANDOVER_S", exchanges.HANDOVER_S * by)
-    fixed_s = scenario.software.fixed_s * by
-    return replace(scenario, software=replace(scenario.software, fixed_s=fixed_s))
+    host = host_of(scenario.system)
+    slower = {f.name: getattr(host, f.name) * by for f in fields(host) if f.name == "step_s"}
+    many = scenario.software.step_operations * by
+    system = replace(scenario.system, host=replace(host, **slower))
+    software = replace(scenario.software, step_operations=many)
+    return replace(scenario, system=system, software=software)
 
 
 def scaled_times(record: Any, by: float) -> Any:

@@ -101,16 +101,6 @@ def test_aliases_are_the_same_software() -> None:
         assert told(NARROW, framework=alias).step_s == one, alias
 
 
-def test_older_releases_update_tensor_by_tensor() -> None:
-    new, old = (
-        told(NARROW, framework=word, batch=1, seq_len=512)
-        for word in ("transformers", "transformers@4")
-    )
-    assert old.step_s > new.step_s
-    parameters = 2.0 * VOCABULARY * HIDDEN + 4 * (218103808 + 2 * HIDDEN) + HIDDEN
-    assert tensor_bytes(old) - tensor_bytes(new) == pytest.approx(2.0 * parameters, rel=1e-6)
-
-
 def test_compile_selects_a_form_and_says_where_there_is_none() -> None:
     assert "compile=on" in str(parse_plan("compile=on"))
     question: dict[str, Any] = {"system": "h200-sxm", "gpus": 1, "global_batch": 4, "seq_len": 2048}

@@ -33,6 +33,8 @@ def library_for(wanted: str, architecture: str, heads: Heads) -> str:
     known = attention_libraries()
     while wanted in known and not _has(known[wanted], architecture, heads):
         instead = str(known[wanted]["instead"])
+        if architecture in known[instead if instead in known else wanted].get("without", ()):
+            return NONE
         if instead == wanted:
             break
         wanted = instead
@@ -41,7 +43,8 @@ def library_for(wanted: str, architecture: str, heads: Heads) -> str:
 
 def _has(library: dict[str, Any], architecture: str, heads: Heads) -> bool:
     """Whether it has kernels for such heads there."""
-    if architecture not in library.get("architectures", (architecture,)):
+    on = library.get("architectures", (architecture,))
+    if architecture not in on or architecture in library.get("without", ()):
         return False
     widest = library.get("wider", {}).get(architecture, library["head_dim"])
     latent = heads == LATENT and architecture in library.get("latent", ())

@@ -13,8 +13,10 @@ from functools import lru_cache
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
+from foretell.catalog.hosts import values_of
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
+from foretell.specs.allocator import MemoryAllocator
 from foretell.specs.software import Software
 
 FOLDER = ROOT / "software"
@@ -32,8 +34,6 @@ MADE = (
     "release",
     "released",
     "name",
-    "aliases",
-    "based_on",
     "left_out",
 )
 """Fields of the record that no value gives."""
@@ -81,17 +81,23 @@ def _record(word: str, left_out: tuple[str, ...]) -> Software:
     for name, raw in found.values.items():
         out = bool(raw.get("seen")) and set(raw["seen"]) <= set(left_out)
         given[name] = raw["without"] if out else raw["value"]
+    given["allocator"] = _allocators()[given["allocator"]]
     return Software(
         id=f"{found.word}@{found.release}",
         family=found.family,
         release=found.release,
         released=found.released,
         name=found.name,
-        aliases=found.aliases,
-        based_on=found.based_on,
         left_out=left_out,
         **given,
     )
+
+
+@lru_cache(maxsize=1)
+def _allocators() -> dict[str, MemoryAllocator]:
+    """Every allocator by the word of a release."""
+    rows = [values_of(raw) for raw in read_table(ROOT / "allocators.toml")["allocator"]]
+    return {row.pop("id"): MemoryAllocator(**row) for row in rows}
 
 
 def family_of(word: str) -> tuple[str, str]:

@@ -1,18 +1,13 @@
-"""Rules of training software: choices that its public recipes make for some models, chips and layouts alone.
+"""Rules of training software: choices that it makes for some layouts alone.
 
 A family's file has them as `[[rule]]`: `when` the facts of a question are such, `set` these words of the
 plan, with a source and a sentence. `since` and `before` are releases of that file; a family that is
 `based_on` another has its rules behind its own. Of the rules that set one word, the first that holds counts.
-No rule knows a model or a source by its name.
+No rule asks for anything of a model.
 
-    experts, latent, biased, dropped, lora   whether the model has routed experts, latent attention, experts
-                                             with biases; whether tokens are dropped, adapters are trained
-    architecture, precision                  one of a list
-    domain_at_most, hidden_at_least          chips of one fast domain, width of the model
-    ep_above, tp_above, pp_above             more ranks than this
-    zero_above                               a higher stage of ZeRO than this
-    ep_beyond_domain                         whether experts are spread over more chips than a fast domain has
-    etp_divides                              whether tp ranks inside each expert divide the ranks of a stage
+    lora                            whether adapters are trained
+    ep_above, tp_above, zero_above  more ranks, or a higher stage of ZeRO, than this
+    etp_divides                     whether tp ranks inside each expert divide the ranks of a stage
 """
 
 from collections.abc import Mapping
@@ -25,11 +20,7 @@ from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 from foretell.specs.plan import Plan
 
-FACTS = (
-    "experts", "latent", "biased", "dropped", "lora", "architecture", "precision", "domain_at_most",
-    "hidden_at_least", "ep_above", "tp_above", "pp_above", "zero_above", "ep_beyond_domain",
-    "etp_divides",
-)  # fmt: skip
+FACTS = ("lora", "ep_above", "tp_above", "zero_above", "etp_divides")
 """What a rule may ask for."""
 KEYS = frozenset({"since", "before", "when", "set", "source", "why"})
 """What a rule's table may hold."""

@@ -1,7 +1,7 @@
 """`--set path=value`: any field of any record, set by hand.
 
-The path begins with model, chip, system, network, software, plan, job or prices and goes on with field names;
-a tier is named by its name (`network.node.latency_s`), an element of another list by its number, and a
+The path begins with model, chip, system, network, host, software, plan, job or prices and goes on with field
+names; a tier is named by its name (`network.node.latency_s`), an element of another list by its number, and a
 field of a list's elements without a number means all elements that have it
 (`model.stack.layers.ffn.width`). A value may carry a unit, which is converted to the field's.
 """
@@ -19,7 +19,7 @@ from foretell.specs.check import check_value, field_types
 
 T = TypeVar("T")
 
-ROOTS = ("model", "chip", "system", "network", "software", "plan", "job", "prices")
+ROOTS = ("model", "chip", "system", "network", "host", "software", "plan", "job", "prices")
 """What a path may begin with."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from foretell.catalog.attention import NONE, Heads, library_for
+from foretell.catalog.software import family_table
 from foretell.specs.plan import BATCH_FIELDS, DTYPE_BYTES, WIDE_PRECISIONS, Plan
 from foretell.specs.plan_words import DEGREES, SWITCHES
 from foretell.specs.software import Software
@@ -31,7 +32,7 @@ def stated_fields(
 
     The attention library goes by chip and head size too (catalog/attention.toml).
     """
-    library = library_for(software.attention_on(architecture), architecture, heads)
+    library = library_for(software.attention, architecture, heads)
     narrow = "fp16" if plan.precision == "fp16" else "bf16"
     wide = DTYPE_BYTES[plan.weights] >= WIDE_BYTES
     working = "fp32" if plan.precision in WIDE_PRECISIONS or wide else narrow
@@ -45,12 +46,8 @@ def stated_fields(
         "master": software.master
         and ("none" if plan.precision in WIDE_PRECISIONS else software.master),
         "states": software.states and ("fp32" if wide else software.states),
-        "reduce": software.reduce,
-        "dispatch": software.dispatch,
-        "ep_overlap": software.ep_overlap,
-        "bucket": software.bucket,
+        "optimizer": software.optimizer,
         "cp_mode": software.context if plan.cp > 1 or searched else "",
-        "cp_cut": software.context_cut if plan.cp > 1 or searched else "",
     }
     return {name: value for name, value in found.items() if value not in ("", None)}
 
@@ -101,8 +98,8 @@ def sentences(
         reasons.setdefault(why, []).append(_word(name, getattr(plan, name)))
     found += [f"{software.family} sets {', '.join(ws)}: {why}" for why, ws in reasons.items()]
     found += [f"the plan's words replace choices of {by}: {', '.join(own)}"] if own else []
-    if software.based_on:
-        found.append(f"{by}: what {software.family} does not state is as in {software.based_on}")
+    if base := family_table(software.family)["family"].get("based_on", ""):
+        found.append(f"{by}: what {software.family} does not state is as in {base}")
     return tuple(found)
 
 

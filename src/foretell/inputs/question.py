@@ -15,7 +15,7 @@ from foretell.catalog.models import is_catalogue_model
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import complete_plan, sentences
-from foretell.inputs.plan_rules import apply_rules, fill_micro_batch, interleave_stages
+from foretell.inputs.plan_rules import apply_rules, fill_micro_batch
 from foretell.inputs.software import framework_word, put_software, software_of, with_library
 from foretell.inputs.system import check_record, of_system, system_of
 from foretell.specs.check import field_types, problems_of
@@ -153,19 +153,13 @@ def plan_of(
     named = named_by(text or "", settings)
     architecture = scenario.system.chip.architecture
     heads = widest_heads(scenario.model)
-    plan, why = apply_rules(scenario, plan, named, searched=searched)
-    if "framework" in why:
-        software = software_of(framework_word(plan), chosen, left_out=left_out)
-        scenario = put_software(scenario, software)
+    plan, why = apply_rules(scenario.model, plan, named, searched=searched)
     own, named = named, {*named, *why}
     plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)
     plan = plan if searched else fill_micro_batch(scenario, plan, named, software)
     if plan.framework == GENERIC:
         return scenario, plan
-    flat = plan
-    plan = plan if searched else interleave_stages(scenario, plan, named, software)
     said = sentences(plan, own, software, architecture, why, searched=searched, heads=heads)
-    said += (f"vpp{plan.vpp}: as recipes of {software.name}",) if plan != flat else ()
     if plan.micro_batch > 1 and "micro_batch" not in named:
         tokens = f"{software.micro_tokens:,} tokens"
         said += (f"mbs{plan.micro_batch}: recipes of {software.name} fill up to {tokens}",)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from foretell.catalog import system as catalog_system
 from foretell.catalog.files import between_nodes
+from foretell.catalog.hosts import host_of
 from foretell.catalog.systems import no_design
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import Setting, apply_settings
@@ -26,7 +27,7 @@ T = TypeVar("T")
 def of_system(system: System, settings: Sequence[Setting]) -> list[str]:
     """What was assumed of the system; where its numbers were set by hand, that this came before."""
     by_hand = [s for s in settings if not s.path.startswith(DESIGN)]
-    touched = any(s.root in ("chip", "system", "network") for s in by_hand)
+    touched = any(s.root in ("chip", "host", "system", "network") for s in by_hand)
     return [f"before --set: {text}" if touched else text for text in system.assumptions]
 
 
@@ -77,7 +78,7 @@ def system_of(given: Any, every: Sequence[Setting], seen: dict[str, object]) -> 
     """The system of a question: from the catalogue or as given, with all settings applied."""
     system, settings = design_system(given, every, seen)
     system, settings = on_fabric(system, settings, seen)
-    own = tuple(s for s in settings if s.root in ("chip", "network", "system"))
+    own = tuple(s for s in settings if s.root in ("chip", "host", "network", "system"))
     if own:
         try:
             system, items = _known_system(system, own)
@@ -105,7 +106,9 @@ def _set_by_hand(
     seen: dict[str, object] = {}
     chip = apply_settings(system.chip, settings, "chip", seen)
     network = apply_settings(system.network, settings, "network", seen)
-    system = replace(system, chip=chip, network=network)
+    told = [s for s in settings if s.root == "host"]
+    host = apply_settings(host_of(system), told, "host", seen) if told else system.host
+    system = replace(system, chip=chip, network=network, host=host)
     system = check_record(apply_settings(system, settings, "system", seen), "system", settings)
     return system, tuple(seen.items())
 

@@ -407,14 +407,13 @@ def _overlap(keys: Keys, *, sharp: bool, bridge: bool) -> dict[str, object]:
     if bridge and data is None:
         data, tensor = True, tensor is not False
     told = [keys.text(f"{name}_cuda_graph", f"cuda_graph_{name}") for name in GRAPHS]
-    if any("full_iteration" in (text or "") for text in told):
-        framework = "megatron-graphs"
-    else:
-        framework = "megatron-core" if data or tensor else "megatron-te"
+    framework = "megatron-core" if data or tensor else "megatron-te"
+    graphs = {"graphs": "on"} if any("full_iteration" in (text or "") for text in told) else {}
     if framework == "megatron-te":
         keys.note("no overlap_grad_reduce: gradients are reduced after the passes")
     overlapped = None if not sharp else "on" if tensor else "off"
     return {
         "framework": framework,
         "tp_overlap": overlapped if framework != "megatron-te" else None,
+        **graphs,
     }

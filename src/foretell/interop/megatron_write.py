@@ -98,7 +98,7 @@ def plan_flags(run: Training) -> list[str]:
 def _plain(run: Training) -> bool:
     """Whether gradients are reduced after the passes: Megatron without its overlaps."""
     off = run.plan.grad_overlap == "off"
-    own = run.software.data_exposed >= 1.0 and run.plan.grad_overlap == "auto"
+    own = run.software.overlap_stage > run.plan.zero and run.plan.grad_overlap == "auto"
     return run.software.sums_fused and (off or own) and run.plan.zero < 2
 
 
@@ -190,7 +190,8 @@ def _other_flags(run: Training) -> list[str]:
     flags += [f"--optimizer {plan.optimizer}"] if plan.optimizer in ("sgd", "muon") else []
     flags += ["--attention-backend unfused"] if not plan.flash else []
     flags += ["--attention-backend fused"] if plan.flash and plan.attention == "cudnn" else []
-    graphs = run.software.graphs if plan.graphs == "auto" else plan.graphs == "on"
-    flags += ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] if graphs else []
+    flags += (
+        ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] if plan.graphs == "on" else []
+    )
     flags += ["--use-tp-pp-dp-mapping"] if plan.order == ("tp", "cp", "pp", "dp") else []
     return flags

@@ -387,7 +387,7 @@ def _silent(run: Training, name: str, given: object, read: object) -> bool:
         return plan.pp == 1 or {given, read} <= {EVEN, even}
     if name == "dispatch":
         # A layer of whole experts is sorted once more before an all-to-all, with no other rank too.
-        return plan.ep == 1 and (not plan.fused or run.software.sorts == "once")
+        return plan.ep == 1 and (not plan.fused or "spread" not in run.software.passes)
     if name == "ep_overlap":
         return plan.ep == 1
     if name == "routing":

@@ -15,19 +15,23 @@ from foretell.specs.software import Software
 from foretell.workload.ops import Gemm, Op
 
 Array = NDArray[np.float64]
+WIDEN_NF4_BYTES = 9.0
+"""Traffic of widening a stored weight of nf4: one kernel of bitsandbytes, bound by its look-ups, at a quarter
+of the memory's rate for half a byte and a scale read and two bytes written."""
+WIDEN_INT4_BYTES, INT4_COPIES_BYTES = 24.0, 12.0
+"""The same of int4, by PyTorch's operations where AutoGPTQ's linear layers are trained (shifted to 32 bits,
+narrowed, masked, less the zeros, times the scales); half of it is what each leaves for the next."""
 
 
-def dequantise_bytes(plan: Plan, software: Software) -> float:
+def dequantise_bytes(plan: Plan) -> float:
     """Bytes that widening one stored weight moves."""
-    if plan.weights == "int4":
-        return software.dequantise_int4_bytes
-    return software.dequantise_nf4_bytes
+    return WIDEN_INT4_BYTES if plan.weights == "int4" else WIDEN_NF4_BYTES
 
 
-def widening_bytes(plan: Plan, software: Software) -> float:
+def widening_bytes(plan: Plan) -> float:
     """Bytes that a stored weight takes while it is widened: the wide copy, or what one operation leaves for
     the next one to read."""
-    return software.widening_int4_bytes if plan.weights == "int4" else DTYPE_BYTES[plan.weights]
+    return INT4_COPIES_BYTES if plan.weights == "int4" else DTYPE_BYTES[plan.weights]
 
 
 def widened_weights(weights: Array, ops: Sequence[Op], software: Software) -> Array:
@@ -38,21 +42,18 @@ def widened_weights(weights: Array, ops: Sequence[Op], software: Software) -> Ar
 
 
 def _matrices(op: Op, software: Software) -> Num:
-    """Matrices of a product that are widened one after the other: experts that run in turn, halves that are
-    linear layers of their own."""
+    """Matrices of a product that are widened one after the other: halves that are layers of their own."""
     if not isinstance(op, Gemm):
         return 1.0
     halves = 2.0 if op.gated and software.maps_apart else 1.0
-    return halves * (op.groups if software.experts_in_turn else 1.0)
+    return halves
 
 
-def with_dequantisation(
-    times: OpTimes, stored: Array, chip: Chip, plan: Plan, software: Software
-) -> OpTimes:
+def with_dequantisation(times: OpTimes, stored: Array, chip: Chip, plan: Plan) -> OpTimes:
     """Times of operations with the widening of their stored weights, forward and backward alike.
 
     `stored` has the weights of each operation that are stored in 4 bits; (operations, shapes).
     """
-    moved = dequantise_bytes(plan, software) * stored
+    moved = dequantise_bytes(plan) * stored
     once_s = moved / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
     return replace(times, seconds=times.seconds + np.concatenate([once_s, once_s]))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from foretell.catalog.files import ROOT, read_table
 from foretell.records import dataclass
+from foretell.specs.host import Host
 from foretell.workload.ops import Op
 from foretell.workload.roles import OpRole
 
@@ -25,6 +26,8 @@ class Passes:
     """Kernels launched, forward."""
     back: float = 2.0
     """Kernels launched backward, over those forward."""
+    compiles: bool = False
+    """Whether a compiler makes one kernel of it."""
 
 
 def _passes_tables() -> dict[str, dict[str, Passes]]:
@@ -48,22 +51,10 @@ MODULES: Mapping[str, Passes] = TABLES["modules"]
 """Modules of transformers in 16 bits (kernels/modules.py)."""
 WIDE_MODULES: Mapping[str, Passes] = TABLES["wide-modules"]
 """The same under autocast, with weights and the residual stream in 32 bits."""
-COMPLEX_ROTARY = TABLES["apart"]["complex-rotary"]
-"""Rotary positions in complex numbers."""
-COMPOSED_NORM = TABLES["apart"]["composed-norm"]
-"""RMS norms operation by operation in 32 bits."""
-REPEATED = TABLES["apart"]["repeated"]
-"""Shared keys and values written out for every head, where a framework does so."""
-PLAIN_LATENT = TABLES["apart"]["latent-rotated"]
-"""Keys and values of latent attention joined by plain kernels, the rotation of its queries included."""
-JOINED = TABLES["apart"]["joined"]
+APART: Mapping[str, Passes] = TABLES["apart"]
+"""Passes that one framework or one way of dispatch has, by the names that `Software.passes` uses."""
+JOINED = APART["joined"]
 """Sums of the gradients of one input, where its maps are products of their own; elsewhere there is one."""
-COMPILED_SORTS = TABLES["apart"]["compiled-sorts"]
-"""Sorting tokens by expert and adding their rows up again under a compiler, which calls the library."""
-SPREAD_SORTS = TABLES["apart"]["spread-sorts"]
-"""Sorting tokens by plain kernels for a plain all-to-all: once by PLAIN's, and once more a copy by rank."""
-SPREAD_FUSED = TABLES["apart"]["spread-fused"]
-"""The same by fused kernels: sorted once by FUSED's, and once more a copy by rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +69,22 @@ class LaunchCost:
     """Backward over forward, for as many kernels."""
 
 
-def _launch_cost(name: str) -> LaunchCost:
-    table = FILE["host"][name]
-    return LaunchCost(**{key: table[key] for key in ("operation_s", "kernel_s", "backward")})
+GUARDS = 0.6
+"""Code that a compiler made takes this of a launch on each operation besides: 5 us beside 8.5 on one H200."""
 
 
-HOSTS: Mapping[bool, LaunchCost] = {True: _launch_cost("compiled"), False: _launch_cost("plain")}
-"""Compiled, and plain."""
-COLLECTIVE_HOST_S: float = FILE["host"]["collective_s"]
-"""What the host takes to start one collective through torch.distributed."""
+def launch_cost(host: Host, launch: str, *, fused: bool = True) -> LaunchCost:
+    """How a host starts kernels that a framework launches so (`Software.launch`); what is not fused is
+    launched one by one."""
+    if launch == "program":
+        return LaunchCost(operation_s=0.0, kernel_s=0.0, backward=1.0)
+    if launch == "eager" or not fused:
+        return LaunchCost(
+            operation_s=host.operation_s, kernel_s=host.kernel_s, backward=host.backward
+        )
+    return LaunchCost(operation_s=GUARDS * host.kernel_s, kernel_s=host.kernel_s, backward=1.0)
+
+
 SIDE_BY_SIDE = 6.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 KINDS = ("norm", "loss", "embedding", "routing")

@@ -2,16 +2,32 @@
 
 from foretell.records import dataclass
 from foretell.specs.plan import DTYPE_BYTES, Plan
-from foretell.specs.software import NARROW_LOSS_BYTES, PLAIN_LOSS_BYTES, Software
+from foretell.specs.software import Software
 
 KERNEL_LOSS_BYTES = 8.0
 """Bytes held for each score by a loss that is one kernel in modules that shift the scores by a copy: both,
 and the gradients of both, in 16 bits."""
 INPLACE_LOSS_BYTES = 4.0
 """The same where the gradient is written over the scores."""
+COPIED_LOSS_BYTES = 6.0
+"""The same of a compiled loss in modules whose vocabulary is filled up: the gradient's copy besides (peaks of
+the allocator on one H200)."""
 CHUNKED_LOSS_BYTES = 0.5
 """The same where scores exist for a chunk of tokens alone: eight chunks at the least among common models, 4
 bytes each (Liger's fused linear cross-entropy)."""
+
+PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES = 12.0, 8.0
+"""Bytes that plain kernels hold for each score, the score itself included: in 32 bits the scores, a copy, the
+gradient, rounded again; where nothing is in 32 bits, scores, log-softmax and the gradients of both."""
+KINDS = {"plain": "plain", "kernel": "inplace", "chunked": "chunked"}
+"""A framework's loss as a plan names it."""
+HELD = {
+    "plain": PLAIN_LOSS_BYTES,
+    "kernel": KERNEL_LOSS_BYTES,
+    "inplace": INPLACE_LOSS_BYTES,
+    "chunked": CHUNKED_LOSS_BYTES,
+}
+"""Bytes held for each score by a plan's loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,26 +44,28 @@ class LossForm:
 
 def loss_form(plan: Plan, software: Software) -> LossForm:
     """The loss that a plan names, or its software's."""
-    if plan.loss == "plain":
-        cut = software.loss_cut_plain_bytes
-        return LossForm(one_kernel=False, held_bytes=PLAIN_LOSS_BYTES, cut_bytes=cut)
-    if plan.loss in ("chunked", "inplace"):
-        held = CHUNKED_LOSS_BYTES if plan.loss == "chunked" else INPLACE_LOSS_BYTES
-        return LossForm(one_kernel=True, held_bytes=held, cut_bytes=held)
-    fused = software.loss == "kernel" or (plan.fused and software.loss == "fused")
-    if plan.loss == "kernel" and not fused:
-        held = KERNEL_LOSS_BYTES
-        return LossForm(one_kernel=True, held_bytes=held, cut_bytes=held)
-    held, cut = software.loss_bytes, software.loss_cut_bytes
-    if not (plan.fused or software.loss == "kernel"):
-        held, cut = PLAIN_LOSS_BYTES, software.loss_cut_plain_bytes
-    return LossForm(one_kernel=fused, held_bytes=held, cut_bytes=cut)
+    kind: str = plan.loss
+    if kind == "auto":
+        own = software.loss
+        kind = ("inplace" if plan.fused else "plain") if own == "compiled" else KINDS[own]
+        # What a compiler makes of a whole vocabulary it leaves plain over a cut one.
+        if own == "compiled" and plan.fused:
+            held = COPIED_LOSS_BYTES if software.modules else INPLACE_LOSS_BYTES
+            return LossForm(one_kernel=True, held_bytes=held, cut_bytes=PLAIN_LOSS_BYTES)
+    held = HELD[kind]
+    return LossForm(one_kernel=kind != "plain", held_bytes=held, cut_bytes=held)
+
+
+def plain_where_cut(plan: Plan, software: Software) -> bool:
+    """Whether the loss is plain kernels over a cut vocabulary though one kernel over a whole one."""
+    form = loss_form(plan, software)
+    return form.one_kernel and form.cut_bytes > form.held_bytes
 
 
 def narrow_loss(plan: Plan, software: Software | None = None) -> bool:
     """Whether the loss runs in 16 bits: no copy of the weights is in 32, and they are not themselves; unless
     the software widens the scores all the same."""
-    if software is not None and software.loss_wide:
+    if software is not None and software.modules:
         return False
     return plan.master == "none" and DTYPE_BYTES[plan.weights] < 4.0
 

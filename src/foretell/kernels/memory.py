@@ -37,10 +37,6 @@ CONTEXT_BYTES = 0.5 * 2**30
 """Driver context and loaded kernels of one process; some 0.5 GiB on data-centre GPUs (recalled)."""
 COMMUNICATOR_BYTES = 0.2 * 2**30
 """Buffers of one communicator: 24 channels of 4 MiB (NCCL_BUFFSIZE) to each of two neighbours."""
-ALLOCATOR_SHARE = 0.05
-"""Reserved beyond allocated. Fused modules: 3 to 7 % in 30 runs of Megatron-LM on B200 that print both. Plain
-modules take and give back a tensor with every operation, and leave more holes: `plain_share` of the software,
-for nanotron what 971 of its runs on H100 reserve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +165,8 @@ def weight_bytes(plan: Plan) -> tuple[float, float, float]:
 
 def allocator_share(plan: Plan, software: Software) -> float:
     """What the allocator reserves beyond what tensors take, as a share of that."""
-    return ALLOCATOR_SHARE if plan.fused else software.plain_share
+    own = software.allocator
+    return float(own.fused_share if plan.fused else own.plain_share)
 
 
 def framework_bytes(groups: Num) -> Array:

@@ -28,7 +28,7 @@ from foretell.kernels.calls import FrameworkForm
 from foretell.records import dataclass
 from foretell.specs._base import Num, with_fields
 from foretell.specs.model import Model
-from foretell.specs.plan import NF4, WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.software import Software
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
@@ -87,10 +87,6 @@ class ModuleForm:
     """Adapters are trained, and nothing else."""
     narrow: bool
     """Products of adapters run in 16 bits."""
-    plain: bool = False
-    """Adapters themselves are in 16 bits, without casts."""
-    keeps: bool = False
-    """Products of the frozen base keep their input (nf4)."""
     halves: bool = False
     """Gate and up projections are one linear layer."""
 
@@ -112,9 +108,7 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
         wide=wide,
         fused=plan.fused,
         frozen=plan.lora > 0,
-        narrow=wide or plan.autocast != "auto" or plan.fused or not software.adapters_wide,
-        keeps=software.stored_inputs and plan.weights in NF4,
-        plain=not software.adapters_wide,
+        narrow=wide or plan.autocast != "auto" or plan.fused,
         halves=model.family in JOINT_HALVES,
     )
 
@@ -133,29 +127,28 @@ def stream_bytes(plan: Plan, form: ModuleForm | None) -> float:
 def written_of(form: ModuleForm | None, software: Software) -> FrameworkForm:
     """How the kernels of a plan are called."""
     if form is None:
-        return FrameworkForm(apart=software.maps_apart, repeated=software.repeats_keys)
+        return FrameworkForm(apart=software.maps_apart, repeated="repeat" in software.passes)
     return FrameworkForm(
         apart=software.maps_apart,
-        repeated=software.repeats_keys,
-        in_turn=software.experts_in_turn,
+        repeated="repeat" in software.passes,
         joint=form.joint,
         modules=not form.fused,
         rms=form.rms,
         composed=form.composed,
         dropout=form.dropout,
         capped=form.capped,
-        padded=software.pads_vocabulary,
+        padded=form.fused,
         casts_weights=form.wide,
         casts_inputs=form.wide and not form.fused,
         adapters=_adapters(form),
     )
 
 
-def _adapters(form: ModuleForm) -> Literal["", "plain", "narrow", "wide"]:
+def _adapters(form: ModuleForm) -> Literal["", "narrow", "wide"]:
     """How adapters are written, where weights are frozen."""
     if not form.frozen:
         return ""
-    return "plain" if form.plain else "narrow" if form.narrow else "wide"
+    return "narrow" if form.narrow else "wide"
 
 
 def as_run(part: LayerGraph, form: ModuleForm, software: Software) -> LayerGraph:
@@ -172,7 +165,7 @@ def _masked(op: Op, software: Software, form: ModuleForm) -> Op:
         return op
     causal = 0.5 * op.q_len * (op.q_len + 1.0)
     windowed = np.asarray(op.pairs) < 0.999 * causal
-    masked = windowed | (software.masks == "always")
+    masked = windowed | software.compiled
     return with_fields(
         op,
         pairs=np.where(masked, op.q_len * op.kv_len, op.pairs),
@@ -192,11 +185,9 @@ def _maps(part: LayerGraph, form: ModuleForm) -> tuple[float, float]:
 def _kept(tensor: Saved, part: LayerGraph, form: ModuleForm) -> Saved:
     """A kept tensor at the bytes per element that its module keeps."""
     if tensor.role is SavedRole.ENTRY and form.frozen and not form.fused:
-        # Frozen maps need their input no more but in some libraries' 4 bits: what adapters read is kept, each
-        # its own.
+        # Frozen maps need their input no more: what adapters read is kept, each its own.
         each = 2.0 if form.narrow else 4.0
-        own = tensor.elements * (2.0 / each) if form.keeps else 0.0
-        return with_fields(tensor, elements=_read(part, ENTERING) + own, bytes_per_element=each)
+        return with_fields(tensor, elements=_read(part, ENTERING), bytes_per_element=each)
     width = _width(tensor, part, form)
     if tensor.role is SavedRole.KEY_VALUE:
         core = next((op for op in part.ops if isinstance(op, AttentionCore)), None)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.hosts import usual_host
 from foretell.kernels.calls import CallStack
 from foretell.kernels.families.base import DTYPES, Engine, attainable, engine_of
 from foretell.kernels.families.choose import FamilyCoefficients, choose, of_kin
@@ -19,24 +20,15 @@ from foretell.kernels.families.experts import grouped_times
 from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.spread import spread_of
 from foretell.kernels.fusion import (
-    COLLECTIVE_HOST_S,
-    COMPILED_SORTS,
-    COMPLEX_ROTARY,
-    COMPOSED_NORM,
-    FUSED,
-    HOSTS,
+    APART,
     JOINED,
     MODULES,
-    PLAIN,
-    PLAIN_LATENT,
-    REPEATED,
-    SPREAD_FUSED,
-    SPREAD_SORTS,
     WIDE_MODULES,
     Passes,
+    launch_cost,
     passes,
 )
-from foretell.kernels.loss import loss_form, narrow_loss
+from foretell.kernels.loss import loss_form, narrow_loss, plain_where_cut
 from foretell.kernels.modules import is_wide
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, core_joules, memory_joules
 from foretell.kernels.precision import cast_passes, linear_format, plain_format, turned_anew
@@ -44,6 +36,7 @@ from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import AS_PREDICTED, Corrections
+from foretell.specs.host import Host
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.result import Evidence
 from foretell.specs.software import Software
@@ -81,6 +74,10 @@ SPLASH_BLOCK, SPLASH_SOFTMAX = 2048.0, 0.7
 """Queries and keys of its blocks (sa_block_q, sa_block_kv of MaxText), of which a causal mask leaves
 out whole ones alone: 1.25 times the pairs at 8,192 tokens, hardly more at 131,072; and plain operations of a
 pair over those of a GPU's, by recipes of 8,192 tokens on v6e and v7x (tpu-recipes)."""
+NO_PASS = Passes(forward=0.0, backward=0.0)
+"""What a view is."""
+CALLS = ("residual", "heads", "halves", "repeat", "join")
+"""Passes that are calls between modules."""
 SCAN_SHARE, VECTOR_SHARE = 0.15, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach: their Triton kernels multiply
 tiles of one chunk, whose loop of one or two steps leaves loads and stores in sight (judged)."""
@@ -156,16 +153,19 @@ def op_times(
     software: Software,
     cut: NDArray[np.bool_] | bool = False,
     corrections: Corrections = AS_PREDICTED,
+    started: tuple[Host, str] | None = None,
 ) -> OpTimes:
     """Times of all operations in both passes; `cut` says where the vocabulary is; (shapes,).
 
     `corrections` are factors on the times, numbers or (shapes,): a slower kernel draws the same watts.
+    `started` is the host and how it starts kernels; none: the usual one, as the software has it.
     """
     width = max(stacks[0].matrix_flop.shape[1], np.size(cut))
     table = np.zeros((6, 2 * ops, width))
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
     notes: list[str] = []
     power = chip_power(chip)
+    started = started or (usual_host(), software.launch)
     for stack in [with_recasts(stack, plan, software, chip.architecture) for stack in stacks]:
         dtype = call_dtype(stack, plan)
         found = family_on_chip(stack.family, dtype, chip, plan, software)
@@ -200,7 +200,7 @@ def op_times(
             core_joules(load, power.coefficients),
             memory_joules(load, power.coefficients),
             np.minimum(arithmetic_s, seconds),
-            some * _host_s(stack, kernels, plan.fused, software) / chip.host_speed,
+            some * _host_s(stack, kernels, plan.fused, started) / chip.host_speed,
         )
         slower = getattr(corrections, CORRECTED.get(stack.family, "memory_bound"))
         each = np.empty((len(table), len(stack.rows), width))
@@ -251,7 +251,7 @@ def _passes(
     factor = [p.backward if backward else p.forward for p, backward in told]
     kernels = [p.kernels * (p.back if backward else 1.0) for p, backward in told]
     found = np.array(factor)[:, None], np.array(kernels)[:, None]
-    if plan.fused and software.plain_where_cut and cut.any():
+    if plain_where_cut(plan, software) and cut.any():
         plain = passes("loss", fused=False)
         more = [plain.backward if b else plain.forward for _, b in stack.kinds]
         loss = np.array([kind == "loss" for kind, _ in stack.kinds])[:, None]
@@ -264,7 +264,7 @@ def traffic_factor(
 ) -> float:
     """Bytes that a kind of pass over memory moves, over the least; `cut`: over a cut vocabulary."""
     told = _passes_apart(plan, software).get(kind) or passes(kind, plan.fused)
-    if kind == "loss" and cut and plan.fused and software.plain_where_cut:
+    if kind == "loss" and cut and plain_where_cut(plan, software):
         told = passes("loss", fused=False)
     return told.backward if backward else told.forward
 
@@ -275,48 +275,39 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     fused = loss_form(plan, software).one_kernel
     uncast = narrow_loss(plan, software) or plan.precision in WIDE_PRECISIONS
     found = {"loss": passes("loss16" if uncast else "loss", fused)}
+    own = {kind: made for kind, made in passes_made(software) if not (made.compiles and plan.fused)}
+    if plan.dispatch == "alltoall" and plan.fused and "spread" in own:
+        own["routing"] = own["spread"]
     if software.modules and not plan.fused:
         modules = WIDE_MODULES if is_wide(plan, software) else MODULES
-        norms = {"rms": FUSED["norm"], "rms-frozen": FUSED["norm"]}
-        modules = {**modules, **norms} if software.triton_norms else modules
-        return {**modules, **found} if fused else modules
-    if software.maps_apart:
-        found["join"] = JOINED
-    if software.complex_rotary:
-        found["rotate"] = found["scaled-rotate"] = COMPLEX_ROTARY
-    if software.repeats_keys:
-        found["repeat"] = REPEATED
-    if not plan.fused:
-        found["heads"] = Passes(forward=0.0, backward=software.joins_heads)
-        found["halves"] = Passes(forward=0.0, backward=software.joins_halves)
-        return {**found, "norm": COMPOSED_NORM} if software.norms_composed else found
-    if software.plain_latent:
-        found["latent-join"] = PLAIN_LATENT
-    if software.plain_scaled_rotary:
-        found["scaled-rotate"] = PLAIN["scaled-rotate"]
-    if software.plain_experts:
-        found["expert-bias"] = PLAIN["expert-bias"]
-        found["clamp"] = PLAIN["clamp"]
-    if plan.dispatch == "alltoall" and software.sorts != "once":
-        found["routing"] = SPREAD_SORTS if software.sorts == "plain" else SPREAD_FUSED
-    if software.compiled:
-        found["routing"] = COMPILED_SORTS
-    return found
+        return {**modules, **own, **found} if fused else {**modules, **own}
+    joined = {"join": JOINED} if software.maps_apart else {}
+    # Heads and halves of one product are cut without a copy.
+    uncut = {} if plan.fused else {"heads": NO_PASS, "halves": NO_PASS}
+    return {**found, **joined, **uncut, **own}
 
 
-def _host_s(stack: CallStack, kernels: Array, fused: bool, software: Software) -> Array:
+@lru_cache(maxsize=256)
+def passes_made(software: Software) -> tuple[tuple[str, Passes], ...]:
+    """Kinds of passes that a framework makes in its own way, with what they are."""
+    words = [word.partition("=") for word in software.passes.split()]
+    return tuple(
+        (kind, APART.get(name) or passes(kind, name == "fused")) for kind, _, name in words
+    )
+
+
+def _host_s(stack: CallStack, kernels: Array, fused: bool, started: tuple[Host, str]) -> Array:
     """Host time of each call; (calls, 1)."""
-    host = HOSTS[fused]
-    if software.host_kernel_s:
-        each = software.host_kernel_s, software.host_kernel_backward_s
-        return np.asarray(kernels * np.array([each[back] for _, back in stack.kinds])[:, None])
+    host = launch_cost(*started, fused=fused)
     back = np.array([backward for _, backward in stack.kinds], float)[:, None]
     slower = np.where(back > 0.0, host.backward, 1.0)
-    found = (host.operation_s + host.kernel_s * kernels) * slower
+    # What is no module of its own is a plain call: its launches, and nothing besides.
+    module = np.array([kind not in CALLS for kind, _ in stack.kinds], float)[:, None]
+    found = (host.operation_s * module + host.kernel_s * kernels) * slower
     if stack.family in ("prefill", "prefill-backward"):
         # Steps of a ring are operations one after another, each with a send; backward, gradients travel too.
         calls = stack.sizes["calls"]
-        found = calls * found + (calls - 1.0) * (1.0 + back) * COLLECTIVE_HOST_S
+        found = calls * found + (calls - 1.0) * (1.0 + back) * started[0].collective_s
     return np.asarray(found)
 
 
@@ -382,7 +373,7 @@ def library_bound(
     plain |= {"batch": stack.sizes["groups"]}
     record: Any = chosen.record
     least_s = chosen.family.seconds(plain | {"cast": np.zeros(1)}, record, engine)
-    if not engine.dtype.quantised or not software.casts_experts:
+    if not engine.dtype.quantised:
         return least_s, np.zeros(1)
     moved = stack.sizes["cast"] * plain["batch"] * plain["m"] * plain["k"]
     moved = moved * (2.0 + engine.dtype.activation_bytes) * record.quantise

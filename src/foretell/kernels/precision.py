@@ -38,6 +38,10 @@ NARROW_KEPT = (SavedRole.ENTRY, SavedRole.EXPERT_INPUT, SavedRole.ACTIVATED)
 """Saved tensors that are inputs of linear layers and of nothing else that the backward pass reads."""
 
 
+RESULT_BYTES = 1.5
+"""An element of attention's result in E5M6, 12 bits (DeepSeek-V3 technical report, section 3.3)."""
+
+
 def linear_format(plan: Plan) -> str | None:
     """Format of the linear layers' products; None where they run as all others do."""
     if plan.precision == "fp8" and plan.scaling == "block":
@@ -82,7 +86,7 @@ def turned_anew(plan: Plan, architecture: str) -> bool:
 def copy_bytes(plan: Plan, software: Software, architecture: str) -> float:
     """Bytes per weight of a linear layer of the copies in the format, beside the working weights."""
     name = linear_format(plan)
-    if name is None or not software.narrow:
+    if name is None or software.narrow == "none":
         return 0.0
     one = reads_either_way(plan, architecture) or turned_anew(plan, architecture)
     copies = 1.0 if one else 2.0
@@ -112,13 +116,13 @@ def kept_width(tensor: Saved, plan: Plan, software: Software, wide: float = 0.0)
         return 0.0
     if software.weighs_inside and _expert_results(tensor):
         return 0.0
-    if name is None or not software.narrow:
+    if name is None or software.narrow == "none":
         return own
     narrow = DTYPES[name].activation_bytes
     if plan.flash and tensor.role is SavedRole.RESULT and tensor.region in ATTENTIONS:
         # The fused attention's backward pass reads it too, in 16 bits.
-        return software.result_bytes or own + narrow
-    if tensor.role is SavedRole.UP and software.narrow_up:
+        return RESULT_BYTES if software.narrow == "all" else own + narrow
+    if tensor.role is SavedRole.UP and software.narrow == "all":
         return narrow
     return narrow if tensor.role in NARROW_KEPT else own
 

@@ -36,7 +36,7 @@ CHECKED: Mapping[str, str] = {
 }
 """Launchers whose rules are kept here, with the release that is meant where none is named."""
 FAMILIES: Mapping[str, str] = {
-    "megatron-core": "megatron-core", "megatron-te": "megatron-core", "megatron-graphs": "megatron-core",
+    "megatron-core": "megatron-core", "megatron-te": "megatron-core",
     "megatron-lm": "megatron-core", "megatron-bridge": "megatron-core", "nemo": "megatron-core",
     "torchtitan": "torchtitan", "deepspeed": "deepspeed", "transformers": "transformers",
     "fsdp": "transformers", "fsdp2": "transformers", "fsdp-compiled": "transformers",

@@ -7,11 +7,12 @@ parallelism inside a node, equal stages, the usual placement.
 """
 
 from collections.abc import Iterable
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.inputs.plan_rules import domain_of
+from foretell.network.library_catalog import inner_tiers
 from foretell.sharding.rules import layers_of
 from foretell.specs.plan import Plans
 from foretell.specs.result import StepEstimate
@@ -28,7 +29,9 @@ def burden(scenario: Scenario, plans: Plans) -> NDArray[np.float64]:
     """How much a plan asks of who runs it: kinds of parallelism, and what is unusual about them."""
     kinds = sum((degree > 1).astype(float) for degree in (plans.tp, plans.pp, plans.cp, plans.ep))
     uneven = np.mod(layers_of(scenario.model), plans.pp * plans.vpp) > 0
-    beyond = plans.tp > domain_of(scenario.system)
+    tiers = scenario.system.network.tiers
+    inner = inner_tiers(tuple(tier.name for tier in tiers))
+    beyond = plans.tp > prod(float(tier.size) for tier in tiers[:inner])
     odd = (plans.order > 0).astype(float) + (plans.vpp > 1) + (plans.recompute == 3)
     split = (plans.tp > 1) & (plans.sp == 0)
     return np.asarray(4.0 * kinds + 4.0 * beyond + 3.0 * uneven + odd + 0.5 * split)

@@ -190,7 +190,7 @@ def _tensors(
         "gradient placeholders": empty,
         "messages": float(stages.message_bytes[0]),
         "widened weights": float(stages.widened_bytes[0]),
-        "workspaces": tables.software.workspace_bytes,
+        "workspaces": tables.software.allocator.workspace_bytes,
     }
     chunks = tuple(chunk for chunk in layers) if plan.pp > 1 else (sum(layers, ()),)
     again = _again_first(plan, chunks)
@@ -217,7 +217,7 @@ def _tensors(
         if stages.late is None
         else (
             late * float(stages.late.head[0, index]),
-            late * float(stages.late.last_weights(stages.trained)[0, index]),
+            late * float(stages.late.last_weights[0, index]),
         ),
         most_kept_bytes=float(limit),
     )

@@ -32,7 +32,10 @@ from foretell.specs.schedule_words import BY_CHUNKS
 
 PrecisionName = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"]
 Scaling = Literal["tensor", "row", "block"]
-Optimizer = Literal["adam", "adam8bit", "adafactor", "muon", "sgd"]
+Optimizer = Literal[
+    "adam", "adam-foreach", "adam8bit", "adam-mini", "adafactor", "lion", "muon", "shampoo", "sgd",
+    "sgd-plain",
+]  # fmt: skip
 Reduce = Literal["auto", "step", "micro-batch"]
 Adapters = str
 """Linear maps that have adapters, in the spelling of plan_forms.adapters_form."""
@@ -185,8 +188,8 @@ class Plan:
     offload: str = "none"
     """What lives in the host's memory: optimizer, activations, weights, joined by +."""
     optimizer: Optimizer = "adam"
-    """Optimizer: adam keeps two states per weight, adam8bit two of 8 bits, adafactor rows and columns, muon
-    one for matrices, sgd (with momentum) one."""
+    """Optimizer (catalog/optimizers.toml): adam keeps two states per weight, adam8bit two of 8 bits,
+    adafactor rows and columns, muon one for matrices, sgd (with momentum) one."""
     weights: str = "bf16"
     """Dtype of the working weights; nf4, nf4-dq and int4: of a frozen base beside adapters."""
     gradients: str = "fp32"
@@ -244,7 +247,7 @@ def plan_text(plan: Plan) -> str:
     told = told if plan.flash else tuple(name for name in told if name != "attention")
     word = plan.framework.partition("@")[0]
     drops = word in DROPS
-    told += ("master", "states") if word in OWN_DTYPES else ()
+    told += ("master", "states", "optimizer") if word in OWN_DTYPES else ()
     told += ("wire",) if word in OWN_DTYPES and plan.zero >= ALL_SHARED else ()
     spread = plan.ep > 1 and bool(told)
     told += OF_EXPERTS if spread else ()

@@ -8,6 +8,7 @@ from foretell.specs._base import Count, Fraction, NotNegative, Positive
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.design import ChipDesign
+from foretell.specs.host import Host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,8 @@ class System:
     """Price of one node; 0 where unknown."""
     nccl: str = ""
     """Release of its collective library, such as 2.21; empty: that of the framework's date, else today's."""
+    host: Host | None = None
+    """What its CPUs take to start work, over its chip's host speed; none: as on the measured machine."""
     assumptions: tuple[str, ...] = ()
     """What was assumed to make the system out of a chip or a file."""
     design: ChipDesign | None = None

@@ -18,6 +18,7 @@ from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
 from foretell.specs.plan import USUAL_SCHEDULES, Plans
 from foretell.specs.scenario import Scenario
+from foretell.training.layer_costs import fixed_seconds
 from foretell.training.pass_times import held_passes, late_launches
 from foretell.training.stages import send_seconds
 from foretell.training.tables import Tables, distinct
@@ -41,5 +42,5 @@ def least_seconds(scenario: Scenario, plans: Plans, tables: Tables) -> Array:
     mean_s = whole_s[key] / plans.pp + send_seconds(plans, tables)[:, 0]
     usual = plans.base.schedule in USUAL_SCHEDULES
     step_s = (pipe.micro_batches + usual * (plans.pp - 1.0) / plans.vpp) * mean_s
-    fixed_s = scenario.software.fixed_s * scenario.system.corrections.fixed
+    fixed_s = fixed_seconds(scenario) * scenario.system.corrections.fixed
     return np.asarray((step_s + fixed_s) * (1.0 - ROUNDING))

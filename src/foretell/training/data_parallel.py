@@ -126,18 +126,6 @@ def copy_seconds(scenario: Scenario, plans: Plans, share: GroupWeights) -> Array
     return np.asarray(moved / bandwidth)
 
 
-def slice_seconds(plans: Plans, tables: Tables, group: Array) -> Array:
-    """Copies of slices into the messages of ZeRO 1 and 2 and out of them, in a step; (plans, stages).
-
-    A framework that reduces and gathers lists of tensors copies, for each parameter, one slice for each
-    rank of a sharing `group`, gradients in and weights out: a launch each, which nothing hides.
-    """
-    layers = gather(tables.stages.layers, tables.pair)
-    shares = ((plans.zero >= 1) & (plans.zero < 3) & (group > 1.0))[:, None]
-    each_s = tables.software.slice_copy_s / tables.host_speed[tables.shape][:, None]
-    return np.asarray(shares * 2.0 * each_s * group[:, None] * PARAMETERS * layers)
-
-
 def packed_weights(base: Plan, share: GroupWeights) -> Array:
     """Weights of a group, those that are stored in 4 bits as so many fewer of the working dtype."""
     return np.asarray(share.parameters - spared_share(base) * share.quantised)
@@ -196,7 +184,7 @@ def data_messages(
     parameters, trained = gather(share.parameters, first), gather(share.trained, first)
     packed = gather(np.asarray(packed_weights(base, share)), first)
     layers = gather(tables.stages.layers, tables.pair[first])
-    window = float(base.prefetch or tables.software.prefetch)
+    window = float(base.prefetch)
     pieces = message_count(share.ranks[first], zero, parameters, layers, float(base.bucket), window)
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces

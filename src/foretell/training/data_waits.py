@@ -18,7 +18,6 @@ from foretell.training.data_parallel import (
     copy_seconds,
     data_messages,
     kinds_alike,
-    slice_seconds,
 )
 from foretell.training.exposed_messages import LINK_SHARE, ExposedMessages, HidingPasses, times
 from foretell.training.exposure import Exposure, exposure_of
@@ -99,8 +98,6 @@ def data_waits(
         copied_s = sum_of([copy_seconds(scenario, plans, share) for share in shares])
         step_s = step_s + copied_s
         copied_s = copied_s / np.maximum(traffic.gathers_forward, 1.0)[:, None]
-    if software.slice_copy_s:
-        step_s = step_s + slice_seconds(plans, tables, traffic.group)
     # Nobody asks for these of a single stage whose copies to the host they do not hide.
     asked = plans.pp > 1 if plans.base.offload == "none" else plans.pp > 0
     three = ((plans.zero >= 3) & asked)[:, None]

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.calls import stack
-from foretell.kernels.fusion import COLLECTIVE_HOST_S
 from foretell.network.collectives import (
     Group,
     by_group,
@@ -38,7 +37,7 @@ from foretell.specs.plan import ContextMode, Plan, structure_of
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.training.layer_costs import Parts, beside_host
-from foretell.training.overlap import Overlap, overlap_of, scaled, waited
+from foretell.training.overlap import Overlap, overlap_of, waited
 from foretell.training.shapes import sum_of
 from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends
@@ -120,9 +119,6 @@ def exchanges_of(
         send = np.zeros(len(shape))
     else:
         tensor, send = tensor_seconds(parts, shape, counts["tp"], system, base, software)
-        auto = base.tp_overlap == "auto"
-        shown = software.tensor_exposed if auto else 1.0
-        tensor = exposed(tensor, shown)
     found = {"tensor_parallel": tensor}
     if parts.context:
         found["context_parallel"] = context_seconds(
@@ -138,18 +134,10 @@ def exchanges_of(
     )
 
 
-def exposed(one: Exchange, share: float) -> Exchange:
-    """A share of an exchange, as where a framework hides the rest."""
-    if share == 1.0:
-        return one
-    return Exchange(
-        forward_s=share * one.forward_s,
-        backward_s=share * one.backward_s,
-        tier=one.tier,
-        behind=None
-        if one.behind is None
-        else (scaled(one.behind[0], share), scaled(one.behind[1], share)),
-    )
+NOT_BESIDE_SUMS = ("enter_gather", "leave_scatter", "leave_gather")
+"""Ends whose exchanges are waited for where a framework adds gradients of weights inside their products: it
+starts the scatter of the other gradient, and then these products beside it
+(LinearWithGradAccumulationAndAsyncCommunication of Megatron-LM and Transformer Engine)."""
 
 
 def in_pieces(base: Plan, software: Software, architecture: str) -> bool:
@@ -158,13 +146,13 @@ def in_pieces(base: Plan, software: Software, architecture: str) -> bool:
     return (own and base.tp_overlap == "auto") or base.tp_overlap == "on"
 
 
-def tensor_launch_s(parts: Parts, shape: Index) -> Array:
+def tensor_launch_s(parts: Parts, shape: Index, collective_s: Num) -> Array:
     """Host's time to start the tensor-parallel exchanges of each part in one pass; (shapes, parts)."""
     many = np.array([t.enters + t.leaves for t in parts.traffic])
     cut = np.asarray(parts.shape.tp)[shape][:, None] > 1.0
     # With sequence parallelism activations are gathered and scattered, else one of the two is all-reduced.
     each = np.where(np.asarray(parts.shape.sp)[shape][:, None] > 0, 1.0, 0.5)
-    return np.asarray(COLLECTIVE_HOST_S * many * each * cut)
+    return np.asarray(collective_s * many * each * cut)
 
 
 def tensor_seconds(
@@ -177,10 +165,8 @@ def tensor_seconds(
 ) -> tuple[Exchange, Array]:
     """Exchanges at the edges of tensor-parallel regions, and of a stage's input sent in pieces.
 
-    With sequence parallelism, what shows of gathering a region's input once more backward comes on top, and
-    so do copies that a framework makes of what is gathered or scattered.
+    What comes on top are copies that a framework makes of what is gathered or scattered.
     """
-    regathered = software.regathered
     sp = np.asarray(parts.shape.sp)[shape][:, None] > 0
     enter, enters, leave, leaves = _edges(parts, shape)
     # What no group needs is not prepared: with sequence parallelism nothing is all-reduced.
@@ -205,14 +191,14 @@ def tensor_seconds(
     if software.sequence_copies:
         gathers_s = copy_s(narrow, parts, shape, system.chip)
         copied = _end_times(gathers_s, copy_s(sizes, parts, shape, system.chip), many)
-    if in_pieces(base, software, system.chip.architecture):
-        whole = whole_ends(base, software)
+    pieces = in_pieces(base, software, system.chip.architecture)
+    if pieces or software.sums_fused:
+        whole = whole_ends(base, software) if pieces else NOT_BESIDE_SUMS
         (gathered, scattered), behind = pieces_shown(parts, shape, times, system.chip, whole=whole)
         copied = None if copied is None else left_copies(copied, whole)
     else:
         gathered = enters * times.enter_gather + leaves * times.leave_scatter
         scattered = enters * times.enter_scatter + leaves * times.leave_gather
-        scattered = scattered + regathered * enters * times.enter_gather
     pieces_s = gathered, scattered
     if copied is not None:
         gathered = gathered + enters * copied.enter_gather + leaves * copied.leave_scatter
@@ -221,7 +207,7 @@ def tensor_seconds(
     edges = handed * (enters + leaves)
     whole_s = leaves * (reduce_s[:, many:-1] + handed), enters * (reduce_s[:, :many] + handed)
     forward_s = np.where(sp, gathered + edges, whole_s[0])
-    backward_s = np.where(sp, scattered + edges + handed * regathered * enters, whole_s[1])
+    backward_s = np.where(sp, scattered + edges, whole_s[1])
     if behind is not None:
         behind = (
             cut_overlap(behind[0], sp, pieces_s[0], forward_s),

@@ -1,6 +1,6 @@
 """Which share of data-parallel messages shows though a pass could hide it: by plan or software.
 
-grad_overlap    reductions of gradients; auto: `Software.data_exposed`
+grad_overlap    reductions of gradients; auto: `Software.overlap_stage`
 param_overlap   gathers of weights; auto: the same, or all of them after an update (`gather_waits`)
 """
 
@@ -37,11 +37,11 @@ class Exposure:
 
 def exposure_of(plan: Plan, software: Software, zero: Num) -> Exposure:
     """As the plan's words have it, else as its software, which may go by the ZeRO stage."""
-    own: Num = software.data_exposed
-    after: Num = 1.0 if software.gather_waits else own
-    if software.overlap_stage:
-        late = np.asarray(zero) < software.overlap_stage
-        own, after = np.where(late, own, 0.0), np.where(late, after, 0.0)
+    late = np.asarray(zero) < software.overlap_stage
+    own: Num = np.where(late, 1.0, 0.0)
+    # What ZeRO 3 gathers is gathered in the passes.
+    waits = software.gather_waits & (np.asarray(zero) < 3)
+    after: Num = np.where(waits, 1.0, own)
 
     def share(word: str, usual: Num) -> Num:
         return {"on": 0.0, "off": 1.0}.get(word, usual)

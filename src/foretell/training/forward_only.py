@@ -12,6 +12,7 @@ from foretell.schedules.rules import pipe_of
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import shares_of
+from foretell.training.layer_costs import fixed_seconds
 from foretell.training.memory import held_weights
 from foretell.training.micro_batch import micro_batch
 from foretell.training.stages import stages_of_plans
@@ -46,7 +47,7 @@ def forward_only(scenario: Scenario, plan: Plan) -> ForwardPass:
     weights = held_weights(scenario, plans, stages, shares)
     passing = np.maximum(stages.head_bytes, stages.again_bytes)
     return ForwardPass(
-        seconds=turns * slowest_s + scenario.software.fixed_s,
+        seconds=turns * slowest_s + fixed_seconds(scenario),
         weight_bytes=float(np.max(weights)),
         passing_bytes=float(np.max(passing)),
         trained=float(np.sum(stages.trained[0]) * plans.tp[0]),

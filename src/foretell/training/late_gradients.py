@@ -28,6 +28,8 @@ from foretell.training.tables import LateWeights
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+TIED_COPIES = 2.0
+"""Gradients of a tied table beside the kept one: the head's and the lookup's (peaks of the allocator)."""
 
 
 def makes_late(plan: Plan, software: Software) -> bool:
@@ -42,10 +44,8 @@ def makes_late(plan: Plan, software: Software) -> bool:
 
 def _of_shards(plan: Plan, software: Software) -> bool:
     """Whether ZeRO 3's gradients have the dtype of what it shares: the master copy, or the weights."""
-    if not software.late_shards:
-        return False
-    kept = plan.master if software.one_copy and plan.master != "none" else plan.weights
-    return plan.gradients == kept
+    kept = plan.master if plan.master != "none" else plan.weights
+    return software.late_gradients and software.one_copy and plan.gradients == kept
 
 
 def nothing_summed(plans: Plans, software: Software, micro_batches: Array) -> NDArray[np.bool_]:
@@ -85,13 +85,12 @@ def late_weights(
         table=(counts[:, :, -2] * (parameters[:, -2] - tied)[:, None])[key],
         layers=np.maximum(layers.sum(axis=2), 1.0)[key],
         copies=(counts[:, :, -2] * (_copies(plans.base, software) * tied)[:, None])[key],
-        updated=software.update_copies,
     )
 
 
 def _copies(plan: Plan, software: Software) -> float:
     """Gradients of a tied table beside the kept one: autocast's are casts, to which others can be added."""
-    return max(software.tied_copies - is_wide(plan, software), 0.0)
+    return max(TIED_COPIES - is_wide(plan, software), 0.0)
 
 
 def fullest_moment(
@@ -102,13 +101,12 @@ def fullest_moment(
     scores, again = passing
     whole, kept, always = memory.gradients, memory.activations, memory.buffers
     always = always - np.maximum(scores, again)
-    trained = whole / np.where(np.asarray(bytes_each) > 0.0, bytes_each, 1.0)
     gradients = np.stack(
         [
             np.zeros_like(whole),
             bytes_each * (late.head + late.layer),
             whole - bytes_each * late.table,
-            whole + bytes_each * late.more(trained),
+            whole + bytes_each * late.copies,
         ]
     )
     activations = np.stack([kept, kept, kept / late.layers, np.zeros_like(kept)])

@@ -12,12 +12,14 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.hosts import host_of
+from foretell.catalog.optimizers import optimizer_of
 from foretell.kernels.calls import stack
 from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm
-from foretell.kernels.fusion import SIDE_BY_SIDE
+from foretell.kernels.fusion import SIDE_BY_SIDE, launch_cost
 from foretell.kernels.op_times import OpTimes, mean_times, op_times
-from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
+from foretell.kernels.optimizer import Matrices, matrices_of, products_s
 from foretell.kernels.precision import is_linear, is_narrow, linear_format, plain_format, wide_share
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
@@ -35,6 +37,7 @@ from foretell.sharding.tensor2d import (
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import Corrections
+from foretell.specs.host import Host
 from foretell.specs.model import Model
 from foretell.specs.plan import QUANTISED, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
@@ -54,17 +57,8 @@ from foretell.workload.roles import OpRole, Region
 
 Array = NDArray[np.float64]
 
-ADAPTER_ROLES = (OpRole.ADAPTER, OpRole.ADAPTER_SUM)
-"""What adapters add to a layer."""
 CORE = ("attention", "scan")
 """Families that selective recomputation runs again."""
-
-
-GRAPH_HOST_S, LAUNCH_HOST_S = 5e-5, 2e-4
-"""Host's time for a layer forward: launched from a list, and kernel by kernel (about fifteen of a compiled
-layer, docs/kernels.md); backward is twice as much."""
-APART = ("muon", "adafactor")
-"""Optimizers that treat matrices apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +107,6 @@ class Parts:
     """Weights on one rank."""
     trained: Array
     """Of these, weights with gradients: all, or the adapters'."""
-    tensors: Array
-    """Trained tensors that hold them; (parts,)."""
     matrices: Matrices | None
     """Matrices that the optimizer treats apart; None where it treats none."""
     products_s: Array | None
@@ -188,20 +180,20 @@ class Parts:
 def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
     """Build the graph for all shapes at once, cut it, and cost it in two calls."""
     chip, job, software = scenario.system.chip, scenario.job, scenario.software
-    known = scenario.system.corrections
+    known, host = scenario.system.corrections, host_of(scenario.system)
     lengths = (job.seq_len, job.target_len)
     recipe = recipe_of(base)
     if np.size(shape.tp) == 1:
         # A single shape recurs from estimate to estimate: what it costs is remembered.
         one = _numbers(shape)
-        return _one_part_table(scenario.model, lengths, chip, recipe, software, one, known)
+        return _one_part_table(scenario.model, lengths, chip, recipe, software, one, known, host)
     if _all_alike(shape):
         # One plan on many systems: its operations are the same on all of them.
         first = Shape(**{f.name: getattr(shape, f.name)[:1] for f in fields(Shape)})
         shapes = one_shape(scenario.model, lengths, _cut(recipe), software, _numbers(first))
     else:
         shapes = shapes_of(scenario.model, lengths, recipe, software, shape)
-    return _costed(shapes, chip, recipe, software, shape, known)
+    return _costed(shapes, chip, recipe, software, shape, known, host)
 
 
 def _all_alike(shape: Shape) -> bool:
@@ -232,7 +224,7 @@ def recipe_of(plan: Plan) -> Plan:
         method=plan.method,
         autocast=plan.autocast,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
-        optimizer=plan.optimizer if plan.optimizer in APART else "adam",
+        optimizer="adam" if optimizer_of(plan.optimizer).uniform else plan.optimizer,
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
         schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
         cp_mode=plan.cp_mode,
@@ -257,11 +249,12 @@ def _one_part_table(
     software: Software,
     shape: Shape,
     known: Corrections,
+    host: Host,
 ) -> Parts:
     """Costs of one shape."""
     arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
     shapes = one_shape(model, lengths, _cut(recipe), software, shape)
-    return _costed(shapes, chip, recipe, software, arrays, known)
+    return _costed(shapes, chip, recipe, software, arrays, known, host)
 
 
 def _cut(recipe: Plan) -> Plan:
@@ -290,28 +283,17 @@ def _cut(recipe: Plan) -> Plan:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """Least time that the host takes for one layer of one micro-batch."""
-
-    forward_s: float
-    """Forward."""
-    backward_s: float
-    """Backward."""
-    routed_s: float
-    """Besides, each way, where it has routed experts."""
+def launch_kind(plan: Plan, software: Software) -> str:
+    """How the kernels of a plan are started: as its software does, or as captured graphs where it says so."""
+    if plan.graphs == "on":
+        return "program"
+    return "eager" if plan.graphs == "off" and software.launch == "program" else software.launch
 
 
-def host_of(plan: Plan, software: Software) -> Host:
-    """As the software has it; as CUDA graphs, or without its own, where the plan says so."""
-    routed_s = software.host_dropped_s if plan.capacity else software.host_routed_s
-    forward_s, backward_s = software.host_forward_s, software.host_backward_s
-    if plan.graphs == "on" and not software.graphs:
-        forward_s, backward_s = min(forward_s, GRAPH_HOST_S), min(backward_s, 2.0 * GRAPH_HOST_S)
-        routed_s = 0.0
-    elif plan.graphs == "off" and software.graphs:
-        forward_s, backward_s = max(forward_s, LAUNCH_HOST_S), max(backward_s, 2.0 * LAUNCH_HOST_S)
-    return Host(forward_s=forward_s, backward_s=backward_s, routed_s=routed_s)
+def fixed_seconds(scenario: Scenario) -> float:
+    """What a step takes beside its work: the host's own, and operations that its software launches."""
+    host, many = host_of(scenario.system), scenario.software.step_operations
+    return host.step_s + many * (host.operation_s + host.kernel_s)
 
 
 def _costed(
@@ -321,36 +303,35 @@ def _costed(
     software: Software,
     shape: Shape,
     known: Corrections,
+    host: Host,
 ) -> Parts:
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
     weights = np.broadcast_to(shapes.parameters, (len(flat), width))
     cut = np.asarray(shape.tp) > 1.0
-    times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known)
+    launch = launch_kind(base, software)
+    times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known, (host, launch))
     wide = wide_share(base, len(shapes.graph.order))
     if wide:
         plain = replace(base, precision=plain_format(base))
-        other = op_times(shapes.stacks, len(flat), chip, plain, software, cut, known)
+        other = op_times(
+            shapes.stacks, len(flat), chip, plain, software, cut, known, (host, launch)
+        )
         times = mean_times(times, other, wide)
     quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
     if base.weights in QUANTISED:
-        times = with_dequantisation(times, weights * quantised, chip, base, software)
-    if base.lora and software.adapter_host < 1.0:
-        of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
-        lighter = np.where(of_adapters, software.adapter_host, 1.0)
-        times = replace(times, host_s=times.host_s * np.concatenate([lighter, lighter]))
+        times = with_dequantisation(times, weights * quantised, chip, base)
     core = np.array([op.family in CORE for op in flat])[:, None]
     last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
-    layer = np.arange(len(whole)) < len(whole) - 2
+    each = launch_cost(host, launch, fused=base.fused)
+    routed_s = software.routed_operations * (each.operation_s + each.kernel_s)
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
-    host = host_of(base, software)
-    slower = 1.0 / np.reshape(chip.host_speed, (-1, 1))
-    forward_host_s = (layer * host.forward_s + spread * host.routed_s) * slower
-    backward_host_s = (layer * host.backward_s + spread * host.routed_s) * slower
+    routed_host_s = spread * routed_s / np.reshape(chip.host_speed, (-1, 1))
     parameters = _sum_parts(ops, weights)
     learns = np.array([is_trained(op, base) for op in flat])[:, None]
-    found = matrices_of(flat, width, base) if base.optimizer in APART else None
+    alike = optimizer_of(base.optimizer).uniform
+    found = None if alike else matrices_of(flat, width, base)
     again_rows = np.array([run for part in shapes.again for run in part.ops], float)[:, None]
     modules = recompute_modules(base.recompute)
     return Parts(
@@ -359,15 +340,14 @@ def _costed(
         counts=shapes.counts,
         ops=ops,
         times=times,
-        forward=_pass(ops, times, slice(0, len(flat)), forward_host_s),
-        backward=_pass(ops, times, slice(len(flat), None), backward_host_s),
+        forward=_pass(ops, times, slice(0, len(flat)), routed_host_s),
+        backward=_pass(ops, times, slice(len(flat), None), routed_host_s),
         core_s=_sum_parts(ops, times.seconds[: len(flat)] * core),
         stop=_stop(ops, times, last),
         rerun_ops=1.0 - last[:, 0],
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
         trained=_sum_parts(ops, weights * learns) if base.lora else parameters,
-        tensors=_tensors(ops, base, software),
         matrices=None
         if found is None
         else Matrices(
@@ -382,7 +362,7 @@ def _costed(
         if schedule_named(base.schedule).splits_backward
         else None,
         again_ops=again_rows[:, 0],
-        again=_again(ops, times, again_rows, forward_host_s) if shapes.again else None,
+        again=_again(ops, times, again_rows, routed_host_s) if shapes.again else None,
         kept_modules=stack([a.kept_bytes for a in shapes.again], width).T,
         dropped=stack([a.dropped_bytes for a in shapes.again], width).T,
         waits_again={
@@ -434,24 +414,15 @@ def _is_last(op: Op) -> bool:
     return op.role is OpRole.DOWN and op.region is Region.FEED_FORWARD
 
 
-def _tensors(ops: tuple[tuple[Op, ...], ...], base: Plan, software: Software) -> Array:
-    """Trained tensors of each part."""
-    apart = software.maps_apart
-    return np.array(
-        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base)) for part in ops],
-        dtype=float,
-    )
-
-
 def _again(
-    ops: tuple[tuple[Op, ...], ...], times: OpTimes, runs: Array, layer_host_s: Array
+    ops: tuple[tuple[Op, ...], ...], times: OpTimes, runs: Array, routed_host_s: Array
 ) -> PassSeconds:
     """The forward kernels that recomputed modules run once more, with their share of the host's time."""
     many = len(runs)
     sums = _sums_by_name(ops, {name: getattr(times, name)[:many] * runs for name in _SPENT})
     all_host_s = _sum_parts(ops, times.host_s[:many])
     share = sums["host_s"] / np.maximum(all_host_s, 1e-30)
-    host_s = np.maximum(sums["host_s"], share * layer_host_s)
+    host_s = sums["host_s"] + share * routed_host_s
     return PassSeconds(**{**sums, "host_s": host_s})
 
 
@@ -494,14 +465,14 @@ def _panel_bytes(grid: tuple[GridTraffic, ...], plan: Plan) -> Num:
 
 
 def _pass(
-    ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice, layer_host_s: Array
+    ops: tuple[tuple[Op, ...], ...], times: OpTimes, rows: slice, routed_host_s: Array
 ) -> PassSeconds:
     """Sums over the operations of each part in one pass.
 
-    The host takes its time for every operation, and for a layer no less than the framework needs.
+    The host takes its time for every operation, and besides for what routes tokens to experts.
     """
     sums = _sums_by_name(ops, {name: getattr(times, name)[rows] for name in _SPENT})
-    return PassSeconds(**{**sums, "host_s": np.maximum(sums["host_s"], layer_host_s)})
+    return PassSeconds(**{**sums, "host_s": sums["host_s"] + routed_host_s})
 
 
 _SPENT = ("seconds", "host_s", "clocked_s", "core_joules", "memory_joules")

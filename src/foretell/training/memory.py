@@ -84,9 +84,9 @@ def staying_inputs(
     plans: Plans, software: Software, first: Index, shape: Index, parts: Parts, counts: Array
 ) -> Array | None:
     """Inputs of the layers of each stage that are computed again, but for its first layer's, where their
-    gradients can wait for the end of the backward pass (specs/software.py: inputs_stay); (combinations,
-    stages)."""
-    if not (software.inputs_stay and plans.base.lora):
+    gradients can wait for the end of the backward pass: FSDP frees a frozen layer's weights by a hook on
+    the gradients of its inputs (register_multi_grad_hook); (combinations, stages)."""
+    if not (software.one_copy and plans.base.lora):
         return None
     is_layer = np.arange(len(parts.names)) < parts.kinds
     least = gather(parts.kept_input, shape) * is_layer * (plans.recompute[first][:, None] == 2.0)
@@ -271,7 +271,7 @@ def buffer_bytes(
     workspaces; (plans, stages)."""
     weight = weight_bytes(plans.base)[0]
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
-    always = stages.message_bytes + stages.widened_bytes + software.workspace_bytes
+    always = stages.message_bytes + stages.widened_bytes + software.allocator.workspace_bytes
     return np.asarray(passing_by(plans, stages, flight) + placeholders + gathered + always[:, None])
 
 

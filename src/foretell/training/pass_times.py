@@ -14,7 +14,7 @@ from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.exchanges import tensor_launch_s
-from foretell.training.layer_costs import Parts, PassSeconds, beside_host, chip_share
+from foretell.training.layer_costs import PassSeconds, beside_host, chip_share
 from foretell.training.memory import LISTED
 from foretell.training.tables import Tables, distinct, gather
 
@@ -41,20 +41,14 @@ def repeats_of(plans: Plans, first: Index, tables: Tables) -> Array:
 def late_launches(plans: Plans, tables: Tables) -> list[Array]:
     """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
 
-    A framework may start layers later where stages stand on several nodes, the more so the more ranks a
-    layer is cut over (`Software.stage_rank_s`), where these stand on several nodes
-    (`Software.tensor_node_s`), and with ZeRO 3, whose hooks fetch the modules of a layer one
-    by one (`Software.host_shared_s`).
+    With ZeRO 3, hooks may fetch the modules of a layer one by one (`Software.shared_operations`).
     """
-    each_s, shared_s = tables.software.stage_rank_s, tables.software.host_shared_s
-    node_s = tables.software.tensor_node_s
-    if each_s == shared_s == node_s == 0.0:
+    many = tables.software.shared_operations
+    if not many:
         return []
-    nodes = tables.tensor_counts[1:].prod(axis=0)[tables.spot]
-    apart = tables.pipe_counts[1:].max(axis=0, initial=1.0)[tables.spot] > 1.0
     hooked = (plans.zero >= 3) & (plans.dp * plans.cp > 1)
-    late_s = each_s * plans.tp * apart + node_s * (nodes - 1.0) + shared_s * hooked
-    return [np.rint(1e6 * late_s)]
+    each_s = tables.host.operation_s + tables.host.kernel_s
+    return [np.rint(1e6 * many * each_s * hooked)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +126,13 @@ class PassTimes:
         return chip_s if spent is None else beside_host(chip_s, spent.host_s[self.shape])
 
 
-def pass_times(
-    tables: Tables, shape: Index, group: Index, late_us: list[Array], pp: Array
-) -> PassTimes:
-    """The passes on some combinations, of so many stages; `late_us` as late_launches gives it for them."""
+def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array]) -> PassTimes:
+    """The passes on some combinations, `late_us` as late_launches gives it for them."""
     parts = tables.parts
-    launch_s, speed = tensor_launch_s(parts, shape), tables.host_speed[shape][:, None]
+    launch_s, speed = (
+        tensor_launch_s(parts, shape, tables.host.collective_s),
+        tables.host_speed[shape][:, None],
+    )
     is_layer = np.arange(len(parts.names)) < parts.kinds
 
     def host_s(spent: PassSeconds, share: float) -> Array:
@@ -147,18 +142,7 @@ def pass_times(
         return spent.host_s[shape] + more_s / speed
 
     both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
-    if tables.software.host_ahead:
-        # The head is on the last stage: hosts of others have none to run ahead of.
-        ahead_s = lead_s(parts, shape, both) * (pp <= 1)[:, None]
-        both = both[0], np.maximum(both[1] - ahead_s * is_layer, 0.0)
     return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
-
-
-def lead_s(parts: Parts, shape: Index, host_s: tuple[Array, Array]) -> Array:
-    """Of what the chip takes for the head beyond the host, each layer's share; (combinations, 1)."""
-    chip_s = parts.forward.seconds[shape, -1] + parts.backward.seconds[shape, -1]
-    ahead = np.maximum(chip_s - host_s[0][:, -1] - host_s[1][:, -1], 0.0)
-    return np.asarray(ahead / max(len(parts.order), 1))[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +170,7 @@ class HeldPasses:
 def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]) -> HeldPasses:
     """The passes of some plans (`first`), each computed once for what it depends on: not on the stages."""
     # full:N computes so many layers of every stage again, so that the clock depends on how many there are.
-    staged = recompute_layers(plans.base.recompute) or tables.software.host_ahead
+    staged = recompute_layers(plans.base.recompute)
     stages = [plans.pp[first]] if staged else []
     late = [column[first] for column in late_us]
     few, key = distinct(tables.group[first], plans.recompute[first], *stages, *late)
@@ -194,7 +178,7 @@ def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]
     mode = plans.recompute[own][:, None]
     is_layer = np.arange(len(tables.parts.names)) < tables.parts.kinds
     late = [column[few] for column in late]
-    spent = pass_times(tables, tables.shape[own], tables.group[own], late, plans.pp[own])
+    spent = pass_times(tables, tables.shape[own], tables.group[own], late)
     clock, fall = sustained_clock(repeats_of(plans, own, tables) * is_layer, mode, spent)
     forward, backward, rerun = part_seconds(mode, is_layer, spent, clock)
     slower = (tables.pace / clock - 1.0)[:, None]

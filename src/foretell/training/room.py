@@ -9,7 +9,7 @@ says nothing has done so. Taken is what costs least of what the software has and
     ZeRO 1        states shared among the replicas: the distributed optimizer
     offload       activations handed to the host, where its recipes do so (`Software.host_activations`)
     modules       norms, activations, dense parts, experts, attention, where it has them by name
-                  (`Software.module_recompute`)
+                  (`Software.selective`)
     full:N        some layers of each stage computed again, in eighths, where it counts layers
     full          all of them
 
@@ -98,7 +98,7 @@ def recomputations(scenario: Scenario, plan: Plan) -> list[str]:
     software, now = scenario.software, recompute_modules(plan.recompute)
     layers = -(-len(scenario.model.stack.layers) // plan.pp)
     found = []
-    if software.module_recompute and "products" not in now:
+    if software.selective == "modules" and "products" not in now:
         more = ({*now, *text.split("+")} for text in MODULES)
         found += [join_names("+".join(one), ALL_MODULES) or "" for one in more]
     if _counts_layers(software) and plan.recompute in ("none", "selective"):
@@ -118,7 +118,7 @@ def filled_words(plan: Plan, named: Collection[str]) -> tuple[str, ...]:
 
 def _counts_layers(software: Software) -> bool:
     """Whether a number of layers can be computed again: Megatron's block method, or a share of the layers."""
-    return software.selective in ("selective", "layers") and not software.modules
+    return software.selective in ("selective", "modules", "layers") and not software.modules
 
 
 def _ledger(scenario: Scenario, plan: Plan) -> Ledger:

@@ -223,8 +223,7 @@ def _on_one_rank(
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
     apart = whole_maps if form is None or form.halves else halves_of if form.joint else maps_of
-    stored = form is not None and form.keeps
-    part = with_adapters(part, base.lora, base.adapters, apart, method=base.method, stored=stored)
+    part = with_adapters(part, base.lora, base.adapters, apart, method=base.method)
     return tensor_parallel(part, shape.tp, shape.sp)
 
 

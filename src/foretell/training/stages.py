@@ -126,7 +126,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         if parts.quantised is None
         else on_plans(held, gather(parts.quantised, shape)),
         inputs=None if inputs is None else gather(inputs, key),
-        widened_bytes=widening_bytes(plans.base, tables.software) * parts.widened[tables.shape],
+        widened_bytes=widening_bytes(plans.base) * parts.widened[tables.shape],
         late=late_weights(
             plans, tables.software, key, parameters, parts.tied[shape] * ~apart, counts
         ),

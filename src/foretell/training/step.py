@@ -53,6 +53,7 @@ from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import shares_of
 from foretell.training.dualpipe import hidden_seconds, mirror_seconds
 from foretell.training.feasibility import PlanTotals, empty_totals
+from foretell.training.layer_costs import fixed_seconds
 from foretell.training.ledger import Ledger, StageSeconds
 from foretell.training.memory import correct_memory, held_micro_batches, stage_memory
 from foretell.training.micro_batch import micro_batch
@@ -112,7 +113,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
     seconds = StageSeconds(
         passes=pipe.micro_batches[:, None] * one.whole_s,
         data_parallel=one.waits.step_s,
-        optimizer=update_seconds(scenario, plans, tables, stages, shares),
+        optimizer=update_seconds(scenario, plans, stages, shares),
     )
     if schedule_named(plans.base.schedule).layout == "both":
         mirror_s = mirror_seconds(scenario, plans, tables, shares)
@@ -151,7 +152,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
         memory=memory,
         slowest=slowest,
         bubble_s=bubble_s,
-        fixed_s=scenario.software.fixed_s * scenario.system.corrections.fixed,
+        fixed_s=fixed_seconds(scenario) * scenario.system.corrections.fixed,
         fullest=fullest,
         held=held,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.hosts import host_of
 from foretell.kernels.optimizer import Matrices
 from foretell.kernels.power import ChipPower, chip_power
 from foretell.kernels.variation import slowest
@@ -14,6 +15,7 @@ from foretell.records import Keyed, dataclass
 from foretell.schedules import schedule_named
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
+from foretell.specs.host import Host
 from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, Plans
 from foretell.specs.plan_forms import layout_sizes
@@ -76,6 +78,8 @@ class Tables:
     """Time of clocked work on the slowest of the job's chips, over the mean's."""
     bytes_per_s: Num
     """Bandwidth of its memory."""
+    host: Host
+    """Its host."""
     host_speed: Array
     """How fast its host starts kernels, over the measured one's; (shapes,)."""
 
@@ -106,16 +110,11 @@ class LateWeights:
     """How many layers there are."""
     copies: Num = 0.0
     """Of a tied table, whose gradients are made twice and added up: weights of the further copies."""
-    updated: float = 0.0
-    """Copies of all gradients that the update makes."""
 
-    def last_weights(self, trained: Array) -> Array:
-        """Weights of all gradients made at the end of a step, copies among them, of `trained` ones."""
-        return np.asarray(self.table + self.more(trained))
-
-    def more(self, trained: Array) -> Array:
-        """Weights of the copies alone."""
-        return np.asarray(np.maximum(self.copies, self.updated * trained))
+    @property
+    def last_weights(self) -> Array:
+        """Weights of all gradients made at the end of a step, copies among them."""
+        return np.asarray(self.table + self.copies)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +260,7 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
         power=chip_power(scenario.system.chip),
         pace=slowest(scenario.job.gpus, scenario.system.chip),
         bytes_per_s=scenario.system.chip.memory_bandwidth_bytes_per_s,
+        host=host_of(scenario.system),
         host_speed=np.asarray(scenario.system.chip.host_speed) + np.zeros(len(parts.send_bytes)),
     )
 
@@ -319,6 +319,7 @@ def select(tables: Tables, rows: Index) -> Tables:
         power=tables.power,
         pace=tables.pace,
         bytes_per_s=tables.bytes_per_s,
+        host=tables.host,
         host_speed=tables.host_speed,
     )
 

@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import (
     accumulate_s,
-    clip_s,
-    first_sum_s,
     optimizer_s,
     shared_products_s,
 )
@@ -15,10 +13,9 @@ from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
-from foretell.training.layer_costs import beside_host
 from foretell.training.memory import parts_of
 from foretell.training.shapes import sum_of
-from foretell.training.tables import Stages, Tables, gather
+from foretell.training.tables import Stages
 
 Array = NDArray[np.float64]
 
@@ -37,11 +34,6 @@ def sum_seconds(
     # Gradients that every micro-batch scatters are added up in pieces.
     pieces = shares[0].traffic.gradient_parts[:, None]
     sums_s = accumulate_s(stages.trained / pieces, 1.0, chip, base, fused=software.sums_fused)
-    if software.casts_apart and base.gradients != base.weights:
-        # Where the sum is of another dtype, the first micro-batch begins it by a pass of its own.
-        begun_s = first_sum_s(stages.trained / pieces, chip, base)
-        sums_s = sums_s + (begun_s - sums_s) / micro_batches[:, None]
-        again = np.ones_like(again)
     # A micro-batch passes one of the copies of the weights that a rank may hold.
     slower = slow_memory(scenario)
     return np.asarray(
@@ -58,33 +50,15 @@ def slow_memory(scenario: Scenario) -> Num:
 def update_seconds(
     scenario: Scenario,
     plans: Plans,
-    tables: Tables,
     stages: Stages,
     shares: tuple[GroupWeights, ...],
 ) -> Array:
-    """The optimizer's update on one rank of each stage, with the clipping in front of it; (plans, stages)."""
-    update_s = fused_update(scenario, plans, stages, shares) * slow_memory(scenario)
-    software, chip = scenario.software, scenario.system.chip
-    if not software.clips:
-        return update_s
-    updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
-    counts = gather(tables.stages.counts, tables.pair)
-    tensors = np.einsum("nsp,p->ns", counts, tables.parts.tensors)
-    host_s = software.host_update_s + software.host_tensor_s * tensors
-    host_s = host_s / np.reshape(chip.host_speed, (-1, 1))
-    clipped_s = clip_s(updated, chip, plans.base) * slow_memory(scenario)
-    return beside_host(software.update_passes * update_s, host_s) + beside_host(clipped_s, host_s)
-
-
-def fused_update(
-    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]
-) -> Array:
-    """The optimizer's update by one kernel, on one rank of each stage; (plans, stages)."""
+    """The optimizer's update on one rank of each stage; (plans, stages)."""
+    slower = slow_memory(scenario)
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
     chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
-    casts_apart = scenario.software.casts_apart
     if apart is None or all_s is None:
-        return optimizer_s(updated, chip, plans.base, casts_apart=casts_apart)
+        return np.asarray(slower * optimizer_s(updated, chip, plans.base))
     # Spread experts are shared by fewer ranks; both kinds of weights are in matrices alike.
     products_s = sum_of(
         [
@@ -93,4 +67,5 @@ def fused_update(
         ]
     )
     in_matrices = updated * apart.weights / np.maximum(stages.trained, 1.0)
-    return optimizer_s(updated, chip, plans.base, in_matrices, products_s, casts_apart=casts_apart)
+    update_s = optimizer_s(updated, chip, plans.base, in_matrices, products_s)
+    return np.asarray(slower * update_s)

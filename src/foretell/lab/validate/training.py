@@ -155,11 +155,15 @@ def score_rows(
 
 
 def prediction_of(
-    row: TrainingRow, left_out: LeftOut = NOTHING, *, named: bool = True
+    row: TrainingRow,
+    left_out: LeftOut = NOTHING,
+    *,
+    named: bool = True,
+    settings: tuple[str, ...] = (),
 ) -> RunPrediction | str:
     """A row predicted, or the reason why it is not; never an error."""
     try:
-        return predict_row(row, left_out, named=named)
+        return predict_row(row, left_out, named=named, settings=settings)
     except UnsupportedRun as error:
         return str(error)
     except ProblemsError as error:
@@ -169,15 +173,19 @@ def prediction_of(
 
 
 def predict_row(
-    row: TrainingRow, left_out: LeftOut = NOTHING, *, named: bool = True
+    row: TrainingRow,
+    left_out: LeftOut = NOTHING,
+    *,
+    named: bool = True,
+    settings: tuple[str, ...] = (),
 ) -> RunPrediction:
     """A row predicted; UnsupportedRun or ProblemsError with the reason where it cannot be.
 
-    `named` is False where its framework is not to be told.
+    `named` is False where its framework is not to be told; `settings` are of its software besides.
     """
     asked = question_of(row) if named else unnamed(question_of(row))
     # The plan's words may be settings too, where no split is told; those of the system are in its record.
-    of_plan = tuple(s for s in asked.settings if s.startswith("plan."))
+    of_plan = (*(s for s in asked.settings if s.startswith("plan.")), *settings)
     of_system = tuple(s for s in asked.settings if not s.startswith("plan."))
     scenario = ask(
         model=catalogue_model(asked.model),

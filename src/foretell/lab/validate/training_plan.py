@@ -223,7 +223,7 @@ def _recompute(row: TrainingRow, software: Software, stage_layers: int) -> list[
     """What is computed again, where it is printed; selective by what the software calls so."""
     if not row.recompute:
         return []
-    if row.recompute != "selective" or software.selective == "selective":
+    if row.recompute != "selective" or software.selective in ("selective", "modules"):
         return [f"recompute={row.recompute}"]
     if software.selective == "layers":
         many = round(_repeated(row) * stage_layers)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.fusion import HOSTS
+from foretell.kernels.fusion import launch_cost
 from foretell.network.collectives import occupancy, outermost
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
@@ -26,6 +26,7 @@ from foretell.specs.software import Software
 from foretell.training.dualpipe import TAKEN_CORES
 from foretell.training.exposed_messages import cores_taken
 from foretell.training.exposure import exposure_of
+from foretell.training.layer_costs import launch_kind
 from foretell.training.ledger import Ledger
 from foretell.training.rank_links import system_as_filled
 from foretell.training.stages import stages_of_plans
@@ -91,7 +92,8 @@ def lay_out(scenario: Scenario, plan: Plan) -> StepLayout:
     ranks = with_messages(scenario, dealt, ranks, (forward, backward))
     copies = copies_of(scenario, plan, stages, tables)
     ranks, update_copies_s = with_copies(ranks, copies, chip, dealt)
-    host, uses = HOSTS[plan.fused], _uses(scenario, tables)
+    host = launch_cost(tables.host, launch_kind(plan, software), fused=plan.fused)
+    uses = _uses(scenario, tables)
     reductions = float(exposure_of(plan, software, plan.zero).reductions)
     program = Program(
         ranks=ranks,
@@ -131,7 +133,7 @@ def runs_ahead(plan: Plan, software: Software) -> bool:
 
     Not where it waits for sends, nor where it reads back how many tokens each expert gets.
     """
-    if software.waits_each_pass or (plan.ep > 1 and plan.capacity == 0.0):
+    if plan.ep > 1 and plan.capacity == 0.0:
         return False
     return plan.pp == 1 or not schedule_named(plan.schedule).host_waits
 

@@ -125,9 +125,7 @@ def _commands(lines: Sequence[str]) -> Iterator[str]:
             yield text.strip().rstrip("\\")
 
 
-def _stated(
-    lines: Sequence[str],
-) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
+def _stated(lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     """Values of single lines: of the job, words of the plan by their name, and what a question may leave
     open."""
     said: dict[str, str] = {}

@@ -226,10 +226,7 @@ def _data(keys: Keys, ranks: int | None) -> dict[str, object]:
 def _kernels(keys: Keys, cp: int) -> dict[str, object]:
     """Attention kernels, and how context-parallel ranks meet."""
     flash = keys.flag("use_flash_attn")
-    told = keys.choice(
-        ["attention_backend"],
-        WORDS["attention"],
-    )
+    told = keys.choice(["attention_backend"], WORDS["attention"])
     mode = (
         keys.choice(["cp_comm_type"], WORDS["context"])
         if _same_word(keys, "cp_comm_type")
@@ -289,10 +286,7 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     recipe = keys.text("mixed_precision", "precision")
     half, brain = keys.flag("fp16"), keys.flag("bf16")
     eight = keys.text("fp8_format", "fp8")
-    how = keys.choice(
-        ["fp8_recipe"],
-        WORDS["fp8_recipe"],
-    )
+    how = keys.choice(["fp8_recipe"], WORDS["fp8_recipe"])
     four = keys.text("fp4_format", "fp4", "fp4_recipe")
     wide = _wide_layers(keys)
     if recipe is not None and recipe.lower() in WORDS["mixed"]:

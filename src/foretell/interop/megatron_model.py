@@ -57,10 +57,7 @@ def model_table(keys: Keys) -> dict[str, Any] | None:
         "kind": "decoder",
         "max_positions": positions,
         "embedding": {"vocab": vocab, **({"positions": positions} if learned else {})},
-        "head": {
-            "outputs": vocab,
-            "tied": not keys.flag("untie_embeddings_and_output_weights"),
-        },
+        "head": {"outputs": vocab, "tied": not keys.flag("untie_embeddings_and_output_weights")},
         "stack": {"hidden": hidden, "final_norm": norm, "layers": runs},
     }
 

@@ -64,10 +64,7 @@ def _environment(run: Training) -> dict[str, str]:
 def plan_flags(run: Training) -> list[str]:
     """The flags of the plan and the job."""
     plan = run.plan
-    words = [
-        f"--tensor-model-parallel-size {plan.tp}",
-        f"--pipeline-model-parallel-size {plan.pp}",
-    ]
+    words = [f"--tensor-model-parallel-size {plan.tp}", f"--pipeline-model-parallel-size {plan.pp}"]
     if plan.layout != EVEN and plan.pp > 1:
         words.append(f"--pipeline-model-parallel-layout '{megatron_text(plan.layout)}'")
     elif plan.vpp > 1:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from foretell.interop.python_calls import dotted_name, plain
+from foretell.interop.python_calls import dotted_name, parsed, plain
 
 FILE = Path(__file__).with_suffix(".toml")
 SEQ_LEN, BATCH, MICRO_BATCH = 8192, 512, 1
@@ -43,10 +43,7 @@ def read_recipe(text: str) -> tuple[tuple[str, Any], ...]:
         return _pairs(name, f"{kind}_recipe", words, over)
     if "_recipe(" not in text:
         return ()
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+    tree = parsed(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for call in reversed(calls):
         parts = dotted_name(call.func).split(".")

@@ -23,11 +23,7 @@ from foretell.interop.arguments import (
 from foretell.interop.forms import LaunchContents, LaunchedProcess, Word, gpu_count, read_form
 from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
-from foretell.interop.python_trainers import (
-    read_config_module,
-    read_olmo,
-    read_trainer_script,
-)
+from foretell.interop.python_trainers import read_config_module, read_olmo, read_trainer_script
 from foretell.interop.user_files import are_read, is_there
 
 _CONTINUED = re.compile(r"(?<![\\\n])\n(?=[ \t]*--\w)")
@@ -150,10 +146,7 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
     variables = known if own & {"nproc_per_node", "num_processes"} else {
         **known, **{name: str(value) for name, value in facts.items() if value is not None}
     }  # fmt: skip
-    asks = (
-        *found.asks,
-        *(f"{name} is not set in the file: --gpus" for name in count.unknown),
-    )
+    asks = (*found.asks, *(f"{name} is not set in the file: --gpus" for name in count.unknown))
     bare = not process.argv or process.argv[0].text.startswith("-")  # the image's own program
     image = process.image if bare else ""
     role = process.fact("role")

@@ -15,10 +15,7 @@ def read_calls(text: str) -> tuple[tuple[str, Any], ...]:
     """Keywords of the last call that makes a whole configuration; none where the text has no such call."""
     if "Config(" not in text or "=" not in text:
         return ()
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+    tree = parsed(text)
     roots = [
         node
         for node in ast.walk(tree)
@@ -29,6 +26,14 @@ def read_calls(text: str) -> tuple[tuple[str, Any], ...]:
     found = dict(_keywords(roots[-1], ""))
     found |= _assigned(tree)
     return tuple(found.items())
+
+
+def parsed(text: str) -> ast.Module:
+    """A program's tree, which is never run; an empty one where it cannot be parsed."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module(body=[], type_ignores=[])
 
 
 def _keywords(call: ast.Call, prefix: str) -> list[tuple[str, Any]]:

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretell.interop.python_calls import dotted_name, plain
+from foretell.interop.python_calls import dotted_name, parsed, plain
 
 SIGNS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
@@ -56,10 +56,7 @@ def read_trainer_script(text: str) -> tuple[tuple[str, Any], ...]:
     """Keys of a script; none where it has no call that holds a training's arguments."""
     if not any(f"{name}(" in text for name in METHODS):
         return ()
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+    tree = parsed(text)
     known = _literals(tree)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     found: dict[str, Any] = {}
@@ -82,10 +79,7 @@ def read_config_module(text: str) -> tuple[tuple[str, Any], ...]:
     inside."""
     if "xtuner" not in text or "dict(" not in text:
         return ()
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+    tree = parsed(text)
     known: dict[str, Any] = {}
     found: dict[str, Any] = {}
     for node in tree.body:
@@ -115,10 +109,7 @@ def read_olmo(text: str) -> tuple[tuple[str, Any], ...]:
     """Keys of a training script of OLMo-core: keywords of its configurations, and the model by its name."""
     if "olmo_core" not in text:
         return ()
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+    tree = parsed(text)
     known = _literals(tree)
     found: dict[str, Any] = {}
     for node in ast.walk(tree):

@@ -16,14 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import (
-    Keys,
-    drop_unset,
-    node_size,
-    plan_words,
-    read_back,
-    world_size,
-)
+from foretell.interop.keys import Keys, drop_unset, node_size, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import STEP_VALUES
 from foretell.interop.tool_fields import translate

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from foretell.interop.forms.launcher_rows import LAUNCHERS
 from foretell.interop.forms.records import (
     FactName,
     LaunchedProcess,
@@ -117,7 +118,7 @@ def process_facts(process: LaunchedProcess) -> tuple[StatedFact, ...]:
     """What the launchers of a process state, the innermost first."""
     found: list[StatedFact] = []
     for layer in reversed(process.layers):
-        reader = _READERS.get(layer.name)
+        reader = _READERS.get(layer.name, _stated if layer.name in LAUNCHERS else None)
         if reader is not None:
             found += reader(layer)
     for name in _VISIBLE:
@@ -142,19 +143,8 @@ def _torchrun(layer: LauncherLayer) -> list[StatedFact]:
     return found
 
 
-def _accelerate(layer: LauncherLayer) -> list[StatedFact]:
-    found: list[StatedFact] = []
-    for option, name in (("--num-processes", "processes"), ("--num-machines", "nodes")):
-        if word := layer.value(option):
-            found.append(_fact(name, word, option))  # type: ignore[arg-type]
-    return found
-
-
 def _deepspeed(layer: LauncherLayer) -> list[StatedFact]:
-    found: list[StatedFact] = []
-    for option, name in (("--num-nodes", "nodes"), ("--num-gpus", "gpus_per_node")):
-        if word := layer.value(option):
-            found.append(_fact(name, word, option))  # type: ignore[arg-type]
+    found = _stated(layer)
     include = layer.value("--include", "-i")
     if include and not include.unknown and include.text:
         hosts = [one.partition(":")[2] for one in include.text.split("@")]
@@ -164,12 +154,12 @@ def _deepspeed(layer: LauncherLayer) -> list[StatedFact]:
     return found
 
 
-def _mpi(layer: LauncherLayer) -> list[StatedFact]:
+def _stated(layer: LauncherLayer) -> list[StatedFact]:
+    """What a launcher's options state as they are, by its row (launchers.toml)."""
     found: list[StatedFact] = []
-    if word := layer.value("-np", "-n", "--np", "--n", "-c"):
-        found.append(_fact("processes", word, "-np"))
-    if word := layer.value("-npernode", "--npernode", "-ppn", "--ppn", "-N"):
-        found.append(_fact("processes_per_node", word, "-npernode"))
+    for name, options in LAUNCHERS[layer.name].states.items():
+        if word := layer.value(*options):
+            found.append(_fact(name, word, options[0]))  # type: ignore[arg-type]
     return found
 
 
@@ -185,20 +175,13 @@ def _docker(layer: LauncherLayer) -> list[StatedFact]:
     return [stated("gpus_per_node", many, word.line, "--gpus")]
 
 
-def _composer(layer: LauncherLayer) -> list[StatedFact]:
-    word = layer.value("-n", "--nproc")
-    return [_fact("processes_per_node", word, "--nproc")] if word else []
-
-
 def _batch(layer: LauncherLayer) -> list[StatedFact]:
     return list(batch_facts(layer))
 
 
 _READERS = {
-    "torchrun": _torchrun, "accelerate": _accelerate, "deepspeed": _deepspeed, "mpirun": _mpi,
-    "mpiexec": _mpi, "horovodrun": _mpi, "aprun": _mpi, "docker": _docker, "podman": _docker,
+    "torchrun": _torchrun, "deepspeed": _deepspeed, "docker": _docker, "podman": _docker,
     "nerdctl": _docker, "srun": _batch, "sbatch": _batch, "#SBATCH": _batch, "#PBS": _batch,
-    "composer": _composer,
 }  # fmt: skip
 
 
@@ -280,12 +263,7 @@ def gpu_count(facts: Sequence[StatedFact]) -> GpuCount:
 
 
 def _is_launcher(fact: StatedFact) -> bool:
-    return fact.source in (
-        "--nproc-per-node",
-        "-npernode",
-        "--nproc",
-        "--num-gpus",
-    )
+    return fact.source in ("--nproc-per-node", "-npernode", "--nproc", "--num-gpus")
 
 
 def _int(fact: StatedFact | None) -> int | None:

@@ -252,18 +252,12 @@ def _widened(tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext
         value = node.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 1:
             copies = min(copies * value, MOST_COPIES)
-            lines = (
-                *lines,
-                stated("replicas", value, tree.line(*path, name), name),
-            )
+            lines = (*lines, stated("replicas", value, tree.line(*path, name), name))
             break
     size = node.get("size")
     if "workerTemplate" in node and isinstance(size, int) and size > 0:
         nodes = min(nodes * size, MOST_COPIES)
-        lines = (
-            *lines,
-            stated("nodes", size, tree.line(*path, "size"), "size"),
-        )
+        lines = (*lines, stated("nodes", size, tree.line(*path, "size"), "size"))
     hosts = table(node.get("multinode")).get("nodeCount")
     if isinstance(hosts, int) and hosts > 0:
         nodes = min(nodes * hosts, MOST_COPIES)

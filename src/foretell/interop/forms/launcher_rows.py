@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import field
 from importlib import resources
 from typing import Any
 
@@ -37,6 +38,8 @@ class Launcher:
     """Whether the command is what stands behind `--`."""
     command: str = ""
     """The option that holds a whole command as one word: `--command`."""
+    states: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes, GPUs or processes, and the options that state them."""
 
 
 _TABLE = tomllib.loads(
@@ -54,7 +57,8 @@ def _launcher(row: Mapping[str, Any]) -> Launcher:
     """A row of the table; one that is like another is that."""
     told = dict(_TABLE["launchers"][row["like"]] if "like" in row else row)
     told |= {name: _set(told[name]) for name in ("switches", "values") if name in told}
-    return Launcher(**told | {"verbs": tuple(told.get("verbs", ()))})
+    states = {name: tuple(options.split()) for name, options in told.get("states", {}).items()}
+    return Launcher(**told | {"verbs": tuple(told.get("verbs", ())), "states": states})
 
 
 LAUNCHERS = {name: _launcher(row) for name, row in _TABLE["launchers"].items()}

@@ -17,6 +17,7 @@ from foretell.interop.forms.records import (
     stated,
 )
 from foretell.interop.forms.script import read_script
+from foretell.interop.python_calls import parsed
 
 ENGINES: Mapping[str, tuple[str, ...]] = {
     "LLM": ("vllm", "serve"), "AsyncEngineArgs": ("vllm", "serve"), "EngineArgs": ("vllm", "serve"),
@@ -36,10 +37,7 @@ _RUNS = ("run", "Popen", "check_call", "check_output", "call", "system")
 
 def python_processes(text: str) -> list[LaunchedProcess]:
     """Processes that a program starts; none where it cannot be parsed."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+    tree = parsed(text)
     known = _literals(tree)
     found: list[LaunchedProcess] = []
     for node in ast.walk(tree):

@@ -6,12 +6,7 @@ from dataclasses import replace
 
 from foretell.interop.forms.facts import batch_facts, batch_layer, process_facts, slurm_variables
 from foretell.interop.forms.house import House
-from foretell.interop.forms.records import (
-    LaunchContents,
-    LaunchedProcess,
-    StatedFact,
-    Word,
-)
+from foretell.interop.forms.records import LaunchContents, LaunchedProcess, StatedFact, Word
 from foretell.interop.forms.scope import Scope
 from foretell.interop.forms.shell import Shell
 from foretell.interop.forms.starts import note

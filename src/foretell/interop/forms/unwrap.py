@@ -8,13 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from foretell.interop.forms.launcher_rows import (
-    EXTRAS,
-    LAUNCHERS,
-    OUTER,
-    PYTHON_SWITCHES,
-    Launcher,
-)
+from foretell.interop.forms.launcher_rows import EXTRAS, LAUNCHERS, OUTER, PYTHON_SWITCHES, Launcher
 from foretell.interop.forms.records import LauncherLayer, Word
 from foretell.records import dataclass
 

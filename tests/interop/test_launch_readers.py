@@ -444,3 +444,17 @@ def test_hybrid_sharding_is_over_a_nodes_chips(strategy: str, nodes: int, words:
     )
     plan = read_arguments(text).plan.split()
     assert [word for word in plan if word.startswith(("zero", "shard"))] == words.split()
+
+
+def test_a_sweep_in_a_loop_is_said() -> None:
+    text = (
+        "for MBS in 1 2 4; do\n  torchrun --nproc_per_node 8 pretrain_gpt.py --micro-batch-size $MBS --bf16 "
+        "--num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 128 --global-batch-size 64\n"
+        "done\n"
+    )
+    launch = read_arguments(text)
+    assert "mbs1" in launch.plan.split()
+    assert (
+        "a loop starts 3 runs, of which the first is read (micro_batch_size: 1, 2, 4)"
+        in launch.notes
+    )

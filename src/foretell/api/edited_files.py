@@ -64,7 +64,13 @@ def edited_plan(
     told |= {name: str(getattr(best.plan, name)) for name in names}
     told["recompute"] = "none" if best.plan.recompute == "none" else "*"
     chips = launch if launch.gpus else replace(launch, gpus=best.gpus)
-    return _edited(given, text, chips, (keys(before), keys(best)), lambda rows: _says(rows, told))
+    pair = keys(before), keys(best)
+    if (
+        best.plan.recompute == "none"
+    ):  # also by keys of older releases, which a writer does not have
+        saved = next((row.key.split(", ") for row in launch.values if row.name == "recompute"), [])
+        pair[0].update({key: "" for key in saved if writer and key not in (*pair[0], *pair[1])})
+    return _edited(given, text, chips, pair, lambda rows: _says(rows, told))
 
 
 def _release(writer: str, text: str) -> str:

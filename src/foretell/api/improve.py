@@ -29,7 +29,7 @@ from foretell.api.serving import instance_command, launch_command, serve
 from foretell.api.training import estimate, search
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
 from foretell.interop.launch import REINFORCEMENT, SERVING, Launch
-from foretell.interop.plan_keys import sayable
+from foretell.interop.plan_keys import can_say, sayable
 from foretell.interop.user_files import are_read
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
@@ -121,10 +121,11 @@ def _training(
         if word in mine or training_field(word) not in (*free, *over)
     ]
     found = search(**{**arguments, "plan": " ".join(held)}, top=TOP, over=",".join(over))
-    best = found.best
+    plans = [one for one in found.plans if not own or can_say(launch.tool, one.plan)]
+    best = plans[0] if plans else found.best
     if before is not None and before.fits != "no" and before.step_s <= best.step_s:
         # The simplest of equals may be the slower one: then the fastest counts, where it gains enough.
-        clear = [one for one in found.plans if one.fits == "yes"]
+        clear = [one for one in plans if one.fits == "yes"]
         fastest = min(clear, key=lambda one: one.step_s, default=before)
         best = fastest if NEAR * fastest.step_s < before.step_s else before
     edited = edited_plan(question.launch, launch, before, best)

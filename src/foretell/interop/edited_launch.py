@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from foretell.interop.tool_tables import ToolTable
 
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,)#\\\"']+)"
+_LITERAL = re.compile(r"[\"'$]|-?\d|true\b|false\b", re.IGNORECASE)
+"""How a value begins that is none of another name's."""
 _VARIABLE = re.compile(r"[\"']?\$\{?(\w+)\}?[\"']?")
 
 
@@ -81,8 +83,9 @@ def _place(text: str, key: str, line: int | None) -> re.Match[str] | None:
     for pattern in (_flag(key), _line(key), _keyword(key)):
         found = [one for one in pattern.finditer(text) if not _commented(text, one.start())]
         near = [one for one in found if text.count("\n", 0, one.end()) + 1 == line]
+        plain = [one for one in found if _LITERAL.match(one.groupdict().get("value") or "")]
         if found:
-            return (near or found)[-1]
+            return (near or plain or found)[-1]
     return None
 
 
@@ -154,6 +157,9 @@ def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
             return text[: one.end()] + f" {told}" + text[one.end() :]
         if one.re.pattern == _keyword(other).pattern:
             front = text[text.rfind("\n", 0, one.start()) + 1 : one.start()]
+            if not front.strip() and text[one.end() : one.end() + 1] == ",":  # of a call
+                end = one.end() + 1
+                return text[:end] + f"\n{front}{last}={_literal(value)}," + text[end:]
             if not front.strip():  # a line of TOML or of a module
                 return (
                     text[: one.end()] + f"\n{front}{last} = {_literal(value)}" + text[one.end() :]
@@ -188,7 +194,7 @@ def _flag(key: str) -> re.Pattern[str]:
 
 def _line(key: str) -> re.Pattern[str]:
     """`key: value` as a line of YAML or JSON; of a dotted key its last part."""
-    last = re.escape(key.rpartition(".")[2])
+    last = re.escape(key.rpartition(".")[2]).replace("_", "[-_]")
     return re.compile(
         rf"^(?P<indent>[ \t]*)[\"']?{last}[\"']?[ \t]*:[ \t]*(?P<value>[^#\n]*?)(?=,?[ \t]*(?:#[^\n]*)?$)",
         re.MULTILINE,
@@ -197,7 +203,7 @@ def _line(key: str) -> re.Pattern[str]:
 
 def _keyword(key: str) -> re.Pattern[str]:
     """`key=value` of a call, an override or TOML."""
-    last = re.escape(key.rpartition(".")[2])
+    last = re.escape(key.rpartition(".")[2]).replace("_", "[-_]")
     return re.compile(rf"(?<![\w-]){last}[ \t]*=[ \t]*(?P<value>{_VALUE})")
 
 

@@ -15,6 +15,8 @@ from foretell.specs.plan_words import read_words
 
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch")
 """Fields of a plan that a key says as its number."""
+SHARING, SAVING = {"fsdp", "zero_stage"}, {"checkpointing", "no_checkpointing"}
+"""Fields of trainers on Hugging Face transformers, one of which shares states or recomputes."""
 STRATEGIES = {2: "shard_grad_op", 3: "full_shard"}
 """FSDP's word for a stage."""
 
@@ -23,7 +25,8 @@ def sayable(tool: str) -> tuple[str, ...]:
     """Fields of a plan that the keys of a tool can say."""
     table = table_of(tool)
     if table.options.get("style") == "transformers":
-        return ("zero", "micro_batch", "recompute")
+        needs = {"zero": SHARING, "micro_batch": {"micro_batch"}, "recompute": SAVING}
+        return tuple(name for name, some in needs.items() if some & {*table.fields})
     of_table = {*table.fields, *table.products}
     worded = {
         name for values in table.plan.values() for words in values.values() for name in _read(words)
@@ -32,6 +35,13 @@ def sayable(tool: str) -> tuple[str, ...]:
     found += ["zero"] if "zero_stage" in of_table or "zero" in worded else []
     found += [name for name in ("recompute", "sp", "schedule") if name in worded]
     return (*found, "dp")
+
+
+def can_say(tool: str, plan: Plan) -> bool:
+    """Whether the keys of a tool have a word for the sharing of a plan: FSDP has none for stage 1."""
+    staged = plan.framework.partition("@")[0] == "deepspeed"
+    plain = table_of(tool).options.get("style") != "transformers"
+    return plain or staged or plan.zero != 1
 
 
 def plan_keys(launch: Launch, text: str, plan: Plan, global_batch: int) -> dict[str, str]:

@@ -74,7 +74,26 @@ def read_arguments(
         return join_servers(
             [(_read_one(one, of, beside), role_of(one, text)) for one, of in servers]
         )
-    return _read_one(*named[0], beside)
+    launch = _read_one(*named[0], beside)
+    alike = [one for one, of in named if of == launch.tool]
+    return replace(launch, notes=(*launch.notes, *_sweep(alike or [named[0][0]], launch.tool)))
+
+
+def _sweep(runs: list[ArgumentTable], tool: Tool) -> list[str]:
+    """What is to be said of runs of one command that a loop starts with other values: the first is read."""
+    first, table = dict(runs[0].pairs), table_of(tool)
+    again = [dict(one.pairs) for one in runs[1:] if one.places == runs[0].places]
+    keys = dict.fromkeys(
+        key
+        for one in again
+        for key, value in one.items()
+        if first.get(key) != value and table.verdict(key) == "sets"
+    )
+    if not keys:
+        return []
+    told = {key: ", ".join(str(one.get(key)) for one in (first, *again)) for key in keys}
+    shown = "; ".join(f"{key}: {values}"[:80] for key, values in told.items())
+    return [f"a loop starts {len(again) + 1} runs, of which the first is read ({shown})"]
 
 
 def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:

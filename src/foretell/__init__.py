@@ -42,6 +42,7 @@ _WHERE = {
     "Infeasible": "foretell.errors",
     "codesign": "foretell.studies.sweep.codesign",
     "optimise": "foretell.studies.sweep.optimise",
+    "buy": "foretell.studies.procurement.buy",
     "compare": "foretell.studies.procurement.compare",
     "cost": "foretell.api.cost_questions",
     "network": "foretell.api.network",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from foretell.specs.plan import Plan as Plan
     from foretell.specs.plan import parse_plan as parse_plan
     from foretell.specs.system import System as System
+    from foretell.studies.procurement.buy import buy as buy
     from foretell.studies.procurement.compare import compare as compare
     from foretell.studies.scaling.run import scaling as scaling
     from foretell.studies.sensitivity import sensitivity as sensitivity

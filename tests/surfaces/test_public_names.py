@@ -14,7 +14,7 @@ POLICY = Path(__file__).parents[2] / "docs" / "stability.md"
 NAMES = """
     estimate search memory explain sensitivity compare_plans simulate diagnose serve size fleet post_train
     sweep scaling characterize_trace model system chip parse_plan Plan Model System Chip read_launch
-    improve BadInput Infeasible codesign optimise compare cost network version_changes RunMonitor
+    improve BadInput Infeasible codesign optimise buy compare cost network version_changes RunMonitor
 """.split()
 """What other programs may import: added to, and never renamed without a deprecation."""
 

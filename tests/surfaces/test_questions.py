@@ -43,6 +43,7 @@ FUNCTIONS = {
     "network": "api.network.collective",
     "sensitivity": "studies.sensitivity.sensitivities",
     "scaling": "studies.scaling.run.scaling",
+    "buy": "studies.procurement.buy.buy",
     "compare": "studies.procurement.compare.compare",
     "sweep": "studies.sweep.run.sweep",
     "codesign": "studies.sweep.codesign.codesign",
@@ -148,7 +149,7 @@ def test_fields_that_may_name_a_file() -> None:
         "rollout_gpus", "critic",
     }  # fmt: skip
     files = {
-        "prices", "import", "plot", "out", "picture", "trace", "storage", "jsonl", "files", "log", "save",
+        "prices", "import", "plot", "out", "picture", "report", "trace", "storage", "jsonl", "files", "log", "save",
     }  # fmt: skip
     assert files == FILES
     for field in every_field():

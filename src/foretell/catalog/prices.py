@@ -81,12 +81,13 @@ def price(
 ) -> Prices:
     """What a chip rents for today.
 
-    Of the offers at the latest date the one with the median rent (the lower of two), whole nodes
-    before single chips; its provider, date, region and term are the source. Spot is rented out by few
-    clouds, and these are dearer ones: where more clouds rent out on demand it is that rent times the
-    median of spot over on-demand among instances with both at one place and date. Where nothing is known
-    the rent is 0 and the source says so; a provider or term without offers is bad input. `listed` are
-    offers in the place of the catalogue's (price_files.py).
+    Of the cheapest offers of each provider at the latest date the one with the median rent (the
+    lower of two), whole nodes before single chips; its provider, date, region and term are the
+    source. Spot is rented out by few clouds, and these are dearer ones: where more clouds rent out
+    on demand it is that rent times the median of spot over on-demand among instances with both at
+    one place and date. Where nothing is known the rent is 0 and the source says so; a provider or
+    term without offers is bad input. `listed` are offers in the place of the catalogue's
+    (price_files.py).
     """
     chip_id = find(name, ("chip",), "prices.chip").id
     known = offers(chip_id) if listed is None else listed
@@ -129,14 +130,14 @@ def provider_rents(chip_id: str, term: str) -> dict[str, float]:
 
 def _standing(known: tuple[Offer, ...], term: str, many_clouds: bool) -> Rent | None:
     """The rent that stands for a term; a spot rent of many clouds by what spot takes off (`price`)."""
-    current = _latest([offer for offer in known if offer.term == term])
+    current = _of_providers(_latest([offer for offer in known if offer.term == term]))
     if not current:
         return None
     chosen = current[(len(current) - 1) // 2]
     low, middle, high = (
         offer.latest_usd_per_chip_hour for offer in (current[0], chosen, current[-1])
     )
-    full = _latest([offer for offer in known if offer.term == "on-demand"])
+    full = _of_providers(_latest([offer for offer in known if offer.term == "on-demand"]))
     same_clouds = {offer.provider for offer in current} == {offer.provider for offer in full}
     shares = _spot_shares(known) if term == "spot" and many_clouds and not same_clouds else []
     if not shares:
@@ -151,6 +152,11 @@ def _standing(known: tuple[Offer, ...], term: str, many_clouds: bool) -> Rent | 
     said += f") times the rent of {_said(base, full)}; spot itself is listed from "
     said += f"{low:.2f} to {high:.2f} USD"
     return min(low, middle), middle, max(high, middle), said
+
+
+def _of_providers(found: list[Offer]) -> list[Offer]:
+    """The cheapest offer of each provider, cheapest first: a cloud counts once, in however many regions."""
+    return list({offer.provider: offer for offer in reversed(found)}.values())[::-1]
 
 
 def _spot_shares(known: tuple[Offer, ...]) -> list[tuple[float, Offer]]:

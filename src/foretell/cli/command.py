@@ -56,6 +56,8 @@ class Edges:
     """Whether the Pareto front is shown."""
     save: str | None = None
     """File that a snapshot goes to."""
+    report: str | None = None
+    """File of a printable page."""
     json: bool = False
     """Whether the answer is printed as JSON."""
 

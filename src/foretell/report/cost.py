@@ -41,7 +41,7 @@ def cost_text(found: Mapping[str, Any]) -> "RenderableType":
     from rich.text import Text
 
     span = f"{usd(found['low_usd'])} to {usd(found['high_usd'])}"
-    said = f"{found['what']} {found['name']}: {usd(found['usd'])} ({span})"
+    said = f"{found['what']} {found['name']}{_paid(found)}: {usd(found['usd'])} ({span})"
     parts: list[RenderableType] = [Text(said, "bold")]
     parts += [Text(line) for line in _facts(found)]
     parts += [Text(), _tree(found["breakdown"])]
@@ -58,6 +58,14 @@ def cost_text(found: Mapping[str, Any]) -> "RenderableType":
     if found["assumptions"]:
         parts += [Text(), bullets("Assumed", found["assumptions"])]
     return Group(*parts)
+
+
+def _paid(found: Mapping[str, Any]) -> str:
+    """Whether what is done runs on chips of one's own or on rented ones."""
+    paid = found.get("paid")
+    if not paid or paid == "no price":
+        return ""
+    return ", on chips of one's own" if paid == "own" else f", rented ({paid})"
 
 
 def work_lines(found: Mapping[str, Any]) -> list[str]:

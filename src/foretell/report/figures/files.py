@@ -156,12 +156,12 @@ def _browse(figure: Mapping[str, Any], path: Path) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page, target = Path(folder) / "page.html", Path(folder) / "page.png"
         page.write_text(html(figure, still=True), encoding="utf-8")
-        _chromium(folder, page, f"--window-size={width},{height}", f"--screenshot={target}")
+        run_browser(folder, page, f"--window-size={width},{height}", f"--screenshot={target}")
         shutil.copyfile(target, path)
 
 
-def _chromium(folder: str, page: Path, *more: str) -> None:
-    """Run the browser without a window."""
+def run_browser(folder: str, page: Path, *more: str) -> None:
+    """Run the browser on a page, without a window."""
     words: Sequence[str] = [
         str(browser()), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
         f"--virtual-time-budget={LOADING_MS}", f"--user-data-dir={folder}/profile",

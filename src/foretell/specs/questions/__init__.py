@@ -36,6 +36,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
         "cost token": "cost.TokenQuestion",
         "sensitivity": "studies.SensitivityQuestion",
         "scaling": "studies.ScalingQuestion",
+        "buy": "buy.BuyQuestion",
         "compare": "compare.CompareQuestion",
         "sweep": "sweep.SweepQuestion",
         "codesign": "sweep.CodesignQuestion",

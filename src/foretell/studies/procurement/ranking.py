@@ -19,7 +19,7 @@ from foretell.search.ranking import (
     spread_of,
 )
 from foretell.specs.study import Study
-from foretell.studies.procurement.clusters import ClusterBill
+from foretell.studies.procurement.clusters import NO_PRICE, ClusterBill
 from foretell.studies.procurement.workloads import WorkloadResult
 from foretell.studies.sweep.mix import shares
 
@@ -263,11 +263,8 @@ def conclusions(found: Ranking) -> list[str]:
     said = [_lead(found)]
     if (other := _other_measure(found)) is not None:
         said.append(other)
-    if len(able) > 1 and found.certain:
-        said.append("Ranked first in at least 90 % of draws.")
-    elif len(able) > 1:
-        close = [k.system for k, p in zip(able[1:], found.beats[0][1:], strict=True) if p < CERTAIN]
-        said.append(f"Not certain (first in under 90 % of draws) against: {', '.join(close)}.")
+    if len(able) > 1:
+        said.append(_certainty(found))
     said += rent_notes(able)
     if unpriced := [kind.system for kind in found.kinds if kind.no_price]:
         names = ", ".join(unpriced)
@@ -311,9 +308,8 @@ def _lead(found: Ranking) -> str:
     first, *others = found.contenders
     money = found.by == "usd"
     price, speed = _price_words(first), _speed_words(first)
-    lead = (
-        f"{first.system} is cheapest: {price}" if money else f"{first.system} is fastest: {speed}"
-    )
+    cheapest = f"{first.system} is cheapest{_way(first)}: {price}"
+    lead = cheapest if money else f"{first.system} is fastest: {speed}"
     if not others:
         return f"{first.system} is the only system with an answer: {price if money else speed}."
     second = others[0]
@@ -323,8 +319,23 @@ def _lead(found: Ranking) -> str:
     else:
         by = (first.tokens_per_s or 0.0) / (second.tokens_per_s or 1.0) - 1.0
         how = f"{by:.0%} more than {second.system}"
-    word = "cheaper" if money else "faster"
-    return f"{lead}, {how} ({word} in {found.beats[0][1]:.0%} of draws)."
+    return f"{lead}, {how}."
+
+
+def _certainty(found: Ranking) -> str:
+    """How often the first is ahead of each other, and whether that is certain: one sentence."""
+    word = "cheaper" if found.by == "usd" else "faster"
+    others = zip(found.contenders[1:], found.beats[0][1:], strict=True)
+    often = ", ".join(f"than {kind.system} in {share:.0%}" for kind, share in others)
+    lead = "Certain" if found.certain else f"Not certain (below {CERTAIN:.0%} of draws)"
+    return f"{lead}: {word} {often} of draws."
+
+
+def _way(kind: ClusterKind) -> str:
+    """How a cluster is paid, in words."""
+    if kind.cluster is None or kind.cluster.paid == NO_PRICE:
+        return ""
+    return ", bought and run" if kind.cluster.paid == "own" else f", rented {kind.cluster.paid}"
 
 
 def _other_measure(found: Ranking) -> str | None:

@@ -1,0 +1,368 @@
+"""What to get for a model, a budget and a deadline: whole nodes or racks, bought or rented, and how sure.
+
+Each system of the choice is tried bought and rented. A run takes about the same chip-hours on any number of
+chips, so that a first estimate says how many meet the deadline; a few more make it as sure as is asked for.
+Bought chips cost their years (hardware, power, space, people), rented ones the hours of the run. A service
+adds the chips that `size` gives it: bought chips train first and serve then, rented ones are paid for both.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+from foretell import catalog, units
+from foretell.api.cost import Payment
+from foretell.api.size import size
+from foretell.api.training import estimate
+from foretell.economics.fabric import per_node_chips
+from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+from foretell.records import Answer, as_json, dataclass
+from foretell.specs.questions.buy import BuyQuestion
+from foretell.specs.questions.flags import asks
+from foretell.studies.procurement.clusters import affordable, cost_of, rent_of
+
+SYSTEMS = ("hgx-h100", "hgx-h200", "dgx-b200", "gb200-nvl72")
+"""What is chosen from where nothing is named."""
+WAYS: Mapping[str, tuple[str, ...]] = {"both": ("own", "rent"), "buy": ("own",), "rent": ("rent",)}
+SURE = 0.8
+"""Probability of meeting the deadline that chips are added for."""
+TRIES, STEP = 5, 1.2
+"""Sizes that are tried for it, and how much larger each is."""
+SPREAD = 2.0 * NormalDist().inv_cdf(0.95)
+"""Width of a 90 % interval in standard deviations."""
+DAY_S, HOURS_PER_YEAR = 86400.0, 8766.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuyOption:
+    """One way to get the work done."""
+
+    system: str
+    """Of what."""
+    paid: str
+    """own, or rented on demand."""
+    gpus: int
+    """Chips."""
+    units: int
+    """Whole nodes or racks."""
+    unit: str
+    """node or rack."""
+    serving_gpus: int | None
+    """Chips of these, or more, that the service takes; None: nothing is served."""
+    days: float | None
+    """How long training takes; None: nothing is trained."""
+    days_interval: tuple[float, float] | None
+    """Nine in ten."""
+    sure: float | None
+    """Probability that it is done by the deadline."""
+    usd: float
+    """What all of it costs."""
+    usd_interval: tuple[float, float]
+    """With the range of rents and of the time, nine in ten."""
+    years: float
+    """Over how many years."""
+    plan: str
+    """The plan of training."""
+    price: str
+    """What a chip costs, and where that is from."""
+    within: bool
+    """Whether it is within the budget."""
+    assumptions: tuple[str, ...]
+    """What it rests on."""
+
+    @property
+    def name(self) -> str:
+        """What is got, in words."""
+        how = "Buy" if self.paid == "own" else "Rent"
+        plural = "" if self.units == 1 else "s"
+        return f"{how} {self.units} {self.unit}{plural} of {self.system} ({self.gpus:,} GPUs)"
+
+    to_dict = as_json(more=("name",))
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class Purchase(Answer):
+    """What to get, what else there is, and what would change the choice."""
+
+    verb = "buy"
+
+    model: str
+    """For what."""
+    budget_usd: float | None
+    """What it may cost."""
+    deadline_days: float
+    """When training has to be done."""
+    options: tuple[BuyOption, ...]
+    """The best first."""
+    problems: tuple[str, ...]
+    """Systems that cannot do it, with the reason."""
+    changes: tuple[str, ...]
+    """What would change the choice."""
+
+    to_dict = as_json(more=("headline",))
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """What to get, what it costs, when it is done and how sure."""
+        best = self.options[0]
+        low, high = (money(usd) for usd in best.usd_interval)
+        span = (
+            f"over {best.years:g} years"
+            if best.paid == "own" or best.serving_gpus
+            else "for the run"
+        )
+        over = "" if best.within else f", above the budget of {money(self.budget_usd or 0.0)}"
+        around = "" if low == high else f" (90%: {low} to {high})"
+        lines = [
+            f"{best.name}{'' if best.paid == 'own' else ', on demand'}.",
+            f"It costs {money(best.usd)} USD {span}{around}{over}.",
+        ]
+        if best.days is None or best.days_interval is None:
+            return (*lines, f"It serves the load with {best.serving_gpus} GPUs.")
+        sure = (
+            f"{100 * (best.sure or 0.0):.0f}% sure by the deadline of {self.deadline_days:.0f} days"
+        )
+        low_days, high_days = best.days_interval
+        done = f"Training is done in {best.days:.0f} days (90%: {low_days:.0f} to {high_days:.0f}), {sure}"
+        return (*lines, done + (", and serves then." if best.serving_gpus else "."))
+
+
+def money(usd: float) -> str:
+    """Dollars in three digits."""
+    for size_of, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if usd >= size_of:
+            return f"{usd / size_of:.3g}{unit}"
+    return f"{usd:.3g}"
+
+
+@asks(BuyQuestion)
+def buy(question: BuyQuestion) -> Purchase:
+    """What to get for a model: whole nodes or racks, bought or rented, when it is done, and how sure.
+
+    `tokens` are trained by the `deadline`, `rate` requests a second are served; one of the two is needed.
+    """
+    budget, deadline_days, systems = _checked(question)
+    options: list[BuyOption] = []
+    problems: list[str] = []
+    for system in systems:
+        try:
+            options += _options(question, str(system), deadline_days, budget)
+        except ProblemsError as error:
+            problems.append(f"{system}: {'; '.join(p.message for p in error.problems)}")
+    if not options:
+        raise Infeasible([Problem(path="systems", value=None, message=text) for text in problems])
+    options.sort(key=lambda one: (not _does(one), not one.within, one.usd))
+    return Purchase(
+        model=str(question.model),
+        budget_usd=budget,
+        deadline_days=deadline_days,
+        options=tuple(options),
+        problems=tuple(problems),
+        changes=_changes(options),
+    )
+
+
+def _checked(question: BuyQuestion) -> tuple[float | None, float, Sequence[Any]]:
+    """Budget, deadline in days, and the systems; BadInput with all that is wrong."""
+    problems: list[Problem] = []
+    if question.tokens is None and question.rate is None:
+        message, allowed = "nothing to do", "--tokens to train, --rate to serve, or both"
+        problems.append(Problem(path="tokens", value=None, message=message, allowed=allowed))
+    if question.pay not in WAYS:
+        problems.append(
+            Problem(path="pay", value=question.pay, message="unknown", allowed=", ".join(WAYS))
+        )
+    given = question.systems or SYSTEMS
+    systems = given.split(",") if isinstance(given, str) else given
+    budget = deadline = None
+    try:
+        budget = None if question.budget is None else units.parse(question.budget, "usd", "budget")
+        deadline = units.parse(question.deadline, "s", "deadline") / DAY_S
+    except BadInput as error:
+        problems += error.problems
+    if problems or deadline is None:
+        raise BadInput(problems)
+    return budget, deadline, [text.strip() if isinstance(text, str) else text for text in systems]
+
+
+def _does(option: BuyOption) -> bool:
+    """Whether the deadline is more likely met than not."""
+    return option.sure is None or option.sure >= 0.5
+
+
+def unit_of(system: str) -> tuple[int, str]:
+    """Chips that are bought at once, and what they are: a rack where the system is one, else a node."""
+    made = catalog.system(system)
+    chips = 1.0
+    for tier in made.network.tiers:
+        chips *= float(tier.size)
+        if tier.name == "rack":
+            return round(chips), "rack"
+    return round(per_node_chips(made)), "node"
+
+
+def _options(
+    question: BuyQuestion, system: str, deadline_days: float, budget: float | None
+) -> list[BuyOption]:
+    """A system, bought and rented."""
+    each, unit = unit_of(system)
+    served = None
+    if question.rate is not None:
+        words: Any = {"isl": question.isl, "osl": question.osl, "simulate": False}
+        served = size(question.model, rate=question.rate, system=system, **words).best.gpus
+    trained = None if question.tokens is None else _trained(question, system, each, deadline_days)
+    found, problems = [], list[Problem]()
+    for way in WAYS[question.pay]:
+        try:
+            found.append(
+                _priced(question, system, way, trained, served, deadline_days, budget, unit)
+            )
+        except BadInput as error:  # nobody knows a price of it
+            problems += error.problems
+    if not found:
+        raise Infeasible(problems)
+    if (
+        trained is not None
+        and budget is not None
+        and found[0].paid == "own"
+        and not found[0].within
+    ):
+        found += _smaller(question, system, served, deadline_days, budget, unit)
+    return found
+
+
+def _smaller(
+    question: BuyQuestion,
+    system: str,
+    served: int | None,
+    deadline_days: float,
+    budget: float,
+    unit: str,
+) -> list[BuyOption]:
+    """What the budget buys of a system where it does not buy what meets the deadline."""
+    try:
+        gpus = affordable(system, budget, _own(question))[0].gpus // unit_of(system)[0]
+        run = estimate(question.model, gpus=gpus * unit_of(system)[0], **_run_of(question, system))
+    except ProblemsError:
+        return []
+    return [_priced(question, system, "own", run, served, deadline_days, budget, unit)]
+
+
+def _own(question: BuyQuestion) -> Payment:
+    """How bought chips are paid."""
+    return Payment(years=question.years, utilisation=question.utilisation, rent="own")
+
+
+def _run_of(question: BuyQuestion, system: str) -> dict[str, Any]:
+    """The run, for `estimate`, but for the chips."""
+    return {
+        "system": system,
+        "tokens": question.tokens,
+        "seq_len": question.seq_len,
+        "global_batch": question.global_batch,
+        "plan": question.plan,
+        "set": question.set,
+    }
+
+
+def _trained(question: BuyQuestion, system: str, each: int, deadline_days: float) -> Any:
+    """The run on the fewest whole units that are sure enough to meet the deadline."""
+    asked = _run_of(question, system)
+    first = estimate(question.model, gpus=_enough(question, asked, each), **asked)
+    assert first.run is not None
+    many = max(math.ceil(first.run.gpu_hours / 24.0 / deadline_days / each), 1)
+    found = first
+    for _ in range(TRIES):
+        gpus = many * each
+        found = first if gpus == first.gpus else estimate(question.model, gpus=gpus, **asked)
+        if _probability(found, deadline_days) >= SURE:
+            return found
+        many = math.ceil(many * STEP)
+    return found
+
+
+def _enough(question: BuyQuestion, asked: Mapping[str, Any], each: int) -> int:
+    """Whole units that hold the model."""
+    found = estimate(question.model, **{**asked, "tokens": None}).gpus
+    return math.ceil(found / each) * each
+
+
+def _probability(found: Any, deadline_days: float) -> float:
+    """That a run is done by the deadline; its interval is taken as lognormal."""
+    low, high = found.run.interval["p90"]
+    spread = math.log(high / low) / SPREAD
+    return NormalDist().cdf(math.log(deadline_days / math.sqrt(low * high)) / spread)
+
+
+def _priced(
+    question: BuyQuestion,
+    system: str,
+    way: str,
+    trained: Any,
+    served: int | None,
+    deadline_days: float,
+    budget: float | None,
+    unit: str,
+) -> BuyOption:
+    """One way to pay for a run, a service, or both."""
+    each = unit_of(system)[0]
+    many = math.ceil(max(trained.gpus if trained else 0, served or 0) / each)
+    bill = cost_of(system, many * each, _own(question))
+    years = bill.years or 1.0
+    usd, interval, said = bill.usd or 0.0, (bill.usd or 0.0,) * 2, bill.assumptions
+    price = f"{usd / (many * each) / years:,.0f} USD a GPU and year, all told"
+    if way == "rent":
+        rents = catalog.price(catalog.system(system).chip.id)
+        rent = rent_of(system, Payment(rent="on-demand"))[1]
+        run_hours = _run_hours(trained)
+        serving = (served or 0) * HOURS_PER_YEAR * years
+        usd = rent * (run_hours[1] + serving)
+        low, high = float(rents.low_usd_per_chip_hour), float(rents.high_usd_per_chip_hour)
+        interval = low * (run_hours[0] + serving), high * (run_hours[2] + serving)
+        said = (rents.source,)
+        price = f"{rent:.2f} USD a GPU and hour ({low:.2f} to {high:.2f})"
+    days = None if trained is None else trained.run.days
+    return BuyOption(
+        system=system,
+        paid="own" if way == "own" else "on-demand",
+        gpus=many * each,
+        units=many,
+        unit=unit,
+        serving_gpus=served,
+        days=days,
+        days_interval=None if trained is None else tuple(trained.run.interval["p90"]),
+        sure=None if trained is None else _probability(trained, deadline_days),
+        usd=usd,
+        usd_interval=interval,
+        years=years,
+        plan="" if trained is None else str(trained.plan),
+        price=price,
+        within=budget is None or usd <= budget,
+        assumptions=(*said, *(trained.assumptions if trained is not None else ())),
+    )
+
+
+def _run_hours(trained: Any) -> tuple[float, float, float]:
+    """Chip-hours of a run, at the ends of its interval and as predicted; 0 where nothing is trained."""
+    if trained is None:
+        return 0.0, 0.0, 0.0
+    run = trained.run
+    low, high = (run.gpu_hours * end / run.days for end in run.interval["p90"])
+    return low, run.gpu_hours, high
+
+
+def _changes(options: Sequence[BuyOption]) -> tuple[str, ...]:
+    """What the second best would have to cost to be the best, and what makes neither of them sure."""
+    if len(options) < 2:
+        return ()
+    best, second = options[:2]
+    said = []
+    if second.usd > best.usd:
+        less = 100 * (1 - best.usd / second.usd)
+        said.append(f"{second.name} would be the choice if its price fell by {less:.0f}%.")
+    if second.usd_interval[0] < best.usd_interval[1]:
+        said.append("The ranges of the two overlap: a quote for each decides.")
+    if best.sure is not None and best.sure < SURE:
+        said.append("More GPUs or a later deadline make it surer; so does one measured run.")
+    return tuple(said)

@@ -1,0 +1,104 @@
+"""The buyer's answer: whole nodes and racks, three first lines, ways to pay, and one printable page."""
+
+from pathlib import Path
+
+import pytest
+
+import foretell
+from foretell.catalog.prices import provider_rents, rent
+from foretell.errors import BadInput
+from foretell.report.purchase import page, report_file, write_report
+from foretell.studies.procurement.buy import Purchase, unit_of
+from tests.surfaces.command import foretell as command
+
+ASKED = {"tokens": "200B", "budget": "5M", "deadline": "60days"}
+
+
+@pytest.fixture(scope="module")
+def found() -> Purchase:
+    return foretell.buy("llama-3.1-8b", systems="hgx-h100,gb200-nvl72", **ASKED)
+
+
+def test_the_first_three_lines_are_the_answer(found: Purchase) -> None:
+    what, cost, when = found.headline
+    assert what.startswith(("Buy ", "Rent "))
+    assert "GPUs)" in what
+    assert "USD" in cost
+    assert "sure by the deadline of 60 days" in when
+
+
+def test_nodes_and_racks_are_whole(found: Purchase) -> None:
+    assert unit_of("gb200-nvl72") == (72, "rack")
+    assert unit_of("hgx-h100") == (8, "node")
+    for one in found.options:
+        assert one.gpus == one.units * unit_of(one.system)[0]
+
+
+def test_the_best_is_within_the_means_and_cheapest_of_those(found: Purchase) -> None:
+    able = [one for one in found.options if one.within and (one.sure or 0) >= 0.5]
+    assert found.options[0] == min(able, key=lambda one: one.usd)
+    assert found.options[0].sure is not None
+    assert found.options[0].sure >= 0.5
+
+
+def test_a_later_deadline_is_surer_and_a_smaller_budget_dearer_to_keep() -> None:
+    early, late = (
+        foretell.buy("llama-3.1-8b", systems="hgx-h100", pay="rent", tokens="2T", deadline=deadline)
+        for deadline in ("30days", "300days")
+    )
+    assert early.options[0].gpus > late.options[0].gpus
+    poor = foretell.buy("llama-3.1-8b", systems="hgx-h100", pay="buy", tokens="10T", budget="600k")
+    assert not poor.options[0].within
+    assert any(one.within for one in poor.options)
+
+
+def test_a_service_is_paid_for_too() -> None:
+    asked = {"systems": "hgx-h100", "pay": "rent"}
+    both = foretell.buy("llama-3.1-8b", **asked, tokens="200B", rate=5.0)
+    alone = foretell.buy("llama-3.1-8b", **asked, tokens="200B")
+    assert both.options[0].usd > alone.options[0].usd
+    assert foretell.buy("llama-3.1-8b", **asked, rate=5.0).options[0].days is None
+
+
+def test_what_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(BadInput) as error:
+        foretell.buy("llama-3.1-8b", pay="steal", deadline="soon")
+    assert [problem.path for problem in error.value.problems] == ["tokens", "pay", "deadline"]
+
+
+def test_the_page_is_one_file_that_needs_nothing(found: Purchase, tmp_path: Path) -> None:
+    told = found.to_dict()
+    text = page(told)
+    assert "http-equiv" not in text
+    assert "src=" not in text
+    assert all(one["name"] in text for one in told["options"])
+    assert "Assumptions and sources" in text
+    write_report(told, tmp_path / "buy.html")
+    assert (tmp_path / "buy.html").read_text() == text
+    with pytest.raises(BadInput, match="no kind of report"):
+        report_file("buy.txt")
+
+
+def test_the_command_says_no_where_the_budget_is_too_small() -> None:
+    words = ("buy", "llama-3.1-8b", "--tokens", "2T", "--systems", "hgx-h100", "--pay", "buy")
+    done = command(*words, "--budget", "500k")
+    assert done.code == 1
+    assert "above the budget" in done.out
+
+
+def test_a_cloud_counts_once_in_a_rent_however_many_regions_it_lists() -> None:
+    for chip in ("h100-sxm", "h200-sxm", "b200-sxm"):
+        found = rent(chip, "on-demand")
+        assert found is not None
+        asked = sorted(provider_rents(chip, "on-demand").values())
+        assert found[1] == pytest.approx(asked[(len(asked) - 1) // 2])
+    h100, h200 = (rent(chip, "on-demand") for chip in ("h100-sxm", "h200-sxm"))
+    assert h100 is not None
+    assert h200 is not None
+    assert h100[1] < h200[1]
+
+
+def test_the_first_line_of_a_run_says_how_its_chips_are_paid() -> None:
+    run = ("cost", "run", "llama-3.1-8b", "--gpus", "64xH100", "--tokens", "1T")
+    assert ", rented (on-demand): " in command(*run).out.splitlines()[0]
+    assert ", on chips of one's own: " in command(*run, "--rent", "own").out.splitlines()[0]

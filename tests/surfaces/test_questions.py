@@ -149,7 +149,8 @@ def test_fields_that_may_name_a_file() -> None:
         "rollout_gpus", "critic",
     }  # fmt: skip
     files = {
-        "prices", "import", "plot", "out", "picture", "report", "trace", "storage", "jsonl", "files", "log", "save",
+        "prices", "import", "plot", "out", "picture", "report", "trace", "storage", "jsonl", "files",
+        "log", "save",
     }  # fmt: skip
     assert files == FILES
     for field in every_field():

@@ -110,7 +110,9 @@ def test_a_chip_is_in_balance(path: Path) -> None:
     elif chip.id != "wse3" and chip.id not in CPUS:
         # FLOP for each byte: 54 on the V100's successor for inference, 590 on TPU v6e.
         assert 30 < half / chip.memory_bandwidth_bytes_per_s < 700
-        assert 0.005 < chip.memory_bytes / chip.memory_bandwidth_bytes_per_s < 0.15
+        # Memory that is shared with a CPU takes longer to read.
+        longest = 0.6 if chip.memory_type.startswith("LPDDR") else 0.15
+        assert 0.005 < chip.memory_bytes / chip.memory_bandwidth_bytes_per_s < longest
         assert 0.05e12 < half / chip.tdp_watts < 3e12
         assert chip.scale_up_bytes_per_s < chip.memory_bandwidth_bytes_per_s
     if "fp8" in peaks:

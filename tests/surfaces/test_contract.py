@@ -51,8 +51,9 @@ FLAGS = {
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),
     "size": (
-        "--model --rate --system --measured --isl --osl --ttft --tpot --percentile --headroom --gpus --plan "
-        "--engine --speculative --adapters --adapter-rank --adapter-slots --prefix-hit --images --audio "
+        "--model --rate --system --measured --isl --osl --ttft --tpot --tokens --within --percentile "
+        "--headroom --gpus --plan --engine --speculative --adapters --adapter-rank --adapter-slots "
+        "--prefix-hit --images --audio "
         "--price --prefill-gpus --prefill-plan --top --lengths --simulate --no-simulate --prices --set "
         "--pareto --export --launcher --plot --jsonl --json"
     ).split(),

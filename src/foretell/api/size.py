@@ -10,7 +10,7 @@ import numpy as np
 
 from foretell.api.prefill import degrees_of, prefill_place
 from foretell.api.serving import question_of, rent_of
-from foretell.api.sizing_answer import Choice, Sizing
+from foretell.api.sizing_answer import Choice, OfflineBatch, Sizing
 from foretell.api.sizing_choices import (
     SLACK,
     SizingCase,
@@ -28,7 +28,14 @@ from foretell.serving.sizing_simulation import sized_question
 from foretell.specs.questions.flags import asks, part
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.sizing import SizeQuestion
+from foretell.units import parse
 
+ANY_MS = 1e12
+"""Latency that any service keeps."""
+MOST = 1e18
+"""Tokens and seconds above this are a typing error."""
+LOADS = "--rate, or --tokens with --within"
+"""What a service is sized for."""
 PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
 
 
@@ -36,14 +43,53 @@ PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
 def size(asked: SizeQuestion) -> Sizing:
     """How many chips serve `rate` requests per second within the latency targets (ms), and in which layout.
 
-    `gpus` is the most that one instance may have. Raises Infeasible where no layout meets the targets.
+    `gpus` is the most that one instance may have. With `tokens` to be written `within` a time, in the place
+    of a rate, latencies do not count: an offline batch. Raises Infeasible where no layout meets the targets.
     """
+    if asked.tokens is not None or asked.within is not None:
+        return size_batch(asked)
     return sizing_of(sizing_case(asked), simulate=asked.simulate, top=asked.top)
+
+
+def size_batch(asked: SizeQuestion) -> Sizing:
+    """How many chips write so many tokens within a time: any latency will do, and no reserve is kept."""
+    problems: list[Problem] = []
+    tokens, within_s = (
+        _amount(name, given, unit, problems)
+        for name, given, unit in (("tokens", asked.tokens, ""), ("within", asked.within, "s"))
+    )
+    if asked.rate is not None:
+        message = "given beside a batch of tokens"
+        problems.append(Problem(path="rate", value=asked.rate, message=message, allowed=LOADS))
+    if problems:
+        raise BadInput(problems)
+    plain = replace(
+        asked, rate=tokens / float(asked.osl) / within_s, ttft=ANY_MS, tpot=ANY_MS, headroom=0.0,
+        percentile="mean", simulate=False,
+    )  # fmt: skip
+    found = sizing_of(sizing_case(plain), simulate=False, top=asked.top)
+    return replace(found, batch=OfflineBatch(tokens=tokens, within_s=within_s))
+
+
+def _amount(name: str, given: str | float | None, unit: str, problems: list[Problem]) -> float:
+    """Tokens, or seconds, that a batch is asked for."""
+    if given is None:
+        message, allowed = "missing", "both --tokens and --within"
+        problems.append(Problem(path=name, value=None, message=message, allowed=allowed))
+        return 1.0
+    value = collect(lambda: parse(given, unit, name), problems)
+    if value is not None and not 0.0 < value < MOST:
+        message, allowed = "not a usable number", "more than 0, as in 1B or 12h"
+        problems.append(Problem(path=name, value=given, message=message, allowed=allowed))
+    return value or 1.0
 
 
 def sizing_case(asked: SizeQuestion) -> SizingCase:
     """The question with every layout in closed form; all problems at once, Infeasible where none will do."""
     problems = _problems(asked)
+    if asked.rate is None:
+        problems.append(Problem(path="rate", value=None, message="missing", allowed=LOADS))
+        raise BadInput(problems)
     most = 64 if asked.gpus is None else asked.gpus
     own = {"gpus": most, "prefill_gpus": None, "prefill_plan": None}
     try:
@@ -137,7 +183,7 @@ def _given_measured(asked: SizeQuestion, question: ServeQuestion, most: int | st
 
     load = {
         "concurrency": None,
-        "rate": float(asked.rate),
+        "rate": asked.rate,
         "prefill_gpus": None,
         "prefill_plan": None,
     }

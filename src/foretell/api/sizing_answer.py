@@ -109,6 +109,16 @@ class Choice(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineBatch:
+    """Tokens that must be written by a time."""
+
+    tokens: float
+    """Output tokens."""
+    within_s: float
+    """Seconds until they must be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing(JsonRecord, Answer):
     """The cheapest ways to serve a rate within its latency targets."""
 
@@ -140,6 +150,8 @@ class Sizing(JsonRecord, Answer):
     """Plain instances of one node beside the best one, in its format and in fp8."""
     elsewhere: Choice | None = None
     """Where prefill must be on chips of its own: the cheapest way without them; else None."""
+    batch: OfflineBatch | None = None
+    """The offline batch that was asked for in the place of a rate."""
     question: ServeQuestion | None = field(default=None, repr=False, compare=False)
     """The question, from which launch commands are written; no part of the JSON."""
 
@@ -147,6 +159,20 @@ class Sizing(JsonRecord, Answer):
     def intervals(self) -> dict[str, Interval]:
         """Those of the best one."""
         return self.best.intervals
+
+    @property
+    def finish(self) -> dict[str, float | None] | None:
+        """When an offline batch is done on the best option and what it costs; None of a rate."""
+        if self.batch is None:
+            return None
+        per_s, rent = self.best.option.requests_per_s * self.wanted.osl, self.best.usd_per_hour
+        hours = self.batch.tokens / per_s / 3600.0
+        return {
+            "tokens": self.batch.tokens,
+            "within_s": self.batch.within_s,
+            "done_s": 3600.0 * hours,
+            "usd": None if rent is None else rent * hours,
+        }
 
     @property
     def best(self) -> Choice:
@@ -195,6 +221,7 @@ class Sizing(JsonRecord, Answer):
             "ttft_target_ms": w.ttft_ms,
             "tpot_target_ms": w.tpot_ms,
             "percentile": self.percentile,
+            "offline": self.finish,
             "gpus": choices[0]["gpus"],
             "intervals": choices[0]["intervals"],
             "best": choices[0],

@@ -6,6 +6,7 @@ from foretell.api.sizing_answer import Choice, Sizing
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 from foretell.serving.sizing_records import ServiceTargets
+from foretell.units import format as format_value
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,14 +24,17 @@ def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
 
     w, best = found.wanted, found.best
     told = "meets" if best.meets else "misses"
+    load = f" serve {w.rate:.4g} requests/s of" if found.batch is None else offline_text(found)
     head = Text.assemble(
         (chips_text(found), "bold"),
-        f" serve {w.rate:g} requests/s of {found.model} ({w.isl:g} tokens in, {w.osl:g} out)\n",
+        f"{load} {found.model} ({w.isl:g} tokens in, {w.osl:g} out)\n",
         ("best  ", "dim"),
         (best.option.name(), "bold"),
         f", at most {best.option.instance.batch} sequences at once in each\n",
         ("      ", "dim"),
-        f"{told} TTFT {w.ttft_ms:g} ms and TPOT {w.tpot_ms:g} ms at {found.percentile}: "
+        f"TTFT {best.ttft_ms:,.0f} ms, TPOT {best.tpot_ms:.1f} ms with a queue that never ends\n"
+        if found.batch is not None
+        else f"{told} TTFT {w.ttft_ms:g} ms and TPOT {w.tpot_ms:g} ms at {found.percentile}: "
         f"{best.ttft_ms:,.0f} ms and {best.tpot_ms:.1f} ms\n"
         f"      capacity {best.option.requests_per_s:.3g} requests/s, {100 * best.headroom:.0f} % above "
         "the rate: there a queue begins to grow\n"
@@ -49,6 +53,19 @@ def size_text(found: Sizing, *, pareto: bool = False) -> "RenderableType":
         f"{found.evaluated:,} layouts x loads in closed form; options marked * were simulated",
     ]
     return Group(*parts, Text(), bullets("Assumed", said))
+
+
+def offline_text(found: Sizing) -> str:
+    """When an offline batch is done, and what it costs."""
+    told = found.finish
+    assert told is not None
+    usd = "" if told["usd"] is None else f" for ${told['usd']:,.2f}"
+    done, until = (
+        format_value(told["done_s"] or 0.0, "s"),
+        format_value(told["within_s"] or 0.0, "s"),
+    )
+    tokens = format_value(told["tokens"] or 0.0, "")
+    return f" write {tokens} tokens in {done} of {until}{usd}:"
 
 
 def beside_lines(found: Sizing) -> "list[Text]":

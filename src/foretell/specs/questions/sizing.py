@@ -72,11 +72,11 @@ class SizeQuestion(DegreeFlags):
 
     model: ModelName = field(kw_only=False)
     rate: Annotated[
-        float,
+        float | None,
         Flag(
             help="Requests per second to be answered.", kind="decimal", metavar="R", most=RATE.most
         ),
-    ]
+    ] = None
     system: SystemName = None
     measured: MeasuredRuns = ()
     isl: PromptLength = 1024
@@ -90,6 +90,17 @@ class SizeQuestion(DegreeFlags):
             help="Longest time per output token, the first excluded.", kind="decimal", metavar="MS"
         ),
     ] = 50
+    tokens: Annotated[
+        str | float | None,
+        Flag(
+            help="Output tokens of an offline batch such as 1B, in the place of --rate; no targets.",
+            metavar="N",
+        ),
+    ] = None
+    within: Annotated[
+        str | float | None,
+        Flag(help="When the batch must be done: 12h, 2d.", metavar="TIME"),
+    ] = None
     percentile: Percentile = "p90"
     headroom: Headroom = 0.2
     gpus: LargestInstance = None

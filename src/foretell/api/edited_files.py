@@ -103,6 +103,10 @@ def _edited(
     place = Path(given) if text != str(given) else None
     files = files_beside(text, place) if place else ()
     wanted = changed_keys(table_of(launch.tool), lambda key: has_key(text, key), *keys)
+    said = [key for row in launch.values for key in row.key.split(", ") if key]
+    lines = {row.key.split(", ")[0]: row.line for row in launch.values if row.line}
+    # What the text says already, where the launch as it is was not predicted, is no change.
+    wanted = {k: v for k, v in wanted.items() if edited_launch(text, {k: v}, said, lines) != text}
     changes = tuple(
         FlagChange(
             flag=_shown(key, text),
@@ -118,8 +122,6 @@ def _edited(
     places = {key: _place(key, text, files) for key in wanted}
     here = {key: value for key, value in wanted.items() if not places[key]}
     notes = [f"{key} is in {place}: change it there" for key, place in places.items() if place]
-    said = [key for row in launch.values for key in row.key.split(", ") if key]
-    lines = {row.key.split(", ")[0]: row.line for row in launch.values if row.line}
     changed = edited_launch(text, here, said, lines) or ""
     if not changed or not _reads(changed, place, launch, says, whole=len(here) == len(wanted)):
         notes.append(f"the file of {launch.tool} is not changed here: set these keys in yours")

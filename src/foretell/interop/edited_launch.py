@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from foretell.interop.tool_tables import ToolTable
 
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,)#\\\"']+)"
+_TRAILING = re.compile(r",(\s*[}\]])")
+"""A comma behind the last member, which JSON does not have."""
 _LITERAL = re.compile(r"[\"'$]|-?\d|true\b|false\b", re.IGNORECASE)
 """How a value begins that is none of another name's."""
 _VARIABLE = re.compile(r"[\"']?\$\{?(\w+)\}?[\"']?")
@@ -47,7 +49,7 @@ def edited_launch(
     """The text with keys set to new values, or left out (None); None where a key has no place in it.
 
     `beside` are keys that the launch has and that a new one may stand beside, `lines` where keys stand."""
-    at = dict(lines or {})
+    before, at = text, dict(lines or {})
     for key, value in changes.items():
         changed = _replaced(text, key, value, at.get(key))
         if changed is None and value is not None:
@@ -59,7 +61,8 @@ def edited_launch(
         if changed.count("\n") != text.count("\n"):
             at = {}  # lines have moved
         text = changed
-    return re.sub(r",(\s*[}\]])", r"\1", text) if text.lstrip()[:1] == "{" else text
+    strict = text.lstrip()[:1] == "{" and not _TRAILING.search(before)
+    return _TRAILING.sub(r"\1", text) if strict else text
 
 
 def flag_name(text: str, key: str) -> str:

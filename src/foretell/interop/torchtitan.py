@@ -14,27 +14,12 @@ from foretell.interop.keys import Keys, plan_words, read_back, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word
 from foretell.interop.tool_fields import translate
-from foretell.interop.tool_tables import ToolTable
+from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.interop.torchtitan_registry import REGISTRY
 from foretell.interop.whole_numbers import whole_number
 
-SCHEDULES = {
-    "1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "loopedbfs": "interleaved",
-    "interleavedzerobubble": "interleaved", "zbvzerobubble": "zb-v", "dualpipev": "dualpipe",
-}  # fmt: skip
-"""Classes of torch.distributed.pipelining and our schedules."""
-NEAR = {
-    "loopedbfs": "LoopedBFS",
-    "interleavedzerobubble": "InterleavedZeroBubble",
-    "dualpipev": "DualPipeV",
-}
-"""Schedules that are read as one like it."""
-CHECKPOINTS = {
-    "none": "none", "selective": "products", "full": "full", "memory_budget": "products",
-    "selectiveac": "products", "fullac": "full", "memorybudgetac": "products",
-}  # fmt: skip
-PRECISIONS = {"float8": "fp8", "mx": "mxfp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
-"""Model converters and the dtype of the products."""
+WORDS = table_of("torchtitan").words
+"""Their words and ours."""
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 """Where the switch of overlapped tensor parallelism is: of 0.2, and of 0.3."""
 
@@ -142,22 +127,12 @@ def _layout(keys: Keys, pp: int, vpp: int, layers: int | None, schedule: str | N
     return plan_word(sizes)
 
 
-SECTIONS = {
-    "_parallel_degree": "parallelism", "data_parallel_": "parallelism", "fsdp_": "parallelism",
-    "pipeline_parallel_": "parallelism", "num_pp_microbatches": "parallelism",
-    "num_tokens_per_": "training", "max_context_length": "training", "local_batch_size": "training",
-    "global_batch_size": "training", "seq_len": "training", "enable_sequence_parallel": "parallelism",
-    "enable_async_tensor_parallel": "parallelism",
-}  # fmt: skip
-"""Parts of keys and the section they are of, where none is named."""
-
-
 def _sectioned(given: ArgumentTable) -> ArgumentTable:
     """Keys with their section: one that is given alone stands where the tree has it."""
     pairs = []
     for key, value in given.pairs:
         if "." not in key:
-            found = next((s for part, s in SECTIONS.items() if part in key), None)
+            found = next((s for part, s in WORDS["section"].items() if part in key), None)
             key = f"{found}.{key}" if found else key
         pairs.append((key, value))
     return replace(given, pairs=tuple(pairs))
@@ -191,13 +166,13 @@ def _pipeline(keys: Keys, pp: int, layers: int | None) -> tuple[str | None, int]
         keys.doubt("modules of a stage are given by name: not followed")
     if pp == 1:
         return None, 1
-    if plain not in SCHEDULES:
+    if plain not in WORDS["schedule"]:
         keys.problem("parallelism.pipeline_parallel_schedule", "is no schedule known here", told,
                      "1F1B, GPipe, Interleaved1F1B, ZBVZeroBubble")  # fmt: skip
         return None, 1
-    schedule = SCHEDULES[plain]
-    if plain in NEAR:
-        keys.doubt(f"schedule {NEAR[plain]} is taken as {schedule}")
+    schedule = WORDS["schedule"][plain]
+    if plain in WORDS["near"]:
+        keys.doubt(f"schedule {WORDS['near'][plain]} is taken as {schedule}")
     if schedule != "interleaved":
         return (None if schedule == "1f1b" else schedule), 1
     if each is None or layers is None:
@@ -268,7 +243,7 @@ def _recompute(keys: Keys, layers: int | None, pp: int) -> str:
         .lower()
     )
     name = name.removesuffix(".config")
-    if name not in CHECKPOINTS:
+    if name not in WORDS["checkpoint"]:
         keys.problem(
             "activation_checkpoint.mode", "is none of the modes", name, "none, selective, full"
         )
@@ -282,7 +257,7 @@ def _recompute(keys: Keys, layers: int | None, pp: int) -> str:
             keys.doubt(f"one layer in {every} is recomputed: how many needs the model's layers")
             return "none"
         return f"full:{max(layers // pp // every, 1)}" if every > 1 else "full"
-    return CHECKPOINTS[name]
+    return WORDS["checkpoint"][name]
 
 
 def _fused(keys: Keys) -> bool | None:
@@ -298,8 +273,8 @@ def _precision(keys: Keys) -> dict[str, object]:
     words = named if isinstance(named, list) else str(named or "").split(",")
     for word in words:
         name = str(word).strip().lower().rpartition(".")[2]
-        if name in PRECISIONS:
-            values["precision"] = PRECISIONS[name]
+        if name in WORDS["converter"]:
+            values["precision"] = WORDS["converter"][name]
         elif name:
             keys.doubt(f"model converter {name[:40]} is not known here: ignored")
     recipe = keys.text("float8.recipe_name", "quantize.linear.float8.recipe_name") or ""

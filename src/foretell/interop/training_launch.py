@@ -26,15 +26,10 @@ from foretell.specs.post_training import usual_prompt
 
 STAGED = re.compile(r"(?:zero|z|stage)[-_]?([0-3])", re.IGNORECASE)
 """How names of DeepSpeed's files say their stage."""
-OPTIMIZERS = {
-    "adamw": "adam", "adamw_torch": "adam", "adamw_torch_fused": "adam", "adamw_apex_fused": "adam",
-    "adamw_hf": "adam", "adamw_bnb_8bit": "adam8bit", "adamw_8bit": "adam8bit",
-    "paged_adamw_8bit": "adam8bit", "adamwnpufused": "adam", "fused_adam": "adam", "fusedadam": "adam",
-    "paged_adamw": "adam", "paged_adamw_32bit": "adam", "adamw_torch_8bit": "adam8bit",
-    "adafactor": "adafactor", "adamw_torch_npu_fused": "adam", "adamw_anyprecision": "adam",
-    "sgd": "sgd", "muon": "muon", "adam": "adam",
-}  # fmt: skip
+OPTIMIZERS = table_of("_training").words["optimizer"]
 """Names of optimizers and ours."""
+METHODS = table_of("_training").words["method"]
+"""Methods of these trainers, and the algorithm whose step is theirs."""
 QV = ("q_proj", "v_proj")
 """PEFT's own modules of a Llama-like model where none are named."""
 MIXERS = ("q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "out_proj")
@@ -524,11 +519,6 @@ def _described(keys: Keys) -> dict[str, object] | None:
 
 USUAL_VOCABULARY = 128_256
 """Rows of a token table where a described model names none: Llama 3's."""
-METHODS = {
-    "dpo": "dpo", "kto": "dpo", "orpo": "dpo", "grpo": "grpo", "rloo": "grpo", "ppo": "ppo",
-    "reward": "reward", "rm": "reward",
-}  # fmt: skip
-"""Methods of these trainers, and the algorithm whose step is theirs."""
 
 
 def _method(

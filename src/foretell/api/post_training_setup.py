@@ -341,111 +341,79 @@ def offload_of(
 
 def problems_of(question: PostTrainingQuestion) -> list[Problem]:
     """Words and numbers that cannot be, all at once."""
-    found = []
     words = {
         "placement": (question.placement, PLACEMENTS),
         "sync": (question.sync or "ipc", SYNCS),
         "packing": (question.packing, PACKINGS),
         "reference": (question.reference, REFERENCES),
+        "framework": (question.framework.partition("@")[0], loop_names()),
     }
-    found += [
-        unknown(name, value, allowed)
+    found = [
+        unknown(name, getattr(question, name), allowed)
         for name, (value, allowed) in words.items()
         if value not in allowed
     ]
-    if question.framework.partition("@")[0] not in loop_names():
-        found.append(unknown("framework", question.framework, loop_names()))
     if question.offload not in (None, "none"):
         parts = str(question.offload).split("+")
-        found += [
-            unknown("offload", part, ("none", *OFFLOADS)) for part in parts if part not in OFFLOADS
-        ]
-    least = {
-        "prompts": 1,
-        "samples": 0,
-        "updates": 1,
-        "turns": 1,
-        "steps": 1,
-        "max_osl": 1,
-        "micro_tokens": 1,
-    }
-    for name, low in least.items():
-        value = getattr(question, name)
-        if value is not None and (
-            not isinstance(value, int) or isinstance(value, bool) or value < low
-        ):
-            found.append(
-                Problem(
-                    path=name,
-                    value=value,
-                    message="not a usable number",
-                    allowed=f"a whole number from {low}",
-                )
-            )
-    for name, low_f in {
-        "isl": 0.0,
-        "osl": 1.0,
-        "osl_end": 1.0,
-        "staleness": 0.0,
-        "price": 0.0,
-    }.items():
-        value = getattr(question, name)
-        if value is not None and (
-            not isinstance(value, int | float) or isinstance(value, bool) or value < low_f
-        ):
-            found.append(
-                Problem(
-                    path=name,
-                    value=value,
-                    message="not a usable number",
-                    allowed=f"a number from {low_f:g}",
-                )
-            )
+        allowed = ("none", *OFFLOADS)
+        found += [unknown("offload", part, allowed) for part in parts if part not in OFFLOADS]
+    numbers = [_unusable(question, name, low, int) for name, low in LEAST_WHOLE.items()]
+    numbers += [_unusable(question, name, low, float) for name, low in LEAST.items()]
+    found += [one for one in numbers if one is not None]
     if not 0.0 <= question.filtered <= 0.95:
         found.append(
-            Problem(
-                path="filtered",
-                value=question.filtered,
-                message="not a usable share",
-                allowed="a share from 0 to 0.95",
-            )
+            _problem("filtered", question.filtered, "not a usable share", "a share from 0 to 0.95")
         )
     if question.tool_time is not None:
         try:
             [float(part) for part in question.tool_time.split(":")]
         except ValueError:
-            message = "is no MEDIAN:P99"
             found.append(
-                Problem(
-                    path="tool_time",
-                    value=question.tool_time,
-                    message=message,
-                    allowed="seconds, as in 2:30",
-                )
+                _problem("tool_time", question.tool_time, "is no MEDIAN:P99", "seconds, as in 2:30")
             )
+    return [*found, *_pool_problems(question)]
+
+
+LEAST_WHOLE = {
+    "prompts": 1,
+    "samples": 0,
+    "updates": 1,
+    "turns": 1,
+    "steps": 1,
+    "max_osl": 1,
+    "micro_tokens": 1,
+}
+"""Whole numbers, and the least of each."""
+LEAST = {"isl": 0.0, "osl": 1.0, "osl_end": 1.0, "staleness": 0.0, "price": 0.0}
+"""Other numbers, and the least of each."""
+
+
+def _problem(path: str, value: object, message: str, allowed: str) -> Problem:
+    return Problem(path=path, value=value, message=message, allowed=allowed)
+
+
+def _unusable(question: PostTrainingQuestion, name: str, low: float, kind: type) -> Problem | None:
+    """The problem of a number that is none of its kind, or too small; None where it can be."""
+    value = getattr(question, name)
+    kinds = int if kind is int else int | float
+    if value is None or (isinstance(value, kinds) and not isinstance(value, bool) and value >= low):
+        return None
+    what = "a whole number" if kind is int else "a number"
+    return _problem(name, value, "not a usable number", f"{what} from {low:g}")
+
+
+def _pool_problems(question: PostTrainingQuestion) -> list[Problem]:
+    """Chips that are missing, or given twice."""
     both = question.trainer_gpus is not None, question.rollout_gpus is not None
     if question.gpus is None and not any(both):
-        message = "missing"
-        found.append(
-            Problem(
-                path="gpus",
-                value=None,
-                message=message,
-                allowed="as in 32xH100, or --trainer-gpus and --rollout-gpus",
-            )
-        )
+        allowed = "as in 32xH100, or --trainer-gpus and --rollout-gpus"
+        return [_problem("gpus", None, "missing", allowed)]
+    found = []
     form = find_algorithm(question.algorithm)
     if any(both) and not all(both) and (both[1] or (form is not None and form.generates)):
         path = "rollout_gpus" if both[0] else "trainer_gpus"
         message = "missing: the other pool has chips of its own"
-        found.append(
-            Problem(
-                path=path, value=None, message=message, allowed="as in 8xH100, or --gpus for both"
-            )
-        )
+        found.append(_problem(path, None, message, "as in 8xH100, or --gpus for both"))
     if any(both) and question.gpus is not None:
-        message = "is given beside the pools"
-        found.append(
-            Problem(path="gpus", value=question.gpus, message=message, allowed="one of them")
-        )
+        found.append(_problem("gpus", question.gpus, "is given beside the pools", "one of them"))
     return found

@@ -161,12 +161,11 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     if prompts and all_samples and samples is None:
         samples = max(all_samples // prompts, 1)
     generated = (prompts or 0) * (samples or 0)
+    thrown = 1.0 - all_samples / generated if all_samples and generated > all_samples else None
     stated = {
         "prompts": prompts,
         "samples": samples,
-        "filtered": round(1.0 - (all_samples or 0) / generated, 4)
-        if all_samples and generated > all_samples
-        else None,
+        "filtered": number(cells, "filtered") or (round(thrown, 4) if thrown else None),
         "updates": whole(cells, "updates_per_step"),
         "isl": isl,
         "osl": min(osl, max_osl) if osl and max_osl else osl,
@@ -174,7 +173,7 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         "micro_tokens": whole(cells, "micro_tokens"),
         "turns": whole(cells, "turns") or turns_in(lower(cells, "multi_turn")),
     }
-    if stated["filtered"] and all_samples and samples:
+    if thrown and all_samples and samples:
         # What is trained on stays; of what is generated, some is thrown away.
         stated["prompts"] = max(all_samples // samples, 1)
     asked |= {name: value for name, value in stated.items() if value}

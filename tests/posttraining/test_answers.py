@@ -220,6 +220,18 @@ def test_sequences_are_filled_up_to_the_longest_of_their_micro_batch() -> None:
     assert peaks[0] < peaks[1] == pytest.approx(peaks[2]) == pytest.approx(peaks[3], rel=0.02)
 
 
+def test_unsloth_holds_neither_scores_nor_inputs_of_layers() -> None:
+    asked = {"algorithm": "sft", "gpus": "1xl40s", "prompts": 1, "osl": 16384.0, "max_osl": 16384}
+    own, plain = (
+        foretell.post_train(
+            "qwen2.5-1.5b", framework="unsloth", plan=f"mbs1 lora=16 {words}", **asked
+        )
+        for words in ("", "loss=kernel offload=none")
+    )
+    assert own.memory[-1].total_bytes < 0.5 * plain.memory[-1].total_bytes
+    assert "loss=chunked" in own.plan
+
+
 def test_a_synchronisation_alone_is_one_phase() -> None:
     found = foretell.post_train(
         "qwen2.5-7b", algorithm="sync", trainer_gpus="8xh100", rollout_gpus="8xh100"

@@ -148,7 +148,10 @@ def test_published_staleness_of_a_streaming_trainer() -> None:
 
 
 def test_the_command_answers_with_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "post-train qwen2.5-1.5b --algorithm grpo --gpus 8xH100 --prompts 64 --samples 8 --osl 300 --max-osl 1024"
+    words = (
+        "post-train qwen2.5-1.5b --algorithm grpo --gpus 8xH100 --prompts 64 --samples 8 --osl 300 "
+        "--max-osl 1024"
+    )
     assert main([*words.split(), "--steps", "100", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     keys = {
@@ -177,7 +180,10 @@ def test_cached_references_need_no_pass() -> None:
 
 
 def test_everything_wrong_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "post-train qwen2.5-1.5b --algorithm grpoo --placement colo --sync wire --tool-time x"
+    words = (
+        "post-train qwen2.5-1.5b --algorithm grpo --gpus 8xH100 --prompts 64 --samples 8 --osl 300 "
+        "--max-osl 1024"
+    )
     assert main(words.split()) == 2
     told = capsys.readouterr()
     assert told.out == ""

@@ -209,6 +209,7 @@ def tuning_words(
     if modules and (adapters or stage):
         # DeepSpeed and FSDP keep master weights and states in 32 bits beside bf16 and fp16.
         told |= {key: f"{key}=fp32" for key in ("master", "states")}
+    told |= {name: word for word in loop.tuning_plan.split() for name in read_words(word)[0]}
     if adapters and loop.tuning_frozen:
         told |= {"weights": f"weights={loop.tuning_frozen}", "autocast": "autocast=off"}
     if adapters and loop.tuning_adapters:

@@ -47,6 +47,8 @@ class PostTrainingLoop:
     tuning_recompute: str
     """What fine-tuning computes again where the plan does not say: full, sharded (full as soon as weights are
     shared among chips), or empty: as the software has it."""
+    tuning_plan: str
+    """Other words of a plan as it fine-tunes, where the plan does not say."""
     tuning_frozen: str
     """Format of frozen weights beside adapters where the plan does not say; empty: the plan's own."""
     policy_loss: str

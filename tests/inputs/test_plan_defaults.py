@@ -16,7 +16,7 @@ from foretell.catalog.software import families, family_releases, software, softw
 from foretell.errors import BadInput
 from foretell.inputs.plan_defaults import stated_fields
 from foretell.inputs.question import ask, plan_of
-from foretell.specs.plan import BY_SOFTWARE, OWN_DTYPES, Plan, parse_plan
+from foretell.specs.plan import BY_SOFTWARE, OWN_DTYPES, OWN_OPTIMIZERS, Plan, parse_plan
 from foretell.specs.plan_words import GENERIC
 from foretell.specs.scenario import Scenario
 from tests.surfaces.command import TOY
@@ -71,7 +71,10 @@ def test_choices_are_the_records_unless_stated(
             assert getattr(plan, name) == value, name
     length = scenario.job.seq_len
     assert plan.micro_batch * length <= max(scenario.software.micro_tokens, length)
-    others = {name: getattr(plan, name) for name in (*OPEN, "micro_batch", "master", "states")}
+    others = {
+        name: getattr(plan, name)
+        for name in (*OPEN, "micro_batch", "master", "states", "optimizer")
+    }
     assert replace(alone, **others) == plan
     # What is printed parses back to the same plan, with the software's help and without.
     assert parse_plan(str(plan)) == plan
@@ -109,6 +112,7 @@ def test_all_software_with_dtypes_of_its_own_is_listed() -> None:
     assert {w for w in software_names() if software(w).master or software(w).states} == {
         *OWN_DTYPES
     }
+    assert {w for w in software_names() if software(w).optimizer} <= {*OWN_OPTIMIZERS}
 
 
 @pytest.mark.parametrize(

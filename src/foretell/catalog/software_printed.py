@@ -18,6 +18,11 @@ NUMBER = re.compile(r"20\d\d-(?:0[1-9]|1[0-2])\b")
 """A year and a month in numbers."""
 NAMED = re.compile(rf"\b({'|'.join(MONTHS)})[a-z]*\.? (20\d\d)\b", re.IGNORECASE)
 """A month by its name, and a year."""
+DENIED = re.compile(
+    r"\b(?:no|not|non|without|w/o)[ -](?:torch[.]?)?[\w.]+|\b[\w.]+(?: is)? (?:off|disabled)\b",
+    re.IGNORECASE,
+)
+"""What a text says a run had not: "eager (no torch.compile)" names no compiler."""
 YEAR = re.compile(r"\b(20[12]\d)\b|[A-Za-z]'([12]\d)\b")
 """A year, or a conference's."""
 OTHER_NAMES = {"other": GENERIC, "": GENERIC}
@@ -37,6 +42,7 @@ def recognise_framework(
 
 @lru_cache(maxsize=4096)
 def _recognised(text: str, name: str, date: str, notes: str, architecture: str) -> str:
+    text = DENIED.sub(" ", text)
     plain = OTHER_NAMES.get(name, name)
     plain = plain if plain in software_names() else GENERIC
     typed = text.strip().lower()

@@ -228,11 +228,14 @@ DROPS = ("jax", "paxml", "maxtext", "levanter")
 """Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
 OWN_DTYPES = (
-    "accelerate", "hai-llm", "hf-trainer", "peft", "torchtune", "torchtune-compiled", "transformers",
+    "accelerate", "hai-llm", "hf-trainer", "modded-nanogpt", "ms-swift", "peft", "swift", "torchtune",
+    "torchtune-compiled", "transformers",
     "transformers-compiled", "transformers-kernels", "transformers-liger", "trl",
 )  # fmt: skip
 """Software that states the dtypes of master copy and states, and of gradients sent where ZeRO 3 shares all; a
 test holds it to the catalogue."""
+OWN_OPTIMIZERS = (*OWN_DTYPES, "automodel", "nanochat", "nemo-automodel")
+"""Software that states an optimizer, or is listed with those that do; a test holds it to the catalogue."""
 ALL_SHARED = 3
 """Stage of ZeRO that shares weights too."""
 
@@ -247,7 +250,8 @@ def plan_text(plan: Plan) -> str:
     told = told if plan.flash else tuple(name for name in told if name != "attention")
     word = plan.framework.partition("@")[0]
     drops = word in DROPS
-    told += ("master", "states", "optimizer") if word in OWN_DTYPES else ()
+    told += ("master", "states") if word in OWN_DTYPES else ()
+    told += ("optimizer",) if word in OWN_OPTIMIZERS else ()
     told += ("wire",) if word in OWN_DTYPES and plan.zero >= ALL_SHARED else ()
     spread = plan.ep > 1 and bool(told)
     told += OF_EXPERTS if spread else ()

@@ -46,8 +46,8 @@ FLAGS = {
         "--spread --prefix-hit --speculative --adapters --adapter-rank --adapter-slots "
         "--ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --simulate --arrivals --seed --lengths --prefixes --prefix-tokens "
-        "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale --preemption "
-        "--requests --warmup --batching --fit --measured --plot "
+        "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale "
+        "--queue-limit --fail-at --preemption --requests --warmup --batching --fit --measured --plot "
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),
     "size": (

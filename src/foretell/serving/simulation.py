@@ -98,6 +98,10 @@ class Play:
     """Memory behind the chips' that keeps blocks of caches, the nearest first."""
     autoscale: AutoscaleRule | None = None
     """When replicas are started and stopped; None: all run all the time."""
+    queue_limit: int = 0
+    """Requests that may wait at a replica; 0: any number."""
+    fails_s: float = math.inf
+    """When the last replica fails."""
 
 
 def serve_simulated(
@@ -182,6 +186,8 @@ def fleet_of(
             routing=how.routing,
             autoscale=how.autoscale,
             able_per_s=able_per_s(q, memory) if how.autoscale else 0.0,
+            queue_limit=how.queue_limit,
+            fails_s=how.fails_s,
         )
         return fleet, clock, None
     check_prefill(q)

@@ -1,10 +1,12 @@
 """How requests are to be simulated, read from names and texts; every problem at once."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
+from foretell.inputs.question import collect
 from foretell.serving.requests.arrivals import KINDS
 from foretell.serving.requests.autoscaler import read_autoscale
 from foretell.serving.requests.lengths import read_lengths
@@ -14,6 +16,7 @@ from foretell.serving.requests.tiers import read_tiers
 from foretell.serving.requests.traces import read_trace
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulation import Play
+from foretell.units import parse
 
 CHOICES: Mapping[str, Sequence[str]] = {
     "routing": ("round-robin", "least-loaded", "prefix-aware", "sticky"),
@@ -27,6 +30,7 @@ COUNTS: Mapping[str, tuple[int, int]] = {
     "prefixes": (1, 10_000_000),
     "prefix_tokens": (1, 10_000_000),
     "block_tokens": (1, 1_000_000),
+    "queue_limit": (1, 10_000_000),
 }
 """Options that are whole numbers, and between what."""
 LEVELS = ("ttft_ms", "tpot_ms")
@@ -38,7 +42,7 @@ TEXTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "lengths": ("lengths", read_lengths),
 }
 """Options that are words of their own -> the field that they fill, and who reads them."""
-NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals")
+NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals", "fail_at")
 
 
 def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Requests | None]:
@@ -64,6 +68,13 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
                 values[field] = read(str(options[name]))
             except BadInput as error:
                 problems += error.problems
+    if "fail_at" in options:
+        found = collect(lambda: parse(str(options["fail_at"]), "s", "fail_at"), problems)
+        values["fails_s"] = found if found is not None else math.inf
+        if q.prefill is not None or q.replicas < 2 or not values["fails_s"] >= 0.0:
+            allowed = "a time, and two replicas or more that do prefill and decode"
+            message = "leaves no other instance, or is no time"
+            problems.append(_problem("fail_at", options["fail_at"], message, allowed))
     values["arrivals"] = _arrivals(options, q, problems)
     if values.get("sessions") is not None and q.rate is None:
         problems.append(

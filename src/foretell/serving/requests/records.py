@@ -150,6 +150,10 @@ class Fleet:
     """When replicas are started and stopped; None: all run all the time."""
     able_per_s: float = 0.0
     """Requests a second that one replica can answer, by which they are."""
+    queue_limit: int = 0
+    """Requests that may wait at a replica: one that finds as many is refused; 0: any number."""
+    fails_s: float = math.inf
+    """When the last of the replicas fails; what it has begun, others begin anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

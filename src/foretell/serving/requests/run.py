@@ -131,6 +131,8 @@ class _RequestRun:
         """Whether an event of a replica is under way, or next."""
         self.decodes = [False] * len(self.replicas)
         """Whether it is decode steps, which are yet to be done."""
+        self.failed: Replica | None = None
+        """The replica that failed."""
         self.starts: deque[Replica] = deque()
         """Replicas whose next event begins now."""
 
@@ -192,6 +194,7 @@ class _RequestRun:
             and fleet.routing == "round-robin"
             and fleet.prefill is None
             and fleet.autoscale is None
+            and math.isinf(fleet.fails_s)
         )
 
     def _apart(self) -> None:
@@ -212,15 +215,18 @@ class _RequestRun:
         Decode steps are done when they end, or when a request comes to their replica; a step with prompts
         is done when it begins. At one moment events end first, then requests come, then events begin.
         """
-        heap, starts = self.ends, self.starts
+        heap = self.ends
         while True:
             while heap and heap[0][2] != self.version[heap[0][1]]:
                 heappop(heap)  # decode steps that a request cut short
             comes = self.coming[0][0] if self.coming else math.inf
             moves = self.moving[0][0] if self.moving else math.inf
             comes_s, ends_s = min(comes, moves), heap[0][0] if heap else math.inf
-            if starts and min(comes_s, ends_s) > self.now:
-                self._begin(starts.popleft())
+            if self.failed is None and self.fleet.fails_s <= min(comes_s, ends_s) < math.inf:
+                self._fail()
+                continue
+            if self.starts and min(comes_s, ends_s) > self.now:
+                self._begin(self.starts.popleft())
                 continue
             self.now = min(comes_s, ends_s)
             if math.isinf(self.now):
@@ -252,6 +258,16 @@ class _RequestRun:
         self.works[i] = not replica.idle
         if self.works[i]:
             self.starts.append(replica)
+
+    def _fail(self) -> None:
+        """The last replica stops: the requests that it has are sent to the others at that moment."""
+        lost = self.failed = self.backs[-1]
+        self.version[lost.index] += 1
+        self.starts = deque(one for one in self.starts if one is not lost)
+        done = {request for request, _ in lost.done}
+        for request, where in enumerate(self.where):
+            if where == lost.index and math.isnan(self.done[request]) and request not in done:
+                heappush(self.coming, (self.fleet.fails_s, request))
 
     def _hand(self, request: int, at: float, replica: Replica) -> None:
         """A request reaches a replica, whose decode steps go on to the first that ends after it came."""
@@ -292,7 +308,14 @@ class _RequestRun:
         if self.scaler is not None and replicas is self.backs:
             self.scaler.observe(at, sum(replica.waiting for replica in replicas))
             replicas = [replicas[i] for i in self.scaler.active(at)]
+        if self.failed is not None:
+            replicas = [one for one in replicas if one is not self.failed]
         chosen = replicas[0] if len(replicas) == 1 else self.router.choose(request, replicas)
+        limit = self.fleet.queue_limit
+        if limit and chosen.waiting >= limit:
+            self.refused[request] = True
+            self._follow(at, request)
+            return
         self.where[request] = chosen.index
         if self.shared:
             self._hand(request, at, chosen)

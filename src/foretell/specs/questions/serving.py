@@ -264,6 +264,23 @@ class RequestOptions:
             without=PLAYED,
         ),
     ] = None
+    queue_limit: Annotated[
+        int | None,
+        Flag(
+            help="With --simulate: requests that may wait at an instance; one more is refused.",
+            kind="whole",
+            metavar="N",
+            without=PLAYED,
+        ),
+    ] = None
+    fail_at: Annotated[
+        str | None,
+        Flag(
+            help="With --simulate: when one of the instances fails, as in 60s; others do its work anew.",
+            metavar="TIME",
+            without=PLAYED,
+        ),
+    ] = None
     preemption: Annotated[
         str | None,
         Flag(

@@ -1,5 +1,6 @@
 """When the compiled simulator pays, and the way into it and out of it."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def is_plain(requests: Requests, fleet: Fleet, clock: Clock) -> bool:
         isinstance(clock, SampledClock)
         and fleet.prefill is None
         and fleet.autoscale is None
+        and not fleet.queue_limit
+        and fleet.fails_s == math.inf
         and fleet.routing in ("round-robin", "least-loaded")
         and not (rules.prefix_caching or rules.decode_only or rules.prefill_only)
         and requests.priority is None

@@ -43,11 +43,37 @@ def test_every_verb_is_a_tool_with_its_own_fields() -> None:
         one = found[tool_name(verb)]
         assert re.fullmatch(r"[a-z_]+", one["name"])
         fields = {field.called for field in offered(question_type(verb), "web")}
-        assert set(one["input_schema"]["properties"]) == fields | {"full"}
+        shown = {*one["input_schema"]["properties"]} - {"full", "more"}
+        assert shown <= fields
+        more = one["input_schema"]["properties"].get("more")
+        assert (more is None) == (shown == fields)
+        assert "What `foretell" not in one["description"]
         for about in one["input_schema"]["properties"].values():
             assert about["description"]
-            assert "title" not in about
-            assert "null" not in json.dumps(about)
+    assert len(json.dumps([*found.values()])) <= 20_000
+
+
+def test_fields_that_a_schema_leaves_out_go_into_more() -> None:
+    rest = {"model": "llama-3.1-8b", "gpus": "8xH100", "full": True}
+    more = call("estimate", {**rest, "more": {"zero": 3, "mbs": 1}})
+    plain = call("estimate", {**rest, "zero": 3, "mbs": 1})
+    assert more.record["plan"] == plain.record["plan"]
+    assert call("estimate", {**rest, "more": {"zeros": 3}}).failed
+
+
+@pytest.mark.parametrize("name", ["estimate", "serve", "post_train"])
+def test_short_answers_have_their_intervals(name: str) -> None:
+    given = {"model": "llama-3.1-8b", "gpus": "8xH100"}
+    found = call(name, given | ({"algorithm": "sft"} if name == "post_train" else {}))
+    assert not found.failed
+    assert any(key in found.record for key in ("interval", "intervals"))
+
+
+def test_tools_without_what_they_need_say_so() -> None:
+    for name in ("catalog", "catalog_show", "read"):
+        found = call(name, {})
+        assert found.failed
+        assert "is missing" in found.text
 
 
 def test_a_launch_is_read_back_whole() -> None:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from foretell.cli import names
 from foretell.specs.questions.common import IMPORT
-from foretell.specs.questions.flags import Flag, QuestionField, edges_of, fields_of
+from foretell.specs.questions.flags import Flag, QuestionField, edges_of, fields_of, most_wanted
 from foretell.specs.questions.plan_flags import with_plan_words
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
@@ -66,13 +66,6 @@ Answer = Callable[[Given, Edges], int]
 """The rest of a verb: what was given -> exit code."""
 
 
-EVERYDAY = (
-    "model algorithm a b system gpus budget deadline global_batch seq_len tokens rate isl osl "
-    "concurrency ttft tpot prompts samples max_osl plan framework tp pp engine rent price workload "
-    "import export plot "
-    "measured set out json"
-).split()
-"""Flags that help shows first, the more wanted before."""
 SHOWN = 15
 """Flags of a verb that its help shows; `--help-all` shows every one."""
 MADE: list[tuple[Any, Any]] = []
@@ -156,9 +149,7 @@ def _parameters(record: Any) -> list[inspect.Parameter]:
 
 def _shown_flags(fields: list[QuestionField]) -> set[str]:
     """Names of the flags that help shows."""
-    rank = {name: at for at, name in enumerate(EVERYDAY)}
-    first = sorted(fields, key=lambda field: (not field.needed, rank.get(field.called, len(rank))))
-    return {field.name for field in (first if ALL_SHOWN[0] else first[:SHOWN])}
+    return {field.name for field in (fields if ALL_SHOWN[0] else most_wanted(fields, SHOWN))}
 
 
 def _in_order(fields: list[QuestionField]) -> list[QuestionField]:

@@ -5,11 +5,13 @@ ever opened. The same schemas serve function calling.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.records import dataclass
 from foretell.specs.questions import question_type
+from foretell.specs.questions.flags import QuestionField, most_wanted, offered
 from foretell.web import answers
 from foretell.web.limits import Limits
 
@@ -18,31 +20,57 @@ DIGITS = 4
 """Digits of a number in a short answer."""
 MOST_ROWS, MOST_DEEP, MOST_TEXT = 8, 5, 6000
 """Rows of a list, levels and characters of a short answer."""
+MOST_FIELDS, MOST_WORDS, MOST_MORE = 6, 56, 200
+"""Fields of a tool's schema, and characters about one of them and about the rest."""
+TYPES: Mapping[str, Any] = {
+    "text": "string", "document": "string", "words": "string", "whole": "integer", "decimal": "number",
+    "switch": "boolean", "settings": "array", "texts": "array", "names": "array", "rows": "array",
+    "table": "object", "named": "string",
+}  # fmt: skip
+"""Types of JSON by the kind of a field; else a text or a number."""
+SHORT = {
+    "model": "Id such as llama-3.1-70b",
+    "system": "Id such as h100-sxm",
+    "measured": 'Measured runs, as "tp8 pp4: 15.2 s"',
+    "set": "Overrides, as network.node.latency_s=2us",
+}
+"""What some fields are, in fewer words than their help."""
+KINDS = ("chips", "systems", "models")
+NEEDED = {
+    "read": ("text", "the text of a launch"),
+    "catalog": ("kind", ", ".join(KINDS)),
+    "catalog show": ("name", "an id or alias"),
+}
+"""What tools that are no verbs must have."""
 LISTED = ("catalog", "catalog show", "read")
 """Lists that are tools too, and the reader of a launch."""
-WHOLE = ("read_back",)
-"""What of an answer is never cut: every value of a launch, and where it is from."""
+WHOLE = ("read_back", "interval", "intervals")
+"""What of an answer is never cut: every value of a launch with where it is from, and intervals."""
 ABOUT: Mapping[str, str] = {
-    "estimate": "Time, rate, memory and energy of one training step of a model on a system.",
-    "search": "The best parallel plans of a training job, ranked by step time.",
-    "explain": "Where the time and memory of a training step go, and what would move them.",
-    "memory": "What every pipeline stage holds over one training step, its peak and when.",
-    "simulate": "One training step simulated event by event.",
-    "compare-plans": "Why one parallel plan beats another, and whether that is certain.",
-    "sensitivity": "How step time, cost and energy answer to every number of the system.",
-    "serve": "Latencies, throughput, memory, cost and energy of one deployment under one load.",
-    "size": "How many GPUs a service takes for a rate and latency targets, laid out how, at what cost.",
-    "fleet": "How many GPUs several models take, each on its own or sharing chips, at what cost.",
-    "compare": "Systems ranked by cost, then speed.",
-    "scaling": "Throughput of parallel strategies over numbers of GPUs.",
-    "codesign": "The front of performance and cost over architectural choices.",
-    "optimise": "Architectures searched by trial for objectives within limits.",
-    "network": "Time and bandwidth of one collective on a system.",
-    "cost chip": "What the dies of a chip cost.",
-    "cost package": "What a package with its dies and memory costs.",
-    "cost system": "What a cluster costs: capital, years, hours, renting.",
-    "cost run": "Money, energy and carbon of a training run.",
-    "cost token": "Money, energy and carbon of a million tokens.",
+    "estimate": "Step time, tokens/s, MFU, memory and energy of training a model, with intervals; with "
+    "tokens the days and GPU-hours of the run.",
+    "search": "The fastest parallel plans (tp, pp, ZeRO ...) that fit.",
+    "explain": "Where a training step's time and memory go, and what would move them.",
+    "memory": "GiB of every pipeline stage over a training step, and its peak.",
+    "simulate": "A training step event by event: bubbles, overlap, stragglers.",
+    "compare-plans": "Why plan a is faster or slower than plan b.",
+    "sensitivity": "What the step time gains if a number of the hardware were better.",
+    "improve": "What a launch script would gain from other flags, and which.",
+    "diagnose": "Why a measured run or service is slower than predicted.",
+    "post-train": "Time, memory and cost of a step of SFT, DPO, PPO, GRPO ...",
+    "serve": "TTFT, TPOT, throughput, memory and cost of a deployment under a load.",
+    "size": "How many GPUs a service needs for a rate and latency targets, and the cost.",
+    "fleet": "How many GPUs several models need together.",
+    "compare": "Which system is cheapest or fastest for a model.",
+    "scaling": "Throughput of strategies over numbers of GPUs.",
+    "codesign": "The front of cost and performance over designs (a study as an object).",
+    "optimise": "Designs searched by trial (a study as an object).",
+    "network": "Time and bandwidth of a collective.",
+    "cost chip": "USD of a die.",
+    "cost package": "USD of a package with memory.",
+    "cost system": "USD of a cluster over its years, or rented.",
+    "cost run": "USD, MWh and CO2 of a training run.",
+    "cost token": "USD and joules of a million tokens served.",
 }
 """What each tool is for; other verbs are described by their name."""
 
@@ -63,36 +91,67 @@ class ToolReply:
 
 
 def tools() -> list[Schema]:
-    """Every tool: name, description and the JSON schema of its input."""
-    from foretell.web.fields import body_model
+    """Every tool: name, what it answers, and the JSON schema of its input.
 
-    found = []
-    for verb in answers.VERBS:
-        schema = _plain(body_model(verb, question_type(verb)).model_json_schema())
-        schema["properties"]["full"] = {
-            "type": "boolean",
-            "description": "The whole answer instead of a short one. Default: false.",
-        }
-        found.append(_tool(verb, ABOUT.get(verb, f"What `foretell {verb}` answers."), schema))
-    kinds = {"type": "string", "enum": ["chips", "systems", "models"]}
-    listed = {"type": "object", "properties": {"kind": kinds}, "required": ["kind"]}
-    found.append(_tool("catalog", "Chips, systems or models that are known, by id.", listed))
-    name = {"type": "string", "description": "An id or alias of a chip, a system or a model."}
-    shown = {"type": "object", "properties": {"name": name}, "required": ["name"]}
-    found.append(_tool("catalog show", "One entry of the catalogue with its sources.", shown))
-    text = {
-        "type": "string",
-        "description": "A launch script, manifest or configuration, as it is.",
-    }
-    pasted = {"type": "object", "properties": {"text": text}, "required": ["text"]}
-    about = (
-        "What a launch of another tool says: every value with its key and line, and what it lacks."
+    A schema has the fields that are wanted most, so that all of them together are short; the rest go into
+    `more` by their names.
+    """
+    found = [_verb_tool(verb) for verb in answers.VERBS]
+    kinds = {"type": "string", "enum": [*KINDS]}
+    found.append(
+        _tool("catalog", "Ids of the chips, systems or models that are known.", {"kind": kinds})
     )
-    found.append(_tool("read", about, pasted))
+    name = _text("An id or alias of a chip, a system or a model.")
+    found.append(
+        _tool(
+            "catalog show",
+            "Every number of a chip, system or model, with its source.",
+            {"name": name},
+        )
+    )
+    about = "What a launch script or manifest says: every value with its key and line, and what it lacks."
+    found.append(_tool("read", about, {"text": _text("The file, as it is.")}))
     return found
 
 
-def _tool(verb: str, about: str, schema: Schema) -> Schema:
+def _verb_tool(verb: str) -> Schema:
+    """The tool of a verb."""
+    fields = offered(question_type(verb), "web")
+    shown = most_wanted(fields, MOST_FIELDS)
+    properties = {field.called: _property(field) for field in shown}
+    rest = [field.called for field in fields if field not in shown]
+    if rest:
+        properties["more"] = {
+            "type": "object",
+            "description": textwrap.shorten(
+                f"Also: {' '.join(rest)}", MOST_MORE, placeholder=" ..."
+            ),
+        }
+    properties["full"] = {"type": "boolean", "description": "The whole answer."}
+    needed = [field.called for field in fields if field.needed]
+    return _tool(verb, ABOUT.get(verb, f"What `foretell {verb}` answers."), properties, needed)
+
+
+def _property(field: QuestionField) -> Schema:
+    """A field in a few words."""
+    said = (field.flag.help or field.called).partition(";")[0].partition(" (")[0].rstrip(".")
+    kind: Any = TYPES.get(field.flag.kind, ["string", "number"])
+    if field.flag.kind in ("named", "rows", "settings"):
+        said = SHORT.get(field.called, said)
+    return {"type": kind, "description": said[:MOST_WORDS]}
+
+
+def _text(about: str) -> Schema:
+    return {"type": "string", "description": about}
+
+
+def _tool(
+    verb: str, about: str, properties: Mapping[str, Schema], needed: Sequence[str] | None = None
+) -> Schema:
+    """A tool with the fields that it must have; all of them where nothing else is said."""
+    schema: Schema = {"type": "object", "properties": dict(properties)}
+    if required := list(properties if needed is None else needed):
+        schema["required"] = required
     return {"name": tool_name(verb), "description": about, "input_schema": schema}
 
 
@@ -111,7 +170,9 @@ def call(name: str, given: Mapping[str, Any], limits: Limits | None = None) -> T
         wrong = {"path": "tool", "message": f"{name} is no tool", "allowed": allowed}
         return ToolReply(record={"errors": [wrong]}, failed=True)
     asked = {key: value for key, value in given.items() if value is not None}
-    full = bool(asked.pop("full", False))
+    full, more = bool(asked.pop("full", False)), asked.pop("more", {})
+    if isinstance(more, Mapping):
+        asked = {**{k: v for k, v in more.items() if v is not None}, **asked}
     refused = _checked(verbs[name], asked)
     if refused is not None:
         return ToolReply(record=refused, failed=True)
@@ -126,9 +187,9 @@ def call(name: str, given: Mapping[str, Any], limits: Limits | None = None) -> T
 
 def _checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """Problems of names and types, as the web API has them; None where there are none."""
-    if verb == "read" and not isinstance(given.get("text"), str):
-        wrong = {"path": "text", "message": "is missing", "allowed": "the text of a launch"}
-        return {"errors": [wrong]}
+    if verb in NEEDED and not isinstance(given.get(NEEDED[verb][0]), str):
+        path, allowed = NEEDED[verb]
+        return {"errors": [{"path": path, "message": "is missing", "allowed": allowed}]}
     if verb not in answers.VERBS:
         return None
     from pydantic import ValidationError
@@ -149,33 +210,6 @@ def _in_body(errors: Any) -> list[Any]:
     return [{**error, "loc": ("body", *error["loc"])} for error in errors]
 
 
-def _plain(schema: Schema) -> Schema:
-    """A schema without what a reader has no use for: titles, nulls and the ends of 53-bit numbers."""
-    found: Schema = _walk(
-        schema, lambda one: {k: v for k, v in one.items() if k not in ("title", "$defs")}
-    )
-    for about in found["properties"].values():
-        kinds = [kind for kind in about.pop("anyOf", []) if kind.get("type") != "null"]
-        about.pop("default", None)
-        if len(kinds) == 1:
-            about.update(kinds[0])
-        elif kinds:
-            about["anyOf"] = kinds
-    plain: Schema = _walk(found, _without_ends)
-    return plain
-
-
-def _without_ends(one: Schema) -> Schema:
-    wide = {"minimum": -(2**53), "maximum": 2**53, "maxLength": 2000}
-    return {k: v for k, v in one.items() if wide.get(k) != v}
-
-
-def _walk(value: Any, change: Callable[[Schema], Schema]) -> Any:
-    if isinstance(value, dict):
-        return change({key: _walk(one, change) for key, one in value.items()})
-    return [_walk(one, change) for one in value] if isinstance(value, list) else value
-
-
 def short(record: Mapping[str, Any]) -> dict[str, Any]:
     """An answer cut to what can be read: few digits, few rows, no tree below its first levels.
 
@@ -189,8 +223,7 @@ def short(record: Mapping[str, Any]) -> dict[str, Any]:
         if len(json.dumps(cut, default=str)) <= MOST_TEXT:
             return cut
     plain = {key: value for key, value in cut.items() if not isinstance(value, dict | list)}
-    kept = ("interval", *WHOLE)
-    return {**plain, **{name: record[name] for name in kept if name in record}}
+    return {**plain, **{name: record[name] for name in WHOLE if name in record}}
 
 
 def _cut(value: Any, rows: int, deep: int) -> Any:

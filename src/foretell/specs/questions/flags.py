@@ -7,7 +7,7 @@ made from it; nothing else names a flag.
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -114,6 +114,23 @@ class QuestionField:
                 surface != "command" and self.flag.names_file == "always" and not self.flag.inline
             )
         )
+
+
+EVERYDAY = (
+    "model algorithm a b system gpus plan budget deadline global_batch seq_len tokens rate isl osl "
+    "concurrency ttft tpot prompts samples max_osl framework tp pp engine rent price workload "
+    "import export plot "
+    "measured set out json"
+).split()
+"""Fields that are shown first where not all are, the more wanted before."""
+
+
+def most_wanted(fields: Iterable[QuestionField], most: int) -> list[QuestionField]:
+    """So many fields: what must be given, then what is wanted most."""
+    place = {name: at for at, name in enumerate(EVERYDAY)}
+    return sorted(
+        fields, key=lambda field: (not field.needed, place.get(field.called, len(place)))
+    )[:most]
 
 
 def fields_of(record: Any) -> tuple[QuestionField, ...]:

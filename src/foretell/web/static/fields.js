@@ -18,6 +18,13 @@ export const FIELDS = {
   seq_len: { label: "Sequence", as: whole, half: true, hint: "up to 4096", mode: "numeric" },
   tokens: { label: "Tokens of the run", as: decimal, half: true, hint: "such as 15T" },
   plan: { label: "Plan", word: "plan", hint: "best plan found" },
+  // Words of the plan.
+  framework: { label: "Framework", plan: "framework=", half: true, options: [["", "any"], ...["megatron-core", "torchtitan", "deepspeed", "fsdp2", "transformers", "nemo", "maxtext"].map((v) => [v, v])] },
+  precision: { label: "Precision", plan: "precision=", half: true, options: [["", "bf16"], ...["fp8", "mxfp8", "nvfp4", "fp16"].map((v) => [v, v])] },
+  tp: { label: "TP", plan: "tp", half: true, mode: "numeric" },
+  pp: { label: "PP", plan: "pp", half: true, mode: "numeric" },
+  ep: { label: "EP", plan: "ep", half: true, mode: "numeric" },
+  zero: { label: "ZeRO stage", plan: "zero", half: true, mode: "numeric" },
   set: { label: "Overrides, one per line", as: lines, area: true, hint: "chip.memory_bytes=96 GB" },
   // Not part of the address, and kept nowhere.
   measured: { label: "Measured runs: paste a log, a table or lines (not stored)", as: (text) => [text], area: true, tall: 4, hint: "tp8 pp4 zero1 mbs1: 15.2 s" },
@@ -86,8 +93,9 @@ export function flags(scenario, names) {
       if (name === "gpus" && chipsOf(scenario) !== undefined) given.gpus = chipsOf(scenario);
       continue;
     }
-    const { flag = name, as = (value) => value.trim() } = FIELDS[name];
-    given[flag] = as(text);
+    const { flag = name, as = (value) => value.trim(), plan } = FIELDS[name];
+    if (plan) given.plan = `${given.plan ?? ""} ${plan}${text.trim()}`.trim();
+    else given[flag] = as(text);
   }
   return given;
 }

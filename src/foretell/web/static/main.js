@@ -130,6 +130,9 @@ async function refresh() {
     desk.say(`${said ? `${said} · ` : ""}${Math.round((desk.answered ?? performance.now()) - began)} ms`);
   } catch (error) {
     if (error.name === "AbortError" || desk.signal.aborted) return;
+    // Nothing of an earlier answer stays beside a question that has none.
+    for (const name of slots.keys()) if (name !== "figures") desk.put(name);
+    for (const card of cards.values()) card.nothing();
     if (!(error instanceof Refused)) { desk.say("The server cannot be reached"); rest(); throw error; }
     desk.put("trouble", trouble("No answer", error.errors));
     desk.say("No answer");

@@ -19,6 +19,13 @@ export default {
       desk.each((i) => desk.ask("serve", questions[i])),
       Promise.all(sizes.map((size) => desk.ask("size", size).catch((error) => ({ refused: error.errors ?? [] })))),
     ]);
+    // Where no number of GPUs is given and one node is too small, the deployment that `size` proposes.
+    await Promise.all(questions.map(async (question, i) => {
+      const proposed = sized[i].options?.[0];
+      if (told[i].ttft_ms || !proposed || desk.flags(["s_gpus"], i).gpus || question.plan) return;
+      questions[i] = { ...question, gpus: proposed.gpus };
+      told[i] = await desk.ask("serve", questions[i]).catch(() => told[i]);
+    }));
     desk.put("trouble");
     desk.put("summary", told.map((answer, i) => (answer.ttft_ms ? card(answer, i, sized[i]) : noCard(i, answer, headingOf(answer, questions[i]), "Does not fit"))));
     desk.put("difference", differences(told, METRICS, [["Where a decode step differs", "ms", (answer) => answer.step_ms]]));

@@ -5,7 +5,7 @@ import { sentence } from "../fields.js";
 import { nameOf } from "../own.js";
 import { NAMES } from "../state.js";
 
-export const PLACE = ["model", "system", "gpus", "global_batch", "seq_len", "plan", "set", "measured"];
+export const PLACE = ["model", "system", "gpus", "global_batch", "seq_len", "plan", "framework", "precision", "tp", "pp", "ep", "zero", "set", "measured"];
 
 export function scenarioCard(i, heading, ...children) {
   return h("section", { class: `card scenario of-${i}`, "data-scenario": NAMES[i], "aria-label": `Scenario ${NAMES[i]}` },
@@ -52,7 +52,7 @@ export async function planned(desk, i) {
   let plan = flags.plan;
   if (!complete(plan)) {
     found = await desk.ask("search", { ...flags, top: 8 });
-    if (!found.plans.length) return { ...found, flags: { ...flags, ...run } };
+    if (!found.plans?.length) return { ...found, flags: { ...flags, ...run } };
     plan = found.plans[0].plan;
   }
   const answer = await desk.ask("estimate", { ...flags, ...run, plan });

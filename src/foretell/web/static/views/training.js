@@ -6,7 +6,7 @@ import { assumed, before, facts, fits, h, headingOf, memoryMeter, noCard, number
 
 export default {
   title: "Training",
-  groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "tokens", "plan"]], ["More", ["measured", "set"]]],
+  groups: () => [["", ["model", "system", "gpus", "global_batch", "seq_len", "tokens", "plan", "framework", "precision", "tp", "pp", "ep", "zero"]], ["More", ["measured", "set"]]],
 
   async show(desk) {
     const told = await desk.each((i) => planned(desk, i));
@@ -86,8 +86,19 @@ async function limits(desk, answer) {
     h("ul", { class: "said" }, told.conclusions.map((text) => h("li", {}, text)))));
 }
 
+// Plans that differ by their ZeRO stage or virtual stages alone are one row, of the fastest.
+function families(plans) {
+  const seen = new Map();
+  for (const row of plans) {
+    const family = row.plan.replace(/\b(zero|vpp|mbs)\d+ ?/g, "");
+    if (seen.has(family)) seen.get(family).alike += 1;
+    else seen.set(family, { ...row, alike: 1 });
+  }
+  return [...seen.values()];
+}
+
 function plans(found, desk) {
-  const rows = found.plans;
+  const rows = families(found.plans);
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Best plans of ${desk.names[desk.at]}`)),
     table(`${number(found.plans_evaluated, "count").textContent} evaluated, ${number(found.plans_feasible, "count").textContent} fit`, [
       { title: "plan", word: "plan", of: (row) => h("code", {}, row.plan) },
@@ -96,5 +107,7 @@ function plans(found, desk) {
       { title: "MFU", word: "mfu", unit: "share", of: (row) => row.mfu },
       { title: "peak memory", unit: "bytes", of: (row) => row.peak_memory_bytes },
       { title: "largest part", of: (row) => partName(row.limited_by) },
+      { title: "runs with", of: (row) => (row.launchable_with ?? []).join(", ") },
+      { title: "alike", unit: "count", of: (row) => row.alike },
     ], rows, (row) => row === rows[0]));
 }

@@ -268,3 +268,37 @@ def test_post_training_shows_phases_and_their_memory(watched: Watched) -> None:
     for figure in ("phases", "phase-memory"):
         assert page.locator(f"[data-figure={figure}] .barlayer .point").count() > 2
     assert page.locator("#memory-table tbody tr").count() > 1
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("view=training&1.model=llama-3.1-8b&1.system=eos&1.gpus=100000", "No plan fits"),
+        ("view=training&1.model=llama-3.1-405b&1.system=h100-sxm&1.gpus=8", "--gpus"),
+        ("view=training&1.model=nope&1.system=h100-sxm&1.gpus=8", "Check the input"),
+        ("view=serving&1.model=llama-3.1-405b&1.system=h100-sxm", "tokens/s per GPU"),
+    ],
+)
+def test_an_answer_of_no_is_drawn_and_says_what_would_do(
+    watched: Watched, query: str, words: str
+) -> None:
+    page = watched.open(query)
+    page.get_by_text(words).first.wait_for()
+    assert not [said for said in watched.said if said.startswith("error: ") and "422" not in said]
+
+
+def test_fields_for_words_of_a_plan_are_the_plan(watched: Watched) -> None:
+    page = watched.open(f"view=training&{SMALL}&1.framework=torchtitan&1.tp=8&1.zero=3")
+    plan = page.inner_text("[data-scenario=A] [data-name=plan]")
+    assert {"tp8", "zero3", "framework=torchtitan"} <= {*plan.split()}
+
+
+def test_plans_that_differ_by_their_zero_stage_alone_are_one_row(watched: Watched) -> None:
+    page = watched.open(f"view=training&{SMALL}")
+    rows = (
+        page.locator("section", has_text="Best plans of A").locator("tbody code").all_inner_texts()
+    )
+    families = [
+        " ".join(w for w in row.split() if not w.startswith(("zero", "vpp", "mbs"))) for row in rows
+    ]
+    assert len({*families}) == len(families)

@@ -5,7 +5,9 @@ in a file; names that the script sets to a literal stand for it. What is compute
 """
 
 import ast
+import tomllib
 from collections.abc import Callable, Mapping
+from importlib import resources
 from typing import Any
 
 from foretell.interop.python_calls import dotted_name, parsed, plain
@@ -15,41 +17,17 @@ SIGNS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: lambda a, b: a // b if b else 0,
 }  # fmt: skip
 """Arithmetic of literals."""
-METHODS = {
-    "TrainingArguments": "", "Seq2SeqTrainingArguments": "", "SFTConfig": "sft", "DPOConfig": "dpo",
-    "ORPOConfig": "orpo", "KTOConfig": "kto", "GRPOConfig": "grpo", "RLOOConfig": "rloo", "PPOConfig": "ppo",
-    "RewardConfig": "reward", "UnslothTrainingArguments": "sft",
-}  # fmt: skip
+_TABLE = tomllib.loads(
+    resources.files("foretell.interop").joinpath("python_trainers.toml").read_text("utf-8")
+)
+METHODS: Mapping[str, str] = _TABLE["methods"]
 """Classes of a training's arguments, and the method that each is for."""
-ADAPTERS = ("LoraConfig", "get_peft_model")
-"""Calls that add adapters; Unsloth's takes their fields itself."""
-STORED_IN = ("load_in_4bit", "load_in_8bit", "bnb_4bit_use_double_quant")
-"""Keywords of these that a step depends on."""
-QUANTISED = ("BitsAndBytesConfig",)
-"""Calls that say how weights are loaded."""
-LOADERS = ("from_pretrained",)
-"""Calls that load a model."""
-TRAINERS = (
-    "Trainer",
-    "SFTTrainer",
-    "DPOTrainer",
-    "GRPOTrainer",
-    "RewardTrainer",
-    "ORPOTrainer",
-    "KTOTrainer",
-)
-"""Calls that join them; TRL's load a model by its name."""
-LOADED = (
-    "load_in_4bit",
-    "load_in_8bit",
-    "max_seq_length",
-    "attn_implementation",
-    "torch_dtype",
-    "dtype",
-)
-"""Keywords of a loader that a step depends on."""
-NOT_MODELS = ("Tokenizer", "Processor", "Config", "FeatureExtractor")
-"""Classes that are loaded beside a model."""
+OLMO: Mapping[str, str] = _TABLE["olmo"]
+"""Classes of OLMo-core's configurations, and what their fields are under."""
+CALLS = {kind: tuple(names.split()) for kind, names in _TABLE["calls"].items()}
+"""Other calls that a step depends on, by what they do."""
+KEYWORDS = {kind: tuple(names.split()) for kind, names in _TABLE["keywords"].items()}
+"""Their keywords that it depends on."""
 
 
 def read_trainer_script(text: str) -> tuple[tuple[str, Any], ...]:
@@ -64,7 +42,9 @@ def read_trainer_script(text: str) -> tuple[tuple[str, Any], ...]:
     for node in sorted(calls, key=lambda one: (one.lineno, one.col_offset)):
         told = _keys(node, known)
         if _last_part(node) in METHODS:
-            found = {key: value for key, value in found.items() if key in OUTSIDE} | told
+            found = {
+                key: value for key, value in found.items() if key in KEYWORDS["outside"]
+            } | told
         else:
             found = told | found
     if not any(name in found for name in ("trainer_type", "per_device_train_batch_size")):
@@ -95,14 +75,6 @@ def read_config_module(text: str) -> tuple[tuple[str, Any], ...]:
 
 OWNERS = ("args", "self", "common", "opts", "cfg", "config", "params", "FLAGS")
 """Names of objects whose fields somebody else sets."""
-OLMO = {
-    "TransformerTrainModuleConfig": "train_module", "NumpyDataLoaderConfig": "data_loader",
-    "ComposableDataLoaderConfig": "data_loader", "TransformerDataParallelConfig": "dp",
-    "TransformerActivationCheckpointingConfig": "ac", "Float8Config": "float8",
-    "TransformerTensorParallelConfig": "tp", "TransformerContextParallelConfig": "cp",
-    "TransformerExpertParallelConfig": "ep",
-}  # fmt: skip
-"""Classes of OLMo-core's configurations, and what their fields are under."""
 
 
 def read_olmo(text: str) -> tuple[tuple[str, Any], ...]:
@@ -137,14 +109,6 @@ def _nested(call: ast.Call, known: Mapping[str, Any], prefix: str) -> dict[str, 
     return found
 
 
-OUTSIDE = frozenset(
-    """model_name_or_path load_in_4bit load_in_8bit bnb_4bit_use_double_quant max_seq_length
-    attn_implementation
-    torch_dtype dtype lora_r target_modules lora_alpha lora_dropout use_dora gradient_checkpointing""".split()
-)
-"""Keys that other calls than a training's arguments give."""
-
-
 def _last_part(call: ast.Call) -> str:
     return dotted_name(call.func).rpartition(".")[2]
 
@@ -165,15 +129,15 @@ def _keys(call: ast.Call, known: Mapping[str, Any]) -> dict[str, Any]:
     if name in METHODS:
         method = METHODS[name]
         return {**words, **({"trainer_type": method} if method else {})}
-    if name in ADAPTERS:
+    if name in CALLS["adapters"]:
         return _adapter_keys(words)
-    if name in QUANTISED:
-        return {key: words[key] for key in STORED_IN if key in words}
-    if name in LOADERS and not any(one in whole for one in NOT_MODELS):
+    if name in CALLS["quantised"]:
+        return {key: words[key] for key in KEYWORDS["quantised"] if key in words}
+    if name in CALLS["loaders"] and not any(one in whole for one in CALLS["not_models"]):
         model = words.get("model_name", words.get("pretrained_model_name_or_path", first))
-        told = {key: words[key] for key in LOADED if key in words}
+        told = {key: words[key] for key in KEYWORDS["loaders"] if key in words}
         return {**({"model_name_or_path": model} if isinstance(model, str) else {}), **told}
-    if name in TRAINERS and isinstance(words.get("model"), str):
+    if name in CALLS["trainers"] and isinstance(words.get("model"), str):
         literal = next(one.value for one in call.keywords if one.arg == "model")
         text = isinstance(literal, ast.Constant) or isinstance(_value(literal, known), str)
         named = text and not (isinstance(literal, ast.Name) and literal.id not in known)

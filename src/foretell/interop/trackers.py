@@ -6,8 +6,10 @@ them; nothing here depends on any of these. A line of JSON holds both: `{"config
 
 import json
 import math
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from importlib import resources
 from typing import Any
 
 from foretell.specs.outputs import OUTPUTS
@@ -17,42 +19,12 @@ Metrics = dict[str, float]
 """Numbers by their slash-separated keys."""
 ESTIMATE: Mapping[str, str] = {name: output.metric for name, output in OUTPUTS.items()}
 """Numbers of an estimate and their keys."""
-SERVED: Mapping[str, str] = {
-    "requests_per_s": "perf/requests_per_s",
-    "output_tokens_per_s": "perf/output_tokens_per_s",
-    "output_tokens_per_s_per_gpu": "perf/output_tokens_per_s_per_gpu",
-    "output_tokens_per_s_per_user": "perf/output_tokens_per_s_per_user",
-    "batch": "perf/batch",
-    "max_batch": "memory/max_batch",
-    "max_context": "memory/max_context",
-    "kv_bytes": "memory/kv_bytes",
-    "weight_bytes": "memory/weight_bytes",
-    "memory_bytes": "memory/capacity_bytes",
-    "usd_per_million_input_tokens": "cost/usd_per_million_input_tokens",
-    "usd_per_million_output_tokens": "cost/usd_per_million_output_tokens",
-    "usd_per_chip_hour": "cost/usd_per_chip_hour",
-    "joules_per_token": "energy/joules_per_token",
-    "tokens_per_joule": "energy/tokens_per_joule",
-    "ttft_ms": "latency/ttft_ms",
-    "tpot_ms": "latency/tpot_ms",
-    "tpot_with_first_ms": "latency/tpot_with_first_ms",
-    "e2e_ms": "latency/e2e_ms",
-    "step_ms": "latency/step_ms",
-}
+_TABLE = tomllib.loads(
+    resources.files("foretell.interop").joinpath("trackers.toml").read_text("utf-8")
+)
+SERVED: Mapping[str, str] = _TABLE["served"]
 """Numbers of a service and their keys; a latency has one for each percentile."""
-CHOICE: Mapping[str, str] = {
-    "gpus": "size/gpus",
-    "replicas": "size/replicas",
-    "ttft_ms": "latency/ttft_ms",
-    "tpot_ms": "latency/tpot_ms",
-    "headroom": "perf/headroom",
-    "requests_per_s": "perf/requests_per_s",
-    "output_tokens_per_s_per_gpu": "perf/output_tokens_per_s_per_gpu",
-    "output_tokens_per_s_per_user": "perf/output_tokens_per_s_per_user",
-    "usd_per_hour": "cost/usd_per_hour",
-    "usd_per_million_input_tokens": "cost/usd_per_million_input_tokens",
-    "usd_per_million_output_tokens": "cost/usd_per_million_output_tokens",
-}
+CHOICE: Mapping[str, str] = _TABLE["choice"]
 """Numbers of one way to serve a rate, and their keys."""
 
 

@@ -180,10 +180,7 @@ def test_cached_references_need_no_pass() -> None:
 
 
 def test_everything_wrong_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    words = (
-        "post-train qwen2.5-1.5b --algorithm grpo --gpus 8xH100 --prompts 64 --samples 8 --osl 300 "
-        "--max-osl 1024"
-    )
+    words = "post-train qwen2.5-1.5b --algorithm grpoo --placement colo --sync wire --tool-time x"
     assert main(words.split()) == 2
     told = capsys.readouterr()
     assert told.out == ""

@@ -15,6 +15,7 @@ NAMES = """
     estimate search memory explain sensitivity compare_plans simulate diagnose serve size fleet post_train
     sweep scaling characterize_trace model system chip parse_plan Plan Model System Chip read_launch
     improve BadInput Infeasible codesign optimise buy compare cost network version_changes RunMonitor
+    trace
 """.split()
 """What other programs may import: added to, and never renamed without a deprecation."""
 

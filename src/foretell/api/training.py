@@ -32,6 +32,7 @@ from foretell.specs.questions.training import (
 )
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
+from foretell.trace.graph import is_traced_file
 from foretell.training.answer import answer_of
 from foretell.training.long_run import asked_run, conditions_of, with_run
 from foretell.training.room import filled_words, make_room
@@ -55,6 +56,10 @@ def estimate(question: TrainingQuestion) -> Estimate:
     that follow (training/long_run.py). Raises BadInput for what cannot be understood and Infeasible where the
     answer is no.
     """
+    if is_traced_file(question.model):
+        from foretell.api.traced import estimate_traced
+
+        return estimate_traced(question)
     settings, plan, problems = as_texts(question.set), question.plan, list[Problem]()
     conditions = collect(lambda: conditions_of(question), problems)
     scenario = collect(lambda: scenario_for(question), problems)

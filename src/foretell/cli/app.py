@@ -53,6 +53,7 @@ VERBS = {
     "sensitivity": "How the answer moves with every number of the system.",
     "diagnose": "What is wrong with a measured run or service.",
     "changed": "Which predictions moved between two versions, and by which change.",
+    "trace": "A PyTorch module as a model: traced without weights or GPU, saved for every verb.",
 }
 """Verbs and what they answer."""
 EXAMPLES = {
@@ -65,6 +66,7 @@ EXAMPLES = {
     "improve": "examples/launch_megatron.sh --system h100-sxm --accept-unknown",
     "diagnose": "'tp8 pp4 zero1 mbs1: 19.5 s' --model llama-3.1-70b --gpus 512xH100 --seq-len 8192",
     "changed": "predictions-0.11.json",
+    "trace": "my_model.py:build --inputs 'ids:int64[4,2048]' --loss sum --save my.foretell.json",
     "serve": "llama-3.1-70b --gpus 8xH200 --isl 4000 --osl 500 --concurrency 64",
     "size": "qwen3-32b --system h200-sxm --rate 20 --isl 4000 --osl 500 --ttft 2000 --tpot 30",
     "fleet": "examples/fleet.toml --system h100-sxm",
@@ -180,6 +182,7 @@ COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
     },
     "sensitivity": "sensitivity:sensitivity",
     "changed": "versions:version_changes",
+    "trace": "trace:trace",
 }
 """Module and function of each verb, below `foretell.cli`; of a verb with verbs of its own, theirs and what
 they do."""

@@ -3,7 +3,7 @@
 flags.py     what a field is on every surface
 common.py    fields that several questions share
 training.py, improve.py, serving.py, sizing.py, post_training.py, cost.py, network.py, compare.py,
-studies.py, sweep.py, reproduce.py, versions.py   the questions
+studies.py, sweep.py, reproduce.py, versions.py, tracing.py   the questions
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,0 +1,237 @@
+"""`foretell.trace`, and `estimate` of a model that was traced."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from foretell.api.answers import Estimate, estimate_answer
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.inputs.overrides import parse_settings
+from foretell.inputs.question import as_texts, chips_given, collect
+from foretell.inputs.software import framework_word, software_of
+from foretell.inputs.system import of_system, system_of
+from foretell.kernels.op_times import required_dtypes
+from foretell.records import with_values
+from foretell.specs.plan import Plan, named_fields, parse_plan
+from foretell.specs.questions.tracing import TraceModuleQuestion
+from foretell.specs.questions.training import TrainingQuestion
+from foretell.specs.result import StepEstimate
+from foretell.specs.system import System
+from foretell.trace.graph import TracedModel, load_traced
+from foretell.training.feasibility import memory_verdict
+from foretell.training.traced_step import UPDATES, TracedJob, TracedStep, traced_step
+
+ROOTS = ("model", "chip", "system", "network", "plan", "job", "software", "trace")
+"""Where the path of a setting may begin."""
+BAND = {"p50": (0.93, 1.08), "p90": (0.75, 1.35)}
+"""Interval of a traced step over its value: modules measured on one H200 (tools/measure_modules.py)."""
+
+
+def trace(module: Any, *example_inputs: Any, loss: Any = None, **inputs: Any) -> TracedModel:
+    """A PyTorch module, or a function that builds one, as a model that every verb takes; needs torch."""
+    return _tracer().trace(module, *example_inputs, loss=loss, **inputs)  # type: ignore[no-any-return]
+
+
+def trace_place(
+    place: str, inputs: str | Sequence[str] = (), loss: str | None = None, name: str | None = None
+) -> TracedModel:
+    """The module that a factory builds, `FILE.py:FUNCTION`; needs torch."""
+    return _tracer().trace_file(place, inputs, loss, name)  # type: ignore[no-any-return]
+
+
+def trace_question(question: TraceModuleQuestion, *, hub: bool = False) -> TracedModel:
+    """What `foretell trace` answers: a factory's module, or the class of a config."""
+    q = question
+    del hub
+    inputs = (q.inputs,) if isinstance(q.inputs, str) else tuple(q.inputs)
+    return trace_place(q.module, inputs, q.loss, q.name)
+
+
+def _tracer() -> Any:
+    try:
+        from foretell.trace import capture
+    except ImportError as error:
+        message = f"PyTorch is not installed here: {error}. Run: pip install torch"
+        raise BadInput([Problem(path="trace", value=None, message=message)]) from None
+    return capture
+
+
+def estimate_traced(question: TrainingQuestion) -> Estimate:
+    """One training step of a traced model."""
+    given: Any = question.model
+    model = load_traced(given)
+    problems: list[Problem] = []
+    seen: dict[str, object] = {}
+    chosen = collect(lambda: parse_settings(as_texts(question.set), ROOTS), problems) or ()
+    count, named = chips_given(question.gpus, problems)
+    place = question.system if question.system is not None else named
+    if place is None:
+        allowed = "a system, a chip, a TOML file, or --gpus 8xH100"
+        problems.append(Problem(path="system", value=None, message="missing", allowed=allowed))
+        raise BadInput(problems)
+    own = [s for s in chosen if s.root in ("chip", "system", "network")]
+    system = collect(lambda: system_of(place, own, seen), problems)
+    if problems or system is None:
+        raise BadInput(problems)
+    gpus = count or 1
+    plan, said = _plan(model, question.plan, gpus)
+    word = framework_word(with_values(plan, compile="auto"))
+    software = software_of(word, [s for s in chosen if s.root == "software"], seen)
+    job, more = _job(model, plan, system, software, question.global_batch, chosen)
+    found = traced_step(model, job)
+    said = [*of_system(system, own), *said, *more, *found.notes]
+    return _answer(model, job, found, gpus, said, seen, chosen_plan=question.plan is None)
+
+
+def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan, list[str]]:
+    """The plan, its degrees checked, with the precision of the traced module where it names none."""
+    native = _native(model)
+    words = given if isinstance(given, str) else ""
+    named = set(named_fields(words))
+    plan = given if isinstance(given, Plan) else parse_plan(words, gpus, native)
+    wide = plan.weights if "weights" in named else "fp32" if native in ("fp32", "tf32") else native
+    said: list[str] = []
+    problems = []
+    for degree in ("tp", "pp", "cp", "ep"):
+        if getattr(plan, degree) > 1:
+            message = "a traced model is cut by data parallelism and ZeRO alone so far"
+            problems.append(Problem(path=f"plan.{degree}", value=getattr(plan, degree), message=message,
+                                    allowed="1"))  # fmt: skip
+    if plan.gpus != gpus and not problems:
+        message = f"takes {plan.gpus} chips, not {gpus}"
+        problems.append(Problem(path="plan.dp", value=plan.dp, message=message, allowed=str(gpus)))
+    if plan.precision not in ("fp32", "tf32", "bf16", "fp16"):
+        message = "a traced model runs in the formats of plain PyTorch"
+        problems.append(Problem(path="plan.precision", value=plan.precision, message=message,
+                                allowed="fp32, tf32, bf16, fp16"))  # fmt: skip
+    if plan.recompute not in ("none", "full"):
+        message = "a traced model is computed again by whole layers"
+        problems.append(Problem(path="plan.recompute", value=plan.recompute, message=message,
+                                allowed="none, full"))  # fmt: skip
+    if plan.recompute == "full" and not model.layers:
+        message = f"{model.id} has no list of equal blocks that could be computed again"
+        problems.append(
+            Problem(path="plan.recompute", value="full", message=message, allowed="none")
+        )
+    if problems:
+        raise BadInput(problems)
+    if not isinstance(given, Plan):
+        plan = with_values(
+            plan, weights=wide, master="none", states=wide, gradients=wide, micro_batch=model.batch
+        )
+    return plan, said
+
+
+def _native(model: TracedModel) -> Any:
+    """The format of most of a model's weights."""
+    found: dict[str, float] = {}
+    for tensor in model.of_kind("parameter"):
+        found[tensor.dtype] = found.get(tensor.dtype, 0.0) + tensor.elements
+    best = max(found, key=lambda name: found[name]) if found else "fp32"
+    return best if best in ("fp32", "bf16", "fp16") else "fp32"
+
+
+def _job(
+    model: TracedModel, plan: Plan, system: System, software: Any, batch: int | None, settings: Any
+) -> tuple[TracedJob, list[str]]:
+    """What is asked of the model, and what was assumed."""
+    native, form, said = _native(model), "as-is", []
+    if plan.precision in ("bf16", "fp16") and native == "fp32":
+        form = "cast" if plan.weights == plan.precision else "autocast"
+        words = {"cast": "all numbers in 16 bits", "autocast": "autocast over weights in 32 bits"}
+        said.append(f"precision={plan.precision}: {words[form]}")
+    if plan.autocast == "on" and native == "fp32":
+        form = "autocast"
+    if form not in model.graphs:
+        said.append(f"the trace has no form {form}: taken as it is")
+        form = "as-is"
+    whole = model.batch * plan.dp
+    micro = 1 if batch is None else max(round(batch / whole), 1)
+    if batch is not None and micro * whole != batch:
+        message = f"is no multiple of {model.batch} (the traced inputs) x dp{plan.dp}"
+        raise BadInput([Problem(path="global_batch", value=batch, message=message,
+                                allowed=f"{whole}, {2 * whole}, {3 * whole}, ...")])  # fmt: skip
+    if batch is None:
+        said.append(f"global batch {whole}: one micro-batch of the traced inputs on each rank")
+    update = next((s.text for s in settings if s.path == "trace.update"), None)
+    if update is None:
+        update = "foreach"
+        said.append(
+            "the optimizer runs over lists of tensors, PyTorch's default on GPUs "
+            "(--set trace.update=fused or loop)"
+        )
+    if update not in UPDATES:
+        raise BadInput([Problem(path="trace.update", value=update, message="not a choice",
+                                allowed=", ".join(UPDATES))])  # fmt: skip
+    compiled = plan.compile == "on" or (model.compiled and plan.compile != "off")
+    job = TracedJob(
+        system=system,
+        software=software,
+        plan=plan,
+        form=form,
+        compiled=compiled,
+        update=update,
+        micro_batches=micro,
+    )
+    return job, said
+
+
+def _answer(
+    model: TracedModel,
+    job: TracedJob,
+    found: TracedStep,
+    gpus: int,
+    said: Sequence[str],
+    seen: dict[str, object],
+    *,
+    chosen_plan: bool,
+) -> Estimate:
+    """The step as an answer of `estimate`."""
+    chip = job.system.chip
+    capacity = float(np.ravel(chip.memory_bytes)[0])
+    batch = model.batch * job.plan.dp * job.micro_batches
+    peak = float(np.ravel(chip.matrix_flop_per_s[required_dtypes(job.plan)[-1]])[0])
+    tokens = batch * model.tokens
+    flop_per_s = found.flops / found.step_s
+    bands = {
+        level: (found.step_s * low, found.step_s * high) for level, (low, high) in BAND.items()
+    }
+    result = StepEstimate(
+        model=model.id,
+        system=job.system.id,
+        gpus=gpus,
+        global_batch=batch,
+        seq_len=model.tokens,
+        target_len=None,
+        plan=job.plan,
+        plan_chosen=chosen_plan,
+        fits=memory_verdict(found.held, capacity),
+        step_s=found.step_s,
+        tokens_per_s=tokens / found.step_s,
+        tokens_per_s_per_gpu=tokens / found.step_s / gpus,
+        tflops_per_gpu=flop_per_s / 1e12,
+        mfu=flop_per_s / peak,
+        hfu=found.hardware_flops / found.step_s / peak,
+        mfu_causal=flop_per_s / peak,
+        allocated_bytes=float(found.held.allocated_bytes),
+        reserved_bytes=float(found.held.reserved_bytes),
+        peak_memory_bytes=float(found.held.peak_bytes),
+        memory_capacity_bytes=capacity,
+        energy_joules=None,
+        limited_by=max(found.time.children, key=lambda leaf: leaf.value).name,
+        interval=bands,
+        breakdown=found.time,
+        memory=found.memory,
+        memory_by_stage=(found.memory,),
+        assumptions=tuple(said),
+        overrides=seen,
+    )
+    answer = estimate_answer(result)
+    if answer.fits == "no":
+        message = f"does not fit: {found.held.allocated_bytes / 2**30:.1f} GiB of tensors"
+        allowed = f"{capacity / 2**30:.1f} GiB"
+        raise Infeasible(
+            [Problem(path="plan", value=str(job.plan), message=message, allowed=allowed)], answer
+        )
+    return answer

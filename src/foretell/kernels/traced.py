@@ -1,0 +1,398 @@
+"""Seconds of the kernels of a traced step, and what a host takes to start them.
+
+Products and fused attention are those of `families/`. What the graph of a user's module has besides: passes
+over memory (with the traffic of each operation of PyTorch), convolutions as implicit products with their
+changes of layout, depthwise ones, recurrent layers step by step, gathers and scatters, sorts, scans, pools
+and Fourier transforms. Rates are of PyTorch 2.11 with cuDNN 9.19 on one H200 (tools/measure_modules.py), as
+shares of the chip's own figures; none belongs to a module.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.calls import load_elements
+from foretell.kernels.families.base import engine_of
+from foretell.kernels.op_times import BEST_ATTENTION, FamilyOnChip, family_on_chip
+from foretell.records import dataclass
+from foretell.specs.chip import Chip
+from foretell.specs.plan import Plan
+from foretell.specs.software import Software
+from foretell.trace.graph import TracedOp
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What an operation of PyTorch does beside reading its inputs and writing its results once."""
+
+    kernels: float = 1.0
+    """Kernels that it starts."""
+    traffic: float = 1.0
+    """Bytes that it moves over those of its inputs and results."""
+    flop: float = 0.0
+    """Plain operations of each number, by their time, where arithmetic takes longer than bytes."""
+    row_flop: float = 0.0
+    """The same of each row of a norm, or each index of a gather, beside the bytes."""
+    narrow_flop: float = 0.0
+    """The same as `flop` for numbers of 16 bits, where they take longer."""
+    by_channel: bool = False
+    """Whether each channel is summed by one block, so that few channels leave cores idle."""
+
+
+PASSES: Mapping[str, Pass] = {
+    "native_layer_norm": Pass(row_flop=1e5),
+    "native_layer_norm_backward": Pass(kernels=2.0, row_flop=3e5),
+    "_fused_rms_norm_backward": Pass(kernels=2.0, row_flop=2e5),
+    "native_group_norm": Pass(kernels=3.0, flop=350.0),
+    "native_group_norm_backward": Pass(kernels=4.0, flop=480.0),
+    "native_batch_norm": Pass(flop=240.0, narrow_flop=370.0, by_channel=True),
+    "native_batch_norm_backward": Pass(flop=400.0, narrow_flop=480.0, by_channel=True),
+    "gelu": Pass(narrow_flop=90.0),
+    "gelu_backward": Pass(narrow_flop=70.0),
+    "slice_backward": Pass(kernels=2.0, traffic=2.0),
+    "select_backward": Pass(kernels=2.0, traffic=1.1),
+    "constant_pad_nd": Pass(kernels=2.0, traffic=1.5),
+    "stack": Pass(traffic=1.5),
+    "cat": Pass(traffic=2.2),
+    "max_pool2d_with_indices": Pass(flop=270.0),
+    "max_pool2d_with_indices_backward": Pass(flop=800.0),
+    "upsample_nearest2d": Pass(flop=180.0),
+    "upsample_nearest2d_backward": Pass(flop=120.0),
+}
+"""Operations whose kernels are more than one pass over inputs and results. Plain operations are times on one
+H200 in its 67 TFLOP/s: tools/modules/measure.py."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Rates of families that only traced modules have; shares of the chip's own figures."""
+
+    stream: float = 0.90
+    """Share of the memory bandwidth that passes over memory reach."""
+    cache_gain: float = 1.35
+    """How much faster what the last-level cache holds is read and written."""
+    launch_s: float = 1.6e-6
+    """A kernel with next to nothing to do, behind another."""
+    narrow_pass: float = 0.95
+    """The same share for numbers of 16 bits."""
+    strided: float = 0.35
+    """Share of the bandwidth where rows become columns."""
+    pool: float = 0.40
+    """Share of the bandwidth that pooling and resampling reach."""
+    gather: float = 0.18
+    """Share of the bandwidth at which rows are fetched by index."""
+    scatter: float = 0.10
+    """Share of the bandwidth at which rows are added by index."""
+    depthwise_flop: float = 0.045
+    """Share of the plain units' peak that depthwise convolutions of rows of pixels reach."""
+    conv_share: float = 0.62
+    """Share of the matrix peak that convolutions reach."""
+    layout: float = 0.45
+    """Share of the bandwidth at which cuDNN changes the order of channels and pixels."""
+    scan_s: float = 2e-10
+    """Seconds for each number of a cumulative sum along another dimension than the last."""
+    sort: float = 0.12
+    """Share of the bandwidth at which keys are sorted, over eight passes."""
+    fft_passes: float = 1.5
+    """Passes over inputs and results of a Fourier transform."""
+
+
+RATES = Rates()
+"""As measured on one H200."""
+ATTENTION_ELSEWHERE = "fa2"
+"""Attention of PyTorch where cuDNN's is not preferred."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedKernels:
+    """Seconds on a GPU of each distinct operation, and the kernels that it starts."""
+
+    seconds: Array
+    """Of each operation."""
+    kernels: Array
+    """Kernels of each."""
+    notes: tuple[str, ...]
+    """Where rates come from, and what is not known."""
+
+
+class _Chip:
+    """A chip as the kernels of a step see it."""
+
+    def __init__(self, chip: Chip, plan: Plan, software: Software) -> None:
+        self.chip, self.plan, self.software = chip, plan, software
+        self.found: dict[tuple[str, str], FamilyOnChip] = {}
+        self.bandwidth = float(np.ravel(chip.memory_bandwidth_bytes_per_s)[0])
+        self.vector = float(np.ravel(chip.vector_flop_per_s)[0])
+        self.cache = float(np.ravel(engine_of(chip, "fp32").l2_bytes)[0])
+
+    def family(self, name: str, dtype: str) -> FamilyOnChip:
+        """Coefficients of a family in a format."""
+        key = name, dtype
+        if key not in self.found:
+            self.found[key] = family_on_chip(name, dtype, self.chip, self.plan, self.software)
+        return self.found[key]
+
+    def matrix(self, dtype: str) -> str:
+        """The format in which products of such numbers run: TF32 where the plan allows it."""
+        wide = self.plan.precision == "tf32" and "tf32" in self.chip.matrix_flop_per_s
+        if dtype in ("fp32", "complex64", "int"):
+            return "tf32" if wide else "fp32"
+        return dtype if dtype in ("bf16", "fp16") else "fp32"
+
+    def convolution(self, dtype: str) -> str:
+        """The same of convolutions, which PyTorch runs in TF32 where numbers have 32 bits."""
+        if dtype in ("bf16", "fp16"):
+            return dtype
+        return "tf32" if "tf32" in self.chip.matrix_flop_per_s else "fp32"
+
+    def pass_s(self, moved: Array | float, share: float = RATES.stream) -> float:
+        """Seconds of a pass that moves so many bytes."""
+        cached = min(float(moved), 0.6 * self.cache) * (1.0 - 1.0 / RATES.cache_gain)
+        return (float(moved) - cached) / (share * self.bandwidth)
+
+
+def traced_kernels(
+    ops: Sequence[TracedOp], chip: Chip, plan: Plan, software: Software
+) -> TracedKernels:
+    """Seconds and kernels of distinct operations on a chip."""
+    place = _Chip(chip, plan, software)
+    seconds, kernels = np.zeros(len(ops)), np.zeros(len(ops))
+    notes: list[str] = []
+    for n, op in enumerate(ops):
+        seconds[n], kernels[n] = _seconds(op, place)
+        if op.kind == "unknown":
+            notes.append(f"{op.name} is no operation of PyTorch: charged by its bytes")
+    notes += [found.note for found in place.found.values()]
+    return TracedKernels(seconds=seconds, kernels=kernels, notes=tuple(dict.fromkeys(notes)))
+
+
+def _seconds(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    """Seconds of one operation, and its kernels."""
+    if op.kind in ("view", "sync"):
+        copies = 1.0 if op.kind == "sync" else 0.0
+        return copies * RATES.launch_s, copies
+    by_kind = _KINDS.get(op.kind)
+    if by_kind is not None:
+        return by_kind(op, place)
+    return _over_memory(op, place)
+
+
+def _over_memory(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    """Norms, sums, copies and everything element by element."""
+    one = PASSES.get(op.name.partition(".")[2], Pass())
+    sizes = op.sizes or {}
+    narrow = op.dtype in ("bf16", "fp16")
+    moved = (op.read_bytes + op.write_bytes) * one.traffic
+    if op.kind == "fill":
+        moved = op.write_bytes
+    seconds = place.pass_s(moved)
+    many = sizes.get("elements", max(op.read_bytes, op.write_bytes) / (2.0 if narrow else 4.0))
+    flop = (one.narrow_flop or one.flop) if narrow else one.flop
+    if one.by_channel:
+        flop *= max(1.0, CHANNELS / max(sizes.get("channels", CHANNELS), 1.0))
+    seconds = max(seconds, flop * many / place.vector)
+    seconds += one.row_flop * sizes.get("rows", 0.0) / place.vector
+    if "columns" in sizes:
+        share = min(COLUMN_SHARE * (sizes["columns"] / 100.0) ** 0.45, RATES.stream)
+        seconds = max(seconds, op.read_bytes / (share * place.bandwidth) + 4e-6)
+    if "uneven" in sizes:
+        each = TURNED_FLOP if sizes["turned"] else UNEVEN_FLOP
+        seconds = max(seconds, each * sizes["uneven"] / place.vector)
+    return one.kernels * RATES.launch_s + seconds, one.kernels
+
+
+CHANNELS = 150.0
+"""Channels of a batch norm from which on all cores are busy."""
+COLUMN_SHARE = 0.10
+"""Share of the bandwidth at which the rows of 100 columns are summed; wider ones go faster."""
+UNEVEN_FLOP, TURNED_FLOP = 180.0, 450.0
+"""Plain operations of a number, by their time, where operands lie otherwise than the result (broadcast, or
+heads apart), and where rows become columns."""
+
+
+def _gemm(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    sizes = op.sizes or {}
+    dtype = place.matrix(op.dtype)
+    found = place.family("gemm", dtype)
+    m, n, k = sizes["m"], sizes["n"], sizes["k"]
+    dims = {name: np.array([sizes[name]]) for name in ("m", "n", "k", "batch")}
+    load = load_elements(n, k) if dtype in ("bf16", "fp16") else 8.0
+    dims["load"] = np.array([float(np.ravel(load)[0])])
+    if min(m, n, k) <= 0:
+        return 0.0, 0.0
+    seconds = found.chosen.family.seconds(dims, found.chosen.record, found.engine)
+    slower = TURNED_TF32 if dtype == "tf32" and k > max(m, n) else 1.0
+    return slower * float(np.ravel(seconds)[0]), 1.0
+
+
+TURNED_TF32 = 1.7
+"""Products over many rows in TF32, whose operands lie across what the matrix units read, over others."""
+
+
+def _attention(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    sizes = dict(op.sizes or {})
+    backward = bool(sizes.get("backward"))
+    half = op.dtype in ("bf16", "fp16")
+    family = "prefill-backward" if backward else "prefill"
+    found = place.family(family, op.dtype if half else "bf16")
+    dims = {
+        name: np.array([float(sizes[name])])
+        for name in ("batch", "heads", "kv_heads", "q_len", "kv_len", "pairs", "qk_dim", "v_dim")
+    }
+    dims |= {"calls": np.array([1.0]), "kv_bytes": np.array([2.0])}
+    seconds = float(
+        np.ravel(found.chosen.family.seconds(dims, found.chosen.record, found.engine))[0]
+    )
+    if not half:
+        peak = float(np.ravel(engine_of(place.chip, "fp32").flop_per_s)[0])
+        share = EFFICIENT_WIDE * (1.25 if sizes["qk_dim"] > 64.0 else 1.0)
+        whole = np.ceil(sizes["q_len"] / 64.0) * np.ceil(sizes["kv_len"] / 64.0) * 4096.0
+        seen = sizes["pairs"] / (sizes["q_len"] * sizes["kv_len"])
+        work = op.flops / max(sizes["pairs"], 1.0) * whole * seen
+        seconds = work / (share * peak) + 4e-6
+    elif sizes.get("efficient"):
+        seconds *= EFFICIENT_SLOWER
+    if sizes.get("masked"):
+        bias = 4.0 * sizes["batch"] * sizes["heads"] * sizes["q_len"] * sizes["kv_len"]
+        seconds += place.pass_s(0.5 * bias)
+    return seconds, 3.0 if backward else 1.0
+
+
+EFFICIENT_WIDE = 0.48
+"""Share of the peak in 32 bits that memory-efficient attention reaches, over whole tiles of 64."""
+EFFICIENT_SLOWER = 1.5
+"""Memory-efficient attention in 16 bits over flash attention."""
+
+
+def _convolution(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    s = op.sizes or {}
+    backward = "to_input" in s
+    made = (s["to_input"] + s["to_weights"]) if backward else 1.0
+    points = s["in_points"] if s["transposed"] else s["out_points"]
+    flop = 2.0 * s["batch"] * points * s["inputs"] * s["outputs"] / s["groups"] * s["taps"]
+    width = 2.0 if op.dtype in ("bf16", "fp16") else 4.0
+    rows = s["batch"] * s["in_points"] * s["inputs"] * width
+    results = s["batch"] * s["out_points"] * s["outputs"] * width
+    bias_s = place.pass_s(results) if backward and s.get("to_bias") else 0.0
+    if s["groups"] > 1 and s["groups"] >= s["inputs"]:
+        slower = 1.7 if backward else 1.0
+        seconds = made * slower * flop / (RATES.depthwise_flop * place.vector)
+        least = made * place.pass_s(rows + results)
+        return max(seconds, least) + made * RATES.launch_s + bias_s, made
+    dtype = place.convolution(op.dtype)
+    found = place.family("gemm", dtype)
+    channels = s["inputs"] / s["groups"], s["outputs"] / s["groups"]
+    total = 0.0
+    shapes = []
+    if not backward or s["to_input"]:
+        shapes.append((s["batch"] * points, channels[1], channels[0] * s["taps"]))
+    if backward and s["to_weights"]:
+        shapes.append((channels[0] * s["taps"], channels[1], s["batch"] * points))
+    for m, n, k in shapes:
+        dims = {
+            "m": np.array([m]),
+            "n": np.array([n]),
+            "k": np.array([k]),
+            "batch": np.array([s["groups"]]),
+        }
+        product = found.chosen.family.seconds(dims, found.chosen.record, found.engine)
+        total += CONVOLUTION_SLOWER * float(np.ravel(product)[0])
+        total = max(total, place.pass_s(rows + results))
+    if not s.get("channels_last") and s["taps"] > 1 and s["in_points"] > 1:
+        moved = (rows + results) * (1.5 if backward and made > 1 else 1.0)
+        total += 2.0 * moved / (RATES.layout * place.bandwidth) + 2 * RATES.launch_s
+    return total + bias_s, 2.0 * made + 1.0
+
+
+CONVOLUTION_SLOWER = 1.25
+"""A convolution as an implicit product over the product of its sizes."""
+
+
+def _recurrent(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    s = op.sizes or {}
+    steps = s["steps"] * s["layers"] * s["directions"]
+    dtype = place.convolution(op.dtype)
+    peak = float(np.ravel(engine_of(place.chip, dtype).flop_per_s)[0])
+    weights = s["gates"] * s["width"] ** 2 * (2.0 if op.dtype == "bf16" else 4.0)
+    again = weights / (3.0 * place.bandwidth)
+    seconds = op.flops / (0.35 * peak) + steps * (RECURRENT_S + again)
+    return seconds, 2.0 * steps
+
+
+RECURRENT_S = 8e-6
+"""Seconds of one step of one recurrent layer beside its products."""
+
+
+def _gather(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    indices = op.sizes.get("indices", 0.0) if op.sizes else 0.0
+    seconds = place.pass_s(2.0 * op.write_bytes) + INDEX_FLOP * indices / place.vector
+    return RATES.launch_s + seconds, 1.0
+
+
+INDEX_FLOP = 4e4
+"""Plain operations of each row that is fetched by index, by their time."""
+ADDED_FLOP = {"sorted": 340.0, "embedding": 950.0, "atomic": 450.0}
+"""The same of each number that is added by index: behind a sort of the indices, for a table's gradient, or
+one by one."""
+
+
+def _scatter(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    """Sums by index: the target is filled or copied first where it is no operand in place."""
+    name = op.name.partition(".")[2]
+    way = "embedding" if "embedding" in name else "sorted" if "index_put" in name else "atomic"
+    added = op.sizes.get("added", 0.0) if op.sizes else 0.0
+    kernels = 2.0 if way == "atomic" else 9.0
+    fixed_s = 2.0 * RATES.launch_s if way == "atomic" else 25e-6
+    seconds = place.pass_s(op.write_bytes) + ADDED_FLOP[way] * added / place.vector
+    return fixed_s + seconds, kernels
+
+
+def _sort(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    moved = op.read_bytes + op.write_bytes
+    return 14e-6 + moved / (RATES.sort * place.bandwidth), 4.0
+
+
+def _scan(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    return 20e-6 + place.pass_s(2.0 * op.write_bytes, 0.3), 2.0
+
+
+def _fourier(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    moved = RATES.fft_passes * (op.read_bytes + op.write_bytes)
+    return 2.0 * RATES.launch_s + place.pass_s(moved), 2.0
+
+
+def _pool(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    """Pooling and resampling; bilinear kernels have a thread for each place that walks all channels."""
+    name = op.name.partition(".")[2]
+    if "bilinear" in name or "bicubic" in name:
+        planes = op.sizes.get("planes", 1.0) if op.sizes else 1.0
+        return (1e-7 if "backward" in name else 4e-7) * planes, 1.0
+    return _over_memory(op, place)
+
+
+def _solve(op: TracedOp, place: _Chip) -> tuple[float, float]:
+    return 100e-6 + place.pass_s(50.0 * (op.read_bytes + op.write_bytes)), 10.0
+
+
+_KINDS = {
+    "gemm": _gemm,
+    "attention": _attention,
+    "conv": _convolution,
+    "rnn": _recurrent,
+    "gather": _gather,
+    "scatter": _scatter,
+    "sort": _sort,
+    "scan": _scan,
+    "fft": _fourier,
+    "pool": _pool,
+    "solve": _solve,
+}
+"""Families with a formula of their own; all others are passes over memory."""
+
+
+def attention_library(chip: Chip) -> str:
+    """The library that PyTorch's attention calls on a chip."""
+    return BEST_ATTENTION.get(chip.architecture, ATTENTION_ELSEWHERE)

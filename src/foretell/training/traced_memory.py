@@ -1,0 +1,95 @@
+"""Bytes that a traced step holds: the storages of its trace, row by row, beside weights, sums and states.
+
+The trace says when each storage is made and given up. A gradient outlives the step; with several
+micro-batches it is there from the first on, and each later one adds to it. Recomputation by layer gives up
+what a layer has made when its forward pass ends, and makes it again before its backward pass.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.trace.graph import FOREVER, PHASES, TracedGraph
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+BACKWARD = PHASES.index("backward")
+
+
+def live_bytes(graph: TracedGraph, *, later: bool = False) -> Array:
+    """Bytes of storages alive while each row runs; `later`: of a micro-batch that adds its gradients to those
+    of the ones before, which are not counted here."""
+    return running(graph.born, _ends(graph, later=later), graph.storage_bytes, len(graph.op))
+
+
+def _ends(graph: TracedGraph, *, later: bool) -> Ints:
+    """The row before which each storage is gone."""
+    ends = np.where(graph.died == FOREVER, len(graph.op) + 1, graph.died)
+    if later:
+        ends = np.where(graph.gradient, graph.born + 2, ends)
+    return np.asarray(ends)
+
+
+def running(born: Ints, died: Ints, size: Array, rows: int) -> Array:
+    """Sum of what is alive at each row."""
+    change = np.zeros(rows + 3)
+    np.add.at(change, np.minimum(born, rows), size)
+    np.add.at(change, np.minimum(died, rows + 2), -size)
+    return np.asarray(np.cumsum(change)[: max(rows, 1)])
+
+
+def layer_of_rows(graph: TracedGraph, layers: Sequence[str]) -> Ints:
+    """The layer of each row, as a place in `layers`; -1 outside of them."""
+    places = {path: n for n, path in enumerate(layers)}
+
+    def place(path: str) -> int:
+        while path:
+            if path in places:
+                return places[path]
+            path = path.rpartition(".")[0]
+        return -1
+
+    by_path = np.array([place(path) for path in graph.paths] or [-1], dtype=np.int64)
+    return by_path[graph.path] if len(graph.op) else np.zeros(0, dtype=np.int64)
+
+
+def recomputed(graph: TracedGraph, layers: Sequence[str]) -> tuple[Array, Ints]:
+    """Bytes alive at each row where every layer is computed again, and the rows that run twice."""
+    layer = layer_of_rows(graph, layers)
+    forward = graph.phase != BACKWARD
+    rows = len(graph.op)
+    born, died = graph.born.copy(), _ends(graph, later=False)
+    size = graph.storage_bytes
+    extra: list[tuple[int, int, float]] = []
+    crossing = _read_outside(graph, layer, forward)
+    twice = np.zeros(rows, dtype=bool)
+    for n in range(len(layers)):
+        own = np.flatnonzero((layer == n) & forward)
+        back = np.flatnonzero((layer == n) & ~forward)
+        if not len(own) or not len(back):
+            continue
+        end, start = int(own[-1]) + 1, int(back[0])
+        twice[own] = True
+        kept = (born >= own[0]) & (born < end) & (died > start) & ~crossing
+        for number in np.flatnonzero(kept):
+            extra.append((start, int(died[number]), float(size[number])))
+            died[number] = end
+    live = running(born, died, size, rows)
+    if extra:
+        again = np.array([(a, b) for a, b, _ in extra], dtype=np.int64)
+        live = live + running(again[:, 0], again[:, 1], np.array([c for *_, c in extra]), rows)
+    return live, np.flatnonzero(twice)
+
+
+def _read_outside(graph: TracedGraph, layer: Ints, forward: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Storages that another layer's forward pass reads: inputs of layers, which are kept."""
+    made = np.full(len(graph.born), -2, dtype=np.int64)
+    inside = graph.born < len(layer)
+    made[inside] = layer[graph.born[inside]]
+    found = np.zeros(len(graph.born), dtype=bool)
+    for row in np.flatnonzero(forward):
+        for number in graph.reads[row]:
+            if made[number] != layer[row]:
+                found[number] = True
+    return found

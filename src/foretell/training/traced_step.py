@@ -1,0 +1,457 @@
+"""One training step of a traced module: two lines that overlap, the host's and the GPU's, and its memory.
+
+    end_i = max(end_{i-1}, host_i) + kernels_i
+
+A host starts one operation after the other; a GPU runs them in that order, as soon as they are started. Where
+the host reads a number back, it waits for the GPU. A step is what the second of two steps in a row adds. Data
+parallelism sums gradients behind the backward pass; ZeRO shares states, gradients and weights.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.kernels.memory import HeldBytes, framework_bytes
+from foretell.kernels.optimizer import RECIPES
+from foretell.kernels.traced import traced_kernels
+from foretell.network.collectives import collective_s, place
+from foretell.network.placement import tier_counts
+from foretell.network.placement import units as filled_units
+from foretell.records import dataclass
+from foretell.specs.plan import Plan
+from foretell.specs.result import Leaf
+from foretell.specs.software import Software
+from foretell.specs.system import System
+from foretell.trace.graph import PHASES, TracedGraph, TracedModel, allocated
+from foretell.training.traced_memory import live_bytes, recomputed
+
+Array = NDArray[np.float64]
+BACKWARD = PHASES.index("backward")
+UPDATES = ("foreach", "fused", "loop")
+"""How PyTorch's optimizers run: over lists of tensors, in one kernel, or tensor by tensor."""
+STREAM = 0.9
+"""Share of the memory bandwidth that long vectors reach."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateForm:
+    """What one form of an optimizer's update takes, by updates of 8 to 1,000 tensors on one H200."""
+
+    passes: float
+    """Reads and writes of a weight's width for each weight, in 32 bits."""
+    narrow_passes: float
+    """The same in 16 bits."""
+    start_s: float
+    """Host: starting an update."""
+    tensor_s: float
+    """Host: each tensor."""
+    kernels: float
+    """Kernels of each tensor."""
+
+
+UPDATE_FORMS = {
+    "foreach": UpdateForm(
+        passes=23.5, narrow_passes=28.0, start_s=4e-4, tensor_s=1.0e-5, kernels=0.2
+    ),
+    "fused": UpdateForm(
+        passes=8.9, narrow_passes=11.2, start_s=1.5e-4, tensor_s=3.5e-6, kernels=0.02
+    ),
+    "loop": UpdateForm(
+        passes=20.0, narrow_passes=20.0, start_s=1e-4, tensor_s=8.0e-5, kernels=12.0
+    ),
+}
+"""By name; SGD with momentum takes what a fused update takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTimes:
+    """What a host takes to start operations of plain PyTorch, with the Python around them."""
+
+    forward: Mapping[str, float]
+    """Seconds of an operation by family, forward; "" of all others."""
+    backward: Mapping[str, float]
+    """The same backward."""
+    tensor_s: float
+    """Each trained tensor of a micro-batch: its gradient is put in place or added, and given up."""
+    pass_s: float
+    """Starting a forward and a backward pass."""
+    compiled_kernel_s: float
+    """Each kernel that a compiler has made."""
+
+
+HOST = HostTimes(
+    forward={
+        "": 11.8e-6, "view": 9e-6, "gemm": 20e-6, "conv": 55e-6, "attention": 60e-6, "copy": 35e-6,
+        "norm": 20e-6, "rnn": 3e-3, "sync": 10e-6,
+    },
+    backward={
+        "": 11e-6, "view": 12e-6, "gemm": 14e-6, "conv": 110e-6, "attention": 70e-6, "norm": 17e-6,
+        "rnn": 3.5e-3,
+    },
+    tensor_s=38e-6,
+    pass_s=1.0e-3,
+    compiled_kernel_s=2.4e-5,
+)  # fmt: skip
+"""Fitted to the host's share of 48 steps of modules on the host of one H200 (median error 13 %)."""
+WORKSPACE_BYTES = 2 * 32.0 * 2**20
+"""cuBLAS takes a workspace of 32 MiB for the stream of each of two threads, on Hopper and later."""
+SMALL_WORKSPACE_BYTES = 2 * 8.125 * 2**20
+"""The same on earlier chips."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedJob:
+    """What is asked of a traced model."""
+
+    system: System
+    """Where it runs."""
+    software: Software
+    """Whose kernels stand for its."""
+    plan: Plan
+    """Data parallelism, ZeRO, recomputation, precision, optimizer."""
+    form: str
+    """Which of its graphs runs."""
+    compiled: bool
+    """Whether torch.compile makes the kernels."""
+    update: str
+    """How the optimizer runs: foreach, fused or loop."""
+    micro_batches: int
+    """Micro-batches of a step on each rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedStep:
+    """What one step of a traced model takes."""
+
+    step_s: float
+    """Time of a step."""
+    gpu_s: float
+    """Time that the GPU is busy."""
+    host_s: float
+    """Time that the host is."""
+    communication_s: float
+    """Exposed communication."""
+    flops: float
+    """Matrix operations of a step on one rank, without what is recomputed."""
+    hardware_flops: float
+    """The same with it."""
+    time: Leaf
+    """Where the time goes."""
+    memory: Leaf
+    """Where the memory goes."""
+    held: HeldBytes
+    """Peak of one rank."""
+    notes: tuple[str, ...]
+    """What was assumed."""
+
+
+def traced_step(model: TracedModel, job: TracedJob) -> TracedStep:
+    """Time and memory of one step."""
+    graph = model.graphs[job.form]
+    kernels = traced_kernels(graph.ops, job.system.chip, job.plan, job.software)
+    gpu, host = kernels.seconds[graph.op], _host(graph) / _speed(job)
+    sync = (
+        np.array([op.kind == "sync" for op in graph.ops] or [False])[graph.op]
+        if len(gpu)
+        else gpu > 1
+    )
+    again = np.zeros(0, dtype=np.int64)
+    layered: Array | None = None
+    if job.plan.recompute == "full":
+        layered, again = recomputed(graph, model.layers)
+    if job.compiled:
+        gpu, host = compiled_lines(graph, gpu, host, job)
+    order = np.concatenate([np.arange(len(gpu)), again])
+    gpu_s, host_s, syncs = gpu[order], host[order], sync[order]
+    shares = _shares(graph, gpu, again)
+    update_gpu, update_host = _update(model, job)
+    summing = _summing(model, job) if job.micro_batches > 1 else (0.0, 0.0)
+    start_s = (HOST.pass_s + HOST.tensor_s * _trained(model)[1]) / _speed(job)
+    pieces_gpu, pieces_host, pieces_sync = [], [], []
+    for number in range(job.micro_batches):
+        pieces_gpu += [gpu_s, np.array([summing[0] if number else 0.0])]
+        pieces_host += [
+            host_s,
+            np.array([start_s + (summing[1] if number else 0.0)]),
+        ]
+        pieces_sync += [syncs, np.array([False])]
+    pieces_gpu.append(np.array([update_gpu]))
+    pieces_host.append(np.array([update_host]))
+    pieces_sync.append(np.array([False]))
+    one = [np.concatenate(part) for part in (pieces_gpu, pieces_host, pieces_sync)]
+    step_s = _steady(one[0], one[1], one[2].astype(bool))
+    back_s = float(gpu[graph.phase == BACKWARD].sum())
+    exposed = _communication(model, job, back_s)
+    step_s += exposed
+    leaves = [
+        Leaf(name=name, value=value * job.micro_batches, unit="s", evidence="fitted")
+        for name, value in shares.items()
+    ]
+    leaves.append(Leaf(name="update", value=update_gpu, unit="s", evidence="fitted"))
+    busy_s = float(one[0].sum())
+    waiting = max(step_s - exposed - busy_s, 0.0)
+    leaves.append(Leaf(name="waiting for the host", value=waiting, unit="s", evidence="fitted"))
+    leaves.append(Leaf(name="data-parallel", value=exposed, unit="s", evidence="transferred"))
+    flops = float(sum(graph.ops[n].flops for n in graph.op[graph.phase != 1]))
+    extra = float(sum(graph.ops[n].flops for n in graph.op[graph.phase == 1]))
+    extra += float(sum(graph.ops[n].flops for n in graph.op[again]))
+    memory, held = _memory(model, job, graph, layered)
+    return TracedStep(
+        step_s=step_s,
+        gpu_s=busy_s,
+        host_s=float(one[1].sum()),
+        communication_s=exposed,
+        flops=flops * job.micro_batches,
+        hardware_flops=(flops + extra) * job.micro_batches,
+        time=_summed("step", leaves, step_s),
+        memory=memory,
+        held=held,
+        notes=(*graph.notes, *kernels.notes),
+    )
+
+
+def _summed(name: str, leaves: Sequence[Leaf], total: float) -> Leaf:
+    """A tree whose leaves add up to its value: what runs beside something else counts once."""
+    found = sum(leaf.value for leaf in leaves)
+    scale = total / found if found > 0.0 else 0.0
+    children = tuple(
+        Leaf(name=leaf.name, value=leaf.value * scale, unit="s", evidence=leaf.evidence)
+        for leaf in leaves
+    )
+    return Leaf(name=name, value=total, unit="s", evidence="fitted", children=children)
+
+
+def _speed(job: TracedJob) -> float:
+    return float(np.ravel(job.system.chip.host_speed)[0])
+
+
+def _host(graph: TracedGraph) -> Array:
+    """What the host takes to start each row."""
+    if not len(graph.op):
+        return np.zeros(0)
+    forward = np.array([HOST.forward.get(op.kind, HOST.forward[""]) for op in graph.ops])
+    backward = np.array([HOST.backward.get(op.kind, HOST.backward[""]) for op in graph.ops])
+    return np.asarray(np.where(graph.phase == BACKWARD, backward[graph.op], forward[graph.op]))
+
+
+def _shares(graph: TracedGraph, gpu: Array, again: NDArray[np.int64]) -> dict[str, float]:
+    """Seconds of the GPU by phase and family of kernels."""
+    found: dict[str, float] = {}
+    for row, seconds in enumerate(gpu):
+        name = f"{PHASES[graph.phase[row]]} {graph.ops[graph.op[row]].kind}"
+        found[name] = found.get(name, 0.0) + float(seconds)
+    found["recompute layers"] = float(gpu[again].sum())
+    return {name: value for name, value in found.items() if value > 0.0}
+
+
+def _steady(gpu: Array, host: Array, sync: NDArray[np.bool_]) -> float:
+    """What a step adds when it follows others."""
+    state, ends = (0.0, 0.0), []
+    for _ in range(3):
+        state = _lines(gpu, host, sync, state)
+        ends.append(max(state))
+    return ends[-1] - ends[-2]
+
+
+def _lines(
+    gpu: Array, host: Array, sync: NDArray[np.bool_], state: tuple[float, float]
+) -> tuple[float, float]:
+    """When the host and the GPU have done all rows, begun at a state of both."""
+    host_at, gpu_at = state
+    cuts = [*(np.flatnonzero(sync) + 1).tolist(), len(gpu)]
+    start = 0
+    for cut in cuts:
+        if cut > start:
+            issued = host_at + np.cumsum(host[start:cut])
+            done = np.cumsum(gpu[start:cut])
+            before = done - gpu[start:cut]
+            gpu_at = float(done[-1] + max(gpu_at, float(np.max(issued - before))))
+            host_at = float(issued[-1])
+            if sync[cut - 1]:
+                host_at = max(host_at, gpu_at)
+        start = cut
+    return host_at, gpu_at
+
+
+def _trained(model: TracedModel) -> tuple[float, int]:
+    """Bytes of trained parameters, and how many tensors they are."""
+    found = [t for t in model.of_kind("parameter") if t.trained]
+    return float(sum(t.elements for t in found)), len(found)
+
+
+def _width(model: TracedModel, job: TracedJob) -> float:
+    """Bytes of a weight in the form that runs."""
+    if job.form == "cast":
+        return 2.0
+    found = [t for t in model.of_kind("parameter") if t.trained]
+    many = sum(t.elements for t in found)
+    return sum(t.bytes for t in found) / many if many else 4.0
+
+
+def _update(model: TracedModel, job: TracedJob) -> tuple[float, float]:
+    """Seconds of the optimizer on GPU and host."""
+    elements, tensors = _trained(model)
+    elements /= _parts(job, 1)
+    two = RECIPES[job.plan.optimizer].states > 1.0
+    form = UPDATE_FORMS[job.update if two or job.update == "loop" else "fused"]
+    width = _width(model, job)
+    wide = form.passes if width > 2.0 else form.narrow_passes
+    bandwidth = STREAM * float(np.ravel(job.system.chip.memory_bandwidth_bytes_per_s)[0])
+    gpu_s = elements * width * wide / bandwidth + tensors * form.kernels * 1.6e-6
+    return gpu_s, (form.start_s + tensors * form.tensor_s) / _speed(job)
+
+
+def _summing(model: TracedModel, job: TracedJob) -> tuple[float, float]:
+    """Adding a micro-batch's gradients to those before: seconds on GPU and host."""
+    elements, tensors = _trained(model)
+    moved = 3.0 * elements * _width(model, job)
+    bandwidth = 0.86 * float(np.ravel(job.system.chip.memory_bandwidth_bytes_per_s)[0])
+    return moved / bandwidth + tensors * 1.6e-6, tensors * 7e-6 / _speed(job)
+
+
+def _parts(job: TracedJob, stage: int) -> float:
+    """Ranks that share what a stage of ZeRO shares."""
+    return float(job.plan.dp) if job.plan.zero >= stage else 1.0
+
+
+def _communication(model: TracedModel, job: TracedJob, back_s: float) -> float:
+    """Exposed seconds of data parallelism in a step."""
+    dp = job.plan.dp
+    if dp == 1:
+        return 0.0
+    elements, _ = _trained(model)
+    size = elements * _width(model, job)
+    network = job.system.network
+    counts = tier_counts(np.array([float(dp)]), np.ones(1), filled_units(network, dp), dp)
+    group = place(counts, job.system)
+
+    def taken(kind: str) -> float:
+        return float(np.ravel(collective_s(kind, np.array([size]), group))[0])  # type: ignore[arg-type]
+
+    if job.plan.zero == 3:
+        sent, hidden = taken("reduce-scatter") + 2.0 * taken("all-gather"), 1.5 * back_s
+        return max(sent - 0.9 * hidden, 0.1 * sent) * job.micro_batches
+    sent = taken("all-reduce") if not job.plan.zero else taken("reduce-scatter")
+    exposed = max(sent - 0.9 * back_s, 0.05 * sent)
+    return exposed + (taken("all-gather") if job.plan.zero else 0.0)
+
+
+def compiled_lines(
+    graph: TracedGraph, gpu: Array, host: Array, job: TracedJob
+) -> tuple[Array, Array]:
+    """Kernels and their starts where a compiler joins passes over memory.
+
+    Passes between two operations of a library are one kernel: it reads what was made before and writes what
+    is read later. Views are no operations at all.
+    """
+    kinds = np.array([op.kind for op in graph.ops])[graph.op]
+    apart = np.isin(
+        kinds, ("gemm", "conv", "attention", "rnn", "sort", "scatter", "fft", "solve", "sync")
+    )
+    gpu, host = gpu.copy(), host.copy()
+    bandwidth = float(np.ravel(job.system.chip.memory_bandwidth_bytes_per_s)[0])
+    size = graph.storage_bytes
+    last = np.zeros(len(size), dtype=np.int64)
+    for row, reads in enumerate(graph.reads):
+        for number in reads:
+            last[number] = row
+    start = 0
+    for cut in [*np.flatnonzero(apart).tolist(), len(kinds)]:
+        rows = range(start, cut)
+        _fuse(graph, rows, kinds, last, gpu, host, bandwidth)
+        if cut < len(kinds):
+            host[cut] = 2.0 * HOST.compiled_kernel_s
+        start = cut + 1
+    return gpu, host
+
+
+def _fuse(
+    graph: TracedGraph,
+    rows: range,
+    kinds: NDArray[np.str_],
+    last: NDArray[np.int64],
+    gpu: Array,
+    host: Array,
+    bandwidth: float,
+) -> None:
+    """Put a run of passes over memory into one kernel."""
+    real = [row for row in rows if kinds[row] != "view"]
+    for row in rows:
+        host[row] = 0.0
+    if not real:
+        return
+    made = {number for row in real for number in graph.writes[row]}
+    inside = {n for n in made if graph.born[n] >= rows.start and last[n] < rows.stop}
+    read = {n for row in real for n in graph.reads[row]} - made
+    moved = sum(graph.storage_bytes[n] for n in read) + sum(
+        graph.storage_bytes[n] for n in made - inside
+    )
+    static = sum(
+        op.read_bytes - sum(graph.storage_bytes[n] for n in graph.reads[row])
+        for row in real
+        if (op := graph.ops[graph.op[row]]).kind not in ("fill",)
+    )
+    moved += max(static, 0.0)
+    plain = float(gpu[real].sum())
+    reduced = sum(1 for row in real if kinds[row] in ("norm", "reduce"))
+    kernels = min(1.0 + 0.5 * reduced, float(len(real)))
+    fused = moved / (0.85 * bandwidth) + kernels * 1.6e-6
+    for row in real:
+        gpu[row] *= min(fused / plain, 1.0) if plain > 0.0 else 0.0
+    host[real[-1]] = kernels * HOST.compiled_kernel_s
+
+
+def _memory(
+    model: TracedModel, job: TracedJob, graph: TracedGraph, layered: Array | None
+) -> tuple[Leaf, HeldBytes]:
+    """What a rank holds at the peak of a step, part by part."""
+    narrow = job.form == "cast"
+
+    def size(tensor: object) -> float:
+        whole = tensor.bytes  # type: ignore[attr-defined]
+        wide = tensor.dtype == "fp32"  # type: ignore[attr-defined]
+        return float(allocated(whole / 2) if narrow and wide else whole)
+
+    weights = sum(map(size, model.of_kind("parameter")))
+    trained = sum(size(t) for t in model.of_kind("parameter") if t.trained)
+    held = {
+        "weights": weights / _parts(job, 3),
+        "buffers": sum(map(size, model.of_kind("buffer"))) + sum(map(size, model.of_kind("input"))),
+        "states": RECIPES[job.plan.optimizer].states * trained / _parts(job, 1),
+    }
+    base = sum(held.values())
+    live = live_bytes(graph) if layered is None else layered
+    gradients = float(graph.storage_bytes[graph.gradient].sum())
+    passes = float(live.max()) if len(live) else 0.0
+    if job.micro_batches > 1:
+        passes = max(passes, gradients + float(live_bytes(graph, later=True).max()))
+    update = gradients
+    if job.update == "foreach" and job.plan.optimizer != "sgd":
+        update += trained
+    if job.update == "loop":
+        update += 3.0 * max((size(t) for t in model.of_kind("parameter") if t.trained), default=0.0)
+    update /= _parts(job, 1)
+    workspace = _workspace(graph, job)
+    peak = base + workspace + max(passes, update)
+    held["activations and gradients"] = max(passes, update)
+    held["workspaces"] = workspace
+    leaves = tuple(
+        Leaf(name=name, value=value, unit="bytes", evidence="fitted")
+        for name, value in held.items()
+    )
+    lost = 0.08 * max(passes, update) + 0.02 * peak
+    own = float(framework_bytes(np.array([1.0 if job.plan.dp > 1 else 0.0]))[0])
+    tree = Leaf(name="memory", value=peak, unit="bytes", evidence="fitted", children=leaves)
+    found = HeldBytes(
+        allocated_bytes=peak, reserved_bytes=peak + lost, peak_bytes=peak + lost + own
+    )
+    return tree, found
+
+
+def _workspace(graph: TracedGraph, job: TracedJob) -> float:
+    """What cuBLAS holds through a step."""
+    if not any(op.kind == "gemm" for op in graph.ops):
+        return 0.0
+    modern = job.system.chip.architecture in ("hopper", "blackwell", "blackwell-ultra", "rubin")
+    return WORKSPACE_BYTES if modern else SMALL_WORKSPACE_BYTES

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.optimizers import optimizer_of
 from foretell.kernels.memory import HeldBytes, framework_bytes
-from foretell.kernels.optimizer import RECIPES
 from foretell.kernels.traced import traced_kernels
 from foretell.network.collectives import collective_s, place
 from foretell.network.placement import tier_counts
@@ -293,7 +293,7 @@ def _update(model: TracedModel, job: TracedJob) -> tuple[float, float]:
     """Seconds of the optimizer on GPU and host."""
     elements, tensors = _trained(model)
     elements /= _parts(job, 1)
-    two = RECIPES[job.plan.optimizer].states > 1.0
+    two = optimizer_of(job.plan.optimizer).states > 1.0
     form = UPDATE_FORMS[job.update if two or job.update == "loop" else "fused"]
     width = _width(model, job)
     wide = form.passes if width > 2.0 else form.narrow_passes
@@ -418,7 +418,7 @@ def _memory(
     held = {
         "weights": weights / _parts(job, 3),
         "buffers": sum(map(size, model.of_kind("buffer"))) + sum(map(size, model.of_kind("input"))),
-        "states": RECIPES[job.plan.optimizer].states * trained / _parts(job, 1),
+        "states": optimizer_of(job.plan.optimizer).states * trained / _parts(job, 1),
     }
     base = sum(held.values())
     live = live_bytes(graph) if layered is None else layered

@@ -48,7 +48,7 @@ _WHERE = {
     "network": "foretell.api.network",
     "version_changes": "foretell.lab.versions.changes",
     "RunMonitor": "foretell.lab.monitor",
-    "trace": "foretell.api.traced",
+    "trace": "foretell.api.traced_models",
 }
 """Public name -> the module that has it; docs/stability.md says what may change about them."""
 _VIEWS = "foretell.report.notebook"
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from foretell.api.post_training import post_train as post_train
     from foretell.api.serving import serve as serve
     from foretell.api.size import size as size
-    from foretell.api.traced import trace as trace
+    from foretell.api.traced_models import trace as trace
     from foretell.api.training import compare_plans as compare_plans
     from foretell.api.training import estimate as estimate
     from foretell.api.training import explain as explain

@@ -95,7 +95,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def net(place: str) -> TracedModel:
-    from foretell.api.traced import trace_place
+    from foretell.api.traced_models import trace_place
 
     return trace_place(f"{place}:build")
 
@@ -187,7 +187,7 @@ def test_what_a_trace_cannot_answer_is_refused(net: TracedModel, tmp_path: Path)
 
 
 def test_inputs_and_loss_of_the_command_line(place: str, net: TracedModel) -> None:
-    from foretell.api.traced import trace_place
+    from foretell.api.traced_models import trace_place
 
     found = trace_place(f"{place}:bare", "ids:int64[4,128]", "loss")
     mine = {k: v for k, v in found.summary().items() if k not in ("model", "forms")}
@@ -203,7 +203,7 @@ def test_inputs_and_loss_of_the_command_line(place: str, net: TracedModel) -> No
 
 
 def test_experts_get_their_expected_load(place: str) -> None:
-    from foretell.api.traced import trace_place
+    from foretell.api.traced_models import trace_place
 
     graph = trace_place(f"{place}:routed").graphs["as-is"]
     experts = [graph.ops[n] for n in graph.op if graph.ops[n].name == "aten.addmm"][1:]
@@ -214,7 +214,7 @@ def test_experts_get_their_expected_load(place: str) -> None:
 
 
 def test_a_batch_norm_and_a_lone_tensor_of_inputs(place: str) -> None:
-    from foretell.api.traced import trace_place
+    from foretell.api.traced_models import trace_place
 
     graph = trace_place(f"{place}:image").graphs["as-is"]
     products = [op for op in graph.ops if op.kind == "conv"]

@@ -57,7 +57,7 @@ def estimate(question: TrainingQuestion) -> Estimate:
     answer is no.
     """
     if is_traced_file(question.model):
-        from foretell.api.traced import estimate_traced
+        from foretell.api.traced_models import estimate_traced
 
         return estimate_traced(question)
     settings, plan, problems = as_texts(question.set), question.plan, list[Problem]()

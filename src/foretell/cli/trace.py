@@ -8,7 +8,7 @@ from foretell.specs.questions.tracing import TraceModuleQuestion
 @command(TraceModuleQuestion)
 def trace(given: Given, edges: Edges) -> int:
     """Trace a module's forward pass, loss and backward pass, without weights or a GPU."""
-    from foretell.api.traced import trace_question
+    from foretell.api.traced_models import trace_question
     from foretell.trace.graph import save_traced
 
     model = trace_question(TraceModuleQuestion(**given), hub=edges.hub)
@@ -18,7 +18,7 @@ def trace(given: Given, edges: Edges) -> int:
         write_json({**model.summary(), "file": edges.save})
     else:
         from foretell.report.console import show
-        from foretell.report.traced import traced_text
+        from foretell.report.traced_model import traced_text
 
         show(traced_text(model, edges.save))
     return 0

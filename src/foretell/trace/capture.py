@@ -14,7 +14,7 @@ from foretell.errors import BadInput, Problem
 from foretell.trace.build import Built, Faker, built, load_factory, read_inputs
 from foretell.trace.graph import TracedGraph, TracedModel, TracedTensor
 from foretell.trace.layers import kernels_of
-from foretell.trace.recorder import NAMES, Recorder
+from foretell.trace.recorder import NAMES, StepRecorder
 from foretell.trace.target import AUTOCAST, COMPILED, DeviceMode, gpu_ways
 from foretell.trace.values import Values
 
@@ -207,7 +207,7 @@ class _Session:
         static = [*self.module.parameters(), *self.module.buffers()]
         static += [one for one in tree_flatten(inputs)[0] if isinstance(one, torch.Tensor)]
         keys = {one.untyped_storage()._cdata: "static" for one in static}
-        recorder = Recorder(self.values, keys)
+        recorder = StepRecorder(self.values, keys)
         with ExitStack() as stack:
             stack.enter_context(gpu_ways(kernels_of(recorder)))
             stack.enter_context(DeviceMode())
@@ -253,7 +253,7 @@ class _Session:
         return _scalar(output, mean=self.loss == "mean")
 
     @contextmanager
-    def _paths(self, recorder: Recorder) -> Iterator[None]:
+    def _paths(self, recorder: StepRecorder) -> Iterator[None]:
         """Keep the path of the module that runs on the recorder's stack."""
         hooks = torch.nn.modules.module
 

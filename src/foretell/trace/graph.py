@@ -119,7 +119,7 @@ class TracedTensor:
     @property
     def bytes(self) -> float:
         """Its bytes, as PyTorch's allocator rounds them."""
-        return allocated(self.elements * WIDTHS[self.dtype])
+        return block_bytes(self.elements * WIDTHS[self.dtype])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ BLOCK = 512
 """PyTorch's allocator rounds each tensor up to a multiple of so many bytes (kMinBlockSize)."""
 
 
-def allocated(size: float) -> float:
+def block_bytes(size: float) -> float:
     """Bytes that a tensor takes of the allocator."""
     return float(-(-int(size) // BLOCK) * BLOCK)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from foretell.trace.recorder import Recorder
+from foretell.trace.recorder import StepRecorder
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """Products of a step and direction of a recurrent layer, over its width."""
@@ -13,13 +13,13 @@ KEPT = {"lstm": 6, "gru": 5, "rnn_tanh": 1, "rnn_relu": 1}
 """Numbers that cuDNN keeps of each step, direction and layer for the backward pass, over its width."""
 
 
-def kernels_of(recorder: Recorder) -> Mapping[str, Callable[..., Any]]:
+def kernels_of(recorder: StepRecorder) -> Mapping[str, Callable[..., Any]]:
     """Operations by name as the GPU runs them: what `target.gpu_ways` puts in their places."""
     recurrent = {f"{name}.input": _recurrent(name, recorder) for name in GATES}
     return {"rms_norm": _rms_norm(recorder), **recurrent}
 
 
-def _rms_norm(recorder: Recorder) -> Callable[..., torch.Tensor]:
+def _rms_norm(recorder: StepRecorder) -> Callable[..., torch.Tensor]:
     class RmsNorm(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, given: torch.Tensor, weight: torch.Tensor | None, dims: int) -> Any:
@@ -51,7 +51,7 @@ def _rms_norm(recorder: Recorder) -> Callable[..., torch.Tensor]:
     return run
 
 
-def _recurrent(name: str, recorder: Recorder) -> Callable[..., Any]:
+def _recurrent(name: str, recorder: StepRecorder) -> Callable[..., Any]:
     """`torch.lstm` and its like over whole sequences, as cuDNN runs them."""
 
     class Recurrent(torch.autograd.Function):

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from foretell.trace.graph import FOREVER, TracedGraph, TracedOp, allocated
+from foretell.trace.graph import FOREVER, TracedGraph, TracedOp, block_bytes
 from foretell.trace.kinds import (
     KINDS,
     NO_KERNEL,
@@ -36,7 +36,7 @@ NAMES = {
 Tensors = Sequence[torch.Tensor]
 
 
-class Recorder(TorchDispatchMode):
+class StepRecorder(TorchDispatchMode):
     """Writes down rows and storages while it is on."""
 
     def __init__(self, values: Values, static: dict[int, str]) -> None:
@@ -67,7 +67,7 @@ class Recorder(TorchDispatchMode):
         found = self.alive.get(key)
         if found is None:
             found = len(self.sizes)
-            self.sizes.append(allocated(place.nbytes()))
+            self.sizes.append(block_bytes(place.nbytes()))
             self.born.append(len(self.rows))
             self.died.append(FOREVER)
             self.alive[key] = found

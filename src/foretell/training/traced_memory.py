@@ -54,7 +54,7 @@ def layer_of_rows(graph: TracedGraph, layers: Sequence[str]) -> Ints:
     return by_path[graph.path] if len(graph.op) else np.zeros(0, dtype=np.int64)
 
 
-def recomputed(graph: TracedGraph, layers: Sequence[str]) -> tuple[Array, Ints]:
+def recomputation_bytes(graph: TracedGraph, layers: Sequence[str]) -> tuple[Array, Ints]:
     """Bytes alive at each row where every layer is computed again, and the rows that run twice."""
     layer = layer_of_rows(graph, layers)
     forward = graph.phase != BACKWARD

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class PassForm:
     """What an operation of PyTorch does beside reading its inputs and writing its results once."""
 
     kernels: float = 1.0
@@ -42,25 +42,32 @@ class Pass:
     """Whether each channel is summed by one block, so that few channels leave cores idle."""
 
 
-PASSES: Mapping[str, Pass] = {
-    "native_layer_norm": Pass(row_flop=1e5),
-    "native_layer_norm_backward": Pass(kernels=2.0, row_flop=3e5),
-    "_fused_rms_norm_backward": Pass(kernels=2.0, row_flop=2e5),
-    "native_group_norm": Pass(kernels=3.0, flop=350.0),
-    "native_group_norm_backward": Pass(kernels=4.0, flop=480.0),
-    "native_batch_norm": Pass(flop=240.0, narrow_flop=370.0, by_channel=True),
-    "native_batch_norm_backward": Pass(flop=400.0, narrow_flop=480.0, by_channel=True),
-    "gelu": Pass(narrow_flop=90.0),
-    "gelu_backward": Pass(narrow_flop=70.0),
-    "slice_backward": Pass(kernels=2.0, traffic=2.0),
-    "select_backward": Pass(kernels=2.0, traffic=1.1),
-    "constant_pad_nd": Pass(kernels=2.0, traffic=1.5),
-    "stack": Pass(traffic=1.5),
-    "cat": Pass(traffic=2.2),
-    "max_pool2d_with_indices": Pass(flop=270.0),
-    "max_pool2d_with_indices_backward": Pass(flop=800.0),
-    "upsample_nearest2d": Pass(flop=180.0),
-    "upsample_nearest2d_backward": Pass(flop=120.0),
+PASSES: Mapping[str, PassForm] = {
+    "native_layer_norm": PassForm(row_flop=1e5),
+    "native_layer_norm_backward": PassForm(kernels=2.0, row_flop=2.2e5),
+    "_fused_rms_norm_backward": PassForm(kernels=2.0, row_flop=2e5),
+    "native_group_norm": PassForm(kernels=3.0, flop=350.0),
+    "native_group_norm_backward": PassForm(kernels=4.0, flop=480.0),
+    "native_batch_norm": PassForm(flop=240.0, narrow_flop=370.0, by_channel=True),
+    "native_batch_norm_backward": PassForm(flop=400.0, narrow_flop=480.0, by_channel=True),
+    "gelu": PassForm(narrow_flop=90.0),
+    "gelu_backward": PassForm(narrow_flop=70.0),
+    "slice_backward": PassForm(kernels=2.0, traffic=2.0),
+    "select_backward": PassForm(kernels=2.0, traffic=1.1),
+    "constant_pad_nd": PassForm(kernels=2.0, traffic=1.5),
+    "_log_softmax": PassForm(traffic=1.7),
+    "_log_softmax_backward_data": PassForm(traffic=1.4),
+    "native_dropout": PassForm(traffic=1.35),
+    "_to_copy": PassForm(traffic=1.25),
+    "clone": PassForm(traffic=1.25),
+    "nll_loss_backward": PassForm(traffic=0.5),
+    "upsample_bilinear2d_backward": PassForm(flop=640.0),
+    "stack": PassForm(traffic=1.5),
+    "cat": PassForm(traffic=2.2),
+    "max_pool2d_with_indices": PassForm(flop=270.0),
+    "max_pool2d_with_indices_backward": PassForm(flop=800.0),
+    "upsample_nearest2d": PassForm(flop=180.0),
+    "upsample_nearest2d_backward": PassForm(flop=120.0),
 }
 """Operations whose kernels are more than one pass over inputs and results. Plain operations are times on one
 H200 in its 67 TFLOP/s: tools/modules/measure.py."""
@@ -70,30 +77,16 @@ H200 in its 67 TFLOP/s: tools/modules/measure.py."""
 class Rates:
     """Rates of families that only traced modules have; shares of the chip's own figures."""
 
-    stream: float = 0.90
+    stream: float = 0.86
     """Share of the memory bandwidth that passes over memory reach."""
-    cache_gain: float = 1.35
+    cache_gain: float = 1.25
     """How much faster what the last-level cache holds is read and written."""
     launch_s: float = 1.6e-6
     """A kernel with next to nothing to do, behind another."""
-    narrow_pass: float = 0.95
-    """The same share for numbers of 16 bits."""
-    strided: float = 0.35
-    """Share of the bandwidth where rows become columns."""
-    pool: float = 0.40
-    """Share of the bandwidth that pooling and resampling reach."""
-    gather: float = 0.18
-    """Share of the bandwidth at which rows are fetched by index."""
-    scatter: float = 0.10
-    """Share of the bandwidth at which rows are added by index."""
     depthwise_flop: float = 0.045
     """Share of the plain units' peak that depthwise convolutions of rows of pixels reach."""
-    conv_share: float = 0.62
-    """Share of the matrix peak that convolutions reach."""
     layout: float = 0.45
     """Share of the bandwidth at which cuDNN changes the order of channels and pixels."""
-    scan_s: float = 2e-10
-    """Seconds for each number of a cumulative sum along another dimension than the last."""
     sort: float = 0.12
     """Share of the bandwidth at which keys are sorted, over eight passes."""
     fft_passes: float = 1.5
@@ -182,7 +175,7 @@ def _seconds(op: TracedOp, place: _Chip) -> tuple[float, float]:
 
 def _over_memory(op: TracedOp, place: _Chip) -> tuple[float, float]:
     """Norms, sums, copies and everything element by element."""
-    one = PASSES.get(op.name.partition(".")[2], Pass())
+    one = PASSES.get(op.name.partition(".")[2], PassForm())
     sizes = op.sizes or {}
     narrow = op.dtype in ("bf16", "fp16")
     moved = (op.read_bytes + op.write_bytes) * one.traffic
@@ -299,7 +292,9 @@ def _convolution(op: TracedOp, place: _Chip) -> tuple[float, float]:
             "batch": np.array([s["groups"]]),
         }
         product = found.chosen.family.seconds(dims, found.chosen.record, found.engine)
-        total += CONVOLUTION_SLOWER * float(np.ravel(product)[0])
+        total += (CONVOLUTION_BACK if backward else CONVOLUTION_SLOWER) * float(
+            np.ravel(product)[0]
+        )
         total = max(total, place.pass_s(rows + results))
     if not s.get("channels_last") and s["taps"] > 1 and s["in_points"] > 1:
         moved = (rows + results) * (1.5 if backward and made > 1 else 1.0)
@@ -307,8 +302,8 @@ def _convolution(op: TracedOp, place: _Chip) -> tuple[float, float]:
     return total + bias_s, 2.0 * made + 1.0
 
 
-CONVOLUTION_SLOWER = 1.25
-"""A convolution as an implicit product over the product of its sizes."""
+CONVOLUTION_SLOWER, CONVOLUTION_BACK = 1.25, 1.6
+"""A convolution as an implicit product over the product of its sizes, forward and backward."""
 
 
 def _recurrent(op: TracedOp, place: _Chip) -> tuple[float, float]:
@@ -367,9 +362,9 @@ def _fourier(op: TracedOp, place: _Chip) -> tuple[float, float]:
 def _pool(op: TracedOp, place: _Chip) -> tuple[float, float]:
     """Pooling and resampling; bilinear kernels have a thread for each place that walks all channels."""
     name = op.name.partition(".")[2]
-    if "bilinear" in name or "bicubic" in name:
+    if ("bilinear" in name or "bicubic" in name) and "backward" not in name:
         planes = op.sizes.get("planes", 1.0) if op.sizes else 1.0
-        return (1e-7 if "backward" in name else 4e-7) * planes, 1.0
+        return 4e-7 * planes, 1.0
     return _over_memory(op, place)
 
 

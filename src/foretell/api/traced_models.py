@@ -20,7 +20,7 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.system import System
 from foretell.trace.graph import TracedModel, load_traced
 from foretell.training.feasibility import memory_verdict
-from foretell.training.traced_step import UPDATES, TracedJob, TracedStep, traced_step
+from foretell.training.traced_step import UPDATES, ModuleStep, TracedJob, traced_step
 
 ROOTS = ("model", "chip", "system", "network", "plan", "job", "software", "trace")
 """Where the path of a setting may begin."""
@@ -180,7 +180,7 @@ def _job(
 def _answer(
     model: TracedModel,
     job: TracedJob,
-    found: TracedStep,
+    found: ModuleStep,
     gpus: int,
     said: Sequence[str],
     seen: dict[str, object],

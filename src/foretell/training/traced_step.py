@@ -93,8 +93,8 @@ HOST = HostTimes(
     pass_s=1.0e-3,
     compiled_kernel_s=2.4e-5,
 )  # fmt: skip
-"""Fitted to what the host took of 48 steps of modules on the host of one H200 (median error 13 %), then scaled
-to the median of the steps that it bounds."""
+"""Fitted to what the host took of 48 steps of modules on the host of one H200 (median error 13 %), then
+scaled to the median of the steps that it bounds."""
 WORKSPACE_BYTES = 2 * 32.0 * 2**20
 """cuBLAS takes a workspace of 32 MiB for the stream of each of two threads, on Hopper and later."""
 SMALL_WORKSPACE_BYTES = 2 * 8.125 * 2**20

@@ -180,7 +180,9 @@ def test_what_is_offloaded_is_not_on_the_chip(what: str) -> None:
     spared_s = shares(here)["data_parallel"] - shares(there)["data_parallel"]
     longer_s = there.step_s - here.step_s + spared_s
     assert 0.0 <= spared_s < shares(here)["data_parallel"]
-    assert longer_s == pytest.approx(shares(there)["offload"], rel=1e-9)
+    # States on the host are updated there, by its cores.
+    longer_s -= shares(there)["optimizer"] - shares(here)["optimizer"]
+    assert longer_s == pytest.approx(shares(there).get("offload", 0.0), rel=1e-6, abs=1e-6)
 
 
 def test_optimizers_hold_what_they_keep() -> None:

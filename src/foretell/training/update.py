@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.optimizers import optimizer_of
 from foretell.kernels.optimizer import (
     accumulate_s,
     optimizer_s,
@@ -10,7 +11,8 @@ from foretell.kernels.optimizer import (
 )
 from foretell.schedules import schedule_named
 from foretell.specs._base import Num
-from foretell.specs.plan import Plans
+from foretell.specs.plan import Plan, Plans
+from foretell.specs.plan_forms import offloads
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
 from foretell.training.memory import parts_of
@@ -47,6 +49,17 @@ def slow_memory(scenario: Scenario) -> Num:
     return slower[:, None] if isinstance(slower, np.ndarray) else slower
 
 
+CPU_UPDATE_BYTES, CPU_BYTES_PER_S = 50.0, 10e9
+"""Bytes that an update on the host moves for a weight: gradients copied, norm and scaling (16), Adam's 28,
+rounded weights (6); and what one core streams, the thread that launchers give a rank (OMP_NUM_THREADS=1)."""
+
+
+def on_host(plan: Plan) -> bool:
+    """Whether the host's cores update weights whose states live there, as ZeRO-Offload, FSDP and Megatron do;
+    states in 8 bits come to the chip in pages."""
+    return "optimizer" in offloads(plan.offload) and not optimizer_of(plan.optimizer).state_bytes
+
+
 def update_seconds(
     scenario: Scenario,
     plans: Plans,
@@ -57,6 +70,9 @@ def update_seconds(
     slower = slow_memory(scenario)
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
     chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
+    if on_host(plans.base):
+        host_s = updated * CPU_UPDATE_BYTES / CPU_BYTES_PER_S
+        return np.asarray(host_s / np.reshape(chip.host_speed, (-1, 1)))
     if apart is None or all_s is None:
         return np.asarray(slower * optimizer_s(updated, chip, plans.base))
     # Spread experts are shared by fewer ranks; both kinds of weights are in matrices alike.

@@ -50,7 +50,7 @@ def general_values() -> dict[str, object]:
     return {
         f.name: getattr(generic, f.name) if f.default is MISSING else f.default
         for f in fields(Software)
-        if f.name not in MADE
+        if f.name not in (*MADE, "allocator")
     }
 
 

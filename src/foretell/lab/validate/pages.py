@@ -13,6 +13,7 @@ from typing import Any
 
 from foretell.kernels.families.choose import catalogue_surfaces
 from foretell.lab.calibrate.collectives import PRINTED
+from foretell.lab.validate.ablation import ablated, ablation_text, few_rows
 from foretell.lab.validate.collectives import score_collectives
 from foretell.lab.validate.dispatch import score_dispatches
 from foretell.lab.validate.held_out_scores import readme_sentence
@@ -243,9 +244,16 @@ def kernels_sentence() -> str:
     )
 
 
+def software_text(data: Path) -> str:
+    """What every value of software earns on all tables of runs, their source left out."""
+    files = sorted((data / "training").glob("measured_runs*.csv.gz"))
+    return ablation_text(ablated(few_rows([row for path in files for row in read_rows(path)])))
+
+
 SECTIONS: Sections = (
     ("README.md", "scores", readme_scores),
     ("docs/accuracy.md", "scoreboard", scoreboard),
+    ("docs/accuracy.md", "software", software_text),
     ("docs/memory.md", "memory", memory_text),
     ("docs/serving.md", "held-out serving", held_out_text),
     ("docs/serving.md", "serving", serving_text),

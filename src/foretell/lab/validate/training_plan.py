@@ -79,7 +79,14 @@ OPTIONS = (
         "offload=activations",
         re.compile(r"checkpointing, offloading|activation offload", re.IGNORECASE),
     ),
-    ("offload=optimizer+weights", re.compile(r"offload of parameters and states", re.IGNORECASE)),
+    (
+        "offload=optimizer",
+        re.compile(r"optimizer in CPU memory(?!.*parameters in CPU)", re.IGNORECASE),
+    ),
+    (
+        "offload=optimizer+weights",
+        re.compile(r"offload of parameters and states|parameters in CPU", re.IGNORECASE),
+    ),
 )
 """Options of fine-tuning recipes as words of a plan, and how notes state them."""
 LORA_RANK = 16

@@ -101,11 +101,6 @@ class Stream:
         held = root / (1.0 - root) * -np.expm1(-many * passed[..., None] * (1.0 - root))
         return np.asarray(np.maximum(passed + held.sum(axis=-1).real / many, 0.0))
 
-    def together(self, many: Array, span_s: Array) -> Array:
-        """Prompts of a step that has any, `many` of them if they came by chance."""
-        by_chance = np.maximum(self.rate * span_s, 1e-12)
-        return np.asarray(1.0 + (many - 1.0) * self.met_within(span_s) / by_chance)
-
 
 def with_rate(
     times: StepTimes, memory: Memory, traffic: Traffic, stream: Stream
@@ -228,7 +223,6 @@ def queue_state(
     step = times.seconds(all_here)
     waits = waited_steps(*prompt_wait(times.profile, d), rate * step)
     met = met_together(rate / d.pp, step, before_s + waits * step)
-    met = stream.together(met, step + before_s)
     k = np.minimum(met, loop.most(beside))
     span = loop.chunks * times.seconds(reading(loop, k, beside))
     stall = (span - step * loop.chunks * (not loop.own_steps)) / k / d.pp

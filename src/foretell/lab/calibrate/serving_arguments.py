@@ -119,11 +119,11 @@ def arguments_of(row: ServingRow) -> tuple[Arguments, tuple[str, ...]]:
 
     Raises UnsupportedRow with the reason where the row cannot be asked.
     """
+    model, system = model_of(row), system_of(row)
     reason = unasked(row)
     if reason:
         raise UnsupportedRow(reason)
     said: list[str] = []
-    model, system = model_of(row), system_of(row)
     engine, profile = engine_of(row, model, system, said)
     needs, fixed = KINDS[row.kind]
     load = {COLUMNS[name]: getattr(row, name) for name in (*needs, "prefix_hit")}

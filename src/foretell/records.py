@@ -180,6 +180,14 @@ class Answer:
     verb: ClassVar[str] = ""
     """The verb whose answer it is, as the command line spells it."""
 
+    def __init_subclass__(cls) -> None:
+        """An answer is printed in a line wherever it is shown as a value."""
+        cls.__repr__ = Answer._line  # type: ignore[assignment]
+
+    def _line(self) -> str:
+        """Its kind and its first line: the fields of all its records would be thousands of lines."""
+        return f"{type(self).__name__}({str(self).partition(chr(10))[0]})"
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         raise NotImplementedError

@@ -97,3 +97,10 @@ def test_an_estimate_without_its_question_says_so(step: Estimate, tmp_path: Any)
     ):
         with pytest.raises(BadInput, match="its question is not known"):
             ask()
+
+
+def test_an_answer_is_one_line_as_a_value() -> None:
+    found = foretell.estimate("llama-3.1-8b", gpus="8xH100", plan="zero3")
+    assert repr(found).startswith("Estimate(llama-3.1-8b on ")
+    assert "\n" not in repr(found)
+    assert len(repr(found)) < 200

@@ -311,7 +311,7 @@ def _priced(
     bill = cost_of(system, many * each, _own(question))
     years = bill.years or 1.0
     usd, interval, said = bill.usd or 0.0, (bill.usd or 0.0,) * 2, bill.assumptions
-    price = f"{usd / (many * each) / years:,.0f} USD a GPU and year, all told"
+    price = f"{usd / (many * each) / years:,.0f} USD a GPU and year in all"
     if way == "rent":
         rents = catalog.price(catalog.system(system).chip.id)
         rent = rent_of(system, Payment(rent="on-demand"))[1]

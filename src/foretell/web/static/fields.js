@@ -178,8 +178,9 @@ export function markWrong(errors) {
 
 export function sentence({ message, allowed, nearest }) {
   let text = message;
+  // What would do instead is long and worth it; a list of names is not.
   if (nearest) text += `; did you mean ${nearest}?`;
-  else if (allowed && allowed.length < 160) text += `; allowed: ${allowed}`;
+  if (allowed && (allowed.startsWith("--") || (!nearest && allowed.length < 160))) text += `; allowed: ${allowed}`;
   return text;
 }
 

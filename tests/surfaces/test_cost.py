@@ -122,7 +122,7 @@ def test_pictures(tmp_path: Path) -> None:
 def test_the_front_of_systems(tmp_path: Path) -> None:
     path = tmp_path / "front.svg"
     record = answer(
-        *TOKEN[:2], "--gpus", "8", "--sweep", "system=hgx-h100,dgx-b200", "--sweep",
+        *TOKEN[:2], "--gpus", "8", "--sweep", "system=dgx-a100,dgx-b200", "--sweep",
         "concurrency=8,64", "--plot", str(path),
     )  # fmt: skip
     rows = record["rows"]
@@ -164,7 +164,7 @@ def test_a_rent_that_nobody_lists_says_what_it_is_a_share_of() -> None:
     text = foretell("cost", "system", "hgx-h100", "--gpus", "64").out
     rents = {line.split()[0]: line for line in text.splitlines() if line.split()}
     assert rents["spot"].rstrip().endswith("64% of on-demand, 2026-08-22")
-    assert rents["on-demand"].rstrip().endswith("do, 2026-08-22")
+    assert rents["on-demand"].rstrip().endswith("lambda, 2026-08-22")
 
 
 def test_text_says_the_whole_its_range_and_what_moves_it() -> None:

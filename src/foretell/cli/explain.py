@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from foretell.catalog.models import find_model
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported, show_read_back
 from foretell.cli.output import no_as_json, no_as_text, write_json
@@ -42,7 +43,7 @@ def show_text(found: "Explanation") -> None:
 @command(PlansQuestion)
 def compare_plans(given: Given, edges: Edges) -> int:
     """Why one plan beats another, leaf by leaf, and whether that is certain."""
-    if is_plan_text(given["model"]) and not is_plan_text(given["b"]):  # the order of older versions
+    if is_plan_text(given["model"]) or find_model(str(given["b"])):  # the order of older versions
         given = {**given, "model": given["b"], "a": given["model"], "b": given["a"]}
     from foretell.api import training as api
 

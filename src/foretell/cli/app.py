@@ -11,7 +11,7 @@ GROUPS = {
     "Buy": "buy compare cost",
     "Launch files": "improve",
     "Measure": "diagnose network",
-    "Research": "sweep codesign optimise lab",
+    "Research": "trace sweep codesign optimise lab",
     "This installation": "catalog ui mcp doctor completion",
 }
 """Verbs by what people want of them, everyday ones first."""

@@ -149,7 +149,8 @@ def test_drafts_are_the_rows_own_cell_and_never_a_version() -> None:
     assert drafts(speculative="unknown") is None
     assert drafts(speculative="mtp", draft_tokens=2) == "mtp:2"
     assert drafts(speculative="mtp") == "mtp:3"
-    assert own_version("dynamo-trt", "0.7.0.post2") == ""
+    assert own_version("dynamo-trt", "0.7.0.post2") == "1.2"
+    assert own_version("dynamo-trt", "1.1.0-dev.2") == "1.3"
     assert own_version("dynamo-trt", "1.2.0rc2") == "1.2.0rc2"
 
 

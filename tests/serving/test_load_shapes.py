@@ -138,8 +138,8 @@ def test_images_are_tokens_and_time() -> None:
 
 @pytest.mark.parametrize(
     ("engine", "profile"),
-    [("transformers", "transformers-4"), ("tgi", "tgi-3"), ("llama.cpp", "llamacpp"),
-     ("ollama", "llamacpp"), ("mlx", "mlx")],
+    [("transformers", "transformers-4"), ("tgi", "tgi-3"), ("llama.cpp", "llamacpp-2025"),
+     ("ollama", "llamacpp-2025"), ("mlx", "mlx")],
 )  # fmt: skip
 def test_engines_of_one_machine(engine: str, profile: str) -> None:
     """None is faster than its weights can be read; none claims runs that were not seen."""
@@ -150,7 +150,7 @@ def test_engines_of_one_machine(engine: str, profile: str) -> None:
         )  # fmt: skip
         assert found.profile == profile
         seen = "datasheet" if chip.startswith("apple") else "transferred"
-        assert found.evidence == ("fitted" if profile == "llamacpp" else seen)
+        assert found.evidence == ("fitted" if profile == "llamacpp-2025" else seen)
         least = 1e3 * (found.weight_bytes - 1.05e9) / bandwidth  # the table is not read
         assert least < found.tpot_ms.mean < 12 * least + 15.0
 

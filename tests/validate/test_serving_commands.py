@@ -13,7 +13,6 @@ from foretell.lab.calibrate.serving_cases import (
     predict_case,
     predicted_all,
 )
-from foretell.lab.calibrate.serving_launched import as_launched
 from foretell.lab.calibrate.serving_rows import WorkerCells, read_rows
 from foretell.lab.validate.serving import read_case, score_rows
 from foretell.records import dataclass
@@ -133,17 +132,18 @@ def test_prompts_found_in_the_prefix_cache_are_a_column(tmp_path):
     assert hit["ttft"] < 0.6 * none["ttft"]
 
 
-def test_what_scripts_set_is_for_fits_alone():
+def test_rows_of_the_public_benchmark_are_typed_as_tuned():
+    """What its scripts set is what `--tuned` sets, in the score and in a fit alike."""
     row = replace(
         BLANK, model="llama-3.1-70b", gpu="B200", framework="trtllm", version="1.0", isl=1024.0,
-        osl=1024.0, source="InferenceX",
+        osl=1024.0, source="ai-dynamo/aiconfigurator silicon_sample.csv (InferenceX dump)",
     )  # fmt: skip
+    assert " --tuned " in command(row)
     case = case_of(row)
-    assert case.deployment.wait_steps is None
-    assert case.deployment.max_tokens is None
-    assert as_launched(case).deployment.wait_steps == 20.0
-    elsewhere = case_of(replace(row, source="elsewhere"))
-    assert as_launched(elsewhere) == elsewhere
+    assert (case.deployment.wait_steps, case.deployment.max_tokens) == (20.0, 16384)
+    elsewhere = replace(row, source="elsewhere")
+    assert "--tuned" not in command(elsewhere)
+    assert case_of(elsewhere).deployment.wait_steps is None
 
 
 def test_commands_are_printed(tmp_path):

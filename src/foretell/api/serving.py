@@ -47,6 +47,7 @@ from foretell.serving.simulation_options import read_play
 from foretell.serving.static import offline_limit
 from foretell.serving.steps import step_times
 from foretell.serving.systems import serve_systems
+from foretell.serving.tuned import tuned
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
@@ -387,11 +388,20 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     drafts = collect(lambda: with_speculative(asked.speculative, Deployment()), problems)
     if asked.speculative is None:
         drafts = None
-    load = asked.osl, gpus
-    profile, deployment, given = choices_of(scenario, plan, engine, problems, load, drafts)
+    size = asked.osl, gpus
+    profile, deployment, given = choices_of(scenario, plan, engine, problems, size, drafts)
     own_rate = isinstance(plan, Deployment) or "accepted=" in (plan or "")
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
     deployment = with_adapters(asked, deployment, problems)
+    said_of_tuning: list[str] = []
+    if asked.tuned:
+        load = Traffic(
+            isl=float(asked.isl), osl=float(asked.osl),
+            concurrency=float(asked.concurrency or DEFAULT_CONCURRENCY),
+        )  # fmt: skip
+        deployment, said_of_tuning = tuned(
+            deployment, scenario.model, scenario.system.chip, profile, load
+        )
     profile = with_options(profile, deployment)
     seen = collect(
         lambda: encoded_input(scenario.model, float(asked.isl), asked.images, asked.audio),
@@ -414,6 +424,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         *profile_assumptions(profile, chip.architecture, mixture=mixture_of(scenario.model)),
         *said_of_pool,
         *said_of_drafts,
+        *said_of_tuning,
         *said_of_input(seen, scenario.model, scenario.system, deployment, profile),
         *said_of_adapters(deployment),
     ]

@@ -13,8 +13,11 @@ from foretell.specs.engine import EngineProfile, Fit
 
 FILE = ROOT / "engines.toml"
 """Every profile that is known."""
-ORDER = ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-ultra", "rubin")
-"""Chip generations; the nearest one stands for a generation that no profile names."""
+LINES = (
+    ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell-ultra", "rubin"),
+    ("cdna2", "cdna3", "cdna4"),
+)
+"""Chip generations of each maker; the nearest one of its line stands for one that no profile names."""
 WIDE_CARD_BYTES = 70.0 * 2**30
 """Memory from which vLLM's defaults are those of large cards (vllm/engine/arg_utils.py)."""
 NARROW_BATCH, NARROW_TOKENS = 256, 2048
@@ -23,7 +26,7 @@ CHUNKS, WIDEST_CHUNK = ((35.0, 2048), (60.0, 4096), (160.0, 8192)), 16384
 """Memory in gibibytes below which SGLang's chunked_prefill_size is so much, and what it is elsewhere
 (sglang v0.5.9, server_args.py: _handle_gpu_memory_settings)."""
 OVERHEADS = (
-    "host_step_s", "host_sequence_s", "layer_s", "exchange_s", "prefill_factor",
+    "host_step_s", "host_sequence_s", "layer_s", "gap_s", "exchange_s", "prefill_factor",
     "prefill_exchange_factor", "launch_s", "prefill_step_s", "latency_s",
     "latency_s_per_token", "expert_layer_s", "first_use_s",
 )  # fmt: skip
@@ -50,6 +53,9 @@ HOST_SPEED: Mapping[str, float] = {
 2023), by which host-bound engines of 2023 are faster there."""
 HOST_BOUND = ("eager_layer_s", "eager_kernel_s", "eager_sequence_s", "layer_s", "exchange_s")
 """What of a profile is launching, and ranks that launch at different times."""
+DYNAMO = (([1, 0], "1.3"), ([0, 7], "1.2"), ([0, 0], "1.1"))
+"""Releases of NVIDIA Dynamo from which an image has a release of TensorRT-LLM, the newest first (its release
+notes, github.com/ai-dynamo/dynamo, recalled)."""
 DATE = re.compile(r"20[0-9]{2}(-[0-9]{2}){0,2}")
 """A date in the place of an engine."""
 ERAS: Mapping[int, str] = {2022: "nemo", 2023: "nemo"}
@@ -78,7 +84,7 @@ def profiles() -> Mapping[str, EngineProfile]:
 def profile_from(table: Mapping[str, Any]) -> EngineProfile:
     """A profile from its `[[profile]]` table."""
     values = {**table, "fit": Fit(**table["fit"])}
-    for name in ("architectures", "software", "years", "families", "layouts"):
+    for name in ("architectures", "software", "experts_software", "years", "families", "layouts"):
         values[name] = tuple(values.get(name, ()))
     return EngineProfile(**values)
 
@@ -109,8 +115,9 @@ def profile(
     best = min(
         mine,
         key=lambda p: (
-            outside(p, version) if version else newest_first(p),
+            outside(p, version) if version else bool(p.until),
             generations_apart(p, chip),
+            mixture is not None and not knows_kind(p, mixture=mixture),
             newest_first(p),
         ),
     )
@@ -210,14 +217,16 @@ def wide_card(chip: Chip) -> bool:
 def own_version(name: str, version: str) -> str:
     """The engine's own version; empty where the text is that of a frontend around it.
 
-    NVIDIA Dynamo's releases (0.x, from 2025 on) run TensorRT-LLM 1.x: its number is not the engine's. Nor is
-    that of ROCm in images of AMD's ATOM.
+    NVIDIA Dynamo's images have a TensorRT-LLM of another number (DYNAMO), whose own releases of 1.x are
+    candidates (rc). The number of ROCm in images of AMD's ATOM is not the engine's.
     """
     numbers = numbers_of(version)
     if engine_named(name) == "vllm" and "atom" in name.lower():
         return ""
     wrapped = "dynamo" in name.lower() and engine_named(name) == "trtllm"
-    return "" if wrapped and numbers and numbers[0] == 0 else version
+    if not wrapped or not numbers or numbers[0] >= FIRST_YEAR or "rc" in version:
+        return version
+    return next(own for since, own in DYNAMO if numbers >= since)
 
 
 def _version_in(name: str) -> str:
@@ -243,10 +252,11 @@ def generations_apart(p: EngineProfile, chip: Chip) -> float:
     """Generations between a chip and those that a profile was fitted on."""
     if not p.architectures:
         return 0.5
-    if chip.architecture not in ORDER:
-        return 0.0 if chip.architecture in p.architectures else 9.0
-    here = ORDER.index(chip.architecture)
-    apart = (abs(ORDER.index(a) - here) for a in p.architectures if a in ORDER)
+    if chip.architecture in p.architectures:
+        return 0.0
+    line = next((one for one in LINES if chip.architecture in one), ())
+    here = line.index(chip.architecture) if line else 0
+    apart = (abs(line.index(a) - here) for a in p.architectures if a in line)
     return float(min(apart, default=9))
 
 

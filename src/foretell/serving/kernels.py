@@ -66,6 +66,13 @@ DECODE_SHARE = 0.6
 """Share of the matrix peak that attention of single queries reaches."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
+VECTOR_TOKENS = 8.0
+"""Tokens up to which products of llama.cpp are of a matrix with single vectors (ggml-cuda/mmvq.cuh:
+MMVQ_MAX_BATCH_SIZE)."""
+CAST_BYTES, SCORE_BYTES, PASS_SHARE = 6.0, 20.0, 0.8
+"""Bytes of casting an activation between fp32 and 16 bits, of writing a score in fp32, scaling, masking and
+normalising it in a pass and reading it again (ggml-cuda.cu: ggml_cuda_op_mul_mat_cublas, softmax.cu;
+recalled), and the share of the bandwidth of such passes."""
 PASSES: dict[str, tuple[float, float]] = {
     "norm": (1.5, 1.0),
     "residual": (0.5, 0.0),
@@ -148,9 +155,8 @@ class Kernels:
 
     def chosen(self, family: str, dtype: str) -> FamilyCoefficients:
         """Coefficients of a family as a step meets them."""
-        found = choose(
-            self.chip, family, dtype, self.profile.software, self._surfaces(family, dtype)
-        )
+        software = self._software(family)
+        found = choose(self.chip, family, dtype, software, self._surfaces(family, dtype))
         if family == "gemm" and DTYPES[dtype].quantised:
             plain = choose(self.chip, family, "bf16", self.profile.software).record
             untuned = any(s.software in UNTUNED for s in found.surfaces)
@@ -164,6 +170,11 @@ class Kernels:
             record = replace(found.record, mask_s=0.0, row_passes=fewer)
             return replace(found, record=self._by_marlin(record) if self._widens(dtype) else record)
         return found
+
+    def _software(self, family: str) -> tuple[str, ...]:
+        """Whose tables a family's kernels run by, the nearest first."""
+        before = self.profile.experts_software if family == "experts" else ()
+        return (*before, *self.profile.software)
 
     def _widens(self, dtype: str) -> bool:
         """Whether experts' weights of 4 bits are widened inside vLLM's kernel for them, Marlin."""
@@ -183,7 +194,7 @@ class Kernels:
         A fused layer of experts is an engine's own code: its times on another generation of chips tell
         more than another engine's on this one.
         """
-        first = self.profile.software[0]
+        first = self._software(family)[0]
         if family != "experts" or self.chip.kernels:
             return None
         known = catalogue_surfaces()
@@ -236,6 +247,7 @@ class Kernels:
             engine = self.engine(found, dtype)
             seconds = found.family.seconds(sizes, found.record, engine)
             arithmetic = stack.matrix_flop / (found.record.compute * engine.flop_per_s)
+            seconds = self._by_cores(stack, seconds, dtype)
         else:
             found = self.chosen("pointwise", "bf16")
             engine = self.engine(found, "bf16")
@@ -256,6 +268,25 @@ class Kernels:
         some = stack.matrix_flop + stack.vector_flop + moved > 0.0
         seconds = np.where(some, seconds, 0.0)
         return self.spent(seconds, arithmetic, (stack.matrix_flop, stack.vector_flop), moved, dtype)
+
+    def _by_cores(self, stack: CallStack, seconds: Array, dtype: str) -> Array:
+        """Seconds of products by kernels that cores, or passes of their own, limit."""
+        p, chip, sizes = self.profile, self.chip, dict(stack.sizes)
+        stored = DTYPES[dtype].weight_bytes if stack.linear else 2.0
+        clocks = np.asarray(chip.cores, float) * np.asarray(chip.clock_hz, float)
+        if p.core_bytes_per_clock and np.all(clocks > 0.0):
+            limit = stack.weight_elements * stored / (p.core_bytes_per_clock * clocks)
+            seconds = np.maximum(seconds, limit)
+        if not p.passes_apart or chip.vendor == "Apple":
+            return seconds
+        widened = stack.weight_elements * (stored + 2.0) * (stored < 2.0)
+        cast = CAST_BYTES * sizes["m"] * (sizes["k"] + sizes["n"])
+        many = sizes["m"] > VECTOR_TOKENS
+        return np.asarray(seconds + np.where(many, self._passed_s(widened + cast), 0.0))
+
+    def _passed_s(self, moved: Array) -> Array:
+        """Seconds of a plain pass over memory."""
+        return np.asarray(moved / (PASS_SHARE * self.chip.memory_bandwidth_bytes_per_s))
 
     def _attention(self, stack: CallStack, ops: Sequence[Op], dtype: str, phase: str) -> KernelCost:
         """Attention by the kernels of its phase; latents by theirs."""
@@ -278,6 +309,9 @@ class Kernels:
                 arithmetic[rows] = stack.matrix_flop[rows] / (DECODE_SHARE * engine.flop_per_s)
             else:
                 arithmetic[rows] = np.maximum(seconds[rows] - found.record.launch_s, 0.0)
+        if phase == "prefill" and self.profile.passes_apart and self.chip.vendor != "Apple":
+            scores = sizes["batch"] * sizes["heads"] * sizes["q_len"] * sizes["kv_len"]
+            seconds = seconds + self._passed_s(SCORE_BYTES * scores)
         kv = sizes["batch"] * sizes["kv_heads"] * sizes["kv_len"] * sizes["kv_bytes"]
         kv = kv * np.where(latent[:, None], sizes["qk_dim"], sizes["qk_dim"] + sizes["v_dim"])
         queries = sizes["batch"] * sizes["heads"] * sizes["q_len"]

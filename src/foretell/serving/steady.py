@@ -251,7 +251,7 @@ def steady(times: StepTimes, memory: Memory, traffic: Traffic) -> SteadyState:
         loop = replace(loop, n=np.where(moving, np.minimum(there, loop.fit), loop.n))
         waits = waited_steps(longest, enough, at.rate * at.step_s)
         reading_s = at.span_s + waits * at.step_s
-        came = met_together(at.rate / d.pp, at.step_s, reading_s)
+        came = met_together(at.rate / d.pp, look_steps(d) * at.step_s, reading_s)
         wanted = np.maximum(came, prompts_together(loop, d, at.share))
         most = np.minimum(loop.most(loop.others(at.share)), loop.n)
         k = np.maximum(np.minimum(wanted, most), 1.0)
@@ -354,14 +354,15 @@ def way_s(p: EngineProfile, length: Array) -> Array:
 
 
 def prompts_together(loop: Loop, d: Deployment, share: Array) -> Array:
-    """Prompts that go in together at least: as many as answers end, by chance, in one decode step."""
+    """Prompts that go in together at least: as many as answers end, by chance, between two looks for them."""
     ended = np.maximum(loop.n * share, 1e-9) / loop.answer * (1.0 + d.accepted) / d.pp
+    ended = ended * look_steps(d)
     found = np.minimum(ended / -np.expm1(-ended), np.minimum(loop.most(loop.others(share)), loop.n))
     return np.asarray(np.maximum(found, 1.0))
 
 
 def met_together(rate: Num, step_s: Array, reading_s: Array) -> Array:
-    """Prompts of a step that has any, where they come by chance: those that came in the step before.
+    """Prompts of a step that has any, where they come by chance: those that came since the last look.
 
     Steps that read are as many as follow a step in which a prompt came: with r_d decode and r_p reading steps
     a second, r_p exp(-X t_m) = r_d (1 - exp(-X t_d)), and together they fill the time; k = X / r_p.

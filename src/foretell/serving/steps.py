@@ -49,6 +49,11 @@ Reader = Callable[[Array], Array]
 
 WEIGHTS = ("matrices", "exchanges", "experts", "head")
 """Parts of a step that go with the model's weights."""
+SELECTION_S = 2.7e-5
+"""Kernels of an indexer beside its products, in every step: rotating and casting queries and keys, storing
+keys, planning the scores, a radix selection and turning places into pages, ten of 2 to 5 us (sglang,
+layers/attention/nsa, recalled). Measured steps of GLM-5 under SGLang on B200, B300 and H200 are 25 to 40 us a
+layer longer than without."""
 SIDE_BY_SIDE = 4.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 
@@ -264,8 +269,8 @@ class StepTimes:
         """What the engine's layers, exchanges and mixtures take in every step beyond their kernels."""
         p, d = self.profile, self.deployment
         late = p.exchange_s * np.log2(d.tp) * self.tables.reduces
-        mixtures = p.expert_layer_s * self.tables.mixtures
-        return float(p.layer_s * self.layers + late + mixtures)
+        mixtures = p.expert_layer_s * self.tables.mixtures + SELECTION_S * self.tables.selections
+        return float(p.layer_s * self.layers + p.gap_s * self.launches + late + mixtures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +349,9 @@ def kernel_side(profile: EngineProfile) -> EngineProfile:
         fused=profile.fused,
         shared_heads=profile.shared_heads,
         window_used=profile.window_used,
+        experts_software=profile.experts_software,
+        passes_apart=profile.passes_apart,
+        core_bytes_per_clock=profile.core_bytes_per_clock,
     )
 
 

@@ -83,6 +83,10 @@ expert more, and three small kernels take about this."""
 UNEVEN = 0.75
 """Of its answer what a sequence of a running batch counts as having in the cache. Sequences stand anywhere
 between their first token and their last, half of the answer on the mean, but kernels wait for the longest."""
+MOMENTS, MOMENTS_S = 8.0, 6e-6
+"""Where queries and keys are normalised over all heads, ranks that have some of them sum the squares of both:
+bytes of one token, and seconds of the kernels that square, join and scale beside the norm's own (vLLM's
+MiniMaxText01RMSNormTP, forward_qk: model_executor/layers/mamba/linear_attn.py; three of 2 us each)."""
 SAMPLING_S = 30e-6
 """Seconds of sampling that do not depend on the vocabulary."""
 SAMPLING_PASSES = 3.0
@@ -171,6 +175,8 @@ class ServingTables:
     """All-reduces of a step."""
     mixtures: float
     """Layers with routed experts."""
+    selections: float = 0.0
+    """Mixers that choose by an indexer which keys they read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +313,7 @@ def _new_tables(
         exchange_s=exchange.reshape(line),
         reduces=reduces_of(stack),
         mixtures=sum(many for layer, many in kinds_of(stack) if isinstance(layer.ffn, Experts)),
+        selections=sum(many * selecting(layer) for layer, many in kinds_of(stack)),
     )
 
 
@@ -359,10 +366,25 @@ def token_costs(
                 size = 2.0 * np.asarray(edge.elements)[None, ::many_systems]
                 reduced_s = collective_s("all-reduce", size, links.tensor)
                 exchange = exchange + many * on_systems(reduced_s, many_systems)
+        if tp > 1.0 and whole_norms(layer):
+            size = MOMENTS * np.asarray(rows)[None, ::many_systems]
+            reduced_s = collective_s("all-reduce", size, links.tensor) + MOMENTS_S
+            exchange = exchange + many * whole_norms(layer) * on_systems(reduced_s, many_systems)
     cost = kernels.held(kernels.cost(ops, counts, len(rows)), exchange)
     return PowerLimitedCost(
         seconds=cost.seconds + exchange, joules=cost.joules * kernels.deployment.stage
     ), exchange
+
+
+def selecting(layer: Layer) -> int:
+    """Mixers of a layer that choose by an indexer of their own which keys they read."""
+    found = (getattr(mixer, "indexer", None) for mixer in layer.mixers)
+    return sum(one is not None and one.owns_weights for one in found)
+
+
+def whole_norms(layer: Layer) -> int:
+    """Mixers whose queries and keys are normalised over all heads, which tensor parallelism cuts."""
+    return sum(isinstance(m, Attention) and m.qk_norm == "whole" for m in layer.mixers)
 
 
 def on_systems(found: Array, systems: int) -> Array:

@@ -49,6 +49,8 @@ class EngineProfile:
     """Whose kernel tables it runs by, the nearest first."""
     source: str
     """What the numbers were read from."""
+    experts_software: tuple[str, ...] = ()
+    """Whose tables its fused experts run by before those, where their kernels are another library's."""
     fit: Fit
     """How well they hold."""
     families: tuple[str, ...] = ()
@@ -76,6 +78,8 @@ class EngineProfile:
     """Host time of one sequence in such a step."""
     layer_s: float = 0.0
     """Gaps on the device between the kernels of a layer, in every step."""
+    gap_s: float = 0.0
+    """The same after each kernel (serving/launches.py counts them)."""
     prefill_factor: float = 1.0
     """Device time of a step with prompt tokens over what its kernels tell."""
     prefill_exchange_factor: float = 1.0
@@ -133,6 +137,12 @@ class EngineProfile:
     """Part of the sharing of keys among query heads that kernels use: 1 all; 0: each head reads its own."""
     fused: bool = True
     """Whether passes over memory are fused kernels; else plain ones follow each other."""
+    passes_apart: bool = False
+    """Whether, on cards with their own memory, narrow weights are widened and activations cast in passes of
+    their own before a product of many tokens, and attention of prompts writes its scores (llama.cpp of
+    2024)."""
+    core_bytes_per_clock: float = 0.0
+    """Bytes of weights that a core meets with one token's activations in a clock; 0: memory alone limits."""
     expert_layer_s: float = 0.0
     """What a layer of experts takes beyond its kernels."""
     expert_factor: float = 1.0

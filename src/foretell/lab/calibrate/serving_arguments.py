@@ -54,6 +54,8 @@ COLUMNS: Mapping[str, str] = {
     "isl": "isl", "osl": "osl", "batch": "concurrency", "rate": "rate", "prefix_hit": "prefix_hit",
 }  # fmt: skip
 """Cell -> the argument that it is."""
+BENCHMARK = "ai-dynamo/aiconfigurator"
+"""Collection of InferenceX's results (github.com/SemiAnalysisAI/InferenceX), as sources begin to name it."""
 WAVES, WAVES_APART = 10.0, 5.0
 """Requests over concurrency in the public benchmark."""
 USUAL_ENGINE = "vllm"
@@ -137,6 +139,8 @@ def arguments_of(row: ServingRow) -> tuple[Arguments, tuple[str, ...]]:
     else:
         layout = layout_of(row, model, profile, said)
         gpus = row.n_gpus or layout.tp * layout.pp * layout.dp
+    if is_benchmark(row):
+        found["tuned"] = True
     if row.kind == ONLINE:
         waves = WAVES_APART if apart(row) else WAVES
         found["requests"] = max(round(waves * (row.batch or 1.0)), 1)
@@ -152,9 +156,15 @@ def command(row: ServingRow) -> str:
     arguments = dict(arguments_of(row)[0])
     model = arguments.pop("model")
     for name, value in arguments.items():
-        shown = f"{value:.12g}" if isinstance(value, float) else str(value)
-        words += [f"--{name.replace('_', '-')}", shown]
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(f"{value:.12g}" if isinstance(value, float) else str(value))
     return f"foretell serve {shlex.join([model, *words])} # {row.id}"
+
+
+def is_benchmark(row: ServingRow) -> bool:
+    """Whether a row is of the public benchmark, whose servers are started with tuned options."""
+    return row.kind == ONLINE and (row.source.startswith(BENCHMARK) or bool(row.run))
 
 
 def unasked(row: ServingRow) -> str:

@@ -29,6 +29,7 @@ from foretell.lab.calibrate.serving_cases import (
 )
 from foretell.lab.calibrate.serving_rows import ServingRow
 from foretell.records import dataclass
+from foretell.serving.engine_options import with_options
 from foretell.serving.evidence import layout_of
 from foretell.specs.engine import EngineProfile, Fit
 
@@ -38,6 +39,7 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
     "host_step_s": (0.0, 4e-3, 4e-4),
     "host_sequence_s": (0.0, 4e-5, 3e-6),
     "layer_s": (0.0, 6e-5, 4e-6),
+    "gap_s": (0.0, 3e-6, 2e-7),
     "exchange_s": (0.0, 4e-5, 2e-6),
     "eager_layer_s": (0.0, 2e-3, 1e-4),
     "eager_sequence_s": (0.0, 2e-3, 1e-4),
@@ -51,7 +53,8 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
 }
 """Field -> least, most, and how far it lightly leaves its start."""
 LOOP = (
-    "host_step_s", "host_sequence_s", "prefill_factor", "launch_s", "prefill_step_s",
+    "host_step_s", "host_sequence_s", "gap_s", "exchange_s", "prefill_factor", "launch_s",
+    "prefill_step_s",
     "latency_s", "latency_s_per_token", "expert_layer_s",
 )  # fmt: skip
 """What is moved for engines under load: times of the host and of launching. A factor on the experts' kernels
@@ -60,6 +63,11 @@ FITTED: Mapping[str, tuple[str, ...]] = {
     "trtllm-1-blackwell": LOOP,
     "vllm-0.11-blackwell": LOOP,
     "vllm-0.18-hopper": LOOP,
+    "vllm-0.18-blackwell": LOOP,
+    "vllm-0.18-cdna4": ("launch_s", "latency_s", "latency_s_per_token", "prefill_factor"),
+    "trtllm-1.2-blackwell": LOOP,
+    "sglang-0.5-blackwell": (*LOOP, "first_use_s"),
+    "sglang-0.5-cdna4": (*LOOP, "first_use_s"),
     "trtllm-1-hopper": (*LOOP, "first_use_s"),
     "sglang-0.5-hopper": (*LOOP, "first_use_s"),
     "trtllm-0.17": ("host_step_s", "host_sequence_s", "prefill_factor"),
@@ -120,7 +128,7 @@ def cases_of(rows: Sequence[ServingRow]) -> list[ServingCase]:
 
 def targets(row: ServingRow) -> dict[str, float]:
     """What a row is fitted to: first and further tokens; the whole, and rates under load, follow."""
-    told = measured_figures(row)
+    told = {name: value for name, value in measured_figures(row).items() if name in UNIT}
     if "ttft" in told and "tpot" in told:
         told.pop("e2e", None)
     if row.kind in LOADED and len(told) > 1:
@@ -130,7 +138,7 @@ def targets(row: ServingRow) -> dict[str, float]:
 
 def errors_of(cases: Sequence[ServingCase], profile: EngineProfile) -> FitErrors:
     """Errors of all rows under one profile."""
-    return errors_under(cases, lambda case: profile)
+    return errors_under(cases, lambda case: with_options(profile, case.deployment))
 
 
 def errors_under(
@@ -192,10 +200,17 @@ def loss_of(found: FitErrors) -> Array:
     return np.asarray(np.sign(loss) * np.sqrt(np.log1p(loss**2)))
 
 
+def is_own(case: ServingCase) -> bool:
+    """Whether a row has its profile as it was fitted, not carried over to other chips or kinds of models."""
+    known = profiles().get(case.profile.id)
+    own = None if known is None else with_options(known, case.deployment)
+    return own == replace(case.profile, release="")
+
+
 def fits_profile(case: ServingCase) -> bool:
     """Whether a row is one that profiles are fitted to: the profile as the catalogue has it, no drafts, one
     pool; rates of instances that do prefill or decode alone are predicted, not fitted."""
-    own = profiles().get(case.profile.id) == replace(case.profile, release="")
+    own = is_own(case)
     plain = case.prefill is None and not case.deployment.draft_tokens
     return own and plain and case.row.kind not in RATES
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from foretell.catalog.engines import FILE as ENGINES
-from foretell.catalog.engines import profiles, usual
+from foretell.catalog.engines import usual
 from foretell.catalog.files import ROOT, toml_value
 from foretell.catalog.files import read_table as read_toml
 from foretell.lab.calibrate.serving_arguments import LOADED
@@ -37,9 +37,9 @@ from foretell.lab.calibrate.serving_fit import (
     fit_all,
     fit_profile,
     fits_profile,
+    is_own,
     profiles_text,
 )
-from foretell.lab.calibrate.serving_launched import as_launched
 from foretell.lab.calibrate.serving_rows import ServingRow, read_rows, read_table
 from foretell.specs.engine import EngineProfile
 
@@ -56,11 +56,6 @@ def left_out_overheads() -> Overheads:
         (entry["model"], entry["profile"]): entry["overheads"]
         for entry in read_toml(LEFT_OUT).get("left_out", ())
     }
-
-
-def is_own(case: ServingCase) -> bool:
-    """Whether a row has its profile as it was fitted, not carried over to other chips or kinds of models."""
-    return profiles().get(case.profile.id) == replace(case.profile, release="")
 
 
 def thin(cases: Sequence[ServingCase]) -> list[ServingCase]:
@@ -167,7 +162,7 @@ def unlabelled(rows: Sequence[ServingRow], labels: Path | None) -> list[ServingR
 def write(tables: Sequence[Path], labels: Path | None = None) -> None:
     """Fit, and write both files."""
     rows = unlabelled([row for table in tables for row in read_rows(table)], labels)
-    launched = [as_launched(case) for case in cases_of(rows)]
+    launched = cases_of(rows)
     overheads = fit_left_out(launched)
     LEFT_OUT.write_text(overheads_text(overheads))
     ENGINES.write_text(profiles_text(fit_all(thin(launched), left_out_profile_of(overheads))))

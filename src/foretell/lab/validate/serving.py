@@ -27,7 +27,6 @@ from foretell.lab.calibrate.serving_cases import (
     simulated,
 )
 from foretell.lab.calibrate.serving_fit import left_out_profile
-from foretell.lab.calibrate.serving_launched import as_launched
 from foretell.lab.calibrate.serving_left_out import (
     is_held_out,
     left_out_profile_of,
@@ -192,7 +191,7 @@ def read_case(row: ServingRow) -> ServingCase | str:
 
 def left_out(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
     """Profiles of rows under load, each fitted without the row's group."""
-    loaded = [as_launched(case) for case in cases if case.row.kind in LOADED]
+    loaded = [case for case in cases if case.row.kind in LOADED]
     known: dict[tuple[str, str], EngineProfile] = {}
     for case in loaded:
         key = (case.group, case.profile.id)
@@ -204,14 +203,13 @@ def left_out(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProf
 def left_out_models(cases: Sequence[ServingCase]) -> Callable[[ServingCase], EngineProfile]:
     """Profiles of rows, each fitted to the table's rows of other models."""
     known: dict[tuple[str, str, bool], EngineProfile | None] = {}
-    launched = [as_launched(case) for case in cases]
 
     def key(case: ServingCase) -> tuple[str, str, bool]:
         return case.model.id, case.profile.id, case.row.kind in LOADED
 
     for case in cases:
         if key(case) not in known and case.prefill is None:
-            known[key(case)] = without_model(case, launched)
+            known[key(case)] = without_model(case, cases)
     return lambda case: known.get(key(case)) or case.profile
 
 

@@ -80,6 +80,14 @@ Speculative = Annotated[
 ]
 
 
+Tuned = Annotated[
+    bool,
+    Flag(
+        help="With the options that the engine's public recipes set; without it, with its defaults.",
+        kind="switch",
+    ),
+]
+
 PrefixHit = Annotated[
     float,
     Flag(
@@ -300,6 +308,7 @@ class ServiceQuestion(LoadQuestion):
     spread: Spread = 1.0
     prefix_hit: PrefixHit = 0.0
     speculative: Speculative = None
+    tuned: Tuned = False
     adapters: Adapters = None
     adapter_rank: AdapterRank = None
     adapter_slots: AdapterSlots = None

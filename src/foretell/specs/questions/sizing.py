@@ -38,6 +38,7 @@ from foretell.specs.questions.serving import (
     PromptLength,
     Rent,
     Speculative,
+    Tuned,
 )
 
 PARETO = Flag(
@@ -114,6 +115,7 @@ class SizeQuestion(DegreeFlags):
     ] = None
     engine: Engine = "vllm"
     speculative: Speculative = None
+    tuned: Tuned = False
     adapters: Adapters = None
     adapter_rank: AdapterRank = None
     adapter_slots: AdapterSlots = None

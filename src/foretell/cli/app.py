@@ -5,7 +5,7 @@ from typing import Any
 from cyclopts import App, Group
 
 GROUPS = {
-    "Train": "estimate search explain memory simulate compare-plans scaling sensitivity",
+    "Train": "estimate search explain memory simulate compare-plans scaling sensitivity trace",
     "Serve": "serve size fleet",
     "Tune": "post-train",
     "Buy": "buy compare cost",

@@ -54,10 +54,12 @@ def make_room(
 ) -> tuple[Scenario, Plan]:
     """The plan with what its software does where it would not fit, and the scenario that says so; `named` are
     the fields that its own words give."""
-    if _fits(scenario, plan):
+    ways = ways_of(scenario, plan, named)
+    filled = "micro_batch" not in named and bool(scenario.software.micro_tokens)
+    if not (ways or filled) or _fits(scenario, plan):
         return scenario, plan
     refused = {*refusals(scenario, plan)}
-    for plans in (fewer_sequences(scenario, plan, named), ways_of(scenario, plan, named)):
+    for plans in (fewer_sequences(scenario, plan, named), ways):
         runs = [one for one in plans if refused >= {*refusals(scenario, one)}]
         fitting = [one for one in runs if _fits(scenario, one)]
         if fitting:

@@ -146,6 +146,18 @@ def test_rows_of_the_public_benchmark_are_typed_as_tuned():
     assert case_of(elsewhere).deployment.wait_steps is None
 
 
+@pytest.mark.parametrize(("version", "layout"), [("0.17.0", "tp4 ep4"), ("0.19.0", "tp1 dp4 ep4")])
+def test_ranks_that_a_script_does_not_pass_on_are_not_read(version, layout):
+    """The public benchmark's scripts of vLLM start attention of each rank's own from 0.19 on."""
+    row = replace(
+        BLANK, model="moonshotai/Kimi-K2.5", gpu="B200", precision="fp4", framework="vllm", tp=4, dp=4,
+        ep=4, n_gpus=4, version=version, source="ai-dynamo/aiconfigurator silicon_sample.csv",
+    )  # fmt: skip
+    assert str(arguments_of(row)[0]["plan"]).startswith(layout)
+    elsewhere = replace(row, source="elsewhere")
+    assert str(arguments_of(elsewhere)[0]["plan"]).startswith("tp1 dp4 ep4")
+
+
 def test_commands_are_printed(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text(

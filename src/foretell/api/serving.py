@@ -47,7 +47,7 @@ from foretell.serving.simulation_options import read_play
 from foretell.serving.static import offline_limit
 from foretell.serving.steps import step_times
 from foretell.serving.systems import serve_systems
-from foretell.serving.tuned import tuned
+from foretell.serving.tuned import Tuning, tuned
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
@@ -399,9 +399,11 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
             isl=float(asked.isl), osl=float(asked.osl),
             concurrency=float(asked.concurrency or DEFAULT_CONCURRENCY),
         )  # fmt: skip
-        deployment, said_of_tuning = tuned(
-            deployment, scenario.model, scenario.system.chip, profile, load
-        )
+        question = Tuning(
+            model=scenario.model, system=scenario.system, profile=profile, load=load,
+            layout_given=given,
+        )  # fmt: skip
+        deployment, said_of_tuning = tuned(deployment, question)
     profile = with_options(profile, deployment)
     seen = collect(
         lambda: encoded_input(scenario.model, float(asked.isl), asked.images, asked.audio),

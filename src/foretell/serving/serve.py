@@ -38,7 +38,13 @@ from foretell.serving.disaggregation import (
 from foretell.serving.engine_options import option_notes
 from foretell.serving.evidence import evidence_for, facts_of, interval_of, service_reason
 from foretell.serving.launch_rules import launch_refusal
-from foretell.serving.memory import Memory, longest_context, memory_of, sequences_that_fit
+from foretell.serving.memory import (
+    Memory,
+    fraction_for,
+    longest_context,
+    memory_of,
+    sequences_that_fit,
+)
 from foretell.serving.question import ServeQuestion as ServeQuestion
 from foretell.serving.service_numbers import plain_number, service_numbers
 from foretell.serving.static import offline_state, static_state
@@ -116,7 +122,13 @@ def check_memory(q: ServeQuestion, memory: Memory) -> None:
         left = "nothing is left for the cache" if own is None else "they do not fit"
         whole = show(need + 1e9 * (own or 0.0), "bytes")
         message = f"{parts} need {whole} of {show(memory.card_bytes, 'bytes')}: {left}"
-        raise Infeasible([_no(q, "plan (memory)", message, "more chips, or a narrower format")])
+        allowed = "more chips, or a narrower format"
+        if own is None and need < memory.card_bytes:
+            # The card has the room: it is the engine's share of it that is too small.
+            least = fraction_for(q.profile.memory_rule, replace(memory, kv_bytes=0.0))
+            message += f" by {q.profile.engine}'s share of the memory"
+            allowed = f"memory_fraction above {least:.3f}, {allowed}"
+        raise Infeasible([_no(q, "plan (memory)", message, allowed)])
     started_for = q.deployment.max_context
     if started_for is not None and q.profile.engine == "vllm":
         room = longest_context(memory, q.model, q.deployment)

@@ -9,6 +9,7 @@ tables, which no cell tells:
     prefill apart a flag, or a number of ranks (dynamo-sglang prints ep 1, dp 1 for all chips of a worker)
     places        1,075 requests at a decode worker mean batches of 1,024: the rest queues
     offline       TensorRT-LLM's tables since 0.19 serve mixtures with attention data parallel
+    tuned         servers of the public benchmark, and those for prefill alone, have recipes' options
     notes         fractions of memory, and experts that were balanced perfectly
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.catalog.acceptance import read_speculative
+from foretell.catalog.engines import numbers_of
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.models import catalogue_model, find_model
 from foretell.catalog.names import exists, find
@@ -45,7 +47,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], Arguments]] = {
     "static_batch_latency": (("batch", "isl", "osl"), {"batching": "static"}),
     "static_batch_throughput": (("batch", "isl", "osl"), {"batching": "static"}),
     "max_throughput": (("isl", "osl"), {"batching": "offline"}),
-    "prefill_tokens_per_gpu_s": (("isl",), {"batching": "offline", "osl": 1.0}),
+    "prefill_tokens_per_gpu_s": (("isl",), {"batching": "offline", "osl": 1.0, "tuned": True}),
     RATED: (("rate", "isl", "osl"), {}),
     ONLINE: (("batch", "isl", "osl"), {"spread": 0.8}),
 }
@@ -56,6 +58,9 @@ COLUMNS: Mapping[str, str] = {
 """Cell -> the argument that it is."""
 BENCHMARK = "ai-dynamo/aiconfigurator"
 """Collection of InferenceX's results (github.com/SemiAnalysisAI/InferenceX), as sources begin to name it."""
+RANKS_SINCE: Mapping[str, str] = {"vllm": "0.19"}
+"""Engine -> version from which on the benchmark's scripts of one node start attention of each rank's own: of
+vLLM's none reads DP_ATTENTION before minimaxm2.5_fp4_b200.sh of April 2026, whatever a configuration says."""
 WAVES, WAVES_APART = 10.0, 5.0
 """Requests over concurrency in the public benchmark."""
 USUAL_ENGINE = "vllm"
@@ -232,6 +237,10 @@ def layout_of(row: ServingRow, model: Model, profile: EngineProfile, said: list[
         said.append(f"attention data parallel over the {tp} ranks")
         return Layout(pp=pp, dp=tp, ep=row.ep or tp)
     dp, ep = row.dp or 1, row.ep or 1
+    first = numbers_of(RANKS_SINCE.get(profile.engine, ""))
+    if dp > 1 and is_benchmark(row) and row.version and numbers_of(row.version) < first:
+        said.append(f"dp {dp} is not read: the benchmark's scripts of then do not pass it on")
+        dp = 1
     inside = profile.engine == "sglang" and row.tp is not None and tp % dp == 0
     twice = tp * dp * pp > (row.n_gpus or tp * dp * pp)
     if inside and tp >= dp > 1:

@@ -1,6 +1,7 @@
 """`foretell.trace`, and `estimate` of a model that was traced."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from foretell.inputs.overrides import parse_settings
 from foretell.inputs.question import as_texts, chips_given, collect
 from foretell.inputs.software import framework_word, software_of
 from foretell.inputs.system import of_system, system_of
+from foretell.interop.huggingface.files import CONFIG
+from foretell.interop.huggingface.hub import fetch_config, is_repository
 from foretell.kernels.op_times import required_dtypes
 from foretell.records import with_values
 from foretell.specs.plan import Plan, named_fields, parse_plan
@@ -43,9 +46,42 @@ def trace_place(
 def trace_question(question: TraceModuleQuestion, *, hub: bool = False) -> TracedModel:
     """What `foretell trace` answers: a factory's module, or the class of a config."""
     q = question
-    del hub
     inputs = (q.inputs,) if isinstance(q.inputs, str) else tuple(q.inputs)
-    return trace_place(q.module, inputs, q.loss, q.name)
+    config = _config_file(q.module, hub=hub)
+    if config is None and (q.batch or q.seq_len):
+        message = "belongs to a config's inputs; a factory gives its own"
+        raise BadInput([Problem(path="batch" if q.batch else "seq_len", value=q.batch or q.seq_len,
+                                message=message, allowed='--inputs "ids:int64[4,2048]"')])  # fmt: skip
+    return _tracer().trace_file(  # type: ignore[no-any-return]
+        q.module, inputs, q.loss, q.name, config=config, batch=q.batch or 1, tokens=q.seq_len
+    )
+
+
+def _config_file(place: str, *, hub: bool) -> Path | None:
+    """The config.json of a file, a folder, or a repository of the hub's local cache; None of a factory."""
+    path = Path(place)
+    if path.is_dir():
+        path = path / CONFIG
+    if path.suffix == ".json":
+        if path.is_file():
+            return path
+        raise BadInput([Problem(path="trace", value=place, message=f"no file {path}",
+                                allowed="a config.json, or org/name")])  # fmt: skip
+    if ":" in place or not is_repository(place):
+        return None
+    if hub:
+        return fetch_config(place) / CONFIG
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        cached: object = None
+    else:
+        cached = try_to_load_from_cache(place, CONFIG)
+    if not isinstance(cached, str):
+        message = "is not in the local cache of the hub"
+        allowed = "--hub, which fetches its config.json, or the path of one"
+        raise BadInput([Problem(path="trace", value=place, message=message, allowed=allowed)])
+    return Path(cached)
 
 
 def _tracer() -> Any:

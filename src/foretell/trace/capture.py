@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from foretell.errors import BadInput, Problem
 from foretell.trace.build import Built, Faker, built, load_factory, read_inputs
+from foretell.trace.configs import config_factory
 from foretell.trace.graph import TracedGraph, TracedModel, TracedTensor
 from foretell.trace.layers import kernels_of
 from foretell.trace.recorder import NAMES, StepRecorder
@@ -45,12 +47,19 @@ def trace(
 
 
 def trace_file(
-    place: str, inputs: str | Sequence[str] = (), loss: str | None = None, name: str | None = None
+    place: str,
+    inputs: str | Sequence[str] = (),
+    loss: str | None = None,
+    name: str | None = None,
+    *,
+    config: Path | None = None,
+    batch: int = 1,
+    tokens: int | None = None,
 ) -> TracedModel:
-    """The module of a factory, `FILE.py:FUNCTION`."""
+    """The module of a factory, `FILE.py:FUNCTION`, or of a config; `batch` and `tokens` are of its inputs."""
     del COMPILED[:]
     with gpu_ways({}):
-        factory = load_factory(place)
+        factory = config_factory(config, batch, tokens) if config else load_factory(place)
         found = built(factory)
     given: Any = found.inputs
     if inputs:
@@ -59,8 +68,12 @@ def trace_file(
             given = tuple(given.values())
     chosen = loss if loss is not None else found.loss
     if isinstance(chosen, str) and chosen not in ("sum", "mean"):
+        if config:
+            raise BadInput([Problem(path="loss", value=loss, message="a config has no functions",
+                                    allowed="sum, mean, or none: the model's own")])  # fmt: skip
         chosen = load_factory(f"{place.rpartition(':')[0]}:{chosen}")
-    return _traced(found, given, chosen, name or place.rpartition(":")[2] or place, source=place)
+    own = place.removesuffix("/config.json") if config else place.rpartition(":")[2] or place
+    return _traced(found, given, chosen, name or own, source=place)
 
 
 def _traced(found: Built, inputs: Any, loss: Loss, name: str, source: str = "") -> TracedModel:
@@ -138,6 +151,7 @@ class _Session:
         self.mode, self.values = mode, values
         self.names = {id(one): path for path, one in module.named_modules()}
         self.layers = repeated(module)
+        self.summed = False
 
     def tensors(self) -> tuple[TracedTensor, ...]:
         """Parameters, buffers and inputs, each once."""
@@ -226,8 +240,11 @@ class _Session:
         return recorder.graph({one.untyped_storage()._cdata for one in grads}, self._notes())
 
     def _notes(self) -> list[str]:
-        many = self.values.guessed
-        return [f"{many} numbers that depend on data were guessed"] if many else []
+        many, self.values.guessed = self.values.guessed, 0
+        said = [f"{many} numbers that depend on data were guessed"] if many else []
+        if self.summed:
+            said.append("no loss is given: the sum of the output stands for it")
+        return said
 
     def _step(self, inputs: Any, form: str) -> None:
         with ExitStack() as stack:
@@ -250,6 +267,7 @@ class _Session:
             own = output.get("loss")
         if self.loss is None and isinstance(own, torch.Tensor):
             return _scalar(own)
+        self.summed = self.loss is None
         return _scalar(output, mean=self.loss == "mean")
 
     @contextmanager
@@ -290,8 +308,18 @@ def _scalar(output: Any, *, mean: bool = False) -> Any:
 def _failed(error: Exception, path: str) -> Problem:
     where = f" in {path}" if path else ""
     first = str(error).strip().split("\n")[0]
-    message = f"the module failed{where}: {type(error).__name__}: {first}"
-    return Problem(path="trace", value=None, message=message[:600])
+    message = f"the module failed{where}: {type(error).__name__}: {first}"[:600]
+    hint = next((hint for sign, hint in HINTS.items() if sign in message), None)
+    return Problem(path="trace", value=None, message=message, allowed=hint)
+
+
+HINTS = {
+    "DynamicOutputShape": "a result of a fixed size: a trace has no numbers that say how large this one is",
+    "DataDependentOutput": "code that reads no activations: a trace has their shapes, and no numbers",
+    ".numpy()": "operations of PyTorch: a trace has shapes, and no numbers for NumPy",
+    "FlexAttention": "scaled_dot_product_attention with a mask: flex_attention is made by a GPU's compiler",
+}
+"""What an error of a module has in it -> what would trace."""
 
 
 def repeated(module: torch.nn.Module) -> list[str]:

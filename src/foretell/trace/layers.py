@@ -1,4 +1,5 @@
-"""Layers that are one kernel on a GPU and many operations elsewhere: RMS norm, recurrent layers."""
+"""Layers that are one kernel on a GPU and many operations elsewhere, or none: RMS norm, recurrent layers,
+products of groups."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,105 @@ KEPT = {"lstm": 6, "gru": 5, "rnn_tanh": 1, "rnn_relu": 1}
 def kernels_of(recorder: StepRecorder) -> Mapping[str, Callable[..., Any]]:
     """Operations by name as the GPU runs them: what `target.gpu_ways` puts in their places."""
     recurrent = {f"{name}.input": _recurrent(name, recorder) for name in GATES}
-    return {"rms_norm": _rms_norm(recorder), **recurrent}
+    ctc = {f"ctc_loss.{form}": _ctc_loss(recorder) for form in ("Tensor", "IntList")}
+    own = {"rms_norm": _rms_norm(recorder), "_grouped_mm": _grouped_product(recorder)}
+    return {**own, **ctc, **recurrent}
+
+
+def _ctc_loss(recorder: StepRecorder) -> Callable[..., torch.Tensor]:
+    """CTC, which a CPU has by lengths that it reads from the numbers; nothing is known of its time."""
+
+    class Ctc(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, scores: torch.Tensor, targets: torch.Tensor, most: int) -> Any:
+            steps, many = scores.shape[0], scores.shape[1]
+            shapes = [([many], scores.dtype), ([many, steps, 2 * most + 1], scores.dtype)]
+            losses, paths = recorder.kernel("aten._ctc_loss", "unknown", [scores, targets], shapes)
+            ctx.save_for_backward(scores, targets, paths)
+            return losses
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+            inputs = [gradient, *ctx.saved_tensors]
+            shapes = [(inputs[1].shape, inputs[1].dtype)]
+            name = "aten._ctc_loss_backward"
+            return recorder.kernel(name, "unknown", inputs, shapes)[0], None, None
+
+    def run(
+        scores: torch.Tensor,
+        targets: torch.Tensor,
+        input_lengths: Any,
+        target_lengths: Any,
+        blank: int = 0,
+        reduction: int = 1,
+        zero_infinity: bool = False,
+    ) -> torch.Tensor:
+        del input_lengths, blank, zero_infinity
+        wide = scores if scores.dim() == 3 else scores.unsqueeze(1)
+        known = target_lengths
+        if isinstance(known, torch.Tensor):
+            known = recorder.values.numbers(known)
+        most = targets.shape[-1] if targets.dim() > 1 else -(-targets.numel() // wide.shape[1])
+        most = int(max(known)) if known else most
+        losses: torch.Tensor = Ctc.apply(wide, targets, most)  # type: ignore[no-untyped-call]
+        if reduction == 0:
+            return losses
+        return losses.mean() if reduction == 1 else losses.sum()
+
+    return run
+
+
+def _grouped_product(recorder: StepRecorder) -> Callable[..., torch.Tensor]:
+    """`grouped_mm`, which a CPU has in 16 bits alone: one kernel, each group with its share of the rows."""
+
+    def product(a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor | None) -> torch.Tensor:
+        m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
+        if a.dim() == 3 or b.dim() == 3:
+            groups = a.shape[0] if a.dim() == 3 else b.shape[0]
+        else:
+            groups = offsets.shape[0] if offsets is not None else 1
+        shape = [m, n] if a.dim() + b.dim() == 5 else [groups, m, n]
+        sizes = {"m": float(m), "n": float(n), "k": float(k), "batch": float(groups)}
+        if a.dim() == 2:
+            shared = "m" if b.dim() == 3 else "k"
+            sizes[shared] /= groups
+        elif b.dim() == 2:
+            sizes["n"] /= groups
+        flops = 2.0 * sizes["m"] * sizes["n"] * sizes["k"] * groups
+        return recorder.kernel("aten._grouped_mm", "gemm", [a, b, offsets], [(shape, a.dtype)],
+                               flops=flops, sizes=sizes)[0]  # fmt: skip
+
+    class GroupedProduct(torch.autograd.Function):
+        @staticmethod
+        def forward(
+            ctx: Any, a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor | None
+        ) -> Any:
+            ctx.save_for_backward(a, b, offsets)
+            return product(a, b, offsets)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+            a, b, offsets = ctx.saved_tensors
+            to_a = (
+                product(gradient, b.transpose(-2, -1), offsets) if ctx.needs_input_grad[0] else None
+            )
+            to_b = (
+                product(a.transpose(-2, -1), gradient, offsets) if ctx.needs_input_grad[1] else None
+            )
+            return to_a, to_b, None
+
+    def run(
+        a: torch.Tensor,
+        b: torch.Tensor,
+        offs: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None,
+        out_dtype: torch.dtype | None = None,
+    ) -> torch.Tensor:
+        found: torch.Tensor = GroupedProduct.apply(a, b, offs)  # type: ignore[no-untyped-call]
+        found = found if bias is None else found + bias
+        return found if out_dtype is None else found.to(out_dtype)
+
+    return run
 
 
 def _rms_norm(recorder: StepRecorder) -> Callable[..., torch.Tensor]:

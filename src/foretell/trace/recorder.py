@@ -187,6 +187,9 @@ class StepRecorder(TorchDispatchMode):
         if name == "_local_scalar_dense":
             self._simple("aten._local_scalar_dense", "sync", args)
             return self.values.scalar(args[0])
+        if name in ("equal", "allclose"):
+            self._simple(f"aten.{name}", "sync", args)
+            return self.values.compute(func, args, kwargs) is True
         if func.namespace == "prim" or name in SKIPPED:
             return func(*args, **kwargs)
         real = (
@@ -249,9 +252,12 @@ class StepRecorder(TorchDispatchMode):
             return self._picked(given, args[1])
         if name == "masked_select":
             return torch.empty(max(given.numel() // 2, 1), dtype=given.dtype)
-        if name in ("bincount", "histc"):
-            many = kwargs.get("minlength") or (args[-1] if isinstance(args[-1], int) else 100)
-            return torch.empty(max(int(many), 1), dtype=torch.int64)
+        if name == "histc":
+            many = kwargs.get("bins", args[1] if len(args) > 1 else 100)
+            return torch.empty(int(many), dtype=given.dtype)
+        if name == "bincount":
+            many = kwargs.get("minlength", args[2] if len(args) > 2 else 0)
+            return torch.empty(int(many) or 100, dtype=torch.int64)
         if name == "repeat_interleave":
             return torch.empty(kwargs.get("output_size") or given.numel(), dtype=torch.int64)
         first = torch.empty(max(given.numel() // 2, 1), dtype=given.dtype)
@@ -268,8 +274,8 @@ class StepRecorder(TorchDispatchMode):
             if one is None or one.dtype not in (torch.bool, torch.uint8):
                 spread.append(one)
                 continue
-            known = self.values.of(one)
-            many = int(known.sum()) if known is not None else max(one.numel() // 2, 1)
+            known = self.values.numbers(one)
+            many = max(one.numel() // 2, 1) if known is None else sum(map(bool, known))
             spread += [torch.empty(many, dtype=torch.int64) for _ in range(one.dim())]
         return torch.ops.aten.index(given, spread)  # type: ignore[no-any-return]
 

@@ -6,6 +6,7 @@ dropout and RMS norm are one kernel, recurrent layers are cuDNN's, and `autocast
 lists of operations (aten/src/ATen/autocast_mode.h).
 """
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -179,6 +180,9 @@ def gpu_ways(kernels: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
     """PyTorch on the CPU as it is on a GPU; `kernels` are operations that are one kernel there, by name."""
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        log = logging.getLogger("torch._subclasses.fake_tensor")  # says all that a form fails by
+        stack.callback(log.setLevel, log.level)
+        log.setLevel(logging.CRITICAL)
         aten = torch.library.Library("aten", "IMPL")
         stack.callback(aten._destroy)
         for name, made in (

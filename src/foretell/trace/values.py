@@ -49,6 +49,14 @@ class Values:
         """The numbers of a fake tensor; None where they are not known."""
         return self.known.get(fake)
 
+    def numbers(self, fake: torch.Tensor) -> list[int] | None:
+        """All numbers of a fake tensor in a row; None where they are not known."""
+        real = self.known.get(fake)
+        if real is None:
+            return None
+        with unset_fake_temporarily():
+            return real.flatten().tolist()  # type: ignore[no-any-return]
+
     def forget(self, fake: torch.Tensor) -> None:
         """Drop the numbers of a tensor that was written with unknown ones, and of all that share them."""
         real = self.known.pop(fake, None)

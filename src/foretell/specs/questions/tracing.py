@@ -25,7 +25,7 @@ class TraceModuleQuestion:
         str,
         Flag(
             help="FILE.py:FUNCTION that returns a module, (module, inputs) or (module, inputs, loss); "
-            "or a config.json or org/name of a model of transformers.",
+            "or a config.json, its folder, or org/name of a model of transformers.",
             metavar="FILE:FUNCTION",
             names_file="always",
         ),
@@ -41,6 +41,18 @@ class TraceModuleQuestion:
     loss: Annotated[
         str | None,
         Flag(help="sum or mean of the output, or a function of the file.", metavar="NAME"),
+    ] = None
+    batch: Annotated[
+        int | None,
+        Flag(help="Sequences of a config's inputs (default: 1).", kind="whole", metavar="N"),
+    ] = None
+    seq_len: Annotated[
+        int | None,
+        Flag(
+            help="Tokens of each, as 4096 or 4k (default: 2048, or the model's positions).",
+            kind="whole",
+            metavar="N",
+        ),
     ] = None
     name: Annotated[str | None, Flag(help="What the model is called.", metavar="NAME")] = None
     edges: ClassVar[tuple[Flag, ...]] = (SAVE, HUB, JSON)

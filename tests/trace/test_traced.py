@@ -144,6 +144,7 @@ def test_the_file_gives_the_model_back(net: TracedModel, tmp_path: Path) -> None
 
 
 def step(model: TracedModel, tmp_path: Path, plan: str | None = None, **given: Any) -> Any:
+    tmp_path.mkdir(exist_ok=True)
     path = tmp_path / f"{model.id}.foretell.json"
     if not path.is_file():
         save_traced(model, path)
@@ -260,3 +261,69 @@ def test_what_does_not_fit_says_so(tmp_path: Path) -> None:
     )
     with pytest.raises(Infeasible, match="does not fit"):
         step(found, tmp_path)
+
+
+def test_ranks_share_what_the_stage_of_zero_says(net: TracedModel, tmp_path: Path) -> None:
+    def held(plan: str, part: str) -> float:
+        tree = step(net, tmp_path, plan, gpus="8xH200").memory
+        return next((leaf.value for leaf in tree.children if leaf.name == part), 0.0)
+
+    weights = held("zero0", "weights")
+    assert held("zero1", "states") == pytest.approx(held("zero0", "states") / 8)
+    assert held("zero2", "weights") == weights
+    assert held("zero3", "weights") == pytest.approx(weights / 8)
+    # Two blocks of weights and one of gradients, and the table of embeddings outside of blocks.
+    block = (2 * 256 + 256 * 1024 + 1024 + 1024 * 256 + 256) * 4
+    assert held("zero3", "gathered weights") == pytest.approx(1000 * 256 * 4 + 3 * block, rel=0.01)
+    # The gradients of seven of eight parts are gone when the last one is made.
+    passes = "activations and gradients"
+    small = "recompute=full precision=bf16"
+    assert held(f"zero2 {small}", passes) < held(f"zero1 {small}", passes)
+    assert held("optimizer=adam8bit", "states") < 0.3 * held("optimizer=adam", "states")
+
+
+def test_words_of_a_plan_that_say_nothing_are_refused(net: TracedModel, tmp_path: Path) -> None:
+    for plan, message in (
+        ("offload=optimizer", "keeps all it has on the GPU"),
+        ("mbs2", "is the micro-batch"),
+        ("states=bf16", "whose module decides"),
+        ("vpp2", "whose module decides"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            step(net, tmp_path, plan)
+    plain = step(net, tmp_path)
+    for same in ("mbs4 offload=none", str(plain.plan), plain.plan):
+        assert step(net, tmp_path, same).step_s == plain.step_s
+
+
+def test_operations_that_nothing_is_known_of_widen_the_interval(tmp_path: Path) -> None:
+    def mine(x: Any) -> Any:
+        return x * 2
+
+    op = torch.library.custom_op("foretell_tests::mine", mine, mutates_args=(),
+                                 schema="(Tensor x) -> Tensor")  # fmt: skip
+    op.register_fake(torch.empty_like)
+    op.register_autograd(lambda _, gradient: gradient)
+
+    class Net(torch.nn.Module):
+        def __init__(self, known: bool) -> None:
+            super().__init__()
+            self.known, self.body = known, torch.nn.Linear(4096, 4096)
+
+        def forward(self, x: Any) -> Any:
+            x = self.body(x)
+            return x * 2 if self.known else torch.ops.foretell_tests.mine(x)
+
+    rows = torch.empty(1 << 16, 4096, device="meta")
+    plain, unknown = (
+        step(foretell.trace(Net(known), rows), tmp_path / str(known)) for known in (True, False)
+    )
+    assert {op.kind for op in foretell.trace(Net(False), rows).graphs["as-is"].ops} >= {"unknown"}
+    for level in ("p50", "p90"):
+        usual, wide = (one.interval[level] for one in (plain, unknown))
+        assert wide[0] / unknown.step_s < usual[0] / plain.step_s
+        assert wide[1] / unknown.step_s > usual[1] / plain.step_s
+    assert "only the bytes are known" in unknown.interval_reason
+    assert "only the bytes" not in plain.interval_reason
+    assert unknown.to_dict()["interval_reason"] == unknown.interval_reason
+    assert any("foretell_tests.mine" in said for said in unknown.assumptions)

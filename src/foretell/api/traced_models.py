@@ -1,6 +1,7 @@
 """`foretell.trace`, and `estimate` of a model that was traced."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +151,41 @@ def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan
         problems.append(
             Problem(path="plan.recompute", value="full", message=message, allowed="none")
         )
+    own = with_values(
+        plan, weights=wide, master="none", states=wide, gradients=wide, micro_batch=model.batch
+    )
+    problems += _ignored(plan, own, parse_plan("", gpus, native), named)
     if problems:
         raise BadInput(problems)
-    if not isinstance(given, Plan):
-        plan = with_values(
-            plan, weights=wide, master="none", states=wide, gradients=wide, micro_batch=model.batch
+    return plan if isinstance(given, Plan) else own, said
+
+
+PLAN_WORDS = frozenset(
+    "dp tp pp cp ep zero precision recompute weights autocast compile optimizer framework".split()
+)
+"""Fields of a plan that say something of a traced model; those refused above among them."""
+FROM_PRECISION = frozenset(("master", "states", "gradients", "micro_batch", "scaling"))
+"""Fields of a plan record that follow from its others."""
+
+
+def _ignored(plan: Plan, own: Plan, plain: Plan, named: set[str]) -> list[Problem]:
+    """Words of a plan that would change nothing, each a problem; `own` is how the module runs."""
+    found = []
+    for name in (f.name for f in fields(Plan)):
+        value, usual = getattr(plan, name), getattr(plain, name)
+        runs = getattr(own, name) if name in FROM_PRECISION else usual
+        said = name in named or (not named and name not in FROM_PRECISION)
+        if name in PLAN_WORDS or not said or value == runs:
+            continue
+        message = "says nothing of a traced model, whose module decides"
+        if name == "micro_batch":
+            message = "the batch of the traced inputs is the micro-batch"
+        if name == "offload":
+            message = "a traced model keeps all it has on the GPU"
+        found.append(
+            Problem(path=f"plan.{name}", value=value, message=message, allowed=f"{name}={runs}")
         )
-    return plan, said
+    return found
 
 
 def _native(model: TracedModel) -> Any:
@@ -213,6 +242,17 @@ def _job(
     return job, said
 
 
+def _why(found: ModuleStep) -> str:
+    """Why the interval of a step is as wide as it is."""
+    said = "as far as steps of 30 modules on one H200 were from what was predicted"
+    if not found.range_s:
+        return said
+    share = f"{100.0 * found.unknown_share:.2g} % of the GPU's time"
+    return (
+        f"{said}; {share} is of operations of which only the bytes are known (half to 16 times it)"
+    )
+
+
 def _answer(
     model: TracedModel,
     job: TracedJob,
@@ -230,8 +270,10 @@ def _answer(
     peak = float(np.ravel(chip.matrix_flop_per_s[required_dtypes(job.plan)[-1]])[0])
     tokens = batch * model.tokens
     flop_per_s = found.flops / found.step_s
+    ranges = found.range_s or dict.fromkeys(BAND, (found.step_s, found.step_s))
     bands = {
-        level: (found.step_s * low, found.step_s * high) for level, (low, high) in BAND.items()
+        level: (ranges[level][0] * low, ranges[level][1] * high)
+        for level, (low, high) in BAND.items()
     }
     result = StepEstimate(
         model=model.id,
@@ -257,6 +299,7 @@ def _answer(
         energy_joules=None,
         limited_by=max(found.time.children, key=lambda leaf: leaf.value).name,
         interval=bands,
+        interval_words=_why(found),
         breakdown=found.time,
         memory=found.memory,
         memory_by_stage=(found.memory,),

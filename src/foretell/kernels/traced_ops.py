@@ -157,7 +157,7 @@ def traced_kernels(
     for n, op in enumerate(ops):
         seconds[n], kernels[n] = _seconds(op, place)
         if op.kind == "unknown":
-            notes.append(f"{op.name} is no operation of PyTorch: charged by its bytes")
+            notes.append(f"nothing is known of the kernels of {op.name}: charged by its bytes")
     notes += [found.note for found in place.found.values()]
     return TracedKernels(seconds=seconds, kernels=kernels, notes=tuple(dict.fromkeys(notes)))
 

@@ -139,6 +139,8 @@ class StepEstimate:
     """What the framework that the plan names has against it, a sentence each; empty: it can run the plan."""
     filled_in: tuple[str, ...] = ()
     """Words of the plan that its text left open: from its software's recipes, or to make it fit."""
+    interval_words: str = ""
+    """Why its interval is as wide as it is; empty: by what of the question is new."""
     totals: Totals | None = field(default=None, repr=False, compare=False)
     """What the step adds up to, from which its numbers follow; no part of the JSON."""
     scenario: Scenario | None = field(default=None, repr=False, compare=False)

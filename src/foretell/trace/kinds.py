@@ -1,7 +1,7 @@
 """Which family of kernels an operation of PyTorch belongs to, and the sizes of its kernel.
 
-What is not listed is a pass over its inputs and results (pointwise); an operation of another library is
-unknown, and charged by its bytes.
+What is not listed is a pass over its inputs and results where PyTorch's tag `pointwise` says so. Any other,
+as one of another library, is unknown, and charged by its bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,8 @@ Sizes = Mapping[str, float]
 
 NO_KERNEL = frozenset(
     "empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ set_ alias "
-    "lift lift_fresh lift_fresh_copy result_type is_nonzero _efficientzerotensor".split()
+    "as_strided_ squeeze_ unsqueeze_ t_ transpose_ lift lift_fresh lift_fresh_copy result_type "
+    "is_nonzero _efficientzerotensor".split()
 )
 """Operations that start no kernel, though some make a tensor."""
 SKIPPED = frozenset(
@@ -38,7 +39,11 @@ _BY_NAME = {
     "reduce": "sum mean amax amin max min argmax argmin prod var var_mean std std_mean norm logsumexp "
     "linalg_vector_norm all any _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data "
     "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward aminmax count_nonzero "
+    "_safe_softmax _weight_norm_interface _weight_norm_interface_backward _euclidean_dist "
     "_cdist_forward _cdist_backward dot vdot mv addmv trace mse_loss binary_cross_entropy",
+    "pointwise": "native_dropout floor_divide floor_divide_ softplus_backward mse_loss_backward histc "
+    "smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward affine_grid_generator "
+    "binary_cross_entropy_with_logits binary_cross_entropy_backward glu glu_backward",
     "pool": "max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward "
     "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward avg_pool3d avg_pool3d_backward "
     "upsample_nearest2d upsample_nearest2d_backward upsample_bilinear2d upsample_bilinear2d_backward "

@@ -302,7 +302,9 @@ class StepRecorder(TorchDispatchMode):
             self.row(record, inputs if aliases else (), outputs)
             return
         kind, flops, sizes = classify(name, args, kwargs, outputs)
-        if func.namespace not in ("aten", "_c10d_functional"):
+        own = func.namespace in ("aten", "_c10d_functional")
+        listed = name in KINDS or name.rstrip("_") in KINDS or torch.Tag.pointwise in func.tags
+        if not own or (kind == "pointwise" and not listed):
             kind = "unknown"
         full = f"{func.namespace}.{name}"
         record = self.record(full, kind, inputs, outputs, flops, tuple(sorted(sizes.items())))

@@ -18,9 +18,16 @@ BACKWARD = PHASES.index("backward")
 
 
 def live_bytes(graph: TracedGraph, *, later: bool = False) -> Array:
-    """Bytes of storages alive while each row runs; `later`: of a micro-batch that adds its gradients to those
-    of the ones before, which are not counted here."""
+    """Bytes of storages alive while each row runs; `later`: without gradients once they are made, as where a
+    micro-batch adds them to those of the ones before, or ranks share them."""
     return running(graph.born, _ends(graph, later=later), graph.storage_bytes, len(graph.op))
+
+
+def live_gradient_bytes(graph: TracedGraph) -> Array:
+    """Bytes of the gradients that have been made at each row."""
+    own, rows = graph.gradient, len(graph.op)
+    made = graph.born[own] + 2
+    return running(made, np.full(len(made), rows + 1), graph.storage_bytes[own], rows)
 
 
 def _ends(graph: TracedGraph, *, later: bool) -> Ints:
@@ -54,12 +61,15 @@ def layer_of_rows(graph: TracedGraph, layers: Sequence[str]) -> Ints:
     return by_path[graph.path] if len(graph.op) else np.zeros(0, dtype=np.int64)
 
 
-def recomputation_bytes(graph: TracedGraph, layers: Sequence[str]) -> tuple[Array, Ints]:
-    """Bytes alive at each row where every layer is computed again, and the rows that run twice."""
+def recomputation_bytes(
+    graph: TracedGraph, layers: Sequence[str], *, later: bool = False
+) -> tuple[Array, Ints]:
+    """Bytes alive at each row where every layer is computed again, and the rows that run twice; `later` as of
+    `live_bytes`."""
     layer = layer_of_rows(graph, layers)
     forward = graph.phase != BACKWARD
     rows = len(graph.op)
-    born, died = graph.born.copy(), _ends(graph, later=False)
+    born, died = graph.born.copy(), _ends(graph, later=later)
     size = graph.storage_bytes
     extra: list[tuple[int, int, float]] = []
     crossing = _read_outside(graph, layer, forward)

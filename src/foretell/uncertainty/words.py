@@ -40,6 +40,8 @@ def interval_reason(result: StepEstimate) -> str:
     """Why the interval of a training step is as wide as it is."""
     if result.posterior_factors is not None:
         return "given what was measured"
+    if result.interval_words:
+        return result.interval_words
     scenario = result.scenario
     if scenario is None or result.interval is None:
         return ""

@@ -80,9 +80,23 @@ def load_factory(text: str) -> Callable[[], Any]:
             [_problem(text, "names no function", "FILE.py:FUNCTION, as in model.py:build")]
         )
     file = Path(place)
+    if file.suffix == ".py" and not file.is_file():
+        raise BadInput([_problem(text, f"no file {file}")])
+    try:
+        loaded = _imported(file, place)
+    except Exception as error:
+        message = f"{place} fails when it is imported: {type(error).__name__}: {error}"
+        raise BadInput([_problem(text, message[:600])]) from error
+    found = getattr(loaded, name, None)
+    if not callable(found):
+        names = ", ".join(n for n in vars(loaded) if callable(getattr(loaded, n)) and n[0] != "_")
+        raise BadInput([_problem(text, f"{place} has no function {name}", names[:400])])
+    return found  # type: ignore[no-any-return]
+
+
+def _imported(file: Path, place: str) -> Any:
+    """The module of a file, or of a package by its dotted name."""
     if file.suffix == ".py":
-        if not file.is_file():
-            raise BadInput([_problem(text, f"no file {file}")])
         sys.path.insert(0, str(file.resolve().parent))
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
@@ -90,13 +104,8 @@ def load_factory(text: str) -> Callable[[], Any]:
         loaded = importlib.util.module_from_spec(spec)
         sys.modules[file.stem] = loaded
         spec.loader.exec_module(loaded)
-    else:
-        loaded = importlib.import_module(place)
-    found = getattr(loaded, name, None)
-    if not callable(found):
-        names = ", ".join(n for n in vars(loaded) if callable(getattr(loaded, n)) and n[0] != "_")
-        raise BadInput([_problem(text, f"{place} has no function {name}", names[:400])])
-    return found  # type: ignore[no-any-return]
+        return loaded
+    return importlib.import_module(place)
 
 
 def _problem(value: object, message: str, allowed: str | None = None) -> Problem:
@@ -127,7 +136,10 @@ def as_built(found: Any) -> Built:
     if not parts or not isinstance(parts[0], torch.nn.Module) or len(parts) > 3:
         allowed = "a module, (module, inputs) or (module, inputs, loss)"
         raise BadInput([_problem(type(found).__name__, "the factory gave no module", allowed)])
-    module = getattr(parts[0], "_orig_mod", parts[0])
+    module: Any = getattr(parts[0], "_orig_mod", parts[0])
+    if any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in module.parameters()):
+        allowed = "one forward pass of it in the factory, or sizes instead of lazy layers"
+        raise BadInput([_problem(type(module).__name__, "weights without sizes", allowed)])
     inputs = parts[1] if len(parts) > 1 else None
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)

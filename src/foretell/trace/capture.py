@@ -151,7 +151,7 @@ class _Session:
         self.mode, self.values = mode, values
         self.names = {id(one): path for path, one in module.named_modules()}
         self.layers = repeated(module)
-        self.summed = False
+        self.summed = self.forward_only = False
 
     def tensors(self) -> tuple[TracedTensor, ...]:
         """Parameters, buffers and inputs, each once."""
@@ -244,6 +244,8 @@ class _Session:
         said = [f"{many} numbers that depend on data were guessed"] if many else []
         if self.summed:
             said.append("no loss is given: the sum of the output stands for it")
+        if self.forward_only:
+            said.append("the loss has no gradient: there is no backward pass")
         return said
 
     def _step(self, inputs: Any, form: str) -> None:
@@ -252,7 +254,12 @@ class _Session:
             if form == "autocast":
                 stack.enter_context(torch.autocast("cuda", torch.bfloat16))
             value = self._loss(inputs)
-        if isinstance(value, torch.Tensor) and value.requires_grad:
+        if not isinstance(value, torch.Tensor):
+            allowed = "a loss, loss(module, **inputs), that is a scalar"
+            raise BadInput([Problem(path="loss", value=type(value).__name__,
+                                    message="the output has no tensor", allowed=allowed)])  # fmt: skip
+        self.forward_only = not value.requires_grad
+        if not self.forward_only:
             value.backward()
 
     def _loss(self, inputs: Any) -> Any:

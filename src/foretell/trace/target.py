@@ -169,6 +169,8 @@ def _identity(model: Any = None, *_: Any, **__: Any) -> Any:
     return (lambda one: one) if model is None else model
 
 
+NO_DEVICE = "synchronize empty_cache set_device reset_peak_memory_stats".split()
+"""Functions of `torch.cuda` that have nothing to do in a trace."""
 AUTOCAST: list[bool] = []
 """Filled where a module asks for autocast on a GPU while it is traced."""
 COMPILED: list[bool] = []
@@ -197,6 +199,8 @@ def gpu_ways(kernels: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
         autocast = torch.amp.autocast_mode.autocast
         stack.enter_context(patch.object(autocast, "__init__", _on_cpu(autocast.__init__)))
         stack.enter_context(patch.object(torch, "compile", _identity))
+        for name in NO_DEVICE:
+            stack.enter_context(patch.object(torch.cuda, name, lambda *_, **__: None))
         asked = torch.is_autocast_enabled
         on_cpu = patch.object(torch, "is_autocast_enabled", lambda *_: asked("cpu"))
         stack.enter_context(on_cpu)

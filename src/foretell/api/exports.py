@@ -66,7 +66,7 @@ def export_plan(
 
 def node_size(system: System) -> int:
     """GPUs of one node: what shares a host, else the innermost tier."""
-    return max(round(float(system.chips_per_node) or float(system.network.tiers[0].size)), 1)
+    return system.node_chips
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

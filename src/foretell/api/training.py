@@ -309,7 +309,7 @@ def _beside(
     if best.scenario is None:
         return best
     job = best.scenario.job
-    if job.gpus % round(float(best.scenario.system.chips_per_node)) == 0:
+    if job.gpus % best.scenario.system.node_chips == 0:
         return best
     scenario = scenario_for(question)
     scenario, base = plan_of(scenario, plan, settings, searched=True)

@@ -85,8 +85,8 @@ def built_for(network: Network, members: Sequence[float]) -> Network:
     for tier, count in zip(network.tiers[1:], members[1:], strict=True):
         name = re.sub(r"-\d+d$", "", tier.topology)
         groups = tier.topology in DRAGONFLIES and below not in INNER_TIERS
-        fixed = tier.name in INNER_TIERS or tier.shape or tier.groups or groups
         below = tier.name
+        fixed = below in INNER_TIERS or tier.shape or tier.groups or groups
         if name in SIZED and not fixed and 1.0 < count < tier.size:
             size = 2.0 ** np.ceil(np.log2(count)) if name in HYPERCUBE else np.ceil(count)
             tier = replace(tier, size=float(size))

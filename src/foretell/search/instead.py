@@ -47,7 +47,7 @@ def on_chips(scenario: Scenario, gpus: int) -> Scenario:
 
 def sizes(scenario: Scenario) -> Iterator[int]:
     """Numbers of chips that are tried, smallest first."""
-    node, most = round(float(scenario.system.chips_per_node)), chips_of(scenario)
+    node, most = scenario.system.node_chips, chips_of(scenario)
     n = 1
     while n < node:
         yield n
@@ -82,7 +82,7 @@ def fewest_chips(scenario: Scenario, base: Plan) -> OtherSize | None:
 def sizes_beside(scenario: Scenario, base: Plan, *, batch_given: bool) -> tuple[OtherSize, ...]:
     """Of a number of chips that is no whole number of nodes, what the next ones below and above give; each
     with a batch of its own where none is given."""
-    gpus, node = scenario.job.gpus, round(float(scenario.system.chips_per_node))
+    gpus, node = scenario.job.gpus, scenario.system.node_chips
     if gpus <= node or gpus % node == 0:
         return ()
     unit = node

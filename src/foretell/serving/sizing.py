@@ -136,7 +136,7 @@ def plain_options(
 
     Each with the fewest replicas that it may take, the cheapest first.
     """
-    node = round(float(system.chips_per_node) or float(system.network.tiers[0].size))
+    node = system.node_chips
     found = []
     for tp in powers(min(node, wanted.most_gpus)):
         layout = replace(base, tp=tp, pp=1, dp=1, ep=1, cp=1)

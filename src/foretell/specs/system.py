@@ -96,6 +96,11 @@ class System:
     """5, 25, 75 and 95 % quantiles of ln(measured / predicted) of a training step like those measured on it;
     empty where none were."""
 
+    @property
+    def node_chips(self) -> int:
+        """Chips of one node: as known, else what the innermost tier joins."""
+        return max(round(float(self.chips_per_node) or float(self.network.tiers[0].size)), 1)
+
     def with_corrections(self, more: Corrections) -> "System":
         """The system with further factors; the host's is in the speed of the chip's host."""
         chip = replace(self.chip, host_speed=self.chip.host_speed / more.host)

@@ -113,7 +113,7 @@ study = {
 print(json.dumps({
     "python": [foretell.estimate(**where, plan=plan, **more).step_s for more in ({}, late)],
     "command": [json.loads(typed("--json", *more))["step_s"] for more in ((), ("--node-latency", "1ms"))],
-    "help": typed("--help"),
+    "help": typed("--help-all"),
     "web": [asked(), asked(**late)],
     "schema": str(body_model("estimate", question_type("estimate")).model_fields["node_latency"].annotation),
     "study": codesign(study).to_dict(),

@@ -257,6 +257,8 @@ ROOMS = (
 )  # fmt: skip
 """Where formulas are."""
 ALLOWED = {
+    "kernels/traced_ops.py: op.name.partition('.')": "the operator that was called, not a label",
+    "kernels/traced_ops.py: PASSES.get(op.name.partition('.')[2], PassForm())": "the same operator",
     "kernels/power.py: table[field.name]": "fields of a record, by which its file is read",
     "kernels/families/spread.py: _carried().get(chosen.family.name, WIDEST)": "a kernel family",
     "network/library_catalog.py: table.get(field.name)": "fields of a record",

@@ -43,7 +43,7 @@ FLAGS = {
     ).split(),
     "serve": (
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices "
-        "--spread --prefix-hit --speculative --adapters --adapter-rank --adapter-slots "
+        "--spread --prefix-hit --speculative --tuned --adapters --adapter-rank --adapter-slots "
         "--ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --simulate --arrivals --seed --lengths --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale "
@@ -52,7 +52,7 @@ FLAGS = {
     ).split(),
     "size": (
         "--model --rate --system --measured --isl --osl --ttft --tpot --tokens --within --percentile "
-        "--headroom --gpus --plan --engine --speculative --adapters --adapter-rank --adapter-slots "
+        "--headroom --gpus --plan --engine --speculative --tuned --adapters --adapter-rank --adapter-slots "
         "--prefix-hit --images --audio "
         "--price --prefill-gpus --prefill-plan --top --lengths --simulate --no-simulate --prices --set "
         "--pareto --export --launcher --plot --jsonl --json"
@@ -152,6 +152,7 @@ FLAGS = {
         "--dropout --max-source --max-target --held-out --epochs --steps --evaluate-every --patience "
         "--checkpoint-every --seed --precision --device --json"
     ).split(),
+    "trace": "--module --inputs --loss --batch --seq-len --name --save --hub --json".split(),
     "translate run": (
         "--folder --file --batch --beam --length-penalty --device --last --json".split()
     ),

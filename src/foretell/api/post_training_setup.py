@@ -130,7 +130,7 @@ def model_or_stand_in(given: Any, said: list[str]) -> Any:
     shape = stand_in(given)
     if shape is None:
         return given
-    said.append(f"{given} is not in the catalogue: {shape.id} of its family and size stands for it")
+    said.append(f"{given} is not in the catalogue: {shape.id} of its family and size is taken")
     return shape.id
 
 

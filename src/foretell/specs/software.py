@@ -62,7 +62,7 @@ class Software:
     """Plan: activations computed again."""
     selective: str = "selective"
     """Plan: what the framework's own selective recomputation computes again; layers: some of the layers;
-    modules: what the plan names, attention if nothing."""
+    modules: what the plan names, attention if nothing; empty: as usual, and nothing is filled in."""
     attention: AttentionLibrary
     """Plan: attention library, on chips and for heads that it has kernels for (catalog/attention.toml); auto:
     the best for the chip."""
@@ -197,4 +197,4 @@ class Software:
         """What is computed again where a run does not say, in a plan's words."""
         if self.recompute != "selective" or self.selective == "modules":
             return self.recompute
-        return self.selective
+        return self.selective or "selective"

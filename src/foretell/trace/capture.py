@@ -243,7 +243,7 @@ class _Session:
         many, self.values.guessed = self.values.guessed, 0
         said = [f"{many} numbers that depend on data were guessed"] if many else []
         if self.summed:
-            said.append("no loss is given: the sum of the output stands for it")
+            said.append("no loss is given: the sum of the output is taken")
         if self.forward_only:
             said.append("the loss has no gradient: there is no backward pass")
         return said

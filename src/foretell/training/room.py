@@ -24,8 +24,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from foretell.specs.plan import BLANK, Plan, batch_of
-from foretell.specs.plan_forms import GENERIC, join_names, recompute_modules
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
+from foretell.specs.plan_forms import join_names, recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.feasibility import NO, verdict_codes
@@ -83,7 +83,7 @@ def ways_of(scenario: Scenario, plan: Plan, named: Collection[str]) -> list[Plan
     ways = [plan]
     if "zero" not in named and plan.zero == 0 and plan.dp * plan.cp > 1:
         ways.append(replace(plan, zero=1))
-    if "recompute" in named or plan.framework == GENERIC:
+    if "recompute" in named or not scenario.software.selective:
         return ways[1:]
     less = recomputations(scenario, plan)
     ways += [replace(one, recompute=text) for one in ways for text in less]

@@ -2,7 +2,7 @@
 
 Each field is set back, for the families that have a value of their own, to what is known of software in
 general (the record's default, or what the generic family has), and the runs of these families are predicted
-again. What the error grows by is what the field earns. A run's own source is left out, so that a value that
+again. What the error grows by is what the field earns. A run's own source is held out, so that a value that
 was chosen with it in sight earns nothing by it. Sources count alike: their median errors, of a few rows each.
 """
 

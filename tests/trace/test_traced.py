@@ -255,6 +255,19 @@ def test_attention_is_fused_as_on_a_gpu() -> None:
         assert graph.storage_bytes.max() <= 2 * 256 * 192 * 4
 
 
+def test_values_may_be_narrower_than_queries() -> None:
+    def attend(module: Any, q: Any, k: Any, v: Any) -> Any:
+        out = torch.nn.functional.scaled_dot_product_attention(module(q), k, v, is_causal=True)
+        assert out.shape == v.shape
+        return out.sum()
+
+    wide = torch.empty(2, 4, 64, 48, device="meta", dtype=torch.bfloat16)
+    module = torch.nn.Linear(48, 48, dtype=torch.bfloat16)
+    found = foretell.trace(module, wide, wide, wide[..., :32], loss=attend)
+    calls = [op for op in found.graphs["as-is"].ops if op.kind == "attention"]
+    assert ["efficient" in op.name for op in calls] == [True, True]
+
+
 def test_what_does_not_fit_says_so(tmp_path: Path) -> None:
     found = foretell.trace(
         torch.nn.Linear(1 << 17, 1 << 17, device="meta"), torch.empty(8, 1 << 17, device="meta")

@@ -71,8 +71,9 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Fused attention as PyTorch chooses it on a GPU: flash in 16 bits without a mask, else the
-    memory-efficient kernels, else plain products and a softmax."""
+    """Fused attention as PyTorch chooses it on a GPU: flash in 16 bits without a mask where heads of
+    values are as wide as those of queries, else the memory-efficient kernels, else plain products and a
+    softmax."""
     aten = torch.ops.aten
     graded = torch.is_grad_enabled() and attn_mask is not None and attn_mask.requires_grad
     if query.dim() != 4 or query.numel() == 0 or graded:
@@ -93,7 +94,8 @@ def _attention(
         )
         return found[0]  # type: ignore[no-any-return]
     half = query.dtype in (torch.float16, torch.bfloat16)
-    if half and attn_mask is None and query.shape[-1] <= LARGEST_HEAD:
+    even = query.shape[-1] == value.shape[-1] <= LARGEST_HEAD
+    if half and attn_mask is None and even:
         wide = query.shape[-1]
         more = -wide % 8
         if more:  # the kernels take multiples of eight channels

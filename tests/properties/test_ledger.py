@@ -135,7 +135,7 @@ def test_joules_are_those_of_all_chips() -> None:
     scenario, plan = question("gpt2", "h100-sxm", 1, 8, 1024, "mbs1")
     found = answer_of(scenario, plan, chosen=False)
     assert found.breakdown is not None
-    assert found.energy_joules == pytest.approx(21.216, rel=1e-3)
+    assert found.energy_joules == pytest.approx(18.225, rel=1e-3)
     assert found.breakdown.joules == pytest.approx(found.energy_joules, rel=1e-9)
     scenario, plan = question("gemma-2b", "h100-sxm", 8, 64, 2048, "pp8 mbs1")
     found = answer_of(scenario, plan, chosen=False)

@@ -9,8 +9,9 @@ and what is longer is exposed (ZeRO-Offload and ZeRO-Infinity, Rajbhandari et al
 
     exposed = max(0, bytes of the busier direction / link - pass)
 
-The update runs on the chip, layer by layer as states come and go. What stays on the chip of something
-offloaded is two layers' worth of it: one in use and one on its way.
+States in the host's memory are updated by its cores (training/update.py), but for those in 8 bits, which come
+to the chip and go layer by layer. What stays on the chip of something offloaded is two layers' worth of it:
+one in use and one on its way.
 """
 
 import numpy as np

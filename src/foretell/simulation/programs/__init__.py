@@ -22,7 +22,6 @@ from foretell.simulation.programs.passes import part_passes
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.specs.software import Software
 from foretell.training.dualpipe import TAKEN_CORES
 from foretell.training.exposed_messages import cores_taken
 from foretell.training.exposure import exposure_of
@@ -100,9 +99,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> StepLayout:
         micro_batches=int(rows.micro_batches[0]),
         send_s=float(rows.send_s[0, 0]) / (2.0 * plan.vpp),
         sends_block=not schedule_named(plan.schedule).sends_beside,
-        runs_ahead_s=QUEUE_LAUNCHES
-        * (host.operation_s + host.kernel_s)
-        * runs_ahead(plan, software),
+        runs_ahead_s=QUEUE_LAUNCHES * (host.operation_s + host.kernel_s) * runs_ahead(plan),
         hidden_share=hidden_share(plan, chip),
         update_s=tuple(float(rows.seconds.optimizer[0, s]) for s in stage),
         update_copies_s=update_copies_s,
@@ -128,7 +125,7 @@ def lay_out(scenario: Scenario, plan: Plan) -> StepLayout:
     )
 
 
-def runs_ahead(plan: Plan, software: Software) -> bool:
+def runs_ahead(plan: Plan) -> bool:
     """Whether the host launches ahead of the chip from pass to pass.
 
     Not where it waits for sends, nor where it reads back how many tokens each expert gets.

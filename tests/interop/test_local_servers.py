@@ -41,8 +41,8 @@ def test_a_flag_is_read_as_its_server_means_it(command: str, words: str) -> None
     ("command", "profile"),
     [
         ("text-generation-launcher --model-id meta-llama/Llama-3.1-8B", "tgi-3"),
-        ("llama-server -m models/Llama-3.1-8B-Q4_K_M.gguf", "llamacpp"),
-        ("ollama run llama3.1:8b", "llamacpp"),
+        ("llama-server -m models/Llama-3.1-8B-Q4_K_M.gguf", "llamacpp-2025"),
+        ("ollama run llama3.1:8b", "llamacpp-2025"),
         ("mlx_lm.server --model mlx-community/Llama-3.1-8B-Instruct-4bit", "mlx"),
     ],
 )

@@ -228,7 +228,15 @@ def test_plan_words(folder: Path, chosen: list[str]) -> None:
     if outcome.code == 0:
         printed = outcome.json["plan"]
         assert isinstance(parse_plan(printed), Plan)
-        assert ask(folder, plan=printed).json == outcome.json
+        again = ask(folder, plan=printed).json
+        if outcome.json["plan_chosen"]:  # by a search, of words that name no layout
+            assert not again["plan_chosen"]
+            apart = {"plan_chosen", "assumptions"}
+            assert set(again["assumptions"]) < set(outcome.json["assumptions"])
+            again = {key: value for key, value in again.items() if key not in apart}
+            assert again.items() <= outcome.json.items()
+            return
+        assert again == outcome.json
 
 
 paths = st.sampled_from(

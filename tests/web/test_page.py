@@ -26,12 +26,15 @@ QUERY = "&".join(f"1.{name}={value}" for name, value in SMALL.items())
 
 def test_training_is_what_python_says(watched: Watched) -> None:
     page = watched.open(f"view=training&{QUERY}")
-    best = foretell.search(**SMALL).best  # type: ignore[arg-type]
+    found = foretell.search(**SMALL)  # type: ignore[arg-type]
+    best = found.best
     for name in ("step_s", "mfu", "tokens_per_s_per_gpu", "peak_memory_bytes", "tflops_per_gpu"):
         assert watched.value(name) == getattr(best, name), name
     assert page.inner_text("[data-scenario=A] [data-name=plan]") == str(best.plan)
     assert "plans" in page.inner_text("#status")
-    assert page.locator("#plans tbody tr").count() == 8
+    # Plans that differ in ZeRO, interleaving and micro-batches alone share a row.
+    layouts = {re.sub(r"\b(zero|vpp|mbs)\d+ ?", "", str(one.plan)) for one in found.plans}
+    assert 1 < page.locator("#plans tbody tr").count() == len(layouts)
     assert page.locator("#limits li").count() > 2
     for figure in ("time", "memory"):
         assert page.locator(f"[data-figure={figure}] svg.main-svg").count() > 0

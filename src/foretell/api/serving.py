@@ -171,7 +171,11 @@ def batching_problems(
 
 def served(asked: ServeQuestion, given: bool) -> ServiceEstimate:
     """The closed form's answer, with what a benchmark of it prints and tails of simulated requests."""
-    found = served_plainly(asked, given)
+    return with_own_tails(served_plainly(asked, given), asked)
+
+
+def with_own_tails(found: ServiceEstimate, asked: ServeQuestion) -> ServiceEstimate:
+    """The answer with percentiles of simulated requests on its own layout, where these take a moment."""
     return with_tails(found, replace(asked, deployment=layout_in(found, asked)))
 
 

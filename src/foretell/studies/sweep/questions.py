@@ -16,7 +16,7 @@ from foretell.api.cost import (
     speed_settings,
     token_cost,
 )
-from foretell.api.serving import closed_form, closed_forms, question_of, serve
+from foretell.api.serving import closed_form, closed_forms, question_of, serve, with_own_tails
 from foretell.api.size import size
 from foretell.catalog.names import exists
 from foretell.catalog.prices import price
@@ -206,9 +206,9 @@ def _served(asked: PointQuestion) -> dict[str, Any]:
 def paid_row(
     asked: PointQuestion, question: ServeQuestion, served: ServiceEstimate
 ) -> dict[str, Any]:
-    """A service as a row, with its bill where it is paid for."""
+    """A service as a row, with its bill where it is paid for, else with the percentiles of `serve`."""
     if asked.payment is None:
-        return serving_row(served)
+        return serving_row(with_own_tails(served, question))
     bill = service_bill(served, question, asked.payment)
     row = serving_row(served) | bill_row(bill, served.osl / (served.isl + served.osl))
     named = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")

@@ -15,6 +15,7 @@ import numpy as np
 
 from foretell.kernels.families.base import Array, Dims, Engine, Family
 from foretell.records import dataclass
+from foretell.specs._base import Num
 
 STREAMING = 0.88
 """Most of the memory bandwidth that long vectors reach: 0.85 on one H200, 0.84 on an A100. Tables of tensors
@@ -33,7 +34,7 @@ class PointwiseCoefficients:
     """Share of the memory bandwidth that long vectors reach."""
     cache_share: float = 0.5
     """Share of the last-level cache that still holds what an earlier kernel wrote."""
-    cache_gain: float = 1.6
+    cache_gain: Num = 1.6
     """How much faster than memory that is read and written."""
     gather_share: float = 0.17
     """Share of the memory bandwidth that rows fetched by index reach."""

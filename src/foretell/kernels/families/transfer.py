@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.names import exists
 from foretell.kernels.families.base import DTYPES, Family
+from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.surface import Surface
 
@@ -120,32 +121,38 @@ def _mean(formula: Family, surfaces: Sequence[Surface], weight: Array, chip: Chi
     share = weight / weight.sum()
     values = dict(heaviest)
     for name in formula.bounds:
-        column = np.array([table[name] for table in tables])
+        column = np.array(np.broadcast_arrays(*(table[name] for table in tables)))
         if (column > 0.0).all():
-            values[name] = float(np.exp(share @ np.log(column)))
+            values[name] = _number(np.exp(share @ np.log(column)))
     return formula.record(**values)
 
 
-def _on_clock(formula: Family, surface: Surface, chip: Chip) -> dict[str, float]:
-    """A surface's coefficients where cycles are this chip's and not those of the one that was measured."""
-    values = dict(surface.coefficients)
+def _on_clock(formula: Family, surface: Surface, chip: Chip) -> dict[str, Num]:
+    """A surface's coefficients where cycles are this chip's and not those of the one that was measured; of a
+    batch of chips, one value for each."""
+    values: dict[str, Num] = dict(surface.coefficients)
     if not (formula.clocked or formula.cached) or not exists(surface.chip):
         return values
     measured = catalogue_chip(surface.chip)
-    # Of a batch of chips, which differ in what a study varies, the first stands for all.
-    clock, cores, memory = (
-        float(np.ravel(value)[0])
-        for value in (chip.clock_hz, chip.cores, chip.memory_bandwidth_bytes_per_s)
-    )
-    known = float(measured.clock_hz), float(measured.cores)
-    if min(clock, cores, *known) <= 0.0:
+    known_clock, known_cores = float(measured.clock_hz), float(measured.cores)
+    if min(known_clock, known_cores) <= 0.0:
         return values
-    faster = clock / known[0]
-    wider = faster * cores / known[1] * float(measured.memory_bandwidth_bytes_per_s) / memory
+    clock, cores = np.asarray(chip.clock_hz, float), np.asarray(chip.cores, float)
+    told = (clock > 0.0) & (cores > 0.0)
+    faster = np.where(told, clock / known_clock, 1.0)
+    known = float(measured.memory_bandwidth_bytes_per_s)
+    wider = faster * cores / known_cores * known / np.asarray(chip.memory_bandwidth_bytes_per_s)
     # With a quantisation pass the launch is what the library's passes take.
     passes = formula.library if DTYPES[surface.dtype].quantised else ()
-    values |= {name: values[name] / faster for name in formula.clocked if name not in passes}
+    for name in formula.clocked:
+        if name not in passes:
+            values[name] = _number(values[name] / faster)
     for name in formula.cached:
-        low, high = formula.bounds[name]
-        values[name] = min(max(values[name] * wider, low), high)
+        carried = np.clip(values[name] * wider, *formula.bounds[name])
+        values[name] = _number(np.where(told, carried, values[name]))
     return values
+
+
+def _number(value: Num) -> Num:
+    """A plain number where it is one for all chips."""
+    return value if np.ndim(value) else float(value)

@@ -144,6 +144,7 @@ def test_the_metrics_processor_of_torchtitan() -> None:
 
 def test_the_real_trainer_where_it_is_installed(tmp_path: Any) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed here")
+    pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate")
     torch = pytest.importorskip("torch")
     config = transformers.LlamaConfig(
         hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,

@@ -422,7 +422,7 @@ class TestFrameworks:
 
     def test_neuronx_stores_scores(self) -> None:
         """Its scripts store scores, compute them again, and know no virtual stages unless told."""
-        cells = {"framework": "NxD", "n_gpus": 32, "pp": 4, "chip_id": "trainium1"}
+        cells = {"framework": "NxD", "n_gpus": 32, "tp": 8, "pp": 4, "chip_id": "trainium1"}
         plan = laid(make_row(**cells)).plan
         assert (plan.framework, plan.flash, plan.recompute, plan.vpp) == (
             "neuronx",
@@ -430,6 +430,8 @@ class TestFrameworks:
             "selective",
             1,
         )
+        # Without tensor parallelism it would not fit so: more is computed again.
+        assert laid(make_row(**cells | {"tp": 1})).plan.recompute == "full"
         elsewhere = laid(
             make_row(**cells | {"chip_id": "gaudi2", "framework": "", "framework_id": "other"})
         ).plan

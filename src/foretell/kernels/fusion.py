@@ -85,6 +85,13 @@ def launch_cost(host: Host, launch: str, *, fused: bool = True) -> LaunchCost:
     return LaunchCost(operation_s=GUARDS * host.kernel_s, kernel_s=host.kernel_s, backward=1.0)
 
 
+COMPOSED = (0.92, 0.7)
+"""Of an operation and its launch, what kernels of transformers' modules take the host: forward, backward.
+
+Composed norms and rotary positions are operations without modules around them, and the graph of gradients is
+walked without Python. One H200, passes of 64 tokens: 38 us for each of a Llama layer's 37 kernels, 29 for
+each of 80 backward.
+"""
 SIDE_BY_SIDE = 6.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
 KINDS = ("norm", "loss", "embedding", "routing")

@@ -21,6 +21,7 @@ from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.spread import spread_of
 from foretell.kernels.fusion import (
     APART,
+    COMPOSED,
     JOINED,
     MODULES,
     WIDE_MODULES,
@@ -200,7 +201,7 @@ def op_times(
             core_joules(load, power.coefficients),
             memory_joules(load, power.coefficients),
             np.minimum(arithmetic_s, seconds),
-            some * _host_s(stack, kernels, plan.fused, started) / chip.host_speed,
+            some * _host_s(stack, kernels, plan, software, started) / chip.host_speed,
         )
         slower = getattr(corrections, CORRECTED.get(stack.family, "memory_bound"))
         each = np.empty((len(table), len(stack.rows), width))
@@ -296,9 +297,19 @@ def passes_made(software: Software) -> tuple[tuple[str, Passes], ...]:
     )
 
 
-def _host_s(stack: CallStack, kernels: Array, fused: bool, started: tuple[Host, str]) -> Array:
+def pass_made(software: Software, kind: str) -> Passes | None:
+    """How a framework makes a kind of pass, where it has its own way."""
+    return dict(passes_made(software)).get(kind)
+
+
+def _host_s(
+    stack: CallStack, kernels: Array, plan: Plan, software: Software, started: tuple[Host, str]
+) -> Array:
     """Host time of each call; (calls, 1)."""
-    host = launch_cost(*started, fused=fused)
+    host = launch_cost(*started, fused=plan.fused)
+    if software.modules and not plan.fused:
+        shares = np.array([COMPOSED[back] for _, back in stack.kinds])[:, None]
+        return np.asarray(kernels * shares * (host.operation_s + host.kernel_s))
     back = np.array([backward for _, backward in stack.kinds], float)[:, None]
     slower = np.where(back > 0.0, host.backward, 1.0)
     # What is no module of its own is a plain call: its launches, and nothing besides.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.optimizers import optimizer_of
+from foretell.kernels.calls import maps_of
 from foretell.kernels.families.base import attainable, engine_of
 from foretell.kernels.op_times import coefficients
 from foretell.kernels.precision import plain_format
@@ -64,8 +65,9 @@ def state_bytes(
     return np.asarray((whole + matrices.edges * edge) / parts)
 
 
-def update_bytes(plan: Plan, *, matrix: bool = True) -> float:
-    """Bytes that the update of one weight moves: every copy and state is read and written once."""
+def update_bytes(plan: Plan, *, matrix: bool = True, casts: float = 0.0) -> float:
+    """Bytes that the update of one weight moves: every copy and state is read and written once; and what
+    passes move that only change dtypes, so many each."""
     recipe = optimizer_of(plan.optimizer)
     states = recipe.matrix_states if matrix else recipe.states
     master = 0.0 if plan.master == "none" else DTYPE_BYTES[plan.master]
@@ -76,7 +78,22 @@ def update_bytes(plan: Plan, *, matrix: bool = True) -> float:
         + DTYPE_BYTES[plan.weights] * (2.0 if plan.master == "none" else 1.0)
         + recipe.reads * DTYPE_BYTES[plan.gradients]
         + (recipe.matrix_bytes if matrix else 0.0)
+        + casts * _cast_bytes(plan)
     )
+
+
+def _cast_bytes(plan: Plan) -> float:
+    """Bytes of passes that only change dtypes, where the update's kernel does not.
+
+    Narrow gradients are written wide, and so read by the update; the working weights are rounded from a
+    master copy that is read once more. One H200, ten updates of 0.1 to 3.6 billion weights with 18 bytes a
+    weight: 12 to 13 % longer than without, which is what 34 for 30 bytes are (docs/accuracy.md).
+    """
+    if plan.master == "none":
+        return 0.0
+    wide = DTYPE_BYTES[plan.master]
+    widened = 2.0 * wide if DTYPE_BYTES[plan.gradients] < wide else 0.0
+    return widened + (wide if plan.weights != plan.master else 0.0)
 
 
 def optimizer_s(
@@ -85,25 +102,28 @@ def optimizer_s(
     plan: Plan,
     matrices: Num | None = None,
     products_s: Num = 0.0,
+    *,
+    casts: float = 0.0,
 ) -> Array:
     """Update of `parameters` weights on this rank, `matrices` of them in matrices (none given: all).
 
-    `products_s` are the matrix products of the update that fall to this rank (`shared_products_s`).
+    `products_s` are the matrix products of the update that fall to this rank (`shared_products_s`);
+    `casts`: passes that change a dtype, each.
     """
-    weight_s = _weight_s(chip, plan, matrix=True)
+    weight_s = _weight_s(chip, plan, matrix=True, casts=casts)
     whole = np.asarray(parameters, float)
     if optimizer_of(plan.optimizer).uniform or matrices is None:
         total = weight_s * whole
     else:
-        other_s = _weight_s(chip, plan, matrix=False)
+        other_s = _weight_s(chip, plan, matrix=False, casts=casts)
         total = weight_s * matrices + other_s * (whole - matrices)
     recipe = optimizer_of(plan.optimizer)
     return np.asarray(recipe.passes * total + (products_s if recipe.products else 0.0))
 
 
-def _weight_s(chip: Chip, plan: Plan, *, matrix: bool) -> Num:
+def _weight_s(chip: Chip, plan: Plan, *, matrix: bool, casts: float) -> Num:
     """Traffic and arithmetic of one weight."""
-    moved = update_bytes(plan, matrix=matrix)
+    moved = update_bytes(plan, matrix=matrix, casts=casts)
     moved_s = moved / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
     return moved_s + optimizer_of(plan.optimizer).flop / chip.vector_flop_per_s
 
@@ -199,6 +219,37 @@ def shared_products_s(all_s: Num, counts: Num, parts: Num) -> Array:
     """What of the products one of `parts` ranks does that share `counts` whole matrices evenly."""
     many = np.maximum(np.asarray(counts, float), 1.0)
     return np.asarray(all_s * np.ceil(many / parts) / many)
+
+
+CLIP_FLOP = 60.0
+"""Operations of clipping a gradient, as Adam's are counted: on one H200 norm and scaling take 2.4 ps a weight
+in 16 bits and 3.6 in 32, 1.0 and 0.8 beyond their traffic."""
+LIST_LAUNCHES, TENSOR_LAUNCHES = 190.0, 1.65
+"""What a call on a list of tensors takes the host, and each tensor of it, over a launch: 1.6 ms and 14 us on
+one H200, clipping and updates of 39, 147 and 311 tensors."""
+
+
+def clip_s(parameters: Num, chip: Chip, plan: Plan, gradients: float) -> Array:
+    """Clipping gradients by their norm, which moves so many `gradients` for each."""
+    moved = gradients * DTYPE_BYTES[plan.gradients]
+    moved_s = moved / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s)
+    return np.asarray(
+        (moved_s + CLIP_FLOP / chip.vector_flop_per_s) * np.asarray(parameters, float)
+    )
+
+
+def tensors_of(op: Op, *, apart: bool) -> float:
+    """Parameters that an operation's weights are, as PyTorch's optimizers see them."""
+    if isinstance(op, Gemm):
+        return 0.0 if op.tied else len(maps_of(op) if apart else (op,)) * (2.0 if op.bias else 1.0)
+    return float(bool(np.any(op.parameters)))
+
+
+def first_sum_s(parameters: Num, chip: Chip, plan: Plan) -> Array:
+    """Gradients of a step's first micro-batch into a wider sum: each is read, and written wide."""
+    moved = DTYPE_BYTES[plan.weights] + DTYPE_BYTES[plan.gradients]
+    whole = moved * np.asarray(parameters, float)
+    return np.asarray(whole / (MEMORY_SHARE * chip.memory_bandwidth_bytes_per_s))
 
 
 def accumulate_bytes(plan: Plan, *, fused: bool) -> float:

@@ -19,7 +19,7 @@ from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm
 from foretell.kernels.fusion import SIDE_BY_SIDE, launch_cost
 from foretell.kernels.op_times import OpTimes, mean_times, op_times
-from foretell.kernels.optimizer import Matrices, matrices_of, products_s
+from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
 from foretell.kernels.precision import is_linear, is_narrow, linear_format, plain_format, wide_share
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
@@ -114,6 +114,8 @@ class Parts:
     """Weights on one rank."""
     trained: Array
     """Of these, weights with gradients: all, or the adapters'."""
+    tensors: Array
+    """Trained tensors that hold them; (parts,)."""
     matrices: Matrices | None
     """Matrices that the optimizer treats apart; None where it treats none."""
     products_s: Array | None
@@ -359,6 +361,7 @@ def _costed(
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
         trained=_sum_parts(ops, weights * learns) if base.lora else parameters,
+        tensors=_tensors(ops, base, software),
         matrices=None
         if found is None
         else Matrices(
@@ -423,6 +426,15 @@ def _stop(ops: tuple[tuple[Op, ...], ...], times: OpTimes, last: Array) -> PassS
 def _is_last(op: Op) -> bool:
     """Whether nothing that a layer keeps stands behind an operation."""
     return op.role is OpRole.DOWN and op.region is Region.FEED_FORWARD
+
+
+def _tensors(ops: tuple[tuple[Op, ...], ...], base: Plan, software: Software) -> Array:
+    """Trained tensors of each part."""
+    apart = software.maps_apart
+    return np.array(
+        [sum(tensors_of(o, apart=apart) for o in part if is_trained(o, base)) for part in ops],
+        dtype=float,
+    )
 
 
 def _again(

@@ -195,7 +195,7 @@ def host_waits(plans: Plans, tables: Tables, ledger: Ledger) -> HostWaits:
     """What the parts of the only plan wait for the host."""
     parts, slower = tables.parts, tables.pace / float(ledger.clock[0]) - 1.0
     late_us = late_launches(plans, tables)
-    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_us)
+    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_us, plans.pp[:1])
 
     def waits(chip_s: Array, host_s: Array) -> Array:
         return np.asarray((beside_host(chip_s, host_s) - chip_s)[0])

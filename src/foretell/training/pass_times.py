@@ -14,7 +14,7 @@ from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.exchanges import tensor_launch_s
-from foretell.training.layer_costs import PassSeconds, beside_host, chip_share
+from foretell.training.layer_costs import Parts, PassSeconds, beside_host, chip_share
 from foretell.training.memory import LISTED
 from foretell.training.tables import Tables, distinct, gather
 
@@ -126,8 +126,10 @@ class PassTimes:
         return chip_s if spent is None else beside_host(chip_s, spent.host_s[self.shape])
 
 
-def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array]) -> PassTimes:
-    """The passes on some combinations, `late_us` as late_launches gives it for them."""
+def pass_times(
+    tables: Tables, shape: Index, group: Index, late_us: list[Array], pp: Array
+) -> PassTimes:
+    """The passes on some combinations, of so many stages; `late_us` as late_launches gives it for them."""
     parts = tables.parts
     launch_s, speed = (
         tensor_launch_s(parts, shape, tables.host.collective_s),
@@ -142,7 +144,19 @@ def pass_times(tables: Tables, shape: Index, group: Index, late_us: list[Array])
         return spent.host_s[shape] + more_s / speed
 
     both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
+    if tables.software.modules:
+        # The head is on the last stage: hosts of others have none to run ahead of.
+        ahead_s = lead_s(parts, shape, both) * (pp <= 1)[:, None]
+        both = both[0], np.maximum(both[1] - ahead_s * is_layer, 0.0)
     return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
+
+
+def lead_s(parts: Parts, shape: Index, host_s: tuple[Array, Array]) -> Array:
+    """Each layer's share of what the chip takes for the head beyond the host, which launches layers
+    meanwhile: the Trainer reads the loss after the backward pass; (combinations, 1)."""
+    chip_s = parts.forward.seconds[shape, -1] + parts.backward.seconds[shape, -1]
+    ahead = np.maximum(chip_s - host_s[0][:, -1] - host_s[1][:, -1], 0.0)
+    return np.asarray(ahead / max(len(parts.order), 1))[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +184,7 @@ class HeldPasses:
 def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]) -> HeldPasses:
     """The passes of some plans (`first`), each computed once for what it depends on: not on the stages."""
     # full:N computes so many layers of every stage again, so that the clock depends on how many there are.
-    staged = recompute_layers(plans.base.recompute)
+    staged = recompute_layers(plans.base.recompute) or tables.software.modules
     stages = [plans.pp[first]] if staged else []
     late = [column[first] for column in late_us]
     few, key = distinct(tables.group[first], plans.recompute[first], *stages, *late)
@@ -178,7 +192,7 @@ def held_passes(plans: Plans, tables: Tables, first: Index, late_us: list[Array]
     mode = plans.recompute[own][:, None]
     is_layer = np.arange(len(tables.parts.names)) < tables.parts.kinds
     late = [column[few] for column in late]
-    spent = pass_times(tables, tables.shape[own], tables.group[own], late)
+    spent = pass_times(tables, tables.shape[own], tables.group[own], late, plans.pp[own])
     clock, fall = sustained_clock(repeats_of(plans, own, tables) * is_layer, mode, spent)
     forward, backward, rerun = part_seconds(mode, is_layer, spent, clock)
     slower = (tables.pace / clock - 1.0)[:, None]

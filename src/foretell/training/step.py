@@ -113,7 +113,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
     seconds = StageSeconds(
         passes=pipe.micro_batches[:, None] * one.whole_s,
         data_parallel=one.waits.step_s,
-        optimizer=update_seconds(scenario, plans, stages, shares),
+        optimizer=update_seconds(scenario, plans, tables, stages, shares),
     )
     if schedule_named(plans.base.schedule).layout == "both":
         mirror_s = mirror_seconds(scenario, plans, tables, shares)

@@ -3,9 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.hosts import host_of
 from foretell.catalog.optimizers import optimizer_of
+from foretell.kernels.op_times import pass_made
 from foretell.kernels.optimizer import (
+    LIST_LAUNCHES,
+    TENSOR_LAUNCHES,
     accumulate_s,
+    clip_s,
+    first_sum_s,
     optimizer_s,
     shared_products_s,
 )
@@ -15,9 +21,10 @@ from foretell.specs.plan import Plan, Plans
 from foretell.specs.plan_forms import offloads
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
+from foretell.training.layer_costs import beside_host
 from foretell.training.memory import parts_of
 from foretell.training.shapes import sum_of
-from foretell.training.tables import Stages
+from foretell.training.tables import Stages, Tables, gather
 
 Array = NDArray[np.float64]
 
@@ -36,6 +43,11 @@ def sum_seconds(
     # Gradients that every micro-batch scatters are added up in pieces.
     pieces = shares[0].traffic.gradient_parts[:, None]
     sums_s = accumulate_s(stages.trained / pieces, 1.0, chip, base, fused=software.sums_fused)
+    if pass_made(software, "casts") and base.gradients != base.weights:
+        # Where the sum is of another dtype, the first micro-batch begins it by a pass of its own.
+        begun_s = first_sum_s(stages.trained / pieces, chip, base)
+        sums_s = sums_s + (begun_s - sums_s) / micro_batches[:, None]
+        again = np.ones_like(again)
     # A micro-batch passes one of the copies of the weights that a rank may hold.
     slower = slow_memory(scenario)
     return np.asarray(
@@ -63,18 +75,37 @@ def on_host(plan: Plan) -> bool:
 def update_seconds(
     scenario: Scenario,
     plans: Plans,
+    tables: Tables,
     stages: Stages,
     shares: tuple[GroupWeights, ...],
 ) -> Array:
-    """The optimizer's update on one rank of each stage; (plans, stages)."""
-    slower = slow_memory(scenario)
+    """The optimizer's update on one rank of each stage, with the clipping in front of it; (plans, stages)."""
+    update_s = _only_update_s(scenario, plans, stages, shares)
+    clips, chip = pass_made(scenario.software, "clip"), scenario.system.chip
+    if clips is None or on_host(plans.base):
+        return update_s
+    updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
+    counts = gather(tables.stages.counts, tables.pair)
+    tensors = np.einsum("nsp,p->ns", counts, tables.parts.tensors)
+    host_s = (LIST_LAUNCHES + TENSOR_LAUNCHES * tensors) * host_of(scenario.system).kernel_s
+    host_s = host_s / np.reshape(chip.host_speed, (-1, 1))
+    clipped_s = slow_memory(scenario) * clip_s(updated, chip, plans.base, clips.forward)
+    return beside_host(update_s, host_s) + beside_host(clipped_s, host_s)
+
+
+def _only_update_s(
+    scenario: Scenario, plans: Plans, stages: Stages, shares: tuple[GroupWeights, ...]
+) -> Array:
+    """The optimizer's update by itself; (plans, stages)."""
+    slower, cast = slow_memory(scenario), pass_made(scenario.software, "casts")
+    casts = cast.forward if cast else 0.0
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
     chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
     if on_host(plans.base):
         host_s = updated * CPU_UPDATE_BYTES / CPU_BYTES_PER_S
         return np.asarray(host_s / np.reshape(chip.host_speed, (-1, 1)))
     if apart is None or all_s is None:
-        return np.asarray(slower * optimizer_s(updated, chip, plans.base))
+        return np.asarray(slower * optimizer_s(updated, chip, plans.base, casts=casts))
     # Spread experts are shared by fewer ranks; both kinds of weights are in matrices alike.
     products_s = sum_of(
         [
@@ -83,5 +114,5 @@ def update_seconds(
         ]
     )
     in_matrices = updated * apart.weights / np.maximum(stages.trained, 1.0)
-    update_s = optimizer_s(updated, chip, plans.base, in_matrices, products_s)
+    update_s = optimizer_s(updated, chip, plans.base, in_matrices, products_s, casts=casts)
     return np.asarray(slower * update_s)

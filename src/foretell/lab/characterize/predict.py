@@ -73,6 +73,8 @@ def predict(point: JobPoint, system: str) -> PointPrediction:
             global_batch=point.global_batch,
             seq_len=point.seq_len,
             plan=point.plan,
+            # The runner's loop has its batches ready, and reads the loss when all steps are done.
+            set=("host.step_s=0",),
         )
     except Infeasible as error:
         if not isinstance(error.answer, Estimate):

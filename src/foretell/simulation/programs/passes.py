@@ -27,7 +27,7 @@ def part_passes(
     is_layer = (np.arange(many) < parts.kinds).astype(float)
     none = np.zeros(many)
     late_us = late_launches(plans, tables)
-    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_us)
+    spent = pass_times(tables, tables.shape[:1], tables.group[:1], late_us, plans.pp[:1])
     both_s = spent.of(stretched - 1.0)
     chip_s = spent.chip_s(stretched - 1.0)
 

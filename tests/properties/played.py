@@ -48,7 +48,7 @@ def played_and_closed(scenario: Scenario, plan: Plan) -> tuple[float, float]:
     stages = stages_of_plans(plans, tables)
     schedule, parts, mu = schedule_named(plan.schedule), tables.parts, int(rows.micro_batches[0])
     layer = np.arange(len(parts.names)) < parts.kinds
-    spent = pass_times(tables, tables.shape, tables.group, late_launches(plans, tables))
+    spent = pass_times(tables, tables.shape, tables.group, late_launches(plans, tables), plans.pp)
     forward, backward, _ = part_seconds(plans.recompute[:, None], layer, spent, stages.clock)
     weight = np.zeros_like(forward)
     if parts.weight_s is not None:

@@ -17,7 +17,6 @@ from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.specs.plan_words import read_words
 
-_OFF = ("none", "null", "false")
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _RESOLVER = re.compile(r"(?:oc\.)?(\w+):(.*)", re.DOTALL)
 _ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.calls import load_elements
 from foretell.kernels.families.base import engine_of
-from foretell.kernels.op_times import BEST_ATTENTION, FamilyOnChip, family_on_chip
+from foretell.kernels.op_times import FamilyOnChip, family_on_chip
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
@@ -95,8 +95,6 @@ class Rates:
 
 RATES = Rates()
 """As measured on one H200."""
-ATTENTION_ELSEWHERE = "fa2"
-"""Attention of PyTorch where cuDNN's is not preferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,8 +384,3 @@ _KINDS = {
     "solve": _solve,
 }
 """Families with a formula of their own; all others are passes over memory."""
-
-
-def attention_library(chip: Chip) -> str:
-    """The library that PyTorch's attention calls on a chip."""
-    return BEST_ATTENTION.get(chip.architecture, ATTENTION_ELSEWHERE)

@@ -18,9 +18,8 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.network.topologies.dragonfly import NAMES as DRAGONFLY
+from foretell.network.topologies.dragonfly import NAMES as DRAGONFLIES
 from foretell.network.topologies.dragonfly import size_groups
-from foretell.network.topologies.dragonfly_plus import NAMES as DRAGONFLY_PLUS
 from foretell.network.topologies.fully_connected import NAMES as FULLY_CONNECTED
 from foretell.network.topologies.grid import near_cube
 from foretell.network.topologies.hypercube import NAMES as HYPERCUBE
@@ -34,8 +33,7 @@ from foretell.specs.system import Network, Tier
 Array = NDArray[np.float64]
 
 SIZED = (
-    *DRAGONFLY,
-    *DRAGONFLY_PLUS,
+    *DRAGONFLIES,
     *FULLY_CONNECTED,
     *HYPERCUBE,
     *HYPERX,
@@ -43,8 +41,6 @@ SIZED = (
     *("torus", "mesh"),
 )
 """Topologies whose links or ways go by how many members they join."""
-DRAGONFLIES = DRAGONFLY + DRAGONFLY_PLUS
-"""Topologies that join groups of members."""
 FOLDED = ("etp", "ep", "edp")
 """Groups of the experts, innermost first."""
 INNER_TIERS = ("package", "pair", "socket", "node", "rack")

@@ -11,8 +11,8 @@ import numpy as np
 from foretell.errors import Problem
 from foretell.network.library_catalog import library_for
 from foretell.network.library_topology import SWITCHED, is_grid
-from foretell.network.placement import DRAGONFLIES
 from foretell.network.topologies import plain_name, unknown
+from foretell.network.topologies.dragonfly import NAMES as DRAGONFLIES
 from foretell.specs.chip_ranges import chip_problems, unusual_numbers
 from foretell.specs.system import Network, System, Tier
 from foretell.units import format as show

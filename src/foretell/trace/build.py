@@ -167,10 +167,6 @@ def read_inputs(texts: str | Sequence[str]) -> dict[str, torch.Tensor]:
     return found
 
 
-def _not_read(text: str, allowed: str) -> Problem:
-    return Problem(path="inputs", value=text, message="not understood", allowed=allowed)
-
-
 class Faker:
     """Real and meta tensors as fake ones of the CPU, each once."""
 

@@ -22,8 +22,6 @@ from foretell.records import dataclass
 
 FORMAT, VERSION = "foretell-trace", 1
 """What the file says it is."""
-SUFFIX = ".foretell.json"
-"""How names of such files usually end."""
 PHASES = ("forward", "recompute", "backward")
 """Parts of a step, by their codes in `TracedGraph.phase`."""
 FOREVER = -1

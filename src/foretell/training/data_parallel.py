@@ -29,10 +29,6 @@ MATRICES = 7.0
 """Matrices of a layer that are modules of their own: queries, keys, values, output, gate, up and down."""
 
 
-PARAMETERS = 6.0
-"""Parameters of a layer with joined matrices: queries to values, output, gate and up, down and two norms."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWeights:
     """Weights that one kind of data-parallel group holds together."""
@@ -156,13 +152,6 @@ class Messages:
     def scatter_s(self) -> Array:
         """Seconds of one backward without its all-gather."""
         return np.asarray(self.reduce_s - self.again_s)
-
-    @property
-    def scatter_bytes_per_s(self) -> Array:
-        """Bytes that a rank sends in a second of these, over all stages; (plans,)."""
-        both_s, again_s = self.reduce_s.sum(axis=-1), self.again_s.sum(axis=-1)
-        sent = self.reduce_bytes_per_s * both_s - self.again_bytes_per_s * again_s
-        return np.asarray(np.maximum(sent, 0.0) / np.maximum(both_s - again_s, 1e-9))
 
 
 def data_messages(

@@ -4,13 +4,11 @@ from collections.abc import Callable
 
 from foretell.network.topologies import Topology, of_tier
 from foretell.network.topologies.base import LineAxis
-from foretell.network.topologies.dragonfly import Dragonfly, Groups
-from foretell.network.topologies.dragonfly_plus import DragonflyPlus
+from foretell.network.topologies.dragonfly import Groups
 from foretell.network.topologies.fat_tree import FatTree
 from foretell.network.topologies.fully_connected import FullyConnected
 from foretell.network.topologies.grid import Grid
 from foretell.network.topologies.hybrid_cube_mesh import HybridCubeMesh
-from foretell.network.topologies.rail_clos import RailClos
 from foretell.network.topologies.switch import Switch
 from foretell.specs._base import Num, with_fields
 from foretell.specs.system import Tier
@@ -47,46 +45,6 @@ def fat_tree(members: Num, leaf: float = 4.0, taper: float = 0.5) -> FatTree:
         latency_s=ALPHA,
         spine_latency_s=1e-6,
         taper=taper,
-    )
-
-
-def rail_clos(nodes: Num, rails: float) -> RailClos:
-    return RailClos(
-        nodes=nodes,
-        rails=rails,
-        bandwidth_bytes_per_s=RATE,
-        latency_s=ALPHA,
-        inner_bytes_per_s=7.0 * RATE,
-        inner_latency_s=1e-6,
-    )
-
-
-def dragonfly(p: float, a: float, h: float, local: float = 1.0, far: float = 0.8) -> Dragonfly:
-    return Dragonfly(
-        router_members=p,
-        group_routers=a,
-        router_globals=h,
-        bandwidth_bytes_per_s=RATE,
-        local_bytes_per_s=local * RATE,
-        global_bytes_per_s=far * RATE,
-        latency_s=ALPHA,
-        local_latency_s=1e-6,
-        global_latency_s=2e-6,
-    )
-
-
-def dragonfly_plus(p: float, leaves: float, spines: float, h: float) -> DragonflyPlus:
-    return DragonflyPlus(
-        leaf_members=p,
-        leaves=leaves,
-        spines=spines,
-        spine_globals=h,
-        bandwidth_bytes_per_s=RATE,
-        local_bytes_per_s=0.9 * RATE,
-        global_bytes_per_s=0.8 * RATE,
-        latency_s=ALPHA,
-        local_latency_s=1e-6,
-        global_latency_s=2e-6,
     )
 
 
@@ -147,15 +105,6 @@ SMALL: dict[str, Topology] = {
     "fat tree of threes": fat_tree(6.0, 3.0, 0.25),
     "fat tree of threes, one over": fat_tree(7.0, 3.0, 0.25),
     "fat tree that adds up": with_fields(fat_tree(8.0, 4.0, 0.25), in_network_reduction=True),
-    "rails 4x2": rail_clos(4.0, 2.0),
-    "rails 4x4": rail_clos(4.0, 4.0),
-    "rails 1x4": rail_clos(1.0, 4.0),
-    "dragonfly 1,2,1": dragonfly(1.0, 2.0, 1.0),
-    "dragonfly 2,2,1": dragonfly(2.0, 2.0, 1.0),
-    "dragonfly 3,2,2": dragonfly(3.0, 2.0, 2.0, local=3.0),
-    "dragonfly+ 1,2,2,1": dragonfly_plus(1.0, 2.0, 2.0, 1.0),
-    "dragonfly+ 2,3,2,2": dragonfly_plus(2.0, 3.0, 2.0, 2.0),
-    "dragonfly+ 2,2,1,3": dragonfly_plus(2.0, 2.0, 1.0, 3.0),
     **{f"{n} of 8 groups": dragonfly_groups(float(n)) for n in (2, 4, 5, 8)},
     **{f"hybrid cube mesh {n}": hybrid_cube_mesh(float(n)) for n in (1, 2, 4, 8)},
 }
@@ -170,8 +119,5 @@ LARGE: dict[str, Topology] = {
     "hypercube 6": grid(2, 2, 2, 2, 2, 2),
     "hyperx 4x4x4": grid(4, 4, 4, full=True),
     "fat tree 8x8": fat_tree(64.0, 8.0, 0.5),
-    "rails 8x8": rail_clos(8.0, 8.0),
-    "dragonfly 2,4,1": dragonfly(2.0, 4.0, 1.0),
-    "dragonfly+ 3,4,2,2": dragonfly_plus(3.0, 4.0, 2.0, 2.0),
 }
 """Groups up to 64 members."""

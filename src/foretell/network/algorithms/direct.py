@@ -1,7 +1,5 @@
 """Each member sends to all others: at once (direct), or one partner after another (pairwise)."""
 
-import numpy as np
-
 from foretell.network.algorithms.base import (
     GATHERS,
     Algorithm,
@@ -15,8 +13,7 @@ from foretell.network.algorithms.base import (
     whole,
     whole_schedule,
 )
-from foretell.network.topologies.base import Array, Cost, Topology
-from foretell.specs._base import Num
+from foretell.network.topologies.base import Cost, Topology
 
 
 def direct_cost(collective: Collective, topology: Topology) -> Cost:
@@ -31,11 +28,6 @@ def pairwise_cost(collective: Collective, topology: Topology) -> Cost:
     del collective
     others = topology.members - 1.0
     return topology.permutation().times(others, others / topology.members)
-
-
-def uneven_all_to_all_s(matrix_bytes: Array, topology: Topology) -> Array:
-    """Seconds of messages of unequal size, (..., n, n) bytes from rows to columns, all at once."""
-    return topology.traffic(np.asarray(matrix_bytes, float))
 
 
 def gather_direct(members: int) -> Gather:
@@ -75,21 +67,6 @@ def pairwise_schedule(collective: Collective, topology: Topology) -> MessageSche
         for j in range(1, members)
     ]
     return blocks_schedule(members, steps)
-
-
-def moe_matrix_bytes(
-    send_bytes: Num, expert_share: Array, members: int, copies: Num = 1.0
-) -> Array:
-    """Dispatch traffic (..., n, n): each rank's `send_bytes` x `copies` go where the experts are.
-
-    `expert_share` (..., experts) is the part of all routed tokens that each expert gets, sum 1; experts
-    stand on ranks in order, experts / n on each. The combine is the transpose.
-    """
-    share = np.asarray(expert_share, float)
-    to_rank = share.reshape(*share.shape[:-1], members, -1).sum(-1)
-    sent = np.asarray(send_bytes, float) * copies
-    rows = (*to_rank.shape[:-1], members, members)
-    return np.asarray(sent[..., None, None] * np.broadcast_to(to_rank[..., None, :], rows))
 
 
 ALGORITHMS = (

@@ -213,10 +213,6 @@ class Topology:
         """Each to every other, a message of the bytes for each of them."""
         return IMPOSSIBLE
 
-    def traffic(self, matrix_bytes: Array) -> Array:
-        """Seconds of one message from each row's rank to each column's, (..., n, n) bytes."""
-        return np.full(matrix_bytes.shape[:-2], np.inf)
-
     def axes(self) -> tuple[LineAxis, ...]:
         """The axes along which members stand; none where there are no such lines."""
         return ()

@@ -1,8 +1,8 @@
-"""Dragonfly (Kim et al., ISCA 2008): groups of fully joined routers, every two groups joined.
+"""Dragonfly (Kim et al., ISCA 2008) and dragonfly+ (Shpiner et al., HiPINEB 2017): every two groups joined.
 
-`Dragonfly` is the whole of it, router by router, under minimal routes. `Groups` is what a tier of a
-system means by the name: members in groups, each chip with the tier's rate, routes over third groups
-where they are adaptive. `size_groups` fills in the number of groups and their links from a tier's fields.
+`Groups` is what a tier of a system means by either name: members in groups, each chip with the tier's rate,
+routes over third groups where they are adaptive. `size_groups` fills in the number of groups and their links
+from a tier's fields.
 """
 
 from collections.abc import Mapping
@@ -26,105 +26,9 @@ from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 
-NAMES = ("dragonfly",)
+NAMES = ("dragonfly", "dragonfly-plus")
 GROUP_CHIPS = 512.0
 """Chips of a group: routers of 64 ports have 16 for chips, 31 for one another and 17 to other groups."""
-FAR = 4.0
-"""Length of a link between groups: no minimal route takes two to save links inside groups."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dragonfly(Topology):
-    """The balanced full size: a x h + 1 groups, one link between any two of them."""
-
-    router_members: Num
-    """Members on one router (p)."""
-    group_routers: Num
-    """Routers of one group (a), at least two."""
-    router_globals: Num
-    """Links of one router to other groups (h)."""
-    bandwidth_bytes_per_s: Num
-    """Rate of a member's port, one direction."""
-    local_bytes_per_s: Num
-    """Rate of a link inside a group."""
-    global_bytes_per_s: Num
-    """Rate of a link between groups."""
-    latency_s: Num
-    """Latency between members of one router."""
-    local_latency_s: Num = 0.0
-    """Latency of a link inside a group."""
-    global_latency_s: Num = 0.0
-    """Latency of a link between groups."""
-
-    patterns: ClassVar[Mapping[Pattern, Claim]] = {
-        "ring": "exact",
-        "chain": "at most",
-        "spread": "exact",
-    }
-
-    @property
-    def groups(self) -> Num:
-        """a x h + 1."""
-        return self.group_routers * self.router_globals + 1.0
-
-    @property
-    def members(self) -> Num:  # type: ignore[override]
-        """p x a x groups."""
-        return self.router_members * self.group_routers * self.groups
-
-    def ring(self) -> Cost:
-        """In rank order: out of a group and into one share the local link from last to first router."""
-        load = np.maximum(2.0 / self.local_bytes_per_s, 1.0 / self.global_bytes_per_s)
-        return Cost(
-            latency_s=self._far_s(), s_per_byte=np.maximum(load, 1.0 / self.bandwidth_bytes_per_s)
-        )
-
-    def spread(self) -> Cost:
-        """(p a)^2 messages on a link between groups, p^2 (1 + 2 a h) on one inside.
-
-        Over the n messages of a member: p a / groups between groups and (p/a)(2g-1)/g inside.
-        """
-        port = (self.members - 1.0) / self.bandwidth_bytes_per_s
-        across = (self.router_members * self.group_routers) ** 2 / self.global_bytes_per_s
-        ways = 1.0 + 2.0 * self.group_routers * self.router_globals
-        inside = self.router_members**2 * ways / self.local_bytes_per_s
-        return Cost(
-            latency_s=self._far_s(), s_per_byte=np.maximum(port, np.maximum(across, inside))
-        )
-
-    def injection_s_per_byte(self) -> Num:
-        """One port."""
-        return 1.0 / self.bandwidth_bytes_per_s
-
-    def bisection_bytes_per_s(self) -> Num:
-        """Links between two halves of the groups; at least that where groups are odd in number."""
-        half = np.floor(np.asarray(self.groups) / 2.0)
-        return np.asarray(half * (self.groups - half) * self.global_bytes_per_s)
-
-    def graph(self) -> LinkGraph:
-        """Link k of a group goes to the k+1st group after it, and is that one's link a h - 1 - k."""
-        p, a, h = int(self.router_members), int(self.group_routers), int(self.router_globals)
-        groups, count = a * h + 1, p * a * (a * h + 1)
-        rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
-        links: list[Link] = []
-        for m in range(count):
-            links += both_ways(m, count + m // p, rate, half)
-        for group in range(groups):
-            first = count + group * a
-            for x in range(a):
-                for y in range(x + 1, a):
-                    local = float(self.local_bytes_per_s), float(self.local_latency_s)
-                    links += both_ways(first + x, first + y, *local)
-            for k in range(a * h):
-                other = (group + k + 1) % groups
-                if group < other:
-                    peer = count + other * a + (a * h - 1 - k) // h
-                    far = float(self.global_bytes_per_s), float(self.global_latency_s), FAR
-                    links += both_ways(first + k // h, peer, *far)
-        return LinkGraph(members=count, links=tuple(links))
-
-    def _far_s(self) -> Num:
-        return self.latency_s + 2.0 * self.local_latency_s + self.global_latency_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,12 +24,11 @@ from foretell.network.topologies.base import (
     cost_among,
     power_of_two,
 )
-from foretell.network.topologies.switch import port_bytes
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 
-NAMES = ("fat-tree", "clos")
+NAMES = ("fat-tree", "clos", "roce-clos")
 STATIC_SHARE = 1.0 - np.exp(-1.0)
 """Of the up links' rate under static routes: k flows hashed onto k links share them as balls share bins, and
 get E[1 / (1 + Poisson(1))] = 1 - 1/e of a link each (0.55 to 0.6 seen on InfiniBand fat trees: Hoefler,
@@ -111,18 +110,6 @@ class FatTree(Topology):
         up = (self.members - self.inside()) / self.up_bytes_per_s()
         latency = self.latency_s + np.where(self._leaves() > 1, self.spine_latency_s, 0.0)
         return cost_among(self.members, Cost(latency_s=latency, s_per_byte=np.maximum(port, up)))
-
-    def traffic(self, matrix_bytes: Array) -> Array:
-        """The busiest port or the busiest leaf."""
-        count, inside = matrix_bytes.shape[-1], int(np.max(self.inside()))
-        port = port_bytes(matrix_bytes) / np.asarray(self.bandwidth_bytes_per_s)
-        leaves = -(-count // inside)
-        gap = [(0, 0)] * (matrix_bytes.ndim - 2) + [(0, leaves * inside - count)] * 2
-        matrix_bytes = np.pad(matrix_bytes, gap)
-        cells = matrix_bytes.reshape(*matrix_bytes.shape[:-2], leaves, inside, leaves, inside)
-        up = port_bytes(cells.sum((-1, -3))) / (inside * np.asarray(self.up_bytes_per_s()))
-        latency = self.latency_s + (self.spine_latency_s if leaves > 1 else 0.0)
-        return np.asarray(latency + np.maximum(port, up))
 
     def reduction(self) -> Cost:
         """Each leaf sends the sum of its members up once, so the taper does not count."""

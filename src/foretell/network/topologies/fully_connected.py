@@ -6,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from foretell.network.topologies.base import (
-    Array,
     Claim,
     Cost,
     LinkGraph,
@@ -73,11 +72,6 @@ class FullyConnected(Topology):
     def spread(self) -> Cost:
         """All links work at once, one message each."""
         return self.permutation()
-
-    def traffic(self, matrix_bytes: Array) -> Array:
-        """The largest message between any two sets the pace."""
-        others = matrix_bytes * (1.0 - np.eye(matrix_bytes.shape[-1]))
-        return np.asarray(self.latency_s + others.max((-1, -2)) / self.link_bytes_per_s)
 
     def injection_s_per_byte(self) -> Num:
         """All links to the other members."""

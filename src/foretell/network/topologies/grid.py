@@ -27,7 +27,6 @@ from foretell.network.topologies.base import (
     cost_among,
     power_of_two,
 )
-from foretell.network.topologies.grid_traffic import busiest_s
 from foretell.records import dataclass
 from foretell.specs._base import Num
 
@@ -144,10 +143,6 @@ class Grid(Topology):
             latency_s=np.sum(np.broadcast_arrays(*hops), 0),
             s_per_byte=self.members * load_s,
         )
-
-    def traffic(self, matrix_bytes: Array) -> Array:
-        """The busiest link of any axis; for one shape of grid, not for a batch of them."""
-        return self.spread().latency_s + busiest_s(self.lines, matrix_bytes)
 
     def injection_s_per_byte(self) -> Num:
         """All links of a member of the middle: two an axis, d - 1 on a full one."""

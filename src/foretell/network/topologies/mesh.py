@@ -1,11 +1,11 @@
-"""Mesh of any number of axes: a torus whose lines do not close."""
+"""Mesh of any number of axes, a torus whose lines do not close; chiplets of a package and dies of a wafer."""
 
 from foretell.network.topologies.grid import Grid
 from foretell.network.topologies.torus import grid, tier_shape
 from foretell.specs._base import Num
 from foretell.specs.system import Tier
 
-NAMES = ("mesh",)
+NAMES = ("mesh", "package", "wafer", "chiplet-mesh")
 
 
 def from_tier(tier: Tier, members: Num) -> Grid:

@@ -7,7 +7,6 @@ import numpy as np
 
 from foretell.network.topologies.base import (
     IMPOSSIBLE,
-    Array,
     Claim,
     Cost,
     LinkGraph,
@@ -79,10 +78,6 @@ class Switch(Topology):
         """All n - 1 messages of a member leave through its port."""
         return self.permutation().times(1.0, self.members - 1.0)
 
-    def traffic(self, matrix_bytes: Array) -> Array:
-        """The member that sends or receives most sets the pace."""
-        return np.asarray(self.latency_s + port_bytes(matrix_bytes) / self.bandwidth_bytes_per_s)
-
     def reduction(self) -> Cost:
         """Bytes go up and come down at the same time: one latency, once the bytes."""
         return choose_cost(self.in_network_reduction, self.permutation(), IMPOSSIBLE)
@@ -101,12 +96,6 @@ class Switch(Topology):
         rate, half = float(self.bandwidth_bytes_per_s), float(self.latency_s) / 2.0
         links = [link for m in range(count) for link in both_ways(m, count, rate, half)]
         return LinkGraph(members=count, links=tuple(links))
-
-
-def port_bytes(matrix_bytes: Array) -> Array:
-    """Most bytes that any one member sends to, or receives from, the others together."""
-    others = matrix_bytes * (1.0 - np.eye(matrix_bytes.shape[-1]))
-    return np.asarray(np.maximum(others.sum(-1).max(-1), others.sum(-2).max(-1)))
 
 
 def from_tier(tier: Tier, members: Num) -> Switch:

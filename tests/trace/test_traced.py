@@ -340,3 +340,38 @@ def test_operations_that_nothing_is_known_of_widen_the_interval(tmp_path: Path) 
     assert "only the bytes" not in plain.interval_reason
     assert unknown.to_dict()["interval_reason"] == unknown.interval_reason
     assert any("foretell_tests.mine" in said for said in unknown.assumptions)
+
+
+def test_a_library_that_looks_for_fake_tensors_takes_the_way_of_a_real_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """transformers builds a mask where it finds fake tensors, and calls causal attention without one."""
+    from types import ModuleType
+
+    from torch.nn.functional import scaled_dot_product_attention as attend
+
+    utils: Any = ModuleType("transformers.utils.import_utils")
+    utils.is_fake_tensor = lambda one: type(one).__name__ == "FakeTensor"
+    monkeypatch.setitem(__import__("sys").modules, utils.__name__, utils)
+
+    class Causal(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = torch.nn.Linear(64, 192).bfloat16()
+
+        def forward(self, x: Any) -> Any:
+            q, k, v = (one.unflatten(-1, (4, 16)).mT for one in self.qkv(x).chunk(3, -1))
+            mask = torch.ones(64, 64).tril().bool() if utils.is_fake_tensor(x) else None
+            return attend(q, k, v, attn_mask=mask, is_causal=mask is None)
+
+    graph = foretell.trace(Causal(), torch.randn(2, 64, 64).bfloat16()).graphs["as-is"]
+    assert "aten._scaled_dot_product_flash_attention" in {op.name for op in graph.ops}
+
+
+def test_what_fills_a_tensor_in_place_is_a_pass_over_it() -> None:
+    def fill(module: Any, x: Any) -> Any:
+        return module(x).clone().masked_fill_(x > 0, 0.0).sum()
+
+    graph = foretell.trace(torch.nn.Linear(8, 8), torch.randn(4, 8), loss=fill).graphs["as-is"]
+    kinds = {op.name: op.kind for op in graph.ops}
+    assert kinds["aten.masked_fill_"] == "pointwise"

@@ -303,8 +303,7 @@ class StepRecorder(TorchDispatchMode):
             return
         kind, flops, sizes = classify(name, args, kwargs, outputs)
         own = func.namespace in ("aten", "_c10d_functional")
-        listed = name in KINDS or name.rstrip("_") in KINDS or torch.Tag.pointwise in func.tags
-        if not own or (kind == "pointwise" and not listed):
+        if not own or (kind == "pointwise" and not _is_pass(func, name)):
             kind = "unknown"
         full = f"{func.namespace}.{name}"
         record = self.record(full, kind, inputs, outputs, flops, tuple(sorted(sizes.items())))
@@ -328,6 +327,15 @@ class StepRecorder(TorchDispatchMode):
             gradient=np.array([n in kept for n in range(len(self.sizes))], dtype=bool),
             notes=tuple(notes),
         )
+
+
+def _is_pass(func: Any, name: str) -> bool:
+    """Whether an operation works element by element, in place or not."""
+    plain = name.removesuffix("_")
+    if name in KINDS or plain in KINDS or torch.Tag.pointwise in func.tags:
+        return True
+    other = getattr(getattr(torch.ops.aten, plain, None), func._overloadname, None)
+    return other is not None and torch.Tag.pointwise in other.tags
 
 
 def touched(tensor: torch.Tensor) -> float:

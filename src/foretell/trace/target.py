@@ -7,6 +7,7 @@ lists of operations (aten/src/ATen/autocast_mode.h).
 """
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -201,6 +202,12 @@ def gpu_ways(kernels: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
         autocast = torch.amp.autocast_mode.autocast
         stack.enter_context(patch.object(autocast, "__init__", _on_cpu(autocast.__init__)))
         stack.enter_context(patch.object(torch, "compile", _identity))
+        if (
+            "transformers.utils.import_utils" in sys.modules
+        ):  # it takes other ways where it meets them
+            utils = sys.modules["transformers.utils.import_utils"]
+            if hasattr(utils, "is_fake_tensor"):
+                stack.enter_context(patch.object(utils, "is_fake_tensor", lambda _: False))
         for name in NO_DEVICE:
             stack.enter_context(patch.object(torch.cuda, name, lambda *_, **__: None))
         asked = torch.is_autocast_enabled

@@ -8,9 +8,9 @@ import pytest
 from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.choose import family_named
-from foretell.lab.calibrate.attention_fit import fit_attention, physical, start_of, surfaces_of
-from foretell.lab.calibrate.attention_rows import causal_pairs, rows_of
 from foretell.lab.calibrate.kernel_files import read_kernels
+from foretell.lab.calibrate.kernel_fit import KINDS, fit_attention, physical, surfaces_of
+from foretell.lab.calibrate.kernel_rows import causal_pairs, rows_of
 from foretell.lab.calibrate.surfaces import KernelRows, errors, left_out
 
 CONTEXT = {
@@ -115,10 +115,13 @@ def test_a_cache_read_faster_than_memory_is_not_fitted(data_dir: Path) -> None:
 
 def test_a_table_becomes_surfaces(data_dir: Path) -> None:
     path = data_dir / "kernels" / "h200_sxm_trtllm_1.3.0rc20_context_mla.csv.gz"
-    half, narrow = surfaces_of(path, "2026-01-01")
+    half, narrow = surfaces_of(path, KINDS["attention"][1], "2026-01-01")
     assert (half.family, half.dtype, narrow.dtype) == ("mla-prefill", "bf16", "fp8")
     assert half.source.endswith("h200_sxm/mla/trtllm/1.3.0rc20")
     assert half.points == 880
     rows = read_kernels(path).groups[0]
-    assert half.coefficients["tile_q"] == start_of(rows).tile_q
+    assert (
+        half.coefficients["tile_q"]
+        == family_named(rows.family).begin("hopper", "trtllm", "bf16").tile_q
+    )
     assert half.median_ape <= half.left_out_median_ape + 0.01

@@ -10,7 +10,7 @@ import pytest
 from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families import experts, pointwise
 from foretell.kernels.families.base import engine_of
-from foretell.lab.calibrate import experts_rows, pointwise_rows
+from foretell.lab.calibrate import kernel_rows
 from foretell.lab.calibrate.surfaces import errors, fit
 
 HEAD = ("kernel_source", "moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts",
@@ -34,7 +34,7 @@ def read(path):
 
 
 def test_columns_become_dims():
-    (rows,) = experts_rows.rows_of(table(row(spread="power_law_1.2", ms="2.5")), "c", "vllm", "1")
+    (rows,) = kernel_rows.rows_of(table(row(spread="power_law_1.2", ms="2.5")), "c", "vllm", "1")
     assert (rows.family, rows.dtype, rows.chip, rows.software) == ("experts", "bf16", "c", "vllm")
     found = {name: value.tolist() for name, value in rows.dims.items()}
     assert (found["tokens"], found["ep"], found["skew"]) == ([16.0], [2.0], [1.2])
@@ -42,7 +42,7 @@ def test_columns_become_dims():
 
 
 def test_what_cannot_be_read_or_is_not_known_is_left_out():
-    rows = experts_rows.rows_of(
+    rows = kernel_rows.rows_of(
         table(row(), row(dtype="int3"), row(ms=""), row(spread="zipf"), row(tokens="many")),
         "c",
         "s",
@@ -52,7 +52,7 @@ def test_what_cannot_be_read_or_is_not_known_is_left_out():
 
 
 def test_kernels_and_formats_are_kept_apart():
-    rows = experts_rows.rows_of(
+    rows = kernel_rows.rows_of(
         table(
             row("moe_torch_flow_cutlass", "nvfp4"),
             row("moe_torch_flow_min_latency", "nvfp4"),
@@ -66,17 +66,15 @@ def test_kernels_and_formats_are_kept_apart():
 
 
 def test_tied_groups_pin_half_of_the_experts():
-    (rows,) = experts_rows.rows_of(table(row("moe_torch_flow_min_latency", "nvfp4")), "c", "t", "1")
+    (rows,) = kernel_rows.rows_of(table(row("moe_torch_flow_min_latency", "nvfp4")), "c", "t", "1")
     assert rows.dims["pinned"] == 4.0
     assert (rows.dims["experts"], rows.dims["ep"]) == (64.0, 1.0)
 
 
 def test_a_single_shape_has_its_layouts_as_sites():
-    one = experts_rows.rows_of(table(row(ep="1"), row(ep="2")), "c", "s", "1")[0]
+    one = kernel_rows.rows_of(table(row(ep="1"), row(ep="2")), "c", "s", "1")[0]
     assert len(set(one.site.tolist())) == 2
-    two = experts_rows.rows_of(table(row(ep="1"), row(ep="2"), row(experts_="64")), "c", "s", "1")[
-        0
-    ]
+    two = kernel_rows.rows_of(table(row(ep="1"), row(ep="2"), row(experts_="64")), "c", "s", "1")[0]
     assert two.site[0] == two.site[1] != two.site[2]
 
 
@@ -89,7 +87,7 @@ def test_a_single_shape_has_its_layouts_as_sites():
 )
 def test_a_shape_left_out_is_met(data_dir, name, chip, dtype, most):
     path = data_dir / "kernels" / f"{name}.csv.gz"
-    groups = experts_rows.rows_of(read(path), chip, "s", "v")
+    groups = kernel_rows.rows_of(read(path), chip, "s", "v")
     rows = next(g for g in groups if g.dtype == dtype and g.software == "s")
     engine = engine_of(catalogue_chip(chip), dtype)
     apart = rows.site == rows.site.max()
@@ -107,7 +105,7 @@ def test_a_shape_left_out_is_met(data_dir, name, chip, dtype, most):
 def test_plain_kernels_of_a_layer_are_met(data_dir, name, chip):
     path = data_dir / "kernels" / f"vidur_{name}_linear_ops_median.csv.gz"
     rows = next(
-        g for g in pointwise_rows.rows_of(read(path), chip, "vidur", "") if g.software == "torch"
+        g for g in kernel_rows.rows_of(read(path), chip, "vidur", "") if g.software == "torch"
     )
     engine = engine_of(catalogue_chip(chip), "bf16")
     few = rows.take(np.arange(0, len(rows.ids), 10))
@@ -121,7 +119,7 @@ def test_plain_kernels_of_a_layer_are_met(data_dir, name, chip):
 
 def test_devices_of_the_other_table_are_told_by_its_rows(data_dir):
     path = data_dir / "kernels" / "llmcompass_measured_ops.csv.gz"
-    groups = pointwise_rows.rows_of(read(path), "", "llmcompass", "")
+    groups = kernel_rows.rows_of(read(path), "", "llmcompass", "")
     assert {g.chip for g in groups} == {"a100-sxm-80gb", "mi210"}
     # 32768 x 4096 elements of layer norm on an A100: 76 % of its bandwidth.
     mine = next(g for g in groups if g.chip == "a100-sxm-80gb")

@@ -10,8 +10,8 @@ from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.choose import catalogue_surfaces
 from foretell.kernels.families.gemm import FAMILY, GemmCoefficients
-from foretell.lab.calibrate.gemm_rows import rows_of
 from foretell.lab.calibrate.kernel_files import columns_of
+from foretell.lab.calibrate.kernel_rows import rows_of
 from foretell.lab.calibrate.surfaces import errors, left_out
 from foretell.specs.surface import Surface
 

@@ -22,7 +22,7 @@ from foretell.kernels.families.prefill import (
     start,
     tiles,
 )
-from foretell.lab.calibrate.attention_rows import causal_pairs
+from foretell.lab.calibrate.kernel_rows import causal_pairs
 
 CHIPS = ("a100-sxm-80gb", "h200-sxm", "b200-sxm", "l40s", "mi300x")
 SETS = (

@@ -7,8 +7,6 @@ family is told by the columns; one table may hold several dtypes and kernels.
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 
 from foretell.catalog.files import read_bytes
@@ -16,23 +14,10 @@ from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import CellColumns
+from foretell.lab.calibrate.kernel_rows import READERS, Table, rows_of
 from foretell.lab.calibrate.surfaces import KernelRows
 from foretell.records import dataclass
 
-Table = Mapping[str, list[str]]
-"""Columns by name, all cells as text."""
-Reader = Callable[[Table, str, str, str], list[KernelRows]]
-"""Table, chip, software and version to rows."""
-
-READERS: tuple[tuple[frozenset[str], str], ...] = (
-    (frozenset({"num_tokens", "inter_size", "num_experts"}), "experts_rows"),
-    (frozenset({"mla_dtype"}), "attention_rows"),
-    (frozenset({"attn_dtype"}), "attention_rows"),
-    (frozenset({"gemm_dtype", "m", "n", "k"}), "gemm_rows"),
-    (frozenset({"num_tokens", "n_embd"}), "pointwise_rows"),
-    (frozenset({"op", "device", "dims"}), "pointwise_rows"),
-)
-"""Columns that tell a table, and the module that reads it; the first that fits."""
 CHIPLESS = ("vidur", "llmcompass")
 """Names that come before the chip's."""
 
@@ -56,8 +41,7 @@ def read_kernels(path: Path, chip: str = "", software: str = "") -> KernelTable:
     table, count = columns_of(path)
     said_chip, said_software, version = from_name(path.name)
     chip, software = chip or said_chip, software or said_software or "unknown"
-    module = next((name for needs, name in READERS if needs <= table.keys()), None)
-    if module is None:
+    if not any(needs <= table.keys() for needs, _ in READERS):
         message = "has not the columns of a table of kernels"
         allowed = (
             "m, n, k, gemm_dtype; attn_dtype, ...; mla_dtype, ...; num_experts, inter_size, ..."
@@ -67,14 +51,12 @@ def read_kernels(path: Path, chip: str = "", software: str = "") -> KernelTable:
         )
     if chip and exists(chip):
         chip = named_system(chip).chip.id
-        groups = tuple(_reader(module)(table, chip, software, version))
-    elif module == "pointwise_rows" and not chip:
-        groups = tuple(_reader(module)(table, chip, software, version))
-    else:
+    elif chip or ("device" not in table and not {"num_tokens", "n_embd"} <= table.keys()):
         message = "is not a chip of the catalogue" if chip else "the file's name names no chip"
         raise BadInput(
             [Problem(path="chip", value=chip or path.name, message=message, allowed="--chip ID")]
         )
+    groups = tuple(rows_of(table, chip, software, version))
     done = {row for group in groups for row in group.ids}
     ids = table.get("id") or [str(i) for i in range(1, count + 1)]
     reason = "its dtype or kernel is not modelled, or a cell cannot be read"
@@ -84,11 +66,6 @@ def read_kernels(path: Path, chip: str = "", software: str = "") -> KernelTable:
         groups=groups,
         unsupported=tuple((row, reason) for row in ids if row not in done),
     )
-
-
-def _reader(module: str) -> Reader:
-    found: Reader = import_module(f"{__package__}.{module}").rows_of
-    return found
 
 
 def columns_of(path: Path) -> tuple[Table, int]:

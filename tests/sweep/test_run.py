@@ -217,7 +217,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         synced(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards.os, "fsync", full)
+        patch.setattr(os, "fsync", full)
         # The command's own streams are texts here.
         patch.setattr(import_module("foretell.cli.run"), "_drop_output", lambda: None)
         outcome = command("sweep", str(file), "--out", str(folder))

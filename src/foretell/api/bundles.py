@@ -16,7 +16,7 @@ from foretell.api.sizing_answer import Sizing
 from foretell.errors import BadInput, Problem
 from foretell.interop.benchmark_script import collect_script
 from foretell.interop.launch import ToolArguments
-from foretell.interop.user_files import user_file
+from foretell.interop.user_files import user_file, write_whole
 from foretell.search.frameworks import launchable_with, launcher_of
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
@@ -275,5 +275,5 @@ def _folder(name: str) -> Path:
 
 def _write(place: Path, files: dict[str, str]) -> tuple[str, ...]:
     for name, text in files.items():
-        (place / name).write_text(text, encoding="utf-8")
+        write_whole(place / name, text)
     return tuple(str(place / name) for name in files)

@@ -91,6 +91,7 @@ def fit(
     json: Json = False,
 ) -> int:
     """Fit the kernels' surfaces to measurements; print what they miss, write the chip's file."""
+    from foretell.interop.user_files import write_whole
     from foretell.lab.calibrate import fit_file, fit_report
     from foretell.lab.calibrate.fit import calibrate
     from foretell.report.figures.files import write_figure
@@ -98,7 +99,7 @@ def fit(
 
     _check_targets({"out": out, **({"plot": plot} if plot else {})}, file)
     found = calibrate(Path(file), chip)
-    Path(out).write_text(fit_file.chip_toml(found))
+    write_whole(out, fit_file.chip_toml(found))
     if plot:
         write_figure(fit_figure(found), plot)
     if json:
@@ -129,6 +130,7 @@ def runs(
 ) -> int:
     """Write a system's file with what measured runs took over what is predicted."""
     from foretell.cli.command import number
+    from foretell.interop.user_files import write_whole
     from foretell.lab.calibrate.runs import calibrate_runs
 
     if not out.lower().endswith(".toml"):
@@ -141,7 +143,7 @@ def runs(
         gpus=number(gpus or None),
         plan=plan or None,
     )
-    Path(out).write_text(found.text)
+    write_whole(out, found.text)
     if json:
         write_json({**found.to_dict(), "out": out})
         return 0

@@ -38,8 +38,10 @@ def _write(file: Path, found: "MemoryAnswer", *, quiet: bool) -> None:
     """The file by its ending."""
     from json import dumps
 
+    from foretell.interop.user_files import write_whole
+
     if file.suffix.lower() == ".json":
-        file.write_text(dumps(found.to_dict(), allow_nan=False) + "\n")
+        write_whole(file, dumps(found.to_dict(), allow_nan=False) + "\n")
         say_written(file, quiet=quiet)
     else:
         write_plot(file, "memory", found.to_dict, quiet=quiet)

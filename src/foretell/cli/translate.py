@@ -177,8 +177,8 @@ def evaluate(
     json: Json = False,
 ) -> int:
     """BLEU and chrF of a trained model, as sacreBLEU counts them."""
+    from foretell.interop.user_files import write_whole
     from foretell.lab.translate.evaluate import evaluate as score
-    from foretell.lab.translate.folder import write_text
 
     with late_bar("lines") as bar:
         found = score(
@@ -194,7 +194,7 @@ def evaluate(
             report=bar,
         )
     if out is not None:
-        write_text(Path(out), "".join(line + "\n" for line in found.translations))
+        write_whole(Path(out), "".join(line + "\n" for line in found.translations))
     if json:
         write_json(found.to_dict())
         return 0
@@ -248,7 +248,7 @@ def make_text(
 ) -> int:
     """Write line-aligned text in two made-up languages with grammar."""
     from foretell.errors import BadInput, Problem
-    from foretell.lab.translate.folder import write_text
+    from foretell.interop.user_files import write_whole
     from foretell.lab.translate.synthetic import make_pairs
 
     problems = [
@@ -267,7 +267,7 @@ def make_text(
         raise BadInput(problems)
     pairs = list(make_pairs(lines, seed, words))
     for path, side in ((source, 0), (target, 1)):
-        write_text(Path(path), "".join(pair[side] + "\n" for pair in pairs))
+        write_whole(Path(path), "".join(pair[side] + "\n" for pair in pairs))
     if json:
         write_json(
             {"source": source, "target": target, "lines": lines, "words": words, "seed": seed}

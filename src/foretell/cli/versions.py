@@ -26,15 +26,15 @@ def version_changes(given: Given, edges: Edges) -> int:
 def _save(given: Given, edges: Edges) -> int:
     """Write a snapshot of this version."""
     import json
-    from pathlib import Path
 
+    from foretell.interop.user_files import write_whole
     from foretell.lab.versions.snapshot import STANDARD, read_snapshot, take_snapshot
 
     read = [read_snapshot(path) for path in given.get("files", ())]
     questions = [(one.verb, one.question) for old in read for one in old.predictions]
     made = take_snapshot(questions or STANDARD)
     text = json.dumps(made.to_dict(), allow_nan=False)
-    Path(str(edges.save)).write_text(f"{text}\n", encoding="utf-8")
+    write_whole(str(edges.save), f"{text}\n")
     if edges.json:
         write_json(
             {"foretell": made.version, "predictions": len(made.predictions), "file": edges.save}

@@ -5,6 +5,7 @@ refuses with the same problem whether the file is there or not. What the package
 """
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -115,3 +116,33 @@ def refusal(field: str, value: object, allowed: str = NAMES) -> BadInput:
     """The problem of a path where names alone are taken."""
     shown = os.fspath(value) if isinstance(value, os.PathLike) else value
     return BadInput([Problem(path=field, value=shown, message=NOT_READ, allowed=allowed)])
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file to write, which takes the place of `path` when the block ends well: whole or not at all.
+
+    What is there and is no plain file (a pipe, /dev/stdout) is written as it is.
+    """
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Write a text or bytes, whole or not at all, and on the disk when this returns."""
+    with whole_file(path) as beside, beside.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        if beside.is_file():  # a pipe has no disk
+            os.fsync(file.fileno())
+    return Path(path)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import write_whole
 from foretell.specs.post_training import PostTrainingEstimate
 
 POOLS = {"trainer": 1, "rollout": 2, "host": 3}
@@ -98,11 +99,8 @@ def write_step(found: PostTrainingEstimate, path: str | Path) -> Path:
     file = Path(path)
     text = json.dumps({"traceEvents": trace_events(found), "displayTimeUnit": "ms"})
     try:
-        if file.suffix == ".gz":
-            with file.open("wb") as raw, gzip.GzipFile("", "wb", 5, raw, mtime=0) as packed:
-                packed.write(text.encode())
-        else:
-            file.write_text(text, encoding="utf-8")
+        packed = file.suffix == ".gz"
+        write_whole(file, gzip.compress(text.encode(), 5, mtime=0) if packed else text)
     except OSError as error:
         message = f"cannot be written: {error}"
         raise BadInput([Problem(path="trace", value=str(path), message=message)]) from None

@@ -1,13 +1,13 @@
 """The buyer's answer as text, and as one printable page with figures, assumptions and sources."""
 
 import html
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import write_whole
 from foretell.report.console import table
 from foretell.report.estimate import bullets
 
@@ -79,7 +79,7 @@ def write_report(told: Mapping[str, Any], path: Path) -> None:
     """Write the printable page, or print it by a browser."""
     text = page(told)
     if path.suffix.lower() == ".html":
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
         return
     from foretell.report.figures.files import run_browser
 
@@ -87,7 +87,7 @@ def write_report(told: Mapping[str, Any], path: Path) -> None:
         source, target = Path(folder) / "page.html", Path(folder) / "page.pdf"
         source.write_text(text, encoding="utf-8")
         run_browser(folder, source, "--no-pdf-header-footer", f"--print-to-pdf={target}")
-        shutil.copyfile(target, path)
+        write_whole(path, target.read_bytes())
 
 
 STYLE = """

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import whole_file
 from foretell.report.figures.files import write_figure
 from foretell.report.figures.reference import MODELS, SIDES, memory_maps, ratios, sensitivity_lines
 
@@ -56,7 +57,7 @@ def table_text(rows: Rows) -> str:
 def write_all(folder: Path, rows: Rows, *, maps: bool) -> list[Path]:
     """sensitivity.csv and the figures, as .html and .svg."""
     table = folder / "sensitivity.csv"
-    with table.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(table) as beside, beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import whole_file
 from foretell.schedules.base import Task
 from foretell.simulation.programs import StepLayout
 from foretell.simulation.rank import Slice
@@ -52,14 +53,12 @@ def write_trace(
     path = Path(path)
     events = trace_events(laid, played, detail)
     try:
-        if path.suffix == ".gz":
+        with whole_file(path) as beside, beside.open("wb") as raw:
             # Equal steps make equal files: neither name nor time goes into the header.
-            with path.open("wb") as raw, gzip.GzipFile("", "wb", 5, raw, mtime=0) as packed:
+            packed = gzip.GzipFile("", "wb", 5, raw, mtime=0) if path.suffix == ".gz" else raw
+            with packed as file:
                 for text in _texts(laid, events, played.step_s):
-                    packed.write(text.encode())
-        else:
-            with path.open("w", encoding="utf-8") as plain:
-                plain.writelines(_texts(laid, events, played.step_s))
+                    file.write(text.encode())
     except OSError as error:
         why = error.strerror or str(error)
         raise BadInput([Problem(path="trace", value=str(path), message=why)]) from error

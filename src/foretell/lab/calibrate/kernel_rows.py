@@ -116,10 +116,10 @@ def rows_of(table: Table, chip: str, software: str, version: str) -> list[Kernel
 
 def _site(ways: Sequence[Sequence[Array]]) -> NDArray[np.intp]:
     """Numbers of sites by the first way that tells several."""
-    for way in ways:
-        found = np.unique(np.stack(way, -1), axis=0, return_inverse=True)[1].reshape(-1)
-        if found.max() > 0:
-            break
+    first, *others = ways
+    found = np.unique(np.stack(first, -1), axis=0, return_inverse=True)[1].reshape(-1)
+    if others and not found.any():
+        return _site(others)
     return np.asarray(found, dtype=np.intp)
 
 

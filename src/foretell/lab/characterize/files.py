@@ -8,11 +8,11 @@ log.txt             what processes printed
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from foretell.interop.user_files import write_whole
 from foretell.lab.characterize.config import RunnerSettings
 from foretell.records import dataclass
 
@@ -52,16 +52,6 @@ class LaunchTask:
             settings=RunnerSettings(**table["settings"]),
             points=tuple(table["points"]),
         )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write under another name and rename when it is on the disk."""
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def read_finished(folder: Path, key: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import write_whole
 from foretell.lab.characterize import files, launch
 from foretell.lab.characterize.config import (
     CharacterizeConfig,
@@ -21,7 +22,7 @@ from foretell.lab.characterize.config import (
     read_config,
 )
 from foretell.lab.characterize.devices import device_note
-from foretell.lab.characterize.files import FAILED, POINTS, LaunchTask, write_whole
+from foretell.lab.characterize.files import FAILED, POINTS, LaunchTask
 from foretell.lab.characterize.launch import NodePlace
 from foretell.records import JsonRecord, dataclass
 

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretell.interop.user_files import whole_file
 from foretell.lab.characterize.config import JobPoint
 from foretell.lab.characterize.files import POINTS
 
@@ -151,7 +152,6 @@ def write_parquet(folder: Path, rows: Sequence["PointRow"]) -> tuple[str, str]:
 
     frame = polars.DataFrame([r for row in done for r in step_rows(row)], infer_schema_length=None)
     path = folder / FILE
-    beside = folder / f".{FILE}.part"
-    frame.write_parquet(beside)
-    beside.replace(path)
+    with whole_file(path) as beside:
+        frame.write_parquet(beside)
     return str(path), ""

@@ -20,8 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from foretell.interop.user_files import write_whole
 from foretell.lab.characterize.config import JobPoint, RunnerSettings
-from foretell.lab.characterize.files import LaunchTask, write_whole
+from foretell.lab.characterize.files import LaunchTask
 
 SICK = 75
 """Exit code of a process whose point failed."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import whole_file
 from foretell.lab.reference.check import check_quirks, whole
 from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Quirks, Strategy
@@ -246,7 +247,7 @@ def _folder(out_dir: object, problems: list[Problem]) -> Path | None:
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> None:
     """A CSV file; empty cells for None, floats in their shortest exact form."""
-    with path.open("w", newline="") as file:
+    with whole_file(path) as beside, beside.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -12,11 +12,11 @@ tensors and plain values and are read with `weights_only`: nothing in them is ru
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import whole_file, write_whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
 SETTINGS, MODEL, TOKENIZER = "settings.json", "model.toml", "tokenizer.json"
 CHECKPOINT, BEST, HISTORY = "checkpoint.pt", "best.pt", "history.jsonl"
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """A file that is there whole or not at all."""
-    beside = path.with_name(path.name + ".part")
-    write(beside)
-    beside.replace(path)
-
-
-def write_text(path: Path, text: str) -> None:
-    """A text, whole or not at all."""
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
 def make_folder(folder: Path) -> None:
@@ -66,7 +54,7 @@ def read_settings(folder: Path) -> dict[str, Any] | None:
 
 def write_json(path: Path, record: Any) -> None:
     """A record as JSON."""
-    write_text(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(record, indent=2, allow_nan=False) + "\n")
 
 
 def read_model(folder: Path) -> "Model":
@@ -93,7 +81,8 @@ def save_tensors(path: Path, record: dict[str, Any]) -> None:
     """Tensors and plain values."""
     import torch
 
-    write_whole(path, lambda beside: torch.save(record, beside))
+    with whole_file(path) as beside:
+        torch.save(record, beside)
 
 
 def load_tensors(path: Path, device: str) -> dict[str, Any]:

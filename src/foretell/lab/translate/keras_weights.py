@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.models import model as catalogue_model
+from foretell.interop.user_files import whole_file, write_whole
 from foretell.lab.translate import folder as files
 from foretell.lab.translate.models import TranslationSizes, resize_model
 from foretell.lab.translate.text import need_tokenizers, need_torch
@@ -236,8 +237,9 @@ def import_keras(path: Path, *, model: str, tokenizer: Path, out: Path) -> dict[
         first = " ".join(str(error).split())[:300]
         raise files.bad("file", str(path), f"does not fit {model}: {first}") from None
     files.make_folder(out)
-    files.write_whole(out / files.TOKENIZER, lambda beside: words.save(str(beside)))
-    files.write_text(out / files.MODEL, write_toml(record))
+    with whole_file(out / files.TOKENIZER) as beside:
+        words.save(str(beside))
+    write_whole(out / files.MODEL, write_toml(record))
     files.save_tensors(out / files.BEST, {"module": module.state_dict()})
     files.write_json(
         out / files.SETTINGS,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.catalog.models import model as catalogue_model
 from foretell.interop.own_model import write_toml
+from foretell.interop.user_files import whole_file, write_whole
 from foretell.lab.translate import folder as files
 from foretell.lab.translate.models import resize_model, with_form
 from foretell.lab.translate.ranks import TrainRanks, train_ranks
@@ -158,8 +159,9 @@ def _prepared(
     vocab = settings.sizes.vocab
     record = with_form(resize_model(catalogue_model(settings.model), settings.sizes), settings.form)
     tokenizer = train_tokenizer(training, vocab or record.embedding.vocab)
-    files.write_whole(out / files.TOKENIZER, lambda beside: tokenizer.save(str(beside)))
-    files.write_text(out / files.MODEL, write_toml(record))
+    with whole_file(out / files.TOKENIZER) as beside:
+        tokenizer.save(str(beside))
+    write_whole(out / files.MODEL, write_toml(record))
     files.write_json(out / files.SETTINGS, asked)
     return record, tokenizer
 
@@ -344,7 +346,7 @@ class TranslationRun:
         if not self.ranks.first:
             return
         lines = "".join(json.dumps(one) + "\n" for one in place.history)
-        files.write_text(self.out / files.HISTORY, lines)
+        write_whole(self.out / files.HISTORY, lines)
         say(
             f"step {place.step:,}: training loss {row['train_loss']:.3f}, held-out loss {loss:.3f}, "
             f"perplexity {row['perplexity']:,.2f}"

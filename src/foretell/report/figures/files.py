@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import write_whole
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.look import HEIGHT, THEMES, WIDTH, Figure, Theme, template
 
@@ -71,11 +72,11 @@ def write_figure(figure: Mapping[str, Any], path: str | Path) -> Path:
     path = Path(path)
     kind = path.suffix.lower()
     if kind == ".json":
-        path.write_text(json.dumps(plain_text(figure), allow_nan=False) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(plain_text(figure), allow_nan=False) + "\n")
     elif kind == ".html":
-        path.write_text(html(figure), encoding="utf-8")
+        write_whole(path, html(figure))
     elif kind == ".svg":
-        path.write_text(figure_svg(figure), encoding="utf-8")
+        write_whole(path, figure_svg(figure))
     elif problem := file_problem("path", str(path)):
         raise BadInput([problem])
     else:
@@ -157,7 +158,7 @@ def _browse(figure: Mapping[str, Any], path: Path) -> None:
         page, target = Path(folder) / "page.html", Path(folder) / "page.png"
         page.write_text(html(figure, still=True), encoding="utf-8")
         run_browser(folder, page, f"--window-size={width},{height}", f"--screenshot={target}")
-        shutil.copyfile(target, path)
+        write_whole(path, target.read_bytes())
 
 
 def run_browser(folder: str, page: Path, *more: str) -> None:

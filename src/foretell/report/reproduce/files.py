@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import whole_file, write_whole
 from foretell.lab.reproduce.records import PaperFigure, PublishedWork, text_of
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.files import html
@@ -47,18 +48,18 @@ def write_work(folder: Path, work: PublishedWork, figures: Sequence[PaperFigure]
         if drawn is not None:
             for ending, text in ((".svg", figure_svg(drawn)), (".html", html(drawn))):
                 path = folder / f"{figure.name}{ending}"
-                path.write_text(text, encoding="utf-8")
+                write_whole(path, text)
                 files.append(path)
             pictures[figure.name] = f"{figure.name}.svg"
     page = folder / f"{work.name}.md"
-    page.write_text(page_text(work, figures, pictures), encoding="utf-8")
+    write_whole(page, page_text(work, figures, pictures))
     return [*files, page]
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     """A CSV file with every column that a row has; floats in their shortest exact form."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([text_of(row.get(name)) for name in columns] for row in rows)

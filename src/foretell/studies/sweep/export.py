@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import whole_file
 from foretell.records import as_json, dataclass
 from foretell.studies.sweep.run import _status, needs_polars
 from foretell.studies.sweep.shards import read_folder, read_manifest
@@ -92,13 +93,12 @@ def _written(table: Any, path: Path) -> tuple[int, tuple[str, ...]]:
     """Write under another name, then rename; rows and columns of the file."""
     import polars as pl
 
-    beside = path.with_name(f".{path.name}.part")
     try:
-        if path.suffix == ".csv":
-            table.sink_csv(beside, maintain_order=True)
-        else:
-            table.sink_parquet(beside, compression="zstd", maintain_order=True)
-        beside.replace(path)
+        with whole_file(path) as beside:
+            if path.suffix == ".csv":
+                table.sink_csv(beside, maintain_order=True)
+            else:
+                table.sink_parquet(beside, compression="zstd", maintain_order=True)
     except OSError:
         raise
     except pl.exceptions.PolarsError as error:
@@ -110,7 +110,5 @@ def _written(table: Any, path: Path) -> tuple[int, tuple[str, ...]]:
         raise BadInput(
             [Problem(path="folder", value=None, message=message, allowed=allowed)]
         ) from None
-    finally:
-        beside.unlink(missing_ok=True)
     read = pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)
     return int(read.select(pl.len()).collect().item()), tuple(table.collect_schema().names())

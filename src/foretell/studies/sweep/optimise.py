@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
+from foretell.interop.user_files import write_whole
 from foretell.records import Answer, JsonRecord
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import OptimiseQuestion
@@ -177,7 +178,7 @@ def _write(folder: Path, result: OptimiseResult) -> None:
     """The front as JSON and as a picture's data, and every trial as a table."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(result.to_dict(), indent=1, allow_nan=False, default=str)
-    (folder / "front.json").write_text(text + "\n", encoding="utf-8")
+    write_whole(folder / "front.json", text + "\n")
     table = result.found.table
     columns = {"trial": table.points.tolist(), **{n: list(v) for n, v in table.values.items()}}
     columns |= {name: table.columns[name].tolist() for name in result.found.asked}

@@ -10,6 +10,7 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem
 from foretell.inputs.question import collect
+from foretell.interop.user_files import write_whole
 from foretell.records import Answer, as_json
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import SweepQuestion
@@ -30,7 +31,6 @@ from foretell.studies.sweep.shards import (
     read_manifest,
     tidy,
     write_shard,
-    write_whole,
 )
 
 MANY = 100_000

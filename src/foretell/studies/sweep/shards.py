@@ -7,7 +7,6 @@ hash says that it is not. The folder holds nothing else that a resumed sweep rel
 import hashlib
 import io
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import is_there
+from foretell.interop.user_files import is_there, write_whole
 from foretell.records import dataclass
 from foretell.specs.study import Study
 from foretell.studies.points import point_count
@@ -64,20 +63,6 @@ def digest(content: bytes) -> str:
 def write_shard(folder: Path, number: int, content: bytes) -> Path:
     """Put a shard in its place, whole or not at all."""
     return write_whole(folder / SHARDS / file_name(number, content), content)
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file under another name and rename it when it is on the disk."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        return beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def read_folder(folder: Path) -> SweepFolder:

@@ -5,8 +5,12 @@ from typing import Any
 import pytest
 
 import foretell
+from foretell.api.post_training_setup import setups_of
 from foretell.cli import run as main
 from foretell.errors import BadInput, Infeasible
+from foretell.posttraining.step import step_of
+from foretell.specs.post_training import algorithm_in
+from foretell.specs.questions.post_training import PostTrainingQuestion
 
 RL: dict[str, Any] = {
     "model": "qwen2.5-7b",
@@ -250,3 +254,56 @@ def test_adapters_slow_rollouts_without_graphs() -> None:
 
     assert generated("lora=16", "tp1 no-graph") > 1.5 * generated("", "tp1 no-graph")
     assert generated("lora=16", "tp1") == pytest.approx(generated("", "tp1"))
+
+
+def phases_of(**asked: object) -> dict[str, float]:
+    found = foretell.post_train(
+        "qwen2.5-7b", **{"gpus": "8xh100", "prompts": 64, "samples": 5, **asked}
+    )  # type: ignore[arg-type]
+    return {phase.name: phase.seconds for phase in found.phases}
+
+
+def test_each_matrix_of_an_adapter_is_a_unit_of_fsdp() -> None:
+    """PEFT's wrap policy shares every matrix by itself: the host takes longer for them than for the layers,
+    in every micro-batch, where whole blocks are units it does not; the reference is passed without them."""
+    words = "zero3 recompute=full lora=32 mbs4"
+    apart = phases_of(plan=f"{words} framework=transformers", framework="verl")
+    whole = phases_of(plan=f"{words} framework=transformers-fsdp2", framework="verl")
+    plain = phases_of(plan="zero3 recompute=full mbs4 framework=transformers", framework="verl")
+    assert apart["update_actor"] > 1.5 * whole["update_actor"]
+    assert apart["ref_logprob"] == pytest.approx(whole["ref_logprob"])
+    assert apart["ref_logprob"] < whole["old_logprob"] < apart["old_logprob"]
+    assert plain["ref_logprob"] == pytest.approx(plain["old_logprob"])
+
+
+def test_verl_moves_what_sleeps_within_each_phase() -> None:
+    """Its workers load weights and states at the beginning of a call and put them back at its end."""
+    asked = {"framework": "verl", "plan": "zero3 framework=transformers mbs4"}
+    moved, kept = (phases_of(**asked, offload=word) for word in ("weights+optimizer", "none"))
+    for name in ("old_logprob", "ref_logprob", "update_actor", "wake", "sleep"):
+        assert moved[name] > kept[name], name
+    assert moved["update_actor"] - kept["update_actor"] > moved["old_logprob"] - kept["old_logprob"]
+
+
+@pytest.mark.parametrize("framework", ["trl", "llama-factory", "generic"])
+def test_slicing_of_trajectories_is_no_part_of_fine_tuning(framework: str) -> None:
+    """A collator's batches need no cutting of trajectories: small models train as fast as their passes."""
+    asked = PostTrainingQuestion(
+        model="qwen2.5-0.5b", algorithm="sft", gpus="1xh100", prompts=4, osl=200.0,
+        plan="mbs4 lora=8 framework=transformers@5", framework=framework,
+    )  # fmt: skip
+    found = step_of(setups_of(asked, [])[0])
+    assert found.step_s == pytest.approx(found.passes.update_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("multi-turn GRPO", "grpo"), ("Dr. GRPO", "dr-grpo"), ("PPO (no critic)", "grpo"), ("VAPO", "vapo"),
+        ("knowledge distillation", "distillation"), ("GKD", "on-policy-distillation"), ("RAFT++", ""),
+        ("SFT (LoRA)", "sft"), ("iterative DPO", "dpo"), ("an optimizer", ""),
+    ],
+)  # fmt: skip
+def test_algorithms_are_found_in_a_text(text: str, name: str) -> None:
+    form = algorithm_in(text)
+    assert (form.id if form else "") == name

@@ -81,8 +81,12 @@ def setups_of(
         scenario, trainer, plan = trainer_of(question, loop, form, work, said, left_out)
     engine = engine_of(question, loop, form, scenario, said)
     if plan.lora and not loop.sync_merged:
-        slower_s = engine.profile.eager_layer_s + loop.eager_adapter_s
-        engine = replace(engine, profile=replace(engine.profile, eager_layer_s=slower_s))
+        profile = replace(
+            engine.profile,
+            eager_layer_s=engine.profile.eager_layer_s + loop.eager_adapter_s,
+            eager_sequence_s=engine.profile.eager_sequence_s + loop.adapter_sequence_s,
+        )
+        engine = replace(engine, profile=profile)
     placement = question.placement if question.placement != "best" else "colocated"
     offload = offload_of(question, placement, form)
     sync = question.sync or ("ipc" if placement == "colocated" else loop.sync_apart)
@@ -95,7 +99,7 @@ def setups_of(
         scenario=scenario,
         plan=plan,
         trainer=trainer,
-        budget=budget_of(question, loop, trainer, work),
+        budget=budget_of(question, loop, trainer, work, plan.dp),
         rollout_system=engine.system,
         rollout_gpus=engine.gpus,
         deployment=engine.deployment,

@@ -30,10 +30,14 @@ def budget_of(
     loop: PostTrainingLoop,
     trainer: str,
     work: TrajectoryWorkload,
+    ranks: int,
 ) -> float:
-    """Tokens of a micro-batch on one rank; 0: the plan's sequences."""
+    """Tokens of a micro-batch on one of so many ranks; 0: the plan's sequences."""
     if question.micro_tokens is not None:
         return float(question.micro_tokens)
+    named = _named(question.plan)
+    if loop.adapter_batches and work.generated and "lora" in named and "micro_batch" not in named:
+        return work.passed_tokens / work.samples / work.updates / ranks
     if loop.bins and work.generated and isinstance(question.plan, str | None):
         many = read_words(question.plan or "")[0].get("micro_batch", loop.sequences(trainer))
         return float(str(many)) * (work.prompt_tokens + work.answers.cap)
@@ -102,12 +106,12 @@ def trainer_of(
         checked_degrees(scenario, plan)
         return scenario, trainer, plan
     scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
-    budget = budget_of(question, loop, trainer, work)
+    budget = budget_of(question, loop, trainer, work, chips)
     plan, fits = candidate_plans(scenario, base, trainer, work, budget)
     if not fits and given is None and trainer == "fsdp" and loop.megatron and form.generates:
         words = f"framework={loop.software_megatron}"
         other, base = plan_of(scenario, words, settings_of(question), left_out=left_out)
-        budget = budget_of(question, loop, "megatron", work)
+        budget = budget_of(question, loop, "megatron", work, chips)
         cut, fits = candidate_plans(other, base, "megatron", work, budget)
         if fits:
             said.append(

@@ -87,14 +87,21 @@ class PostTrainingLoop:
     """Host's time of one layer of a decode step without graphs."""
     eager_adapter_s: float
     """The same of a layer's adapters."""
+    adapter_sequence_s: float
+    """Host's time of one sequence of such a step with adapters."""
+    adapter_batches: bool
+    """Whether a micro-batch of adapters has one answer to every prompt over all ranks, where nothing says."""
     bins: bool
     """Whether a micro-batch's sequences are bins as long as the longest, filled with several."""
     wake_s: float
     """Least time to wake the engine, and as much to put it to sleep."""
     wake_bytes_per_s: float
     """Rate at which what sleeps on the host comes back."""
+    reloads: bool
+    """Whether each phase of the trainer brings in what sleeps on the host, and puts it back; else waking and
+    putting to sleep do."""
     micro_batch_s: float
-    """Host's time for one micro-batch of a pass."""
+    """Host's time for one micro-batch of a pass over trajectories."""
     step_s: float
     """What every step takes beside its phases."""
     reward_s: float

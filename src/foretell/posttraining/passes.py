@@ -83,6 +83,8 @@ class TrainerPasses:
     """All updates."""
     forward_s: float
     """One pass without gradients over all trajectories."""
+    frozen_s: float
+    """The same without adapters."""
     micro_batches: float
     """Micro-batches of one rank in a pass over all trajectories."""
     held: dict[str, float]
@@ -104,9 +106,14 @@ def trainer_passes(
     whole = packed_batch(scenario, plan, work, 1.0, budget, balanced)
     passed = forward_only(whole.scenario, whole.plan)
     many = whole.scenario.job.global_batch / (whole.plan.dp * whole.plan.micro_batch)
+    frozen_s = passed.seconds
+    if plan.lora:
+        plain = replace(whole.plan, lora=0, adapters="all", method="lora")
+        frozen_s = forward_only(whole.scenario, plain).seconds
     return TrainerPasses(
         update_s=work.updates * update_s * batch.imbalance,
         forward_s=passed.seconds * whole.imbalance,
+        frozen_s=frozen_s * whole.imbalance,
         micro_batches=many,
         held=held,
         forward=passed,

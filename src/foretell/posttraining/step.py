@@ -23,6 +23,7 @@ two pools at once:          pipeline.py, with the same phases
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from foretell.catalog.post_training import PostTrainingLoop
 from foretell.posttraining.memory import Residency, phase_memory
@@ -49,6 +50,8 @@ from foretell.specs.system import System
 from foretell.training.forward_only import ForwardPass, forward_only
 from foretell.workload.parameters import count as count_parameters
 
+Held = Literal["weights", "optimizer"]
+"""What a trainer may keep on the host."""
 PASS_BYTES, UPDATE_BYTES = 36.0, 60.0
 """Bytes of a place of a padded batch that a controller hands out: tokens, mask, positions and answers in 64
 bits and log-probabilities back; for updates also old and reference ones, advantages, returns and masks."""
@@ -183,7 +186,9 @@ def sync_alone(setup: StepSetup) -> StepResult:
         )
         trained = forward_only(replace(setup.scenario, job=job), setup.plan).trained
     nothing = ForwardPass(seconds=0.0, weight_bytes=0.0, passing_bytes=0.0, trained=trained)
-    passes = TrainerPasses(update_s=0.0, forward_s=0.0, micro_batches=0.0, held={}, forward=nothing)
+    passes = TrainerPasses(
+        update_s=0.0, forward_s=0.0, frozen_s=0.0, micro_batches=0.0, held={}, forward=nothing
+    )
     seconds: dict[str, tuple[float, Pool]] = {"weight_sync": (sync_of(setup, trained), "all")}
     return _joined(setup, passes, None, seconds, ())
 
@@ -210,33 +215,46 @@ def phase_seconds(
     """Seconds of each phase by itself, and the chips that it keeps busy; `critic`: passes of the value
     model, where there is one."""
     form, loop, work = setup.algorithm, setup.loop, setup.work
-    each_s = loop.micro_batch_s * passes.micro_batches
-    forward_s = passes.forward_s + each_s + carried_s(setup, PASS_BYTES)
-    update_s = passes.update_s + 2.0 * each_s + carried_s(setup, UPDATE_BYTES)
+    each_s = loop.micro_batch_s * passes.micro_batches if form.generates else 0.0
+    weights: tuple[Held, ...] = ("weights",)
+    again = 2.0 if loop.reloads else 0.0
+
+    def forward_of(mine: TrainerPasses, pass_s: float) -> float:
+        """A pass without gradients, and what is moved for it."""
+        return (
+            pass_s + each_s + carried_s(setup, PASS_BYTES) + again * onload_s(setup, mine, weights)
+        )
+
+    def update_of(mine: TrainerPasses) -> float:
+        """All updates, and what is moved for them."""
+        beside_s = 2.0 * each_s + carried_s(setup, UPDATE_BYTES) + again * onload_s(setup, mine)
+        return mine.update_s + beside_s
+
+    moved_s = onload_s(setup, passes, weights) if loop.reloads else onload_s(setup, passes)
     found: dict[str, tuple[float, Pool]] = {}
     both: Pool = "all" if setup.placement == "colocated" else "rollout"
     if rollout is not None:
         if setup.placement == "colocated":
-            found["wake"] = (loop.wake_s + onload_s(setup, passes), "all")
+            found["wake"] = (loop.wake_s + moved_s, "all")
         found["generate"] = (rollout.seconds, both)
         if rollout.environment_s > 0.0:
             found["environment"] = (rollout.environment_s, "host")
         if setup.placement == "colocated":
-            found["sleep"] = (loop.wake_s + onload_s(setup, passes), "all")
+            found["sleep"] = (loop.wake_s + moved_s, "all")
         found["reward"] = (loop.reward_s * work.trajectories, "host")
     if form.old and (
         loop.old_logprobs == "always" or (loop.old_logprobs == "several" and work.updates > 1)
     ):
-        found["old_logprob"] = (forward_s, "trainer")
+        found["old_logprob"] = (forward_of(passes, passes.forward_s), "trainer")
     if form.reference:
-        found["ref_logprob"] = (forward_s, "trainer")
+        found["ref_logprob"] = (forward_of(passes, passes.frozen_s), "trainer")
     if form.critic:
-        found["values"] = (forward_s + critic.forward_s - passes.forward_s, "trainer")
+        found["values"] = (forward_of(critic, critic.forward_s), "trainer")
     if rollout is not None:
         found["adv"] = (loop.advantage_s * work.trajectories, "host")
-    found["update_actor"] = (update_s, "trainer")
+    found["update_actor"] = (update_of(passes), "trainer")
     if form.critic:
-        found["update_critic"] = (update_s + critic.update_s - passes.update_s, "trainer")
+        found["update_critic"] = (update_of(critic), "trainer")
     if rollout is not None:
         found["weight_sync"] = (sync_of(setup, passes.forward.trained), "all")
         found["host"] = (loop.step_s, "host")
@@ -270,11 +288,15 @@ def carried_s(setup: StepSetup, each: float) -> float:
     return each * places / loop.controller_bytes_per_s
 
 
-def onload_s(setup: StepSetup, passes: TrainerPasses) -> float:
-    """What the trainer keeps on the host outside its phases, over its link, one way."""
-    held = passes.held
-    moved = held["weights"] if "weights" in setup.offload else 0.0
-    moved += held["states"] if "optimizer" in setup.offload else 0.0
+def onload_s(
+    setup: StepSetup, passes: TrainerPasses, parts: tuple[Held, ...] = ("weights", "optimizer")
+) -> float:
+    """Those `parts` that the trainer keeps on the host outside its phases, over its link, one way."""
+    whole = passes.held["weights"] + passes.held["states"]
+    # The one copy of FSDP is the master's, a third of what the optimizer has.
+    weights = passes.held["weights"] or whole / 3.0
+    sizes = {"weights": weights, "optimizer": whole - weights}
+    moved = sum(sizes[name] for name in parts if name in setup.offload)
     return moved / setup.loop.wake_bytes_per_s
 
 

@@ -230,7 +230,7 @@ DROPS = ("jax", "paxml", "maxtext", "levanter")
 OWN_DTYPES = (
     "accelerate", "hai-llm", "hf-trainer", "modded-nanogpt", "ms-swift", "peft", "swift", "torchtune",
     "torchtune-compiled", "transformers",
-    "transformers-compiled", "transformers-kernels", "transformers-liger", "trl",
+    "transformers-compiled", "transformers-fsdp2", "transformers-kernels", "transformers-liger", "trl",
 )  # fmt: skip
 """Software that states the dtypes of master copy and states, and of gradients sent where ZeRO 3 shares all; a
 test holds it to the catalogue."""

@@ -66,12 +66,16 @@ ALGORITHMS: Mapping[str, AlgorithmForm] = {
         AlgorithmForm(id="dpo", **{**_PAIRS, "reference": True}),
         AlgorithmForm(id="ipo", **{**_PAIRS, "reference": True}),
         AlgorithmForm(id="kto", **{**_TUNED, "reference": True}),
+        AlgorithmForm(id="distillation", **{**_TUNED, "reference": True}),
         AlgorithmForm(id="orpo", **_PAIRS),
         AlgorithmForm(id="simpo", **_PAIRS),
         AlgorithmForm(id="cpo", **_PAIRS),
         AlgorithmForm(id="reward", **_PAIRS, head=False),
+        AlgorithmForm(id="raft", **{**_SAMPLED, "old": False, "reference": False}, samples=8),
+        AlgorithmForm(id="on-policy-distillation", **{**_SAMPLED, "old": False}),
         AlgorithmForm(id="online-dpo", **{**_SAMPLED, "old": False}, samples=2),
         AlgorithmForm(id="ppo", **{**_SAMPLED, "critic": True}),
+        AlgorithmForm(id="vapo", **{**_SAMPLED, "critic": True, "reference": False}),
         AlgorithmForm(id="reinforce", **_SAMPLED),
         AlgorithmForm(id="reinforce++", **_SAMPLED),
         AlgorithmForm(id="remax", **_SAMPLED, samples=2),
@@ -86,13 +90,16 @@ ALGORITHMS: Mapping[str, AlgorithmForm] = {
     )
 }
 """By name. `update` is a policy's update over trajectories that are there, `sync` its weights' way to the
-engine, both alone; ReMax generates one more answer, the greedy one."""
+engine, both alone; ReMax generates one more answer, the greedy one; the reference of distillation is its
+teacher, taken to be of the policy's size; RAFT tunes on the best of what was generated."""
 OTHER_NAMES: Mapping[str, str] = {
-    "rm": "reward", "reward model": "reward", "rlhf": "ppo", "gae": "ppo", "ppo (no critic)": "grpo",
+    "rm": "reward", "reward model": "reward", "rlhf": "ppo", "gae": "ppo", "ppo no critic": "grpo",
     "reinforce plus plus": "reinforce++", "reinforce++ baseline": "reinforce++",
     "reinforce plus plus baseline": "reinforce++", "reinforce baseline": "reinforce++",
     "group norm": "grpo", "rl": "grpo", "drgrpo": "dr-grpo", "onlinedpo": "online-dpo", "gmpo": "gspo",
-    "sapo": "gspo", "lora": "sft", "qlora": "sft", "cpt": "sft", "pretraining": "sft",
+    "sapo": "gspo", "rlvr": "grpo", "policy gradient": "reinforce", "rejection sampling": "raft",
+    "gkd": "on-policy-distillation", "opd": "on-policy-distillation",
+    "lora": "sft", "qlora": "sft", "cpt": "sft", "pretraining": "sft",
     "continued pretraining": "sft", "instruction tuning": "sft", "fine tuning": "sft", "finetuning": "sft",
     "full finetuning": "sft", "full fine tuning": "sft", "supervised fine tuning": "sft",
 }  # fmt: skip
@@ -101,9 +108,22 @@ OTHER_NAMES: Mapping[str, str] = {
 
 def find_algorithm(name: str) -> AlgorithmForm | None:
     """The algorithm of a name, its case and punctuation forgiven; None where none is known."""
-    plain = " ".join(re.split(r"[\s_-]+", name.strip().lower()))
-    known = {**{one.replace("-", " "): one for one in ALGORITHMS}, **OTHER_NAMES}
+    plain = _plain(name)
+    known = {**{_plain(one): one for one in ALGORITHMS}, **OTHER_NAMES}
     return ALGORITHMS[known[plain]] if plain in known else None
+
+
+def algorithm_in(text: str) -> AlgorithmForm | None:
+    """The algorithm that a text names: as a whole, else its longest name in it; None where there is none."""
+    names = sorted({*map(_plain, ALGORITHMS), *OTHER_NAMES}, key=len, reverse=True)
+    words = f" {_plain(text)} "
+    inside = next((name for name in names if f" {name} " in words), "")
+    return find_algorithm(text) or find_algorithm(inside)
+
+
+def _plain(name: str) -> str:
+    """Small letters and single spaces."""
+    return " ".join(re.split(r"[\s_.,/()-]+", name.strip().lower())).strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,9 @@ class Software:
     shared_operations: Annotated[float, Ge(0), Le(1e4)] = 0.0
     """Operations besides for a layer and micro-batch with ZeRO 3, both passes together: hooks that fetch its
     modules and free them."""
+    adapter_operations: Annotated[float, Ge(0), Le(1e4)] = 0.0
+    """The same for each matrix of an adapter, where each is shared by itself (PEFT's fsdp_auto_wrap_policy);
+    0: with its layer."""
     overlap_stage: Annotated[int, Ge(0), Le(NEVER)] = ALWAYS
     """ZeRO stage from which data-parallel messages are hidden behind a pass; 4: in none."""
     gather_waits: bool = False

@@ -17,6 +17,7 @@ from foretell.training.exchanges import tensor_launch_s
 from foretell.training.layer_costs import Parts, PassSeconds, beside_host, chip_share
 from foretell.training.memory import LISTED
 from foretell.training.tables import Tables, distinct, gather
+from foretell.workload.roles import OpRole
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -41,9 +42,12 @@ def repeats_of(plans: Plans, first: Index, tables: Tables) -> Array:
 def late_launches(plans: Plans, tables: Tables) -> list[Array]:
     """Microseconds that the host takes besides to start a layer of each plan, one column; none: no column.
 
-    With ZeRO 3, hooks may fetch the modules of a layer one by one (`Software.shared_operations`).
+    With ZeRO 3, hooks may fetch the modules of a layer one by one (`Software.shared_operations`), and the
+    matrices of its adapters (`Software.adapter_operations`).
     """
-    many = tables.software.shared_operations
+    software, ops = tables.software, tables.parts.ops[0]
+    matrices = sum(op.role is OpRole.ADAPTER for op in ops)
+    many = software.shared_operations + software.adapter_operations * matrices
     if not many:
         return []
     hooked = (plans.zero >= 3) & (plans.dp * plans.cp > 1)

@@ -14,7 +14,7 @@ from foretell.catalog.datasets import dataset_names
 from foretell.catalog.names import exists, find
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.lab.validate.training_model import UnsupportedRun
-from foretell.specs.post_training import find_algorithm, usual_prompt
+from foretell.specs.post_training import algorithm_in, usual_prompt
 
 Cells = Mapping[str, str]
 PHASES = {
@@ -286,10 +286,9 @@ def algorithm_of(cells: Cells, usual: str) -> str:
     text = lower(cells, "algorithm")
     if re.search(r"no rollout|trainer step|update only", text):
         return "update"
-    for part in (text, *re.split(r"[,(/+]", text)):
-        form = find_algorithm(part) if part.strip() else None
-        if form is not None:
-            return form.id
+    form = algorithm_in(text)
+    if form is not None:
+        return form.id
     if text:
         raise UnsupportedRun(f"the algorithm {text} is not known")
     return usual

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from foretell.kernels.calls import call_stacks, calls_of
+from foretell.catalog.chips import catalogue_chip
+from foretell.kernels.calls import FrameworkForm, call_stacks, calls_of
 from foretell.kernels.fusion import FUSED, PLAIN, kind_of, passes
 from foretell.kernels.op_times import op_times
 from foretell.specs.plan import Plan
 from foretell.workload.build import build
 from foretell.workload.ops import AttentionCore, Op
+from foretell.workload.roles import OpRole
 from tests.builders import GENERIC, STACKS, make_chip, make_model
 
 
@@ -96,3 +98,34 @@ def test_stored_scores_are_products_and_passes_over_the_square(backward: bool) -
     assert [c.work.matrix_flop for c in products] == [2.0 * b * h * q * k * w for w in widths]
     assert {c.sizes["batch"] for c in products} == {b * h}
     assert softmax.work.activation_elements == (4.0 if backward else 3.0) * b * h * scores
+
+
+def test_experts_in_turn_do_the_same_work_by_more_kernels() -> None:
+    ops = ops_of("moe")
+    looped = FrameworkForm(in_turn=True)
+    for op in ops:
+        for backward in (False, True):
+            joined = calls_of(op, 0, backward=backward)
+            turns = calls_of(op, 0, backward=backward, written=looped)
+            assert sum(float(c.work.matrix_flop) for c in turns) == pytest.approx(
+                sum(float(c.work.matrix_flop) for c in joined), rel=1e-12
+            )
+            assert sum(float(c.launches) for c in turns) >= sum(float(c.launches) for c in joined)
+            if op.role in (OpRole.PERMUTE, OpRole.UNPERMUTE) or op.family == "grouped-gemm":
+                assert all(c.family != "grouped" and c.launches == 16.0 for c in turns)
+
+
+def test_cudnn_before_9_1_goes_back_as_flashattention_2_does() -> None:
+    chip = catalogue_chip("h100-sxm")
+    times = {
+        library: op_times(
+            call_stacks(ops_of("dense"), 1), len(ops_of("dense")), chip,
+            Plan(attention=library), GENERIC,
+        )
+        for library in ("fa2", "cudnn", "cudnn8")
+    }  # fmt: skip
+    cores = [i for i, op in enumerate(ops_of("dense")) if isinstance(op, AttentionCore)]
+    many = len(ops_of("dense"))
+    for i in cores:
+        assert times["cudnn8"].seconds[i, 0] == times["cudnn"].seconds[i, 0]
+        assert times["cudnn8"].seconds[i + many, 0] == times["fa2"].seconds[i + many, 0]

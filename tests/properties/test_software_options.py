@@ -125,7 +125,7 @@ def test_the_library_goes_by_chip_and_head_size(
 
 def test_every_library_has_a_source_and_an_heir() -> None:
     known = attention_libraries()
-    assert {*known} == {"fa1", "fa2", "fa3", "cudnn"}
+    assert {*known} == {"fa1", "fa2", "fa3", "cudnn", "cudnn8"}
     for one in known.values():
         assert one["why"].endswith(".")
         assert one["instead"] in {*known, "none"}

@@ -45,7 +45,7 @@ class FrameworkForm:
     modules: bool = False
     """Modules are those of transformers, one plain operation after the other (kernels/modules.py)."""
     in_turn: bool = False
-    """Experts run one after the other, each a plain product of the vendor's library."""
+    """Experts run one after the other, each by kernels of its own (a loop over them)."""
     joint: bool = False
     """Queries, keys and values are one product all the same."""
     rms: bool = False
@@ -138,6 +138,8 @@ def calls_of(op: Op, row: int, *, backward: bool, written: FrameworkForm = PLAIN
     peft = written.adapters in ("narrow", "wide")
     if peft and op.role is OpRole.ADAPTER_SUM and isinstance(op, Pointwise):
         return _adapter_sums(op, row, backward, wide=written.adapters == "wide")
+    if written.in_turn and isinstance(op, Pointwise) and _of_each(op):
+        return _passes_in_turn(op, row, work, backward)
     if written.modules and isinstance(op, Pointwise):
         return _module_passes(op, row, work, written, backward)
     one = over_memory(row, work, _kind(op, written), backward, family)
@@ -158,6 +160,25 @@ def over_memory(row: int, work: Work, kind: str, backward: bool, family: str = "
     )
 
 
+def _of_each(op: Pointwise) -> bool:
+    """Whether a loop over experts makes a pass for each of them."""
+    each = (OpRole.PERMUTE, OpRole.UNPERMUTE, OpRole.ACTIVATION, OpRole.EXPERT_BIAS)
+    return op.region is Region.EXPERTS and op.role in each
+
+
+def _passes_in_turn(op: Pointwise, row: int, work: Work, backward: bool) -> list[Call]:
+    """A pass of a loop over experts, for each by itself.
+
+    The gradient of the rows that an expert has picked is one of all tokens: zeros, which the sum of its kin
+    reads again (8 bytes for each token and expert).
+    """
+    calls = [over_memory(row, work, kind_of(op), backward)]
+    if backward and op.role is OpRole.PERMUTE:
+        zeros = Work(activation_elements=4.0 * op.elements / op.copies * op.launches)
+        calls.append(over_memory(row, zeros, "zeros", backward=True))
+    return [with_fields(call, launches=op.launches) for call in calls]
+
+
 def kept_high(op: Op) -> bool:
     """Whether low-precision recipes leave a product in 16 bits: head, table and router."""
     return op.region in ENDS or op.role is OpRole.ROUTER
@@ -176,7 +197,8 @@ def _products(
     grouped = op.family == "grouped-gemm" and not written.in_turn
     padded = written.padded
     inner = op.k / op.panels
-    many = {"groups" if grouped else "batch": op.groups * op.panels}
+    in_turn = written.in_turn and op.family == "grouped-gemm"
+    many = {"groups" if grouped else "batch": op.panels if in_turn else op.groups * op.panels}
     if not grouped:
         many["load"] = WHOLE_LOAD if padded and op.region is PADDED else load_elements(op.n, inner)
 
@@ -186,7 +208,13 @@ def _products(
             sizes["drawn"] = held
         family = "grouped" if grouped else "gemm"
         return Call(
-            family=family, linear=linear, row=row, sizes=sizes, work=work, backward=backward
+            family=family,
+            linear=linear,
+            row=row,
+            sizes=sizes,
+            work=work,
+            backward=backward,
+            launches=op.groups if in_turn else 1.0,
         )
 
     if not backward:

@@ -127,10 +127,15 @@ def stream_bytes(plan: Plan, form: ModuleForm | None) -> float:
 def written_of(form: ModuleForm | None, software: Software) -> FrameworkForm:
     """How the kernels of a plan are called."""
     if form is None:
-        return FrameworkForm(apart=software.maps_apart, repeated="repeat" in software.passes)
+        return FrameworkForm(
+            apart=software.maps_apart,
+            repeated="repeat" in software.passes,
+            in_turn=software.experts_in_turn,
+        )
     return FrameworkForm(
         apart=software.maps_apart,
         repeated="repeat" in software.passes,
+        in_turn=software.experts_in_turn,
         joint=form.joint,
         modules=not form.fused,
         rms=form.rms,

@@ -48,8 +48,17 @@ SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
 """Whose kernels stand for training's, the nearest first."""
 LIBRARY = ("torch", "trtllm")
 """Whose products are the vendor library's, as training's are; vLLM brings its own in narrow formats."""
-ATTENTION = {"fa1": "torch-fa1", "fa2": "torch-fa2", "fa3": "torch-fa3", "cudnn": "torch-cudnn"}
+ATTENTION = {
+    "fa1": "torch-fa1",
+    "fa2": "torch-fa2",
+    "fa3": "torch-fa3",
+    "cudnn": "torch-cudnn",
+    "cudnn8": "torch-cudnn",
+}
 """Library of a plan's attention -> the software its kernels were measured under."""
+ATTENTION_BACKWARD = {**ATTENTION, "cudnn8": "torch-fa2"}
+"""The same of its backward pass. cuDNN 8.9 and 9.0 had a new scheme there up to 256 MB of scratch, the
+gradient of all scores in 16 bits (one sequence of 2,000 tokens in 32 heads), and FlashAttention-2's else."""
 BEST_ATTENTION = {
     "hopper": "cudnn",
     "blackwell": "cudnn",
@@ -279,6 +288,8 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     own = {kind: made for kind, made in passes_made(software) if not (made.compiles and plan.fused)}
     if plan.dispatch == "alltoall" and plan.fused and "spread" in own:
         own["routing"] = own["spread"]
+    if software.experts_in_turn:
+        own |= {"routing": APART["in-turn"], "zeros": APART["zeros"]}
     if software.modules and not plan.fused:
         modules = WIDE_MODULES if is_wide(plan, software) else MODULES
         return {**modules, **own, **found} if fused else {**modules, **own}
@@ -346,7 +357,8 @@ def coefficients(
         name = (
             "fa2" if dtype in WIDE_PRECISIONS else name
         )  # what kernels/wide_products.py compares with
-        found = choose(chip, family, dtype, (ATTENTION[name],))
+        libraries = ATTENTION if family == "prefill" else ATTENTION_BACKWARD
+        found = choose(chip, family, dtype, (libraries[name],))
         record = replace(found.record, warm=0.0, touch_flop=0.0)
         if chip.architecture.startswith(SPLASH_CHIPS):
             record = replace(
@@ -451,7 +463,8 @@ def kernel_seconds(
     if stack.family == "grouped":
         return grouped_times(stack.sizes, record, engine)
     if stack.family == "gemm":
-        return chosen.family.seconds(stack.sizes, record, engine), products_s / record.compute
+        seconds = stack.launches * chosen.family.seconds(stack.sizes, record, engine)
+        return seconds, products_s / record.compute
     if stack.family in ("prefill", "prefill-backward"):
         cached = np.asarray(engine.dtype.activation_bytes)
         calls = stack.sizes["calls"]

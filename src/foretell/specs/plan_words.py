@@ -74,7 +74,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "sgd",
         "sgd-plain",
     ),
-    "attention": ("auto", "fa1", "fa2", "fa3", "cudnn"),
+    "attention": ("auto", "fa1", "fa2", "fa3", "cudnn", "cudnn8"),
     "tp_mode": ("1d", "summa"),
     "tp_overlap": ("auto", "off", "on"),
     "cp_mode": ("ring", "allgather", "ulysses"),

@@ -121,6 +121,8 @@ class Software:
     maps_apart: bool = False
     """Whether queries, keys and values, and both halves of a gated part, are products of their own, whose
     gradients for the common input are added."""
+    experts_in_turn: bool = False
+    """Whether the experts of a layer are a loop over them, each with kernels of its own."""
     modules: bool = False
     """Whether layers are the modules of Hugging Face transformers: composed norms and rotary positions, a
     residual stream in the dtype of the weights, casts by autocast, scores in 32 bits for the loss

@@ -220,6 +220,8 @@ def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op
         back_flop=0.0,
         split="none",
         family="routing",
+        launches=experts,
+        copies=float(ffn.top_k),
     )
     up = Gemm(
         name="moe.up",
@@ -255,8 +257,9 @@ def _routed(ffn: Experts, hidden: int, count: Num, *, clamped: bool) -> tuple[Op
         back_moves=3.0,
         split="none",
         family="routing",
+        launches=experts,
     )
-    act = _activation("moe", routed * width, ups, region)
+    act = with_fields(_activation("moe", routed * width, ups, region), launches=experts)
     inside: tuple[Op, ...] = (permute, up, *_clamp(routed * ups * width, clamped), act, down)
     if not ffn.expert_bias:
         return (*inside, unpermute)

@@ -292,6 +292,8 @@ class Pointwise:
     launches: Num = 1.0
     """How often kernels are launched for it: once for each expert, where experts follow each other; some at
     each step of a ring."""
+    copies: float = 1.0
+    """Elements for each of its inputs: tokens that several experts take."""
     beside: OpRole = OpRole.OTHER
     """Of an adapter's sums, what the map does that the adapter stands beside."""
 

@@ -6,6 +6,7 @@ scripts, and its pip fails or succeeds as told. Paths have spaces throughout.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,7 @@ case "$1 $2" in
 "-m pip")
     [[ $3 == install ]] || exit 0
     echo "$@" >>"$FAKE_CALLS"
+    printf '%s' "${FAKE_PIP_LOG:-}"
     sleep "${FAKE_PIP_SECONDS:-0}"
     echo noise
     echo noise >&2
@@ -163,8 +165,73 @@ def test_arguments_input_output_and_exit_code_pass_through(machine: Machine) -> 
         assert (code, output) == (7, "<--plan><tp8 pp4><>typed")
         assert len(errors) == (1 if uses == 0 else 0)
     assert machine.installs == 1
-    assert "-e .[all]" in machine.calls.read_text()
+    assert "-e .[interchange]" in machine.calls.read_text()
     assert not (machine.root / ".venv-setup.log").exists()
+
+
+def test_a_verb_gets_what_it_needs_and_not_more(machine: Machine) -> None:
+    """Most verbs need little; the page, sweeps and unknown words get everything, once."""
+    for words, installs in (
+        (("estimate", "m"), 1), (("search", "m"), 1), (("ui",), 2), (("serve", "m"), 2), (("what",), 2),
+    ):  # fmt: skip
+        assert machine.run(*words)[0] == 7
+        assert machine.installs == installs, words
+    assert machine.calls.read_text().splitlines()[-1].endswith("-e .[all]")
+
+
+def test_a_model_of_the_hub_needs_everything(machine: Machine) -> None:
+    machine.run("estimate", "org/name", "--hub")
+    assert machine.calls.read_text().splitlines()[-1].endswith("-e .[all]")
+
+
+def test_a_long_set_up_says_how_far_it_is(machine: Machine) -> None:
+    log = "Collecting a\nCollecting b\nDownloading a.whl.metadata (9.1 MB)\nDownloading a.whl (12.3 MB)\n"
+    code, _, errors = machine.run("estimate", FAKE_PIP_SECONDS="11", FAKE_PIP_LOG=log)
+    assert code == 7
+    assert errors[1].endswith("s: 1 of 2 packages fetched (12 MB)")
+
+
+SMALL_VERBS = (
+    "estimate search explain memory simulate compare-plans scaling sensitivity serve post-train buy "
+    "compare cost improve diagnose network catalog doctor completion"
+).split()
+EXTRAS = "polars dask distributed plotly fastapi uvicorn optuna scipy tokenizers mcp numba pydantic torch"
+WITHOUT = f"""
+import importlib.util, sys
+names = {EXTRAS.split()!r}
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in names:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name in names else find(name, *rest)
+from foretell.cli import main
+main()
+"""
+
+
+def test_the_launcher_names_the_verbs_that_need_little() -> None:
+    listed = re.search(r"-\* \| ([^)]+)\)", (ROOT / "foretell").read_text())
+    assert listed is not None
+    assert re.findall(r"[a-z-]+", listed[1]) == SMALL_VERBS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "estimate llama-3.1-8b --gpus 8xH100", "explain llama-3.1-8b --gpus 8xH100",
+        "memory llama-3.1-8b --gpus 8xH100 --plan zero3", "serve llama-3.1-8b --gpus 1xH100",
+        "post-train llama-3.1-8b --gpus 8xH100 --algorithm sft", "simulate llama-3.1-8b --gpus 8xH100",
+        "improve examples/launch_slow.sh --system h100-sxm", "catalog chips", "doctor",
+    ],
+)  # fmt: skip
+def test_these_verbs_need_no_extra(words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *words.split()],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_link_to_the_command_finds_the_repository(machine: Machine) -> None:

@@ -19,8 +19,10 @@ stamp_file() { # EXTRAS
     printf '%s/.stamp-%s' "$venv" "$1"
 }
 
-is_ready() { # EXTRAS: installed from this very pyproject.toml, here, with a Python that still exists
+# EXTRAS: installed from this very pyproject.toml, here, with a Python that still exists. `all` has the rest.
+is_ready() {
     local stamp="" file="$venv/.stamp-$1"
+    if [[ $1 != all* ]] && is_ready all; then return; fi
     [[ -r $file && -x $venv/bin/python && -x $venv/bin/foretell && ! -e $venv/.unfinished ]] || return 1
     IFS= read -r stamp <"$file"
     [[ $stamp == "$(fingerprint)" ]]
@@ -85,6 +87,45 @@ run_pip() { # ARGUMENTS of pip install; in the log, not on the screen
         >>"$setup_log" 2>&1 </dev/null
 }
 
+# How far pip is, from its log, every second on a terminal and every ten seconds elsewhere: packages that it
+# found it needs, those that are here, and their size so far.
+show_progress() {
+    local line found here size seconds=0 what
+    while sleep 1; do
+        found=0 here=0 size=0 what=fetched
+        while IFS= read -r line; do
+            case $line in
+            Collecting\ *) ((found += 1)) ;;
+            *.metadata\ *) ;;
+            *"Downloading "* | *"Using cached "*)
+                ((here += 1))
+                [[ $line =~ \(([0-9]+)(\.[0-9]+)?\ MB\) ]] && ((size += BASH_REMATCH[1]))
+                ;;
+            "Installing collected packages"*) what="fetched, being installed" ;;
+            esac
+        done <"$setup_log"
+        ((seconds += 1))
+        if ((here == 0)); then
+            what="$found packages are needed so far"
+        else
+            what="$here of $found packages $what ($size MB)"
+        fi
+        if [[ -t 2 ]]; then
+            printf '\r\033[K%s: %d s: %s' "$name" "$seconds" "$what" >&2
+        elif ((seconds % 10 == 0)); then
+            printf '%s: %d s: %s\n' "$name" "$seconds" "$what" >&2
+        fi
+    done
+}
+
+stop_progress() {
+    [[ -n ${progress:-} ]] || return 0
+    kill "$progress" 2>/dev/null
+    wait "$progress" 2>/dev/null
+    progress=""
+    if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi
+}
+
 # pip resolves and fetches before it changes anything, so an environment that was there is still whole.
 install_failed() {
     local cause
@@ -94,8 +135,17 @@ install_failed() {
 }
 
 install_interrupted() {
+    stop_progress
     discard_venv
     fail "set-up was interrupted and will start afresh next time"
+}
+
+size_of() { # EXTRAS: how much there is to install, in words
+    case $1 in
+    all,*) echo "some 1,100 MB: every verb and what checks them" ;;
+    all) echo "some 800 MB: what every verb needs" ;;
+    *) echo "some 150 MB: what this verb needs" ;;
+    esac
 }
 
 install() { # EXTRAS; the lock is held
@@ -103,14 +153,21 @@ install() { # EXTRAS; the lock is held
     : >"$setup_log"
     trap install_interrupted INT TERM HUP
     if is_usable; then
-        printf '%s: bringing %s up to date (up to a minute)\n' "$name" "$venv" >&2
+        printf '%s: bringing %s up to date (%s)\n' "$name" "$venv" "$(size_of "$extras")" >&2
         is_ready all || rm -f "$venv"/.stamp-*
     else
-        printf '%s: first use: setting up %s (a minute or two)\n' "$name" "$venv" >&2
+        printf '%s: first use: setting up %s (%s)\n' "$name" "$venv" "$(size_of "$extras")" >&2
         create_venv
     fi
     : >"$venv/.unfinished" # others wait while it is there, and a set-up that was killed is started afresh
-    (cd "$root" && run_pip -e ".[$extras]") || install_failed
+    show_progress &
+    progress=$!
+    if (cd "$root" && run_pip -e ".[$extras]"); then
+        stop_progress
+    else
+        stop_progress
+        install_failed
+    fi
     # Also where the caller's Python is told to write no compiled files: each start would compile anew.
     "$venv/bin/python" -m compileall -q "$root/src" >>"$setup_log" 2>&1 </dev/null || true
     fingerprint >"$(stamp_file "$extras")"

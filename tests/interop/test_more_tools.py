@@ -16,9 +16,9 @@ FILES: dict[str, dict[str, Any]] = tomllib.loads(
 )
 
 
-@pytest.mark.parametrize("tool", FILES)
-def test_a_tool_is_one_table(tool: str) -> None:
-    check_launch(tool, **FILES[tool])
+@pytest.mark.parametrize("name", FILES)
+def test_a_tool_is_one_table(name: str) -> None:
+    check_launch(**{"tool": name, **FILES[name]})
 
 
 @pytest.mark.parametrize("tool", tool_names())
@@ -85,3 +85,60 @@ def test_what_sounds_like_time_or_memory_may_matter() -> None:
         resembles("per_device_train_batch_sise", table_of("trl")) == "per_device_train_batch_size"
     )
     assert resembles("learning_rate", table_of("trl")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("accelerate launch --num_processes 8 -m axolotl.cli.train a/fft-8b.yaml", "a/fft-8b.yaml"),
+        (
+            "tune run --nproc_per_node 4 lora_finetune_distributed --config llama3_1/8B_lora",
+            "8B_lora",
+        ),
+        ("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file c/l.toml", "c/l.toml"),
+        ("llamafactory-cli train b/sft.yaml", "b/sft.yaml"),
+        (
+            "python scripts/performance/setup_experiment.py -mr llama3_70b --num_gpus 64",
+            "llama3_70b",
+        ),
+    ],
+)
+def test_nothing_is_taken_from_a_configuration_that_is_not_at_hand(text: str, file: str) -> None:
+    launch = read_launch(text)
+    assert any(file in ask for ask in launch.asks), launch.asks
+    assert (launch.seq_len, launch.global_batch) == (None, None)
+    assert not {word for word in launch.plan.split() if word.startswith(("tp", "mbs", "recompute"))}
+
+
+def test_a_configuration_beside_its_command_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen3-8B\ncutoff_len: 4096\nstage: sft\n"
+    )
+    (tmp_path / "run.sh").write_text(
+        "#!/bin/bash\nFORCE_TORCHRUN=1 llamafactory-cli train sft.yaml\n"
+    )
+    launch = read_launch(tmp_path / "run.sh")
+    assert (launch.named, launch.seq_len) == ("Qwen/Qwen3-8B", 4096)
+
+
+def test_the_steps_of_megatron_bridge_are_its_recipes() -> None:
+    launch = read_launch(
+        "python scripts/performance/setup_experiment.py --model_recipe_name llama3_70b --gpu h100 "
+        "--num_gpus 64 --tensor_model_parallel_size 4 --pipeline_model_parallel_size 8 "
+        "--global_batch_size 256 --gpus_per_node 8 "
+        "--micro_batch_size 1 --seq_length 8192 --compute_dtype fp8_cs"
+    )
+    assert (launch.tool, launch.gpus) == ("megatron-bridge", 64)
+    assert {"tp4", "pp8", "dp2", "zero1", "sp", "precision=fp8", "framework=megatron-core"} <= {
+        *launch.plan.split()
+    }
+
+
+def test_nemo_trains_in_fp8_where_its_model_says_so() -> None:
+    text = (
+        "trainer: {devices: 8, num_nodes: 2, precision: bf16}\n"
+        "exp_manager: {create_checkpoint_callback: true}\n"
+    )
+    model = "model: {micro_batch_size: 1, global_batch_size: 16, fp8: FLAG, fp8_hybrid: true}\n"
+    for flag, word in (("true", "precision=fp8"), ("false", "precision=bf16")):
+        assert word in read_launch(text + model.replace("FLAG", flag)).plan.split()

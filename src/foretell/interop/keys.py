@@ -369,7 +369,8 @@ def read_back(
         if value is None:
             continue
         own = keys.given.spelt
-        given = [own.get(key, key) for key in keys.said_as(*sources.get(name, (name,)))]
+        said = keys.said_as(*sources.get(name, (name,)))
+        given = [*dict.fromkeys(own.get(key, key) for key in said)]
         line = next((at for at in (line_of(keys.given, key) for key in given) if at), None)
         rows.append(
             ReadValue(

@@ -52,7 +52,9 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     dp = _replicas(keys, gpus, tp * pp * cp)
     layout, vpp = _layout(keys, pp, _virtual(keys, pp, layers), layers)
     micro = known.over("micro_batch", keys.whole("micro_batch_size") or 1)
-    split = bool(keys.flag("sequence_parallel"))
+    bridge = bool(of.options.get("bridge")) or _of_bridge(given)
+    told_split = keys.flag("sequence_parallel")
+    split = bool(of.options.get("recipe")) if told_split is None else told_split
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "vpp": vpp if pp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
         "ep": ep if ep > 1 else None, "etp": _expert_tensor(keys, tp, ep), "zero": _zero(keys),
@@ -61,20 +63,26 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
         "order": "tp,cp,pp,dp" if keys.flag("use_tp_pp_dp_mapping") else None,
     }  # fmt: skip
     values |= (
-        _kernels(keys, cp) | _recompute(keys, vpp) | _precision(keys, given) | _dtypes(keys, given)
+        _kernels(keys, cp)
+        | _recompute(keys, vpp)
+        | _precision(keys, given, bridge=bridge)
+        | _dtypes(keys, bridge=bridge)
     )
     values |= (
         _experts(keys)
         | _data(keys, None if dp is None else dp * cp)
-        | _overlap(keys, sharp=tp > 1 and bool(values["sp"]), bridge=_of_bridge(given))
+        | _overlap(keys, sharp=tp > 1 and bool(values["sp"]), bridge=bridge)
     )
     if tool == "nemo":
         values["framework"] = "nemo"
     if any(key.endswith("peft.dim") for key, _ in given.pairs):
         values["lora"] = keys.whole("dim")
+    elif (keys.text("adapter") or "").startswith(("lora", "qlora")):
+        values["lora"] = keys.whole("lora_rank")
     models = _named(keys, table is not None)
     batch, seq_len = (
-        keys.whole("global_batch_size") or (None if dp is None else micro * dp),
+        keys.whole("global_batch_size")
+        or (None if dp is None else micro * (keys.whole("accumulation") or 1) * dp),
         keys.whole("seq_length", "encoder_seq_length", "sequence_length"),
     )
     keys.raise_problems()
@@ -280,20 +288,20 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     return {"recompute": "none"}
 
 
-def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
+def _precision(keys: Keys, given: ArgumentTable, *, bridge: bool) -> dict[str, object]:
     """Dtype of the products, and what shares a scale."""
     local = keys.text("transformer_impl") == "local"
     recipe = keys.text("mixed_precision", "precision")
     half, brain = keys.flag("fp16"), keys.flag("bf16")
-    eight = keys.text("fp8_format", "fp8")
+    eight = _eight(keys)
     how = keys.choice(["fp8_recipe"], WORDS["fp8_recipe"])
-    four = keys.text("fp4_format", "fp4", "fp4_recipe")
+    four = _on(keys.raw("fp4_format", "fp4", "fp4_recipe"))
     wide = _wide_layers(keys)
-    if recipe is not None and recipe.lower() in WORDS["mixed"]:
+    if recipe is not None and recipe.lower() in WORDS["mixed"] and not (eight or four):
         pairs = (word.partition("=") for word in WORDS["mixed"][recipe.lower()].split())
         found: dict[str, object] = {name: value for name, _, value in pairs}
         return found | wide if found.get("precision") in NARROW else found
-    if recipe is not None:
+    if recipe is not None and recipe.lower() not in WORDS["mixed"]:
         keys.doubt(f"mixed_precision {recipe[:60]} is not known here: bf16")
     if four:
         return {"precision": "nvfp4", **wide}
@@ -304,13 +312,23 @@ def _precision(keys: Keys, given: ArgumentTable) -> dict[str, object]:
     if half:
         return {"precision": "fp16"}
     if not brain and recipe is None:
-        if _of_bridge(given) or _unset(keys, given):
+        if bridge or _unset(keys, given):
             keys.note("neither bf16 nor fp16 is named here: the chip's usual precision")
             return {}
         how = "without TF32" if local else "in TF32 by Transformer Engine"
         keys.note(f"neither bf16 nor fp16 is named: 32-bit training, GEMMs {how}")
         return {"precision": "fp32" if local else "tf32"}
     return {"precision": "bf16"}
+
+
+def _eight(keys: Keys) -> bool:
+    """Whether products run in 8 bits: a format, a switch, or the flags of 2023."""
+    told = keys.raw("fp8_format", "fp8")
+    return _on(told) if told is not None else bool(keys.flag("old_fp8"))
+
+
+def _on(told: object) -> bool:
+    return str(told).lower() not in ("none", "null", "false", "0", "")
 
 
 def _wide_layers(keys: Keys) -> dict[str, object]:
@@ -332,10 +350,10 @@ def _unset(keys: Keys, given: ArgumentTable) -> bool:
     return any(str(word).startswith("$") for word in (*keys.words, *behind))
 
 
-def _dtypes(keys: Keys, given: ArgumentTable) -> dict[str, object]:
+def _dtypes(keys: Keys, *, bridge: bool) -> dict[str, object]:
     """What gradients, master copy and states are kept in: the flags' own gradients have 32 bits unless told,
     those of Megatron-Bridge's recipes are as the software has them."""
-    values: dict[str, object] = {} if _of_bridge(given) else {"gradients": "fp32"}
+    values: dict[str, object] = {} if bridge else {"gradients": "fp32"}
     if keys.flag("grad_reduce_in_bf16") or keys.flag("grad_reduce_in_fp32") is False:
         values["gradients"] = "bf16"
     main = keys.choice(["main_grads_dtype"], WORDS["dtype"])

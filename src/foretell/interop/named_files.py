@@ -16,7 +16,7 @@ from foretell.interop.launch import NamedFile, Tool
 
 KEYS = (
     "config_file", "job.config_file", "deepspeed", "deepspeed_config", "deepspeed_config_file", "config",
-    "extra_llm_api_options", "yaml_cfg",
+    "extra_llm_api_options", "yaml_cfg", "params_file",
 )  # fmt: skip
 """Arguments that may name such a file."""
 OF_DEEPSPEED = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
@@ -25,11 +25,17 @@ _NAMED = re.compile(
     r"['\"]?(?P<name>[\w./-]{1,200}\.(?:json|ya?ml|toml))['\"]?(?=\s|$)",
     re.MULTILINE,
 )
+_ALONE = re.compile(
+    r"(?<=[\w\"'])[ \t]+(?:\\\n[ \t]*)?['\"]?(?P<name>[\w./-]{1,200}\.(?:ya?ml|toml|json))['\"]?(?=\s|$)"
+)
+"""A configuration that a command has as a word of its own: `axolotl train config.yaml`."""
 
 
 def named_files(text: str) -> list[tuple[str, str]]:
     """(argument, name) of every file with further arguments that a text names; those it writes are none."""
     found = [(one["flag"] or one["key"], one["name"]) for one in _NAMED.finditer(text)]
+    of_flags = {name for _, name in found}
+    found += [("", one["name"]) for one in _ALONE.finditer(text) if one["name"] not in of_flags]
     return [
         (key, name)
         for key, name in dict.fromkeys(found)
@@ -41,6 +47,8 @@ def with_files(given: ArgumentTable, files: Sequence[NamedFile], tool: Tool) -> 
     """Arguments with those of the files that they name, in the order in which the tool counts them."""
     more: list[tuple[str, Any]] = []
     for one in files:
+        if not one.key and one.name not in given.words:
+            continue
         try:
             pairs = written_pairs(one.content)
         except BadInput:

@@ -54,7 +54,7 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
         return [ArgumentTable(words=(), pairs=told, variables={}, text=text)]
     if found.processes and not found.python:
         tables = [_of_process(one, found, text) for one in found.processes]
-        bare = isinstance(given, str) and not any(one.words and one.pairs for one in tables)
+        bare = isinstance(given, str) and not any(_is_command(one) for one in tables)
         return [parse_arguments(text)] if bare else tables
     if found.python:
         told = read_config_module(found.python) or _called(found.python)
@@ -77,6 +77,12 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
     return [
         ArgumentTable(words=(), pairs=tuple(held.items()), variables={}, text=text, places=places)
     ]
+
+
+def _is_command(one: ArgumentTable) -> bool:
+    """Whether a process has a program and something that it is told."""
+    files = any(word.endswith(CONFIGURATIONS[:-1]) for word in one.words)
+    return bool(one.words and (one.pairs or files))
 
 
 def _parent(given: str | Path, pairs: Mapping[str, Any], depth: int = 4) -> ArgumentTable | None:
@@ -135,12 +141,16 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
         "nnodes": count.nodes,
         "gpus_per_node": count.per_node,
     }
-    spelt = {}
+    named = [
+        word for word in process.argv if word.text.startswith("--") and word.raw.isidentifier()
+    ]
+    spelt = {spell_key(word.text.lstrip("-")): word.raw for word in named}
+    places |= {word.raw: word.line for word in named}
     for fact in count.facts:
         source = spell_key(fact.source) if fact.line else ""
-        if source and source not in places:
+        if source:
             spelt[VARIABLES.get(fact.name, "world_size")] = source
-            places[source] = fact.line
+            places.setdefault(source, fact.line)
     own = {key for key, _ in told.pairs}
     known = {name: word.text for name, word in env.items() if word.known}
     variables = known if own & {"nproc_per_node", "num_processes"} else {

@@ -70,7 +70,7 @@ def launched_tools(
         if given.started and _BESIDE.search(" ".join(given.words[:3]).lower()):
             continue
         try:
-            whose = tool or given.tool or _recognised(given, known)
+            whose = instead_of(tool or given.tool or _recognised(given, known), given)
         except BadInput as error:
             problems.append(error)
             continue
@@ -78,6 +78,15 @@ def launched_tools(
     if not found:
         raise problems[0] if problems else nothing_launched(tables[0].text)
     return [(given, whose) for _, _, given, whose in sorted(found, key=lambda one: one[:2])]
+
+
+def instead_of(tool: Tool, given: ArgumentTable) -> Tool:
+    """The tool whose step runs where keys of it are among a trainer's: LLaMA-Factory with Megatron's."""
+    keys = {key for key, _ in given.pairs}
+    for other, marks in table_of(tool).options.get("instead", {}).items():
+        if keys & {*marks.split()}:
+            return str(other)
+    return tool
 
 
 def _recognised(given: ArgumentTable, known: Known) -> Tool:
@@ -109,7 +118,7 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
     """How much a launch looks like one of a tool."""
     keys = {key for key, value in given.pairs if not key.startswith("$")}
     program = program_of(given)
-    named = any(_named(one, program) for one in table.programs)
+    named = _program_score(table, program)
     weak = any(_named(one, program) for one in table.weak)
     marks = [one for one in table.marks if _marked(one, keys, table.last)]
     if not named and (
@@ -138,9 +147,17 @@ def program_of(given: ArgumentTable) -> str:
     return " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
 
 
+def _program_score(table: ToolTable, program: str) -> int:
+    """1 where the program's name says that it is the tool's, 3 where two words do; 0 where none does."""
+    return max(
+        (3 if "+" in one else 1 for one in table.programs if _named(one, program)), default=0
+    )
+
+
 def _named(part: str, program: str) -> bool:
-    """Whether a program's name has a part, at the beginning of a word of it."""
-    return bool(re.search(rf"(?<![a-z0-9]){re.escape(part.lower())}(?!-workspace)", program))
+    """Whether a program's name has a part (`a+b`: two words), at the beginning of a word of it."""
+    text = re.escape(part.lower().replace("+", " "))
+    return bool(re.search(rf"(?<![a-z0-9]){text}(?!-workspace)", program))
 
 
 def _marked(mark: str, keys: set[str], last: bool = True) -> bool:

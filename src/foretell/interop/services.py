@@ -230,7 +230,7 @@ def _stage(one: Service) -> Layout:
         keys.problem("tp", f"is no multiple of dp {dp} x cp {cp}", ranks)
     if copies > 1 and not apart:
         keys.note(f"{copies} copies of the engine side by side: attention is not data-parallel")
-    ep = keys.whole("ep") or 1
+    ep = ranks if keys.flag("spread") else keys.whole("ep") or 1
     backend = (keys.text("dispatch") or ("deepep" if keys.flag("deepep") else "none")).lower()
     if backend in str(one.option("spreads", "")).split():
         if ep not in (1, ranks):
@@ -379,10 +379,17 @@ def largest(values: object) -> int | None:
 # ---- drafts and adapters ------------------------------------------------------------------------
 
 
+DRAFTERS = ("eagle3", "eagle", "medusa", "mlp_speculator", "dspark")
+"""Parts of a draft's name that say its method where none is named (vllm/config/speculative.py)."""
+
+
 def _drafts(one: Service) -> dict[str, object]:
     """Tokens that a draft proposes in each step, who does, and how many are kept where that is forced."""
     keys, own = one.keys, one.option("drafts", {})
     method, model = keys.text("draft_method"), keys.text("draft_model")
+    if model in ("[ngram]", "ngram"):  # vLLM's speculative_model of 2024
+        method, model = method or "ngram", None
+    method = method or next((word for word in DRAFTERS if word in (model or "").lower()), None)
     many, steps = keys.whole("draft_tokens", low=0), keys.whole("draft_steps")
     if not {"method": method, "model": model}.get(own.get("needs"), method or model or many):
         return {}

@@ -59,7 +59,7 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
         key = next((one for one in names if pairs.get(one) is not None), None)
         if key is not None:
             found[name] = _ours(table, name, pairs[key])
-            spelt[name] = key
+            spelt[name] = given.spelt.get(key, key)
     claimed = table.known
     found |= {name: pairs[name] for name in CHIP_KEYS if name in pairs and name not in claimed}
     for name, factors in table.products.items():

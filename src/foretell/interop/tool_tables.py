@@ -228,6 +228,7 @@ def table_of(name: str) -> ToolTable:
         for one in raw.get("include", ())
         for under in one.get("under", "").split() or [""]
     ]
+    family = raw.get("family", inner[0][0].family if inner else "training")
     fields = {key: tuple(expand(told)) for key, told in raw.get("fields", {}).items()}
     fields = {key: (key,) for key in expand(raw.get("same", ""))} | fields
     plan: dict[str, dict[str, Any]] = {
@@ -260,7 +261,7 @@ def table_of(name: str) -> ToolTable:
         switches |= {f"{under}{key}" for key in one.switches}
         bears |= {f"{under}{key}" for key in one.bears}
         quiet |= {f"{under}{key}" for key in one.quiet}
-        if raw.get("family", one.family) == one.family:
+        if family == one.family:
             defaults = dict(one.defaults) | defaults
             options = dict(one.options) | options
     read = {key for keys in fields.values() for key in keys} | set(plan)
@@ -268,7 +269,7 @@ def table_of(name: str) -> ToolTable:
     read |= {key for own in backends.values() for keys in own.values() for key in keys}
     return ToolTable(
         tool=name,
-        family=raw.get("family", inner[0][0].family if inner else "training"),
+        family=family,
         source=raw.get("source", ""),
         programs=tuple(raw.get("programs", "").split()),
         weak=tuple(raw.get("weak", "").split()),

@@ -99,14 +99,15 @@ def _sweep(runs: list[ArgumentTable], tool: Tool) -> list[str]:
 def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
     given = with_files(_environment(alone, whose), beside.files, whose)
     launch = _instances(_judged(reader_of(whose)(given, beside)), given, beside)
-    opened = [f"{one.key} {one.name} was opened" for one in beside.files]
+    opened = [f"{one.key} {one.name} was opened".strip() for one in beside.files]
     if given.bare and beside.files == () and not given.copies > 1 and _of_file(given):
         told = (
             "the file holds flags and no program that takes them: import the script that uses them"
         )
         launch = replace(launch, doubts=(*launch.doubts, told))
-    parents = _parents(given, whose)
-    closed = [] if parents else _not_opened(given, {one.name for one in beside.files})
+    opened_names = {one.name for one in beside.files}
+    parents = _parents(given, whose, opened_names)
+    closed = [] if parents else _not_opened(given, opened_names)
     behind = _behind(given, launch)
     if parents or behind or any("_recipe " in ask for ask in launch.asks):
         launch = only_told(launch)
@@ -152,18 +153,33 @@ def _judged(launch: Launch) -> Launch:
     return replace(launch, doubts=(*launch.doubts, *stops), asks=(*launch.asks, *asks))
 
 
-def _parents(given: ArgumentTable, tool: Tool) -> list[str]:
-    """Configurations that a launch is made from and that are not at hand."""
+def _parents(given: ArgumentTable, tool: Tool, opened: Collection[str]) -> list[str]:
+    """Configurations that a launch is made from and that are not at hand: those that its tool names by a key,
+    any file behind a key for one, and one that the command has as a word of its own."""
     table = table_of(tool)
     found = []
-    for key, value in given.pairs:
-        if key not in str(table.options.get("parents", "")).split() or not isinstance(value, str):
-            continue
+    if {key for key, _ in given.pairs} & {*str(table.options.get("complete", "")).split()}:
+        return []
+    named = [(key, value) for key, value in given.pairs if isinstance(value, str)]
+    own = str(table.options.get("parents", "")).split()
+    files = [(key, value) for key, value in named if key in PARENTS and value.endswith(ENDINGS)]
+    files += [("", word) for word in given.words if given.started and word.endswith(ENDINGS)]
+    defaults = str(table.options.get("own_files", "")).split()
+    files = [one for one in files if not _written(one[1], given.text) and one[1] not in opened
+             and one[1].rpartition("/")[2] not in defaults]  # fmt: skip
+    told = [(key, value) for key, value in named if key in own and value not in opened]
+    for key, value in dict.fromkeys((*told, *files)):
         if value.lower() not in table.values.get("backend", {}) and not value.startswith("$"):
+            shown = f"{value[:80]} ({key})" if key else value[:80]
             found.append(
-                f"{value[:80]} ({key}), which the rest comes from, is not at hand: put it beside the file"
+                f"{shown}, which the rest comes from, is not at hand: put it beside the file"
             )
     return found
+
+
+def _written(name: str, text: str) -> bool:
+    """Whether a script writes a file itself."""
+    return bool(re.search(rf">\s*\S*{re.escape(name.rpartition('/')[2])}", text))
 
 
 def _field_of(word: str) -> str:
@@ -174,7 +190,9 @@ def _field_of(word: str) -> str:
 
 def only_told(launch: Launch) -> Launch:
     """A launch without what its tool's defaults say: another file that is not at hand has the rest."""
-    told = {row.name for row in launch.values if row.origin == "file"}
+    told = {row.name for row in launch.values if row.origin == "file"} - {"dp"}
+    if not _names_batch(launch):
+        told -= {"global_batch"}
     words = [word for word in launch.plan.split() if _field_of(word) in told]
     post = launch.post_training
     return replace(
@@ -192,6 +210,17 @@ def only_told(launch: Launch) -> Launch:
             if key in told or key in ("algorithm", "model", "framework")
         },
     )
+
+
+def _names_batch(launch: Launch) -> bool:
+    """Whether a launch says its whole batch by a key, rather than by what a GPU takes."""
+    table = table_of(launch.tool)
+    if table.family == "policy":
+        return True
+    shared = table_of("_training") if table.family == "training" else table
+    first = shared.sources.get("global_batch", ("global_batch",))[0]
+    row = next((one for one in launch.values if one.name == "global_batch"), None)
+    return row is None or row.key.split(", ")[0] in table.fields.get(first, (first,))
 
 
 def _of_file(given: ArgumentTable) -> bool:
@@ -275,6 +304,8 @@ FILES = (
     "fsdp_config",
 )
 """Arguments that may name a file with more arguments."""
+PARENTS = ("config", "job.config_file", "yaml_cfg", "params_file")
+"""Those of them that a whole launch may be made from."""
 ENDINGS = (".json", ".yaml", ".yml", ".toml")
 _ALONE = re.compile(r"\$\{?\w+(?:\[[@*]\])?\}?")
 _BEHIND = re.compile(
@@ -292,7 +323,7 @@ def _not_opened(given: ArgumentTable, opened: Collection[str] = ()) -> list[str]
         if value.endswith(ENDINGS)
         and value not in opened
         and "$" not in value
-        and not re.search(rf">\s*\S*{re.escape(value.rpartition('/')[2])}", given.text)
+        and not _written(value, given.text)
     ]
 
 

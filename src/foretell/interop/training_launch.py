@@ -368,7 +368,10 @@ def _optimizer(keys: Keys) -> str | None:
 
 def _offload(keys: Keys) -> str | None:
     host = []
+    stage = keys.whole("zero_stage", low=0, high=3)
     for name in ("optimizer", "weights"):
+        if name == "weights" and stage is not None and stage < 3:
+            continue  # DeepSpeed offloads parameters at stage 3 alone
         device = (keys.text(f"offload_{name}") or "").lower()
         if device == "nvme":
             keys.doubt(f"offload of the {name} to nvme is taken as to the host's memory")

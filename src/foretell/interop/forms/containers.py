@@ -49,10 +49,10 @@ def words_at(tree: Tree, path: Path, node: Any, *, split: bool = False) -> list[
     text, line = tree.placed(str(node), tree.line(*path))
     if not split:
         return [plain_word(text, line)]
-    return _split(text, line)
+    return split_words(text, line)
 
 
-def _split(text: str, line: int) -> list[Word]:
+def split_words(text: str, line: int) -> list[Word]:
     """Words of a command that is one text, each with its line."""
     found: list[Word] = []
     try:

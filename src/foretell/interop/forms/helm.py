@@ -8,7 +8,14 @@ flags that the chart makes of them.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from foretell.interop.forms.containers import gpus_at, processes_of, table, variables_at, words_at
+from foretell.interop.forms.containers import (
+    gpus_at,
+    processes_of,
+    split_words,
+    table,
+    variables_at,
+    words_at,
+)
 from foretell.interop.forms.records import (
     LaunchContents,
     LaunchedProcess,
@@ -34,6 +41,7 @@ PARALLELISM = {
     "tensor": "tensor-parallel-size",
     "data": "data-parallel-size",
     "pipeline": "pipeline-parallel-size",
+    "dataLocal": "data-parallel-size-local",
 }
 """Keys of `parallelism` of llm-d and KServe and vLLM's flags."""
 _PROGRAMS = {"VLLM": "vllm", "vllmServe": "vllm", "OLlama": "ollama", "Infinity": "infinity"}
@@ -119,29 +127,60 @@ def _model_service(tree: Tree) -> Iterator[LaunchedProcess]:
     """llm-d's model service: decode and prefill with containers and parallelism."""
     value = tree.value
     artifacts = table(value.get("modelArtifacts"))
-    model = str(artifacts.get("name") or artifacts.get("uri") or "").removeprefix("hf://")
+    start = _start(tree, ("modelArtifacts", "name"), _model_name(artifacts))
     for role in ("decode", "prefill"):
         half = table(value.get(role))
-        if not half or half.get("create") is False:
-            continue
-        parallel = table(half.get("parallelism"))
-        facts = [stated("role", role, tree.line(role), role)]
-        copies = half.get("replicas")
-        if isinstance(copies, int):
-            facts.append(stated("replicas", copies, tree.line(role, "replicas"), "replicas"))  # fmt: skip
-        containers = half.get("containers")
-        for at, one in enumerate(containers if isinstance(containers, list) else ()):
-            path: Path = (role, "containers", str(at))
-            gpus = gpus_at(tree, (*path, "resources"), table(one).get("resources"))
-            command = str(table(one).get("modelCommand") or "")
-            words = words_at(tree, (*path, "command"), table(one).get("command"))
-            if command in ("vllmServe", "imageDefault", ""):
-                words = words or _start(tree, ("modelArtifacts", "name"), model)
-            words += _flags(tree, (role, "parallelism"), parallel, PARALLELISM)
-            words += words_at(tree, (*path, "args"), table(one).get("args"))
-            env = variables_at(tree, (*path, "env"), table(one).get("env"))
-            yield from processes_of(words, env, [*facts, *([gpus] if gpus else [])], layer="helm",
-                                    image=str(table(one).get("image") or ""), name=role)  # fmt: skip
+        if half and half.get("create") is not False:
+            yield from _half(tree, half, (role,), start, role)
+
+
+def inference_service(tree: Tree) -> Iterator[LaunchedProcess]:
+    """KServe's LLMInferenceService: the model by its address, parallelism, and a prefill half of its own."""
+    spec = table(tree.value.get("spec"))
+    start = _start(tree, ("spec", "model", "uri"), _model_name(table(spec.get("model"))))
+    prefill = table(spec.get("prefill"))
+    yield from _half(tree, spec, ("spec",), start, "decode" if prefill else "")
+    if prefill:
+        yield from _half(tree, prefill, ("spec", "prefill"), start, "prefill")
+
+
+def _model_name(node: Mapping[str, Any]) -> str:
+    """A model by its repository, else by its name."""
+    uri = str(node.get("uri") or "")
+    return uri.removeprefix("hf://") if uri.startswith("hf://") else str(node.get("name") or uri)
+
+
+def _half(
+    tree: Tree, half: Mapping[str, Any], path: Path, start: list[Word], role: str
+) -> Iterator[LaunchedProcess]:
+    """Servers of one half of a service, or of a whole one."""
+    facts = [stated("role", role, tree.line(*path), role)] if role else []
+    copies = half.get("replicas")
+    if isinstance(copies, int):
+        facts.append(stated("replicas", copies, tree.line(*path, "replicas"), "replicas"))
+    parallel = table(half.get("parallelism"))
+    flags = list(_flags(tree, (*path, "parallelism"), parallel, PARALLELISM))
+    if parallel.get("expert") is True:
+        flags.append(Word(text="--enable-expert-parallel", line=tree.line(*path, "parallelism", "expert"),
+                          raw="expert"))  # fmt: skip
+    inner = "template" in half
+    containers = table(half.get("template")).get("containers") if inner else half.get("containers")
+    base: Path = (*path, "template", "containers") if inner else (*path, "containers")
+    several = (
+        containers if isinstance(containers, list) and containers else [{}] * (path[0] == "spec")
+    )
+    for at, one in enumerate(several):
+        place = (*base, str(at))
+        gpus = gpus_at(tree, (*place, "resources"), table(one).get("resources"))
+        command = str(table(one).get("modelCommand") or "")
+        words = words_at(tree, (*place, "command"), table(one).get("command"))
+        words = words or (list(start) if command in ("vllmServe", "imageDefault", "") else [])
+        env = variables_at(tree, (*place, "env"), table(one).get("env"))
+        words += [*flags, *words_at(tree, (*place, "args"), table(one).get("args"))]
+        more = env.get("VLLM_ADDITIONAL_ARGS")
+        words += [] if more is None else split_words(more.text, more.line)
+        yield from processes_of(words, env, [*facts, *([gpus] if gpus else [])], layer="helm",
+                                image=str(table(one).get("image") or ""), name=role)  # fmt: skip
 
 
 def _catalogue(tree: Tree, one: Mapping[str, Any], path: Path) -> LaunchedProcess:

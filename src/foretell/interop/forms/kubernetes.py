@@ -12,6 +12,7 @@ from typing import Any
 
 from foretell.errors import BadInput
 from foretell.interop.forms.containers import gpus_at, processes_of, table, variables_at, words_at
+from foretell.interop.forms.helm import inference_service
 from foretell.interop.forms.ray_serve import applications, is_serve
 from foretell.interop.forms.records import (
     ConfigSetting,
@@ -84,6 +85,9 @@ def read_manifests(trees: Sequence[Tree]) -> LaunchContents:
     for tree in objects:
         if tree.value.get("kind") in ("ConfigMap", "Secret", "Service", "CronJob-none"):
             continue
+        if tree.value.get("kind") == "LLMInferenceService":
+            found += inference_service(tree)
+            continue
         found += _special(tree, files)
         found += _inside(tree, tree.value, (), PodContext(), 0, files)
     for text in files.values():
@@ -133,6 +137,9 @@ def _special(tree: Tree, files: Mapping[str, str]) -> Iterator[LaunchedProcess]:
     spec = table(tree.value.get("spec"))
     if tree.value.get("kind") == "DynamoGraphDeploymentRequest":
         yield _request(tree, spec)
+    trainer = table(spec.get("trainer"))
+    if tree.value.get("kind") == "TrainJob" and trainer:
+        yield from _trainer(tree, trainer, files)
     workers = _ray_gpus(tree, spec)
     if isinstance(spec.get("entrypoint"), str):
         line = tree.line("spec", "entrypoint")
@@ -143,6 +150,21 @@ def _special(tree: Tree, files: Mapping[str, str]) -> Iterator[LaunchedProcess]:
         for inner_tree in yaml_trees(spec["serveConfigV2"]):
             for one in applications(inner_tree, offset=line):
                 yield replace(one, facts=(*one.facts, *workers))
+
+
+def _trainer(
+    tree: Tree, trainer: Mapping[str, Any], files: Mapping[str, str]
+) -> Iterator[LaunchedProcess]:
+    """The nodes of Kubeflow's TrainJob; without GPUs of a node, one for each process."""
+    path: Path = ("spec", "trainer")
+    many, each = trainer.get("numNodes"), trainer.get("numProcPerNode")
+    nodes = many if isinstance(many, int) else 1
+    line = stated("nodes", nodes, tree.line(*path, "numNodes"), "numNodes")
+    asked = gpus_at(tree, (*path, "resourcesPerNode"), trainer.get("resourcesPerNode"))
+    if asked is None and isinstance(each, int):
+        asked = stated("gpus_per_node", each, tree.line(*path, "numProcPerNode"), "numProcPerNode")
+    around = PodContext(nodes=nodes, lines=(line,), gpus=asked)
+    yield from _container(tree, trainer, path, around, files)
 
 
 def _request(tree: Tree, spec: Mapping[str, Any]) -> LaunchedProcess:
@@ -222,7 +244,9 @@ def _inside(
             yield from _container(tree, table(value), place, around, files)
         elif key == "model" and "modelFormat" in table(value):  # of an InferenceService
             form = str(table(table(value).get("modelFormat")).get("name") or "")
-            yield from _container(tree, {"image": form, **table(value)}, place, around, files)
+            flags = _runtime_flags(tree, path, node)
+            held = {"image": form, **table(value)}
+            yield from _container(tree, held, place, around, files, flags)
         elif key in SKIPPED:
             continue
         elif key in ("leaderTemplate", "workerTemplate"):
@@ -237,6 +261,23 @@ def _inside(
         else:
             inner = replace(around, role=_role(key, {}) or around.role)
             yield from _inside(tree, value, place, inner, depth + 1, files)
+
+
+def _runtime_flags(tree: Tree, path: Path, predictor: Mapping[str, Any]) -> list[Word]:
+    """Flags that KServe makes of a predictor's fields: the repository, the degrees of several nodes."""
+    model, workers = table(predictor.get("model")), table(predictor.get("workerSpec"))
+    uri = str(model.get("storageUri") or "")
+    found: list[Word] = []
+    if uri.startswith("hf://") and "model_id" not in str(model.get("args")):
+        line = tree.line(*path, "model", "storageUri")
+        found += [Word(text="--model_id", line=line, raw="storageUri"),
+                  plain_word(uri.removeprefix("hf://"), line)]  # fmt: skip
+    for key, flag in (("tensorParallelSize", "tensor"), ("pipelineParallelSize", "pipeline")):
+        if isinstance(workers.get(key), int):
+            line = tree.line(*path, "workerSpec", key)
+            found.append(Word(text=f"--{flag}-parallel-size", line=line, raw=key))
+            found.append(plain_word(str(workers[key]), line))
+    return found
 
 
 def _role(name: str, node: Mapping[str, Any]) -> str:
@@ -294,12 +335,13 @@ def _affinity(tree: Tree, path: Path, node: Any) -> dict[str, tuple[str, int]]:
 
 
 def _container(
-    tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext, files: Mapping[str, str]
-) -> Iterator[LaunchedProcess]:
-    """One container's processes with what stands around it."""
+    tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext, files: Mapping[str, str],
+    more: Sequence[Word] = (),
+) -> Iterator[LaunchedProcess]:  # fmt: skip
+    """One container's processes with what stands around it; `more` is behind its own words."""
     env = {**around.env, **variables_at(tree, (*path, "env"), node.get("env"), files)}
     words = [*words_at(tree, (*path, "command"), node.get("command"), split=True),
-             *words_at(tree, (*path, "args"), node.get("args"), split=True)]  # fmt: skip
+             *words_at(tree, (*path, "args"), node.get("args"), split=True), *more]  # fmt: skip
     gpus = gpus_at(tree, (*path, "resources"), node.get("resources")) or around.gpus
     image = str(node.get("image") or "")
     facts: list[StatedFact] = [gpus] if gpus else []

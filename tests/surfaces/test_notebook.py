@@ -19,6 +19,7 @@ MOST_LINES = 20
 WHOLE: dict[str, Any] = {
     **{name: ask for name, ask in ANSWERS.items() if name != "choice"},
     "post_train": lambda: foretell.post_train("qwen3-8b", system="h100-sxm", gpus=16),
+    "buy": lambda: foretell.buy(MODEL, budget="1M", tokens="1T", systems="hgx-h100"),
     "diagnose": lambda: foretell.diagnose(["zero3 mbs1: 1.2 s"], model=MODEL, **PLAN),
     "improve": lambda: foretell.improve(str(STUDY.parent / "launch_slow.sh"), system="h100-sxm"),
     "sensitivity of an estimate": lambda: foretell.sensitivity(foretell.estimate(MODEL, **PLAN)),
@@ -43,6 +44,18 @@ class Tags(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+
+def _kinds(kind: type[Answer] = Answer) -> set[str]:
+    """Verbs of all answers that there are."""
+    below = (verb for one in kind.__subclasses__() for verb in _kinds(one))
+    return {kind.verb, *below} - {""}
+
+
+def test_every_kind_of_answer_has_a_card() -> None:
+    for name in foretell.__all__:
+        getattr(foretell, name)  # functions load the modules of their answers
+    assert _kinds() - {"trace"} <= set(CARDS)
 
 
 @pytest.mark.parametrize("name", WHOLE)

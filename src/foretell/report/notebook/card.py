@@ -21,6 +21,7 @@ PERCENT = (
     "difference",
     "gap",
     "change",
+    "sure",
 )
 """Numbers that are shares."""
 WORDS = {
@@ -54,6 +55,8 @@ WORDS = {
     "predicted_s": "predicted",
     "measured_s": "measured",
     "gpus": "GPUs",
+    "sure": "sure by the deadline",
+    "within": "within the budget",
 }
 """What people call some fields."""
 MOST_ROWS = 12

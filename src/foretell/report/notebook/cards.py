@@ -224,6 +224,17 @@ def compare_card(told: Told) -> Card:
     )
 
 
+def buy_card(told: Told) -> Card:
+    """What to get for a budget and a deadline."""
+    names = ("name", "usd", "days", "sure", "price", "within")
+    return Card(
+        title=told["headline"][0],
+        lines=tuple(told["headline"][1:]),
+        facts=facts_of(told["options"][0], "gpus", "usd", "days", "sure"),
+        **table_of(told["options"], *names),
+    )
+
+
 def cost_card(told: Told) -> Card:
     """Money by part."""
     names = ("usd", "usd_per_million_tokens", "usd_per_gpu_hour", "tco_usd", "days", "energy_mwh")
@@ -313,6 +324,7 @@ CARDS: Mapping[str, Callable[[Told], Card]] = {
     "fleet": fleet_card,
     "post-train": post_train_card,
     "compare": compare_card,
+    "buy": buy_card,
     "cost": cost_card,
     "network": network_card,
     "scaling": scaling_card,

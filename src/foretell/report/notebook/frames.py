@@ -16,6 +16,7 @@ ROWS = {
     "fleet": "models",
     "post-train": "phases",
     "compare": "systems",
+    "buy": "options",
     "network": "sizes",
     "codesign": "rows",
     "optimise": "rows",

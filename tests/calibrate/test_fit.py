@@ -334,29 +334,13 @@ def test_bad_words(
     assert said in told.err
 
 
-def config(sizes: Mapping[str, int]) -> dict[str, Any]:
-    """A Hugging Face config of the models that steps are measured on."""
-    return {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "hidden_size": sizes["hidden"],
-        "intermediate_size": sizes["ffn"],
-        "num_hidden_layers": sizes["layers"],
-        "num_attention_heads": sizes["heads"],
-        "num_key_value_heads": sizes["kv_heads"],
-        "vocab_size": sizes["vocab"],
-        "max_position_embeddings": 4096,
-        "tie_word_embeddings": False,
-    }
-
-
 @needs_torch
 def test_from_nothing_to_a_prediction(root: Path, tmp_path: Path) -> None:
     points, chip, plot = (str(tmp_path / name) for name in ("p.jsonl", "cpu.toml", "cpu.svg"))
     command = [sys.executable, "-m", "foretell.lab.calibrate.measure", "--out", points, "--short"]
     environ = {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"}
     # The second goes on with the file of the first.
-    for only in ("gemm,copies", "gemm,copies,attention,pointwise,launch,steps"):
+    for only in ("gemm,copies", "gemm,copies,attention,pointwise,launch"):
         words = [*command, "--device", "cpu", "--minutes", "20", "--only", only]
         subprocess.run(words, check=True, env=environ, capture_output=True, timeout=600)
     told = foretell(
@@ -369,19 +353,13 @@ def test_from_nothing_to_a_prediction(root: Path, tmp_path: Path) -> None:
         numbers = [*surface["residuals"], *surface["coefficients"].values()]
         assert all(math.isfinite(number) for number in numbers)
     ElementTree.fromstring(Path(plot).read_text())
-    lines = [json.loads(line) for line in Path(points).read_text().splitlines()]
-    (step,) = [line for line in lines if line.get("family") == "train_step"]
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "config.json").write_text(json.dumps(config(step["dims"])))
-    batch, tokens = step["dims"]["batch"], step["dims"]["tokens"]
-    job = ("--gpus", "1", "--global-batch", str(batch), "--seq-len", str(tokens))
-    plan = ("--plan", f"mbs{batch} no-fused weights=fp32 master=none")
-    guess = foretell("estimate", str(model), "--system", chip, *job, *plan, "--json")
+    model = "llama:layers=2,hidden=32,heads=4,kv_heads=2,ffn=64,vocab=64"
+    job = ("--gpus", "1", "--global-batch", "1", "--seq-len", "8")
+    plan = ("--plan", "mbs1 no-fused weights=fp32 master=none")
+    guess = foretell("estimate", model, "--system", chip, *job, *plan, "--json")
     assert (guess.code, guess.err) == (0, "")
-    ratio = guess.json["step_s"] / step["seconds"]
-    assert ratio > 0.0  # how near it is, is for the benchmark to say
-    assert math.isfinite(ratio)
+    assert math.isfinite(guess.json["step_s"])
+    assert guess.json["step_s"] > 0.0
     shown = foretell("catalog", "show", chip, "--json")
     assert shown.code == 0
     assert shown.json["values"]["chip.matrix_flop_per_s.fp32"]["status"] == "measured"

@@ -94,7 +94,7 @@ def test_a_queue_gives_every_point_that_fits_once_and_coarse_ones_first(
 
 
 def test_groups_get_their_share_of_the_time() -> None:
-    names = ("gemm", "attention", "layers")
+    names = ("gemm", "attention", "pointwise")
     todo = [fake(group, 0, 1.0, i) for i in range(1000) for group in names]
     queue = plan.Queue(todo, {})
     for _ in range(600):

@@ -20,7 +20,7 @@ def measure(
         str,
         Parameter(
             metavar="GROUPS",
-            help="Any of launch,copies,gemm,attention,pointwise,layers,experts,steps,collectives (all).",
+            help="Any of launch,copies,gemm,attention,pointwise,collectives (all).",
         ),
     ] = "",
     device: Annotated[
@@ -43,7 +43,7 @@ def measure(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Time GEMMs, attention, norms, copies, layers and steps here; under torchrun, collectives."""
+    """Time GEMMs, attention, norms, copies and launches here; under torchrun, collectives."""
     from foretell.lab.calibrate.measure.run import first_rank
     from foretell.lab.calibrate.measure.run import measure as run
 

@@ -63,6 +63,9 @@ WIDER: Mapping[str, tuple[float, float]] = {
 """Bounds beside or in place of the families' own: hosts that are slow to launch, several sizes of heads."""
 ROUNDS, DISTURBED = 6, 0.7
 """Rounds of leaving out what is slower than the others, in logarithms of the time, on a host."""
+KERNELS = ("gemm", "attention", "pointwise", "copies")
+FITTED = (*KERNELS, "launch", "collectives")
+"""Groups of points that surfaces are fitted to, and all that a fit reads."""
 QUANTISED = ("quantise", "row_s")
 """Coefficients of the quantisation pass, which operands in fp8 already leave untold."""
 
@@ -162,8 +165,7 @@ def _name(rows: KernelRows) -> str:
 def _untold(measured: Measurements, known: Sequence[Group]) -> list[tuple[str, int, str]]:
     """Bursts that are of no group, by family."""
     used = {line["place"] for group in known for line in group.lines}
-    groups = ("gemm", "attention", "pointwise", "copies")
-    rest = [li for li in measured.burst() if li["place"] not in used and li["group"] in groups]
+    rest = [li for li in measured.burst() if li["place"] not in used and li["group"] in KERNELS]
     names = dict.fromkeys(f"{line['family']} {line['variant']}".strip() for line in rest)
     found = []
     for name in names:
@@ -172,18 +174,10 @@ def _untold(measured: Measurements, known: Sequence[Group]) -> list[tuple[str, i
     return found
 
 
-KEPT = {
-    "layers": "a check of whole layers: no surface is fitted to them",
-    "steps": "a check of whole steps: no surface is fitted to them",
-    "experts": "a check of expert layers: no surface is fitted to them",
-}
-"""Groups that are measured to hold predictions against, and why nothing is fitted to them."""
-
-
 def _unfitted_groups(measured: Measurements) -> list[tuple[str, int, str]]:
-    """Whole groups that no surface comes from, and points that failed."""
-    counts = {name: len(measured.burst(group=name)) for name in KEPT}
-    found = [(name, count, KEPT[name]) for name, count in counts.items() if count]
+    """Groups of older files that no surface comes from, and points that failed."""
+    rest = [line["group"] for line in measured.burst() if line["group"] not in FITTED]
+    found = [(name, rest.count(name), "no surface is fitted to them") for name in sorted({*rest})]
     if measured.failed:
         found.append(("points that failed", measured.failed, "calibrate measure --retry-failed"))
     return found

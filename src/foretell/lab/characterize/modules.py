@@ -12,12 +12,25 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from foretell.kernels.loss import narrow_loss
-from foretell.lab.calibrate.measure.modules import angles, rotate_halves
 from foretell.lab.characterize.groups import RankGroups
 from foretell.lab.characterize.models import DecoderSizes
 from foretell.lab.characterize.shards import computing
 
 Angles = tuple[Tensor, Tensor]
+
+
+def rotate_halves(x: Tensor, angles: Angles) -> Tensor:
+    """Rotary position embedding in halves."""
+    first, second = x.chunk(2, dim=-1)
+    return x * angles[0] + torch.cat((-second, first), dim=-1) * angles[1]
+
+
+def angles(tokens: int, width: int, start: int, like: Tensor) -> Angles:
+    """Cosines and sines of positions."""
+    places = torch.arange(start, start + tokens, device=like.device, dtype=torch.float32)
+    speeds = 10000.0 ** (-torch.arange(0, width, 2, device=like.device) / width)
+    turns = torch.outer(places, speeds).repeat(1, 2)
+    return turns.cos().to(like.dtype), turns.sin().to(like.dtype)
 
 
 class TensorCut:

@@ -100,9 +100,7 @@ class DeviceTimer:
             return float(second - first)
         return float(first.elapsed_time(second)) * 1e-3
 
-    def measure(
-        self, work: TimedWork, mode: Mode, launch: Launch, sustained_s: float | None = None
-    ) -> dict[str, Any]:
+    def measure(self, work: TimedWork, mode: Mode, launch: Launch) -> dict[str, Any]:
         """Seconds of one call with their spread, clocks and watts."""
         for call in work.calls:
             call()
@@ -115,8 +113,7 @@ class DeviceTimer:
         stretch = graph.replay if graph is not None else _loop(work, count)
         try:
             if long:
-                limit = self.pace.sustained_s if sustained_s is None else sustained_s
-                times, told = self._sustained(stretch, min(limit, self.pace.sustained_s))
+                times, told = self._sustained(stretch)
             else:
                 times, told = self._burst(stretch, work, guess * count)
         finally:
@@ -183,9 +180,8 @@ class DeviceTimer:
         told.pop("watts", None)  # averaged over a second by the driver: says nothing of a burst
         return np.asarray(times), told
 
-    def _sustained(
-        self, stretch: Callable[[], object], limit_s: float
-    ) -> tuple[Any, dict[str, Any]]:
+    def _sustained(self, stretch: Callable[[], object]) -> tuple[Any, dict[str, Any]]:
+        limit_s = self.pace.sustained_s
         self._meter.start()
         marks, ends = [self._mark("device")], [time.perf_counter()]
         while ends[-1] - ends[0] < limit_s or len(marks) < 4:

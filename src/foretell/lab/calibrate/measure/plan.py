@@ -7,12 +7,9 @@ from foretell.lab.calibrate.measure import (
     attention,
     collectives,
     copies,
-    experts,
     gemm,
     launch,
-    layers,
     pointwise,
-    steps,
 )
 from foretell.lab.calibrate.measure.point import HostMachine, MeasurePoint
 
@@ -22,21 +19,15 @@ GROUPS: Mapping[str, ModuleType] = {
     "gemm": gemm,
     "attention": attention,
     "pointwise": pointwise,
-    "layers": layers,
-    "experts": experts,
-    "steps": steps,
     "collectives": collectives,
 }
 """Groups by name; each has `points(host)`, and all but collectives `work(point, bench)`."""
 SHARES: Mapping[str, float] = {
-    "launch": 0.02,
-    "copies": 0.05,
-    "gemm": 0.24,
-    "attention": 0.17,
-    "pointwise": 0.13,
-    "layers": 0.14,
-    "experts": 0.08,
-    "steps": 0.17,
+    "launch": 0.03,
+    "copies": 0.08,
+    "gemm": 0.40,
+    "attention": 0.28,
+    "pointwise": 0.21,
     "collectives": 1.0,
 }
 """Share of the time; what a group does not need goes to the others."""
@@ -101,8 +92,7 @@ class Queue:
     def took(self, point: MeasurePoint, seconds: float) -> None:
         """Note what a point took."""
         self.spent_s[point.group] += seconds
-        if point.launch != "compiled":  # there the first of a kind pays for its fellows
-            self._seen_s[_kind(point)] = seconds
+        self._seen_s[_kind(point)] = seconds
 
 
 def _kind(point: MeasurePoint) -> tuple[str, str, str]:

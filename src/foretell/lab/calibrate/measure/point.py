@@ -10,8 +10,8 @@ Pass = Literal["forward", "dgrad", "wgrad", "backward", "forward+backward", "upd
 """Which part of training or serving: dgrad and wgrad are the two products of a linear map's backward."""
 Mode = Literal["burst", "sustained"]
 """burst: short, with pauses, on a card that stays cool; sustained: without pause until power settles."""
-Launch = Literal["eager", "compiled", "graph"]
-"""How kernels reach the device: one by one, as torch.compile makes them, as a replayed graph."""
+Launch = Literal["eager", "graph"]
+"""How kernels reach the device: one by one, or as a replayed graph."""
 IDENTITY = ("family", "variant", "dims", "dtype", "pass", "mode", "launch")
 """Keys of a line that tell points apart."""
 HALF, FULL = 2.0, 4.0

@@ -27,8 +27,6 @@ GUARD_S, GUARD_TIMES = 45.0, 5.0
 """A point may take this long, or this many times what it is likely to take, before it counts as hung."""
 SETTLE_S = 0.3
 """Pause between a long run and a burst, so that the burst finds a card at rest."""
-HEAVY = ("layers", "steps")
-"""Groups whose modules leave cycles behind, which must go before the next point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,33 +203,21 @@ def measure_aim(aim: Aim, bench: Bench) -> dict[str, Any]:
     if bench.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     work: TimedWork = plan.GROUPS[point.group].work(point, bench)
-    limit = _sustained_s(point)
-    found = bench.clock.measure(work, point.mode, aim.launch, limit)
+    found = bench.clock.measure(work, point.mode, aim.launch)
     seconds = found["seconds"]
     if not seconds > 0.0:
         raise ValueError("no time passed")
-    if "tokens" in work.facts:
-        found["tokens_per_s"] = work.facts["tokens"] / seconds
     if bench.device == "cuda":
         found["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
     sizes = {"flop": work.flop, "bytes": work.bytes_moved, "rotated_bytes": work.rotated_bytes}
     return {**found, **sizes, "timed_by": work.timed_by, **work.facts}
 
 
-def _sustained_s(point: MeasurePoint) -> float | None:
-    """How long the group runs without pause; None for the pace's own."""
-    module = plan.GROUPS[point.group]
-    own = getattr(module, "SUSTAINED_S", None)
-    return own.get(point.family) if isinstance(own, dict) else own
-
-
 def _tidy(point: MeasurePoint, bench: Bench) -> None:
     """Free what the point held, and let a card that ran hot come to rest."""
-    if point.group in HEAVY and not bench.host.short:
-        gc.collect()
     if bench.device == "cuda":
         kept = bench.torch.cuda.memory_reserved() - bench.torch.cuda.memory_allocated()
-        if point.group in HEAVY or kept > 0.25 * bench.host.memory_bytes:
+        if kept > 0.25 * bench.host.memory_bytes:
             bench.torch.cuda.empty_cache()
         if point.mode == "sustained":
             time.sleep(SETTLE_S)

@@ -10,7 +10,7 @@ the clock (voltage falls with it), what the memory spends does not:
 with phi the clock as a share of the one of short bursts, and r the share of an op's time that waits for
 clocked units. The regulator holds the mean watts of a step at the limit: phi solves
 joules(phi) = limit seconds(phi), one equation a step whatever its number of ops, since both sides are sums.
-Seen on one H200 (lab/calibrate/power_loops.toml); numbers by generation in catalog/kernels/power.toml.
+Seen on one H200 (catalog/kernels/power_loops.toml); numbers by generation in catalog/kernels/power.toml.
 """
 
 from collections.abc import Mapping

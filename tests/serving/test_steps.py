@@ -221,3 +221,27 @@ def test_an_engine_that_was_not_seen_is_wider_and_it_is_said():
         return high / low
 
     assert width(dense) < width(far)
+
+
+@pytest.mark.parametrize("chips", ["b200-sxm", "h200-sxm", "mi355x"])
+def test_attention_that_selects_its_keys_grows_less_with_context_than_attention_to_all(chips):
+    layout = Deployment(tp=8, weights="fp8-block", experts="fp8-block")
+    grown = {}
+    for name in ("deepseek-v3", "deepseek-v3.2"):
+        times = times_of(name, layout, chips=system(chips))
+        near, far = (
+            times.parts_s(StepLoad(decoding=64.0, context_tokens=64.0 * tokens))["attention"]
+            for tokens in (4096.0, 65536.0)
+        )
+        grown[name] = float(far - near)
+    assert grown["deepseek-v3.2"] < 0.5 * grown["deepseek-v3"]
+
+
+@pytest.mark.parametrize("engine", ["llamacpp-2025", "mlx"])
+def test_experts_of_one_token_take_what_reading_them_takes(engine):
+    layout = Deployment(weights="int4", experts="int4")
+    chips = system("apple-m4-max")
+    times = times_of("qwen3-30b-a3b", layout, profiles()[engine], chips)
+    experts_s = float(times.parts_s(StepLoad(decoding=1.0, context_tokens=512.0))["experts"])
+    read_s = 48 * 8 * 3 * 2048 * 768 * 0.5 / float(chips.chip.memory_bandwidth_bytes_per_s)
+    assert read_s < experts_s < 3.0 * read_s

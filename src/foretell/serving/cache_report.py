@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from foretell.catalog.engine_releases import release_of_profile
 from foretell.records import dataclass
-from foretell.serving.memory import Memory, longest_contexts, mixer_bytes, sequences_that_fit
+from foretell.serving.memory import (
+    ANY_LENGTH,
+    Memory,
+    longest_contexts,
+    mixer_bytes,
+    sequences_that_fit,
+)
 from foretell.serving.tables import kinds_of
 from foretell.specs.block import MixerBlock
 from foretell.specs.deployment import Deployment
@@ -66,6 +72,7 @@ def cache_report(memory: Memory, model: Model, d: Deployment, p: EngineProfile) 
     """The report of one rank, for the longest request asked for, or that model and cache allow."""
     release = release_of_profile(p)
     fits = longest_contexts(memory, model, d)
+    fits = np.where(fits < ANY_LENGTH - 1.0, fits, float(model.max_positions))
     longest = np.asarray(d.max_context or np.minimum(fits, model.max_positions), float)
     longest = np.maximum(longest, 1.0)
     kinds = [] if p.engine != "vllm" else layer_kinds(model, d, p)

@@ -15,7 +15,7 @@ from foretell.catalog.engines import profile
 from foretell.catalog.models import catalogue_model, model_entries
 from foretell.records import JsonRecord, dataclass
 from foretell.serving.cache_report import cache_report
-from foretell.serving.memory import memory_of, sequences_that_fit
+from foretell.serving.memory import ANY_LENGTH, memory_of, sequences_that_fit
 from foretell.specs.deployment import Deployment, Format
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.engine import EngineProfile
@@ -26,7 +26,7 @@ ENGINES = ("vllm", "sglang", "trtllm", "llamacpp")
 """Engines that are asked."""
 PRECISIONS: tuple[Format, ...] = ("bf16", "fp8", "int4")
 """Formats of weights in which the largest model is looked for; llama.cpp has int8 in the place of fp8."""
-LONGEST = 2**31
+LONGEST = int(ANY_LENGTH)
 """Tokens of a context that nobody asks for."""
 BITS = {"bf16": 16.0, "fp8": 8.0, "int8": 8.5, "int4": 4.5}
 """Bits of a weight of each, its share of the scales included."""
@@ -96,6 +96,7 @@ def engine_fit(
     def holds(tokens: int) -> bool:
         return float(np.min(sequences_that_fit(memory, model, d, p, tokens))) >= 1.0
 
+    longest = largest_where(holds, LONGEST) if memory.fits else 0
     return EngineFit(
         engine=p.engine,
         release=release_of_profile(p).release,
@@ -104,7 +105,7 @@ def engine_fit(
         weight_bytes=memory.weight_bytes,
         kv_bytes=float(np.min(memory.kv_bytes)),
         kv_cache_tokens=int(np.min(report.kv_cache_tokens)) if memory.fits else 0,
-        max_context=largest_where(holds, LONGEST) if memory.fits else 0,
+        max_context=longest if longest < LONGEST else model.max_positions,
         max_sequences=int(many) if starts else 0,
         largest_models=largest_models(system, (d, p), request_tokens),
     )

@@ -16,7 +16,7 @@ from foretell.catalog.names import exists
 from foretell.kernels.calls import CallStack, call_stacks
 from foretell.kernels.families.base import DTYPES, attainable, engine_of
 from foretell.kernels.families.choose import FamilyCoefficients, catalogue_surfaces, choose
-from foretell.kernels.families.experts import experts_seconds
+from foretell.kernels.families.experts import LAUNCHES, experts_seconds
 from foretell.kernels.families.transfer import SAME_UNITS
 from foretell.kernels.fusion import passes
 from foretell.kernels.power import (
@@ -38,6 +38,7 @@ from foretell.specs.engine import EngineProfile
 from foretell.specs.surface import Surface
 from foretell.specs.system_batch import repeat_chips
 from foretell.workload.ops import AttentionCore, Op
+from foretell.workload.roles import Region
 
 Array = NDArray[np.float64]
 
@@ -62,13 +63,13 @@ NARROW_COMPUTE = 0.65
 the rate in 8 bits; cuBLAS 12.9 reaches up to 2.3 times (developer.nvidia.com/blog/boosting-matrix-
 multiplication-speed-and-flexibility-with-nvidia-cublas-12-9), and with 0.65 prompts of Llama-3.1-70B in 4 and
 in 8 bits are as far off as each other, under TensorRT-LLM and under vLLM."""
+ALL_HEADS = 1e9
+"""Query heads of an indexer that a block takes at once: scores are a kernel of its own, which multiplies all
+heads of a sequence by a tile of keys (DeepGEMM: fp8_paged_mqa_logits), whatever attention's kernels pack."""
 DECODE_SHARE = 0.6
 """Share of the matrix peak that attention of single queries reaches."""
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
-VECTOR_TOKENS = 8.0
-"""Tokens up to which products of llama.cpp are of a matrix with single vectors (ggml-cuda/mmvq.cuh:
-MMVQ_MAX_BATCH_SIZE)."""
 CAST_BYTES, SCORE_BYTES, PASS_SHARE = 6.0, 20.0, 0.8
 """Bytes of casting an activation between fp32 and 16 bits, of writing a score in fp32, scaling, masking and
 normalising it in a pass and reading it again (ggml-cuda.cu: ggml_cuda_op_mul_mat_cublas, softmax.cu;
@@ -271,18 +272,38 @@ class Kernels:
 
     def _by_cores(self, stack: CallStack, seconds: Array, dtype: str) -> Array:
         """Seconds of products by kernels that cores, or passes of their own, limit."""
-        p, chip, sizes = self.profile, self.chip, dict(stack.sizes)
+        p, sizes = self.profile, dict(stack.sizes)
         stored = DTYPES[dtype].weight_bytes if stack.linear else 2.0
-        clocks = np.asarray(chip.cores, float) * np.asarray(chip.clock_hz, float)
-        if p.core_bytes_per_clock and np.all(clocks > 0.0):
-            limit = stack.weight_elements * stored / (p.core_bytes_per_clock * clocks)
-            seconds = np.maximum(seconds, limit)
-        if not p.passes_apart or chip.vendor == "Apple":
+        seconds = self._limited(seconds, stack.weight_elements * stored)
+        if not p.passes_apart or self.chip.vendor == "Apple":
             return seconds
         widened = stack.weight_elements * (stored + 2.0) * (stored < 2.0)
         cast = CAST_BYTES * sizes["m"] * (sizes["k"] + sizes["n"])
-        many = sizes["m"] > VECTOR_TOKENS
+        many = sizes["m"] > p.vector_tokens
         return np.asarray(seconds + np.where(many, self._passed_s(widened + cast), 0.0))
+
+    def _vector_experts(self, width: Array, sizes: dict[str, Array], dtype: str) -> Array:
+        """Seconds of experts as products of matrices with single vectors, those of all rows side by side:
+        no row is filled up to a tile (llama.cpp: mul_mat_vec_q with ids, kernel_mul_mv_id)."""
+        found = self.chosen("gemm", kernel_format(self.deployment.weights, self.chip))
+        engine = engine_of(self.chip, dtype)
+        if found.foreign:
+            engine = attainable(engine, self.chip, found.kin)
+        one, hidden = np.ones_like(width), sizes["hidden"]
+        total = np.zeros_like(width)
+        for n, k in (((1.0 + sizes["gated"]) * width, hidden), (hidden, width)):
+            dims = {"batch": one, "m": one, "n": n, "k": k}
+            each = found.family.seconds(dims, found.record, engine)
+            total = total + self._limited(each, n * k * DTYPES[dtype].weight_bytes)
+        return total
+
+    def _limited(self, seconds: Array, weight_bytes: Array) -> Array:
+        """Seconds of products whose weights pass the cores as fast as these widen them."""
+        chip, rate = self.chip, self.profile.core_bytes_per_clock
+        clocks = np.asarray(chip.cores, float) * np.asarray(chip.clock_hz, float)
+        if not rate or not np.all(clocks > 0.0):
+            return seconds
+        return np.maximum(seconds, weight_bytes / (rate * clocks))
 
     def _passed_s(self, moved: Array) -> Array:
         """Seconds of a plain pass over memory."""
@@ -291,6 +312,7 @@ class Kernels:
     def _attention(self, stack: CallStack, ops: Sequence[Op], dtype: str, phase: str) -> KernelCost:
         """Attention by the kernels of its phase; latents by theirs."""
         latent = np.array([is_latent(op) for op in ops])
+        indexer = np.array([op.region is Region.INDEXER for op in ops])
         sizes = dict(stack.sizes)
         sizes["kv_bytes"] = np.full_like(sizes["batch"], KV_BYTES[self.deployment.kv])
         shared = self.profile.shared_heads
@@ -298,10 +320,17 @@ class Kernels:
             heads, own = sizes["heads"], sizes["kv_heads"]
             sizes["kv_heads"] = heads * (own / np.maximum(heads, 1.0)) ** shared
         seconds, arithmetic = np.zeros_like(stack.matrix_flop), np.zeros_like(stack.matrix_flop)
-        for name, rows in (("mla-" + phase, latent), (phase, ~latent)):
+        kernels = (
+            ("mla-" + phase, latent),
+            (phase, indexer),
+            (phase, ~(latent | indexer)),
+        )
+        for name, rows in kernels:
             if not rows.any():
                 continue
             found = self.chosen(name, dtype)
+            if phase == "decode" and rows is indexer:
+                found = replace(found, record=replace(found.record, max_group=ALL_HEADS))
             engine = self.engine(found, dtype)
             part = {key: value[rows] for key, value in sizes.items()}
             seconds[rows] = found.family.seconds(part, found.record, engine)
@@ -384,6 +413,11 @@ class Kernels:
         seconds = experts_seconds(sizes, found.record, engine)
         rows = sizes["tokens"] * sizes["top_k"] / sizes["ep"]
         inner = sizes["inter"] / sizes["tp"]
+        few = sizes["tokens"] <= self.profile.vector_tokens
+        if few.any():
+            vectors = self._vector_experts(rows * inner, sizes, dtype)
+            vectors = vectors + found.record.launch_s * (1.0 - 2.0 / LAUNCHES)
+            seconds = np.where(few, np.minimum(seconds, vectors), seconds)
         weights = 3.0 * sizes["hidden"] * inner
         local = sizes["experts"] / sizes["ep"]
         moved = np.minimum(local, rows) * weights * DTYPES[dtype].weight_bytes

@@ -276,6 +276,10 @@ def sequences_that_fit(
     return np.asarray(room * deployment.dp * deployment.cp)
 
 
+ANY_LENGTH = 2.0**31
+"""Tokens at which the search for the longest sequence ends: caches of windows or states hold any."""
+
+
 def longest_context(
     memory: Memory, model: Model, deployment: Deployment, batch: float = 1.0
 ) -> int:
@@ -289,7 +293,7 @@ def longest_contexts(
     """The same of every system of a batch."""
     ranks = deployment.dp * deployment.cp
     room = np.asarray(memory.kv_bytes, float)
-    low, high = np.zeros_like(room), np.full_like(room, 2.0**31)
+    low, high = np.zeros_like(room), np.full_like(room, ANY_LENGTH)
     while (high - low).max() > 1.0:
         middle = np.floor((low + high) / 2.0)
         fits = kv_bytes(model, deployment, middle) * max(batch / ranks, 1.0) <= room

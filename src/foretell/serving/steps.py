@@ -351,6 +351,7 @@ def kernel_side(profile: EngineProfile) -> EngineProfile:
         window_used=profile.window_used,
         experts_software=profile.experts_software,
         passes_apart=profile.passes_apart,
+        vector_tokens=profile.vector_tokens,
         core_bytes_per_clock=profile.core_bytes_per_clock,
     )
 

@@ -141,6 +141,8 @@ class EngineProfile:
     """Whether, on cards with their own memory, narrow weights are widened and activations cast in passes of
     their own before a product of many tokens, and attention of prompts writes its scores (llama.cpp of
     2024)."""
+    vector_tokens: float = 0.0
+    """Tokens up to which products are of a matrix with single vectors, those of experts too; 0: none are."""
     core_bytes_per_clock: float = 0.0
     """Bytes of weights that a core meets with one token's activations in a clock; 0: memory alone limits."""
     expert_layer_s: float = 0.0

@@ -303,7 +303,7 @@ class Kernels:
         clocks = np.asarray(chip.cores, float) * np.asarray(chip.clock_hz, float)
         if not rate or not np.all(clocks > 0.0):
             return seconds
-        return np.maximum(seconds, weight_bytes / (rate * clocks))
+        return np.asarray(np.maximum(seconds, weight_bytes / (rate * clocks)))
 
     def _passed_s(self, moved: Array) -> Array:
         """Seconds of a plain pass over memory."""

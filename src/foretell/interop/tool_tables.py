@@ -18,7 +18,8 @@
     bears      keys that move time or memory and are not modelled
     quiet      keys that move neither
 
-Lists of keys share beginnings: `a.{b c.{d e}}` is a.b, a.c.d and a.c.e. A key in no list is unknown.
+Lists of keys share beginnings: `a.{b c.{d e}}` is a.b, a.c.d and a.c.e, and `a|b.{c d}` is a.c, a.d,
+b.c and b.d. A key in no list is unknown.
 """
 
 import re
@@ -312,14 +313,18 @@ def _unread(table: ToolTable) -> ToolTable:
 def expand(text: str) -> list[str]:
     """Keys of a list whose beginnings are shared."""
     found: list[str] = []
-    stack: list[str] = [""]
+    stack: list[tuple[str, ...]] = [("",)]
     for word in re.findall(r"[^\s{}]*\{|\}|[^\s{}]+", text):
         if word == "}":
             stack.pop()
-        elif word.endswith("{"):
-            stack.append(stack[-1] + word[:-1])
+            continue
+        ends = word.removesuffix("{").removesuffix(".").split("|")
+        dot = "." if word.endswith(".{") else ""
+        longer = tuple(f"{start}{end}{dot}" for start in stack[-1] for end in ends)
+        if word.endswith("{"):
+            stack.append(longer)
         else:
-            found.append(stack[-1] + word)
+            found += longer
     return found
 
 

@@ -153,6 +153,13 @@ class Messages:
         """Seconds of one backward without its all-gather."""
         return np.asarray(self.reduce_s - self.again_s)
 
+    @property
+    def scatter_bytes_per_s(self) -> Array:
+        """Bytes that a rank sends in a second of these, over all stages; (plans,)."""
+        both_s, again_s = self.reduce_s.sum(axis=-1), self.again_s.sum(axis=-1)
+        sent = self.reduce_bytes_per_s * both_s - self.again_bytes_per_s * again_s
+        return np.asarray(np.maximum(sent, 0.0) / np.maximum(both_s - again_s, 1e-9))
+
 
 def data_messages(
     plans: Plans, tables: Tables, share: GroupWeights, alike: tuple[Index, Index]

@@ -14,10 +14,11 @@ from foretell.kernels.optimizer import (
     first_sum_s,
     optimizer_s,
     shared_products_s,
+    update_bytes,
 )
 from foretell.schedules import schedule_named
 from foretell.specs._base import Num
-from foretell.specs.plan import Plan, Plans
+from foretell.specs.plan import DTYPE_BYTES, Plan, Plans
 from foretell.specs.plan_forms import offloads
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
@@ -61,15 +62,25 @@ def slow_memory(scenario: Scenario) -> Num:
     return slower[:, None] if isinstance(slower, np.ndarray) else slower
 
 
-CPU_UPDATE_BYTES, CPU_BYTES_PER_S = 50.0, 10e9
-"""Bytes that an update on the host moves for a weight: gradients copied, norm and scaling (16), Adam's 28,
-rounded weights (6); and what one core streams, the thread that launchers give a rank (OMP_NUM_THREADS=1)."""
+CORE_BYTES_PER_S, HOST_BYTES_PER_S = 10e9, 150e9
+"""What one core of a host streams, the thread that torchrun gives each of several ranks of a node
+(OMP_NUM_THREADS=1), and what all cores of two sockets do, which a lone rank has (recalled)."""
 
 
 def on_host(plan: Plan) -> bool:
     """Whether the host's cores update weights whose states live there, as ZeRO-Offload, FSDP and Megatron do;
     states in 8 bits come to the chip in pages."""
     return "optimizer" in offloads(plan.offload) and not optimizer_of(plan.optimizer).state_bytes
+
+
+def host_update_s(scenario: Scenario, plan: Plan, updated: Array) -> Array:
+    """Update of so many weights of each rank by the host's cores: gradients are read for their norm, and read
+    and written scaled, beside the optimizer's own traffic and passes that change dtypes."""
+    wide = plan.gradients if plan.master == "none" else plan.master
+    moved = update_bytes(plan, casts=1.0) + 3.0 * DTYPE_BYTES[wide]
+    alone = min(scenario.job.gpus, scenario.system.node_chips) == 1
+    host_s = updated * moved / (HOST_BYTES_PER_S if alone else CORE_BYTES_PER_S)
+    return np.asarray(host_s / np.reshape(scenario.system.chip.host_speed, (-1, 1)))
 
 
 def update_seconds(
@@ -102,8 +113,7 @@ def _only_update_s(
     updated = sum_of([s.trained / s.traffic.state_parts[:, None] for s in shares])
     chip, apart, all_s = scenario.system.chip, stages.matrices, stages.products_s
     if on_host(plans.base):
-        host_s = updated * CPU_UPDATE_BYTES / CPU_BYTES_PER_S
-        return np.asarray(host_s / np.reshape(chip.host_speed, (-1, 1)))
+        return host_update_s(scenario, plans.base, updated)
     if apart is None or all_s is None:
         return np.asarray(slower * optimizer_s(updated, chip, plans.base, casts=casts))
     # Spread experts are shared by fewer ranks; both kinds of weights are in matrices alike.

@@ -6,6 +6,7 @@ import pytest
 
 import foretell
 from foretell.api.post_training_setup import setups_of
+from foretell.api.post_training_words import in_our_words
 from foretell.cli import run as main
 from foretell.errors import BadInput, Infeasible
 from foretell.posttraining.step import step_of
@@ -307,3 +308,39 @@ def test_slicing_of_trajectories_is_no_part_of_fine_tuning(framework: str) -> No
 def test_algorithms_are_found_in_a_text(text: str, name: str) -> None:
     form = algorithm_in(text)
     assert (form.id if form else "") == name
+
+
+def test_words_of_frameworks_and_papers_are_read_and_said() -> None:
+    asked = PostTrainingQuestion(
+        model="qwen2.5-0.5b", algorithm="GRPO with LoRA", gpus="8xA100 80GB SXM4", framework="EasyR1",
+        placement="disaggregated", sync="nccl", offload="param", prompts=8, max_osl=256,
+    )  # fmt: skip
+    said: list[str] = []
+    read = in_our_words(asked, said)
+    assert (read.framework, read.placement, read.sync) == ("verl", "split", "broadcast")
+    assert (read.algorithm, read.plan, read.offload) == ("grpo", "lora=8", "weights")
+    assert {line.split()[0] for line in said} == {
+        "algorithm", "framework", "placement", "sync", "offload", "the",
+    }  # fmt: skip
+    assert in_our_words(read, said) == read
+
+
+@pytest.mark.parametrize(
+    ("given", "plan"),
+    [
+        ({"algorithm": "qlora"}, "lora=8 weights=nf4"),
+        ({"algorithm": "DoRA"}, "lora=8 method=dora"),
+        ({"algorithm": "sft", "plan": "weights=nf4"}, "weights=nf4 lora=8"),
+        ({"algorithm": "lora", "plan": "lora=16 mbs2"}, "lora=16 mbs2"),
+        ({"algorithm": "sft"}, None),
+    ],
+)
+def test_adapters_that_a_name_or_a_format_asks_for(given: dict[str, str], plan: str | None) -> None:
+    read = in_our_words(PostTrainingQuestion(model="qwen2.5-0.5b", gpus="1xa100", **given), [])
+    assert (read.algorithm, read.plan) == ("sft", plan)
+
+
+def test_misspelt_words_keep_their_error() -> None:
+    with pytest.raises(BadInput) as caught:
+        foretell.post_train("qwen2.5-0.5b", gpus="1xa100", algorithm="grop", framework="ver")
+    assert {problem.path for problem in caught.value.problems} == {"algorithm", "framework"}

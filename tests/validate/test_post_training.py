@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from foretell.api.post_training_words import SYNCS, first_word
 from foretell.catalog.models import stand_in
 from foretell.cli import run
 from foretell.lab.validate.post_training import (
@@ -23,7 +24,6 @@ from foretell.lab.validate.post_training_rows import (
     model_of,
     rl_question,
     staleness_of,
-    sync_mechanism,
     sync_question,
     tuning_question,
 )
@@ -145,9 +145,45 @@ def test_rungs_of_a_ladder_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chip", "found"),
-    [("A100-80G or A800-80G", "a100-sxm-80gb"), ("RTX A6000", "rtx-a6000"), ("H20-96G", "h20-sxm")],
+    ("cells", "known"),
+    [
+        ({"chip": "8xH100", "gpus_total": ""}, {"gpus": "8xh100-sxm"}),
+        ({"chip": "A100-80G x8", "gpus_total": ""}, {"gpus": "8xa100-sxm-80gb"}),
+        ({"gpus_total": "128 (16 nodes)"}, {"gpus": "128xh100-sxm"}),
+        ({"gpus_total": "", "gpus_per_node": "8"}, {"gpus": "8xh100-sxm"}),
+        ({"algorithm": "GRPO (LoRA, rank 16)"}, {"algorithm": "grpo", "plan": "lora=16"}),
+        ({"model": "1T params (Kimi-K2)"}, {"model": "1T params (Kimi-K2)"}),
+        ({"model": "Qwen3-8B with a 1.7B critic"}, {"model": "Qwen3-8B with a 1.7B critic"}),
+        ({"prompts_per_step": "~1,024"}, {"prompts": 1024}),
+        ({"max_response": "8k"}, {"max_osl": 8000}),
+        ({"placement": "disaggregated, one step off", "train_gpus": "4"}, {"placement": "async"}),
+        ({"placement": "", "train_gpus": "4", "rollout_gpus": "4"}, {"placement": "split"}),
+    ],
 )
+def test_cells_in_the_words_of_other_sources(cells: dict[str, str], known: dict[str, Any]) -> None:
+    asked = rl_question({**RL, **cells})
+    for name, value in known.items():
+        found = asked[name]
+        assert str(value) in found if isinstance(found, str) else found == value, name
+
+
+def test_fine_tuning_that_says_its_method_elsewhere() -> None:
+    named = {**TUNED, "lora_rank": "", "quant": "", "algorithm": "QLoRA SFT"}
+    assert {"lora=8", "weights=nf4"} <= set(tuning_question(named)["plan"].split())
+    soft = {**named, "algorithm": "P-Tuning v2", "seq_len": ""}
+    assert "method=prefix" in tuning_question(soft)["plan"]
+    assert "osl" not in tuning_question(soft)
+    pair = tuning_question({**named, "seq_len": "", "max_prompt": "512", "max_response": "128"})
+    assert pair["max_osl"] == 640
+
+
+@pytest.mark.parametrize(
+    ("chip", "found"),
+    [
+        ("A100-80G or A800-80G", "a100-sxm-80gb"), ("RTX A6000", "rtx-a6000"), ("H20-96G", "h20-sxm"),
+        ("GB200 NVL72", "gb200-nvl72"), ("B200 192GB", "b200-sxm"), ("4 x RTX 4090 (24 GB)", "rtx4090"),
+    ],
+)  # fmt: skip
 def test_chips_in_print(chip: str, found: str) -> None:
     assert chip_of({"chip": chip}) == found
 
@@ -179,10 +215,13 @@ def test_a_model_of_the_same_shape_stands_for_another(name: str, found: str | No
 
 
 def test_mechanisms_in_print() -> None:
-    assert sync_mechanism("sharded delta") == "delta"
-    assert sync_mechanism("checkpoint engine on") == "p2p"
-    assert sync_mechanism("checkpoint engine off") == "broadcast"
-    assert sync_mechanism("") is None
+    named = {
+        "sharded delta": "delta",
+        "checkpoint engine on": "p2p",
+        "checkpoint engine off": "broadcast",
+    }
+    assert {text: first_word(text, SYNCS) for text in named} == named
+    assert first_word("", SYNCS) is None
     pools = {
         "train_gpus": "256",
         "rollout_gpus": "32",
@@ -231,7 +270,8 @@ def test_commands_give_the_scored_numbers(tmp_path: Path, capsys: Any) -> None:
 
 def test_a_strange_row_does_not_take_the_table_with_it() -> None:
     assert isinstance(predictions_of({**RL, "chip": "abacus"}), str)
-    assert isinstance(predictions_of({**RL, "algorithm": "?"}), str)
+    assert isinstance(predictions_of({**RL, "model": "?"}), str)
+    assert rl_question({**RL, "algorithm": "?"})["algorithm"] == "grpo"
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the measured tables are not here")

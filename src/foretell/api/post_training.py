@@ -9,6 +9,7 @@ from typing import Any
 from foretell.api.post_training_advice import ways_to_fit
 from foretell.api.post_training_fit import tuning_fits
 from foretell.api.post_training_setup import setups_of
+from foretell.api.post_training_words import in_our_words
 from foretell.api.serving import rent_of
 from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
@@ -87,6 +88,7 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     does not fit is reported in the answer (`fits`, `fails_in`).
     """
     found = post_training_of(question)
+    question = in_our_words(question, [])
     if question.fit:
         found = replace(found, fit=tuning_fits(question, post_training_of))
     if found.fits != "no":
@@ -99,6 +101,7 @@ def post_training_of(
 ) -> PostTraining:
     """The answer to a question by values that rest on no runs of some sources."""
     said: list[str] = []
+    question = in_our_words(question, said)
     setup, options = setups_of(question, said, left_out)
     reasons: tuple[str, ...] = ()
     alternatives: tuple[Mapping[str, Any], ...] = ()

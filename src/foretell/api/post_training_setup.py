@@ -51,7 +51,7 @@ REASONING_SHARE = 0.25
 def setups_of(
     question: PostTrainingQuestion, said: list[str], left_out: tuple[str, ...] = ()
 ) -> tuple[StepSetup, dict[str, Any]]:
-    """Everything that a step is made of, and what placements may change of it."""
+    """Everything that a step is made of, and what placements may change of it; `question` is in our words."""
     problems = problems_of(question)
     if (
         None not in (question.trainer_gpus, question.rollout_gpus)

@@ -145,7 +145,7 @@ def stand_in(name: str) -> ModelEntry | None:
     best: tuple[tuple[int, ...], ModelEntry] | None = None
     for entry in model_entries():
         for own in (entry.id, *entry.aliases):
-            places = places_in(name_words(own), words)
+            places = places_in(name_words(own), words, entry.published)
             rank = (-len(places), *places)
             if len(places) > 1 and (best is None or rank < best[0]):
                 best = (rank, entry)
@@ -159,13 +159,16 @@ def is_path_or_text(name: str) -> bool:
 
 def name_words(name: str) -> tuple[str, ...]:
     """The words of a repository's name without its owner: letters from numbers, sizes with their unit."""
-    plain = re.sub(r"^meta-(?=llama)", "", name.rsplit("/", 1)[-1].lower()).replace("_", "-")
+    plain = re.sub(r"^meta-(?=llama)", "", name.rsplit("/", 1)[-1].lower())
+    plain = re.sub(r"(?<=\d)_(?=\d+[bm])", ".", plain).replace("_", "-")
     return tuple(re.findall(r"a?\d+(?:\.\d+)?[bm](?![a-z])|\d+(?:\.\d+)*|[a-z]+", plain))
 
 
-def places_in(own: tuple[str, ...], words: tuple[str, ...]) -> tuple[int, ...]:
-    """Where the words of an entry's name stand in another's, in order, its size among them; () where one
-    does not, or the name has another size beside it."""
+def places_in(
+    own: tuple[str, ...], words: tuple[str, ...], published: int | None = None
+) -> tuple[int, ...]:
+    """Where the words of an entry's name stand in another's, in order, its size among them, or that of as
+    many weights as are `published`; () where one does not, or the name has another size beside it."""
     places: list[int] = []
     for word in own:
         start = places[-1] + 1 if places else 0
@@ -173,7 +176,12 @@ def places_in(own: tuple[str, ...], words: tuple[str, ...]) -> tuple[int, ...]:
             return ()
         places.append(words.index(word, start))
     sizes = [word for word in words if SIZE.fullmatch(word) and word.endswith("b")]
-    return tuple(places) if sizes and all(size in own for size in sizes) else ()
+    if sizes and all(size in own for size in sizes):
+        return tuple(places)
+    told = sizes_in(words)
+    alike = told and published and abs(math.log(told[0] / published)) < ALIKE
+    numbered = sizes_in(own) is None and any(any(c.isdigit() for c in word) for word in own)
+    return tuple(places) if numbered and (alike or not sizes) else ()
 
 
 SIZE = re.compile(r"a?(\d+(?:\.\d+)?)([bm])")

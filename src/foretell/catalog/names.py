@@ -14,6 +14,13 @@ KINDS = ("system", "chip")
 """Kinds of this half of the catalogue, in the order in which a name is looked up."""
 _MAKERS = ("nvidia", "tesla", "amd", "instinct", "intel", "google", "aws")
 """Words that may stand before a name and add nothing to it."""
+_BESIDE = re.compile(
+    r"[\s_-]+(?:hbm\d*e?|nvlink|gpus?|cards?|chips?|accelerators?|tensor core|memory)\b",
+    re.IGNORECASE,
+)
+"""Words behind a chip's name that add nothing to it."""
+_BARE = re.compile(r"(\d0[5-9]0(?:ti)?|\d{4}ada|a[456]000)")
+"""What is left of the names of consumer and workstation cards without their make."""
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
@@ -71,8 +78,16 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def shorter_spellings(name: str) -> tuple[str, ...]:
-    """The same where a memory size stands in short behind it (`A100-80G`), and without that size."""
-    found = [re.sub(r"(\d{2,3})g(?:ib)?$", r"\1gb", plain) for plain in spellings(name)]
+    """The same where a memory size stands in short behind it (`A100-80G`) or before its form (`A100 80GB
+    SXM4`), and without that size, its form's generation and words that add nothing (`H100 80GB HBM3`)."""
+    bare = re.sub(r"\(([^)]*)\)", r" \1", name)
+    while (shorter := _BESIDE.sub("", bare)) != bare:
+        bare = shorter
+    turned = re.sub(r"(?i)[\s_-]*(\d{2,3}) ?g(?:i?b)?[\s_-]+(sxm|pcie|nvl)\d?$", r" \2 \1gb", bare)
+    kinds = (name, bare, turned, re.sub(r"(?i)(sxm)\d", r"\1", bare))
+    plains = [plain for kind in kinds for plain in spellings(kind)]
+    plains += [f"rtx{plain}" for plain in plains if _BARE.fullmatch(plain)]
+    found = [re.sub(r"(\d{2,3})g(?:ib)?$", r"\1gb", plain) for plain in plains]
     found += [re.sub(r"(?<=\D)\d{2,3}gb$|(?<=\d\d)\d{2}gb$", "", plain) for plain in found]
     return tuple(dict.fromkeys(plain for plain in found if plain))
 

@@ -98,10 +98,12 @@ OTHER_NAMES: Mapping[str, str] = {
     "reinforce plus plus baseline": "reinforce++", "reinforce baseline": "reinforce++",
     "group norm": "grpo", "rl": "grpo", "drgrpo": "dr-grpo", "onlinedpo": "online-dpo", "gmpo": "gspo",
     "sapo": "gspo", "rlvr": "grpo", "policy gradient": "reinforce", "rejection sampling": "raft",
-    "gkd": "on-policy-distillation", "opd": "on-policy-distillation",
-    "lora": "sft", "qlora": "sft", "cpt": "sft", "pretraining": "sft",
-    "continued pretraining": "sft", "instruction tuning": "sft", "fine tuning": "sft", "finetuning": "sft",
-    "full finetuning": "sft", "full fine tuning": "sft", "supervised fine tuning": "sft",
+    "gkd": "on-policy-distillation", "opd": "on-policy-distillation", "cpt": "sft", "pretraining": "sft",
+    "fine tuning": "sft", "finetuning": "sft", "classification": "sft", "a2c": "ppo", "grpo+": "dr-grpo",
+    "importance sampling": "reinforce", "aipo": "reinforce", "pg": "reinforce", "opmd": "dr-grpo",
+    "bnpo": "dr-grpo", "rft": "raft", "best of n": "raft",
+    "nash md": "online-dpo", "xpo": "online-dpo", "spin": "online-dpo", "bco": "kto", "slic": "dpo",
+    "hinge": "dpo", "tdpo": "dpo", "prm": "reward", "orm": "reward", "kd": "distillation",
 }  # fmt: skip
 """Other names in use -> ours."""
 
@@ -116,9 +118,11 @@ def find_algorithm(name: str) -> AlgorithmForm | None:
 def algorithm_in(text: str) -> AlgorithmForm | None:
     """The algorithm that a text names: as a whole, else its longest name in it; None where there is none."""
     names = sorted({*map(_plain, ALGORITHMS), *OTHER_NAMES}, key=len, reverse=True)
-    words = f" {_plain(text)} "
-    inside = next((name for name in names if f" {name} " in words), "")
-    return find_algorithm(text) or find_algorithm(inside)
+    whole = (rf"(?<![a-z]){re.escape(name)}(?![a-z+])" for name in names)
+    inside = (
+        name for name, word in zip(names, whole, strict=True) if re.search(word, _plain(text))
+    )
+    return find_algorithm(text) or find_algorithm(next(inside, ""))
 
 
 def _plain(name: str) -> str:

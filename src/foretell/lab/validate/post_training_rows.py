@@ -5,16 +5,30 @@ lengths in api/post_training_setup.py, plans, adapters and precisions in api/pos
 framework does in catalog/posttraining.toml. Cells that are measured are never read into the question.
 """
 
+import math
 import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from foretell.api.post_training_words import (
+    ADAPTER_RANK,
+    LORA,
+    PLACEMENTS,
+    SYNCS,
+    algorithm_word,
+    base_format,
+    first_word,
+    parts_on_host,
+    tuned_method,
+)
 from foretell.catalog.datasets import dataset_names
+from foretell.catalog.models import find_model, stand_in
 from foretell.catalog.names import exists, find
 from foretell.catalog.post_training import post_training_loop, recognise_loop
+from foretell.errors import ProblemsError
 from foretell.lab.validate.training_model import UnsupportedRun
-from foretell.specs.post_training import algorithm_in, usual_prompt
+from foretell.specs.post_training import usual_prompt
 
 Cells = Mapping[str, str]
 PHASES = {
@@ -30,20 +44,6 @@ PHASES = {
     "weight_sync_s": "weight_sync",
 }
 """Columns of phases, and what they are called."""
-OFFLOADS = {
-    "weights": "weights",
-    "param": "weights",
-    "optimizer": "optimizer",
-    "reference": "reference",
-}
-"""Words of what lives on the host."""
-METHODS = {
-    "adalora": "adalora", "dora": "dora", "lokr": "lokr", "loha": "loha", "boft": "boft", "oft": "oft",
-    "vera": "vera", "ia3": "ia3", "prefixtuning": "prefix", "prefix-tuning": "prefix",
-    "prompt_tuning": "prompt", "prompt-tuning": "prompt", "ptuning": "prompt", "p-tuning": "prompt",
-    "ln_tuning": "norms", "bitfit": "norms", "adapter v2": "llama-adapter", "adapter": "llama-adapter",
-}  # fmt: skip
-"""Names of methods at the beginning of notes, or behind a name in them -> the plan's words."""
 CRITIC = re.compile(r"\bcritic\s+(?:is\s+|of\s+)?([\w./-]*\d+(?:\.\d+)?[BMbm]\b)")
 """A value model of another size than the policy, in a row's notes."""
 MICRO_BATCHES = re.compile(
@@ -54,18 +54,22 @@ MICRO_BATCHES = re.compile(
 """How many micro-batches a step has, in a row's notes."""
 GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB of weights")
 """A model of which only the size of its weights is printed."""
-
-
+FIGURE = re.compile(r"[~≈<>≤≥=]*\s*(\d[\d,]*\.?\d*(?:e[+-]?\d+)?)\s*(k\b)?", re.IGNORECASE)
+"""A number as cells print it: 1,024, ~120, 8k, 128 (16 nodes)."""
+TIMES = re.compile(r"^\s*(\d+)\s*[x×*]\s*(?=\D)|\s*[x×*]\s*(\d+)\s*$|^\s*(\d+)\s+(?=[A-Z]\w*\d)")
+"""How many chips there are, beside their name: 8xH100, A100-80G x8."""
 LAYER_WEIGHTS = 856e6
 """Weights of a layer of the dense shape that stands for it (Llama of 70 billion)."""
 
 
 def number(cells: Cells, name: str) -> float | None:
-    """A cell as a number; None where it is none."""
-    try:
-        return float((cells.get(name) or "").strip())
-    except ValueError:
-        return None
+    """A cell as a number, the middle of a range; None where it is none."""
+    text = (cells.get(name) or "").strip()
+    ends = [
+        FIGURE.match(part.strip()) for part in re.split(r"(?<=[\dk])\s*(?:-|–|to)\s*(?=\d)", text)
+    ]
+    read = [float(one[1].replace(",", "")) * (1e3 if one[2] else 1.0) for one in ends if one]
+    return sum(read) / len(read) if read else None
 
 
 def whole(cells: Cells, name: str) -> int | None:
@@ -101,16 +105,22 @@ def command_of(cells: Cells) -> str:
 
 
 def chip_of(cells: Cells) -> str:
-    """The chip's id; UnsupportedRun where none is known."""
-    text = (cells.get("chip") or "").strip()
-    for part in (text, *re.split(r"\s+or\s+|\(|,", text)):
-        if part.strip() and exists(part, ("chip",)):
-            return find(part, ("chip",)).id
+    """The id of the chip or of its system; UnsupportedRun where none is known."""
+    text = TIMES.sub("", (cells.get("chip") or "").strip())
+    parts = [text, *re.split(r"\s+or\s+|\(|,|/|\+", text)]
+    # A memory that no chip of the name has is a variant of it.
+    parts += [
+        re.sub(r"[\s_-]*\d{2,3} ?g(?:i?b)?\b", "", part, flags=re.IGNORECASE) for part in parts
+    ]
+    for part in parts:
+        for kind in ("chip", "system"):
+            if part.strip() and exists(part, (kind,)):
+                return find(part, (kind,)).id
     raise UnsupportedRun(f"the chip {text or '(blank)'} is not known")
 
 
 def model_of(cells: Cells) -> str:
-    """The model as it is printed, or as its size in bytes says."""
+    """The model as it is printed, as its size in bytes says, or by the part of the text that names one."""
     text = (cells.get("model") or "").strip()
     size = GIGABYTES.search(text)
     if size:
@@ -118,22 +128,43 @@ def model_of(cells: Cells) -> str:
         return f"llama:layers={layers},hidden=8192,heads=64,kv_heads=8,ffn=28672"
     if not text:
         raise UnsupportedRun("the model is not known")
-    return text
+    parts = [part.strip() for part in re.split(r"[()+,;]| with | and ", text)]
+    return next((part for part in (text, *parts) if part and known_model(part)), text)
+
+
+def known_model(name: str) -> bool:
+    """Whether a name means one model of the catalogue, or has the shape of one."""
+    try:
+        return find_model(name) is not None or stand_in(name) is not None
+    except ProblemsError:
+        return True
+
+
+def counts_of(cells: Cells) -> tuple[int | None, int | None, int | None]:
+    """Chips of all pools, of the trainer and of the engine, as they are printed, or as the trainer's degrees
+    or a node's chips say."""
+    total, trainer, rollout = (
+        whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", ""))
+    )
+    times = TIMES.search(cells.get("chip") or "")
+    beside = next((int(many) for many in times.groups() if many), None) if times else None
+    if not (total or trainer or rollout or beside):
+        degrees = [whole(cells, f"train_{name}") for name in ("tp", "pp", "cp", "shard")]
+        trainer = math.prod(degree or 1 for degree in degrees) if any(degrees) else None
+        trainer = trainer or whole(cells, "gpus_per_node")
+    return total or (None if trainer or rollout else beside), trainer, rollout
 
 
 def chips_of(cells: Cells) -> dict[str, Any]:
     """Chips and placement; both pools where they are apart."""
     chip = chip_of(cells)
-    total, trainer, rollout = (
-        whole(cells, f"{n}gpus{s}") for n, s in (("", "_total"), ("train_", ""), ("rollout_", ""))
-    )
+    total, trainer, rollout = counts_of(cells)
     known = total or trainer or rollout
     if not known:
         raise UnsupportedRun("the number of chips is not known")
-    placement = lower(cells, "placement").replace("-", "_")
-    if not placement.startswith(("split", "async", "disagg", "separate")):
-        return {"gpus": f"{known}x{chip}", "placement": "colocated"}
-    kind = "async" if "async" in placement else "split"
+    kind = placement_of(cells)
+    if kind == "colocated":
+        return {"gpus": f"{known}x{chip}", "placement": kind}
     if trainer is None and rollout is not None and total and total > rollout:
         trainer = total - rollout
     if not trainer:
@@ -144,6 +175,16 @@ def chips_of(cells: Cells) -> dict[str, Any]:
         "rollout_gpus": f"{others}x{chip}",
         "placement": kind,
     }
+
+
+def placement_of(cells: Cells) -> str:
+    """Where trainer and engine stand; pools that are printed with chips of their own are apart."""
+    printed = first_word(f"{lower(cells, 'placement')} {lower(cells, 'staleness')}", PLACEMENTS)
+    own = lower(cells, "placement").replace("_", " ")
+    pools = whole(cells, "train_gpus"), whole(cells, "rollout_gpus"), whole(cells, "gpus_total")
+    if not own and all(pools[:2]) and pools[2] in (None, (pools[0] or 0) + (pools[1] or 0)):
+        return printed if printed == "async" else "split"
+    return first_word(own, PLACEMENTS) or printed or "colocated"
 
 
 def rl_question(cells: Cells) -> dict[str, Any]:
@@ -221,12 +262,8 @@ def stored_words(cells: Cells) -> list[str]:
 
 def offload_arguments(cells: Cells) -> dict[str, Any]:
     """What lives on the host outside the trainer's phases."""
-    text = lower(cells, "offload")
-    named = list(dict.fromkeys(OFFLOADS[word] for word in OFFLOADS if word in text))
-    named = ["reference"] if text.startswith("reference") else named
-    if named or text == "none":
-        return {"offload": "+".join(named) or "none"}
-    return {}
+    found = parts_on_host(lower(cells, "offload"))
+    return {"offload": found} if found else {}
 
 
 def lengths_of(cells: Cells) -> tuple[float | None, float | None, int | None]:
@@ -282,16 +319,11 @@ def degree_words(cells: Cells) -> list[str]:
 
 
 def algorithm_of(cells: Cells, usual: str) -> str:
-    """The algorithm by our name; `usual` where none is printed."""
+    """The algorithm by our name; `usual` where none is printed, or none that is known."""
     text = lower(cells, "algorithm")
     if re.search(r"no rollout|trainer step|update only", text):
         return "update"
-    form = algorithm_in(text)
-    if form is not None:
-        return form.id
-    if text:
-        raise UnsupportedRun(f"the algorithm {text} is not known")
-    return usual
+    return (algorithm_word(text) if text else None) or usual
 
 
 def staleness_of(cells: Cells) -> dict[str, Any]:
@@ -307,7 +339,7 @@ def staleness_of(cells: Cells) -> dict[str, Any]:
 
 def tuning_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a step of fine-tuning."""
-    gpus = whole(cells, "gpus_total") or whole(cells, "train_gpus") or 1
+    gpus = next((many for many in counts_of(cells) if many), 1)
     micro, words = whole(cells, "micro_batch"), tuning_words(cells)
     ranks = gpus
     for word in degree_words(cells):
@@ -340,8 +372,10 @@ def tuning_lengths(cells: Cells) -> dict[str, Any]:
     named = next((name for name in dataset_names() if name in notes), None)
     if mean is None and named:
         return {"lengths": named} | ({"max_osl": longest} if longest else {})
+    pair = [whole(cells, f"max_{part}") for part in ("prompt", "response")]
+    longest = longest or (sum(part or 0 for part in pair) if any(pair) else None)
     if mean is None and longest is None:
-        raise UnsupportedRun("the length of the sequences is not known")
+        return {}
     mean = mean or float(longest or 1)
     return {"osl": mean, "max_osl": max(longest or 0, round(mean))}
 
@@ -365,23 +399,11 @@ def sync_question(cells: Cells) -> dict[str, Any]:
         "algorithm": "sync",
         **chips_of(kept),
         "framework": framework_of(cells),
-        "sync": sync_mechanism(notes),
+        "sync": first_word(notes, SYNCS),
         "plan": " ".join(words),
         "rollout_plan": " ".join(layout),
         **offload_arguments(cells),
     }
-
-
-def sync_mechanism(notes: str) -> str | None:
-    """The mechanism that the notes name; None where they name none."""
-    words = {
-        "delta": ("delta", "changed"),
-        "p2p": ("checkpoint engine on", "p2p", "rdma", "nixl", "peer"),
-        "file": ("file system", "disk", "checkpoint file", "object store", "s3"),
-        "ipc": ("ipc", "colocate"),
-        "broadcast": ("broadcast", "nccl", "checkpoint engine off"),
-    }
-    return next((name for name, hints in words.items() if any(h in notes for h in hints)), None)
 
 
 def tuning_words(cells: Cells) -> list[str]:
@@ -415,17 +437,17 @@ def adapter_words(cells: Cells) -> list[str]:
     notes, quant = cells.get("notes") or "", lower(cells, "quant")
     rank = (cells.get("lora_rank") or "").strip()
     first = notes.split(";")[0].strip().lower()
-    method = method_of(first)
+    named = f"{lower(cells, 'algorithm')} {lower(cells, 'model')}"
+    method = method_of(first) or tuned_method(named)
     words = []
-    if rank or method or re.match(r"q?-?lora\b", first):
-        ranked = rank if rank.isdigit() else next(iter(re.findall(r"rank[ =:-]?(\d+)", first)), "")
-        words.append(f"lora={ranked or 8}")
+    stored = base_format(quant) or ("nf4" if quant else base_format(named.split("/")[0]))
+    stored = stored or ("nf4" if first.startswith("qlora") else "")
+    rank = "" if rank.lower() in ("0", "no", "none", "full") else rank
+    if rank or method or stored or re.match(r"q?-?lora\b", first) or LORA.search(named):
+        ranks = re.findall(r"rank[ =:-]?(\d+)", f"{first} {named}")
+        words.append(f"lora={rank if rank.isdigit() else next(iter(ranks), ADAPTER_RANK)}")
     words += [f"method={method}"] if method else []
-    quant = quant or ("nf4" if first.startswith("qlora") else "")
-    if "int4" in quant or "gptq" in quant:
-        words.append("weights=int4")
-    elif quant:
-        words.append("weights=nf4-dq" if "dq" in quant else "weights=nf4")
+    words += [f"weights={stored}"] if stored else []
     maps = maps_of(notes) if words else ""
     return [*words, f"adapters={maps}"] if maps else words
 
@@ -433,11 +455,8 @@ def adapter_words(cells: Cells) -> list[str]:
 def method_of(first: str) -> str:
     """The word of the method that notes begin with, or that stands behind a name; empty: LoRA, or none."""
     head, _, rest = first.partition("/")
-    for name, word in METHODS.items():
-        begins = re.match(rf"{re.escape(name)}\b", head) is not None
-        if begins or re.search(rf"[-_ /]{re.escape(name)}(?:\b|-)", f"/{rest}" if rest else ""):
-            return word
-    return ""
+    begins = re.match(r"[\w.-]+(?: v2)?", head)
+    return tuned_method(begins[0] if begins else "") or (tuned_method(rest) if rest else "")
 
 
 def maps_of(notes: str) -> str:

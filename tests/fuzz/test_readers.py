@@ -2,11 +2,13 @@
 
 import gzip
 from pathlib import Path
+from time import process_time
 
 import pytest
 
 from foretell.catalog import files
 from foretell.errors import BadInput
+from foretell.interop.forms.syntax import parsed
 from foretell.interop.log_reader import log_measurements
 from foretell.interop.tools import read_arguments
 from foretell.lab.validate.post_training import read_cells
@@ -122,3 +124,11 @@ def test_faults_that_were_found(tmp_path: Path) -> None:
     assert "global_batch" not in found[0].asked
     with pytest.raises(BadInput, match="too many servers"):
         read_arguments("vllm serve meta-llama/Llama-3.1-8B --port 8000\n" * 3000)
+
+
+def test_a_shell_that_repeats_itself_is_parsed_in_moments() -> None:
+    """The grammar of shells takes the square of such runs: these took minutes."""
+    before = process_time()
+    for text in ("sgl" + "(" * 100_000, "cat > e.yml << EOF\na: 1\nEOF" + "-" * 100_000 + "\nx\n"):
+        parsed(text)
+    assert process_time() - before < 2.0

@@ -78,7 +78,6 @@ FLAGS = {
     ),
     "reference study": ["--out", "--workers", "--plot", "--json"],
     "reproduce": "--work --figure --workers --out --json".split(),
-    "reference sensitivity": "--out --gpus --maps --no-maps --json".split(),
     "network": (
         "--system --collective --bytes --group --placement --algorithm --neighbours --imbalance "
         "--set --plot --json"

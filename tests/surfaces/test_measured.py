@@ -1,11 +1,13 @@
 """--measured on every surface: the answer moves to what was measured, says before and after, and is surer."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import foretell
 from foretell.api.diagnose import diagnose
+from foretell.errors import BadInput
 from tests.surfaces.command import foretell as command
 
 JOB = {"gpus": "512xH100", "global_batch": 1024, "seq_len": 8192}
@@ -147,3 +149,18 @@ def test_words_before_a_file_state_what_its_log_does_not(tmp_path: Path) -> None
     assert found.step_s == pytest.approx(told.step_s, rel=1e-3)
     with pytest.raises(foretell.BadInput, match="no such file"):
         foretell.search("llama-3.1-8b", **place, measured=["zero3 mbs1: nowhere.log"])
+
+
+@pytest.mark.parametrize(
+    "told", ["400000 s", "1e300 s", "tp2: 9 s, 1e290 GB", {"peak_memory_bytes": 1e300}]
+)
+def test_numbers_that_cannot_be_of_the_question_are_not_believed(told: Any) -> None:
+    with pytest.raises(BadInput, match="is not believed where"):
+        foretell.estimate("gpt2", system="h100-sxm", gpus=8, plan="tp2", measured=told)
+
+
+def test_latencies_that_cannot_be_of_the_service_are_not_believed() -> None:
+    load = {"system": "h100-sxm", "gpus": 1, "isl": 128, "osl": 16, "concurrency": 4}
+    for told in ("ttft 1e9 ms, tpot 9 ms", {"ttft_ms": 80.0, "tpot_ms": 1e-9}):
+        with pytest.raises(BadInput, match="is not believed where"):
+            foretell.serve("gpt2", **load, measured=told)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.api.plausible import check_plausible
 from foretell.catalog import model as catalog_model
 from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Infeasible, Problem
@@ -349,12 +350,16 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
         message = "has neither a step time, a rate nor a peak of memory"
         raise BadInput([Problem(path="values", value=dict(values), message=message)])
     _refuse_beyond_peak(one, predicted, step_s)
+    peak_bytes = _measured_peak(values, predicted)
+    told = {"step_s": (step_s, predicted.step_s), "peak": (peak_bytes, predicted.peak_memory_bytes)}
+    told |= {name: (max(s, predicted.step_s), predicted.step_s) for name, s in one.phases.items()}
+    check_plausible(one.source, {n: (v, p) for n, (v, p) in told.items() if v})
     return MeasuredStep(
         scenario=here,
         plan=own,
         predicted=predicted,
         step_s=step_s,
-        peak_bytes=_measured_peak(values, predicted),
+        peak_bytes=peak_bytes,
         phases=one.phases,
         noise=one.noise,
         source=one.source,

@@ -14,6 +14,7 @@ import numpy as np
 
 from foretell.api.conditioning import factor_json
 from foretell.api.measured_files import read_measured
+from foretell.api.plausible import check_plausible
 from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Problem
 from foretell.inputs.question import collect
@@ -163,14 +164,13 @@ def _seen(result: StepResult, one: Measurement, figures: Printed) -> list[Measur
     elif "tokens_per_s_per_gpu" in one.values:
         rate = result.setup.work.tokens / result.setup.gpus
         told["step"] = rate / one.values["tokens_per_s_per_gpu"]
+    known = {name: value for name, value in told.items() if ours.get(name, 0.0) > 0.0}
+    step_s = ours.get("step") or sum(ours.values())  # a phase may be as short as it likes
+    few = {name: value if name == "step" else max(value, step_s) for name, value in known.items()}
+    check_plausible(one.source, {name: (value, step_s) for name, value in few.items()})
     found = [
-        replace(
-            runs[name],
-            log_ratio=math.log(value / ours[name]),
-            noise=one.noise,
-        )
-        for name, value in told.items()
-        if ours.get(name, 0.0) > 0.0
+        replace(runs[name], log_ratio=math.log(value / ours[name]), noise=one.noise)
+        for name, value in known.items()
     ]
     if not found:
         message = "has no step time and no phase that this step has"

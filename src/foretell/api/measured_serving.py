@@ -9,6 +9,7 @@ import numpy as np
 
 from foretell.api.conditioning import factor_json
 from foretell.api.measured_files import read_measured
+from foretell.api.plausible import FAR_SERVICE, check_plausible
 from foretell.api.serving import closed_form, question_of
 from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Problem
@@ -227,6 +228,7 @@ def measured_service(
             continue
         predicted = figure_of(slopes, q, name)
         run = run_of(q, key, slopes[key][1])
+        check_plausible(one.source, {name: (one.values[name], predicted)}, FAR_SERVICE)
         ratio = math.log(one.values[name] / predicted)
         found[name] = replace(run, log_ratio=ratio, noise=one.noise)
     if not found:

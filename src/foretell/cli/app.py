@@ -127,7 +127,6 @@ COMMANDS: dict[str, str | dict[str, tuple[str, str]]] = {
     "reference": {
         "search": ("reference:search", "One published search."),
         "study": ("reference:study", "All 54 published searches."),
-        "sensitivity": ("reference:sensitivity", "Its sensitivities, beside ours."),
     },
     "reproduce": "reproduce:reproduce",
     "network": "network:network",

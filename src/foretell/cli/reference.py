@@ -1,4 +1,4 @@
-"""`foretell reference search`, `study` and `sensitivity`."""
+"""`foretell reference search` and `study`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -123,36 +123,4 @@ def study(
         print(reference.render_study(result))
         if file is not None:
             print(f"wrote {file}")
-    return 0
-
-
-def sensitivity(
-    *,
-    out: Annotated[str, Parameter(metavar="DIR", help="Folder for the table and the figures.")],
-    gpus: Annotated[
-        str, Parameter(metavar="N,N", help="Numbers of GPUs.")
-    ] = "512,1024,2048,4096,8192,16384",
-    maps: Annotated[
-        bool,
-        Parameter(
-            show_default=False,
-            help="Draw the maps over capacity and bandwidth too, or leave them out.",
-        ),
-    ] = True,
-    json: Json = False,
-) -> int:
-    """The study's sensitivities by the published model and by ours: some minutes on one core."""
-    from foretell.lab.validate.reference_sensitivity import sensitivity_cells
-    from foretell.report.reference_sensitivity import check_inputs, table_text, write_all
-
-    folder, counts = check_inputs(out, gpus)
-    with late_bar("parts") as progress:
-        cells = sensitivity_cells(counts, grid=maps, progress=progress)
-    rows = [cell.to_dict() for cell in cells]
-    files = write_all(folder, rows, maps=maps)
-    if json:
-        write_json({"cells": rows, "files": [str(file) for file in files]})
-    else:
-        print(table_text(rows))
-        print("\n".join(f"written: {file}" for file in files))
     return 0

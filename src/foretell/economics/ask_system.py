@@ -41,6 +41,8 @@ ROOTS = ("system", "network", "chip", "prices")
 """What a `--set` path of a system may begin with."""
 RENT = "usd_per_chip_hour"
 """The rent of a chip, set by hand."""
+MOST = 1e12
+"""Watts of a node, and rent of a chip, at most."""
 OF_SPEED = ("Large collectives", "Latency of one hop")
 """Beginnings of assumptions about systems that no price depends on."""
 
@@ -119,8 +121,9 @@ def _rent(question: SystemQuestion, set_texts: Sequence[str]) -> float | None:
 
 def _above_0(text: str | float, unit: str, path: str) -> float:
     value = units.parse(text, unit, path)
-    if not value > 0.0:
-        raise BadInput([Problem(path=path, value=text, message="out of range", allowed="above 0")])
+    if not 0.0 < value <= MOST:
+        allowed = f"above 0, up to {MOST:.0e}"
+        raise BadInput([Problem(path=path, value=text, message="out of range", allowed=allowed)])
     return value
 
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 
 _INSIDE = re.compile(rb"\$\{[^{}\n]+\}")
+_REPEATED = re.compile(rb"(\S{1,4}?)\1{500,}")
+"""The same characters hundreds of times: no shell that anybody wrote, and its parsing takes their square."""
 
 
 @lru_cache(maxsize=1)
@@ -21,13 +23,18 @@ def _parser() -> "Parser":
 
 def parsed(text: str) -> "Node":
     """The root of a text's tree; offsets are of ASCII characters. What cannot be parsed is a node ERROR."""
-    content = text.encode("ascii", "replace")
+    content = _REPEATED.sub(_shortened, text.encode("ascii", "replace"))
     root = _parser().parse(content).root_node
     if not root.has_error:
         return root
     # What is inside ${...} is expanded from the text itself: a plain name in its place has the same length.
     plain = _parser().parse(_INSIDE.sub(_masked, content)).root_node
     return root if plain.has_error and plain.descendant_count < root.descendant_count else plain
+
+
+def _shortened(match: "re.Match[bytes]") -> bytes:
+    """One word that begins as the run does, as long as it."""
+    return match[0][:1].ljust(len(match[0]), b"a")
 
 
 def _masked(match: "re.Match[bytes]") -> bytes:

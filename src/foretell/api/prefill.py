@@ -12,10 +12,11 @@ from foretell.inputs.system import system_of
 from foretell.serving.disaggregation import PrefillPool
 from foretell.serving.engine_options import with_options
 from foretell.serving.formats import mixture_of
+from foretell.serving.layouts import alike
 from foretell.serving.question import ServeQuestion
 from foretell.serving.sizing_records import PrefillPlace
 from foretell.specs.deployment import Deployment
-from foretell.specs.deployment_text import deployment_problems, deployment_text, parse_deployment
+from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.sizing import SizeQuestion
@@ -63,7 +64,10 @@ def prefill_pool(
         own = profile_for(engine, system.chip, mixture=mixture_of(scenario.model))
         profile = replace(own, encoders=profile.encoders)
         said.append(f"{count} x {system.chip.id} do prefill besides the {scenario.job.gpus} chips")
-    return PrefillPool(system=system, deployment=layout, profile=profile, gpus=count), said
+    given = asked.prefill_plan is not None
+    return PrefillPool(
+        system=system, deployment=layout, profile=profile, gpus=count, given=given
+    ), said
 
 
 def prefill_layout(
@@ -81,30 +85,15 @@ def prefill_layout(
     if plan is not None:
         own = replace(base, tp=1, pp=1, dp=1, ep=1, cp=1)
         layout = collect(lambda: parse_deployment(str(plan), own), problems) or base
-    elif gpus % base.gpus == 0:
-        layout = base
-        said.append(
-            "prefill instances are laid out as those that decode: no --prefill-plan was given"
-        )
     else:
-        layout = one_instance(base, gpus)
-        said.append(
-            f"one prefill instance of {gpus} chips ({deployment_text(layout).split(' weights')[0]}): "
-            "no --prefill-plan was given"
-        )
+        layout = alike(base, gpus)
+        how = "are laid out as those that decode" if gpus % base.gpus == 0 else "are one"
+        said.append(f"prefill instances {how}: no --prefill-plan was given")
     problems += [
         replace(problem, path=problem.path.replace("plan.", "prefill_plan.", 1))
         for problem in deployment_problems(layout, gpus)
     ]
     return layout, said
-
-
-def one_instance(like: Deployment, gpus: int) -> Deployment:
-    """A layout over so many chips in the manner of another: experts spread where they are, else cut."""
-    spread = like.ep > 1
-    if like.dp > 1:
-        return replace(like, tp=1, pp=1, cp=1, dp=gpus, ep=gpus if spread else 1)
-    return replace(like, tp=gpus, pp=1, cp=1, dp=1, ep=gpus if spread else 1)
 
 
 def prefill_place(asked: SizeQuestion, q: ServeQuestion) -> PrefillPlace | None:

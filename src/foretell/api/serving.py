@@ -250,9 +250,6 @@ def closed_form(question: ServeQuestion, given: bool) -> ServiceEstimate:
     """The deployment asked for, or the best one."""
     if given:
         return serve_one(question)
-    if question.prefill is not None:
-        message = "prefill apart needs a layout for decode too"
-        raise BadInput([Problem(path="plan", value=None, message=message, allowed='as in "tp4"')])
     return best_layout(question, domain_of(question))
 
 

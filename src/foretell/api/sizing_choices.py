@@ -122,10 +122,12 @@ def _layouts(option: Option) -> tuple[Deployment, Deployment | None]:
 
 
 def _money(choice: Choice) -> tuple[float, bool, float, float]:
-    """Where a choice stands: least rent (chips where none is known), simulated, most headroom, soonest."""
+    """Where a choice stands: least rent (chips where none is known), simulated, most headroom of which one
+    can be sure, soonest."""
     rent = choice.usd_per_hour or float(choice.option.gpus)
     late = choice.tpot_ms + choice.ttft_ms
-    return rent, not choice.simulated, -round(choice.headroom, 2), late
+    sure = (1.0 + choice.headroom) * choice.option.sure_per_s / choice.option.requests_per_s
+    return rent, not choice.simulated, -round(sure, 2), late
 
 
 def _choice(option: Option, simulated: tuple[float, float] | None, case: SizingCase) -> Choice:

@@ -55,6 +55,8 @@ class PrefillPool:
     """Chips of all of them."""
     usd_per_chip_hour: float = 0.0
     """Rent of one of their chips; 0 where none is known."""
+    given: bool = True
+    """Whether its layout was given; else it follows that of the instances that decode."""
 
     @property
     def replicas(self) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from foretell.errors import Infeasible
-from foretell.serving.launch_rules import launch_refusal
+from foretell.serving.evidence import sure_share
+from foretell.serving.launch_rules import InstanceRole, launch_refusal
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.serving.wide_experts import REDUNDANT
 from foretell.specs.deployment import Deployment
@@ -14,6 +15,8 @@ from foretell.specs.mixers import Attention, LatentAttention
 from foretell.specs.model import Model
 from foretell.specs.service import ServiceEstimate
 
+Merit = tuple[float, float]
+"""What layouts are ordered by, the best last."""
 MOST_RANKS = 16
 """Tensor-parallel ranks tried at most."""
 STAGES = (1, 2, 4)
@@ -74,33 +77,50 @@ def experts_of(model: Model) -> int:
 
 def best_layout(question: ServeQuestion, domain: int) -> ServiceEstimate:
     """The layout with most output tokens a second; where none fits, why not the largest instance."""
-    best: ServiceEstimate | None = None
+    found: list[tuple[Merit, ServiceEstimate]] = []
     refused: list[tuple[Deployment, Infeasible]] = []
-    tried = 0
-    for layout in launchable(question, domain):
-        tried += 1
+    tried = launchable(question, domain)
+    for layout in tried:
+        asked = replace(question, deployment=layout, plan_chosen=True)
+        pool = question.prefill
+        if pool is not None and not pool.given:
+            asked = replace(asked, prefill=replace(pool, deployment=alike(layout, pool.gpus)))
         try:
-            found = serve_one(replace(question, deployment=layout, plan_chosen=True))
+            one = serve_one(asked)
         except Infeasible as error:
             refused.append((layout, error))
             continue
-        if best is None or merit(found) > merit(best):
-            best = found
-    if best is None:
+        load = one.output_tokens_per_s, one.e2e_ms.mean
+        sure = sure_share(asked.model, asked.system, layout, asked.profile, apart=pool is not None)
+        found.append((merit(*load, sure, rated=asked.rate is not None), one))
+    if not found:
         raise refuse(refused, question.gpus)
-    return replace(best, assumptions=(*best.assumptions, chosen_of(tried)))
+    best = max(found, key=lambda pair: pair[0])[1]
+    return replace(best, assumptions=(*best.assumptions, chosen_of(len(tried))))
+
+
+def alike(layout: Deployment, gpus: int) -> Deployment:
+    """A prefill instance over so many chips, laid out as those that decode, or over all of them in their
+    manner: experts spread where they are, else cut."""
+    if gpus % layout.gpus == 0:
+        return layout
+    experts = gpus if layout.ep > 1 else 1
+    if layout.dp > 1:
+        return replace(layout, tp=1, pp=1, cp=1, dp=gpus, ep=experts)
+    return replace(layout, tp=gpus, pp=1, cp=1, dp=1, ep=experts)
 
 
 def launchable(question: ServeQuestion, domain: int) -> list[Deployment]:
     """Layouts that the engine launches; all where it launches none."""
+    role: InstanceRole = "both" if question.prefill is None else "decode"
     every = [*layouts(question.model, question.gpus, question.deployment, domain)]
-    good = [d for d in every if not launch_refusal(question.model, d, question.profile)]
+    good = [d for d in every if not launch_refusal(question.model, d, question.profile, role)]
     return good or every
 
 
 def chosen_of(tried: int) -> str:
     """What is said of a layout that was chosen."""
-    return f"layout chosen: the best of {tried} by output tokens/s"
+    return f"layout chosen: the best of {tried} by output tokens/s, at the low end of its 90 % interval"
 
 
 def refuse(refused: Sequence[tuple[Deployment, Infeasible]], gpus: int) -> Infeasible:
@@ -113,11 +133,9 @@ def refuse(refused: Sequence[tuple[Deployment, Infeasible]], gpus: int) -> Infea
     return why
 
 
-def merit(found: ServiceEstimate) -> tuple[float, float]:
-    """More tokens a second first; under a rate that all meet, the sooner answer."""
-    return merit_of(found.output_tokens_per_s, found.e2e_ms.mean)
+def merit(output_tokens_per_s: float, e2e_ms: float, sure: float, *, rated: bool) -> Merit:
+    """More tokens a second first; under a rate that all meet, the sooner answer.
 
-
-def merit_of(output_tokens_per_s: float, e2e_ms: float) -> tuple[float, float]:
-    """The same of its two numbers."""
-    return round(output_tokens_per_s, 3), -e2e_ms
+    Both as what is `sure` of them: layouts that nobody has measured must be better by what they may be off.
+    """
+    return round(output_tokens_per_s * (1.0 if rated else sure), 3), -e2e_ms / sure

@@ -18,6 +18,7 @@ from foretell.serving.disaggregation import (
     prompt_side,
     prompt_steps,
 )
+from foretell.serving.evidence import sure_share
 from foretell.serving.instances import instances
 from foretell.serving.launch_rules import InstanceRole, launch_refusal
 from foretell.serving.memory import memory_of
@@ -58,6 +59,8 @@ class LoadCurve:
     """From the arrival of a cache to its first token, of an instance that decodes alone."""
     refusal: str = ""
     """Why the engine does not launch it; empty: it does."""
+    sure: float = 1.0
+    """Share of its rates that layouts like it reach nearly always."""
 
     @property
     def limit_per_s(self) -> float:
@@ -73,6 +76,7 @@ class LoadCurve:
             tpot_ms=1e3 * float(np.interp(rate, self.rates, self.tpot_s)),
             requests_per_s=self.limit_per_s,
             prompt_s=self.prompt_s,
+            sure=self.sure,
         )
 
     def least(self, rate: float, headroom: float) -> int:
@@ -180,7 +184,9 @@ def _curves(
             (backs, "decode", _back(times, wanted)),
         )
         for some, role, found in parts:
-            some.append(replace(found, refusal=launch_refusal(model, layout, profile, role)))
+            refusal = launch_refusal(model, layout, profile, role)
+            sure = sure_share(model, system, layout, profile, apart=role != "both")
+            some.append(replace(found, refusal=refusal, sure=sure))
     return Curves(
         together=tuple(together),
         fronts=tuple(fronts),

@@ -152,9 +152,9 @@ def plain_options(
 
 
 def place(option: Option, wanted: ServiceTargets) -> tuple[float, float, float]:
-    """Where an option stands: least rent, then most headroom (in percent, as shown), then soonest."""
-    headroom = option.requests_per_s / wanted.rate - 1.0
-    return option.worth, -round(headroom, 2), option.tpot_ms + option.ttft_ms
+    """Where an option stands: least rent, then most headroom that is sure (in percent), then soonest."""
+    sure = option.sure_per_s / wanted.rate
+    return option.worth, -round(sure, 2), option.tpot_ms + option.ttft_ms
 
 
 def joined_ms(

@@ -72,6 +72,8 @@ class Instance:
     """The most that one instance can answer."""
     prompt_s: float = 0.0
     """What a prompt takes beyond the decoding beside it; 0 where prompts have other instances."""
+    sure: float = 1.0
+    """Share of it that layouts like it reach nearly always."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,12 @@ class Option:
         if self.prefill is None:
             return back
         return min(back, self.prefill_replicas * self.prefill.requests_per_s)
+
+    @property
+    def sure_per_s(self) -> float:
+        """What all of it answers nearly always: what options of one rent are ordered by."""
+        front = 1.0 if self.prefill is None else self.prefill.sure
+        return self.requests_per_s * min(self.instance.sure, front)
 
     def prompt_share(self, rate: float) -> float:
         """Share of the chips' time that is for prompts at a rate of requests; where they have chips of their

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from foretell.errors import Infeasible
 from foretell.records import Later, dataclass
 from foretell.serving.engine_options import step_tokens
-from foretell.serving.layouts import merit_of, refuse
+from foretell.serving.evidence import sure_share
+from foretell.serving.layouts import merit, refuse
 from foretell.serving.memory import Memory, memory_of, sequences_that_fit
 from foretell.serving.question import ServeQuestion
 from foretell.serving.serve import check_memory, estimate_of
@@ -141,8 +142,9 @@ def _served(q: ServeQuestion, layouts: Sequence[Deployment]) -> ServedSystems:
     for place, one in enumerate(found):
         rates = np.broadcast_to(one.numbers["output_tokens_per_s"], many).tolist()
         waits = np.broadcast_to(one.numbers["e2e_ms"].mean, many).tolist()
+        sure = sure_share(q.model, q.system, one.question.deployment, q.profile, apart=False)
         for row in np.flatnonzero(np.broadcast_to(one.fits, many)):
-            here = merit_of(rates[row], waits[row])
+            here = merit(rates[row], waits[row], sure, rated=False)
             if here > merits[row]:
                 best[row], merits[row] = place, here
     return ServedSystems(layouts=found, best=best)

@@ -16,7 +16,7 @@ KEYS = (
     "intervals fit_probability fullest_stage stages assumptions out"
 ).split()
 STAGE_KEYS = (
-    "stage alike allocated_bytes peak_at_s closed_form_bytes reserved_bytes reserved_played_bytes "
+    "stage alike allocated_bytes peak_at_s closed_form_bytes reserved_bytes "
     "framework_bytes total_bytes at_peak kept_at_peak moments_s held_bytes"
 ).split()
 

@@ -85,7 +85,6 @@ def _stage(stage: StageLine, found: MemoryAnswer) -> dict[str, Any]:
         "peak_at_s": when,
         "closed_form_bytes": allocated,
         "reserved_bytes": allocated + closed.get("allocator", 0.0),
-        "reserved_played_bytes": stage.reserved_bytes,
         "framework_bytes": stage.framework_bytes,
         "total_bytes": allocated + closed.get("lost", 0.0),
         "at_peak": stage.line.at(when),

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from foretell.kernels.memory import (
-    allocator_share,
     framework_bytes,
     weight_bytes,
 )
@@ -35,7 +34,6 @@ from foretell.simulation.memory import (
     with_update,
 )
 from foretell.simulation.programs.dealing import dealing_of
-from foretell.simulation.reservation import reserved_bytes
 from foretell.simulation.steady import delay_half, few_micro_batches, fill_gap
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
@@ -81,8 +79,6 @@ class StageLine:
     """Bytes by category: what tensors take."""
     kept_at_peak: Mapping[str, float]
     """Name -> bytes of kept tensors at the peak."""
-    reserved_bytes: float
-    """What a caching allocator has reserved of the device at the end of a step."""
     framework_bytes: float
     """Driver context and communicators besides."""
     closed_bytes: float
@@ -129,9 +125,7 @@ def step_memory(scenario: Scenario, plan: Plan) -> StepMemory:
             layers = tuple(tuple(p for p in chunk if p < kinds) for chunk in contents[rank])
             tensors = _tensors(plan, plans, tables, rows, stages, layers, rank, index)
             tensors = _with_update(scenario, plans, tables, stages, tensors, index)
-            found = _stage_line(
-                plans, scenario.software, rows, step, tensors, (rank, index), (tail_s, gap_s)
-            )
+            found = _stage_line(plans, rows, step, tensors, (rank, index), (tail_s, gap_s))
             line = replace(found.line, moments_s=stretch * found.line.moments_s)
             lines.append(replace(found, line=line))
     return StepMemory(
@@ -304,7 +298,6 @@ def _size(tensor: Saved, plan: Plan, tables: Tables) -> float:
 
 def _stage_line(
     plans: Plans,
-    software: Software,
     rows: Ledger,
     step: Timeline,
     tensors: RankTensors,
@@ -325,9 +318,6 @@ def _stage_line(
         alike=int(rows.multiplicity[0, index]),
         line=line,
         kept_at_peak=_kept_at(whole, line.peak[1]),
-        reserved_bytes=reserved_bytes(step.tasks[rank], tensors)
-        if np.isinf(tensors.most_kept_bytes)
-        else (1.0 + allocator_share(plans.base, software)) * line.peak[0],
         framework_bytes=float(framework_bytes(sum(float(each[0] > 1) for each in used))),
         closed_bytes=float(rows.memory.allocated[0, index]),
     )

@@ -201,6 +201,8 @@ def test_every_family_is_known_by_what_is_printed() -> None:
         ("NeMo", "nemo"),
         ("NeMo 24.07 (Megatron-Core + TE)", "nemo@24.07"),
         ("NeMo 25.04", "nemo@25.02"),
+        ("NeMo / Megatron-Core, MLPerf 4.0 container", "nemo"),
+        ("NeMo / Megatron-Core, MLPerf 5.0 container", "nemo-mlperf"),
         ("NeMo Megatron-Bridge", "megatron-bridge"),
         ("Megatron-LM (MCore r0.8.0)", "megatron-core@0.7"),
         ("Megatron-Core v0.13", "megatron-core@0.13"),

@@ -1,5 +1,7 @@
 """Data parallelism in time: what its groups share and send, and how long that takes alone."""
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -127,6 +129,10 @@ def packed_weights(base: Plan, share: GroupWeights) -> Array:
     return np.asarray(share.parameters - spared_share(base) * share.quantised)
 
 
+MessageKind = Literal["reduce", "gather", "again", "scatter"]
+"""Messages of a backward pass, of a forward one, all-gathers backward, and backward ones without these."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Messages:
     """Data-parallel messages of one step; arrays are (plans, stages)."""
@@ -159,6 +165,19 @@ class Messages:
         both_s, again_s = self.reduce_s.sum(axis=-1), self.again_s.sum(axis=-1)
         sent = self.reduce_bytes_per_s * both_s - self.again_bytes_per_s * again_s
         return np.asarray(np.maximum(sent, 0.0) / np.maximum(both_s - again_s, 1e-9))
+
+    def of(self, kind: MessageKind) -> tuple[Array, Array]:
+        """Seconds of one message of a kind, (plans, stages), and the bytes that a rank sends in a second
+        of it, (plans,)."""
+        match kind:
+            case "reduce":
+                return self.reduce_s, self.reduce_bytes_per_s
+            case "gather":
+                return self.gather_s, self.gather_bytes_per_s
+            case "again":
+                return self.again_s, self.again_bytes_per_s
+            case "scatter":
+                return self.scatter_s, self.scatter_bytes_per_s
 
 
 def data_messages(

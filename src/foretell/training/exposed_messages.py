@@ -1,7 +1,6 @@
 """Messages behind a pass: what of them shows, given what else the chip's cores and links do meanwhile."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +9,7 @@ from foretell.network.collectives import contention_s
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
-from foretell.training.data_parallel import Messages
+from foretell.training.data_parallel import MessageKind, Messages
 from foretell.training.overlap import Overlap, contention_of, scaled
 from foretell.training.shapes import sum_of
 
@@ -79,13 +78,13 @@ class ExposedMessages:
 
     def of(
         self,
-        kind: Literal["reduce", "gather", "again", "scatter"],
+        kind: MessageKind,
         behind: HidingPasses,
         shown: Num,
     ) -> Array:
         """What shows of all pieces of one kind behind a pass, of which a framework shows a share anyway;
         (plans, stages)."""
-        ones = [getattr(m, f"{kind}_s") for m in self.messages]
+        ones = [m.of(kind)[0] for m in self.messages]
         all_s = sum_of([m.pieces * one_s for m, one_s in zip(self.messages, ones, strict=True)])
         used = self._rate(kind, ones)
 
@@ -131,9 +130,9 @@ class ExposedMessages:
         found = contention_of(pass_s, all_s, exchanges, behind.still_s)
         return found.used_s, found.longer_s
 
-    def _rate(self, kind: str, ones: list[Array]) -> Array:
+    def _rate(self, kind: MessageKind, ones: list[Array]) -> Array:
         """Bytes/s of all messages of a kind together: each group's, by the time that it takes; (plans,)."""
-        rates = [np.asarray(getattr(m, f"{kind}_bytes_per_s")) for m in self.messages]
+        rates = [m.of(kind)[1] for m in self.messages]
         if len(rates) == 1:
             return rates[0]
         pairs = zip(self.messages, ones, strict=True)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.forms.arithmetic import worked_out
 from foretell.interop.launch import Known, ReadValue
 from foretell.interop.tool_tables import ALL_CHIPS, NODE_CHIPS, NODE_TASKS, NODES
 
@@ -21,9 +22,11 @@ _TRUTH = {
     "false": False, "0": False, "no": False, "off": False,
 }  # fmt: skip
 _PLACEHOLDER = re.compile(
-    r"<[^<>]*>|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|\?+|\{\{.*\}\}|TODO.*|YOUR.*", re.DOTALL
+    r"<[^<>]*>|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|\?+|\{\{.*\}\}|TODO.*|YOUR.*|your_.*|"
+    r"[\d *]*\b[a-z]\w*(?:\.\w+)+",
+    re.DOTALL,
 )
-"""Texts that stand for a value which the user is to fill in."""
+"""Texts that stand for a value which the user is to fill in, or that is worked out elsewhere."""
 _NONE = ("none", "null", "auto", "default", "")
 """How tools spell that a value is left to them."""
 
@@ -133,6 +136,8 @@ class Keys:
         if value is None:
             return None
         text = str(value).strip().replace("_", "")
+        if "**" in text and (power := worked_out(text, lambda name: None)) is not None:
+            text = str(power)
         if _PLACEHOLDER.fullmatch(str(value).strip()):
             self.ask_for(next(name for name in names if name in self._pairs), str(value))
             return None

@@ -127,6 +127,9 @@ def _expert_layers(keys: Keys, layers: int) -> list[int]:
     if every is not None:
         return [int(at % max(every, 1) == 0) for at in range(layers)]
     pattern = _pattern(text)
+    if pattern is None and "$" in text:
+        keys.ask_for("moe_layer_freq", text)
+        return [1] * layers
     if pattern is None or len(pattern) != layers:
         message = f"is no list of {layers} zeros and ones"
         keys.problem("moe_layer_freq", message, text, "N, or a list such as ([0]*3+[1]*58)")

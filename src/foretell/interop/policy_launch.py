@@ -159,7 +159,9 @@ def _chips(
 ) -> tuple[int | None, int | None]:
     """(chips of the trainer, chips of an engine of its own or None)."""
     nodes, each = keys.whole("nodes"), keys.whole("gpus_per_node")
-    every = keys.whole("gpus") or (each * (nodes or 1) if each else None)
+    every = each * (nodes or 1) if each else None
+    if not keys.said_as("nodes"):
+        every = keys.whole("gpus") or every
     if pools:
         shared = len(pools) < 2 or "|" in (keys.text("allocation") or "")
         pool = None if shared else _pool_size(pools[0][1])
@@ -279,7 +281,7 @@ def _trainer(keys: Keys, told: Translated, degree: dict[str, int | None]) -> dic
         else "full"
         if saved
         else "none",
-        "lora": keys.whole("lora_rank", low=0) or None,
+        "lora": None if keys.flag("lora_use") is False else keys.whole("lora_rank", low=0) or None,
         "sp": keys.flag("sp"),
     }
     stage = keys.whole("zero_stage", low=0, high=3)

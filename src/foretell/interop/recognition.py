@@ -21,9 +21,12 @@ COMPLETE = 100
 LEAST = 3.0
 """The least score of a tool; below it none is recognised."""
 _BESIDE = re.compile(
-    r"router|proxy|load_balanc|bench|frontend|disaggregated|convert|download|tokenize"
+    r"router|proxy|load_balanc|bench|frontend|disaggregated|convert|download|tokenize|"
+    r"(?:^|[ /_.-])(?:preprocess(?:_\w+)?|analyze\w*|prune|quantize|export|generat(?:e|ion)|predict|"
+    r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights))*\.py\b"
 )
-"""Programs that stand beside a server or prepare a run: they are no launch of a model."""
+"""Programs that stand beside a server, prepare a run or use a model: they are no launch of one that is
+known."""
 
 
 def recognise(given: ArgumentTable) -> Tool:
@@ -74,10 +77,23 @@ def launched_tools(
         except BadInput as error:
             problems.append(error)
             continue
-        found.append((-score(given, table_of(whose)), at, given, whose))
+        if not _is_beside(given, table_of(whose)):
+            found.append((-score(given, table_of(whose)), at, given, whose))
     if not found:
         raise problems[0] if problems else nothing_launched(tables[0].text)
     return [(given, whose) for _, _, given, whose in sorted(found, key=lambda one: one[:2])]
+
+
+def _is_beside(given: ArgumentTable, table: ToolTable) -> bool:
+    """Whether a verb, module or key says that the tool does something else than train or serve."""
+    marks = {*str(table.options.get("beside", "")).split()}
+    modules = [str(value) for key, value in given.pairs if key in ("m", "module")]
+    words = [*given.words[:3], *modules] if given.started else []
+    return bool(
+        marks & {*words, *(re.split(r"[./]", word.removesuffix(".py"))[-1] for word in words)}
+    ) or any(
+        key in marks for key, value in given.pairs if value not in (None, False, "false", "False")
+    )
 
 
 def instead_of(tool: Tool, given: ArgumentTable) -> Tool:

@@ -1,5 +1,6 @@
 """Nodes, GPUs and processes that launchers and batch lines state, and how many GPUs that is."""
 
+import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -58,9 +59,9 @@ def slurm_variables(facts: tuple[StatedFact, ...]) -> dict[str, Value | ArrayVal
             found.setdefault(name, literal(str(fact.value), fact.line))
     tasks = {fact.name: fact.value for fact in facts}
     if "processes" not in tasks and {"nodes", "processes_per_node"} <= {*tasks}:
-        many = int(tasks["nodes"]) * int(tasks["processes_per_node"])
-        for name in names["processes"]:
-            found.setdefault(name, literal(str(many), 0))
+        many = [whole_number(tasks[name]) for name in ("nodes", "processes_per_node")]
+        for name in names["processes"] if None not in many else ():
+            found.setdefault(name, literal(str(math.prod(one or 0 for one in many)), 0))
     return found
 
 
@@ -96,7 +97,7 @@ def _of_gres(word: Word | None, name: FactName, option: str) -> list[StatedFact]
     """`gpu:h100:8`, `h100:8`, `8`, `gpu:8,nvme:1`."""
     if word is None:
         return []
-    if word.unknown:
+    if word.unknown or re.search(r"your_|[<>]", word.text, re.IGNORECASE):
         return [_fact(name, word, option)]
     for part in word.text.split(","):
         match = (
@@ -188,7 +189,7 @@ _READERS = {
 def _fact(name: FactName, word: Word, source: str) -> StatedFact:
     number = whole_number(word.text)
     return StatedFact(name=name, value=word.text if number is None else number, line=word.line, source=source,
-                unknown=word.unknown)  # fmt: skip
+                unknown=word.unknown or (() if number is not None else (word.text[:60],)))  # fmt: skip
 
 
 def _last(word: Word | None) -> Word | None:

@@ -265,7 +265,7 @@ ALLOWED = {
     "network/library_catalog.py: table.get(field.name)": "fields of a record",
     "network/library_catalog.py: values[field.name]": "fields of a record",
     "network/library_catalog.py: field.name not in table": "fields of a record",
-    "serving/encoders.py: tower.name == name": "the tower that a flag asks for",
+    "workload/towers.py: tower.name == name": "the tower that a flag asks for",
     "serving/requests/blocks.py: self.from_tier[tier[0].name]": "a tier of memory, by which hits are counted",
     "network/assumptions.py: tier.name in by_hand": "tiers that the user sets by name",
     "network/stack.py: a.name == algorithm": "the algorithm that the user asks for",

@@ -10,10 +10,11 @@ from foretell.catalog.engines import profiles
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
-from foretell.serving.encoders import audio_load, encoder_cost, image_load
+from foretell.serving.encoders import encoder_cost
 from foretell.specs.deployment import Deployment
 from foretell.specs.model import EncoderLoad, Tower
 from foretell.workload.parameters import layer_weights
+from foretell.workload.towers import audio_load, image_load
 
 ASKED: dict[str, Any] = {"gpus": "1xH200", "plan": "tp1", "isl": 100, "osl": 50, "concurrency": 1}
 ON_ONE = Deployment(tp=1, weights="bf16", experts="bf16", kv="bf16")
@@ -49,8 +50,8 @@ def test_tokens_of_an_image(name: str, size: tuple[int, int], tokens: int) -> No
                                   "kimi-k2.6", "kimi-k3", "gemma-4-31b"])  # fmt: skip
 def test_layers_hold_most_of_the_weights_that_are_counted(name: str) -> None:
     """The layers that are timed are those whose weights were counted by the family's own formula."""
-    from foretell.workload.build import layer_graph
     from foretell.workload.graph import Tokens
+    from foretell.workload.layer import layer_graph
 
     tower = tower_of(name)
     assert tower.stack is not None

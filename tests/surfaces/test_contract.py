@@ -214,6 +214,10 @@ TYPED = {
     **{verb: [*WORDS, "--framework"] for verb in STEPS},
 }
 """Flags for words of a plan, behind `--plan`."""
+ENCODED = "estimate", "search", "memory", "simulate", "explain", "cost run", "sensitivity"
+for verb in ENCODED:
+    at = FLAGS[verb].index("--plan")
+    FLAGS[verb][at:at] = ["--images", "--audio", "--towers"]
 for verb, words in TYPED.items():
     at = FLAGS[verb].index("--plan") + 1
     FLAGS[verb][at:at] = words

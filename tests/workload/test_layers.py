@@ -14,10 +14,10 @@ from foretell.specs.mixers import Attention, DeltaNet, Indexer, LatentAttention,
 from foretell.specs.mixers import Replacement as Linear
 from foretell.specs.model import Layer
 from foretell.testing.ops import check_layer
-from foretell.workload.build import layer_graph, mixer_graph
 from foretell.workload.feedforward import dense_graph, experts_graph
 from foretell.workload.graph import LayerGraph, Saved, Tokens
 from foretell.workload.indexer import indexer_graph
+from foretell.workload.layer import layer_graph, mixer_graph
 from tests.workload.models import (
     DELTA,
     EXPERTS,

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from foretell import units
@@ -12,7 +12,7 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog.attention import widest_heads
 from foretell.catalog.models import is_catalogue_model
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import complete_plan, sentences
 from foretell.inputs.plan_rules import apply_rules, fill_micro_batch
@@ -29,6 +29,7 @@ from foretell.specs.questions.flags import asks, fields_of
 from foretell.specs.questions.training import StepQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.workload.towers import read_loads
 
 DEFAULT_STEP_TOKENS = 4 * 2**20
 """Tokens of a step where no global batch is given."""
@@ -89,11 +90,12 @@ def scenario_for(question: StepQuestion) -> Scenario:
         message = f"{the_model.id} is no encoder-decoder: it has no target"
         late.append(Problem(path="target_len", value=target_len or job.target_len, message=message))
     late += _too_long(the_model, job, said)
+    read = collect(partial(_with_inputs, the_model, job, question, said), late) or the_model
     if late:
         raise BadInput(late)
     seen |= {setting.path: setting.text for setting in chosen if setting.root == "plan"}
     return Scenario(
-        model=the_model,
+        model=read,
         system=with_library(the_system, software),
         job=job,
         software=software,
@@ -332,6 +334,38 @@ def _job(
             f"{DEFAULT_STEP_TOKENS / 1e6:.2g} million as the number of chips allows"
         )
     return Job(gpus=gpus, global_batch=batch, seq_len=seq_len, target_len=target_len), said
+
+
+TOWERS = ("trained", "frozen")
+"""What may become of encoders of images and audio."""
+
+
+def _with_inputs(model: Model, job: Job, question: StepQuestion, said: list[str]) -> Model:
+    """The model with the images and the audio that each sequence has."""
+    chosen = question.towers
+    if chosen is not None and chosen not in TOWERS:
+        near = nearest_name(chosen, TOWERS)
+        raise BadInput([Problem(path="towers", value=chosen, message="not a choice",
+                                allowed=", ".join(TOWERS), nearest=near)])  # fmt: skip
+    named = read_loads(model, question.images, question.audio)
+    if chosen is not None and not named:
+        message = "sequences have neither images nor audio"
+        raise BadInput([Problem(path="towers", value=chosen, message=message,
+                                allowed="with --images or --audio")])  # fmt: skip
+    tokens = sum(load.tokens for _, load in named)
+    if tokens > job.seq_len:
+        names = " and ".join(name for name, _ in named)
+        message = f"{names} are {tokens:.0f} tokens, more than a sequence has"
+        raise BadInput([Problem(path="seq_len", value=job.seq_len, message=message,
+                                allowed=f"at least {tokens:.0f}")])  # fmt: skip
+    for name, load in named:
+        how = "frozen" if chosen == "frozen" else "trained with the rest"
+        said.append(
+            f"{name}: {load.tokens:.0f} of the {job.seq_len} tokens of a sequence, by the "
+            f"{load.tower.name} tower ({load.tower.parameters:,} weights), {how}"
+        )
+    reads = tuple(replace(load, frozen=chosen == "frozen") for _, load in named)
+    return replace(model, reads=reads) if reads else model
 
 
 def _too_long(model: Model, job: Job, said: list[str]) -> list[Problem]:

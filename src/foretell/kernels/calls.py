@@ -181,7 +181,7 @@ def _passes_in_turn(op: Pointwise, row: int, work: Work, backward: bool) -> list
 
 def kept_high(op: Op) -> bool:
     """Whether low-precision recipes leave a product in 16 bits: head, table and router."""
-    return op.region in ENDS or op.role is OpRole.ROUTER
+    return op.region in (*ENDS, Region.FROZEN) or op.role is OpRole.ROUTER
 
 
 def _products(

@@ -1,14 +1,9 @@
 """Images and audio before a prompt: tokens that they become, and what their encoder takes.
 
-    patches = (width / patch) (height / patch)         of an image; audio has frames in their place
-    tokens  = patches / merge^2                        that join the prompt
-
 The encoder's layers run by the same kernels as the model's, in 16 bits, on the tensor-parallel ranks
 together; these are launched one by one. Its time is part of the steps that read the prompt.
 """
 
-import math
-import re
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
@@ -30,16 +25,11 @@ from foretell.serving.tables import (
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
-from foretell.specs.model import EncoderLoad, Model, Stack, Tower
+from foretell.specs.model import EncoderLoad, Model, Stack
 from foretell.specs.system import System
 from foretell.specs.system_batch import system_count
-from foretell.workload.build import layer_graph
-from foretell.workload.graph import Tokens
-from foretell.workload.ops import Gemm
-from foretell.workload.parameters import layer_weights
-from foretell.workload.roles import OpRole, Region
+from foretell.workload.towers import projector, read_loads
 
-_IMAGES = re.compile(r"(?:([0-9]{1,4})x)?([0-9]{1,5})x([0-9]{1,5})")
 FORMAT: Literal["bf16"] = "bf16"
 """Encoders keep their 16 bits where the text model's weights are narrower."""
 TURNED_SHARE = 0.18
@@ -47,8 +37,6 @@ TURNED_SHARE = 0.18
 H200 (tests/bench/measure_encoders.py, 2026-11-16)."""
 WHISPER_HZ = 50.0
 """Positions of a second of audio that Whisper's encoder reads."""
-EXAMPLES = {"vision": "qwen2.5-vl-7b", "audio": "whisper-large-v3, qwen2-audio-7b"}
-"""Models of the catalogue that read images, and audio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,64 +53,14 @@ class EncodedInput:
     """What to tell beside them."""
 
 
-def read_images(text: str) -> tuple[int, int, int]:
-    """Images, width and height of a text such as 1024x1024 or 2x1280x720."""
-    match = _IMAGES.fullmatch(text.strip().lower())
-    if match is None or min(int(match[2]), int(match[3])) < 1 or match[1] == "0":
-        raise BadInput(
-            [Problem(path="images", value=text, message="is no size of images",
-                     allowed="WIDTHxHEIGHT in pixels, or COUNTxWIDTHxHEIGHT")]
-        )  # fmt: skip
-    return int(match[1] or 1), int(match[2]), int(match[3])
-
-
-def image_load(tower: Tower, wide: int, high: int, many: int = 1) -> EncoderLoad:
-    """Images as their family's processor cuts them."""
-    sequences, per_token = 1.0, float(tower.merge**2)
-    if tower.image_side:
-        across, down = (math.ceil(side / tower.image_side) for side in (wide, high))
-        tiles = min(across * down, tower.most_tiles)
-        sequences = float(tiles + (tiles > 1))
-        tokens = (tower.image_side // tower.patch) ** 2 / per_token
-    elif tower.budget:
-        tokens = float(tower.budget)
-    else:
-        step = tower.patch * tower.merge
-        cells = [max(round(side / step), 1) for side in (wide, high)]
-        tokens = float(min(cells[0] * cells[1], tower.most_tokens or math.inf))
-    return EncoderLoad(
-        tower=tower,
-        sequences=many * sequences,
-        length=tokens * per_token,
-        tokens=many * sequences * tokens,
-    )
-
-
-def audio_load(tower: Tower, seconds: float) -> EncoderLoad:
-    """Some seconds of audio, in whole stretches where its tower pads them."""
-    frames = tower.frames_per_s * seconds
-    stretches, length = 1, max(frames, 1.0)
-    if tower.stretch_s:
-        stretches = math.ceil(seconds / tower.stretch_s)
-        length = tower.frames_per_s * tower.stretch_s
-    tokens = stretches * tower.budget if tower.budget else math.ceil(frames / tower.merge)
-    return EncoderLoad(tower=tower, sequences=float(stretches), length=length, tokens=float(tokens))
-
-
 def encoded_input(
     model: Model, isl: float, images: str | None, audio_s: float | None
 ) -> EncodedInput:
     """The prompt of a request with its images and its audio."""
     if audio_s and model.kind == "encoder-decoder":
         return _source_frames(model, audio_s)
-    loads, names = [], []
-    if images is not None:
-        count, wide, high = read_images(images)
-        loads.append(image_load(_tower(model, "vision", images), wide, high, count))
-        names.append(images)
-    if audio_s:
-        loads.append(audio_load(_tower(model, "audio", audio_s), audio_s))
-        names.append(f"{audio_s:g} s of audio")
+    named = read_loads(model, images, audio_s)
+    loads, names = [load for _, load in named], [name for name, _ in named]
     prompt = isl + sum(load.tokens for load in loads)
     each = tuple(replace(load, prompt=prompt) for load in loads)
     return EncodedInput(prompt=prompt, loads=each, names=tuple(names))
@@ -166,17 +104,6 @@ def _source_frames(model: Model, audio_s: float) -> EncodedInput:
         "reads; --isl is not used"
     )
     return EncodedInput(prompt=float(own.positions), said=(text,))
-
-
-def _tower(model: Model, name: str, value: object) -> Tower:
-    flag = {"vision": "images", "audio": "audio"}[name]
-    for tower in model.towers:
-        if tower.name == name and tower.stack and (tower.patch or tower.frames_per_s):
-            return tower
-    raise BadInput(
-        [Problem(path=flag, value=value, message=f"{model.id} has no {name} encoder that is known",
-                 allowed=f"a model with one, such as {EXAMPLES[name]}")]
-    )  # fmt: skip
 
 
 def encoder_costs(
@@ -229,7 +156,7 @@ def _new_cost(
     points = _points(load)
     token, _ = token_costs(model, stack, kernels, links, points)
     attention = sequence_cost(model, stack, kernels, "prefill", points)
-    costs = (token, attention, _projector(load, stack, kernels))
+    costs = (token, attention, _projector(load, kernels))
     seconds = np.asarray(sum(cost.seconds.ravel() for cost in costs))
     joules = np.asarray(sum(cost.joules.ravel() for cost in costs))
     if load.tower.turned and not profile.fused:
@@ -253,17 +180,10 @@ def _points(load: EncoderLoad) -> TablePoints:
     )
 
 
-def _projector(load: EncoderLoad, stack: Stack, kernels: Kernels) -> PowerLimitedCost:
-    """What is not of the layers, most of it maps from merged patches to the text's width."""
-    tower = load.tower
-    rest = max(tower.parameters - len(stack.layers) * _layer_weights(stack), 0.0)
-    inputs = float(stack.hidden * tower.merge ** (1 if tower.frames_per_s else 2))
-    outputs = max(rest / inputs / kernels.deployment.tp, 1.0)
+def _projector(load: EncoderLoad, kernels: Kernels) -> PowerLimitedCost:
+    """What is not of the layers."""
     kernels, (rows,) = kernels.along(np.array([load.tokens]))
-    product = Gemm(
-        name="encoder.projector", m=rows, n=outputs, k=inputs, role=OpRole.UP,
-        region=Region.EMBEDDING,
-    )  # fmt: skip
+    product = projector(load, rows, float(kernels.deployment.tp))
     return kernels.held(kernels.cost([product], [1.0], len(rows)))
 
 
@@ -273,12 +193,6 @@ def _turned_s(load: EncoderLoad, stack: Stack, system: System) -> Array:
     moved = 2.0 * (2.0 * 3.0 + 2.0 * 2.0) * stack.hidden * load.sequences * load.length
     bytes_per_s = np.asarray(system.chip.memory_bandwidth_bytes_per_s, float)
     return np.asarray(len(stack.layers) * moved / bytes_per_s * (1.0 / TURNED_SHARE - 1.0))
-
-
-def _layer_weights(stack: Stack) -> float:
-    """Weights of one layer; windows have none."""
-    one = Tokens(batch=1.0, q_len=1.0, kv_len=1.0, phase="prefill")
-    return layer_weights(layer_graph(stack.layers[0], stack.hidden, one))
 
 
 def _launched_s(model: Model, stack: Stack, d: Deployment, profile: EngineProfile) -> float:

@@ -22,8 +22,8 @@ from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.system import System
-from foretell.workload.build import layer_graph
 from foretell.workload.graph import Tokens
+from foretell.workload.layer import layer_graph
 from foretell.workload.ops import Gemm
 from foretell.workload.roles import OpRole, Region
 

@@ -12,8 +12,8 @@ from foretell.serving.formats import is_narrow, kernel_format, narrow_dense
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment
 from foretell.specs.model import Layer, Model, Stack
-from foretell.workload.build import layer_graph, layer_kinds
 from foretell.workload.graph import Tokens
+from foretell.workload.layer import layer_graph, layer_kinds
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import OpRole, Region
 

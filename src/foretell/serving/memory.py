@@ -39,8 +39,8 @@ from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2, Mixer
 from foretell.specs.model import Layer, Model
 from foretell.specs.system import System
-from foretell.workload.build import layer_graph
 from foretell.workload.graph import Tokens
+from foretell.workload.layer import layer_graph
 from foretell.workload.ops import Gemm
 from foretell.workload.roles import OpRole
 

@@ -44,8 +44,8 @@ from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Stack
 from foretell.specs.system import Network, System
 from foretell.specs.system_batch import system_count
-from foretell.workload.build import layer_graph, layer_kinds
 from foretell.workload.graph import Phase, Tokens
+from foretell.workload.layer import layer_graph, layer_kinds
 from foretell.workload.ops import Gemm, Op, Pointwise
 from foretell.workload.roles import OpRole, Region
 

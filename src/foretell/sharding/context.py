@@ -58,7 +58,9 @@ def context_parallel(
     ops: list[Op] = []
     for op in graph.ops:
         whole = gathers and op.role is OpRole.LATENT_UP
-        if mode == "ring" and isinstance(op, AttentionCore):
+        if isinstance(op, AttentionCore) and op.apart:
+            ops.append(with_fields(op, batch=op.batch / cp))
+        elif mode == "ring" and isinstance(op, AttentionCore):
             ops += [*_blocks(op, cp, cut), *_merges(op, cp)]
         else:
             ops.append(op if whole else _cut(op, cp, mode, cut))
@@ -182,7 +184,7 @@ def context_traffic(local: LayerGraph, mode: ContextMode) -> ContextTraffic:
         if isinstance(op, Gemm) and op.role is OpRole.LATENT_UP and mode == "allgather":
             # The latents of all tokens, in the place of the core's keys and values.
             keys = keys + op.m * latent
-        if isinstance(op, AttentionCore):
+        if isinstance(op, AttentionCore) and not op.apart:
             seen = op.batch * op.kv_heads * op.kv_len * (op.kv_rank or (op.qk_dim + op.v_dim))
             asked = op.batch * op.heads * op.q_len
             expanded = mode == "allgather" and bool(np.any(latent)) and not op.kv_rank

@@ -32,7 +32,7 @@ from foretell.workload.roles import (
     SavedRole,
 )
 
-WITHOUT = (*ENDS, Region.INDEXER)
+WITHOUT = (*ENDS, Region.INDEXER, Region.FROZEN)
 """Regions whose linear maps get no adapter."""
 ROUTING = (OpRole.ROUTER, OpRole.SHARED_GATE)
 """Linear maps that get none."""
@@ -161,6 +161,8 @@ def trains_ends(plan: Plan) -> bool:
 def is_trained(op: Op, plan: Plan) -> bool:
     """Whether an operation's weights are trained: the adapters', or all where there are none; those of table
     and head where they are trained whole."""
+    if op.region is Region.FROZEN:
+        return False
     if plan.lora == 0 or op.role is OpRole.ADAPTER:
         return True
     return op.region in ENDS and trains_ends(plan)
@@ -169,8 +171,9 @@ def is_trained(op: Op, plan: Plan) -> bool:
 def backward_products(op: Op, plan: Plan) -> int:
     """How many of a matrix's two backward products run: both gradients, or the data's alone.
 
-    Operations without matrices run as they are; a frozen table passes no gradient on and takes none: 0.
+    Operations without matrices run as they are; a frozen table or tower passes no gradient on and takes
+    none: 0.
     """
     if is_trained(op, plan):
         return 2
-    return 0 if isinstance(op, Lookup) else 1
+    return 0 if isinstance(op, Lookup) or op.region is Region.FROZEN else 1

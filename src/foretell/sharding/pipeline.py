@@ -91,11 +91,14 @@ def sizes_of(
 
 
 def told_sizes(
-    layers: int, chunks: int, layout: Layout, told: tuple[int, ...], tail: int
+    layers: int, chunks: int, layout: Layout, told: tuple[int, ...], tail: int, ahead: int = 0
 ) -> tuple[int, ...]:
     """The layout that a plan tells; else, of blocks behind the last layer that count as `tail` layers, the
-    even one with these; empty where even sizes do."""
-    return told if told or not tail or layout == "both" else even_sizes(layers, chunks, tail)
+    even one with these; empty where even sizes do. `ahead` are layers of towers, which the first chunk has
+    besides."""
+    even = told or not (tail or ahead) or (layout == "both" and not ahead)
+    sizes = told if even else even_sizes(layers - ahead, chunks, tail)
+    return (sizes[0] + ahead, *sizes[1:]) if ahead else sizes
 
 
 WAITED = 0.5
@@ -216,13 +219,14 @@ def stage_table(
     head: float = 0.0,
     told: tuple[int, ...] = (),
     tail: int = 0,
+    ahead: int = 0,
 ) -> StageTable:
     """The table for all (pp, vpp) of a batch, padded to the largest number of distinct stages.
 
     `told` is the layout that the plans' word names, layers of each chunk; empty: dealt by rule. `tail` is
-    what blocks behind the last layer count for, in layers.
+    what blocks behind the last layer count for, in layers; the first `ahead` of the order are of towers.
     """
-    sizes = [told_sizes(len(order), pp * vpp, layout, told, tail) for pp, vpp in pairs]
+    sizes = [told_sizes(len(order), pp * vpp, layout, told, tail, ahead) for pp, vpp in pairs]
     rows = [
         stages_of(order, kinds, pp, vpp, layout, head, one)
         for (pp, vpp), one in zip(pairs, sizes, strict=True)

@@ -160,7 +160,7 @@ class TokenPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tower:
-    """A vision or audio tower with its projector: counted in training, timed in serving."""
+    """A vision or audio tower with its projector: timed where sequences have images or audio."""
 
     name: str
     """What it reads: vision, audio."""
@@ -171,7 +171,7 @@ class Tower:
     merge: int = 1
     """Patches along each side, or frames of audio, that become one token."""
     stack: Stack | None = None
-    """Its layers; none: not known, so that it is counted and not timed."""
+    """Its layers; none: not known, so that it is counted and cannot be timed."""
     image_side: int = 0
     """Pixels of the side that images, or their tiles, are scaled to; 0: images keep their sizes."""
     most_tiles: int = 1
@@ -202,6 +202,8 @@ class EncoderLoad:
     """Tokens of the prompt that all of them become."""
     prompt: float = 1.0
     """Tokens of the whole prompt, over which the tower's work is spread."""
+    frozen: bool = False
+    """Of training: whether the tower and its projector are frozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +230,8 @@ class Model:
     """Multi-token-prediction blocks."""
     towers: tuple[Tower, ...] = ()
     """Vision and audio towers."""
+    reads: tuple[EncoderLoad, ...] = ()
+    """Images and audio of each training sequence; their tokens are some of the sequence's."""
     extra_parameters: int = 0
     """Weights that belong to no part above."""
     max_positions: int

@@ -27,7 +27,7 @@ from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 from foretell.uncertainty.intervals import fit_of, of_estimate
 from foretell.uncertainty.words import interval_reason
-from foretell.workload.build import layer_kinds
+from foretell.workload.layer import layer_kinds
 
 ANY_SOFTWARE = (
     "no framework is named: as a well-tuned stack of today runs it (Megatron-Core with Transformer Engine, "

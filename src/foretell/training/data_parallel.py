@@ -57,7 +57,9 @@ def shares_of(
     micro_batches = micro_batches / schedule_named(plans.base.schedule).weight_copies
     ranks, routed = plans.dp * plans.cp, stages.routed
     rest = stages.parameters if routed is None else stages.parameters - routed
-    trained = stages.trained if plans.base.lora else rest
+    trained = stages.trained
+    if routed is not None and not plans.base.lora:
+        trained = stages.trained - routed
     packed: Num = 0.0 if stages.quantised is None else stages.quantised
     spread = 0.0 if routed is None or stages.quantised is None else np.minimum(routed, packed)
     sharing = sharing_of(plans.base)
@@ -204,7 +206,7 @@ def data_messages(
     gradient_bytes, weight_bytes = wire_bytes(base)
     gradient = trained * gradient_bytes / pieces
     # Frozen weights are gathered only where every use gathers them.
-    gathered = np.where(zero[:, None] >= 3, packed, trained) if base.lora else parameters
+    gathered = np.where(zero[:, None] >= 3, packed, trained)
     weight = gathered * weight_bytes / pieces
 
     def seconds(kind: Kind, size: Array, where: Group) -> Array:

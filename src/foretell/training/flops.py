@@ -20,6 +20,7 @@ from foretell.workload.build import build_kept
 from foretell.workload.documents import within_documents
 from foretell.workload.graph import Graph
 from foretell.workload.ops import AttentionCore, Op
+from foretell.workload.roles import Region
 
 Array = NDArray[np.float64]
 
@@ -65,7 +66,9 @@ def _sequence_flops(model: Model, lengths: Lengths, documents: int) -> tuple[flo
     whole = [_forward_flop(part.ops) for part in parts]
     layers = float(sum(c * w for c, (w, _) in zip(counts, whole, strict=False)))
     cores = float(sum(c * a for c, (_, a) in zip(counts, whole, strict=False)))
-    return layers, cores, whole[-2][0] + whole[-1][0]
+    # A frozen tower passes forward alone: a third of what a pass and its gradients take.
+    still, _ = _forward_flop([op for op in graph.embedding.ops if op.region is Region.FROZEN])
+    return layers, cores, whole[-2][0] + whole[-1][0] - still * 2.0 / 3.0
 
 
 @lru_cache(maxsize=16)

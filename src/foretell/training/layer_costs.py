@@ -92,6 +92,8 @@ class Parts:
     """Layer kinds, then embedding, then head."""
     order: tuple[int, ...]
     """Kind of each layer of the model."""
+    ahead: int
+    """Of these, layers of towers, which stand on the first stage."""
     counts: Array
     """How often each part is there in the whole model; (parts,)."""
     ops: tuple[tuple[Op, ...], ...]
@@ -113,7 +115,7 @@ class Parts:
     parameters: Array
     """Weights on one rank."""
     trained: Array
-    """Of these, weights with gradients: all, or the adapters'."""
+    """Of these, weights with gradients: all (the same array), all but frozen towers, or adapters."""
     tensors: Array
     """Trained tensors that hold them; (parts,)."""
     matrices: Matrices | None
@@ -350,6 +352,7 @@ def _costed(
     return Parts(
         names=tuple(part.name for part in whole),
         order=shapes.graph.order,
+        ahead=shapes.graph.ahead,
         counts=shapes.counts,
         ops=ops,
         times=times,
@@ -360,7 +363,7 @@ def _costed(
         rerun_ops=1.0 - last[:, 0],
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
         parameters=parameters,
-        trained=_sum_parts(ops, weights * learns) if base.lora else parameters,
+        trained=parameters if learns.all() else _sum_parts(ops, weights * learns),
         tensors=_tensors(ops, base, software),
         matrices=None
         if found is None

@@ -55,6 +55,10 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         return gather(on_stages(counted, values), key)
 
     on_rank = on_plans(held, parameters)
+    learning = parameters
+    if parts.trained is not parts.parameters:
+        learning = gather(parts.trained, shape)
+        learning[:, -1] += 0.0 if plans.base.lora else parts.tied[shape] * apart
     packed = parameters - spared_share(plans.base) * (
         0.0 if parts.quantised is None else gather(parts.quantised, shape)
     )
@@ -105,7 +109,7 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         core_fall=passes.core_fall[key],
         waits=tuple(waits_of(name, e) for name, e in tables.exchanges.by_name.items()),
         parameters=on_rank,
-        trained=on_plans(held, gather(parts.trained, shape)) if plans.base.lora else on_rank,
+        trained=on_rank if learning is parameters else on_plans(held, learning),
         matrices=None
         if parts.matrices is None
         else Matrices(
@@ -128,10 +132,11 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         inputs=None if inputs is None else gather(inputs, key),
         widened_bytes=widening_bytes(plans.base) * parts.widened[tables.shape],
         late=late_weights(
-            plans, tables.software, key, parameters, parts.tied[shape] * ~apart, counts
+            plans, tables.software, key, learning, parts.tied[shape] * ~apart, counts
         ),
         message_bytes=message_bytes(plans, tables),
-        largest=packed.max(axis=1)[key],
+        # A frozen tower is gathered layer by layer; it stands with the embedding.
+        largest=(packed if plans.base.lora else learning).max(axis=1)[key],
     )
 
 

@@ -1,6 +1,7 @@
 """What depends on few fields of a plan, computed on their distinct combinations, and where plans find it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -242,6 +243,7 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
             by_cost(scenario),
             layout_sizes(plans.base.layout),
             tail_layers(scenario.model),
+            parts.ahead,
         ),
         pair=pair,
         exchanges=exchanges_on(
@@ -281,7 +283,7 @@ def tail_layers(model: Model) -> int:
 def head_layers(model: Model) -> float:
     """Weights of the head's scores over those of a mean layer, both uncut: what it costs in layers."""
     target = None if model.encoder is None else 1.0
-    graph = build(model, batch=1.0, seq_len=1.0, target_len=target)
+    graph = build(replace(model, reads=()), batch=1.0, seq_len=1.0, target_len=target)
     weights = [float(np.sum([op.parameters for op in kind.ops])) for kind in graph.kinds]
     layer = sum(weights[kind] for kind in graph.order) / max(len(graph.order), 1)
     scores = sum(float(op.groups * op.k * op.n) for op in graph.head.ops if isinstance(op, Gemm))

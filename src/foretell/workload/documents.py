@@ -19,7 +19,7 @@ def within_documents(graph: LayerGraph, tokens: float) -> LayerGraph:
 
 
 def _inside(op: Op, tokens: float) -> Op:
-    if not isinstance(op, AttentionCore):
+    if not isinstance(op, AttentionCore) or op.apart:
         return op
     length, seen = np.asarray(op.q_len, float), np.asarray(op.pairs, float)
     each = np.minimum(tokens, length)

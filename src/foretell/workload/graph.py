@@ -110,7 +110,9 @@ class Graph:
     kinds: tuple[LayerGraph, ...]
     """Distinct layers."""
     order: tuple[int, ...]
-    """Kind of each layer, first to last (an encoder's layers before the decoder's)."""
+    """Kind of each layer, first to last (a tower's or an encoder's layers before the decoder's)."""
+    ahead: int = 0
+    """Of these, layers of towers, which stand on the first stage whatever it has besides."""
     embedding: LayerGraph
     """Before the first layer."""
     head: LayerGraph

@@ -199,6 +199,8 @@ class AttentionCore:
     """1 where fused attention reads its mask as a tensor, which skips no tile; 0: it knows the mask."""
     calls: Num = 1.0
     """Kernels one after another that share the sequences: the steps of a ring of context ranks."""
+    apart: bool = False
+    """Whether its sequences are images or stretches of audio: context ranks share out whole ones."""
     kv_rank: float = 0.0
     """Width per key and value that is read where heads share a latent (absorbed decode); 0: k and
     v."""

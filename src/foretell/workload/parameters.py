@@ -1,5 +1,7 @@
 """Parameter counts: the sum of the weights of the graph's operations, so that nothing is counted twice."""
 
+from dataclasses import replace
+
 from foretell.records import dataclass
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
@@ -21,7 +23,7 @@ class Parameters:
 
 def count(model: Model) -> Parameters:
     """Total, text and active weights of a model."""
-    graph = build(model, batch=1.0, seq_len=1.0, target_len=1.0)
+    graph = build(replace(model, reads=()), batch=1.0, seq_len=1.0, target_len=1.0)
     text = layer_weights(graph.embedding) + layer_weights(graph.head) + graph.extra_parameters
     for index in graph.order:
         text += layer_weights(graph.kinds[index])

@@ -107,6 +107,8 @@ class Region(Enum):
     """What stands in front of the first layer."""
     HEAD = "head"
     """What stands behind the last layer."""
+    FROZEN = "frozen"
+    """A frozen encoder of images or audio, which runs forward alone."""
 
 
 class SavedRole(Enum):

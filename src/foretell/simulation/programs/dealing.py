@@ -74,6 +74,7 @@ def dealing_of(
         schedule.layout,
         layout_sizes(plan.layout),
         tail_layers(scenario.model),
+        parts.ahead,
     )
     contents = contents_of(parts.order, parts.kinds, plan.pp, plan.vpp, schedule.layout, head, told)
     return contents, stages_of_ranks(contents, rows, len(parts.names), schedule)

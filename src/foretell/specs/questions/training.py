@@ -66,7 +66,36 @@ class PlaceQuestion(Place, ModelQuestion):
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class StepQuestion(PlanFlags, PlaceQuestion):
+class EncodedInputs:
+    """Images and audio of the sequences that are trained on."""
+
+    images: Annotated[
+        str | None,
+        Flag(
+            help="Images of every sequence: 1024x1024, or 4x1280x720; their tokens are some of --seq-len.",
+            metavar="[N]xWxH",
+        ),
+    ] = None
+    audio: Annotated[
+        float | None,
+        Flag(
+            help="Seconds of audio of every sequence; its tokens are some of --seq-len.",
+            kind="decimal",
+            metavar="S",
+            most=1e5,
+        ),
+    ] = None
+    towers: Annotated[
+        str | None,
+        Flag(
+            help="Whether encoders of images and audio learn (default: trained).",
+            metavar="trained|frozen",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class StepQuestion(EncodedInputs, PlanFlags, PlaceQuestion):
     """One training step: `foretell explain`."""
 
     plan: Annotated["PlanGiven | None", PLAN] = None

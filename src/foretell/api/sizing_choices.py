@@ -7,6 +7,7 @@ that which ones are looked at never decides what is found, and targets decide on
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from foretell.api.sizing_answer import Choice
 from foretell.records import dataclass
@@ -24,6 +25,8 @@ EQUAL = 4
 """Layouts of one bound that are simulated, for the one with most headroom."""
 REFUSED = 3
 """Candidates that the engine does not launch which are looked at, the cheapest first."""
+Layouts = tuple[Deployment, Deployment | None]
+"""Of an instance that decodes, and of one for prefill where these are apart."""
 EDGE = 0.03
 """Share of a target within which an option is borderline."""
 
@@ -54,10 +57,9 @@ def ordered_choices(
     `found`: options in closed form, and candidates with the fewest replicas that they may take.
     """
     options, candidates = found
-    choices = _simulate(case, candidates) if simulate else []
+    choices, known = _simulate(case, candidates) if simulate else ([], set())
     if simulate and not choices:
         return []
-    known = {_layouts(choice.option) for choice in choices}
     least = min((choice.option.worth for choice in choices if choice.meets), default=0.0)
     choices += [
         _choice(option, None, case)
@@ -87,12 +89,14 @@ def _plain(case: SizingCase, base: Deployment, *, simulate: bool) -> Choice | No
     """The cheapest plain instances of one node, simulated where options are; None where none will do."""
     q, wanted = case.question, case.wanted
     slack = SLACK[case.percentile] if simulate else 1.0
-    found = []
+    found: list[Choice] = []
     for curve, least in plain_options(q.model, q.system, base, q.profile, wanted, slack)[:2]:
         few, latencies = least, None
         if simulate:
             goals = (wanted.ttft_ms, wanted.tpot_ms)
-            made_of = fewest(q, curve.deployment, ("both", case.percentile), least, goals)
+            most = found[0].option.worth // curve.deployment.gpus if found else inf
+            how: tuple[Side, str] = ("both", case.percentile)
+            made_of = fewest(q, curve.deployment, how, (least, most), goals)
             if made_of is None:
                 continue
             few, latencies = made_of
@@ -110,13 +114,14 @@ def cheaper_refused(case: SizingCase, best: Choice, *, simulate: bool) -> Choice
     for option in case.found.blocked[:REFUSED]:
         if option.worth >= best.option.worth:
             break
-        choice = _simulated_choice(option, case) if simulate else _choice(option, None, case)
+        found = _simulated_choice(option, case, best.option.worth) if simulate else None
+        choice = found if simulate else _choice(option, None, case)
         if choice is not None and choice.meets and choice.option.worth < best.option.worth:
             return choice
     return None
 
 
-def _layouts(option: Option) -> tuple[Deployment, Deployment | None]:
+def _layouts(option: Option) -> Layouts:
     """What an option is made of, however many of it."""
     return option.instance.deployment, option.prefill.deployment if option.prefill else None
 
@@ -174,33 +179,38 @@ def _borderline(latencies: tuple[float, float], wanted: ServiceTargets) -> str:
     return ", ".join(near)
 
 
-def _simulate(case: SizingCase, candidates: Sequence[Option]) -> list[Choice]:
-    """Candidates of each kind in the order of their bound, until none left can be cheaper."""
+def _simulate(case: SizingCase, candidates: Sequence[Option]) -> tuple[list[Choice], set[Layouts]]:
+    """Candidates of each kind in the order of their bound, until none left can be cheaper; and the layouts
+    that were looked at."""
     choices: list[Choice] = []
+    tried: set[Layouts] = set()
     for kind in ("aggregated", "disaggregated"):
-        best, equal = float("inf"), 0
+        best, equal = inf, 0
         for option in candidates:
             if option.kind != kind:
                 continue
             equal += option.worth >= best
             if option.worth > best or equal > EQUAL:
                 break
-            choice = _simulated_choice(option, case)
+            tried.add(_layouts(option))
+            choice = _simulated_choice(option, case, best)
             if choice is not None:
                 choices.append(choice)
                 best = min(best, choice.option.worth)
-    return choices
+    return choices, tried
 
 
-def _simulated_choice(option: Option, case: SizingCase) -> Choice | None:
-    """An option with the fewest replicas that meet the targets as simulated; None where no number does."""
+def _simulated_choice(option: Option, case: SizingCase, most: float) -> Choice | None:
+    """An option with the fewest replicas that meet the targets as simulated; None where no number does, or
+    none that is worth at most so much."""
     q, wanted, found, percentile = case.question, case.wanted, case.found, case.percentile
     back = option.instance.deployment
     curves = found.curves.backs if option.prefill else found.curves.together
     curve = next(c for c in curves if c.deployment == back)
     side: Side = "decode" if option.prefill else "both"
-    goals = (float("inf") if option.prefill else wanted.ttft_ms, wanted.tpot_ms)
-    made_of = fewest(q, back, (side, percentile), option.replicas, goals)
+    goals = (inf if option.prefill else wanted.ttft_ms, wanted.tpot_ms)
+    counts = (option.replicas, option.replicas + (most - option.worth) // back.gpus)
+    made_of = fewest(q, back, (side, percentile), counts, goals)
     if made_of is None:
         return None
     few, (ttft, tpot) = made_of
@@ -213,10 +223,10 @@ def _simulated_choice(option: Option, case: SizingCase) -> Choice | None:
     front = next(c for c in fronts if c.deployment == option.prefill.deployment)
     load = (wanted.isl, wanted.rate / few)
     moved, joined = joined_ms(q.model, (q.system, where), front, curve, load)
-    goals = (wanted.ttft_ms - moved - joined, float("inf"))
-    made_of = fewest(
-        there, front.deployment, ("prefill", percentile), option.prefill_replicas, goals
-    )
+    goals = (wanted.ttft_ms - moved - joined, inf)
+    each = option.prefill_worth * front.deployment.gpus
+    counts = (option.prefill_replicas, option.prefill_replicas + (most - made.worth) // each)
+    made_of = fewest(there, front.deployment, ("prefill", percentile), counts, goals)
     if made_of is None:
         return None
     many, (first, _) = made_of

@@ -5,6 +5,9 @@ own share of the requests alone. The same draws are used for every load (request
 so that latencies grow with the load and the fewest replicas are well defined.
 """
 
+import itertools
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
@@ -64,42 +67,62 @@ def fewest(
     q: ServeQuestion,
     layout: Deployment,
     how: tuple[Side, str],
-    least: int,
+    counts: tuple[int, float],
     targets_ms: Latencies,
 ) -> tuple[int, Latencies] | None:
-    """The fewest replicas, from `least` on, whose simulated latencies meet the targets, and these.
+    """The fewest replicas, within `counts`, whose simulated latencies meet the targets, and these.
 
     None where none do.
     """
     side, percentile = how
     rate = q.rate or 1.0
+    tried: dict[int, Latencies] = {}
 
-    def at(replicas: int) -> Latencies:
-        return simulated_ms(q, layout, rate / replicas, side, percentile)
+    def miss(replicas: int) -> float:
+        """Logarithm of the latency that is furthest above its target, over that."""
+        found = simulated_ms(q, layout, rate / replicas, side, percentile)
+        tried[replicas] = found
+        if math.inf in found:
+            return math.inf
+        worst = max(one / goal for one, goal in zip(found, targets_ms, strict=True))
+        return math.log(max(worst, 1e-9))
 
-    def good(found: Latencies) -> bool:
-        return found[0] <= targets_ms[0] and found[1] <= targets_ms[1]
+    least = counts[0]
+    low, low_miss = least, miss(least)
+    if low_miss <= 0.0:
+        return least, tried[least]
+    high = _enough(miss, counts)
+    if high is None:
+        return None
+    high_miss = miss(high)
+    for turn in itertools.count():
+        if high - low <= 1:
+            return high, tried[high]
+        middle = (low + high) // 2
+        if math.isfinite(low_miss) and turn % 3 < 2:  # misses are nearly straight over the rate
+            share = -high_miss / (low_miss - high_miss)
+            middle = math.floor(1.0 / (1.0 / high + share * (1.0 / low - 1.0 / high)))
+            middle = min(max(middle, low + 1), high - 1)
+        missed = miss(middle)
+        if missed <= 0.0:
+            high, high_miss = middle, missed
+        else:
+            low, low_miss = middle, missed
+    return None
 
-    few, bad = least, least - 1
-    found = at(few)
-    if not good(found) and not good(at(LIGHT * least)):
+
+def _enough(miss: Callable[[int], float], counts: tuple[int, float]) -> int | None:
+    """A number of replicas that meets the targets; None where none does."""
+    few, most = counts
+    if math.isfinite(most):
+        return int(most) if most > few and miss(int(most)) <= 0.0 else None
+    if miss(LIGHT * few) > 0.0:
         return None
     for _ in range(TRIES):
-        if good(found):
-            break
-        bad = few
         few += max(few // GROWTH, 1)
-        found = at(few)
-    else:
-        return None
-    while few - bad > 1:
-        middle = (few + bad) // 2
-        tried = at(middle)
-        if good(tried):
-            few, found = middle, tried
-        else:
-            bad = middle
-    return few, found
+        if miss(few) <= 0.0:
+            return few
+    return None
 
 
 def sized_question(q: ServeQuestion, wanted: ServiceTargets) -> ServeQuestion:

@@ -1,5 +1,7 @@
-"""Prints the licences of everything in requirements.lock, as installed here: `python tools/licences.py`."""
+"""Prints the licences of everything in requirements.lock, as installed here, as CSV:
+`python tools/licences.py > docs/supply-chain/licences.csv`."""
 
+import csv
 import re
 import sys
 from importlib import metadata
@@ -32,5 +34,5 @@ def licence(name: str) -> str:
 
 
 if __name__ == "__main__":
-    for package in sorted(locked()):
-        sys.stdout.write(f"| {package} | {licence(package)} |\n")
+    rows = [(package, licence(package)) for package in sorted(locked())]
+    csv.writer(sys.stdout, lineterminator="\n").writerows([("package", "licence"), *rows])

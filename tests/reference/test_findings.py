@@ -9,8 +9,10 @@ from foretell.lab.reference import Quirks
 from foretell.lab.reference.claims import Claim
 from foretell.lab.reference.findings import (
     SECTION,
-    all_sections,
+    all_findings,
     claims_table,
+    findings_text,
+    quick_claims,
     quick_sections,
     update,
 )
@@ -22,16 +24,24 @@ def page(root: Path) -> str:
     return (root / "docs" / "reference.md").read_text()
 
 
-def test_the_quick_sections_of_the_page_are_current(page: str) -> None:
-    sections = quick_sections(best_of(workers=1))
+@pytest.fixture(scope="module")
+def statements(root: Path) -> str:
+    return (root / "docs" / "reference" / "findings.csv").read_text()
+
+
+def test_the_quick_sections_of_the_page_are_current(page: str, statements: str) -> None:
+    base = best_of(workers=1)
+    sections = quick_sections(base)
     assert update(page, sections) == page
     assert set(sections) <= {match["name"] for match in SECTION.finditer(page)}
+    assert statements.startswith(findings_text(quick_claims(base)))
 
 
 @pytest.mark.full
-def test_every_section_of_the_page_is_current(page: str) -> None:
-    sections = all_sections()
+def test_every_section_of_the_page_is_current(page: str, statements: str) -> None:
+    sections, found = all_findings()
     assert update(page, sections) == page
+    assert found == statements
     assert set(sections) == {match["name"] for match in SECTION.finditer(page)}
 
 

@@ -175,6 +175,9 @@ def test_every_work_has_its_page(name: str) -> None:
     section = page_text(work, [quick], {quick.name: f"{name}/{quick.name}.svg"})
     body = section.partition(f"\n## {quick.name}\n")[2].partition("\n## ")[0].strip()
     assert body in text
+    rows = [line for line in section.splitlines() if line.startswith(f"| {quick.name} | ")]
+    assert rows
+    assert all(row in text for row in rows)
 
 
 def test_bad_input_is_named() -> None:

@@ -11,21 +11,18 @@ from foretell.lab.validate.collectives import score_collectives
 from foretell.lab.validate.held_out_scores import held_out_scores, readme_sentence
 from foretell.lab.validate.own_runs import with_steps
 from foretell.lab.validate.pages import serving_scores, with_sections
-from foretell.lab.validate.published import runs, with_runs, with_table
+from foretell.lab.validate.published import runs, with_runs
 from foretell.lab.validate.stored_steps import kept_rows
 
 LEAST = 200
 """Published figures that the table must have."""
 
 
-def test_the_readme_has_the_table_of_today(root: Path) -> None:
-    page = (root / "README.md").read_text()
-    assert page == with_table(page), "run `python -m foretell.lab.validate.published`"
-
-
-def test_the_page_has_the_runs_of_today(root: Path) -> None:
-    page = (root / "docs" / "accuracy.md").read_text()
-    assert page == with_runs(page), "run `python -m foretell.lab.validate.published`"
+def test_pages_have_the_runs_and_services_of_today(root: Path) -> None:
+    for page, text in with_runs(root).items():
+        assert page.read_text() == text, (
+            f"{page.name}: run `python -m foretell.lab.validate.published`"
+        )
 
 
 def test_the_kept_rows_are_those_of_today() -> None:

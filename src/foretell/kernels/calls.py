@@ -333,7 +333,7 @@ def load_elements(*rows: Num) -> Num:
 
     A row must begin at a multiple of the load, so its length has to be one. Rows of 8 bytes are read by the
     kernels for 4: on one H200, products whose n or k was a multiple of 4 ran as fast as of 2, and their m
-    made no difference in any pass (docs/decisions.md, 2026-11-15).
+    made no difference in any pass.
     """
     whole = pairs = np.True_
     for row in rows:

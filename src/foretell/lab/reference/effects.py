@@ -1,11 +1,9 @@
 """What changes when a quirk is corrected or a part of the system gets better: full re-searches."""
 
-from dataclasses import replace
 from statistics import median
 
 from foretell.lab.reference.claims import Claim
-from foretell.lab.reference.records import CHIPS, MODELS, Quirks, StudyChip, StudyModel
-from foretell.lab.reference.report import days
+from foretell.lab.reference.records import MODELS, Quirks
 from foretell.lab.reference.rows import Row
 from foretell.lab.reference.search import evaluate, search
 from foretell.lab.reference.study import STUDY_FAST_DOMAINS, SpaceTask, run_task
@@ -15,7 +13,6 @@ from foretell.lab.reference.tables import (
     VIT,
     BestPlans,
     Key,
-    days_cell,
     figure,
     markdown,
     real,
@@ -107,22 +104,6 @@ CORRECTIONS: dict[str, tuple[str, ...]] = {
 """Sets of quirks corrected together, by the name that tables show."""
 Corrected = dict[str, BestPlans]
 """The study with each of those corrections."""
-
-SPOTS: tuple[tuple[str, int], ...] = (
-    *((GPT, 1024), (GPT, 4096), (GPT, 16384)),
-    *((VIT, 1024), (VIT, 16384)),
-)
-"""Jobs on B200-NVS8 that tables show."""
-
-
-def quirk_days_table(base: BestPlans, corrected: Corrected) -> str:
-    """Days on B200-NVS8 as published and corrected, the fastest strategy of each cell in bold."""
-    header = ["corrected", *(f"{model} @{gpus}" for model, gpus in SPOTS)]
-    rows = [
-        [name, *(days_cell(best, model, "B200", 8, gpus) for model, gpus in SPOTS)]
-        for name, best in {"none (as published)": base, **corrected}.items()
-    ]
-    return markdown(header, rows)
 
 
 def quirk_effect_table(base: BestPlans, corrected: Corrected) -> str:
@@ -263,84 +244,3 @@ def _places(number: float) -> int:
     """Decimal places that a stated number was given with, at least two for whole ones."""
     text = f"{number}"
     return len(text.split(".")[1]) if not text.endswith(".0") else 2
-
-
-CHANGES: dict[str, dict[str, float]] = {
-    "IB x2": {"slow_bytes_per_s": 2},
-    "NVLink x2": {"fast_bytes_per_s": 2},
-    "HBM capacity x2": {"hbm_bytes": 2},
-    "HBM capacity x0.5": {"hbm_bytes": 0.5},
-    "HBM bandwidth x2": {"hbm_bytes_per_s": 2},
-    "HBM bandwidth x0.5": {"hbm_bytes_per_s": 0.5},
-    "matrix and vector FLOP/s x2": {"matrix_flop_per_s": 2, "vector_flop_per_s": 2},
-    "vector FLOP/s x2": {"vector_flop_per_s": 2},
-}
-"""Parts of the B200 that the sensitivities change, and their factors."""
-JOBS: tuple[tuple[str, str, int], ...] = (
-    *((GPT, "1d", 1024), (GPT, "1d", 4096), (GPT, "1d", 16384)),
-    *((VIT, "2d-seqp", 1024), (VIT, "2d-seqp", 16384)),
-)
-"""Jobs of the sensitivities."""
-
-
-def sensitivity_table() -> str:
-    """Days on B200-NVS8, and their ratio after one change: every cell is a search of its own."""
-    base = CHIPS["B200"]
-    header = ["change", *(f"{model} {strategy} @{gpus}" for model, strategy, gpus in JOBS)]
-    before = [_days(base, job) for job in JOBS]
-    rows = [["none (days)", *(figure(value) for value in before)]]
-    for name, factors in CHANGES.items():
-        chip = replace(base, **{part: getattr(base, part) * k for part, k in factors.items()})
-        after = [_days(chip, job) for job in JOBS]
-        rows.append([name, *(f"{new / old:.3f}" for new, old in zip(after, before, strict=True))])
-    return markdown(header, rows)
-
-
-def _days(chip: StudyChip, job: tuple[str, str, int]) -> float:
-    """Days of the fastest plan on the chip, domains of eight."""
-    model, strategy, gpus = job
-    found = search(model=model, strategy=strategy, chip=chip, fast_domain=8, gpus=gpus, top=1)
-    value = days(found.plans[0])
-    assert value is not None
-    return value
-
-
-def _shape(name: str, embed: int, heads: int, layers: int) -> StudyModel:
-    """A GPT with 2048 tokens."""
-    return StudyModel(
-        name=name, seq_len=2048, embed=embed, heads=heads, layers=layers, causal=True, samples=0.0
-    )
-
-
-MEASURED: tuple[tuple[StudyModel, int, int, int, float], ...] = (
-    (_shape("22B", 6144, 64, 48), 1, 4, 4, 1.10),
-    (_shape("175B", 12288, 96, 96), 8, 1, 64, 13.75),
-    (_shape("530B", 20480, 128, 105), 35, 1, 280, 37.83),
-    (_shape("1T", 25600, 160, 128), 64, 1, 512, 71.49),
-)
-"""Model, stages, microbatch, batch and measured seconds: Korthikanti et al. 2022, Table 5
-(A100-80GB, eight to a node, TP 8, sequence parallelism, selective recomputation; 175B and 530B
-interleaved)."""
-
-
-def external_table() -> str:
-    """Real Megatron runs put to the model as they were configured."""
-    header = ["model", "tp, pp, mbs, batch", "measured s", "model s", "ratio", "model memory GB"]
-    rows = []
-    for model, pp, b, batch, measured in MEASURED:
-        plan: Row = {"tp": 8, "nv_tp": 8, "pp": pp, "dp": 1, "mbs": b, "nv_dp": 1, "nv_pp": 1}
-        [row] = evaluate(
-            [plan], model=model, strategy="1d", chip="A100", fast_domain=8, global_batch=batch
-        )
-        seconds, memory = real(row["t"]), real(row["mem"])
-        rows.append(
-            [
-                model.name,
-                f"8, {pp}, {b}, {batch}",
-                f"{measured:.2f}",
-                figure(seconds),
-                f"{seconds / measured:.2f}",
-                f"{memory:.1f}",
-            ]
-        )
-    return markdown(header, rows)

@@ -1,10 +1,12 @@
-"""The generated sections of docs/reference.md; `python -m foretell.lab.reference.findings
-docs/reference.md`.
+"""The generated sections of docs/reference.md and every statement beside what we find, in
+docs/reference/findings.csv; `python -m foretell.lab.reference.findings docs/reference.md`.
 
 A section stands between `<!-- generated: NAME -->` and `<!-- end -->`, and only those are
 rewritten.
 """
 
+import csv
+import io
 import re
 import sys
 from collections.abc import Callable
@@ -19,10 +21,7 @@ from foretell.lab.reference.effects import (
     Corrected,
     claims_on_weaknesses,
     correction_claims,
-    external_table,
-    quirk_days_table,
     quirk_effect_table,
-    sensitivity_table,
 )
 from foretell.lab.reference.records import Quirks
 from foretell.lab.reference.tables import (
@@ -69,26 +68,34 @@ def quick_sections(base: BestPlans) -> dict[str, Section]:
         "gpt-days": partial(days_table, base, GPT),
         "vit-days": partial(days_table, base, VIT),
         "abstract": lambda: claims_table(abstract_claims(base)),
-        "gpt": lambda: claims_table(gpt_claims(base)),
-        "vit": lambda: claims_table(vit_claims(base)),
-        "weaknesses": lambda: claims_table(claims_on_weaknesses(base)),
-        "sensitivity": sensitivity_table,
-        "external": external_table,
     }
 
 
-def all_sections(workers: int = 2) -> dict[str, Section]:
-    """Every section; the study runs once more for each correction."""
+def quick_claims(base: BestPlans) -> list[Claim]:
+    """Statements that the published study alone decides."""
+    return [*gpt_claims(base), *vit_claims(base), *claims_on_weaknesses(base)]
+
+
+def findings_text(claims: list[Claim]) -> str:
+    """Statements beside what we find, as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("name", "claimed", "found", "verdict"))
+    for claim in claims:
+        verdict = "confirmed" if claim.holds else "differs"
+        writer.writerow((claim.name, claim.statement, claim.ours, verdict))
+    return text.getvalue()
+
+
+def all_findings(workers: int = 2) -> tuple[dict[str, Section], str]:
+    """Every section, and every statement; the study runs once more for each correction."""
     base = best_of(workers=workers)
     corrected: Corrected = {
         name: best_of(Quirks.corrected(*names), workers) for name, names in CORRECTIONS.items()
     }
-    return {
-        **quick_sections(base),
-        "quirk-days": partial(quirk_days_table, base, corrected),
-        "quirk-effects": partial(quirk_effect_table, base, corrected),
-        "corrections": lambda: claims_table(correction_claims(base, corrected)),
-    }
+    effects = {"quirk-effects": partial(quirk_effect_table, base, corrected)}
+    claims = [*quick_claims(base), *correction_claims(base, corrected)]
+    return {**quick_sections(base), **effects}, findings_text(claims)
 
 
 def update(page: str, sections: dict[str, Section]) -> str:
@@ -102,9 +109,11 @@ def update(page: str, sections: dict[str, Section]) -> str:
 
 
 def main(path: str) -> None:
-    """Rewrite a page's generated sections in place."""
+    """Rewrite a page's generated sections in place, and the statements beside it."""
     page = Path(path)
-    page.write_text(update(page.read_text(), all_sections()))
+    sections, statements = all_findings()
+    page.write_text(update(page.read_text(), sections))
+    (page.parent / page.stem / "findings.csv").write_text(statements)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,33 @@ import numpy as np
 
 from foretell.api.training import estimate
 from foretell.lab.reference.comm import links_of
-from foretell.lab.reference.effects import MEASURED
 from foretell.lab.reference.iteration import memory_of, times_of
 from foretell.lab.reference.layer import op_times
 from foretell.lab.reference.ops import LayerBatch, layer_ops
-from foretell.lab.reference.records import CHIPS, MODELS, Quirks, Strategy
+from foretell.lab.reference.records import CHIPS, MODELS, Quirks, Strategy, StudyModel
 from foretell.lab.reference.search import evaluate as published_evaluate
 from foretell.lab.reference.space import enumerate_space, expand, panel_counts
 from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
 from foretell.lab.reproduce.nersc_maps import question_of
 from foretell.lab.reproduce.nersc_ours import OUR_MODELS, OurTask, breakdown, days_of, settings
 
+
+def _shape(name: str, embed: int, heads: int, layers: int) -> StudyModel:
+    """A GPT with 2048 tokens."""
+    return StudyModel(
+        name=name, seq_len=2048, embed=embed, heads=heads, layers=layers, causal=True, samples=0.0
+    )
+
+
+MEASURED: tuple[tuple[StudyModel, int, int, int, float], ...] = (
+    (_shape("22B", 6144, 64, 48), 1, 4, 4, 1.10),
+    (_shape("175B", 12288, 96, 96), 8, 1, 64, 13.75),
+    (_shape("530B", 20480, 128, 105), 35, 1, 280, 37.83),
+    (_shape("1T", 25600, 160, 128), 64, 1, 512, 71.49),
+)
+"""Model, stages, microbatch, batch and measured seconds: Korthikanti et al. 2022, Table 5
+(A100-80GB, eight to a node, TP 8, sequence parallelism, selective recomputation; 175B and 530B
+interleaved)."""
 CASES: Mapping[tuple[str, Strategy], tuple[int, int]] = {
     ("gpt3_1T", "1d"): (8, 1),
     ("gpt3_1T", "2d"): (4, 2),

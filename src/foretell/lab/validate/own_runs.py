@@ -24,6 +24,7 @@ from foretell.lab.characterize.config import read_config
 from foretell.lab.characterize.predict import PointPrediction, predict
 from foretell.lab.translate.models import with_form
 from foretell.lab.validate.published import Sections, with_written
+from foretell.lab.validate.stored_steps import rows_text
 
 HERE = Path(__file__).parent
 SYSTEM = "h200-sxm"
@@ -82,34 +83,41 @@ def tensor_bytes(told: Estimate) -> float:
     return sum(leaf.value for leaf in told.memory.children if leaf.name != "lost")
 
 
+def ladder_rows(root: Path) -> str:
+    """The runner's points on one H200 as CSV."""
+    rows = []
+    for name in ("h200", "wide"):
+        for row, told in ladder(root, name):
+            shares = {
+                f"{part}_{side}": f"{1e3 * float(value):.1f}"
+                for part in ("forward", "backward", "optimizer")
+                for side, value in (
+                    ("ms", row[f"{part}_s"]), ("predicted_ms", told.shares_s[part])
+                )
+            }  # fmt: skip
+            kept = ("model", "micro_batch", "micro_batches", "seq_len", "plan")
+            rows.append(
+                {one: row[one] for one in kept}
+                | {
+                    "step_ms": f"{1e3 * float(row['step_s']):.1f}",
+                    "predicted_ms": f"{1e3 * told.step_s:.1f}",
+                    "error": f"{told.step_s / float(row['step_s']) - 1.0:+.3f}",
+                    **shares,
+                    "allocated_gib": f"{float(row['max_allocated_bytes']) / GIB:.1f}",
+                    "predicted_gib": f"{told.allocated_bytes / GIB:.1f}",
+                }
+            )
+    return rows_text(rows)
+
+
 def ladder_text(root: Path, name: str = "h200") -> str:
-    """The runner's points as a table, and how far off they are."""
-    lines = [
-        "| model | batch | plan | measured | predicted | error | forward | backward | update | allocated |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    errors, bar = [], " (bar: 7 %)" if name == "h200" else ""
-    for row, told in ladder(root, name):
-        step_s, micro, batches = float(row["step_s"]), row["micro_batch"], int(row["micro_batches"])
-        errors.append(told.step_s / step_s - 1.0)
-        size = f"{int(micro) * batches} x {row['seq_len']}" + (
-            f" in {batches}" if batches > 1 else ""
-        )
-        shares = [
-            f"{1e3 * float(row[f'{name}_s']):.1f} / {1e3 * told.shares_s[name]:.1f}"
-            for name in ("forward", "backward", "optimizer")
-        ]
-        held = f"{float(row['max_allocated_bytes']) / GIB:.1f} / {told.allocated_bytes / GIB:.1f}"
-        cells = [
-            row["model"], size, f"`{row['plan'] or 'mixed'}`", f"{1e3 * step_s:.1f}",
-            f"{1e3 * told.step_s:.1f}", f"{errors[-1]:+.1%}", *shares, held,
-        ]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    said = (
+    """How far off the runner's points are."""
+    errors = [told.step_s / float(row["step_s"]) - 1.0 for row, told in ladder(root, name)]
+    bar = " (bar: 7 %)" if name == "h200" else ""
+    return (
         f"Median error of the step {median(map(abs, errors)):.1%}{bar}, all between "
         f"{min(errors):+.1%} and {max(errors):+.1%}."
     )
-    return "\n".join([*lines, "", said])
 
 
 def wide_text(root: Path) -> str:
@@ -159,6 +167,7 @@ def _ends(errors: Sequence[float]) -> str:
 SECTIONS: Sections = (
     ("docs/accuracy.md", "h200", ladder_text),
     ("docs/accuracy.md", "wide", wide_text),
+    ("docs/accuracy/h200.csv", "", ladder_rows),
     ("docs/anthe.md", "steps", translation_text),
 )
 """Page, name of its section, and what writes it."""

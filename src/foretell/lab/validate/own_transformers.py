@@ -21,6 +21,7 @@ from foretell.api.training import estimate
 from foretell.errors import Infeasible
 from foretell.lab.validate.own_runs import GIB, SYSTEM, Row, measured_rows, tensor_bytes
 from foretell.lab.validate.published import Sections
+from foretell.lab.validate.stored_steps import rows_text
 from foretell.records import dataclass
 
 FILE = "own_transformers.csv"
@@ -138,29 +139,27 @@ def _line(name: str, some: Sequence[Point]) -> str:
 
 
 def points_text(root: Path) -> str:
-    """Every point as a table."""
+    """Every point as CSV."""
     del root
-    lines = [
-        "| model | layers | batch | plan | step, ms | predicted | error | peak, GiB | predicted | error |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for point in points():
-        row = point.row
-        size = f"{row['micro_batch']} x {row['seq_len']}"
-        size += f" in {row['micro_batches']}" if row["micro_batches"] != "1" else ""
-        plan = f"`{row['plan']}`" if row["plan"] else ""
-        cells = [
-            f"`{row['model']}`", row["layers"], size, ", ".join(filter(None, (plan, row["variant"]))),
-            f"{float(row['step_ms']):.1f}", f"{1e3 * point.told.step_s:.1f}", f"{point.time_error:+.1%}",
-            f"{float(row['peak_bytes']) / GIB:.1f}", f"{tensor_bytes(point.told) / GIB:.1f}",
-            f"{point.memory_error:+.1%}",
-        ]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    names = ("model", "layers", "micro_batch", "seq_len", "micro_batches", "plan", "variant")
+    return rows_text(
+        [
+            {name: point.row[name] for name in names}
+            | {
+                "step_ms": f"{float(point.row['step_ms']):.1f}",
+                "predicted_ms": f"{1e3 * point.told.step_s:.1f}",
+                "step_error": f"{point.time_error:+.3f}",
+                "peak_gib": f"{float(point.row['peak_bytes']) / GIB:.1f}",
+                "predicted_gib": f"{tensor_bytes(point.told) / GIB:.1f}",
+                "peak_error": f"{point.memory_error:+.3f}",
+            }
+            for point in points()
+        ]
+    )
 
 
 SECTIONS: Sections = (
     ("docs/accuracy.md", "transformers", table_text),
-    ("docs/accuracy.md", "transformers-points", points_text),
+    ("docs/accuracy/transformers.csv", "", points_text),
 )
 """Page, name of its section, and what writes it."""

@@ -13,13 +13,13 @@ from typing import Any
 
 from foretell.kernels.families.choose import catalogue_surfaces
 from foretell.lab.calibrate.collectives import PRINTED
-from foretell.lab.validate.ablation import ablated, ablation_text, few_rows
 from foretell.lab.validate.collectives import score_collectives
 from foretell.lab.validate.dispatch import score_dispatches
 from foretell.lab.validate.held_out_scores import readme_sentence
 from foretell.lab.validate.memory import score_memory, score_memory_rows
 from foretell.lab.validate.published import Sections, with_written
 from foretell.lab.validate.serving import score_serving
+from foretell.lab.validate.stored_steps import rows_text
 from foretell.lab.validate.training import printed_peak, score_training
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 
@@ -77,7 +77,7 @@ def more_serving_scores(data: Path) -> Mapping[str, Any]:
 
 
 def scoreboard(data: Path) -> str:
-    """Every source, chip, framework, family and precision of the training runs."""
+    """Every framework of the training runs, and those of low MFU."""
     scores = training_scores(data)
     said = (
         f"{scores['scored']:,} of {scores['rows_with_target']:,} rows with a target are predicted "
@@ -86,7 +86,7 @@ def scoreboard(data: Path) -> str:
         f"{scores['mean_of_sources']:.1%}; {scores['inside_p90']:.0%} of their rows lie in the 90 % interval."
     )
     lines = [said]
-    for key in ("by_source", "by_chip", "by_framework", "by_family", "by_precision", "by_mfu"):
+    for key in ("by_framework", "by_mfu"):
         lines += ["", f"| {key.removeprefix('by_')} | rows | median error | signed | in 90 % |"]
         lines.append("|---|---|---|---|---|")
         lines += [
@@ -95,6 +95,15 @@ def scoreboard(data: Path) -> str:
             for name, s in scores[key].items()
         ]
     return "\n".join(lines)
+
+
+def sources_text(data: Path) -> str:
+    """Every source of the training runs as CSV."""
+    found = training_scores(data)["by_source"]
+    names = ("rows", "median_ape", "median_error", "inside_p90")
+    return rows_text(
+        [{"source": source} | {n: round(one[n], 4) for n in names} for source, one in found.items()]
+    )
 
 
 def memory_text(data: Path) -> str:
@@ -172,15 +181,14 @@ def fabrics_text(data: Path) -> str:
 
 
 def dispatch_text(data: Path) -> str:
-    """Median errors of dispatches and combines by library and family of kernels."""
+    """Median errors of dispatches and combines by library."""
     scores = score_dispatches(data / "network" / "alltoall.csv.gz").to_dict()
     lines = ["| dispatches | rows | median error | signed | in 90 % |", "|---|---|---|---|---|"]
-    for key in ("by_library", "by_kernels"):
-        lines += [
-            f"| {name} | {s['rows']:,} | {s['median_ape']:.1%} | {s['median_error']:+.1%} | "
-            f"{s['inside_p90']:.0%} |"
-            for name, s in scores[key].items()
-        ]
+    lines += [
+        f"| {name} | {s['rows']:,} | {s['median_ape']:.1%} | {s['median_error']:+.1%} | "
+        f"{s['inside_p90']:.0%} |"
+        for name, s in scores["by_library"].items()
+    ]
     return "\n".join(lines)
 
 
@@ -244,16 +252,10 @@ def kernels_sentence() -> str:
     )
 
 
-def software_text(data: Path) -> str:
-    """What every value of software earns on all tables of runs, their source left out."""
-    files = sorted((data / "training").glob("measured_runs*.csv.gz"))
-    return ablation_text(ablated(few_rows([row for path in files for row in read_rows(path)])))
-
-
 SECTIONS: Sections = (
     ("README.md", "scores", readme_scores),
     ("docs/accuracy.md", "scoreboard", scoreboard),
-    ("docs/accuracy.md", "software", software_text),
+    ("docs/accuracy/sources.csv", "", sources_text),
     ("docs/memory.md", "memory", memory_text),
     ("docs/serving.md", "held-out serving", held_out_text),
     ("docs/serving.md", "serving", serving_text),

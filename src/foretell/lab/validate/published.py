@@ -27,10 +27,8 @@ from foretell.training.answer import answer_of
 from foretell.training.room import make_room
 
 FILE = Path(__file__).parent / "published.toml"
-START, END = "<!-- generated: accuracy -->", "<!-- end -->"
-"""Marks in a page between which the table stands."""
-RUNS_START = "<!-- generated: runs -->"
-"""Mark in docs/accuracy.md after which every run stands."""
+END = "<!-- end -->"
+"""Mark in a page at which a generated table ends."""
 Table = Mapping[str, Any]
 
 
@@ -166,26 +164,6 @@ def accuracy_table(groups: Mapping[str, Sequence[PublishedRun]]) -> str:
     return "\n".join(lines)
 
 
-def runs_text(some: Iterable[PublishedRun]) -> str:
-    """Every run as Markdown: a table for each published one, with its citation."""
-    parts = []
-    for title, group in runs_by_table(some).items():
-        parts += [f"### {title}", "", f"{group[0].source}.", ""]
-        parts += [
-            "| model | chips | batch x sequence | plan | in print | ours | error |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for run in group:
-            ours = "-" if run.predicted_s is None else f"{run.predicted_s:.3g} s"
-            error = "not modelled" if run.error is None else f"{run.error:+.0%}"
-            parts.append(
-                f"| {run.model} | {run.gpus} | {run.global_batch} x {run.seq_len} | `{run.plan}` | "
-                f"{run.measured_s:.3g} s | {ours} | {error} |"
-            )
-        parts.append("")
-    return "\n".join(parts).rstrip()
-
-
 def replace_between(page: str, start: str, text: str) -> str:
     """The page with a text between a mark and the end that follows it; as it is where the mark is not."""
     if start not in page:
@@ -200,40 +178,40 @@ Sections = Sequence[tuple[str, str, Callable[[Path], str]]]
 
 
 def with_written(root: Path, sections: Sections, given: Path) -> dict[Path, str]:
-    """The pages with what their sections say of `given` today; a page may have several sections."""
+    """The pages with what their sections say of `given` today; a page may have several sections, and a file
+    without any is written whole."""
     pages: dict[Path, str] = {}
     for name, section, write in sections:
         path = root / name
-        page = pages.get(path) or path.read_text()
-        pages[path] = replace_between(page, f"<!-- generated: {section} -->", write(given))
+        page = pages.get(path) or (path.read_text() if section else "")
+        mark = f"<!-- generated: {section} -->"
+        pages[path] = replace_between(page, mark, write(given)) if section else write(given)
     return pages
 
 
-def with_table(page: str) -> str:
-    """The README with a fresh short table between its marks."""
-    return replace_between(page, START, accuracy_table(by_generation(runs())))
+SECTIONS: Sections = (
+    ("README.md", "accuracy", lambda _: accuracy_table(by_generation(runs()))),
+    ("docs/accuracy.md", "accuracy", lambda _: accuracy_table(runs_by_table(runs()))),
+    ("docs/accuracy.md", "held-out", lambda _: held_out_table()),
+    ("docs/accuracy.md", "services", lambda _: served.short_text(served.services())),
+    ("docs/accuracy/services.csv", "", lambda _: served.services_text(served.services())),
+)
+"""Page, name of its section, and what writes it."""
 
 
-def with_runs(page: str) -> str:
-    """docs/accuracy.md with its tables of today."""
-    page = replace_between(page, START, accuracy_table(runs_by_table(runs())))
-    page = replace_between(page, "<!-- generated: held-out -->", held_out_table())
-    page = replace_between(page, served.START, served.short_text(served.services()))
-    page = replace_between(page, served.ROWS_START, served.long_text(served.services()))
-    return replace_between(page, RUNS_START, runs_text(runs()))
+def with_runs(root: Path) -> dict[Path, str]:
+    """The pages with runs and services in print as predictions are today."""
+    return with_written(root, SECTIONS, root)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Render README.md and pages of docs/ of the repository that this file stands in."""
     root = Path(__file__).parents[4]
-    readme, page = root / "README.md", root / "docs" / "accuracy.md"
-    readme.write_text(with_table(readme.read_text()))
-    page.write_text(with_runs(page.read_text()))
     kept.FILE.write_text(kept.kept_text(runs()), encoding="ascii")
     from foretell.lab.first_contact.render import with_ledger
     from foretell.lab.validate.own_runs import with_steps
 
-    for render in (with_ledger, with_steps):
+    for render in (with_runs, with_ledger, with_steps):
         for path, text in render(root).items():
             path.write_text(text)
     if arguments:

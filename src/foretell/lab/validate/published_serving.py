@@ -14,6 +14,7 @@ from typing import Any
 
 from foretell.lab.calibrate.serving_cases import case_of, in_their_unit, predict_case
 from foretell.lab.calibrate.serving_rows import ServingRow
+from foretell.lab.validate.stored_steps import rows_text
 from foretell.records import dataclass
 
 FILE = Path(__file__).parent / "published_serving.toml"
@@ -28,8 +29,6 @@ METRICS: Mapping[str, str] = {
 """Field of a row that has its figure -> our name of it."""
 UNITS: Mapping[str, str] = {"throughput": "tokens/s"}
 """Units of figures that are no milliseconds."""
-START, ROWS_START = "<!-- generated: services -->", "<!-- generated: services-rows -->"
-"""Marks in docs/accuracy.md after which the short and the long table stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,24 +122,26 @@ def short_text(some: Iterable[PublishedService]) -> str:
     return "\n".join(lines)
 
 
-def long_text(some: Iterable[PublishedService]) -> str:
-    """Every row as Markdown: a table for each published one, with its citation."""
-    parts: list[str] = []
-    for title, group in services_by_table(some).items():
-        metric, unit = group[0].metric, UNITS.get(group[0].metric, "ms")
-        parts += [f"### {title}", "", f"{group[0].source}.", ""]
-        parts.append(
-            f"| model | chips | batch | in, out | profile | {metric} in print ({unit}) | ours | error |"
-        )
-        parts.append("|---|---|---|---|---|---|---|---|")
-        parts += [_line(one) for one in group] + [""]
-    return "\n".join(parts).rstrip()
-
-
-def _line(one: PublishedService) -> str:
-    row = one.row
-    batch = "queue" if row.batch is None else f"{row.batch:g}"
-    return (
-        f"| {row.model} | {row.n_gpus} {row.gpu} | {batch} | {row.isl:g}, {row.osl:g} | "
-        f"{one.profile} | {one.printed:,.5g} | {one.ours:,.5g} | {one.error:+.0%} |"
+def services_text(some: Iterable[PublishedService]) -> str:
+    """Every row as CSV."""
+    return rows_text(
+        [
+            {
+                "table": one.table,
+                "source": one.source,
+                "model": one.row.model,
+                "gpus": one.row.n_gpus,
+                "gpu": one.row.gpu,
+                "batch": "queue" if one.row.batch is None else one.row.batch,
+                "isl": one.row.isl,
+                "osl": one.row.osl,
+                "profile": one.profile,
+                "metric": one.metric,
+                "unit": UNITS.get(one.metric, "ms"),
+                "in_print": one.printed,
+                "ours": float(f"{one.ours:.4g}"),
+                "error": round(one.error, 3),
+            }
+            for one in some
+        ]
     )

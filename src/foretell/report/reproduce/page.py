@@ -35,22 +35,24 @@ def _summary(figures: Sequence[PaperFigure]) -> list[str]:
     found = [(figure.name, one) for figure in figures for one in figure.findings]
     if not found:
         return []
-    rows = [f"| {name} | {one.statement} | **{one.verdict}** |" for name, one in found]
-    return ["## Findings", "", "| figure | statement | in our model |", "|---|---|---|", *rows, ""]
+    head = [
+        "| figure | statement | published model | Foretell | in our model |",
+        "|---|---|---|---|---|",
+    ]
+    return ["## Findings", "", *head, *(_finding(name, one) for name, one in found), ""]
 
 
 def _section(figure: PaperFigure, picture: str | None) -> list[str]:
-    lines = [f"## {figure.name}", "", f"{figure.title}.", ""]
+    lines = [f"## {figure.name}", ""]
     if picture:
         lines += [f"![{figure.title}]({picture})", ""]
     lines += [f"{note}\n" for note in figure.notes]
-    lines += [line for one in figure.findings for line in _finding(one)]
     names = ", ".join(f"`{name}.csv` ({len(rows):,} rows)" for name, rows in figure.tables.items())
     return [*lines, f"Data: {names}.", ""]
 
 
-def _finding(one: Finding) -> list[str]:
-    lines = [f"**{one.statement[:1].upper()}{one.statement[1:]}.**", ""]
-    lines += ["| published model | Foretell | verdict |", "|---|---|---|"]
-    lines += [f"| {one.published} | {one.ours or '–'} | {one.verdict} |", ""]
-    return [*lines, one.why, ""] if one.why else lines
+def _finding(name: str, one: Finding) -> str:
+    """A row of the table of findings."""
+    why = f". {one.why}" if one.why else ""
+    cells = (name, one.statement, one.published, one.ours or "–", f"**{one.verdict}**{why}")
+    return f"| {' | '.join(cells)} |"

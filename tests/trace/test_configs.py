@@ -10,7 +10,7 @@ import foretell
 from foretell.api.traced_models import trace_question
 from foretell.errors import BadInput
 from foretell.specs.questions.tracing import TraceModuleQuestion
-from foretell.trace.graph import TracedModel, save_traced
+from foretell.trace.graph import TracedModel
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -79,7 +79,7 @@ def test_the_class_that_a_config_names_trains(name: str, tmp_path: Path) -> None
     graph = found.graphs["as-is"]
     assert graph.gradient.any()
     assert not any("no loss" in note for note in graph.notes)
-    path = save_traced(found, tmp_path / "model.foretell.json")
+    path = found.save(tmp_path / "model.foretell.json")
     assert foretell.estimate(str(path), gpus="1xH200").step_s > 0.0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput, Infeasible
-from foretell.trace.graph import FOREVER, TracedModel, load_traced, save_traced, traced_of
+from foretell.trace.graph import FOREVER, TracedModel, load_traced, traced_of
 
 torch = pytest.importorskip("torch")
 
@@ -130,7 +130,7 @@ def test_only_gradients_outlive_the_step(net: TracedModel) -> None:
 
 
 def test_the_file_gives_the_model_back(net: TracedModel, tmp_path: Path) -> None:
-    path = save_traced(net, tmp_path / "net.foretell.json")
+    path = net.save(tmp_path / "net.foretell.json")
     again = load_traced(path)
     assert again.summary() == net.summary()
     assert again.tensors == net.tensors
@@ -147,7 +147,7 @@ def step(model: TracedModel, tmp_path: Path, plan: str | None = None, **given: A
     tmp_path.mkdir(exist_ok=True)
     path = tmp_path / f"{model.id}.foretell.json"
     if not path.is_file():
-        save_traced(model, path)
+        model.save(path)
     return foretell.estimate(str(path), gpus=given.pop("gpus", "1xH200"), plan=plan, **given)
 
 

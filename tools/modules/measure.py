@@ -1,10 +1,11 @@
 """Steps of the modules beside this file, timed on the GPU of this machine, and rates of kernels.
 
-`python tools/modules/measure.py OUT cases|kernels|updates|starts|library [SECONDS]` writes OUT/*.jsonl;
+`python tools/modules/measure.py OUT cases|library|later|kernels|updates|starts [SECONDS]` writes OUT/*.jsonl;
 `cases:compiled` is a part. It needs PyTorch, and `library` transformers.
 """
 
 import gc
+import importlib
 import itertools
 import json
 import sys
@@ -624,11 +625,10 @@ if __name__ == "__main__":
         torch.backends.cudnn.allow_tf32,
         torch.backends.cuda.matmul.allow_tf32,
     )
-    if what.startswith("library"):
-        import library_modules
-
-        BENCH[0] = library_modules
-    if what.startswith(("cases", "library")):
+    kind = what.split(":")[0]
+    if kind in ("library", "later"):
+        BENCH[0] = importlib.import_module(f"{kind}_modules")
+    if kind in ("cases", "library", "later"):
         cases(folder, limit, 1 if what.endswith("compiled") else None)
     else:
         {"kernels": kernels, "updates": updates, "starts": starts}[what](folder, limit)

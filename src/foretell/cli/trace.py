@@ -9,11 +9,10 @@ from foretell.specs.questions.tracing import TraceModuleQuestion
 def trace(given: Given, edges: Edges) -> int:
     """Trace a module's forward pass, loss and backward pass, without weights or a GPU."""
     from foretell.api.traced_models import trace_question
-    from foretell.trace.graph import save_traced
 
     model = trace_question(TraceModuleQuestion(**given), hub=edges.hub)
     if edges.save:
-        save_traced(model, edges.save)
+        model.save(edges.save)
     if edges.json:
         write_json({**model.summary(), "file": edges.save})
     else:

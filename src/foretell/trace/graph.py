@@ -160,6 +160,13 @@ class TracedModel:
         """Its parameters, buffers or inputs."""
         return tuple(t for t in self.tensors if t.kind == kind)
 
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file, which every verb takes as a model."""
+        file = Path(path)
+        table = {"format": FORMAT, "version": VERSION, **_plain(self)}
+        file.write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
+        return file
+
 
 WIDTHS = {
     "fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
@@ -173,14 +180,6 @@ BLOCK = 512
 def block_bytes(size: float) -> float:
     """Bytes that a tensor takes of the allocator."""
     return float(-(-int(size) // BLOCK) * BLOCK)
-
-
-def save_traced(model: TracedModel, path: str | Path) -> Path:
-    """Write a traced model to its file."""
-    file = Path(path)
-    table = {"format": FORMAT, "version": VERSION, **_plain(model)}
-    file.write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
-    return file
 
 
 def _plain(value: Any) -> Any:

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.api.post_training_trainer import budget_of, sender_of, trainer_of
-from foretell.api.serving import choices_of
+from foretell.api.serving import choices_of, model_or_stand_in
 from foretell.catalog.datasets import example_lengths
 from foretell.catalog.engines import profile as profile_for
-from foretell.catalog.models import reasons_at_length, stand_in
+from foretell.catalog.models import reasons_at_length
 from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
 from foretell.errors import BadInput, Infeasible, Problem, unknown
 from foretell.inputs.question import ask, collect, settings_of
@@ -127,17 +127,6 @@ def setups_of(
     return setup, options
 
 
-def model_or_stand_in(given: Any, said: list[str]) -> Any:
-    """The model that is named, or one of the catalogue that has its shape, which is said."""
-    if not isinstance(given, str):
-        return given
-    shape = stand_in(given)
-    if shape is None:
-        return given
-    said.append(f"{given} is not in the catalogue: {shape.id} of its family and size is taken")
-    return shape.id
-
-
 def critic_of(
     question: PostTrainingQuestion, form: AlgorithmForm, scenario: Scenario, said: list[str]
 ) -> Model | None:
@@ -195,8 +184,12 @@ def engine_of(
     gpus, name = rollout.job.gpus, question.engine or loop.engine
     # An engine by its bare name is the framework's own, which lags behind serving.
     name = loop.engine if loop.engine.partition("-")[0] == name else name
-    load = (float(question.osl or 2.0), gpus)
-    profile, deployment, given = choices_of(rollout, question.rollout_plan, name, [], load)
+    problems: list[Problem] = []
+    if rollout.model.kind == "encoder" and (question.osl or 2.0) > 1.0:
+        message = f"{rollout.model.id} writes no answers"
+        problems.append(Problem(path="model", value=question.model, message=message))
+    plan = question.rollout_plan
+    profile, deployment, given = choices_of(rollout, plan, name, problems, gpus)
     apart = question.placement in ("split", "async")
     fraction_given = deployment.memory_fraction is not None
     if not fraction_given:

@@ -14,7 +14,12 @@ from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
-from foretell.catalog.models import find_model, is_catalogue_model
+from foretell.catalog.models import (
+    find_model,
+    is_catalogue_model,
+    stand_in,
+    states_size,
+)
 from foretell.catalog.names import exists
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
@@ -368,6 +373,9 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     """The question, and whether its layout was given; every problem of the load is reported at once."""
     problems, settings = load_problems(asked), settings_of(asked)
     plan, engine = asked.plan, asked.engine or DEFAULT_ENGINE
+    said_of_model: list[str] = []
+    if isinstance(asked.model, str) and "/" in asked.model and states_size(asked.model):
+        asked = replace(asked, model=model_or_stand_in(asked.model, said_of_model))
     problems += [
         Problem(path="--set", value=text, message="has no effect on serving: use --plan")
         for text in settings
@@ -385,12 +393,16 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         collect(lambda: profiles_named(engine), problems)
         collect(lambda: parse_deployment(plan if isinstance(plan, str) else ""), problems)
         raise BadInput(problems) from None
+    if scenario.model.kind == "encoder" and asked.osl != 1:
+        said_of_model.append(
+            f"{scenario.model.id} writes no answers: a request ends with its prompt"
+        )
+        asked = replace(asked, osl=1)
     gpus = decode_gpus(asked, scenario, problems)
     drafts = collect(lambda: with_speculative(asked.speculative, Deployment()), problems)
     if asked.speculative is None:
         drafts = None
-    size = asked.osl, gpus
-    profile, deployment, given = choices_of(scenario, plan, engine, problems, size, drafts)
+    profile, deployment, given = choices_of(scenario, plan, engine, problems, gpus, drafts)
     own_rate = isinstance(plan, Deployment) or "accepted=" in (plan or "")
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
     deployment = with_adapters(asked, deployment, problems)
@@ -418,6 +430,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
     said = [
+        *said_of_model,
         *scenario.model.assumptions,
         *network_assumptions(
             scenario.system,
@@ -465,6 +478,15 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     ), given
 
 
+def model_or_stand_in(given: Any, said: list[str]) -> Any:
+    """The model that is named, or one of the catalogue that has its shape, which is said."""
+    shape = stand_in(given) if isinstance(given, str) else None
+    if shape is None:
+        return given
+    said.append(f"{given} is not in the catalogue: {shape.id} of its family and size is taken")
+    return shape.id
+
+
 def repository_named(given: object) -> str:
     """The repository of a hub that a question names, with its owner or without; empty where it names none."""
     if not isinstance(given, str) or not is_catalogue_model(given):
@@ -481,15 +503,15 @@ def choices_of(
     plan: str | Deployment | None,
     engine: str,
     problems: list[Problem],
-    load: tuple[float, int],
+    gpus: int,
     drafts: Deployment | None = None,
 ) -> tuple[EngineProfile, Deployment, bool]:
     """Profile, deployment, and whether its layout was given; BadInput with all problems so far.
 
-    `load` is the answer's tokens, and the chips that decode; `drafts` has the drafter asked for by name.
+    `gpus` are the chips that decode; `drafts` has the drafter asked for by name.
     """
     parts: list[Any] = []
-    chip, (osl, gpus) = scenario.system.chip, load
+    chip = scenario.system.chip
     problems += network_problems(scenario.system, scenario.overrides)
     mixture = mixture_of(scenario.model)
     for make in (
@@ -511,9 +533,6 @@ def choices_of(
     given = plan is not None and (isinstance(plan, Deployment) or names_layout(plan))
     if given:
         problems += deployment_problems(deployment, gpus)
-    if scenario.model.kind == "encoder" and osl > 1:
-        message = f"{scenario.model.id} writes no answers"
-        problems.append(Problem(path="osl", value=osl, message=message, allowed="1"))
     if problems:
         raise BadInput(problems)
     return profile, deployment, given

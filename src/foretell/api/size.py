@@ -101,7 +101,8 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
         raise BadInput(problems)
     form = None if asked.lengths is None else read_lengths(asked.lengths)
     wanted = ServiceTargets(
-        rate=float(asked.rate), isl=float(np.asarray(question.traffic.isl)), osl=float(asked.osl),
+        rate=float(asked.rate), isl=float(np.asarray(question.traffic.isl)),
+        osl=float(np.asarray(question.traffic.osl)),
         ttft_ms=float(asked.ttft), tpot_ms=float(asked.tpot), headroom=float(asked.headroom),
         most_gpus=question.gpus, cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
         lengths=form,

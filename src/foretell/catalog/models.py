@@ -214,6 +214,11 @@ USUAL_SHAPES = ("llama-3", "qwen2.5", "qwen3")
 """Families whose shapes stand for those of others."""
 
 
+def states_size(name: str) -> bool:
+    """Whether a repository's name says how many weights it has."""
+    return sizes_in(name_words(name)) is not None
+
+
 def sizes_in(words: tuple[str, ...]) -> tuple[float, float] | None:
     """Weights of a name, all of them and those that pass a token; None where it says none."""
     read = [(SIZE.fullmatch(word), word[0] == "a") for word in words]

@@ -18,7 +18,7 @@ NEVER: Mapping[str, str] = {
     "software": "no run of {software} was ever seen",
     "unnamed": "no software is named",
     "generation": "no run on {generation} chips was ever seen",
-    "model": "no run of a {model} model was ever seen",
+    "model": "no run of any {model} model was ever seen",
     "precision": "no run of {software} in {precision} was ever seen",
     "layout": "no run with this kind of layout was ever seen",
     "fabric": "no run over the links between nodes of {fabric} was ever seen",

@@ -98,3 +98,11 @@ def test_flags_of_other_tools_are_answered_with_ours(flags: tuple[str, ...], wor
     done = foretell("estimate", "llama-3.1-8b", "--gpus", "8xH100", *flags)
     assert (done.code, done.out) == (2, "")
     assert f"did you mean {word}?" in done.err
+
+
+@pytest.mark.parametrize("price", ["1e-308", "1e300"])
+def test_numbers_of_nothing_in_this_world_are_refused(price: str) -> None:
+    asked = ("run", "gpt2", "--system", "h100-sxm", "--gpus", "8", "--tokens", "1B")
+    told = foretell("cost", *asked, "--price", price)
+    assert told.code == 2
+    assert "price: not a usable number" in told.err

@@ -8,6 +8,7 @@ import pytest
 
 from foretell.catalog import files
 from foretell.errors import BadInput
+from foretell.interop.documents import read_documents
 from foretell.interop.forms.syntax import parsed
 from foretell.interop.log_reader import log_measurements
 from foretell.interop.tools import read_arguments
@@ -132,3 +133,12 @@ def test_a_shell_that_repeats_itself_is_parsed_in_moments() -> None:
     for text in ("sgl" + "(" * 100_000, "cat > e.yml << EOF\na: 1\nEOF" + "-" * 100_000 + "\nx\n"):
         parsed(text)
     assert process_time() - before < 2.0
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "{" * 100_000 + "}" * 100_000, "- " * 100_000 + "a\n", "[" * 5000]
+)
+def test_yaml_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    """The loader in C ended the process."""
+    with pytest.raises(BadInput, match=r"nested too deeply|is not YAML"):
+        read_documents(text)

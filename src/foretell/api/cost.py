@@ -26,7 +26,7 @@ from foretell.specs.questions.common import Settings
 from foretell.specs.questions.cost import Payment as Payment
 from foretell.specs.questions.cost import RunQuestion as RunQuestion
 from foretell.specs.questions.cost import TokenQuestion as TokenQuestion
-from foretell.specs.questions.flags import part, values_of
+from foretell.specs.questions.flags import check_sizes, part, values_of
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.training import TrainingQuestion
 from foretell.specs.result import StepEstimate
@@ -176,6 +176,7 @@ def _payment(
     question: Payment, money: Sequence[str], system: Any = None
 ) -> tuple[Sheet, Paying, dict[str, object]]:
     """Figures, how they are paid, and what was set; every problem at once."""
+    check_sizes(question)
     problems: list[Problem] = []
     seen: dict[str, object] = {}
     settings = parse_settings(tuple(money))

@@ -33,6 +33,7 @@ from foretell.network.topologies import unknown
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
 from foretell.specs.questions.cost import SystemQuestion as SystemQuestion
+from foretell.specs.questions.flags import check_sizes
 from foretell.specs.system import System
 
 Rents = list[tuple[str, float, str]]
@@ -49,6 +50,7 @@ OF_SPEED = ("Large collectives", "Latency of one hop")
 
 def system_cost(question: SystemQuestion) -> CostAnswer:
     """Capital, years and hours of a system."""
+    check_sizes(question)
     settings: Sequence[Setting] = parse_settings(as_texts(question.set), ROOTS)
     seen: dict[str, object] = {}
     figures = set_prices(sheet(), settings, seen, (RENT,))

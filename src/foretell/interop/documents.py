@@ -4,7 +4,7 @@ Anchors and merge keys are followed. A few lines of anchors can stand for more n
 the nodes are counted before any is built. PyYAML comes with the extra `interchange`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,8 @@ DEEPEST = 32
 """Levels of nesting; no options file has more."""
 MOST_NODES = 50_000
 """Nodes of all documents of a text, each counted as often as anchors repeat it."""
+MOST_OPENINGS = 1000
+"""Beginnings of levels up to which a text cannot be too deep for the loader."""
 INSTALL = 'pip install "foretell[interchange]"'
 """What brings the loader."""
 
@@ -41,6 +43,7 @@ def _located(text: str) -> tuple[list[Any], list[dict[tuple[str, ...], int]]]:
     yaml = _loader()
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        _check_depth(yaml.parse(text, Loader=loader) if _openings(text) > MOST_OPENINGS else ())
         roots = [node for node in yaml.compose_all(text, Loader=loader) if node]
         known: dict[int, tuple[int, int]] = {}
         sizes = [_size(node, known) for node in roots]
@@ -63,6 +66,22 @@ def _located(text: str) -> tuple[list[Any], list[dict[tuple[str, ...], int]]]:
         raise _bad(f"is not YAML: {what}", where) from None
     except ValueError as error:  # a date that is none, an int of too many digits
         raise _bad(f"is not YAML: {error}") from None
+
+
+def _openings(text: str) -> int:
+    """How often a level of nesting may begin."""
+    return sum(text.count(word) for word in ("{", "[", "- ", "? "))
+
+
+def _check_depth(events: Iterable[Any]) -> None:
+    """BadInput where a text is nested too deeply for the loader, which ends the process there."""
+    deep = 0
+    for event in events:
+        name = type(event).__name__
+        deep += name.endswith(("MappingStartEvent", "SequenceStartEvent"))
+        deep -= name.endswith(("MappingEndEvent", "SequenceEndEvent"))
+        if deep > 10 * DEEPEST:
+            raise _bad("is nested too deeply")
 
 
 def _lines(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:

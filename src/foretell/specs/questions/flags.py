@@ -7,10 +7,12 @@ made from it; nothing else names a flag.
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
 
 P = ParamSpec("P")
@@ -183,7 +185,9 @@ def asks(record: Callable[P, Q]) -> Callable[[Callable[[Q], R]], Callable[P, R]]
     def of_fields(answer: Callable[[Q], R]) -> Callable[P, R]:
         @wraps(answer)
         def ask(*given: P.args, **named: P.kwargs) -> R:
-            return answer(record(*given, **named))
+            question = record(*given, **named)
+            check_sizes(question)
+            return answer(question)
 
         made: Any = ask
         made.question = record
@@ -191,6 +195,32 @@ def asks(record: Callable[P, Q]) -> Callable[[Callable[[Q], R]], Callable[P, R]]
         return ask
 
     return of_fields
+
+
+NUMBERS = ("whole", "count", "decimal", "amount", "price")
+"""Kinds of fields that are numbers."""
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Beyond these no number is of anything, and products of a few have no value."""
+
+
+def check_sizes(question: object) -> None:
+    """BadInput with every number of a question that is of nothing in this world."""
+    problems = []
+    for field in fields_of(type(question)):
+        value = getattr(question, field.name) if field.flag.kind in NUMBERS else None
+        try:
+            size = abs(float(value or 0.0))
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # text with a unit, or wrong: who reads it says so
+            continue
+        if math.isfinite(size) and size and not SMALLEST <= size <= LARGEST:
+            message, allowed = "not a usable number", f"0, or {SMALLEST:g} to {LARGEST:g}"
+            problems.append(Problem(path=field.name, value=value, message=message, allowed=allowed))
+    if problems:
+        raise BadInput(problems)
 
 
 def _signature(record: Any, back: Any) -> inspect.Signature:

@@ -39,5 +39,7 @@ def reproduce(given: Given, edges: Edges) -> int:
             print(f"  published: {one.published}")
             print(f"  ours:      {one.ours}")
             print(f"  {one.verdict}" + (f": {one.why}" if one.why else ""))
+            for rung in one.ladder.rungs if one.ladder else ():
+                print(f"    x{rung.factor:.3f} {rung.value:12.4g}  {rung.mechanism}")
     print("\n".join(f"written: {file}" for file in files))
     return 0

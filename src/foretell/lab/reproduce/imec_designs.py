@@ -1,6 +1,7 @@
 """Designs on both sides of performance and cost: topologies, chiplets, memory and process nodes."""
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from foretell.api.network import collective
@@ -17,8 +18,10 @@ TOPOLOGIES = ("switch", "fully-connected", "ring", "mesh-2d", "torus-2d", "torus
 """How 64 chips are joined."""
 SIZES = ("64 KiB", "1 MiB", "16 MiB", "256 MiB", "1 GiB")
 """Of the collectives."""
-LOGIC_MM2 = 1600.0
-"""Silicon that a package divides, less the interfaces between dies."""
+LOGIC_MM2 = (800.0, 1600.0)
+"""Silicon that a package divides, less the interfaces between dies: the first is printed as one die too."""
+COST_NODES, COST_DIES = ("N7", "N5", "N3", "A14"), (1, 2, 4, 8, 16)
+"""What the cost of a package is shown over."""
 KINDS = ("all-reduce", "all-gather", "all-to-all")
 
 
@@ -248,12 +251,15 @@ def collective_rows() -> list[dict[str, Any]]:
         for kind in KINDS:
             for size in SIZES:
                 found = collective(system, collective=kind, size=size, group=64).to_dict()
+                low, high = found["intervals"]["seconds"]["p90"]
                 rows.append(
                     {
                         "topology": topology,
                         "collective": kind,
                         "size": size,
                         "seconds": found["seconds"],
+                        "low_s": low,
+                        "high_s": high,
                         "bus_gb_per_s": found["bus_bytes_per_s"] / 1e9,
                         "algorithm": found["algorithm"],
                     }
@@ -262,36 +268,23 @@ def collective_rows() -> list[dict[str, Any]]:
 
 
 def cost_rows() -> list[dict[str, Any]]:
-    """A package of 1,600 mm2 of logic in one to sixteen dies, by node."""
+    """Packages in one to sixteen dies, by silicon and node; dies that no exposure prints are left out."""
     rows = []
-    for node in ("N7", "N5", "N3", "A14"):
-        for dies in (2, 4, 8, 16):
-            try:
-                found = package_cost(
-                    PackageQuestion(node=node, area=LOGIC_MM2, dies=dies, package="interposer")
-                ).to_dict()
-            except (BadInput, Infeasible):
-                continue
-            low, high = _range(found)
-            rows.append(
-                {
-                    "node": node,
-                    "dies": dies,
-                    "die_mm2": found["dies"][0]["area_mm2"],
-                    "usd": _usd(found),
-                    "low_usd": low,
-                    "high_usd": high,
-                }
-            )
+    for area, node, dies in product(LOGIC_MM2, COST_NODES, COST_DIES):
+        try:
+            found = package_cost(
+                PackageQuestion(node=node, area=area, dies=dies, package="interposer")
+            ).to_dict()
+        except Infeasible:
+            continue
+        row = {"logic_mm2": area, "node": node, "dies": dies}
+        rows.append(row | {"die_mm2": found["dies"][0]["area_mm2"]} | _prices(found))
     return rows
 
 
-def _usd(found: Mapping[str, Any]) -> float:
-    return float(found["usd"])
-
-
-def _range(found: Mapping[str, Any]) -> tuple[float, float]:
-    return float(found["low_usd"]), float(found["high_usd"])
+def _prices(found: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Price and its range as columns."""
+    return {f"{prefix}{name}": float(found[name]) for name in ("usd", "low_usd", "high_usd")}
 
 
 def node_rows() -> list[dict[str, Any]]:
@@ -321,12 +314,7 @@ def node_rows() -> list[dict[str, Any]]:
                 "high_tokens_per_s_per_gpu": found.tokens_per_s_per_gpu * found.step_s / low,
                 "plan": str(found.plan),
             }
-            cost = package_cost(PackageQuestion(node=node, area=800.0)).to_dict()
-            row |= {
-                "die_usd": _usd(cost),
-                "die_low_usd": _range(cost)[0],
-                "die_high_usd": _range(cost)[1],
-            }
+            row |= _prices(package_cost(PackageQuestion(node=node, area=800.0)).to_dict(), "die_")
         except (BadInput, Infeasible) as error:
             row["problem"] = str(error)[:200]
         rows.append(row)

@@ -7,13 +7,13 @@ from typing import Any
 from foretell.lab.reference.study import STUDY_GPUS, StudyResult, run_study
 from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, BestPlans, key_of
 from foretell.lab.reproduce.nersc_findings import (
-    by_key,
-    days_findings,
-    domain_findings,
-    map_findings,
+    STATEMENTS,
+    findings_of,
     measured_findings,
-    strategy_findings,
+    rungs_table,
+    tasks_of,
 )
+from foretell.lab.reproduce.nersc_ladder import Climb, climb
 from foretell.lab.reproduce.nersc_layers import (
     PARTS,
     PUBLISHED_PARTS,
@@ -29,7 +29,8 @@ from foretell.lab.reproduce.nersc_ours import (
     breakdown,
     days_of,
     our_map,
-    run_searches,
+    run_tasks,
+    search_row,
 )
 from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, PublishedWork, Row
 
@@ -62,9 +63,16 @@ def _map_task(task: tuple[str, str]) -> list[dict[str, Any]]:
 class NerscStudy:
     """What figures share, each computed once and only where one needs it."""
 
-    def __init__(self, workers: int) -> None:
-        """With so many processes."""
+    def __init__(self, workers: int, figures: Sequence[str] = ()) -> None:
+        """With so many processes, for some figures; all where none are named."""
         self.workers = workers
+        self.figures = figures or tuple(FIGURES)
+
+    @cached_property
+    def climbs(self) -> Mapping[OurTask, Climb]:
+        """Every search that the figures' statements need, on every rung."""
+        tasks = tasks_of(self.figures)
+        return dict(zip(tasks, run_tasks(climb, tasks, self.workers), strict=True))
 
     @cached_property
     def study(self) -> StudyResult:
@@ -85,20 +93,13 @@ class NerscStudy:
             for chip, domain in SYSTEMS
             for gpus in OUR_GPUS
         ]
-        return run_searches(tasks, self.workers)
+        return run_tasks(search_row, tasks, self.workers)
 
     @cached_property
     def maps(self) -> Mapping[str, list[dict[str, Any]]]:
         """Every map of both models on both sides."""
         tasks = [(model, name) for name in reversed(MAPS) for model in (VIT, GPT)]
-        found: list[list[dict[str, Any]]]
-        if self.workers > 1:
-            from concurrent.futures import ProcessPoolExecutor
-
-            with ProcessPoolExecutor(max_workers=self.workers) as pool:
-                found = list(pool.map(_map_task, tasks))
-        else:
-            found = [_map_task(task) for task in tasks]
+        found = run_tasks(_map_task, tasks, self.workers)
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in MAPS}
         for (_, name), cells in zip(tasks, found, strict=True):
             rows[name] += cells
@@ -106,12 +107,7 @@ class NerscStudy:
 
     def days(self) -> PaperFigure:
         """Days of both sides."""
-        rows = [*self._published_days(), *self._our_days()]
-        found = (
-            *days_findings(self.best, by_key(self.ours)),
-            *domain_findings(self.best, by_key(self.ours)),
-        )
-        return self._figure("days", rows, found)
+        return self._figure("days", [*self._published_days(), *self._our_days()])
 
     def _published_days(self) -> list[Row]:
         rows: list[Row] = []
@@ -178,14 +174,14 @@ class NerscStudy:
                 "chip": r["chip"],
                 "nvs": r["nvs"],
                 "gpus": r["gpus"],
-                "of": "any",
+                "of": r["strategy"],
                 "over": "1d",
                 "speedup": r["days_1d"] / r["days"],
             }
             for r in self.ours
             if r["days"] and r["days_1d"]
         ]
-        return self._figure("speedup", rows, strategy_findings(self.best, by_key(self.ours)))
+        return self._figure("speedup", rows)
 
     def configurations(self) -> PaperFigure:
         """The fastest plan against GPUs on B200 in domains of eight, and its parts."""
@@ -209,13 +205,11 @@ class NerscStudy:
 
     def map(self, name: str) -> PaperFigure:
         """One of the maps."""
-        rows = self.maps[name]
-        found = map_findings(rows) if name == "capacity-bandwidth" else ()
         note = (
             "Our cells search the plans that come within 1.3 times the fastest at a corner of the map. "
             "With arithmetic grow the watts, so that a faster chip is not throttled."
         )
-        return self._figure(name, rows, found, (note,))
+        return self._figure(name, self.maps[name], notes=(note,))
 
     def layers(self) -> PaperFigure:
         """The published ops and our families."""
@@ -230,7 +224,6 @@ class NerscStudy:
 
     def factor(self) -> PaperFigure:
         """Days side by side, and the difference by part."""
-        chip, domain = SPLIT_SYSTEM
         rows: list[Row] = []
         for own in self.ours:
             model, gpus = own["model"], own["gpus"]
@@ -255,8 +248,7 @@ class NerscStudy:
                 row[f"published_{part}"] = theirs.get(part, 0.0)
                 row[f"our_{part}"] = mine.get(part, 0.0)
             rows.append(row | {"published_plan": _plan_text(published), "our_plan": own["plan"]})
-        shown = [r for r in rows if (r["chip"], r["nvs"]) == (chip, domain)]
-        return self._figure("factor", rows, _factor_findings(shown))
+        return self._figure("factor", rows)
 
     def measured(self) -> PaperFigure:
         """Real runs."""
@@ -284,8 +276,13 @@ class NerscStudy:
         findings: tuple[Finding, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> PaperFigure:
+        ladders = rungs_table(name, self.climbs) if name in STATEMENTS else {}
         return PaperFigure(
-            name=name, title=FIGURES[name], tables={name: rows}, findings=findings, notes=notes
+            name=name,
+            title=FIGURES[name],
+            tables={name: rows, **ladders},
+            findings=(*findings, *(findings_of(name, self.climbs) if ladders else ())),
+            notes=notes,
         )
 
 
@@ -342,39 +339,9 @@ def _our_split(own: Mapping[str, Any]) -> Row:
     }
 
 
-def _factor_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
-    """The factor of each model, and the parts that it is made of."""
-    found = []
-    for model in (GPT, VIT):
-        own = [r for r in rows if r["model"] == model]
-        if not own:
-            continue
-        low, high = min(r["factor"] for r in own), max(r["factor"] for r in own)
-        last = own[-1]
-        gaps = sorted(
-            ((last[f"our_{part}"] - last[f"published_{part}"]) / last["published_days"], part)
-            for part in PARTS
-        )
-        most = ", ".join(
-            f"{part} {share:+.2f}" for share, part in reversed(gaps) if abs(share) > 0.02
-        )
-        found.append(
-            Finding(
-                statement=f"days of the {'GPT' if model == GPT else 'ViT'} on B200 in domains of eight",
-                published=", ".join(f"{r['published_days']:.2f} at {r['gpus']:,}" for r in own),
-                ours=", ".join(f"{r['our_days']:.2f} at {r['gpus']:,}" for r in own),
-                verdict="not comparable",
-                why=f"Ours is {low:.2f} to {high:.2f} times as long. At {last['gpus']:,} GPUs, in parts of "
-                f"the published days: {most}. Compute: the published model takes 0.8 of the peak for every "
-                "kernel; ours takes fitted kernels at the clock that the power limit allows.",
-            )
-        )
-    return tuple(found)
-
-
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
     """The figures named."""
-    study = NerscStudy(workers)
+    study = NerscStudy(workers, names)
     found = []
     for i, name in enumerate(names):
         make: Callable[[], PaperFigure] = (

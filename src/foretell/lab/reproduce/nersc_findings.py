@@ -1,198 +1,209 @@
 """What the 2024 study concludes, checked the same way in its own model and in ours."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import inf, isfinite
 from typing import Any
 
-from foretell.lab.reference.tables import GPT, VIT, BestPlans
-from foretell.lab.reproduce.records import Finding, verdict
+from foretell.lab.reference.tables import GPT, VIT
+from foretell.lab.reproduce.ladder import Ladder, ladder_rows, mean_ladder
+from foretell.lab.reproduce.nersc_ladder import Climb, Quotient, Spot
+from foretell.lab.reproduce.nersc_maps import MAP_GPUS
+from foretell.lab.reproduce.nersc_ours import OUR_GPUS, OurTask
+from foretell.lab.reproduce.records import Finding, Row, verdict
+from foretell.records import dataclass
 
-Row = Mapping[str, Any]
-OurDays = Mapping[tuple[str, str, int, int], Row]
-"""Model, chip, domain and GPUs -> our row."""
-
-
-def by_key(rows: Iterable[Row]) -> dict[tuple[str, str, int, int], Row]:
-    """Our rows by what they answer."""
-    return {(r["model"], r["chip"], r["nvs"], r["gpus"]): r for r in rows}
-
-
-def our_days(ours: OurDays, model: str, chip: str, domain: int, gpus: int) -> float:
-    """Days, infinite where nothing fits."""
-    row = ours.get((model, chip, domain, gpus))
-    found = row["days"] if row else None
-    return float("inf") if found is None else float(found)
+COUNTS = (1024, 4096, 16384)
+"""GPUs at which statements are checked."""
+EIGHT = OurTask(model=GPT, chip="B200", domain=8, gpus=COUNTS[0])
+"""B200 in domains of eight."""
 
 
-def _spread(values: Sequence[float], form: str = "{:.2f}") -> str:
-    low, high = form.format(min(values)), form.format(max(values))
-    return low if low == high else f"{low} to {high}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One conclusion of the study, and the numbers that it is about."""
 
+    text: str
+    """What the study states."""
+    numbers: Mapping[str, Quotient]
+    """The numbers by case."""
+    holds: Callable[[Sequence[float]], bool]
+    """Whether it is so, from the numbers."""
+    form: str = "x{:.2f}"
+    """A number in words."""
 
-def days_findings(best: BestPlans, ours: OurDays) -> tuple[Finding, ...]:
-    """Generations of chips and strong scaling."""
-    counts = (1024, 4096, 16384)
+    def said(self, values: Sequence[float]) -> str:
+        """The numbers in words, of one side."""
+        if not all(map(isfinite, values)):
+            return "no such plan fits"
+        low, high = self.form.format(min(values)), self.form.format(max(values))
+        return low if low == high else f"{low} to {high}"
 
-    def generation(days: Any, model: str, first: str, second: str) -> list[float]:
-        return [days(model, first, 8, n) / days(model, second, 8, n) for n in counts]
+    def ladders(self, climbs: Mapping[OurTask, Climb]) -> dict[str, Ladder]:
+        """From the published model to ours, by case."""
+        return {case: one.ladder(climbs) for case, one in self.numbers.items()}
 
-    def mine(model: str, chip: str, domain: int, gpus: int) -> float:
-        return our_days(ours, model, chip, domain, gpus)
-
-    theirs_b = generation(best.best, GPT, "A100", "B200")
-    ours_b = generation(mine, GPT, "A100", "B200")
-
-    def efficiency(days: Any, model: str) -> float:
-        return float(days(model, "B200", 8, 1024) / days(model, "B200", 8, 16384) / 16)
-
-    return (
-        Finding(
-            statement="A100 to B200 is 6.5 to 7.6 times faster for the GPT (domains of eight)",
-            published=f"{_spread(theirs_b)} times",
-            ours=f"{_spread(ours_b)} times",
-            verdict=verdict(min(theirs_b) > 6.4, min(ours_b) > 6.4),
-            why="B200 multiplies reach a smaller share of their peak than the flat 0.8 of the published "
-            "model: kernels fitted to measurements, and the power limit, hold them back.",
-        ),
-        Finding(
-            statement="strong scaling from 1,024 to 16,384 B200 is far from perfect for the GPT and nearly "
-            "perfect for the ViT",
-            published=f"efficiency {efficiency(best.best, GPT):.2f} and {efficiency(best.best, VIT):.2f}",
-            ours=f"efficiency {efficiency(mine, GPT):.2f} and {efficiency(mine, VIT):.2f}",
-            verdict="survives in part",
-            why="The order survives. The published loss of the GPT is the bubble of plain 1F1B; ours "
-            "interleaves stages and shards with ZeRO, so the GPT loses less.",
-        ),
-    )
-
-
-def domain_findings(best: BestPlans, ours: OurDays) -> tuple[Finding, ...]:
-    """What a larger fast domain is worth."""
-    early, late = (1024,), 16384
-
-    def gain(days: Any, model: str, gpus: int) -> float:
-        return float(days(model, "B200", 4, gpus) / days(model, "B200", 64, gpus))
-
-    def mine(model: str, chip: str, domain: int, gpus: int) -> float:
-        return our_days(ours, model, chip, domain, gpus)
-
-    gpt = [gain(best.best, GPT, n) for n in early]
-    vit = [gain(best.best, VIT, n) for n in (1024, 4096, late)]
-    our_gpt = [gain(mine, GPT, n) for n in early]
-    our_vit = [gain(mine, VIT, n) for n in (1024, 4096, late)]
-    return (
-        Finding(
-            statement="for the GPT the size of the fast domain matters at pre-training scale only",
-            published=f"4 to 64 GPUs on B200: x{gpt[0]:.2f} at 1,024, "
-            f"x{gain(best.best, GPT, late):.2f} at 16,384",
-            ours=f"x{our_gpt[0]:.2f} at 1,024, x{gain(mine, GPT, late):.2f} at 16,384",
-            verdict=verdict(gpt[0] < 1.05, our_gpt[0] < 1.05),
-            why="In our model a domain of 64 lets ZeRO-3 and wide tensor parallelism replace the pipeline "
-            "already at 1,024 GPUs, and a domain of four pays for tensor parallelism across nodes.",
-        ),
-        Finding(
-            statement="for the long-sequence ViT it matters at every size",
-            published=f"x{_spread(vit)} from 1,024 to 16,384",
-            ours=f"x{_spread(our_vit)}",
-            verdict=verdict(min(vit) > 1.2, min(our_vit) > 1.2),
-            why="Ours shards states with ZeRO-3 and needs tensor and context groups of eight GPUs, where the "
-            "published model needs 16 or more; and its kernels are slower, so that communication is a "
-            "smaller share.",
-        ),
-    )
-
-
-SAME_DAYS = 0.005
-"""Days that differ by a smaller share are the same."""
-
-
-def strategy_findings(best: BestPlans, ours: OurDays) -> tuple[Finding, ...]:
-    """What two dimensions of tensor parallelism are worth."""
-    counts = (1024, 4096, 16384)
-    theirs = []
-    for n in counts:
-        one = best.days(GPT, "1d", "B200", 8, n)
-        theirs.append((one or float("inf")) / best.best(GPT, "B200", 8, n) - 1)
-    rows = [ours[VIT, "B200", 8, n] for n in counts if (VIT, "B200", 8, n) in ours]
-    flat = [r["days_1d"] / r["days"] - 1 for r in rows if r["days_1d"] and r["days"]]
-    gpt_rows = [ours[GPT, "B200", 8, n] for n in counts if (GPT, "B200", 8, n) in ours]
-    gpt = [r["days_1d"] / r["days"] - 1 for r in gpt_rows if r["days_1d"] and r["days"]]
-    return (
-        Finding(
-            statement="1-D tensor parallelism costs the GPT little",
-            published=f"{100 * min(theirs):.0f} to {100 * max(theirs):.0f} % on B200",
-            ours=f"{100 * min(gpt):.0f} to {100 * max(gpt):.0f} % against plans with a split sequence",
-            verdict=verdict(max(theirs) < 0.12, max(gpt) < 0.12),
-            why="Much of the published gap is overlap that only its SUMMA has (the best SUMMA plans mostly "
-            "have one dimension), not a second dimension.",
-        ),
-        Finding(
-            statement="the ViT cannot be trained with 1-D tensor parallelism at all",
-            published="no 1-D plan fits on any of the nine systems",
-            ours=f"1-D plans fit and cost {100 * min(flat):.1f} to {100 * max(flat):.1f} % more days on B200",
-            verdict="does not survive",
-            why="The published model stores gathered inputs and knows neither recomputation nor ZeRO-3. "
-            + (
-                "With them 1-D fits; that two dimensions are faster survives."
-                if max(flat) > SAME_DAYS
-                else "With them 1-D fits inside a domain of eight and is as fast as two dimensions."
-            ),
-        ),
-    )
-
-
-def map_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
-    """Whether more memory, or faster memory, helps."""
-
-    def ratio(model: str, side: str, low: tuple[float, float], high: tuple[float, float]) -> float:
-        own = [r for r in rows if r["model"] == model and r["side"] == side and r["days"]]
-
-        def near(point: tuple[float, float]) -> float:
-            nearest = min(
-                own,
-                key=lambda r: (
-                    abs(r["capacity_gb"] / point[0] - 1)
-                    + abs(r["bandwidth_tb_per_s"] / point[1] - 1)
-                ),
-            )
-            return float(nearest["days"])
-
-        return near(high) / near(low)
-
-    found = {
-        (model, side, what): ratio(model, side, (192.0, 8.0), point)
-        for model in (GPT, VIT)
-        for side in ("published", "ours")
-        for what, point in (("capacity", (384.0, 8.0)), ("bandwidth", (192.0, 16.0)))
-    }
-
-    def said(model: str, side: str) -> str:
-        return (
-            f"twice the capacity {found[model, side, 'capacity']:.2f}, "
-            f"twice the bandwidth {found[model, side, 'bandwidth']:.2f} of the days"
+    def finding(self, climbs: Mapping[OurTask, Climb]) -> Finding:
+        """Set beside what both models give."""
+        ladders = list(self.ladders(climbs).values())
+        theirs, ours = [one.first for one in ladders], [one.last for one in ladders]
+        width = max(one.width(climbs) for one in self.numbers.values())
+        found = mean_ladder(ladders)
+        return Finding(
+            statement=self.text,
+            published=self.said(theirs),
+            ours=f"{self.said(ours)}, 90 % interval a factor of {width:.2f} wide",
+            verdict=verdict(self.holds(ours), width, self.holds(theirs)),
+            why=found.because,
+            ladder=found,
         )
 
-    def little(model: str, side: str) -> bool:
-        return min(found[model, side, what] for what in ("capacity", "bandwidth")) > 0.93
 
-    return (
-        Finding(
-            statement="memory capacity and bandwidth matter little for the GPT beyond the B200's",
-            published=said(GPT, "published"),
-            ours=said(GPT, "ours"),
-            verdict=verdict(little(GPT, "published"), little(GPT, "ours")),
-            why="Ours adds fp32 sums of gradients after every micro-batch, which move memory.",
+def _over(task: OurTask, *, counts: Sequence[int] = COUNTS, **other: Any) -> dict[str, Quotient]:
+    """Days of a task over those with something else, at each number of GPUs."""
+    found = {}
+    for gpus in counts:
+        at = replace(task, gpus=gpus)
+        found[f"{gpus:,} GPUs"] = Quotient(
+            above=(Spot(task=at),), below=(Spot(task=replace(at, **other)),)
+        )
+    return found
+
+
+def _scaling(model: str) -> dict[str, Quotient]:
+    """Efficiency from the first count to the last."""
+    first, last = (Spot(task=replace(EIGHT, model=model, gpus=COUNTS[i])) for i in (0, -1))
+    return {"": Quotient(above=(first,), below=(last,), scale=COUNTS[0] / COUNTS[-1])}
+
+
+def _flat(model: str) -> dict[str, Quotient]:
+    """Days of 1-D over those of any plan."""
+    tasks = (replace(EIGHT, model=model, gpus=gpus) for gpus in COUNTS)
+    return {
+        f"{task.gpus:,} GPUs": Quotient(
+            above=(Spot(task=task, kind="1d"),), below=(Spot(task=task),)
+        )
+        for task in tasks
+    }
+
+
+def _twice(model: str, **more: Any) -> Quotient:
+    """Days with more of something over those without."""
+    plain = replace(EIGHT, model=model, gpus=MAP_GPUS)
+    return Quotient(above=(Spot(task=replace(plain, **more)),), below=(Spot(task=plain),))
+
+
+def _days(model: str) -> dict[str, Quotient]:
+    tasks = (replace(EIGHT, model=model, gpus=gpus) for gpus in OUR_GPUS)
+    return {f"{task.gpus:,} GPUs": Quotient(above=(Spot(task=task),)) for task in tasks}
+
+
+def _domain(model: str, *counts: int) -> dict[str, Quotient]:
+    """What domains of 64 GPUs gain over those of four."""
+    return _over(replace(EIGHT, model=model, domain=4), counts=counts, domain=64)
+
+
+STATEMENTS: Mapping[str, tuple[Statement, ...]] = {
+    "days": (
+        Statement(
+            text="A100 to B200 is 6.5 to 7.6 times faster for the GPT (domains of eight)",
+            numbers=_over(replace(EIGHT, chip="A100"), chip="B200"),
+            holds=lambda found: min(found) > 6.4,
         ),
-        Finding(
-            statement="the ViT gains from capacity",
-            published=said(VIT, "published"),
-            ours=said(VIT, "ours"),
-            verdict=verdict(
-                found[VIT, "published", "capacity"] < 0.9, found[VIT, "ours", "capacity"] < 0.9
-            ),
-            why="The published model needs capacity to use less tensor parallelism; ours can also shard "
-            "states (ZeRO-3), and recompute, so that capacity buys less.",
+        Statement(
+            text="strong scaling from 1,024 to 16,384 B200 is far from perfect for the GPT",
+            numbers=_scaling(GPT),
+            holds=lambda found: max(found) < 0.75,
+            form="efficiency {:.2f}",
         ),
+        Statement(
+            text="strong scaling from 1,024 to 16,384 B200 is nearly perfect for the ViT",
+            numbers=_scaling(VIT),
+            holds=lambda found: min(found) > 0.9,
+            form="efficiency {:.2f}",
+        ),
+        Statement(
+            text="domains of 64 instead of 4 B200 hardly help the GPT on 1,024 GPUs",
+            numbers=_domain(GPT, COUNTS[0]),
+            holds=lambda found: max(found) < 1.05,
+        ),
+        Statement(
+            text="domains of 64 instead of 4 B200 help the GPT on 16,384 GPUs",
+            numbers=_domain(GPT, COUNTS[-1]),
+            holds=lambda found: min(found) > 1.1,
+        ),
+        Statement(
+            text="domains of 64 instead of 4 B200 help the long-sequence ViT at every size",
+            numbers=_domain(VIT, *COUNTS),
+            holds=lambda found: min(found) > 1.2,
+        ),
+    ),
+    "speedup": (
+        Statement(
+            text="1-D tensor parallelism costs the GPT little on B200",
+            numbers=_flat(GPT),
+            holds=lambda found: max(found) < 1.12,
+            form="x{:.2f} of the days of any plan",
+        ),
+        Statement(
+            text="the ViT cannot be trained with 1-D tensor parallelism at all",
+            numbers=_flat(VIT),
+            holds=lambda found: min(found) == inf,
+            form="x{:.2f} of the days of any plan",
+        ),
+    ),
+    "capacity-bandwidth": (
+        Statement(
+            text="twice the memory or twice its bandwidth matters little for the GPT on B200",
+            numbers={
+                "twice the memory": _twice(GPT, capacity=2.0),
+                "twice its bandwidth": _twice(GPT, bandwidth=2.0),
+            },
+            holds=lambda found: min(found) > 0.93,
+            form="x{:.2f} of the days",
+        ),
+        Statement(
+            text="the ViT gains from twice the memory",
+            numbers={"twice the memory": _twice(VIT, capacity=2.0)},
+            holds=lambda found: max(found) < 0.9,
+            form="x{:.2f} of the days",
+        ),
+    ),
+    "factor": tuple(
+        Statement(
+            text=f"days of the {name} on B200 in domains of eight, 256 to 16,384 GPUs",
+            numbers=_days(model),
+            holds=lambda found: True,
+            form="{:.2f}",
+        )
+        for name, model in (("GPT", GPT), ("ViT", VIT))
+    ),
+}
+"""Figure -> what the study concludes from it."""
+
+
+def tasks_of(figures: Sequence[str]) -> list[OurTask]:
+    """Searches that the statements of some figures need, each once."""
+    numbers = (
+        one for name in figures for s in STATEMENTS.get(name, ()) for one in s.numbers.values()
     )
+    return list(dict.fromkeys(spot.task for one in numbers for spot in one.spots))
+
+
+def findings_of(figure: str, climbs: Mapping[OurTask, Climb]) -> tuple[Finding, ...]:
+    """The statements of a figure."""
+    found = tuple(one.finding(climbs) for one in STATEMENTS.get(figure, ()))
+    if figure == "factor":
+        return tuple(replace(one, verdict="not comparable") for one in found)
+    return found
+
+
+def rungs_table(figure: str, climbs: Mapping[OurTask, Climb]) -> dict[str, list[Row]]:
+    """The ladders of a figure's statements as a table; none where it has no statements."""
+    rows: list[Row] = []
+    for one in STATEMENTS.get(figure, ()):
+        rows += ladder_rows(one.text, one.ladders(climbs))
+    return {f"{figure}-ladder": rows} if rows else {}
 
 
 def measured_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:

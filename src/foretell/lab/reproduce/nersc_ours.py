@@ -4,10 +4,10 @@ Every number that the study states replaces ours; what it does not state (kernel
 latencies of collectives, memory held by the framework) stays as the catalogue has it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from foretell.inputs.question import ask, plan_of
 from foretell.lab.reference.records import CHIPS, MODELS, StudyChip
 from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
 from foretell.records import dataclass
+from foretell.search.leading import NONE, leading_plans
 from foretell.search.search import rank
-from foretell.search.space import enumerate_plans
-from foretell.specs.plan import Plans
+from foretell.search.space import Space, enumerate_plans, take_candidates
+from foretell.specs.plan import Plan, Plans
+from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.feasibility import NO, PlanTotals, verdict_codes
 from foretell.training.step import evaluate_plans
@@ -64,6 +66,32 @@ class OurTask:
     """GPUs of a fast domain."""
     gpus: int
     """GPUs."""
+    capacity: float = 1.0
+    """Times the chip's memory."""
+    bandwidth: float = 1.0
+    """Times its memory's bandwidth."""
+
+    @property
+    def study_chip(self) -> StudyChip:
+        """The chip as the study has it, with that memory."""
+        chip = CHIPS[self.chip]
+        return replace(
+            chip,
+            hbm_bytes=self.capacity * chip.hbm_bytes,
+            hbm_bytes_per_s=self.bandwidth * chip.hbm_bytes_per_s,
+        )
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """The question to our model."""
+        return {
+            "model": OUR_MODELS[self.model],
+            "system": OUR_SYSTEMS[self.chip],
+            "gpus": self.gpus,
+            "global_batch": STUDY_GLOBAL_BATCH,
+            "seq_len": MODELS[self.model].seq_len,
+            "set": settings(self.study_chip, self.domain),
+        }
 
 
 def settings(chip: StudyChip, domain: int) -> tuple[str, ...]:
@@ -81,14 +109,7 @@ def settings(chip: StudyChip, domain: int) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def scenario_of(task: OurTask) -> Scenario:
     """The question to our model."""
-    return ask(
-        model=OUR_MODELS[task.model],
-        system=OUR_SYSTEMS[task.chip],
-        gpus=task.gpus,
-        global_batch=STUDY_GLOBAL_BATCH,
-        seq_len=MODELS[task.model].seq_len,
-        set=settings(CHIPS[task.chip], task.domain),
-    )
+    return ask(**task.question)
 
 
 def days_of(model: str, step_s: float) -> float:
@@ -96,66 +117,111 @@ def days_of(model: str, step_s: float) -> float:
     return step_s * MODELS[model].samples / STUDY_GLOBAL_BATCH / SECONDS_PER_DAY
 
 
-def search_row(task: OurTask) -> dict[str, Any]:
-    """The fastest plan of ours, and the fastest without a split sequence (the study's 1d)."""
+SUMMA = "tp_mode=summa"
+"""Word of plans whose tensor-parallel ranks are a grid, as the study's 2d."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The fastest plan of one strategy."""
+
+    strategy: str
+    """As the study spells it: 1d, 2d-seqp where a sequence is split (context parallelism), 2d for SUMMA."""
+    plan: Plan
+    """The plan."""
+    step_s: float
+    """Its step."""
+    peak_bytes: float
+    """What it holds."""
+
+
+def spaces_of(task: OurTask) -> dict[str, Space]:
+    """The candidates of each of the study's strategies."""
     scenario, base = plan_of(scenario_of(task), None, ())
-    plans = enumerate_plans(scenario, base).plans
-    totals = evaluate_plans(scenario, plans)
-    step_s, peak = totals.step_s, np.asarray(totals.held.peak_bytes)
-    verdicts = verdict_codes(totals.held, float(scenario.system.chip.memory_bytes))
+    rows = enumerate_plans(scenario, base, staged=True)
+    flat = np.broadcast_to(rows.plans.cp == 1.0, len(rows.plans))
+    grid, summa = plan_of(scenario, SUMMA, ())
+    return {
+        "1d": take_candidates(rows, np.flatnonzero(flat)),
+        "2d-seqp": take_candidates(rows, np.flatnonzero(~flat)),
+        "2d": enumerate_plans(grid, summa, staged=True),
+    }
+
+
+def fastest_plans(scenario: Scenario, spaces: Mapping[str, Space]) -> dict[str, Fastest]:
+    """The fastest plan of 1d, and of each later strategy that is faster than those before it."""
+    found: dict[str, Fastest] = {}
+    capacity, lead_s = float(scenario.system.chip.memory_bytes), NONE
+    for strategy, space in spaces.items():
+        if not space.count:
+            continue
+        leading = leading_plans(scenario, space, 1, lead_s=lead_s)
+        plans, totals, lead_s = leading.plans, leading.totals, leading.lead_s
+        verdicts = verdict_codes(totals.held, capacity)
+        for row in rank(totals.step_s, verdicts, 1, plans.recompute).tolist():
+            one = Fastest(
+                strategy=strategy,
+                plan=plans.plan(row),
+                step_s=float(totals.step_s[row]),
+                peak_bytes=float(np.asarray(totals.held.peak_bytes)[row]),
+            )
+            if all(one.step_s < before.step_s for before in found.values()):
+                found[strategy] = one
+    return found
+
+
+def search_row(task: OurTask) -> dict[str, Any]:
+    """The fastest plan of ours, and the fastest of the study's 1d."""
+    found = fastest_plans(scenario_of(task), spaces_of(task))
+    best = min(found.values(), key=lambda one: one.step_s, default=None)
     row: dict[str, Any] = {
         "model": task.model,
         "chip": task.chip,
         "nvs": task.domain,
         "gpus": task.gpus,
-        "plans": len(plans),
-        "fit": int((verdicts != NO).sum()),
+        "strategy": best.strategy if best else "",
     }
-    flat = np.nonzero(np.asarray(plans.cp) + np.zeros(len(plans)) == 1)[0]
-    for name, rows in (("", np.arange(len(plans))), ("_1d", flat)):
-        best = rank(step_s[rows], verdicts[rows], 1, plans.take(rows).recompute)
-        found = int(rows[best[0]]) if len(best) else None
-        row[f"days{name}"] = None if found is None else days_of(task.model, float(step_s[found]))
-        row[f"plan{name}"] = "" if found is None else str(plans.plan(found))
-        row[f"memory_gb{name}"] = None if found is None else float(peak[found]) / 1e9
+    for name, one in (("", best), ("_1d", found.get("1d"))):
+        row[f"days{name}"] = days_of(task.model, one.step_s) if one else None
+        row[f"plan{name}"] = str(one.plan) if one else ""
+        row[f"memory_gb{name}"] = one.peak_bytes / 1e9 if one else None
     return row
+
+
+@lru_cache(maxsize=512)
+def estimate_of(task: OurTask, plan: str) -> StepEstimate | None:
+    """Our model at one plan; None where it does not fit."""
+    try:
+        return estimate(**task.question, plan=plan)
+    except Infeasible:
+        return None
 
 
 def breakdown(task: OurTask, plan: str) -> dict[str, float]:
     """Days of each of the study's columns, by our model at one plan; they sum to the days."""
-    try:
-        answer = estimate(
-            OUR_MODELS[task.model],
-            system=OUR_SYSTEMS[task.chip],
-            gpus=task.gpus,
-            global_batch=STUDY_GLOBAL_BATCH,
-            seq_len=MODELS[task.model].seq_len,
-            plan=plan,
-            set=settings(CHIPS[task.chip], task.domain),
-        )
-    except Infeasible:
-        return {}
-    tree: Mapping[str, Any] = answer.to_dict()["breakdown"]
+    answer = estimate_of(task, plan)
     found: dict[str, float] = {}
-    for leaf in tree["children"]:
-        name = SHARES.get(leaf["name"], "other")
-        found[name] = found.get(name, 0.0) + days_of(task.model, float(leaf["value"]))
+    if answer is None:
+        return found
+    assert answer.breakdown is not None
+    for leaf in answer.breakdown.children:
+        name = SHARES.get(leaf.name, "other")
+        found[name] = found.get(name, 0.0) + days_of(task.model, leaf.value)
     return found
 
 
-def run_searches(tasks: Sequence[OurTask], workers: int) -> list[dict[str, Any]]:
-    """One row for each task, in their order."""
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+
+def run_tasks(work: Callable[[Task], Answer], tasks: Sequence[Task], workers: int) -> list[Answer]:
+    """One answer for each task, in their order."""
     if workers <= 1 or len(tasks) < 4:
-        return [search_row(task) for task in tasks]
+        return [work(task) for task in tasks]
     from concurrent.futures import ProcessPoolExecutor
 
-    order = sorted(range(len(tasks)), key=lambda i: tasks[i].gpus)  # the largest spaces first
     with ProcessPoolExecutor(max_workers=min(workers, len(tasks))) as pool:
-        found = list(pool.map(search_row, [tasks[i] for i in order]))
-    rows: list[dict[str, Any]] = [{}] * len(tasks)
-    for i, row in zip(order, found, strict=True):
-        rows[i] = row
-    return rows
+        return list(pool.map(work, tasks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

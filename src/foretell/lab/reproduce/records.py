@@ -1,8 +1,9 @@
 """What a reproduction consists of: figures made of tables and findings, and works made of figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from foretell.lab.reproduce.ladder import NARROW, Ladder
 from foretell.records import as_json, dataclass
 
 Row = Mapping[str, Any]
@@ -22,9 +23,11 @@ class Finding:
     ours: str
     """What ours gives; empty where it has no counterpart."""
     verdict: str
-    """survives, survives in part, does not survive, or not comparable."""
+    """survives, survives in part, does not survive, not decided, or not comparable."""
     why: str = ""
     """Why the two differ, where they do."""
+    ladder: Ladder | None = None
+    """From the published number to ours; the geometric mean where the statement is of several."""
 
     to_dict = as_json()
 
@@ -65,11 +68,29 @@ class PublishedWork:
     """What of the work cannot be computed, and why."""
 
 
-def verdict(holds: bool, ours_holds: bool) -> str:
-    """The verdict where a statement is checked the same way on both sides."""
-    if holds and ours_holds:
-        return "survives"
-    return "does not survive" if holds else "not what the stored outputs say"
+def verdict(ours_holds: bool, width: float, holds: bool = True) -> str:
+    """The verdict where a statement is checked the same way on both sides.
+
+    `width` is the upper over the lower end of the 90 % interval of what it is checked with on our side.
+    """
+    if not holds:
+        return "not what the stored outputs say"
+    if width >= NARROW:
+        return "not decided"
+    return "survives" if ours_holds else "does not survive"
+
+
+def widest(rows: Iterable[Row], low: str, high: str) -> float:
+    """The widest interval of some rows, upper over lower end; those without one do not count."""
+    return max(
+        (float(r[high]) / float(r[low]) for r in rows if r.get(low) and r.get(high)), default=1.0
+    )
+
+
+def shared_width(above: Row, below: Row, *ends: str) -> float:
+    """The same of a quotient of two rows that are wrong for the same causes: at one end both are."""
+    found = [float(above[end]) / float(below[end]) for end in ends]
+    return max(found) / min(found)
 
 
 def text_of(value: object) -> str:

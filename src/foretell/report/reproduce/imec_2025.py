@@ -241,32 +241,32 @@ def _points(name: str, rows: Rows, colour: str, **marker: Any) -> dict[str, Any]
 
 
 def chiplet_cost(found: PaperFigure) -> Figure:
-    """USD against dies."""
+    """USD against dies, for each silicon."""
     rows = found.tables[found.name]
-    traces = []
-    for i, node in enumerate(dict.fromkeys(r["node"] for r in rows)):
-        own = [r for r in rows if r["node"] == node]
-        line = _line(node, [(r["dies"], r["usd"]) for r in own], i)
-        line["error_y"] = {
-            "type": "data",
-            "symmetric": False,
-            "array": [r["high_usd"] - r["usd"] for r in own],
-            "arrayminus": [r["usd"] - r["low_usd"] for r in own],
-        }
-        traces.append(line)
-    part = SmallPanel(
-        title="",
-        traces=traces,
-        x=counts_axis("dies", [r["dies"] for r in rows]),
-        y=log_axis("USD a package", [r[k] for r in rows for k in ("low_usd", "high_usd")]),
-    )
+    parts = []
+    for area in dict.fromkeys(r["logic_mm2"] for r in rows):
+        some = [r for r in rows if r["logic_mm2"] == area]
+        traces = []
+        for i, node in enumerate(dict.fromkeys(r["node"] for r in some)):
+            own = [r for r in some if r["node"] == node]
+            line = _line(node, [(r["dies"], r["usd"]) for r in own], i)
+            line["error_y"] = {
+                "type": "data",
+                "symmetric": False,
+                "array": [r["high_usd"] - r["usd"] for r in own],
+                "arrayminus": [r["usd"] - r["low_usd"] for r in own],
+            }
+            traces.append(line)
+        parts.append(
+            SmallPanel(
+                title=f"{area:,.0f} mm2 of logic",
+                traces=traces,
+                x=counts_axis("dies", [r["dies"] for r in some]),
+                y=log_axis("USD a package", [r[k] for r in some for k in ("low_usd", "high_usd")]),
+            )
+        )
     return small_multiples(
-        [part],
-        "1,600 mm2 of logic on an interposer, divided over dies",
-        1,
-        width=900,
-        height=340,
-        key=90,
+        parts, "Logic on an interposer, divided over dies", 2, width=1100, height=340, key=90
     )
 
 

@@ -1,0 +1,304 @@
+"""The 2024 study's days from its model to ours: every search again with one more mechanism of ours.
+
+Below the rungs is our model under the study's assumptions: every kernel at 0.8 of its peak and the whole
+memory bandwidth, nothing fused, exposed gathers of keys, no power limit, rings at 0.7 of the links, memory
+without a framework, plain 1F1B, ZeRO-1 alone, no recomputation. Flash attention, 1-D, SUMMA and split
+sequences are searched on every rung: both models have them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+import numpy as np
+
+from foretell.inputs.question import plan_of
+from foretell.lab.reference import search
+from foretell.lab.reference.records import CHIPS, STRATEGIES, Quirks
+from foretell.lab.reproduce.ladder import Ladder, ladder_of, mean
+from foretell.lab.reproduce.nersc_ours import (
+    SUMMA,
+    Fastest,
+    OurTask,
+    days_of,
+    estimate_of,
+    fastest_plans,
+    scenario_of,
+    spaces_of,
+)
+from foretell.records import dataclass
+from foretell.search.differences import interval_of
+from foretell.search.space import Space, take_candidates
+from foretell.specs.corrections import AS_PREDICTED
+from foretell.specs.host import Host
+from foretell.specs.result import StepEstimate
+from foretell.specs.scenario import Scenario
+from foretell.specs.surface import Surface
+
+STUDY = CHIPS["B200"]
+"""The study's efficiencies, launches and latencies are the same for all chips."""
+SOFTMAX_FLOP = 5.0
+"""Plain operations of a pair in the study's attention (lab/reference/ops.py)."""
+FAST = 1e9
+"""A rate or a limit that never binds."""
+NO_HOST = Host(operation_s=0.0, kernel_s=0.0, backward=1.0, collective_s=0.0, step_s=0.0)
+"""The study has no host."""
+
+
+def _surface(family: str, **coefficients: float) -> Surface:
+    return Surface(
+        family=family,
+        dtype="bf16",
+        chip="study",
+        architecture="study",
+        software="torch",
+        version="",
+        coefficients=coefficients,
+        points=0,
+        median_ape=0.0,
+        p90_ape=0.0,
+        left_out_median_ape=0.0,
+        left_out_p90_ape=0.0,
+        residuals=(0.0,) * 5,
+        source="arXiv 2410.00273",
+        date="2024-10-01",
+    )
+
+
+_FLASH = {
+    "launch_s": STUDY.launch_s,
+    "rate": STUDY.compute_efficiency,
+    "softmax_flop": SOFTMAX_FLOP,
+    "memory": 1.0,
+    "overlap": 30.0,
+    "stream": 30.0,
+} | dict.fromkeys(("prologue", "tail", "wave", "idle", "warm"), 0.0)
+FLAT_KERNELS = (
+    _surface(
+        "gemm",
+        launch_s=STUDY.launch_s,
+        compute=STUDY.compute_efficiency,
+        memory=1.0,
+        store=1.0,
+        tail=1.0,
+        cache=FAST,
+        overlap=30.0,
+        split_s=1.0,
+        **dict.fromkeys(("tile", "prologue", "step_s", "fade", "ragged"), 0.0),
+    ),
+    _surface("prefill", **_FLASH),
+    _surface("prefill-backward", **_FLASH, qk_products=3.0, v_products=2.0),
+    _surface(
+        "pointwise",
+        launch_s=0.0,
+        memory_share=1.0,
+        cache_share=0.0,
+        cache_gain=1.0,
+        gather_share=1.0,
+        vector_share=STUDY.compute_efficiency,
+    ),
+)
+"""Every kernel at one share of the peak and the whole memory bandwidth, the larger of the two times."""
+
+
+def flat_kernels(scenario: Scenario) -> Scenario:
+    """One efficiency for all kernels, and no host."""
+    chip = replace(scenario.system.chip, kernels=FLAT_KERNELS)
+    return replace(scenario, system=replace(scenario.system, chip=chip, host=NO_HOST))
+
+
+def unlimited(scenario: Scenario) -> Scenario:
+    """No power limit."""
+    chip = scenario.system.chip
+    rated = chip.rated_watts or chip.tdp_watts
+    chip = replace(chip, tdp_watts=FAST, rated_watts=rated)
+    return replace(scenario, system=replace(scenario.system, chip=chip))
+
+
+def flat_links(scenario: Scenario) -> Scenario:
+    """Two flat tiers with one share of their bandwidth and one latency each, and no library."""
+    system = scenario.system
+    latencies = (STUDY.fast_latency_s, STUDY.slow_latency_s)
+    tiers = tuple(
+        replace(
+            tier,
+            efficiency=STUDY.link_efficiency,
+            latency_s=latency_s,
+            taper=1.0,
+            topology="switch",
+            in_network_reduction=False,
+        )
+        for tier, latency_s in zip(system.network.tiers, latencies, strict=True)
+    )
+    chip = replace(system.chip, id="study")
+    return replace(
+        scenario, system=replace(system, chip=chip, network=replace(system.network, tiers=tiers))
+    )
+
+
+def no_framework(scenario: Scenario) -> Scenario:
+    """Tensors alone in the memory."""
+    bare = replace(AS_PREDICTED, overhead=1.0 / FAST)
+    return replace(scenario, system=replace(scenario.system, corrections=bare))
+
+
+def _some(space: Space, field: str, value: float) -> Space:
+    column = np.broadcast_to(getattr(space.plans, field), len(space.plans))
+    return take_candidates(space, np.flatnonzero(column == value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    """What our model has and the published one has not, or has otherwise."""
+
+    name: str
+    """In tables and sentences."""
+    without: Callable[[Scenario], Scenario] = lambda scenario: scenario
+    """The question without it."""
+    words: str = ""
+    """Words of plans without it."""
+    narrow: Callable[[Space], Space] = lambda space: space
+    """Candidates without it."""
+
+
+MECHANISMS = (
+    Mechanism(name="kernels' measured rates", without=flat_kernels),
+    Mechanism(name="fused kernels", words="no-fused"),
+    Mechanism(name="overlap of gathered keys with attention", words="cp_mode=allgather"),
+    Mechanism(name="the power limit", without=unlimited),
+    Mechanism(name="measured collectives", without=flat_links),
+    Mechanism(
+        name="memory of frameworks and fp32 gradients",
+        without=no_framework,
+        words="gradients=bf16",
+    ),
+    Mechanism(name="interleaved stages", narrow=lambda space: _some(space, "vpp", 1.0)),
+    Mechanism(
+        name="ZeRO 2 and 3",
+        narrow=lambda space: replace(space, stages=np.minimum(space.stages, 2.0)),
+    ),
+    Mechanism(name="recomputation", narrow=lambda space: _some(space, "recompute", 0.0)),
+)
+"""In the order of the rungs."""
+PUBLISHED, CORRECTED, EQUATIONS = "published", "its code corrected", "equations and space of plans"
+"""The rungs before them."""
+KINDS = ("any", "1d")
+"""Whose days are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climb:
+    """One search on every rung."""
+
+    days: Mapping[str, Mapping[str, float]]
+    """Rung -> days of the fastest plan of any strategy (any), and of 1d; infinite where none fits."""
+    plans: Mapping[str, str]
+    """Our plans on the last rung, by the same names."""
+
+
+def climb(task: OurTask) -> Climb:
+    """One search on every rung."""
+    days = {
+        PUBLISHED: _published(task, Quirks()),
+        CORRECTED: _published(task, Quirks.corrected()),
+    }
+    spaces = spaces_of(task)
+    best: Mapping[str, Fastest] = {}
+    for done, name in enumerate((EQUATIONS, *(one.name for one in MECHANISMS))):
+        best = {one.strategy: one for one in _ours(task, spaces, MECHANISMS[done:])}
+        best = {"any": min(best.values(), key=lambda one: one.step_s), **best} if best else {}
+        days[name] = {
+            kind: days_of(task.model, best[kind].step_s) if kind in best else np.inf
+            for kind in KINDS
+        }
+    return Climb(days=days, plans={k: str(best[k].plan) for k in KINDS if k in best})
+
+
+def _published(task: OurTask, quirks: Quirks) -> dict[str, float]:
+    days = {}
+    for strategy in STRATEGIES:
+        plans = search(
+            model=task.model,
+            strategy=strategy,
+            chip=task.study_chip,
+            fast_domain=task.domain,
+            gpus=task.gpus,
+            top=1,
+            quirks=quirks,
+        ).plans
+        days[strategy] = days_of(task.model, float(str(plans[0]["t"]))) if plans else np.inf
+    return {"any": min(days.values()), "1d": days["1d"]}
+
+
+def _ours(
+    task: OurTask, spaces: Mapping[str, Space], missing: Sequence[Mechanism]
+) -> Iterable[Fastest]:
+    """Our search without some mechanisms."""
+    asked = scenario = scenario_of(task)
+    words = " ".join(one.words for one in missing if one.words)
+    narrowed = {}
+    for strategy, space in spaces.items():
+        grid = SUMMA if strategy == "2d" else ""
+        scenario, base = plan_of(asked, f"{words} {grid}".strip() or None, ())
+        space = replace(space, plans=replace(space.plans, base=base))
+        for one in missing:
+            space = one.narrow(space)
+        narrowed[strategy] = space
+    for one in missing:
+        scenario = one.without(scenario)
+    return fastest_plans(scenario, narrowed).values()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """The days of one search."""
+
+    task: OurTask
+    """The search."""
+    kind: str = "any"
+    """any, or 1d."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotient:
+    """A number that a statement is about: days over days; geometric means where there are several."""
+
+    above: tuple[Spot, ...]
+    """Days."""
+    below: tuple[Spot, ...] = ()
+    """What they are over; none for days as they are."""
+    scale: float = 1.0
+    """Times this."""
+
+    @property
+    def spots(self) -> tuple[Spot, ...]:
+        """Every search that it needs."""
+        return (*self.above, *self.below)
+
+    def ladder(self, climbs: Mapping[OurTask, Climb]) -> Ladder:
+        """From the published model to ours."""
+
+        def days(spots: Sequence[Spot], rung: str) -> float:
+            return mean([climbs[one.task].days[rung][one.kind] for one in spots])
+
+        names = climbs[self.above[0].task].days
+        return ladder_of(
+            {name: self.scale * days(self.above, name) / days(self.below, name) for name in names}
+        )
+
+    def width(self, climbs: Mapping[OurTask, Climb]) -> float:
+        """Upper over lower end of its 90 % interval, what may be wrong with both shared."""
+
+        def found(spot: Spot) -> StepEstimate | None:
+            return estimate_of(spot.task, climbs[spot.task].plans.get(spot.kind, ""))
+
+        widths = [1.0]
+        for above, below in zip_longest(map(found, self.above), map(found, self.below)):
+            if above is not None and above.interval is not None:
+                low, high = above.interval["p90"]
+                if below is not None and below.breakdown is not None:
+                    assert above.breakdown is not None
+                    change = interval_of(below.breakdown, above.breakdown)["p90"]
+                    low, high = (below.step_s + end for end in change)
+                widths.append(high / low)
+        return max(widths)

@@ -48,3 +48,41 @@ def test_places_that_the_user_fills_in_are_asked_for() -> None:
     )
     assert launch.gpus is None
     assert any("your_own" in ask and "--gpus" in ask for ask in launch.asks)
+
+
+def test_keys_of_one_trainer_say_which_of_them_runs() -> None:
+    launch = read_launch(
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct "
+        "actor_rollout_ref.actor.ppo_mini_batch_size=256 trainer.n_gpus_per_node=8 "
+        "actor_rollout_ref.rollout.n=5 actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2"
+    )
+    assert {"tp2", "dp4", "framework=megatron-core"} <= {*launch.plan.split()}
+
+
+def test_an_engine_with_a_section_of_its_own_is_read_there() -> None:
+    launch = read_launch(
+        NEMO_RL.replace(
+            "vllm_kwargs: {moe_backend: triton}", f"backend: trtllm\n    {ENGINES}"
+        ).replace(
+            "sft: {max_num_steps: 9}",
+            "grpo: {num_prompts_per_step: 64, num_generations_per_prompt: 8}",
+        )
+        % "false"
+    )
+    assert launch.post_training is not None
+    assert launch.post_training["rollout_plan"] == "tp4 memory_fraction=0.7"
+
+
+ENGINES = (
+    "vllm_cfg: {tensor_parallel_size: 1, gpu_memory_utilization: 0.6}\n"
+    "    trtllm_cfg: {tensor_parallel_size: 4, gpu_memory_utilization: 0.7}"
+)
+
+
+def test_easyr1_is_not_verl_and_an_unknown_adapter_is_said() -> None:
+    easy = "python3 -m verl.trainer.main config=a/config.yaml worker.actor.model.model_path=Qwen/Qwen3-8B"
+    assert read_launch(easy).tool == "easyr1"
+    swift = read_launch(
+        "NPROC_PER_NODE=2 swift sft --model Qwen/Qwen3-8B --tuner_type reft --dataset d --max_length 2048"
+    )
+    assert any("reft" in doubt for doubt in swift.not_understood)

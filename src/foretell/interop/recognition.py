@@ -23,7 +23,7 @@ LEAST = 3.0
 _BESIDE = re.compile(
     r"router|proxy|load_balanc|bench|frontend|disaggregated|convert|download|tokenize|"
     r"(?:^|[ /_.-])(?:preprocess(?:_\w+)?|analyze\w*|prune|quantize|export|generat(?:e|ion)|predict|"
-    r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights))*\.py\b"
+    r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights|samples))*\.py\b"
 )
 """Programs that stand beside a server, prepare a run or use a model: they are no launch of one that is
 known."""
@@ -164,16 +164,18 @@ def program_of(given: ArgumentTable) -> str:
 
 
 def _program_score(table: ToolTable, program: str) -> int:
-    """1 where the program's name says that it is the tool's, 3 where two words do; 0 where none does."""
+    """1 where the program's name says that it is the tool's, 3 where two words or a whole one do, else 0."""
     return max(
-        (3 if "+" in one else 1 for one in table.programs if _named(one, program)), default=0
+        (3 if {"+", "$"} & {*one} else 1 for one in table.programs if _named(one, program)),
+        default=0,
     )
 
 
 def _named(part: str, program: str) -> bool:
-    """Whether a program's name has a part (`a+b`: two words), at the beginning of a word of it."""
-    text = re.escape(part.lower().replace("+", " "))
-    return bool(re.search(rf"(?<![a-z0-9]){text}(?!-workspace)", program))
+    """Whether a program's name has a part where a word begins: `a+b` is two words, `a$` a whole one."""
+    text = re.escape(part.lower().removesuffix("$").replace("+", " "))
+    end = r"(?![\w.])" if part.endswith("$") else "(?!-workspace)"
+    return bool(re.search(rf"(?<![a-z0-9]){text}{end}", program))
 
 
 def _marked(mark: str, keys: set[str], last: bool = True) -> bool:

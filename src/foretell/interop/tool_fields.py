@@ -51,7 +51,7 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
     words, pairs = _alone(given, table)
     backend = _backend(pairs, table)
     fields = {**table.fields}
-    for name, first in table.backends.get(backend, {}).items():
+    for name, first in (*table.backends.get(backend, {}).items(), *_engine_fields(pairs, table)):
         fields[name] = (*first, *fields.get(name, ()))
     found: dict[str, Any] = {}
     spelt: dict[str, str] = {}
@@ -128,7 +128,21 @@ def _backend(pairs: Mapping[str, Any], table: ToolTable) -> str:
                 return str(ours)
             if not table.values.get("backend"):
                 return str(told).lower()
-    return str(table.defaults.get("backend", ""))
+    engines = {str(word) for word in table.values.get("engine", {}).values()}
+    said = [
+        name
+        for name, own in table.backends.items()
+        if name not in engines and any(pairs.get(key) for keys in own.values() for key in keys)
+    ]
+    return said[0] if len(said) == 1 else str(table.defaults.get("backend", ""))
+
+
+def _engine_fields(
+    pairs: Mapping[str, Any], table: ToolTable
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Fields that keys of the engine that generates set, where each has a section of its own."""
+    told = next((pairs[key] for key in table.fields.get("engine", ()) if pairs.get(key)), "")
+    return tuple(table.backends.get(str(_ours(table, "engine", told)), {}).items())
 
 
 def _ours(table: ToolTable, name: str, value: Any) -> Any:

@@ -190,7 +190,9 @@ def _field_of(word: str) -> str:
 
 def only_told(launch: Launch) -> Launch:
     """A launch without what its tool's defaults say: another file that is not at hand has the rest."""
-    told = {row.name for row in launch.values if row.origin == "file"} - {"dp"}
+    parents = str(table_of(launch.tool).options.get("parents", "")).split()
+    told = {one.name for one in launch.values if one.origin == "file" and one.key not in parents}
+    told -= {"dp"}
     if not _names_batch(launch):
         told -= {"global_batch"}
     words = [word for word in launch.plan.split() if _field_of(word) in told]

@@ -30,6 +30,8 @@ OPTIMIZERS = table_of("_training").words["optimizer"]
 """Names of optimizers and ours."""
 METHODS = table_of("_training").words["method"]
 """Methods of these trainers, and the algorithm whose step is theirs."""
+ADAPTERS = ("", "full", "freeze", "none", "lora", "qlora", "dora", "vera")
+"""What a trainer may be told to train: all weights, some layers of them, or adapters."""
 QV = ("q_proj", "v_proj")
 """PEFT's own modules of a Llama-like model where none are named."""
 MIXERS = ("q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "out_proj")
@@ -333,11 +335,13 @@ def _rank(keys: Keys, table: ToolTable) -> int:
     used = keys.flag("lora_use")
     rank = keys.whole("lora_rank", low=-1)
     rank = None if rank is not None and rank <= 0 else rank
+    if kind not in ADAPTERS:
+        keys.doubt(f"what {kind[:40]} trains is not known here: taken as all weights")
     if kind == "freeze":
         keys.doubt("finetuning_type freeze trains some layers alone: taken as all of them")
-    if kind in ("full", "freeze", "none") or (used is False and not kind):
+    if kind in ADAPTERS[1:4] or (used is False and not kind):
         return 0
-    if kind in ("lora", "qlora", "dora", "vera") or used or (rank and not kind):
+    if kind in ADAPTERS[4:] or used or (rank and not kind):
         return rank or int(table.options.get("rank", 8))
     return 0
 

@@ -195,7 +195,7 @@ SMALL_VERBS = (
     "estimate search explain memory simulate compare-plans scaling sensitivity serve post-train buy "
     "compare cost improve diagnose network catalog doctor completion"
 ).split()
-EXTRAS = "polars dask distributed plotly fastapi uvicorn optuna scipy tokenizers mcp numba pydantic torch"
+EXTRAS = "polars dask distributed plotly fastapi uvicorn optuna scipy tokenizers mcp pydantic torch"
 WITHOUT = f"""
 import importlib.util, sys
 names = {EXTRAS.split()!r}

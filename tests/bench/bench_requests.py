@@ -1,14 +1,12 @@
 """Requests per second of the serving simulator, and seconds of a sizing. Prints; never passes or fails.
 
 `python tests/bench/bench_requests.py`: a chat workload (lognormal lengths, 1,000 tokens in and 250 out on the
-mean) with 64 requests in flight per replica on one core, by process time: one replica, 64 and 1,024, in plain
-Python and compiled (where numba is installed; compiling itself is not counted). `--write docs/scale.md` puts
-the table into that page.
+mean) with 64 requests in flight per replica on one core, by process time: one replica, 64 and 1,024.
+`--write docs/scale.md` puts the table into that page.
 """
 
 import argparse
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from foretell.api.serving import serve
@@ -17,10 +15,8 @@ from foretell.catalog.engines import profile
 from foretell.inputs.question import ask
 from foretell.serving.clock import SampledClock
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
-from foretell.serving.requests.compiled.jit import INSTALLED
-from foretell.serving.requests.compiled.play import play_compiled
-from foretell.serving.requests.records import EngineRules, Fleet, RequestOutcomes, Requests, Routing
-from foretell.serving.requests.run import play_pure
+from foretell.serving.requests.records import EngineRules, Fleet, Routing
+from foretell.serving.requests.run import play
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
 from tests.bench.pages import measured_on, write_table
@@ -29,7 +25,6 @@ MANY = 50_000
 """Requests of one replica."""
 FLIGHT, RATE = 64, 5.0
 """Requests in flight, or requests a second, of each replica."""
-Play = Callable[[Requests, Fleet, SampledClock], RequestOutcomes]
 ROWS: tuple[tuple[int, str, Routing], ...] = (
     (1, "closed", "round-robin"),
     (1, "poisson", "round-robin"),
@@ -44,7 +39,7 @@ ROWS: tuple[tuple[int, str, Routing], ...] = (
 )
 
 
-def rate(play: Play, row: tuple[int, str, Routing], clock: SampledClock, tries: int) -> float:
+def rate(row: tuple[int, str, Routing], clock: SampledClock, tries: int) -> float:
     """Requests a second of one core, the best of some tries."""
     replicas, kind, routing = row
     many = MANY if replicas == 1 else max(MANY, 100 * replicas)
@@ -71,13 +66,12 @@ def simulator() -> list[list[str]]:
     engine = profile("vllm", scenario.system.chip)
     times = step_times(scenario.model, scenario.system, Deployment(tp=8), engine)
     clock = SampledClock(times, 256)
-    print("| replicas | arrivals | routing | requests/s, Python | requests/s, compiled |")
-    print("|---|---|---|---|---|")
+    print("| replicas | arrivals | routing | requests/s |")
+    print("|---|---|---|---|")
     table = []
     for row in ROWS:
-        pure = rate(play_pure, row, clock, 3 if row[0] == 1 else 1)
-        fast = f"{rate(play_compiled, row, clock, 3):,.0f}" if INSTALLED else "no numba"
-        table.append([f"{row[0]:,}", row[1], row[2], f"{pure:,.0f}", fast])
+        found = rate(row, clock, 3 if row[0] == 1 else 1)
+        table.append([f"{row[0]:,}", row[1], row[2], f"{found:,.0f}"])
         print(f"| {' | '.join(table[-1])} |", flush=True)
     return table
 

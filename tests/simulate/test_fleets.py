@@ -1,23 +1,15 @@
-"""Fleets: jumps give what single steps give, and the compiled form gives what Python gives."""
+"""Fleets: jumps give what single steps give, and replicas apart what replicas together give."""
 
 import math
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.catalog.engines import profile
-from foretell.inputs.question import ask
-from foretell.serving.clock import SampledClock
 from foretell.serving.requests import run
-from foretell.serving.requests.compiled.heaps import first_leaves, leaves, pop, push, tree_set
-from foretell.serving.requests.compiled.play import is_plain, play_compiled
 from foretell.serving.requests.records import EngineRules, Fleet, RequestOutcomes, Requests
 from foretell.serving.requests.replica import Replica
-from foretell.serving.steps import step_times
-from foretell.specs.deployment import Deployment
 from tests.simulate.test_requests import Straight
 
 
@@ -123,76 +115,6 @@ def test_replicas_played_apart_are_as_those_played_together(
     fleet = Fleet(rules=some, replicas=replicas)
     together = run._RequestRun(requests, fleet, Straight(), Straight(), None)
     together.shared = True
-    found = run.play_pure(requests, fleet, Straight())
+    found = run.play(requests, fleet, Straight())
     same(found, together.play())
     assert found.series.at_s == sorted(found.series.at_s)
-
-
-@pytest.fixture(scope="module")
-def clock() -> SampledClock:
-    scenario = ask(model="llama-3.1-8b", system="h100-sxm", gpus=1)
-    engine = profile("vllm", scenario.system.chip)
-    return SampledClock(step_times(scenario.model, scenario.system, Deployment(), engine), 12, 3.5)
-
-
-@settings(max_examples=120, deadline=None)
-@given(
-    lengths, rules, gaps, st.integers(1, 24), st.integers(1, 5),
-    st.sampled_from(["round-robin", "least-loaded"]),
-)  # fmt: skip
-def test_the_compiled_form_gives_what_python_gives(
-    clock: SampledClock,
-    pairs: list[tuple[int, int]],
-    some: EngineRules,
-    waits: list[float] | None,
-    flight: int,
-    replicas: int,
-    routing: str,
-) -> None:
-    requests = requests_of(pairs, waits, flight)
-    fleet = Fleet(rules=some, replicas=replicas, routing=routing)  # type: ignore[arg-type]
-    assert is_plain(requests, fleet, clock)
-    pure, fast = run.play_pure(requests, fleet, clock), play_compiled(requests, fleet, clock)
-    same(fast, pure)
-    np.testing.assert_allclose(fast.busy_s, pure.busy_s, rtol=1e-9)
-    assert fast.end_s == pytest.approx(pure.end_s, rel=1e-9)
-    if not pure.refused.any():
-        np.testing.assert_allclose(fast.series.at_s, pure.series.at_s, rtol=1e-9)
-        np.testing.assert_allclose(fast.series.held_tokens, pure.series.held_tokens, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"rules": EngineRules(max_batch=4, max_tokens=64, kv_tokens=1e4, prefix_caching=True)},
-        {"routing": "sticky"},
-        {"prefill": EngineRules(max_batch=4, max_tokens=64, kv_tokens=1e4), "prefill_replicas": 1},
-    ],
-    ids=["prefixes", "sticky", "pools"],
-)
-def test_what_the_arrays_do_not_know_stays_in_python(
-    clock: SampledClock, more: dict[str, object]
-) -> None:
-    plain = Fleet(rules=EngineRules(max_batch=4, max_tokens=64, kv_tokens=1e4))
-    requests = Requests(isl=[10], osl=[2], concurrency=1)
-    assert is_plain(requests, plain, clock)
-    assert not is_plain(requests, replace(plain, **more), clock)
-    assert not is_plain(replace(requests, priority=[0]), plain, clock)
-    assert not is_plain(requests, plain, Straight())
-
-
-@given(st.lists(st.tuples(st.floats(0, 9), st.integers(0, 9)), min_size=1, max_size=40))
-def test_heaps_and_trees_know_the_smallest(pairs: list[tuple[float, int]]) -> None:
-    keys, ids = np.zeros(len(pairs)), np.zeros(len(pairs), np.int64)
-    for size, (key, id) in enumerate(pairs):
-        push(keys, ids, size, key, id)
-    found = []
-    for size in range(len(pairs), 0, -1):
-        found.append((keys[0], ids[0]))
-        pop(keys, ids, size)
-    assert found == sorted(pairs)
-    wide = leaves(10)
-    tree, least = first_leaves(wide), np.full(wide, np.inf)
-    for key, id in pairs:
-        tree_set(tree, least, id, key)
-        assert tree[1] == least.argmin()

@@ -10,7 +10,7 @@ import foretell
 from foretell.errors import BadInput
 from foretell.serving.requests.conversations import conversations
 from foretell.serving.requests.records import EngineRules, Fleet, Requests
-from foretell.serving.requests.run import play_pure
+from foretell.serving.requests.run import play
 from foretell.serving.requests.traces import read_trace
 
 MANY = 40
@@ -166,7 +166,7 @@ def test_turns_of_a_conversation_follow_each_other_and_share_what_was_said() -> 
         block_tokens=found.block_tokens, concurrency=2,
     )  # fmt: skip
     rules = EngineRules(max_batch=8, max_tokens=8192, kv_tokens=1e6, prefix_caching=True)
-    played = play_pure(loop, Fleet(rules=rules), OneSecond())
+    played = play(loop, Fleet(rules=rules), OneSecond())
     for second, first in enumerate(found.after or ()):
         if first >= 0:
             assert played.arrival_s[second] == pytest.approx(played.done_s[first])

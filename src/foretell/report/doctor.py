@@ -26,7 +26,6 @@ EXTRAS = {
     "uvicorn": ("web", "the page and its API"),
     "optuna": ("optimise", "searches over systems and plans by sampling"),
     "scipy": ("calibrate", "fitting what was measured"),
-    "numba": ("fast", "compiled simulation of requests, from 150,000 of them"),
     "mkdocs": ("docs", "the site of the documentation, by ./docs-site"),
     "huggingface_hub": ("hub", "configs of models outside the catalogue, with --hub"),
     "pyyaml": ("interchange", "reading YAML of other tools with --import"),

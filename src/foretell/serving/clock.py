@@ -34,7 +34,7 @@ class SampledClock:
     """
 
     def __init__(self, times: StepTimes, max_batch: int, longer_tokens: float = 0.0) -> None:
-        self._longer = self.longer_tokens = longer_tokens
+        self._longer = longer_tokens
         batches = np.arange(1.0, max_batch + 1.0)
         total = batches[:, None] * CONTEXTS
         seconds = times.seconds(StepLoad(decoding=batches[:, None], context_tokens=total))
@@ -47,15 +47,6 @@ class SampledClock:
         self._mixed = [self._sampled(times, k) for k in FEW]
         self._past = [self._increments(times, k) for k in FEW]
         self._pasts: list[float] = PASTS.tolist()
-
-    def tables(self) -> dict[str, object]:
-        """The samples by name, for a simulator on arrays."""
-        return {
-            "totals": self._totals, "starts": self._starts, "slopes": self._slopes,
-            "batches": self._batches, "tokens": self._tokens, "pasts": self._pasts,
-            "bare": [bare for bare, _ in self._mixed], "slope": [slope for _, slope in self._mixed],
-            "past": self._past,
-        }  # fmt: skip
 
     def _increments(self, times: StepTimes, k: int) -> list[list[float]]:
         """What tokens in the cache add to a step of prompts; (tokens, tokens in the cache of each)."""

@@ -8,9 +8,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.serving.clock import SampledClock
 from foretell.serving.requests.autoscaler import Autoscaler
-from foretell.serving.requests.compiled.play import is_plain, pays, play_compiled
 from foretell.serving.requests.records import Clock, Fleet, RequestOutcomes, Requests, Series
 from foretell.serving.requests.replica import Replica
 from foretell.serving.requests.routing import Router
@@ -28,19 +26,6 @@ def play(
 ) -> RequestOutcomes:
     """Every request from its arrival to its last token; the same for the same input, always."""
     check(requests, fleet)
-    if isinstance(clock, SampledClock) and is_plain(requests, fleet, clock) and pays(requests):
-        return play_compiled(requests, fleet, clock)
-    return play_pure(requests, fleet, clock, prefill_clock, progress)
-
-
-def play_pure(
-    requests: Requests,
-    fleet: Fleet,
-    clock: Clock,
-    prefill_clock: Clock | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> RequestOutcomes:
-    """The reference: the same in plain Python, with all that an engine can do."""
     return _RequestRun(requests, fleet, clock, prefill_clock or clock, progress).play()
 
 

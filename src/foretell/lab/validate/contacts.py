@@ -6,6 +6,7 @@ other one that of a prediction without its source.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,8 @@ class ContactRow:
     """What is known of it before it is run."""
     figure: tuple[str, ...] = ()
     """Which figure it is, where its kind has several."""
+    unseen: tuple[str, ...] | None = None
+    """Sources that nobody had looked at when it was predicted; None: its own."""
 
 
 def contacts_of(kind: str, tables: Sequence[Path]) -> list[ContactRow]:
@@ -146,21 +149,25 @@ def service_contact(
 
 
 def post_training_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:
-    """Figures of a table of post-training steps."""
-    for cells in read_cells(path):
+    """Figures of a table of post-training steps: as they are predicted today without their source, which the
+    formulas know, and as they were before anyone had looked at any source of their wave."""
+    rows = read_cells(path)
+    met = {row for row, _ in blind}
+    wave = tuple(sorted({cells["source_id"] for cells in rows if cells["id"] in met}))
+    for cells in rows:
         told = predictions_of(cells)
         if isinstance(told, str):
             continue
         facts = cells_facts(cells)
         for one in told:
-            error, figure = blind.get((one.id, one.metric)), figure_kind(one.kind, one.metric)
-            yield ContactRow(
+            figure = figure_kind(one.kind, one.metric)
+            now = ContactRow(
                 id=one.id,
                 source=one.source,
                 world=one.source,
                 group=f"{one.source} {figure}",
-                first=error is not None,
-                log_error=math.log(one.measured / one.predicted) if error is None else error,
+                first=False,
+                log_error=math.log(one.measured / one.predicted),
                 slopes=loops.usual_slopes(figure),
                 features={
                     "chips": math.log2(facts.size), "answer": math.log2(facts.length),
@@ -168,4 +175,10 @@ def post_training_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:
                 },
                 facts=facts,
                 figure=(loops.GROUPS.get(figure, "step"), figure),
+                unseen=(),
             )  # fmt: skip
+            yield now
+            error = blind.get((one.id, one.metric))
+            if error is not None:
+                group = f"{now.group}, first"
+                yield replace(now, group=group, first=True, log_error=error, unseen=wave)

@@ -17,6 +17,7 @@ import random
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,16 @@ class SourceRows:
 
 
 def runs_of(kind: ErrorKind, rows: Sequence[ContactRow]) -> list[MeasuredRun]:
-    """Rows as the model sees them, without their own source among what was seen."""
+    """Rows as the model sees them, without what had not been seen when they were predicted."""
     return [
         MeasuredRun(
             slopes=row.slopes,
             log_ratio=row.log_error,
             features=row.features,
             novelty={
-                **novelty.novelty_of(kind.name, row.facts, (row.source,)),
+                **novelty.novelty_of(
+                    kind.name, row.facts, (row.source,) if row.unseen is None else row.unseen
+                ),
                 **dict.fromkeys(row.figure, 1.0),
             },
         )
@@ -182,7 +185,8 @@ def loss(theta: Array, kind: ErrorKind, sources: Sequence[SourceRows]) -> float:
     usual = np.array(list(kind.novelty.values()))
     total = 0.5 * (total + float((((weights - usual) / kind.novelty_pull) ** 2).sum()))
     for one in sources:
-        scale = np.exp(one.new @ weights + (0.0 if one.first else told["known"]))
+        counts = one.first or kind.again
+        scale = np.exp(one.new @ weights + (0.0 if counts else told["known"]))
         whole = one.slopes.sum(axis=1)
         every = model.common**2 + model.alike**2 * one.near
         shared = every * np.outer(whole, whole) + (one.slopes * each**2) @ one.slopes.T
@@ -196,7 +200,7 @@ def loss(theta: Array, kind: ErrorKind, sources: Sequence[SourceRows]) -> float:
         logs -= np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
         top = float(logs.max())
         likely = top + math.log(float(np.mean(np.exp(logs - top))))
-        total -= likely * (1.0 if one.first else LOOSE)
+        total -= likely * (1.0 if counts else LOOSE)
     return float(total)
 
 
@@ -248,9 +252,9 @@ class HeldOutRow:
 def hold_out(
     kind: ErrorKind, sources: Mapping[str, SourceRows], theta: Array
 ) -> tuple[list[HeldOutRow], dict[str, Array]]:
-    """Every first contact with its source left out, and the parameters without it; many sources are left
+    """Every row that counts with its source left out, and the parameters without it; many sources are left
     out some at a time."""
-    names = sorted({one.rows[0].source for one in sources.values() if one.first})
+    names = sorted({one.rows[0].source for one in sources.values() if one.first or kind.again})
     random.Random(0).shuffle(names)
     folds = len(names) if len(names) <= MANY else FOLDS
     found: list[HeldOutRow] = []
@@ -261,9 +265,25 @@ def hold_out(
         model = model_of(kind, told)
         without |= dict.fromkeys(out, told)
         for one in sources.values():
-            if one.first and one.rows[0].source in out:
+            if (one.first or kind.again) and one.rows[0].source in out:
                 found += held_rows(kind, model, one)
     return found, without if folds == len(names) else {}
+
+
+def width_of(held: Sequence[HeldOutRow]) -> float:
+    """Factor on all spreads with which nine in ten of today's predictions lie in their interval."""
+    now = [one for one in held if not one.row.first]
+    needed = [one.row.log_error / (one.high if one.row.log_error > 0 else one.low) for one in now]
+    return float(np.quantile(needed, 0.9))
+
+
+def scaled(kind: ErrorKind, theta: Array, factor: float) -> Array:
+    """Parameters whose intervals are so many times as wide."""
+    found, n = theta.copy(), len(SCALARS)
+    found[SCALARS.index("mean")] *= factor
+    spreads = [SCALARS.index(name) for name in ("common", "alike", "own")]
+    found[[*spreads, *range(n, n + len(kind.groups))]] += math.log(factor)
+    return found
 
 
 def held_rows(kind: ErrorKind, model: ErrorModel, one: SourceRows) -> list[HeldOutRow]:
@@ -481,6 +501,13 @@ def main(arguments: Sequence[str]) -> None:
     sources = sources_of(KINDS[kind], rows)
     theta = fit(KINDS[kind], list(sources.values()))
     held, without = hold_out(KINDS[kind], sources, theta)
+    if KINDS[kind].again:
+        width = width_of(held)
+        theta = scaled(KINDS[kind], theta, width)
+        without = {name: scaled(KINDS[kind], told, width) for name, told in without.items()}
+        held = [replace(one, low=one.low * width, high=one.high * width) for one in held]
+        held = [one for one in held if not one.row.first]
+        sys.stdout.write(f"width: {width}\n")
     write_model(KINDS[kind], theta, without)
     for name, value in {**model_table(model_of(KINDS[kind], theta)), **report(held)}.items():
         sys.stdout.write(f"{name}: {value}\n")

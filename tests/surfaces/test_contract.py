@@ -47,7 +47,8 @@ FLAGS = {
         "--ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --simulate --arrivals --seed --lengths --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale "
-        "--queue-limit --fail-at --preemption --requests --warmup --batching --fit --measured --plot "
+        "--queue-limit --fail-at --preemption --requests --warmup --batching "
+        "--steps --passes --rows --once --images-per-s --fit --measured --plot "
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),
     "size": (
@@ -151,7 +152,7 @@ FLAGS = {
         "--dropout --max-source --max-target --held-out --epochs --steps --evaluate-every --patience "
         "--checkpoint-every --seed --precision --device --json"
     ).split(),
-    "trace": "--module --inputs --loss --batch --seq-len --name --save --hub --json".split(),
+    "trace": "--module --inputs --loss --batch --seq-len --size --name --save --hub --json".split(),
     "translate run": (
         "--folder --file --batch --beam --length-penalty --device --last --json".split()
     ),

@@ -69,6 +69,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
 from foretell.specs.system_batch import column_of, stack_systems, structure_of
+from foretell.trace.graph import is_traced_file
 
 DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
@@ -78,6 +79,8 @@ NO_LOAD = f"{DEFAULT_CONCURRENCY:g} concurrent requests: neither a concurrency n
 """What is assumed there."""
 STEADY = 1e12
 """Waves of requests: so many that how the first one began does not show."""
+OF_TRACES = ("steps", "passes", "rows", "once", "images_per_s")
+"""Fields of a question that only traced modules have."""
 LARGEST = 1e7
 """Lengths and loads above this are a typing error."""
 
@@ -90,8 +93,19 @@ def serve(question: ServingQuestion) -> ServeAnswer:
     requests through the engine: True, with what is known of them in the arguments that follow; or a mapping
     of these (serving/simulation_options.py).
 
+    A traced module (`foretell trace`) has forward passes, and answers a `SampledAnswer`.
+
     Raises BadInput for what cannot be understood and Infeasible where the answer is no.
     """
+    if is_traced_file(question.model):
+        from foretell.api.traced_serving import serve_traced
+
+        return serve_traced(question, rent_of)  # type: ignore[return-value]
+    sampling = {name: getattr(question, name) for name in OF_TRACES}
+    if any(sampling.values()):
+        raise BadInput([Problem(path=name, value=value, message="is of a traced module",
+                                allowed="a file of foretell trace as the model")
+                        for name, value in sampling.items() if value])  # fmt: skip
     options = options_of(question)
     if options:
         moved = {name: options.pop(name) for name in moved_options(tuple(options))}

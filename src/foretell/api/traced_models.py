@@ -28,6 +28,8 @@ from foretell.training.traced_step import UPDATES, ModuleStep, TracedJob, traced
 
 ROOTS = ("model", "chip", "system", "network", "plan", "job", "software", "trace")
 """Where the path of a setting may begin."""
+PARTS = ("transformer", "unet")
+"""Folders of a pipeline of diffusers whose model runs at each of its steps."""
 BAND = {"p50": (0.93, 1.08), "p90": (0.75, 1.35)}
 """Interval of a traced step over its value: modules measured on one H200 (tools/measure_modules.py)."""
 
@@ -49,12 +51,21 @@ def trace_question(question: TraceModuleQuestion, *, hub: bool = False) -> Trace
     q = question
     inputs = (q.inputs,) if isinstance(q.inputs, str) else tuple(q.inputs)
     config = _config_file(q.module, hub=hub)
-    if config is None and (q.batch or q.seq_len):
+    of_config = {"batch": q.batch, "seq_len": q.seq_len, "size": q.size}
+    if config is None and any(of_config.values()):
         message = "belongs to a config's inputs; a factory gives its own"
-        raise BadInput([Problem(path="batch" if q.batch else "seq_len", value=q.batch or q.seq_len,
-                                message=message, allowed='--inputs "ids:int64[4,2048]"')])  # fmt: skip
+        raise BadInput([Problem(path=name, value=value, message=message,
+                                allowed='--inputs "ids:int64[4,2048]"')
+                        for name, value in of_config.items() if value])  # fmt: skip
     return _tracer().trace_file(  # type: ignore[no-any-return]
-        q.module, inputs, q.loss, q.name, config=config, batch=q.batch or 1, tokens=q.seq_len
+        q.module,
+        inputs,
+        q.loss,
+        q.name,
+        config=config,
+        batch=q.batch or 1,
+        tokens=q.seq_len,
+        size=q.size,
     )
 
 
@@ -62,7 +73,8 @@ def _config_file(place: str, *, hub: bool) -> Path | None:
     """The config.json of a file, a folder, or a repository of the hub's local cache; None of a factory."""
     path = Path(place)
     if path.is_dir():
-        path = path / CONFIG
+        found = [path / part / CONFIG for part in ("", *PARTS)]
+        path = next((one for one in found if one.is_file()), found[0])
     if path.suffix == ".json":
         if path.is_file():
             return path
@@ -123,7 +135,7 @@ def estimate_traced(question: TrainingQuestion) -> Estimate:
 
 def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan, list[str]]:
     """The plan, its degrees checked, with the precision of the traced module where it names none."""
-    native = _native(model)
+    native = native_format(model)
     words = given if isinstance(given, str) else ""
     named = set(named_fields(words))
     plan = given if isinstance(given, Plan) else parse_plan(words, gpus, native)
@@ -188,7 +200,7 @@ def _ignored(plan: Plan, own: Plan, plain: Plan, named: set[str]) -> list[Proble
     return found
 
 
-def _native(model: TracedModel) -> Any:
+def native_format(model: TracedModel) -> Any:
     """The format of most of a model's weights."""
     found: dict[str, float] = {}
     for tensor in model.of_kind("parameter"):
@@ -201,7 +213,7 @@ def _job(
     model: TracedModel, plan: Plan, system: System, software: Any, batch: int | None, settings: Any
 ) -> tuple[TracedJob, list[str]]:
     """What is asked of the model, and what was assumed."""
-    native, form, said = _native(model), "as-is", []
+    native, form, said = native_format(model), "as-is", []
     if plan.precision in ("bf16", "fp16") and native == "fp32":
         form = "cast" if plan.weights == plan.precision else "autocast"
         words = {"cast": "all numbers in 16 bits", "autocast": "autocast over weights in 32 bits"}
@@ -209,8 +221,9 @@ def _job(
     if plan.autocast == "on" and native == "fp32":
         form = "autocast"
     if form not in model.graphs:
-        said.append(f"the trace has no form {form}: taken as it is")
-        form = "as-is"
+        nearest = "cast" if "cast" in model.graphs else "as-is"
+        said.append(f"the trace has no form {form}: taken as {nearest}")
+        form = nearest
     whole = model.batch * plan.dp
     micro = 1 if batch is None else max(round(batch / whole), 1)
     if batch is not None and micro * whole != batch:

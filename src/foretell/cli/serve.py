@@ -1,5 +1,7 @@
 """`foretell serve`."""
 
+from typing import Any
+
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import (
     append,
@@ -15,6 +17,7 @@ from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
 from foretell.specs.questions.serving import ServingQuestion
+from foretell.trace.graph import is_traced_file
 
 
 @command(ServingQuestion)
@@ -29,6 +32,8 @@ def serve(given: Given, edges: Edges) -> int:
     with no_as_json(edges.json), late_bar("requests") as progress:
         asked = imported(given, edges, serving=True)
         found = answer(**asked, progress=progress)
+    if is_traced_file(asked.get("model")):
+        return _sampled(found, asjson=edges.json)
     write_plot(file, "serve", found.to_dict, quiet=edges.json)
     written = None
     files: tuple[str, ...] = ()
@@ -57,3 +62,15 @@ def serve(given: Given, edges: Edges) -> int:
         show_read_back(asked)
         show(serve_text(found))
     return 1 if found.simulation and found.simulation["queue_grows"] else 0
+
+
+def _sampled(found: Any, *, asjson: bool) -> int:
+    """What a traced module gives."""
+    if asjson:
+        write_json(found.to_dict())
+    else:
+        from foretell.report.console import show
+        from foretell.report.traced_model import sampled_text
+
+        show(sampled_text(found))
+    return 0

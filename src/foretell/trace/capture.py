@@ -21,9 +21,11 @@ from foretell.trace.target import AUTOCAST, COMPILED, DeviceMode, gpu_ways
 from foretell.trace.values import Values
 
 LONG_S = 12.0
-"""Seconds of a first trace from which on other forms of it are left out."""
-FORMS = ("as-is", "autocast", "cast")
-"""Forms that are traced: as given, under autocast in bf16, and with all numbers in bf16."""
+"""Seconds of a first trace from which on the form under autocast is left out."""
+FORMS = ("as-is", "autocast", "cast", "inference")
+"""Forms that are traced: as given, under autocast in bf16, all in bf16, and these forward alone."""
+LABELS = frozenset(("labels", "start_positions", "end_positions", "return_loss"))
+"""Inputs of transformers' classes that are of their loss alone."""
 Loss = Callable[..., Any] | str | None
 
 
@@ -55,11 +57,13 @@ def trace_file(
     config: Path | None = None,
     batch: int = 1,
     tokens: int | None = None,
+    size: str | None = None,
 ) -> TracedModel:
-    """The module of a factory, `FILE.py:FUNCTION`, or of a config; `batch` and `tokens` are of its inputs."""
+    """The module of a factory, `FILE.py:FUNCTION`, or of a config; `batch`, `tokens` and `size` are of its
+    inputs."""
     del COMPILED[:]
     with gpu_ways({}):
-        factory = config_factory(config, batch, tokens) if config else load_factory(place)
+        factory = config_factory(config, batch, tokens, size) if config else load_factory(place)
         found = built(factory)
     given: Any = found.inputs
     if inputs:
@@ -98,13 +102,13 @@ def _traced(found: Built, inputs: Any, loss: Loss, name: str, source: str = "") 
     took = perf_counter() - start
     tensors = session.tensors()
     asked = bool(AUTOCAST)
-    narrow = any(t.dtype == "fp32" for t in tensors if t.kind == "parameter")
-    if narrow and not asked and took < LONG_S:
-        for form in FORMS[1:]:
-            try:
-                graphs[form] = session.run(form)
-            except (RuntimeError, TypeError, ValueError) as error:
-                graphs["as-is"] = _noted(graphs["as-is"], f"{form}: not traced: {error}"[:300])
+    wide = any(t.dtype == "fp32" for t in tensors if t.kind == "parameter")
+    narrow = () if not wide or asked else FORMS[1:3] if took < LONG_S else FORMS[2:3]
+    for form in (*narrow, FORMS[3]):
+        try:
+            graphs[form] = session.run(form)
+        except (RuntimeError, TypeError, ValueError) as error:
+            graphs["as-is"] = _noted(graphs["as-is"], f"{form}: not traced: {error}"[:300])
     _restore(module, before)
     leaves = [t for t in tree_flatten(inputs)[0] if isinstance(t, torch.Tensor) and t.dim()]
     batch = leaves[0].shape[0] if leaves else 1
@@ -186,7 +190,7 @@ class _Session:
         """The rows of one step in a form."""
         inputs = self.inputs
         before = _tensors_of(self.module)
-        if form == "cast":
+        if form in ("cast", "inference"):
             inputs = self._narrow()
         try:
             return self._run(inputs, form)
@@ -229,7 +233,10 @@ class _Session:
             stack.enter_context(self.mode)
             stack.enter_context(recorder)
             try:
-                self._step(inputs, form)
+                if form == "inference":
+                    self._pass(inputs)
+                else:
+                    self._step(inputs, form)
             except BadInput:
                 raise
             except Exception as error:
@@ -247,6 +254,20 @@ class _Session:
         if self.forward_only:
             said.append("the loss has no gradient: there is no backward pass")
         return said
+
+    def _pass(self, inputs: Any) -> None:
+        """A forward pass without gradients, as who serves the module runs it."""
+        training = {one: one.training for one in self.module.modules()}
+        try:
+            self.module.eval()
+            with torch.no_grad():
+                if isinstance(inputs, Mapping):
+                    self.module(**{n: one for n, one in inputs.items() if n not in LABELS})
+                else:
+                    self.module(*inputs)
+        finally:
+            for one, before in training.items():
+                one.training = before
 
     def _step(self, inputs: Any, form: str) -> None:
         with ExitStack() as stack:

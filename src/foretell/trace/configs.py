@@ -1,4 +1,4 @@
-"""Models of transformers from their configs: the class that a config names, and its inputs."""
+"""Models of transformers from their configs, and of diffusers: the class that a config names, its inputs."""
 
 import inspect
 import json
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from foretell.errors import BadInput, Problem
+from foretell.trace.diffusion import diffusion_factory
 
 TOKENS = 2048
 """Tokens of a sequence where nobody says."""
@@ -16,8 +17,16 @@ SIDE, SECONDS, RATE = 224, 10, 16_000
 """Pixels of an image's side, and seconds and samples a second of sound, where a config has none."""
 
 
-def config_factory(file: Path, batch: int, tokens: int | None) -> Callable[[], tuple[Any, Any]]:
-    """A function that builds the model of a config, its inputs beside it."""
+def config_factory(
+    file: Path, batch: int, tokens: int | None, size: str | None = None
+) -> Callable[[], tuple[Any, ...]]:
+    """A function that builds the model of a config, its inputs beside it; `size` is of images and videos."""
+    table = _read(file)
+    if "_class_name" in table:
+        return diffusion_factory(table, batch, size, tokens)
+    if size is not None:
+        message = "is of models of diffusers; this one has images of its config's size"
+        raise BadInput([Problem(path="size", value=size, message=message)])
     try:
         import transformers
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -26,7 +35,6 @@ def config_factory(file: Path, batch: int, tokens: int | None) -> Callable[[], t
             f"a model by its config needs transformers: {error}. Run: pip install transformers"
         )
         raise BadInput([_problem(str(file), message)]) from None
-    table = _read(file)
     family = str(table.get("model_type", ""))
     if family not in CONFIG_MAPPING:
         message = f"transformers {transformers.__version__} has no model_type {family!r}"
@@ -70,8 +78,8 @@ def _read(file: Path) -> dict[str, Any]:
         table = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise BadInput([_problem(str(file), f"no JSON: {error}")]) from None
-    if not isinstance(table, dict) or "model_type" not in table:
-        message = "no config of transformers: it has no model_type"
+    if not isinstance(table, dict) or not {"model_type", "_class_name"} & table.keys():
+        message = "no config of transformers or diffusers: it has no model_type and no _class_name"
         if isinstance(table, dict) and table.get("format") == "foretell-trace":
             message = "is traced already: foretell estimate takes it as a model"
         raise BadInput([_problem(str(file), message)])

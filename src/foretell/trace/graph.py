@@ -136,7 +136,7 @@ class TracedModel:
     """Paths of the repeated blocks, in order: what recomputation by layer and pipelines cut between."""
     graphs: Mapping[str, TracedGraph]
     """Form -> its rows. `as-is` is the module as it was given; `autocast` with torch.autocast in bf16 around
-    forward and loss; `cast` with all its floating-point numbers in bf16."""
+    forward and loss; `cast` with all its floating-point numbers in bf16; `inference` these forward alone."""
     compiled: bool = False
     """Whether the module asked for torch.compile."""
     source: str = ""

@@ -158,8 +158,8 @@ def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
     """Time and memory of one step."""
     graph = model.graphs[job.form]
     kernels = traced_kernels(graph.ops, job.system.chip, job.plan, job.software)
-    gpu, host = kernels.seconds[graph.op], _host(graph) / _speed(job)
-    sync = _of_kind(graph, "sync")
+    gpu, host = kernels.seconds[graph.op], host_seconds(graph) / speed_of(job)
+    sync = of_kind(graph, "sync")
     again = np.zeros(0, dtype=np.int64)
     if job.plan.recompute == "full":
         again = recomputation_bytes(graph, model.layers)[1]
@@ -167,11 +167,11 @@ def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
         gpu, host = compiled_lines(graph, gpu, host, job)
     order = np.concatenate([np.arange(len(gpu)), again])
     gpu_s, host_s, syncs = gpu[order], host[order], sync[order]
-    unknown = _of_kind(graph, "unknown")[order]
+    unknown = of_kind(graph, "unknown")[order]
     shares = _shares(graph, gpu, again)
     update_gpu, update_host = _update(model, job)
     summing = _summing(model, job) if job.micro_batches > 1 else (0.0, 0.0)
-    start_s = (HOST.pass_s + HOST.tensor_s * _trained(model)[1]) / _speed(job)
+    start_s = (HOST.pass_s + HOST.tensor_s * _trained(model)[1]) / speed_of(job)
     pieces_gpu, pieces_host, pieces_sync, pieces_unknown = [], [], [], []
     for number in range(job.micro_batches):
         pieces_gpu += [gpu_s, np.array([summing[0] if number else 0.0])]
@@ -192,7 +192,7 @@ def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
 
     def taken_s(factor: float) -> float:
         slower = np.where(unsure, factor * one[0], one[0])
-        return exposed + _steady(slower, one[1], one[2].astype(bool))
+        return exposed + steady_seconds(slower, one[1], one[2].astype(bool))
 
     step_s = taken_s(1.0)
     ranges = (
@@ -229,7 +229,7 @@ def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
     )
 
 
-def _of_kind(graph: TracedGraph, kind: str) -> NDArray[np.bool_]:
+def of_kind(graph: TracedGraph, kind: str) -> NDArray[np.bool_]:
     """Whether each row's operation is of a family."""
     found = np.array([op.kind == kind for op in graph.ops] or [False])
     return np.asarray(found[graph.op] if len(graph.op) else np.zeros(0, dtype=bool))
@@ -246,11 +246,11 @@ def _summed(name: str, leaves: Sequence[Leaf], total: float) -> Leaf:
     return Leaf(name=name, value=total, unit="s", evidence="fitted", children=children)
 
 
-def _speed(job: TracedJob) -> float:
+def speed_of(job: TracedJob) -> float:
     return float(np.ravel(job.system.chip.host_speed)[0])
 
 
-def _host(graph: TracedGraph) -> Array:
+def host_seconds(graph: TracedGraph) -> Array:
     """What the host takes to start each row."""
     if not len(graph.op):
         return np.zeros(0)
@@ -269,7 +269,7 @@ def _shares(graph: TracedGraph, gpu: Array, again: NDArray[np.int64]) -> dict[st
     return {name: value for name, value in found.items() if value > 0.0}
 
 
-def _steady(gpu: Array, host: Array, sync: NDArray[np.bool_]) -> float:
+def steady_seconds(gpu: Array, host: Array, sync: NDArray[np.bool_]) -> float:
     """What a step adds when it follows others."""
     state, ends = (0.0, 0.0), []
     for _ in range(3):
@@ -323,7 +323,7 @@ def _update(model: TracedModel, job: TracedJob) -> tuple[float, float]:
     wide = form.passes if width > 2.0 else form.narrow_passes
     bandwidth = STREAM * float(np.ravel(job.system.chip.memory_bandwidth_bytes_per_s)[0])
     gpu_s = elements * width * wide / bandwidth + tensors * form.kernels * 1.6e-6
-    return gpu_s, (form.start_s + tensors * form.tensor_s) / _speed(job)
+    return gpu_s, (form.start_s + tensors * form.tensor_s) / speed_of(job)
 
 
 def _summing(model: TracedModel, job: TracedJob) -> tuple[float, float]:
@@ -331,7 +331,7 @@ def _summing(model: TracedModel, job: TracedJob) -> tuple[float, float]:
     elements, tensors = _trained(model)
     moved = 3.0 * elements * _width(model, job)
     bandwidth = 0.86 * float(np.ravel(job.system.chip.memory_bandwidth_bytes_per_s)[0])
-    return moved / bandwidth + tensors * 1.6e-6, tensors * 7e-6 / _speed(job)
+    return moved / bandwidth + tensors * 1.6e-6, tensors * 7e-6 / speed_of(job)
 
 
 def _parts(job: TracedJob, stage: int) -> float:
@@ -486,7 +486,7 @@ def _memory(model: TracedModel, job: TracedJob, graph: TracedGraph) -> tuple[Lea
     if job.update == "loop":
         update = 3.0 * max((size(t) for t in model.of_kind("parameter") if t.trained), default=0.0)
     update = gradients + update / _parts(job, 1)
-    workspace = _workspace(graph, job)
+    workspace = workspace_bytes(graph, job)
     peak = base + workspace + max(passes, update)
     held["gathered weights"] = gathered
     held["activations and gradients"] = max(passes, update)
@@ -504,7 +504,7 @@ def _memory(model: TracedModel, job: TracedJob, graph: TracedGraph) -> tuple[Lea
     return tree, found
 
 
-def _workspace(graph: TracedGraph, job: TracedJob) -> float:
+def workspace_bytes(graph: TracedGraph, job: TracedJob) -> float:
     """What cuBLAS holds through a step."""
     if not any(op.kind == "gemm" for op in graph.ops):
         return 0.0

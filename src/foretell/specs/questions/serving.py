@@ -382,6 +382,51 @@ class ServingQuestion(RequestOptions, ServiceQuestion):
             without=PLAYED,
         ),
     ] = "continuous"
+    steps: Annotated[
+        int | None,
+        Flag(
+            help="Of a traced diffusion model: steps of a sample (default: 1).",
+            kind="whole",
+            metavar="N",
+            most=10_000,
+        ),
+    ] = None
+    passes: Annotated[
+        int | None,
+        Flag(
+            help="Its passes in a step, one after the other (default: 1).",
+            kind="whole",
+            metavar="N",
+            most=100,
+        ),
+    ] = None
+    rows: Annotated[
+        int | None,
+        Flag(
+            help="Rows of its traced batch for a sample: 2 where guidance has both in one pass (default: 1).",
+            kind="whole",
+            metavar="N",
+            most=100,
+        ),
+    ] = None
+    once: Annotated[
+        str | Sequence[str],
+        Flag(
+            help="Traces that run once for a sample: text encoders, the decoder of latents.",
+            kind="texts",
+            metavar="FILE",
+            names_file="always",
+        ),
+    ] = ()
+    images_per_s: Annotated[
+        float | None,
+        Flag(
+            help="Samples a second that are wanted: says how many GPUs give them.",
+            kind="decimal",
+            metavar="R",
+            most=1e9,
+        ),
+    ] = None
     fit: Annotated[
         bool,
         Flag(

@@ -25,7 +25,7 @@ class TraceModuleQuestion:
         str,
         Flag(
             help="FILE.py:FUNCTION that returns a module, (module, inputs) or (module, inputs, loss); "
-            "or a config.json, its folder, or org/name of a model of transformers.",
+            "or a config.json, its folder, or org/name of a model of transformers or diffusers.",
             metavar="FILE:FUNCTION",
             names_file="always",
         ),
@@ -52,6 +52,13 @@ class TraceModuleQuestion:
             help="Tokens of each, as 4096 or 4k (default: 2048, or the model's positions).",
             kind="whole",
             metavar="N",
+        ),
+    ] = None
+    size: Annotated[
+        str | None,
+        Flag(
+            help="Images or videos of a config of diffusers: 1024x1024, or 81x832x480 with frames.",
+            metavar="[N]xWxH",
         ),
     ] = None
     name: Annotated[str | None, Flag(help="What the model is called.", metavar="NAME")] = None

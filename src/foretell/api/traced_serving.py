@@ -1,0 +1,158 @@
+"""`serve` of a model that was traced: forward passes, and the samples of diffusion models."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from foretell.api.traced_models import BAND, ROOTS, native_format
+from foretell.errors import BadInput, Infeasible, Problem
+from foretell.inputs.overrides import parse_settings
+from foretell.inputs.question import as_texts, chips_given, collect
+from foretell.inputs.software import framework_word, software_of
+from foretell.inputs.system import of_system, system_of
+from foretell.records import JsonRecord, values_as_held
+from foretell.serving.traced_passes import FORM, SampledService, ServedPass, sampled, served_pass
+from foretell.specs.plan import parse_plan
+from foretell.specs.prices import Prices
+from foretell.specs.questions.flags import given_of
+from foretell.specs.questions.serving import ServingQuestion
+from foretell.specs.system import System
+from foretell.trace.graph import TracedModel, load_traced
+
+KNOWN = frozenset(
+    ("model", "system", "gpus", "plan", "price", "set", "steps", "passes", "rows", "once", "images_per_s",
+     "progress")
+)  # fmt: skip
+"""What of a question says something of a traced module."""
+WORDS = {"compile=on": True, "compile=off": False}
+"""Words of its plan -> whether a compiler makes the kernels."""
+
+
+class SampledAnswer(SampledService, JsonRecord):
+    """What `serve` answers of a traced module."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape."""
+        return {f.name: getattr(self, f.name) for f in fields(SampledService)}
+
+
+def serve_traced(
+    question: ServingQuestion, rent_of: Callable[[str, float | None], Prices]
+) -> SampledAnswer:
+    """Forward passes of a traced module, as many as a sample has."""
+    given: Any = question.model
+    model, problems = _served(given), list[Problem]()
+    files = (question.once,) if isinstance(question.once, str) else question.once
+    others = [_served(file) for file in files]
+    for name, value in given_of(question).items():
+        if name not in KNOWN:
+            message = "says nothing of a traced module, which has passes and no tokens"
+            allowed = "--steps, --passes, --rows, --once, --images-per-s, --price"
+            problems.append(Problem(path=name, value=value, message=message, allowed=allowed))
+    word = "compile=on" if model.compiled else "compile=off"
+    for one in str(question.plan or "").split():
+        if one not in WORDS:
+            message = "is no word of a traced module that is served: each GPU has all of it"
+            problems.append(
+                Problem(path="plan", value=one, message=message, allowed=", ".join(WORDS))
+            )
+        word = one
+    seen: dict[str, object] = {}
+    chosen = collect(lambda: parse_settings(as_texts(question.set), ROOTS), problems) or ()
+    count, named = chips_given(question.gpus, problems)
+    place = question.system if question.system is not None else named
+    if place is None:
+        allowed = "a system, a chip, a TOML file, or --gpus 8xH100"
+        problems.append(Problem(path="system", value=None, message="missing", allowed=allowed))
+        raise BadInput(problems)
+    own = [s for s in chosen if s.root in ("chip", "system", "network")]
+    system = collect(lambda: system_of(place, own, seen), problems)
+    if problems or system is None:
+        raise BadInput(problems)
+    plain = framework_word(parse_plan("", 1))
+    software = software_of(plain, [s for s in chosen if s.root == "software"], seen)
+
+    def passed(one: TracedModel) -> ServedPass:
+        plan = parse_plan("", 1, "bf16" if native_format(one) == "fp32" else native_format(one))
+        return served_pass(one, system, software, plan, compiled=WORDS[word])
+
+    main, once = passed(model), [passed(one) for one in others]
+    notes = dict.fromkeys(note for one in (main, *once) for note in one.notes)
+    said = [*of_system(system, own), *notes, *_said(question, model, word)]
+    rent = float(rent_of(system.chip.id, question.price).usd_per_chip_hour)
+    found = sampled(main, once, _asked(question, model, system, count or 1, said, rent))
+    ends = {
+        level: (low * BAND[level][0], high * BAND[level][1])
+        for level, (low, high) in found.interval.items()
+    }
+    found = replace(found, interval=ends)
+    answer = SampledAnswer(**values_as_held(found))
+    if found.allocated_bytes > found.memory_capacity_bytes:
+        message = f"does not fit: {found.allocated_bytes / 2**30:.1f} GiB of tensors"
+        allowed = (
+            f"{found.memory_capacity_bytes / 2**30:.1f} GiB of a GPU, which has all of the module"
+        )
+        raise Infeasible(
+            [Problem(path="gpus", value=question.gpus, message=message, allowed=allowed)], answer
+        )
+    return answer
+
+
+def _served(file: Any) -> TracedModel:
+    """A trace with a form that is served."""
+    model = load_traced(file)
+    if FORM not in model.graphs:
+        message = f"{model.id} has no pass without gradients in its trace"
+        allowed = "foretell trace, once more: earlier releases left it out"
+        raise BadInput([Problem(path="model", value=str(file), message=message, allowed=allowed)])
+    return model
+
+
+def _said(question: ServingQuestion, model: TracedModel, word: str) -> list[str]:
+    said = [
+        f"batch {model.batch}: the traced inputs; every GPU is a replica, {word}",
+        "the interval is that of training steps of modules; passes without gradients were not measured",
+    ]
+    if question.steps is None:
+        said.append("one pass is a sample (--steps, of a diffusion model)")
+    return said
+
+
+def _asked(
+    question: ServingQuestion,
+    model: TracedModel,
+    system: System,
+    gpus: int,
+    said: list[str],
+    rent: float,
+) -> SampledService:
+    """The record of what is asked, with no numbers yet."""
+    return SampledService(
+        model=model.id,
+        system=system.id,
+        gpus=gpus,
+        batch=model.batch,
+        steps=question.steps or 1,
+        passes=question.passes or 1,
+        rows=question.rows or 1,
+        pass_s=0.0,
+        once_s=0.0,
+        latency_s=0.0,
+        images_per_s=0.0,
+        images_per_s_per_gpu=0.0,
+        wanted_per_s=question.images_per_s,
+        gpus_needed=None,
+        usd_per_1000=rent / 3600.0 if rent > 0.0 else None,
+        busy=0.0,
+        allocated_bytes=0.0,
+        peak_memory_bytes=0.0,
+        memory_capacity_bytes=float(np.ravel(system.chip.memory_bytes)[0]),
+        limited_by="",
+        interval={},
+        breakdown={},
+        assumptions=tuple(said),
+    )

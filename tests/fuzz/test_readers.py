@@ -10,6 +10,7 @@ from foretell.catalog import files
 from foretell.errors import BadInput
 from foretell.interop.documents import read_documents
 from foretell.interop.forms.syntax import parsed
+from foretell.interop.forms.trees import yaml_trees
 from foretell.interop.log_reader import log_measurements
 from foretell.interop.tools import read_arguments
 from foretell.lab.validate.post_training import read_cells
@@ -142,3 +143,10 @@ def test_yaml_that_is_nested_too_deeply_is_refused(text: str) -> None:
     """The loader in C ended the process."""
     with pytest.raises(BadInput, match=r"nested too deeply|is not YAML"):
         read_documents(text)
+
+
+def test_braces_without_end_are_no_template() -> None:
+    before = process_time()
+    with pytest.raises(BadInput):
+        yaml_trees("a: " + "{" * 100_000)
+    assert process_time() - before < 2.0

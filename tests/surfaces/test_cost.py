@@ -214,3 +214,13 @@ def test_a_rent_or_a_draw_is_above_nothing(flag: str, value: str) -> None:
     told = foretell("cost", "system", "hgx-h100", "--gpus", "64", flag, value)
     assert (told.code, told.out) == (2, "")
     assert "above 0" in told.err
+
+
+def test_a_run_that_storage_never_lets_end_is_a_no() -> None:
+    """Infinities of money before, and warnings of NumPy."""
+    run = ("cost", "run", "gpt2", "--system", "h100-sxm", "--gpus", "8", "--tokens", "1B")
+    told = foretell(*run, "--storage-bandwidth", "3", "--json")
+    assert told.code == 1
+    assert told.json["fits"] == "no"
+    assert "the run never ends" in told.json["problems"][0]["message"]
+    assert "Warning" not in told.err

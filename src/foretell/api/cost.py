@@ -40,6 +40,8 @@ WHOLE = ("gpus", "global_batch", "seq_len", "target_len")
 """Numbers of a training step that a sweep has as texts."""
 MOST_RENT = 1e7
 """A higher rent is a typing error."""
+LEAST_GOODPUT = 1e-3
+"""Share of the time in steps that are kept below which a run makes no progress."""
 OF_STEP = ("step_s", "mfu", "tokens_per_s")
 """Numbers of a step that the bill of a run tells."""
 LOAD = ("isl", "osl", "concurrency", "rate", "spread")
@@ -220,6 +222,19 @@ def _work_of_run(result: StepEstimate, run: Run) -> PaidWork:
     """A run as work: kept steps, and what failures and checkpoints take."""
     assert result.scenario is not None
     low, high = run.interval["p90"] if run.interval else (run.days, run.days)
+    if run.goodput < LEAST_GOODPUT or low <= 0.0:
+        message = (
+            f"the run never ends: saving and reading its {run.checkpoint_bytes / 1e9:.4g} GB at "
+            f"{run.storage_bytes_per_s:.4g} B/s takes longer than the machine runs without a failure"
+        )
+        allowed = "a storage_bandwidth at which it does not"
+        problem = Problem(
+            path="storage_bandwidth",
+            value=run.storage_bytes_per_s,
+            message=message,
+            allowed=allowed,
+        )
+        raise Infeasible([problem])
     ends = (run.gpu_hours * low / run.days, run.gpu_hours, run.gpu_hours * high / run.days)
     seconds = run.gpu_hours * 3600.0
     flop = result.tflops_per_gpu * 1e12 * result.step_s * result.gpus * run.steps

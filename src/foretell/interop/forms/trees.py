@@ -19,7 +19,7 @@ MOST_FOLDED = 200
 """Lines of one folded text."""
 MOST_KEYS = 20_000
 """Keys of one document."""
-_TEMPLATE = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}")
+_TEMPLATE = re.compile(r"\{\{-?\s*([^\n{]{0,1000}?)\s*-?\}\}")
 _TEMPLATE_LINE = re.compile(r"^[ \t]*\{\{-?[^\n]*\}\}[ \t]*$", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][+-]?\d?[ \t]*(?:#.*)?$")
 _COMMA = re.compile(r"([^\s,{\[])([ \t]*\n(?:[ \t]*(?:#.*)?\n)*[ \t]*\"[\w.-]+\"[ \t]*:)")

@@ -50,6 +50,7 @@ def test_a_batch_takes_its_prompts_and_then_a_step_for_each_further_token(
         (10, 8192, 1, 32.0),  # no more than there are sequences
         (4000, 1024, 1, 0.25),  # the cap: whole chunks, 4 of them
         (4096, 1024, 1, 0.25),
+        (4096, 1024, 4, 1.0),  # a chunk of a prompt of its own on every rank
     ],
 )
 @pytest.mark.parametrize("policy", ["mixed", "prefill-first"])
@@ -59,11 +60,13 @@ def test_an_endless_queue_by_hand(
     """n osl / ((osl - 1) t_d + n t_p): half of a prompt that comes in chunks is in the cache on average."""
     n, osl, pp = 32.0, 50.0, 2
     decode_s = 1e-3 + 3e-5 * n + 2e-9 * n * (isl + UNEVEN * osl)
-    added_s = 4e-6 * prompts * isl + 1e-4 * max(prompts, 1.0)
+    cut = max(prompts, float(dp))
+    added_s = 4e-6 * prompts * isl + 1e-4 * cut
     if policy == "prefill-first":
         prompt_s = (1e-3 + added_s) / prompts
     else:
-        prompt_s = (added_s + 7e-7 * max(1.0 - prompts, 0.0) * isl * 0.5) / prompts
+        past = max(cut - prompts, 0.0) * isl * 0.5
+        prompt_s = (added_s + 7e-7 * past) / prompts
     got = float(offline_tokens_per_s(straight(policy, budget, dp, pp), n, isl, osl))
     assert got == pytest.approx(n * osl / ((osl - 1.0) * decode_s + n * prompt_s / pp), rel=1e-9)
 

@@ -65,15 +65,18 @@ def offline_tokens_per_s(times: StepTimes, fit: Num, isl: Num, osl: Num) -> Arra
     decodes = np.asarray(answer > 1.0)
     beside, context = n * decodes, n * decodes * (length + UNEVEN * answer)
     t_d = times.seconds(StepLoad(decoding=beside, context_tokens=context)) * decodes
-    budget = step_tokens(p, d) * d.dp
-    k = np.clip(np.maximum(budget - beside, 1.0) / length, 1.0 / np.ceil(length / budget), n)
+    # Every rank with attention of its own has prompts of its own, or a chunk of one.
+    budget, ranks = step_tokens(p, d), float(d.dp)
+    left = np.maximum(budget - beside / ranks, 1.0)
+    each = np.clip(left / length, 1.0 / np.ceil(length / budget), np.maximum(n / ranks, 1.0))
+    k, prompts = each * np.minimum(ranks, n), np.maximum(each, 1.0) * np.minimum(ranks, n)
     load = StepLoad(
-        decoding=beside, context_tokens=context, prefill_tokens=k * length,
-        prompts=np.maximum(k, 1.0), past_tokens=np.maximum(1.0 - k, 0.0) * length * 0.5,
+        decoding=beside, context_tokens=context, prefill_tokens=k * length, prompts=prompts,
+        past_tokens=np.maximum(1.0 - each, 0.0) * length * 0.5 * prompts,
     )  # fmt: skip
     prompt_s = np.maximum(times.seconds(load) - t_d, 0.0) / k
     if p.policy == "prefill-first":
-        own = StepLoad(prefill_tokens=k * length, prompts=np.maximum(k, 1.0))
+        own = StepLoad(prefill_tokens=k * length, prompts=prompts)
         prompt_s = times.seconds(own) / k
     # Stages have prompts of their own side by side; a decode step is a round of all of them already.
     tokens_s = (answer - 1.0) * t_d / (1.0 + d.accepted)

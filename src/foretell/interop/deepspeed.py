@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words, read_back, world_size
+from foretell.interop.keys import Keys, world_size
 from foretell.interop.launch import Known, Launch, ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.megatron_write import job_name
-from foretell.interop.tool_fields import translate
+from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.plan_forms import offloads
@@ -59,20 +59,7 @@ def read_deepspeed(given: ArgumentTable, known: Known, table: ToolTable) -> Laun
     keys.raise_problems()
     gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
     job = {"gpus": gpus, "global_batch": batch}
-    return Launch(
-        tool="deepspeed",
-        gpus=gpus,
-        global_batch=batch,
-        plan=plan_words(values),
-        values=read_back(keys, {**job, **values}, table.sources),
-        accelerator=given.accelerator,
-        doubts=tuple(keys.doubts),
-        asks=tuple(keys.asks),
-        notes=tuple(keys.notes),
-        ignored=told.left.quiet,
-        unmodelled=told.left.bears,
-        unknown=told.left.unknown,
-    )
+    return launch_of(told, given, table, job, values, table.sources)
 
 
 def _batches(

@@ -332,6 +332,14 @@ def world_size(keys: Keys, known: Known) -> int | None:
     return None if each is None else each * (nodes or 1)
 
 
+def enough_chips(keys: Keys, known: Known, gpus: int | None, ranks: int) -> int | None:
+    """Chips of a training command, where they are as many as a replica's ranks; else they are asked for."""
+    if gpus is None or known.gpus is not None or gpus >= ranks:
+        return gpus
+    keys.ask(f"tp x pp x cp = {ranks} is more than the {gpus} GPUs of the file: --gpus")
+    return None
+
+
 def node_size(keys: Keys, gpus: int | None) -> int | None:
     """Chips of a node of a training command: told, or all of them over its nodes; None where neither is."""
     _, each, nodes = _chip_counts(keys)

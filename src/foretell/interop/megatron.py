@@ -12,11 +12,11 @@ from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.kept_flags import own_flags, quiet_flags
-from foretell.interop.keys import Keys, drop_unset, plan_words, read_back, world_size
+from foretell.interop.keys import Keys, drop_unset, enough_chips, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
 from foretell.interop.megatron_model import model_table
-from foretell.interop.tool_fields import translate
+from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
 from foretell.specs.plan_forms import join_names
@@ -46,9 +46,7 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     if gpus is not None and known.gpus is None and not told_nodes:
         keys.ask("the number of nodes is not in the file (trainer.num_nodes): --gpus")
         gpus = None
-    if gpus is not None and known.gpus is None and gpus < tp * pp * cp:
-        keys.ask(f"tp x pp x cp = {tp * pp * cp} is more than the {gpus} GPUs of the file: --gpus")
-        gpus = None
+    gpus = enough_chips(keys, known, gpus, tp * pp * cp)
     dp = _replicas(keys, gpus, tp * pp * cp)
     layout, vpp = _layout(keys, pp, _virtual(keys, pp, layers), layers)
     micro = known.over("micro_batch", keys.whole("micro_batch_size") or 1)
@@ -89,26 +87,12 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     name = table["id"] if table is not None else next(iter(models), None)
     job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
     drop_unset(keys, values, job, of.sources)
-    return Launch(
-        tool=tool,
-        models=models,
-        table=table,
-        gpus=job["gpus"],
-        global_batch=job["global_batch"],
-        seq_len=job["seq_len"],
-        plan=plan_words(values),
-        values=read_back(keys, {**job, **values}, of.sources),
+    flags = quiet_flags(own_flags(given, dict(given.pairs)), translated.left.quiet)
+    return launch_of(
+        translated, given, of, job, values, of.sources, models=models, table=table,
         accelerator=given.accelerator or keys.text("accelerator"),
-        notes=tuple(keys.notes),
-        doubts=tuple(keys.doubts),
-        asks=tuple(keys.asks),
-        ignored=translated.left.quiet,
-        unmodelled=translated.left.bears,
-        unknown=translated.left.unknown,
-        flags=quiet_flags(own_flags(given, dict(given.pairs)), translated.left.quiet)
-        if "--" in given.text
-        else (),
-    )
+        flags=flags if "--" in given.text else (),
+    )  # fmt: skip
 
 
 def _named(keys: Keys, described: bool) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from foretell.interop.keys import Keys, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import PolicyStep, launch_of_step, prompt_room
 from foretell.interop.tool_fields import Translated, translate
-from foretell.interop.tool_tables import ToolTable, table_of
+from foretell.interop.tool_tables import ToolTable
 from foretell.interop.whole_numbers import whole_number
 
 TUNED = ("sft", "dpo", "reward")
@@ -82,17 +82,7 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
         for name in ("tp", "pp", "cp"):
             ranks *= degree[name] or 1
         more["micro_batch"] = max(every * ranks // gpus, 1)
-    return launch_of_step(
-        keys,
-        given,
-        known,
-        table.tool,
-        step,
-        degree,
-        more,
-        {**table_of("_policy").sources, **told.sources},
-        told.left,
-    )
+    return launch_of_step(told, given, known, table, step, degree, more)
 
 
 def _tuning(keys: Keys, given: ArgumentTable, table: ToolTable) -> str:

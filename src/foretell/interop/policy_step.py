@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, LeftArguments, drop_unset, plan_words, read_back
+from foretell.interop.keys import drop_unset, enough_chips, plan_words, read_back
 from foretell.interop.launch import Known, Launch, ReadValue, Tool
+from foretell.interop.tool_fields import Translated, launch_of
+from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.records import dataclass
 from foretell.specs.post_training import USUAL_PROMPT, usual_prompt
 
@@ -73,28 +75,21 @@ class PolicyStep:
 
 
 def launch_of_step(
-    keys: Keys,
+    told: Translated,
     given: ArgumentTable,
     known: Known,
-    tool: Tool,
+    table: ToolTable,
     step: PolicyStep,
     degree: Mapping[str, int | None],
     more: Mapping[str, object],
-    sources: Mapping[str, tuple[str, ...]],
-    left: LeftArguments,
 ) -> Launch:
-    """One update of the policy as a training run, and the whole step beside it.
-
-    `sources` names the arguments of each value, of the update and of the step."""
+    """One update of the policy as a training run, and the whole step beside it."""
+    keys, sources = told.keys, {**table_of("_policy").sources, **told.sources}
     tp, pp, cp = (known.over(name, degree.get(name) or 1) for name in ("tp", "pp", "cp"))
     ep = degree.get("ep") or 1
-    if step.gpus is not None and known.gpus is None and step.gpus < tp * pp * cp:
-        keys.ask(
-            f"tp x pp x cp = {tp * pp * cp} is more than the {step.gpus} GPUs of the file: --gpus"
-        )
-        step = replace(step, gpus=None)
-    elif step.gpus is None:
+    if step.gpus is None:
         keys.ask("the number of GPUs is not in the file: --gpus")
+    step = replace(step, gpus=enough_chips(keys, known, step.gpus, tp * pp * cp))
     if step.gpus is not None and step.gpus % (tp * pp * cp):
         keys.problem("gpus", f"are no multiple of tp x pp x cp = {tp * pp * cp}", step.gpus)
     dp = None if step.gpus is None else max(step.gpus // (tp * pp * cp), 1)
@@ -107,7 +102,7 @@ def launch_of_step(
     keys.note(ONE_UPDATE)
     keys.raise_problems()
     seq_len = step.prompt_len + step.answer_len
-    record = _record(step, tool, values)
+    record = _record(step, table.tool, values)
     job: dict[str, Any] = {
         "model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len,
     }  # fmt: skip
@@ -123,23 +118,11 @@ def launch_of_step(
     ):
         if keys.unset & {*sources.get(name, ())}:
             record.pop(name, None)
-    return Launch(
-        tool=tool,
-        models=_names(step.model),
-        gpus=job["gpus"],
-        global_batch=job["global_batch"],
-        seq_len=job["seq_len"],
-        plan=plan_words(values),
-        values=_with_limits(step, read_back(keys, {**job, **values, **_apart(record)}, sources)),
-        accelerator=given.accelerator,
-        post_training=record,
-        notes=tuple(keys.notes),
-        doubts=tuple(keys.doubts),
-        asks=tuple(keys.asks),
-        ignored=left.quiet,
-        unmodelled=left.bears,
-        unknown=left.unknown,
-    )
+    rows = read_back(keys, {**job, **values, **_apart(record)}, sources)
+    return launch_of(
+        told, given, table, job, values, sources, models=_names(step.model),
+        values=_with_limits(step, rows), post_training=record,
+    )  # fmt: skip
 
 
 def _names(model: str | None) -> tuple[str, ...]:

@@ -19,10 +19,10 @@ from typing import Any
 
 from foretell.interop.arguments import ArgumentTable, flat
 from foretell.interop.kept_flags import own_flags
-from foretell.interop.keys import Keys, drop_unset, plan_words, read_back
+from foretell.interop.keys import Keys, drop_unset, read_back
 from foretell.interop.launch import Known, Launch
 from foretell.interop.several_servers import joined_halves
-from foretell.interop.tool_fields import translate
+from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
@@ -93,21 +93,10 @@ def read_service(given: ArgumentTable, known: Known, table: ToolTable) -> Launch
     drop_unset(keys, values, job, sources)
     rows = {"model": next(iter(models), None), "gpus": job["gpus"], **values}
     bears = tuple(dict.fromkeys((*one.warned, *told.left.bears)))
-    launch = Launch(
-        tool=table.tool,
-        models=models,
-        gpus=job["gpus"],
-        plan=plan_words(values),
-        values=read_back(keys, rows, sources),
-        accelerator=given.accelerator,
-        notes=tuple(keys.notes),
-        doubts=tuple(keys.doubts),
-        asks=tuple(keys.asks),
-        ignored=told.left.quiet,
-        unmodelled=bears,
-        unknown=told.left.unknown,
-        flags=own_flags(given, dict(given.pairs)),
-    )
+    launch = launch_of(
+        told, given, table, job, values, sources, models=models, values=read_back(keys, rows, sources),
+        unmodelled=bears, flags=own_flags(given, dict(given.pairs)),
+    )  # fmt: skip
     return _with_prefill(one, launch)
 
 

@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import LAUNCHER_FLAGS, Keys, LeftArguments, is_truth
+from foretell.interop.keys import (
+    LAUNCHER_FLAGS,
+    Keys,
+    LeftArguments,
+    is_truth,
+    plan_words,
+    read_back,
+)
+from foretell.interop.launch import Launch
 from foretell.interop.tool_tables import CHIP_KEYS, ToolTable
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
@@ -83,6 +91,28 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
     return Translated(
         keys=keys, plan=plan, sources=sources, left=left, backend=backend, warned=tuple(warned)
     )
+
+
+def launch_of(
+    told: Translated,
+    given: ArgumentTable,
+    table: ToolTable,
+    job: Mapping[str, Any],
+    values: Mapping[str, object],
+    sources: Mapping[str, tuple[str, ...]],
+    /,
+    **more: Any,
+) -> Launch:
+    """The launch that values of a plan and of a job make, with where each is from and what is left over."""
+    keys = told.keys
+    made: dict[str, Any] = {
+        "tool": table.tool, "gpus": job.get("gpus"), "global_batch": job.get("global_batch"),
+        "seq_len": job.get("seq_len"), "plan": plan_words(values), "accelerator": given.accelerator,
+        "values": read_back(keys, {**job, **values}, sources), "notes": tuple(keys.notes),
+        "doubts": tuple(keys.doubts), "asks": tuple(keys.asks), "ignored": told.left.quiet,
+        "unmodelled": told.left.bears, "unknown": told.left.unknown,
+    }  # fmt: skip
+    return Launch(**{**made, **more})
 
 
 def _alone(given: ArgumentTable, table: ToolTable) -> tuple[list[str], dict[str, Any]]:

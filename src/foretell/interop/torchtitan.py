@@ -10,10 +10,10 @@ from dataclasses import replace
 from math import ceil
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, plan_words, read_back, world_size
+from foretell.interop.keys import Keys, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word
-from foretell.interop.tool_fields import translate
+from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.interop.torchtitan_registry import REGISTRY
 from foretell.interop.whole_numbers import whole_number
@@ -72,22 +72,7 @@ def read_torchtitan(given: ArgumentTable, known: Known, table: ToolTable) -> Lau
     gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
     name = next(iter(models), None)
     job = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
-    return Launch(
-        tool="torchtitan",
-        models=models,
-        gpus=gpus,
-        global_batch=batch,
-        seq_len=seq_len,
-        plan=plan_words(values),
-        values=read_back(keys, {**job, **values}, table.sources),
-        accelerator=given.accelerator,
-        notes=tuple(keys.notes),
-        doubts=tuple(keys.doubts),
-        asks=tuple(keys.asks),
-        ignored=told.left.quiet,
-        unmodelled=told.left.bears,
-        unknown=told.left.unknown,
-    )
+    return launch_of(told, given, table, job, values, table.sources, models=models)
 
 
 def _with_registry(given: ArgumentTable) -> ArgumentTable:

@@ -16,10 +16,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
-from foretell.interop.keys import Keys, drop_unset, node_size, plan_words, read_back, world_size
+from foretell.interop.keys import (
+    Keys,
+    drop_unset,
+    enough_chips,
+    node_size,
+    plan_words,
+    read_back,
+    world_size,
+)
 from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import STEP_VALUES
-from foretell.interop.tool_fields import translate
+from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.post_training import usual_prompt
@@ -105,24 +113,11 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
         post = _method(keys, job, plan_words({k: v for k, v in own.items() if k != "dp"}), table)
     step = {name: post[name] for name in STEP_VALUES if name in post} if post else {}
     sources = {**table_of("_training").sources, **told.sources}
-    return Launch(
-        tool=tool,
-        models=models,
-        table=table_of_model,
-        gpus=job["gpus"],
-        global_batch=job["global_batch"],
-        seq_len=job["seq_len"],
-        plan=plan_words(values),
-        values=read_back(keys, {**job, **values, **step}, sources),
-        accelerator=given.accelerator,
-        post_training=post,
-        notes=tuple(keys.notes),
-        doubts=tuple(keys.doubts),
-        asks=tuple(keys.asks),
-        ignored=told.left.quiet,
-        unmodelled=told.left.bears,
-        unknown=told.left.unknown,
-    )
+    rows = read_back(keys, {**job, **values, **step}, sources)
+    return launch_of(
+        told, given, table, job, values, sources, models=models, table=table_of_model,
+        values=rows, post_training=post,
+    )  # fmt: skip
 
 
 def _experts(ep: int, dp: int | None, keys: Keys) -> int | None:
@@ -155,9 +150,7 @@ def _replicas(
         gpus = dp * ranks
     if gpus is None and shard is not None and shard > 0 and (copies or 1) > 0 and not open_experts:
         gpus = shard * fixed * ranks
-    if gpus is not None and known.gpus is None and gpus < ranks:
-        keys.ask(f"tp x pp x cp = {ranks} is more than the {gpus} GPUs of the file: --gpus")
-        gpus = None
+    gpus = enough_chips(keys, known, gpus, ranks)
     if gpus is not None and gpus % ranks:
         keys.problem("gpus", f"is no multiple of tp x pp x cp = {ranks}", gpus)
     dp = None if gpus is None else max(gpus // ranks, 1)

@@ -10,6 +10,8 @@ from foretell.cli.flags import Json
 from foretell.cli.output import write_json
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from foretell.lab.validate.scores import Scores
 
 Table = Annotated[
@@ -34,6 +36,14 @@ Anchors = Annotated[
     ),
 ]
 Seed = Annotated[int, Parameter(metavar="S", show_default=False, help="Which rows these are.")]
+Commands = Annotated[
+    bool,
+    Parameter(
+        negative="",
+        show_default=False,
+        help="Print the command of every row instead: `foretell VERB ... # ID`.",
+    ),
+]
 FirstContact = Annotated[
     str,
     Parameter(
@@ -182,14 +192,7 @@ def training(
             help="Play the runs that have a pipeline or replicas event by event.",
         ),
     ] = False,
-    commands: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Print the command of every run instead: `foretell estimate ... # ID`.",
-        ),
-    ] = False,
+    commands: Commands = False,
     anchors: Anchors = 0,
     seed: Seed = 0,
     first_contact: FirstContact = "",
@@ -203,12 +206,11 @@ def training(
         beside={"leave-one-out": leave_one_out, "simulate": simulate, "commands": commands,
                 "anchors": anchors},
     )  # fmt: skip
-    if commands:
-        from foretell.lab.validate.training import commands as training_commands
-
-        return show_commands(training_commands(Path(file)), json)
+    from foretell.lab.validate.training import commands as commands_of
     from foretell.lab.validate.training import score_training
 
+    if commands:
+        return show_commands(commands_of(Path(file)), json)
     check_anchors(anchors)
     found = score_training(
         Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
@@ -240,16 +242,10 @@ def memory(
         beside={},
     )  # fmt: skip
     from foretell.lab.validate.memory import score_memory
+    from foretell.report.scores import memory_text
 
     found = score_memory(Path(file)).to_dict()
-    if json:
-        write_json(found)
-    else:
-        from foretell.report import console
-        from foretell.report.scores import memory_text
-
-        console.show(memory_text(found))
-    return keep(found)
+    return shown(found, memory_text, json) or keep(found)
 
 
 def serving(
@@ -266,14 +262,7 @@ def serving(
         bool,
         Parameter(negative="", show_default=False, help="Play the requests of rows under load."),
     ] = False,
-    commands: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Print the command of every row instead: `foretell serve ... # ID`.",
-        ),
-    ] = False,
+    commands: Commands = False,
     anchors: Anchors = 0,
     seed: Seed = 0,
     first_contact: FirstContact = "",
@@ -287,12 +276,11 @@ def serving(
         beside={"leave-one-out": leave_one_out, "simulate": simulate, "commands": commands,
                 "anchors": anchors},
     )  # fmt: skip
-    if commands:
-        from foretell.lab.validate.serving import commands as serving_commands
-
-        return show_commands(serving_commands(Path(file)), json)
+    from foretell.lab.validate.serving import commands as commands_of
     from foretell.lab.validate.serving import score_serving
 
+    if commands:
+        return show_commands(commands_of(Path(file)), json)
     check_anchors(anchors)
     found = score_serving(
         Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
@@ -307,14 +295,7 @@ def post_training(
         Literal["source"] | None,
         Parameter(help="Intervals without the row's own source (as it is)."),
     ] = "source",
-    commands: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Print the command of every row instead: `foretell post-train ... # ID`.",
-        ),
-    ] = False,
+    commands: Commands = False,
     anchors: Anchors = 0,
     seed: Seed = 0,
     first_contact: FirstContact = "",
@@ -327,12 +308,11 @@ def post_training(
         "post-training", file, first_contact=first_contact, after_learning=after_learning, out=out,
         beside={"commands": commands, "anchors": anchors},
     )  # fmt: skip
-    if commands:
-        from foretell.lab.validate.post_training import commands as post_training_commands
-
-        return show_commands(post_training_commands(Path(file)), json)
+    from foretell.lab.validate.post_training import commands as commands_of
     from foretell.lab.validate.post_training import score_post_training
 
+    if commands:
+        return show_commands(commands_of(Path(file)), json)
     check_anchors(anchors)
     found = score_post_training(Path(file), leave_one_out=leave_one_out, anchors=(anchors, seed))
     return show(found, json) or keep(found.to_dict())
@@ -341,16 +321,9 @@ def post_training(
 def famous(file: Table, *, json: Json = False) -> int:
     """Type the command of each famous run of a table, and print its answer beside what was printed."""
     from foretell.lab.validate.famous import score_famous
+    from foretell.report.scores import famous_text
 
-    found = score_famous(Path(file)).to_dict()
-    if json:
-        write_json(found)
-    else:
-        from foretell.report import console
-        from foretell.report.scores import famous_text
-
-        console.show(famous_text(found))
-    return 0
+    return shown(score_famous(Path(file)).to_dict(), famous_text, json)
 
 
 def cost(file: Table, *, json: Json = False) -> int:
@@ -362,11 +335,19 @@ def cost(file: Table, *, json: Json = False) -> int:
 
 def show(scores: "Scores", json: bool) -> int:
     """A scored table as JSON or as text."""
+    from foretell.report.scores import scores_text
+
+    return shown(scores.to_dict(), scores_text, json)
+
+
+def shown(
+    found: Mapping[str, Any], text: "Callable[[Mapping[str, Any]], RenderableType]", json: bool
+) -> int:
+    """An answer as JSON or as text."""
     if json:
-        write_json(scores.to_dict())
+        write_json(found)
     else:
         from foretell.report import console
-        from foretell.report.scores import scores_text
 
-        console.show(scores_text(scores.to_dict()))
+        console.show(text(found))
     return 0

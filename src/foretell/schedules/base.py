@@ -117,6 +117,11 @@ class ScheduleRule:
     """What is asked for."""
 
 
+def no_pairs(pipe: Pipe) -> Array:
+    """Nothing runs side by side."""
+    return np.zeros_like(pipe.micro_batches)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A pipeline schedule, in closed form for a batch of plans and as an order of tasks for one."""
@@ -125,23 +130,23 @@ class Schedule:
     """Its word in a plan's text."""
     layout: Layout
     """Which chunks stand on a rank."""
-    weight_copies: float
-    """Copies of the model's weights on the ranks of one pipeline."""
-    splits_backward: bool
-    """Whether the backward pass to the weights runs apart, so that `RankTimes.weight_s` is asked for."""
     bubble_s: Callable[[RankTimes, Pipe], Array]
     """Waiting of the slowest rank where all ranks begin a step together; (plans,)."""
     apart_s: Callable[[RankTimes, Pipe], Array]
     """The same where each rank begins the next step when it is done: no norm over all gradients, or one
     that is checked afterwards (Qi et al. 2024, section 4)."""
-    pairs: Callable[[Pipe], Array]
-    """Micro-batches of the step whose forward pass runs beside a backward pass; (plans,)."""
     in_flight: Callable[[Pipe, Array], Array]
     """Micro-batches (in units of the whole rank) held at the peak, by position; (plans, ranks)."""
     tasks: Callable[[int, int, int, int], list[Task]]
     """Order of work of one rank: of (rank, pp, vpp, micro_batches)."""
     rules: tuple[ScheduleRule, ...]
     """What the sizes must satisfy."""
+    pairs: Callable[[Pipe], Array] = no_pairs
+    """Micro-batches of the step whose forward pass runs beside a backward pass; (plans,)."""
+    weight_copies: float = 1.0
+    """Copies of the model's weights on the ranks of one pipeline."""
+    splits_backward: bool = False
+    """Whether the backward pass to the weights runs apart, so that `RankTimes.weight_s` is asked for."""
     scores_wait: bool = False
     """Whether the head's scores of all micro-batches in flight are held, not of one alone."""
     host_waits: bool = False
@@ -165,11 +170,6 @@ def routes(layout: Layout, pp: int, vpp: int) -> tuple[tuple[Place, ...], ...]:
     if layout == "v":
         return (down + up,)
     return (tuple((rank, chunk) for chunk in range(vpp) for rank in range(pp)),)
-
-
-def no_pairs(pipe: Pipe) -> Array:
-    """Nothing runs side by side."""
-    return np.zeros_like(pipe.micro_batches)
 
 
 def largest_form(

@@ -66,106 +66,35 @@ class Output:
     """Its slash-separated key in experiment trackers."""
 
 
+_ROWS: tuple[tuple[str, str, str, Rule, str, Callable[[Totals], Num]], ...] = (
+    ("step_s", "time of a step", "s", "time", "perf/step_s", lambda t: t.step_s),
+    ("tokens_per_s", "tokens/s", "count", "rate", "perf/tokens_per_s",
+     lambda t: t.tokens / t.step_s),
+    ("tokens_per_s_per_gpu", "tokens/s per GPU", "count", "rate", "perf/tokens_per_s_per_gpu",
+     lambda t: t.tokens / t.step_s / t.gpus),
+    ("tflops_per_gpu", "TFLOP/s per GPU", "count", "rate", "perf/tflops_per_gpu",
+     lambda t: t.model_flop / t.step_s / t.gpus / 1e12),
+    ("mfu", "MFU", "share", "rate", "perf/mfu",
+     lambda t: t.model_flop / t.step_s / t.gpus / t.peak_flop_per_s),
+    ("hfu", "HFU", "share", "rate", "perf/hfu",
+     lambda t: t.hardware_flop / t.step_s / t.gpus / t.peak_flop_per_s),
+    ("mfu_causal", "MFU, causal attention", "share", "rate", "perf/mfu_causal",
+     lambda t: t.masked_flop / t.step_s / t.gpus / t.peak_flop_per_s),
+    ("allocated_bytes", "memory of tensors", "bytes", "tensors", "memory/allocated_bytes",
+     lambda t: t.allocated_bytes),
+    ("reserved_bytes", "reserved memory", "bytes", "memory", "memory/reserved_bytes",
+     lambda t: t.reserved_bytes),
+    ("peak_memory_bytes", "peak memory", "bytes", "memory", "memory/peak_bytes",
+     lambda t: t.peak_memory_bytes),
+    ("memory_capacity_bytes", "memory of a chip", "bytes", "none", "memory/capacity_bytes",
+     lambda t: t.memory_capacity_bytes),
+    ("energy_joules", "energy of a step", "J", "energy", "energy/step_joules",
+     lambda t: t.base_watts * t.step_s * t.gpus + t.active_joules),
+)  # fmt: skip
+"""Name, label, unit, rule, key in trackers and formula of each."""
 OUTPUTS: Mapping[str, Output] = {
-    output.name: output
-    for output in (
-        Output(
-            name="step_s",
-            of=lambda t: t.step_s,
-            label="time of a step",
-            unit="s",
-            rule="time",
-            metric="perf/step_s",
-        ),
-        Output(
-            name="tokens_per_s",
-            of=lambda t: t.tokens / t.step_s,
-            label="tokens/s",
-            unit="count",
-            rule="rate",
-            metric="perf/tokens_per_s",
-        ),
-        Output(
-            name="tokens_per_s_per_gpu",
-            of=lambda t: t.tokens / t.step_s / t.gpus,
-            label="tokens/s per GPU",
-            unit="count",
-            rule="rate",
-            metric="perf/tokens_per_s_per_gpu",
-        ),
-        Output(
-            name="tflops_per_gpu",
-            of=lambda t: t.model_flop / t.step_s / t.gpus / 1e12,
-            label="TFLOP/s per GPU",
-            unit="count",
-            rule="rate",
-            metric="perf/tflops_per_gpu",
-        ),
-        Output(
-            name="mfu",
-            of=lambda t: t.model_flop / t.step_s / t.gpus / t.peak_flop_per_s,
-            label="MFU",
-            unit="share",
-            rule="rate",
-            metric="perf/mfu",
-        ),
-        Output(
-            name="hfu",
-            of=lambda t: t.hardware_flop / t.step_s / t.gpus / t.peak_flop_per_s,
-            label="HFU",
-            unit="share",
-            rule="rate",
-            metric="perf/hfu",
-        ),
-        Output(
-            name="mfu_causal",
-            of=lambda t: t.masked_flop / t.step_s / t.gpus / t.peak_flop_per_s,
-            label="MFU, causal attention",
-            unit="share",
-            rule="rate",
-            metric="perf/mfu_causal",
-        ),
-        Output(
-            name="allocated_bytes",
-            of=lambda t: t.allocated_bytes,
-            label="memory of tensors",
-            unit="bytes",
-            rule="tensors",
-            metric="memory/allocated_bytes",
-        ),
-        Output(
-            name="reserved_bytes",
-            of=lambda t: t.reserved_bytes,
-            label="reserved memory",
-            unit="bytes",
-            rule="memory",
-            metric="memory/reserved_bytes",
-        ),
-        Output(
-            name="peak_memory_bytes",
-            of=lambda t: t.peak_memory_bytes,
-            label="peak memory",
-            unit="bytes",
-            rule="memory",
-            metric="memory/peak_bytes",
-        ),
-        Output(
-            name="memory_capacity_bytes",
-            of=lambda t: t.memory_capacity_bytes,
-            label="memory of a chip",
-            unit="bytes",
-            rule="none",
-            metric="memory/capacity_bytes",
-        ),
-        Output(
-            name="energy_joules",
-            of=lambda t: t.base_watts * t.step_s * t.gpus + t.active_joules,
-            label="energy of a step",
-            unit="J",
-            rule="energy",
-            metric="energy/step_joules",
-        ),
-    )
+    name: Output(name=name, label=label, unit=unit, rule=rule, metric=metric, of=of)
+    for name, label, unit, rule, metric, of in _ROWS
 }
 """By name, in the order of the JSON."""
 

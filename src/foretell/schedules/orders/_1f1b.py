@@ -21,7 +21,6 @@ from foretell.schedules.base import (
     RankTimes,
     Schedule,
     Task,
-    no_pairs,
 )
 from foretell.schedules.pipeline import fill_and_drain_s
 
@@ -48,11 +47,8 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
 SCHEDULE = Schedule(
     name="1f1b",
     layout="loop",
-    weight_copies=1.0,
-    splits_backward=False,
     bubble_s=bubble_s,
     apart_s=bubble_s,
-    pairs=no_pairs,
     in_flight=in_flight,
     tasks=tasks,
     rules=(ONE_CHUNK,),

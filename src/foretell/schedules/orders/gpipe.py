@@ -16,7 +16,6 @@ from foretell.schedules.base import (
     RankTimes,
     Schedule,
     Task,
-    no_pairs,
 )
 
 
@@ -45,11 +44,8 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
 SCHEDULE = Schedule(
     name="gpipe",
     layout="loop",
-    weight_copies=1.0,
-    splits_backward=False,
     bubble_s=bubble_s,
     apart_s=bubble_s,
-    pairs=no_pairs,
     in_flight=in_flight,
     tasks=tasks,
     rules=(ONE_CHUNK,),

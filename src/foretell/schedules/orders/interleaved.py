@@ -8,7 +8,7 @@ Unequal chunks wait for each other: `sharding.pipeline.chunk_waiting`.
 
 import numpy as np
 
-from foretell.schedules.base import Schedule, ScheduleRule, Task, no_pairs
+from foretell.schedules.base import Schedule, ScheduleRule, Task
 from foretell.schedules.orders._1f1b import bubble_s, in_flight
 
 
@@ -37,11 +37,8 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
 SCHEDULE = Schedule(
     name="interleaved",
     layout="loop",
-    weight_copies=1.0,
-    splits_backward=False,
     bubble_s=bubble_s,
     apart_s=bubble_s,
-    pairs=no_pairs,
     in_flight=in_flight,
     tasks=tasks,
     rules=(

@@ -18,7 +18,6 @@ from foretell.schedules.base import (
     RankTimes,
     Schedule,
     Task,
-    no_pairs,
 )
 
 
@@ -61,11 +60,9 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
 SCHEDULE = Schedule(
     name="zb-h1",
     layout="loop",
-    weight_copies=1.0,
     splits_backward=True,
     bubble_s=bubble_s,
     apart_s=apart_s,
-    pairs=no_pairs,
     in_flight=in_flight,
     tasks=tasks,
     rules=(ONE_CHUNK,),

@@ -17,7 +17,6 @@ from foretell.schedules.base import (
     ScheduleRule,
     Task,
     largest_form,
-    no_pairs,
 )
 
 V_TOGETHER = (
@@ -95,11 +94,9 @@ def tasks(rank: int, pp: int, vpp: int, micro_batches: int) -> list[Task]:
 SCHEDULE = Schedule(
     name="zb-v",
     layout="v",
-    weight_copies=1.0,
     splits_backward=True,
     bubble_s=bubble_s,
     apart_s=apart_s,
-    pairs=no_pairs,
     in_flight=in_flight,
     tasks=tasks,
     rules=(

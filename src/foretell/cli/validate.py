@@ -245,7 +245,7 @@ def memory(
     from foretell.report.scores import memory_text
 
     found = score_memory(Path(file)).to_dict()
-    return shown(found, memory_text, json) or keep(found)
+    return show_text(found, memory_text, json) or keep(found)
 
 
 def serving(
@@ -323,7 +323,7 @@ def famous(file: Table, *, json: Json = False) -> int:
     from foretell.lab.validate.famous import score_famous
     from foretell.report.scores import famous_text
 
-    return shown(score_famous(Path(file)).to_dict(), famous_text, json)
+    return show_text(score_famous(Path(file)).to_dict(), famous_text, json)
 
 
 def cost(file: Table, *, json: Json = False) -> int:
@@ -337,10 +337,10 @@ def show(scores: "Scores", json: bool) -> int:
     """A scored table as JSON or as text."""
     from foretell.report.scores import scores_text
 
-    return shown(scores.to_dict(), scores_text, json)
+    return show_text(scores.to_dict(), scores_text, json)
 
 
-def shown(
+def show_text(
     found: Mapping[str, Any], text: "Callable[[Mapping[str, Any]], RenderableType]", json: bool
 ) -> int:
     """An answer as JSON or as text."""

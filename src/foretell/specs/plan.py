@@ -258,7 +258,8 @@ def plan_text(plan: Plan) -> str:
     told += ("capacity",) if spread or drops else ()
     told += ("adapters",) if told and plan.lora else ()
     words = [f"tp{plan.tp}", f"pp{plan.pp}"]
-    words += [f"vpp{plan.vpp}"] if plan.vpp != 1 or (told and plan.pp > 1) else []
+    said = plan.vpp != 1 or plan.schedule == "zb-v" or (told and plan.pp > 1)
+    words += [f"vpp{plan.vpp}"] if said else []
     words += [f"dp{plan.dp}"]
     words += [f"{n}{getattr(plan, n)}" for n in ("cp", "ep") if getattr(plan, n) != 1]
     words += [f"etp{plan.etp}"] if plan.etp != 1 or spread else []
@@ -378,7 +379,8 @@ def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "b
 def _parsed(text: str, gpus: int | None, precision: PrecisionName) -> Plan:
     """Remembered: estimates of one plan on many systems parse it once."""
     given, problems = read_words(text)
-    vpp = given.get("vpp", 1)
+    # Both ways of a V are chunks.
+    vpp = given.setdefault("vpp", 2) if given.get("schedule") == "zb-v" else given.get("vpp", 1)
     base = default_plan(
         vpp=vpp if isinstance(vpp, int) else 1,
         precision=given.get("precision", precision),

@@ -38,7 +38,7 @@ def test_all_software_that_drops_tokens_is_listed() -> None:
 @pytest.mark.parametrize(
     ("text", "field", "value"),
     [
-        ("ep8 framework=megatron-bridge@26.02", "dispatch", "alltoall"),
+        ("ep8 framework=megatron-bridge@26.02", "dispatch", "dedup"),
         ("ep8 dispatch=alltoall framework=megatron-bridge@26.04", "dispatch", "alltoall"),
         ("ep8 capacity=1 framework=megatron-bridge@26.04", "dispatch", "alltoall"),
         ("framework=megatron-bridge@26.04", "dispatch", "alltoall"),

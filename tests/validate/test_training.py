@@ -500,10 +500,10 @@ class TestRecipes:
     @pytest.mark.parametrize(
         ("cells", "words"),
         [
-            ({"notes": "25.11 NeMo Container"}, ("alltoall", "off", 0.0, "megatron-bridge@25.11")),
+            ({"notes": "25.11 NeMo Container"}, ("dedup", "off", 0.0, "megatron-bridge@25.11")),
             (
                 {"notes": "26.06 NeMo", "chip_id": "gb200", "precision_id": "mxfp8"},
-                ("alltoall", "off", 0.0, "megatron-bridge@26.06"),
+                ("dedup", "off", 0.0, "megatron-bridge@26.06"),
             ),
             ({"model": "Qwen3 30B (tokendrop)"}, ("alltoall", "off", 1.0, "megatron-bridge")),
             (
@@ -512,7 +512,7 @@ class TestRecipes:
             ),
             (
                 {**OSS, "notes": "26.08 NeMo"},
-                ("alltoall", "off", 0.0, "megatron-bridge@26.08"),
+                ("dedup", "off", 0.0, "megatron-bridge@26.08"),
             ),
             ({"framework": "NeMo", "notes": "26.08"}, ("alltoall", "off", 0.0, "nemo")),
             (

@@ -7,6 +7,7 @@ No rule asks for anything of a model.
 
     lora                            whether adapters are trained
     ep_above, tp_above, zero_above  more ranks, or a higher stage of ZeRO, than this
+    drops                           whether experts leave out tokens beyond their capacity
     etp_divides                     whether tp ranks inside each expert divide the ranks of a stage
 """
 
@@ -20,7 +21,7 @@ from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 from foretell.specs.plan import Plan
 
-FACTS = ("lora", "ep_above", "tp_above", "zero_above", "etp_divides")
+FACTS = ("lora", "drops", "ep_above", "tp_above", "zero_above", "etp_divides")
 """What a rule may ask for."""
 KEYS = frozenset({"since", "before", "when", "set", "source", "why"})
 """What a rule's table may hold."""

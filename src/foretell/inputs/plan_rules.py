@@ -21,7 +21,8 @@ OF_EXPERTS = ("capacity", "dispatch", "ep_overlap", "etp")
 def holds(rule: SoftwareRule, plan: Plan) -> bool:
     """Whether all that a rule asks for is so."""
     ranks = plan.tp * plan.cp * plan.dp
-    known = {"lora": plan.lora > 0, "etp_divides": ranks % (plan.ep * plan.tp) == 0}
+    whole = ranks % (plan.ep * plan.tp) == 0
+    known = {"lora": plan.lora > 0, "drops": plan.capacity > 0.0, "etp_divides": whole}
     above = {"ep_above": plan.ep, "tp_above": plan.tp, "zero_above": plan.zero}
     return all(
         above[name] > float(str(wanted)) if name in above else known[name] == wanted

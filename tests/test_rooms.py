@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "foretell"
 MOST_ENTRIES, MOST_ROOMS = 31, 18
@@ -44,3 +46,12 @@ def test_one_estimate_enters_few_rooms() -> None:
         [sys.executable, "-m", "tests.rooms"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert int(done.stdout.splitlines()[-1].split()[0]) <= MOST_ROOMS, done.stdout
+
+
+@pytest.mark.parametrize("room", ["calibrate", "validate"])
+def test_a_room_of_the_lab_begins_with_its_table_of_contents(room: str) -> None:
+    """Each module of the room once, under the name of its file."""
+    folder = PACKAGE / "lab" / room
+    told = (folder / "__init__.py").read_text(encoding="utf-8")
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert {name for name in names if not re.search(rf"\b{name}\b", told)} == set()

@@ -125,3 +125,9 @@ def test_devices_of_the_other_table_are_told_by_its_rows(data_dir):
     mine = next(g for g in groups if g.chip == "a100-sxm-80gb")
     rate = (mine.dims["bytes_read"] + mine.dims["bytes_written"]) / mine.measured_s
     assert rate.max() / 2039e9 == pytest.approx(0.757, abs=0.01)
+
+
+def test_a_table_of_no_row_that_is_kept_has_no_rows() -> None:
+    """An empty list of switches is none of numbers."""
+    dims = {name: np.zeros(0) for name in ("experts", "top_k", "skew", "ep")}
+    assert len(kernel_rows._as_routed(dims, [], np.zeros(0, str))["pinned"]) == 0

@@ -100,7 +100,7 @@ def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> LaunchedProcess:
     facts = [
         stated(
             "replicas",
-            int(model.get("replicaCount") or 1),
+            whole_number(model.get("replicaCount", "")) or 1,
             tree.line(*path, "replicaCount"),
             "replicaCount",
         )

@@ -285,9 +285,9 @@ def _as_routed(dims: Mapping[str, Array], sources: Sequence[str], dtype: Words) 
     rest, and of eight experts always the first two. It shows in the times: as long on 2 ranks as on 1,
     and on 64 still half of that.
     """
-    grouped = np.array(["min_latency" in source for source in sources])
+    grouped = np.array(["min_latency" in source for source in sources], bool)
     # vLLM's kernels that route themselves do so for DeepSeek-V3's 256 experts only.
-    inside = np.array(["expertsmonolithic" in s and "trtllm" in s for s in sources])
+    inside = np.array(["expertsmonolithic" in s and "trtllm" in s for s in sources], bool)
     inside &= (dims["experts"] == 256.0) & (dtype != "w4a16-mxfp4")
     tied = (grouped | inside) & (dims["top_k"] > 4.0) & (dims["skew"] == 0.0)
     first = grouped & (dims["experts"] == 8.0)

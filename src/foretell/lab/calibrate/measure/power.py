@@ -1,22 +1,20 @@
 """Watts, clocks and temperature while something runs; read only, nothing of the card is ever changed.
 
 NVML through its C library, which comes with the driver; else what torch.cuda offers (ROCm, or NVML's
-Python package); else what nvidia-smi prints; else nothing, as on a CPU.
+Python package); else nothing, as on a CPU.
 """
 
 import ctypes
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-SAMPLE_S, FIRST_ANSWER_S = 0.02, 5.0
-"""Time between two samples; how long nvidia-smi may take to say something."""
+SAMPLE_S = 0.02
+"""Time between two samples."""
 LEAST_ENERGY_S = 0.4
 """Shorter than this, the energy counter's own steps show, and sampled power is taken instead."""
 SM_CLOCK, MEMORY_CLOCK = 1, 2
@@ -86,50 +84,6 @@ class Nvml:
         }
 
 
-class Smi:
-    """What nvidia-smi prints over and over; it ends with us."""
-
-    QUERY = ("power.draw", "clocks.sm", "clocks.mem", "temperature.gpu")
-    NAMES = ("watts", "sm_clock_hz", "memory_clock_hz", "temperature_c")
-    UNITS = (1.0, 1e6, 1e6, 1.0)
-
-    def __init__(self, uuid: str) -> None:
-        name = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-        query = f"--query-gpu={','.join(self.QUERY)}"
-        self._process = subprocess.Popen(
-            ["nvidia-smi", "-i", name, query, "--format=csv,noheader,nounits", "-lms", "50"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._last: Reading = {}
-        threading.Thread(target=self._listen, daemon=True).start()
-        limit = time.monotonic() + FIRST_ANSWER_S
-        while not self._last and time.monotonic() < limit and self._process.poll() is None:
-            time.sleep(SAMPLE_S)
-        if not self._last:
-            self._process.kill()
-            raise OSError("nvidia-smi does not answer")
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            told = {}
-            for name, unit, text in zip(self.NAMES, self.UNITS, line.split(","), strict=False):
-                with suppress(ValueError):
-                    told[name] = float(text) * unit
-            self._last = told
-
-    def read(self) -> Reading:
-        """What was printed last."""
-        return self._last
-
-    def facts(self) -> dict[str, Any]:
-        """Nothing more is asked."""
-        return {}
-
-
 class OfTorch:
     """What torch.cuda tells, where NVML's library is not to be had."""
 
@@ -161,7 +115,7 @@ class OfTorch:
 class Meter:
     """Samples taken between `start` and `stop`; several stretches may follow each other."""
 
-    source: Nvml | OfTorch | Smi | None
+    source: Nvml | OfTorch | None
     """What is asked, or None where nothing tells."""
     samples: list[tuple[float, Reading]]
     """When and what, of the present stretch."""
@@ -225,7 +179,7 @@ def meter(torch: Any, device: str) -> Meter:
     if device != "cuda":
         return Meter(source=None, samples=[])
     uuid = str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
-    for make in (lambda: Nvml(uuid), lambda: OfTorch(torch), lambda: Smi(uuid)):
+    for make in (lambda: Nvml(uuid), lambda: OfTorch(torch)):
         try:
             return Meter(source=make(), samples=[])
         except (OSError, AttributeError):

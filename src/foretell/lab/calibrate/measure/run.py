@@ -19,7 +19,7 @@ from typing import Any, Literal
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.lab.calibrate.measure import file
 from foretell.lab.calibrate.measure.plan import GROUPS
-from foretell.lab.calibrate.measure.progress import ProgressBar, bar
+from foretell.lab.calibrate.measure.progress import ProgressLines
 from foretell.lab.calibrate.measure.worker import AGAIN, WorkerTask
 from foretell.records import as_json, dataclass
 
@@ -75,9 +75,8 @@ def measure(
         retry_failed=retry_failed,
     )
     # Of several processes the first shows how far they are.
-    with bar(task.seconds, wanted=first_rank()) as shown:
-        state = _Supervisor(task, shown)
-        state.run()
+    state = _Supervisor(task, ProgressLines(task.seconds, wanted=first_rank()))
+    state.run()
     counts = file.summary(list(file.lines(path))) if path.exists() else {}
     return MeasurementRun(
         file=str(path),
@@ -133,7 +132,7 @@ def first_rank() -> bool:
 class _Supervisor:
     """Watches workers until the time is over or nothing is left."""
 
-    def __init__(self, task: WorkerTask, shown: ProgressBar) -> None:
+    def __init__(self, task: WorkerTask, shown: ProgressLines) -> None:
         self.task, self.bar = task, shown
         self.begin = time.monotonic()
         self.where: dict[str, str] = {}

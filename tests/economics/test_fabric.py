@@ -172,3 +172,27 @@ def test_cables_between_nodes_come_with_nodes_that_have_a_price() -> None:
     assert fabric_of(wide, 128.0, 64.0)[0].in_node_price
     assert not fabric_of(wide, 128.0, 64.0, from_parts=True)[0].in_node_price
     assert fabric_of(wide, 128.0, 64.0, from_parts=True)[0].reach == 64.0
+
+
+def test_circuits_and_packaged_optics_have_fewer_ends_and_watts() -> None:
+    """Circuit switches end no light and look at no packet; packaged ends replace those at switches."""
+    from foretell.economics.ask_system import system_cost
+    from foretell.specs.questions.cost import SystemQuestion
+
+    def cost(*words: str) -> dict[str, float]:
+        settings = [f"network.cluster.{word}" for word in words]
+        asked = SystemQuestion(system="dgx-h100", gpus=1024, set=settings)
+        found = system_cost(asked).to_dict()
+        return {
+            name: float(found[name])
+            for name in ("usd", "peak_watts", "switches", "transceivers", "links")
+        }
+
+    clos, packaged = cost("optics=pluggable"), cost("optics=co-packaged")
+    circuits = cost("topology=optical-circuit")
+    assert packaged["transceivers"] == clos["transceivers"] - 3072 == 1024
+    assert circuits["transceivers"] == circuits["links"] == 1024
+    assert circuits["switches"] == 0
+    assert circuits["peak_watts"] < packaged["peak_watts"] < clos["peak_watts"]
+    assert circuits["usd"] < packaged["usd"] < clos["usd"]
+    assert cost("topology=optical-circuit", "optics=co-packaged") == circuits

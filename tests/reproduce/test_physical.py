@@ -125,6 +125,13 @@ def inside(rows: Rows) -> None:
     held(rows, "ours_low_s", "ours_s", "ours_high_s")
 
 
+def nccl(rows: Rows) -> None:
+    inside(rows)
+    for some in by(rows, "collective", "nodes"):
+        rises(some, "bytes", "ours_s")
+        rises(some, "bytes", "published_s")
+
+
 def rates(rows: Rows) -> None:
     held(rows, "low_s", "step_s", "high_s")
     for some in by([r for r in rows if r["fits"] != "no"], "model", "system", "strategy"):
@@ -224,6 +231,7 @@ LAWS: Mapping[str, Mapping[str, Callable[[Rows], None]]] = {
         "fixed": parts_of_days,
         "layers": layers,
         "measured": inside,
+        "collectives": nccl,
         "plans": plans,
     },
     "scaling-2024": {

@@ -149,20 +149,31 @@ def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, N
         share = parts.direct_copper_share if tier.direct else parts.copper_share
         copper = tier.end_links * np.where(in_rack, 1.0, share)
         each = np.where(in_rack, parts.backplane_usd_per_gbit_s, parts.copper_usd_per_gbit_s)
+        # Mirrors turn light alone, and have no optical ends: those are at the cards.
+        copper = copper * (0.0 if tier.circuits else 1.0)
         light = tier.end_links - copper + tier.far_links
-        sent = 2.0 * light
+        packaged = light + tier.far_links if tier.packaged and not tier.circuits else 0.0
+        sent = (1.0 if tier.circuits else 2.0) * light - packaged
+        ports = tier.end_links if tier.circuits else 0.0
         found.append(
             total(
                 tier.name,
                 [
                     leaf(
                         "switches",
-                        boxes_gbit * parts.switch_usd_per_gbit_s,
-                        f"{central(tier.switches):,.0f} of {central(tier.gbit_s):g} Gbit/s ports",
+                        boxes_gbit * parts.switch_usd_per_gbit_s
+                        + ports * parts.circuit_usd_per_port,
+                        f"{central(ports):,.0f} ports of circuits"
+                        if tier.circuits
+                        else f"{central(tier.switches):,.0f} of {central(tier.gbit_s):g} Gbit/s ports",
                     ),
                     leaf(
                         "optics",
-                        sent * tier.gbit_s * parts.optics_usd_per_gbit_s,
+                        tier.gbit_s
+                        * (
+                            sent * parts.optics_usd_per_gbit_s
+                            + packaged * parts.packaged_usd_per_gbit_s
+                        ),
                         f"{central(sent):,.0f} transceivers",
                     ),
                     leaf("fibres", light * parts.fibre_usd),
@@ -173,7 +184,10 @@ def _network(tiers: list[TierParts], parts: FabricParts) -> tuple[Branch, Num, N
         )
         switches, links, optics = switches + tier.switches, links + light + copper, optics + sent
         watts = watts + boxes_gbit * parts.switch_watts_per_gbit_s
-        watts = watts + sent * tier.gbit_s * parts.optics_watts_per_gbit_s
+        watts = watts + ports * parts.circuit_watts_per_port
+        watts = watts + tier.gbit_s * (
+            sent * parts.optics_watts_per_gbit_s + packaged * parts.packaged_watts_per_gbit_s
+        )
     return total("network", found), switches, links, optics, watts
 
 

@@ -3,7 +3,8 @@
 A folded Clos of switches with k ports joins e ends in L levels, 2 (k/2)^L >= e: each level but the top
 has half its ports up. A tapered leaf has k/(1+t) ports down. Rails are as many networks side by side. A
 dragonfly's group has a router for every k/4 ends, all joined, and `taper` of its ends as links to other
-groups. Tori, meshes and full meshes have links of their own and no switches. All broadcast over the ends.
+groups. Optical circuit switches have a port for each end. Tori, meshes and full meshes have links of
+their own and no switches. All broadcast over the ends.
 """
 
 import re
@@ -19,6 +20,8 @@ from foretell.specs.system import System, Tier
 
 CLOS = frozenset({"switch", "fat-tree", "clos", "roce-clos", "rail-clos"})
 """Topologies that are made of levels of switches."""
+CIRCUITS = frozenset({"optical-circuit"})
+"""Topologies whose switches join circuits of light."""
 GROUPS = frozenset({"dragonfly", "dragonfly-plus"})
 """Topologies that join groups of switches pairwise."""
 REFERENCE_LINKS = 450e9
@@ -50,6 +53,13 @@ class TierParts:
     """Whether it comes with the nodes, and is not paid again."""
     reach: Num = 0.0
     """Chips that are joined to the same scale-up switches across nodes; 0: it is no such tier."""
+    packaged: bool = False
+    """Whether the optical ends at its switches are in their packages."""
+
+    @property
+    def circuits(self) -> bool:
+        """Whether its switches turn light and look at no packet."""
+        return self.topology in CIRCUITS
 
 
 def levels(ends: Num, ports: Num) -> Num:
@@ -276,7 +286,7 @@ def _tier(
         switches, far = clos(ends / units, ports, tier.taper, planes, above)
         switches, far = switches * units, far * units
     rate: Num = card_gbit_s(system)
-    direct = name not in CLOS | GROUPS
+    direct = name not in CLOS | GROUPS | CIRCUITS
     if direct and over_name not in GROUPS:
         # The cards of a member are its links; members that are not there have none.
         whole = float(np.asarray(direct_links(tier, 1.0)))
@@ -290,4 +300,5 @@ def _tier(
         far_links=far,
         gbit_s=rate,
         direct=direct,
+        packaged=tier.optics == "co-packaged",
     )

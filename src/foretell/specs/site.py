@@ -70,6 +70,14 @@ class FabricParts:
     """A switch, over the rates of its ports."""
     optics_watts_per_gbit_s: NotNegative
     """A transceiver."""
+    packaged_usd_per_gbit_s: NotNegative
+    """An optical end in a switch's package."""
+    packaged_watts_per_gbit_s: NotNegative
+    """The same."""
+    circuit_usd_per_port: NotNegative
+    """A port of an optical circuit switch, whatever its rate."""
+    circuit_watts_per_port: NotNegative
+    """The same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

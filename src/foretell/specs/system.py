@@ -50,6 +50,10 @@ class Tier:
     """Routers of one group of a dragonfly, each joined to all others of it; 0: enough of them."""
     router_globals: NotNegative = 0.0
     """Links of one router to other groups, at a chip's rate; 0: one for each chip on the router."""
+    reconfiguration_s: NotNegative = 0.0
+    """Time in which an optical circuit switch sets new circuits; 0: 10 ms, that of mirrors."""
+    optics: Literal["pluggable", "co-packaged"] = "pluggable"
+    """Optical ends at the tier's switches: modules in their ports, or beside the switch's die."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

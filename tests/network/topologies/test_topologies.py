@@ -50,6 +50,7 @@ from tests.network.topologies.groups import (
         (in_tier("roce-clos", 32, taper=0.5), (1, 2, 5, 32)),
         (in_tier("dragonfly", 12, taper=0.5), (1, 2, 5, 12)),
         (in_tier("dragonfly-plus", 12), (1, 2, 5, 12)),
+        (in_tier("optical-circuit", 16), (1, 2, 3, 16)),
     ],
 )
 def test_conformance(factory: Factory, sizes: tuple[float, ...]) -> None:
@@ -113,7 +114,7 @@ def test_every_name_of_the_catalogue_is_a_topology() -> None:
 def test_names() -> None:
     asked = (
         "fully-connected switch ring torus mesh hypercube fat-tree clos rail-clos roce-clos "
-        "dragonfly dragonfly-plus hyperx package hybrid-cube-mesh"
+        "dragonfly dragonfly-plus hyperx package hybrid-cube-mesh optical-circuit"
     )
     assert set(asked.split()) <= set(names())
     with pytest.raises(BadInput, match="did you mean torus"):
@@ -228,3 +229,14 @@ def test_taper_and_idle_groups_of_a_dragonfly() -> None:
     assert float(whole.permutation().s_per_byte) * RATE == pytest.approx(2 * 63 / 32)
     pair = Groups(members=2.0, groups=64.0, bandwidth_bytes_per_s=RATE, taper=0.5, latency_s=ALPHA)
     assert float(pair.permutation().s_per_byte) * RATE == pytest.approx(2.0)
+
+
+def test_circuits_of_a_ring_stand_and_others_are_set() -> None:
+    quick, slow = (
+        of_tier(tier("optical-circuit", 16.0, reconfiguration_s=s), 16.0) for s in (1e-6, 1e-3)
+    )
+    assert quick.ring() == slow.ring()
+    before, after = (find("pairwise").cost("all-to-all", one).seconds(1e6) for one in (quick, slow))
+    assert after - before == pytest.approx(15 * (1e-3 - 1e-6))
+    mirrors = of_tier(tier("optical-circuit", 16.0), 16.0)
+    assert mirrors.permutation().latency_s == pytest.approx(10e-3, rel=0.01)

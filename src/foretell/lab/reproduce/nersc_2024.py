@@ -6,8 +6,10 @@ from typing import Any
 
 from foretell.lab.reference.study import STUDY_GPUS, StudyResult, run_study
 from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, BestPlans, key_of
+from foretell.lab.reproduce.nersc_collectives import collective_rows
 from foretell.lab.reproduce.nersc_findings import (
     STATEMENTS,
+    collective_findings,
     findings_of,
     measured_findings,
     rungs_table,
@@ -48,6 +50,7 @@ FIGURES = {
     "layers": "One layer, op by op",
     "factor": "Days by both models, and what the factor between them is made of",
     "measured": "Real iterations of Megatron-LM on A100, by both models",
+    "collectives": "Collectives of NCCL on Perlmutter, measured and by both models",
     "plans": "The stored tables: ten fastest plans of every search, and candidate counts",
 }
 """Figures and tables of the study, in order."""
@@ -255,6 +258,11 @@ class NerscStudy:
         rows = measured_rows()
         return self._figure("measured", rows, measured_findings(rows))
 
+    def collectives(self) -> PaperFigure:
+        """NCCL on Perlmutter."""
+        rows = collective_rows()
+        return self._figure("collectives", rows, collective_findings(rows))
+
     def plans(self) -> PaperFigure:
         """The two stored tables."""
         return PaperFigure(
@@ -365,6 +373,5 @@ NERSC_2024 = PublishedWork(
             "The paper's own table of Megatron-LM runs on Perlmutter was not at hand; published runs of "
             "Megatron-LM on A100 replace it."
         ),
-        "The validation of its collectives needs the NCCL measurements: foretell validate collectives FILE.",
     ),
 )

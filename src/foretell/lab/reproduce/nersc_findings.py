@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
+from statistics import median
 from typing import Any
 
 from foretell.lab.reference.tables import GPT, VIT
@@ -10,11 +11,13 @@ from foretell.lab.reproduce.ladder import Ladder, ladder_rows, mean_ladder
 from foretell.lab.reproduce.nersc_ladder import Climb, Quotient, Spot
 from foretell.lab.reproduce.nersc_maps import MAP_GPUS
 from foretell.lab.reproduce.nersc_ours import OUR_GPUS, OurTask
-from foretell.lab.reproduce.records import Finding, Row, verdict
+from foretell.lab.reproduce.records import Finding, Row, verdict, widest
 from foretell.records import dataclass
 
 COUNTS = (1024, 4096, 16384)
 """GPUs at which statements are checked."""
+NEAR = 0.25
+"""Median error of collectives within which a model predicts them."""
 EIGHT = OurTask(model=GPT, chip="B200", domain=8, gpus=COUNTS[0])
 """B200 in domains of eight."""
 
@@ -204,6 +207,23 @@ def rungs_table(figure: str, climbs: Mapping[OurTask, Climb]) -> dict[str, list[
     for one in STATEMENTS.get(figure, ()):
         rows += ladder_rows(one.text, one.ladders(climbs))
     return {f"{figure}-ladder": rows} if rows else {}
+
+
+def collective_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
+    """Both models against NCCL."""
+    theirs, ours = (
+        [abs(r[name] / r["measured_s"] - 1) for r in rows] for name in ("published_s", "ours_s")
+    )
+    inside = sum(r["ours_low_s"] <= r["measured_s"] <= r["ours_high_s"] for r in rows)
+    width = widest(rows, "ours_low_s", "ours_high_s")
+    found = Finding(
+        statement="rings at 0.7 of the links predict NCCL on Perlmutter within 25 % in the median",
+        published=f"median error {100 * median(theirs):.0f} %",
+        ours=f"median error {100 * median(ours):.0f} %; {inside} of {len(rows)} inside our 90 % interval",
+        verdict=verdict(median(ours) < NEAR, width, median(theirs) < NEAR),
+        why="Our coefficients of this fabric were fitted to these rows among others.",
+    )
+    return (found,)
 
 
 def measured_findings(rows: Sequence[Row]) -> tuple[Finding, ...]:

@@ -351,6 +351,38 @@ def measured_runs(found: PaperFigure) -> Figure:
     )
 
 
+def collectives(found: PaperFigure) -> Figure:
+    """Seconds against bytes on some numbers of nodes: marks are measured."""
+    rows = found.tables[found.name]
+    parts = []
+    for kind in dict.fromkeys(r["collective"] for r in rows):
+        own = [r for r in rows if r["collective"] == kind]
+        traces = []
+        for i, nodes in enumerate(SHOWN_NODES):
+            some = [r for r in own if r["nodes"] == nodes]
+            for side, column, dash in (
+                ("measured", "measured_s", ""),
+                ("published", "published_s", "dash"),
+                ("Foretell", "ours_s", "solid"),
+            ):
+                points = {r["bytes"]: 1e3 * r[column] for r in some}
+                line = _line(f"{nodes} nodes, {side}", points, COLOURS[i], dash or "solid")
+                traces.append({**line, "mode": "lines" if dash else "markers"})
+        times = [1e3 * r[c] for r in own for c in ("measured_s", "published_s", "ours_s")]
+        parts.append(
+            SmallPanel(
+                title=str(kind),
+                traces=traces,
+                x=log_axis("bytes", [r["bytes"] for r in own]),
+                y=log_axis("ms", times),
+            )
+        )
+    return small_multiples(parts, "NCCL on Perlmutter, four A100 in a node", 3, key=170, height=340)
+
+
+SHOWN_NODES = (1, 8, 128)
+"""Nodes of the measured collectives that are drawn."""
+
 FIGURES: Mapping[str, Callable[[PaperFigure], Figure]] = {
     "days": days,
     "throughput": throughput,
@@ -361,5 +393,6 @@ FIGURES: Mapping[str, Callable[[PaperFigure], Figure]] = {
     "layers": layers,
     "factor": factor,
     "measured": measured_runs,
+    "collectives": collectives,
 }
 """Name -> figure; what is not here is a table alone."""

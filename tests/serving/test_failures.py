@@ -39,8 +39,26 @@ def test_a_limit_of_the_queue_refuses_and_shortens_waits():
     assert played(queue_limit=10_000).simulation["refused"] == 0
 
 
+def test_a_limit_of_the_queue_holds_where_prompts_have_instances_of_their_own():
+    place = {"gpus": 3, "prefill_gpus": 1, "rate": 200.0}
+    limited = foretell.serve(
+        "llama-3.1-8b", **{**PLACE, **place}, simulate={"requests": 400, "queue_limit": 5}
+    )
+    assert limited.simulation["refused"] > 0
+    assert limited.simulation["refused"] + limited.simulation["answered"] == 400
+
+
+def test_urgent_requests_wait_less_and_the_others_longer():
+    crowded = {"rate": 60.0, "gpus": 1}
+    alike, some = played(**crowded), played(**crowded, urgent=0.2)
+    first, rest = (some.simulation["classes"][name]["ttft_ms"]["mean"] for name in "01")
+    assert first < 0.5 * alike.ttft_ms.mean
+    assert first < alike.ttft_ms.mean < rest
+    assert alike.simulation["classes"] == {}
+
+
 @pytest.mark.parametrize(
-    "how", [{"fail_at": "soon"}, {"fail_at": "3s", "gpus": 1}, {"queue_limit": 0}]
+    "how", [{"urgent": 2}, {"fail_at": "soon"}, {"fail_at": "3s", "gpus": 1}, {"queue_limit": 0}]
 )
 def test_what_cannot_be_is_said(how):
     with pytest.raises(BadInput):

@@ -180,15 +180,15 @@ def test_commands_name_every_degree(engine: Tool) -> None:
 @pytest.mark.parametrize("played", [False, True])
 @pytest.mark.parametrize("rate", [3.0, 30.0])
 def test_options_are_ordered_by_money(played: bool, rate: float) -> None:
-    """Of equal money simulated ones first, then those with more headroom, then the soonest."""
+    """Of equal money simulated ones first, then those with more headroom that is sure, then the soonest."""
     found = foretell.size(
         "llama-3.1-8b", system="h100-sxm", rate=rate, isl=1000, osl=200, ttft=1000, tpot=20,
         gpus=4, simulate=played, top=40,
     )  # fmt: skip
     told = [
-        (not c["meets"], c["usd_per_hour"], not c["simulated"], -round(c["headroom"], 2),
-         c["ttft_ms"] + c["tpot_ms"])
-        for c in found.to_dict()["options"]
+        (not c.meets, c.usd_per_hour, not c.simulated, -round(c.option.sure_per_s / rate, 2),
+         c.ttft_ms + c.tpot_ms)
+        for c in found.choices
     ]  # fmt: skip
     assert told == sorted(told)
     assert found.best.simulated == played
@@ -258,18 +258,23 @@ def test_words_without_effect_are_said() -> None:
     assert any("beyond the model's own 131072" in line for line in found.assumptions)
 
 
-@pytest.mark.parametrize(
-    ("plan", "prefill_gpus", "path"), [(None, 8, "plan"), ("tp8", 4, "plan.tp")]
-)
-def test_chips_for_answers_are_laid_out_whole(
-    plan: str | None, prefill_gpus: int, path: str
-) -> None:
-    options = {"requests": 50, "prefill_plan": "tp4", "prefill_gpus": prefill_gpus}
+def test_chips_for_answers_are_laid_out_whole() -> None:
+    asked = {"system": "h100-sxm", "gpus": 16, "rate": 1.0}
+    options = {"requests": 50, "prefill_plan": "tp4", "prefill_gpus": 4}
     with pytest.raises(BadInput) as caught:
-        foretell.serve(
-            "llama-3.1-70b", system="h100-sxm", gpus=16, rate=1.0, plan=plan, simulate=options
-        )
-    assert [problem.path for problem in caught.value.problems] == [path]
+        foretell.serve("llama-3.1-70b", **asked, plan="tp8", simulate=options)
+    assert [problem.path for problem in caught.value.problems] == ["plan.tp"]
+    options["prefill_gpus"] = 8
+    found = foretell.serve("llama-3.1-70b", **asked, simulate=options)
+    assert (found.plan_chosen, found.prefill_gpus, found.gpus) == (True, 8, 16)
+
+
+def test_without_a_plan_both_sides_of_prefill_apart_are_laid_out() -> None:
+    found = foretell.serve(
+        "deepseek-r1", system="h200-sxm", gpus=32, prefill_gpus=16, engine="sglang", rate=2.0
+    )
+    assert found.plan_chosen
+    assert found.prefill_plan.split(" weights")[0] == found.plan.split(" weights")[0]
 
 
 def test_degrees_that_are_given_hold_in_a_sizing() -> None:

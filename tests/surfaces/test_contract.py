@@ -47,7 +47,7 @@ FLAGS = {
         "--ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --simulate --arrivals --seed --lengths --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale "
-        "--queue-limit --fail-at --preemption --requests --warmup --batching "
+        "--queue-limit --urgent --fail-at --preemption --requests --warmup --batching "
         "--steps --passes --rows --once --images-per-s --fit --measured --plot "
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),

@@ -10,7 +10,7 @@ import numpy as np
 from foretell.api.conditioning import factor_json
 from foretell.api.measured_files import read_measured
 from foretell.api.plausible import FAR_SERVICE, check_plausible
-from foretell.api.serving import closed_form, question_of
+from foretell.api.serving import as_answered, closed_form, question_of
 from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Problem
 from foretell.inputs.question import collect
@@ -19,7 +19,7 @@ from foretell.serving.corrections import METRICS, served_slopes
 from foretell.serving.evidence import facts_of, service_novelty
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.specs.corrections import SERVING, Corrections
-from foretell.specs.deployment_text import deployment_text, parse_deployment
+from foretell.specs.deployment_text import deployment_text
 from foretell.specs.measurement import SERVED, Measurement
 from foretell.specs.service import Percentiles, ServiceEstimate
 from foretell.specs.system import System
@@ -81,7 +81,7 @@ class ConditionedService:
     def served(self, q: ServeQuestion, given: bool) -> ServiceEstimate:
         """The deployment asked for, or the best one, given what was measured."""
         found = closed_form(replace(q, system=self.place(q)), given)
-        layout = replace(q, deployment=parse_deployment(found.plan, q.deployment))
+        layout = as_answered(found, q)
         return self.after(layout, serve_one(layout), found)
 
     def after(
@@ -216,8 +216,7 @@ def measured_service(
         told["plan"] = one.plan
     q, given = question_of(replace(question, **told))
     if not given:
-        best = closed_form(q, given)
-        q = replace(q, deployment=parse_deployment(best.plan, q.deployment))
+        q = as_answered(closed_form(q, given), q)
     slopes = served_slopes(q, ZERO)
     found: dict[str, MeasuredRun] = {}
     # The rate and the whole latency of requests follow from these two.

@@ -195,22 +195,28 @@ def served(asked: ServeQuestion, given: bool) -> ServiceEstimate:
 
 def with_own_tails(found: ServiceEstimate, asked: ServeQuestion) -> ServiceEstimate:
     """The answer with percentiles of simulated requests on its own layout, where these take a moment."""
-    return with_tails(found, replace(asked, deployment=layout_in(found, asked)))
+    return with_tails(found, as_answered(found, asked))
 
 
 def served_plainly(asked: ServeQuestion, given: bool) -> ServiceEstimate:
     """The closed form's answer with what a benchmark of it prints, percentiles in closed form as well."""
     found = closed_form(asked, given)
-    here = replace(asked, deployment=layout_in(found, asked))
+    here = as_answered(found, asked)
     times = step_times(here.model, here.system, here.deployment, here.profile)
     memory = memory_of(here.model, here.system, here.deployment, here.profile)
     state, _ = state_of(here, times, memory)
     return replace(found, benchmark=benchmark_figures(here, times, memory, state))
 
 
-def layout_in(found: ServiceEstimate, asked: ServeQuestion) -> Deployment:
-    """The layout of an answer: the question's, or the one that was chosen."""
-    return parse_deployment(found.plan, asked.deployment) if found.plan_chosen else asked.deployment
+def as_answered(found: ServiceEstimate, asked: ServeQuestion) -> ServeQuestion:
+    """The question with the layouts of its answer, where these were chosen."""
+    if not found.plan_chosen:
+        return asked
+    pool = asked.prefill
+    if pool is not None and found.prefill_plan:
+        pool = replace(pool, deployment=parse_deployment(found.prefill_plan, pool.deployment))
+    layout = parse_deployment(found.plan, asked.deployment)
+    return replace(asked, deployment=layout, prefill=pool, plan_chosen=True)
 
 
 def _fits(asked: ServeQuestion, layout: Deployment) -> tuple[EngineFit, ...]:
@@ -377,9 +383,7 @@ def play_of(
         said = tuple(line for line in question.assumptions if not timed or line != NO_LOAD)
         question = replace(question, assumptions=(*said, *trace.said))
     if not given:
-        best = closed_form(question, given)
-        layout = parse_deployment(best.plan, question.deployment)
-        question = replace(question, deployment=layout, plan_chosen=True)
+        question = as_answered(closed_form(question, given), question)
     return serve_simulated(question, how, trace, progress)
 
 

@@ -72,7 +72,12 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
     if facts["queue_grows"]:
         told.append("more and more requests wait: they come faster than they are answered")
     if facts["refused"]:
-        told.append(f"{facts['refused']} requests are longer than the cache and were refused")
+        told.append(f"{facts['refused']} requests refused: longer than the cache, or a full queue")
+    for name, times in facts["classes"].items():
+        ttft = times["ttft_ms"]
+        told.append(
+            f"class {name}: TTFT {ttft['mean']:,.0f} ms on the mean, p99 {ttft['p99']:,.0f}"
+        )
     if facts["prefix_hit_tokens"]:
         told.append(
             f"{facts['prefix_hit_tokens']:,.0f} prompt tokens found in the cache "

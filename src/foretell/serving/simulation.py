@@ -28,7 +28,7 @@ from foretell.serving.engine_options import (
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
-from foretell.serving.requests.levels import ServiceLevels, levels
+from foretell.serving.requests.levels import ServiceLevels, latencies_ms, levels, spread
 from foretell.serving.requests.records import (
     EngineRules,
     Fleet,
@@ -102,6 +102,8 @@ class Play:
     """Requests that may wait at a replica; 0: any number."""
     fails_s: float = math.inf
     """When the last replica fails."""
+    urgent: float = 0.0
+    """Share of the requests that go before others that wait."""
 
 
 def serve_simulated(
@@ -112,7 +114,7 @@ def serve_simulated(
 ) -> ServiceEstimate:
     """The answer with the latencies of simulated requests."""
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
-    requests = trace or requests_of(q, how)
+    requests = trace or with_classes(requests_of(q, how), how)
     q = with_lengths(q, requests)
     check_memory(q, memory)
     fleet, clock, front = fleet_of(q, how, memory)
@@ -122,7 +124,10 @@ def serve_simulated(
         room = f"{fleet.rules.kv_tokens:.0f} tokens"
         message = f"all {found.refused} requests are longer than the cache of {room}"
         raise Infeasible([Problem(path="isl", value=max(requests.isl), message=message)])
-    return simulated_estimate(q, found, played, fleet, memory)
+    told = simulated_estimate(q, found, played, fleet, memory)
+    return replace(
+        told, simulation={**(told.simulation or {}), "classes": class_levels(played, requests)}
+    )
 
 
 def requests_of(q: ServeQuestion, how: Play) -> Requests:
@@ -156,6 +161,27 @@ def requests_of(q: ServeQuestion, how: Play) -> Requests:
     return replace(
         found, isl=longer, prefix=names.tolist(), prefix_tokens=[how.prefix_tokens] * len(found)
     )
+
+
+def with_classes(requests: Requests, how: Play) -> Requests:
+    """The requests with their classes: 0 goes first; none where none is urgent."""
+    if not how.urgent:
+        return requests
+    drawn = np.random.default_rng(how.seed + 2).random(len(requests))
+    return replace(requests, priority=(drawn >= how.urgent).astype(int).tolist())
+
+
+def class_levels(played: RequestOutcomes, requests: Requests) -> dict[str, Any]:
+    """Latencies of each class of requests, those that go first at the beginning; empty without classes."""
+    if requests.priority is None:
+        return {}
+    classes = np.array(requests.priority)
+    return {
+        str(one): {
+            name: spread(values) for name, values in latencies_ms(played, classes == one).items()
+        }
+        for one in np.unique(classes)
+    }
 
 
 def with_lengths(q: ServeQuestion, requests: Requests) -> ServeQuestion:
@@ -203,6 +229,7 @@ def fleet_of(
         prefill_replicas=pool.replicas,
         transfer_s=fixed_s,
         transfer_s_per_token=token_s,
+        queue_limit=how.queue_limit,
     )
     return fleet, clock, clock_of(side, pool.deployment, front)
 

@@ -42,7 +42,7 @@ TEXTS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "lengths": ("lengths", read_lengths),
 }
 """Options that are words of their own -> the field that they fill, and who reads them."""
-NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals", "fail_at")
+NAMES = (*TEXTS, *CHOICES, *COUNTS, *LEVELS, "arrivals", "fail_at", "urgent")
 
 
 def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Requests | None]:
@@ -75,6 +75,10 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
             allowed = "a time, and two replicas or more that do prefill and decode"
             message = "leaves no other instance, or is no time"
             problems.append(_problem("fail_at", options["fail_at"], message, allowed))
+    if "urgent" in options:
+        values["urgent"] = found = _level("urgent", options["urgent"], problems)
+        if not found < 1.0:
+            problems.append(_problem("urgent", found, "is no share", "above 0 and below 1"))
     values["arrivals"] = _arrivals(options, q, problems)
     if values.get("sessions") is not None and q.rate is None:
         problems.append(
@@ -100,7 +104,7 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
     return Play(**{name: value for name, value in values.items() if name in known}), trace
 
 
-TRACED = ("lengths", "prefixes", "prefix_tokens", "sessions")
+TRACED = ("lengths", "prefixes", "prefix_tokens", "sessions", "urgent")
 """Options of requests by chance, which a trace says itself."""
 
 

@@ -296,7 +296,8 @@ class _RequestRun:
         if self.failed is not None:
             replicas = [one for one in replicas if one is not self.failed]
         chosen = replicas[0] if len(replicas) == 1 else self.router.choose(request, replicas)
-        limit = self.fleet.queue_limit
+        # A request whose prompt is done elsewhere was let in there.
+        limit = 0 if chosen.rules.decode_only else self.fleet.queue_limit
         if limit and chosen.waiting >= limit:
             self.refused[request] = True
             self._follow(at, request)

@@ -281,6 +281,15 @@ class RequestOptions:
             without=PLAYED,
         ),
     ] = None
+    urgent: Annotated[
+        float | None,
+        Flag(
+            help="With --simulate: share of the requests that go before others that wait.",
+            kind="decimal",
+            metavar="SHARE",
+            without=PLAYED,
+        ),
+    ] = None
     fail_at: Annotated[
         str | None,
         Flag(

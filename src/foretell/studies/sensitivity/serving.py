@@ -9,14 +9,13 @@ from dataclasses import dataclass, fields, replace
 from math import log
 from typing import Any
 
-from foretell.api.serving import closed_form, closed_forms, question_of
+from foretell.api.serving import as_answered, closed_form, closed_forms, question_of
 from foretell.catalog.software import software
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import collect
 from foretell.search.sensitivity import ALL_HARDWARE, STEP
 from foretell.search.what_if import SIDES, Side, factor_of, varied_numbers
 from foretell.serving.serve import ServeQuestion
-from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan
 from foretell.specs.plan_words import GENERIC
@@ -86,8 +85,7 @@ def of_serving(asked: SensitivityQuestion) -> Sensitivities:
         raise BadInput(problems)
     question, given = found
     now = closed_form(question, given)
-    layout = parse_deployment(now.plan, question.deployment)
-    held = replace(question, deployment=layout, plan_chosen=now.plan_chosen)
+    held = as_answered(now, question)
     knobs = knobs_of(held, factor)
     if progress is not None:
         progress(0, len(knobs))

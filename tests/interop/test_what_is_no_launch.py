@@ -86,3 +86,17 @@ def test_easyr1_is_not_verl_and_an_unknown_adapter_is_said() -> None:
         "NPROC_PER_NODE=2 swift sft --model Qwen/Qwen3-8B --tuner_type reft --dataset d --max_length 2048"
     )
     assert any("reft" in doubt for doubt in swift.not_understood)
+
+
+def test_colossal_chat_and_a_dense_model_of_one_expert() -> None:
+    chat = read_launch(
+        "colossalai run --nproc_per_node 4 train_sft.py --pretrain meta-llama/Llama-3.1-8B "
+        "--tokenizer_dir t --dataset d --plugin zero2 --batch_size 8 --max_len 4096 --grad_checkpoint"
+    )
+    assert (chat.tool, chat.seq_len) == ("colossalai", 4096)
+    assert {"zero2", "mbs8", "recompute=full"} <= {*chat.plan.split()}
+    dense = read_launch(
+        f"torchrun --nproc_per_node 4 {PRETRAIN} --num-experts 1 --topk 2 --vocab-size 100"
+    )
+    assert dense.table is not None
+    assert not dense.not_understood

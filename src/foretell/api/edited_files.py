@@ -69,7 +69,8 @@ def edited_plan(
         best.plan.recompute == "none"
     ):  # also by keys of older releases, which a writer does not have
         saved = next((row.key.split(", ") for row in launch.values if row.name == "recompute"), [])
-        pair[0].update({key: "" for key in saved if writer and key not in (*pair[0], *pair[1])})
+        new = (key for key in saved if key and writer and key not in (*pair[0], *pair[1]))
+        pair[0].update(dict.fromkeys(new, ""))
     return _edited(given, text, chips, pair, lambda rows: _says(rows, told))
 
 

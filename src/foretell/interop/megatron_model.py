@@ -102,7 +102,7 @@ def _ffns(
 ) -> list[tuple[dict[str, Any], int]]:
     """Feed-forward parts in runs of equal layers."""
     experts = keys.whole("num_experts", "num_moe_experts")
-    if experts is None:
+    if experts is None or experts == 1:  # Megatron-DeepSpeed says 1 of a dense model
         return [(dense, layers)]
     top_k = keys.whole("moe_router_topk") or 2
     if top_k > experts:

@@ -344,3 +344,12 @@ def test_misspelt_words_keep_their_error() -> None:
     with pytest.raises(BadInput) as caught:
         foretell.post_train("qwen2.5-0.5b", gpus="1xa100", algorithm="grop", framework="ver")
     assert {problem.path for problem in caught.value.problems} == {"algorithm", "framework"}
+
+
+def test_each_turn_writes_an_answer() -> None:
+    asked: dict[str, Any] = {"gpus": "8xh100", "algorithm": "grpo", "prompts": 8, "samples": 2}
+    one = foretell.post_train("qwen2.5-0.5b", max_osl=2048, **asked)
+    many = foretell.post_train("qwen2.5-0.5b", max_osl=8192, turns=4, **asked)
+    assert many.tokens - 16 * many.prompt_tokens == pytest.approx(
+        4 * (one.tokens - 16 * one.prompt_tokens), rel=0.1
+    )

@@ -158,6 +158,7 @@ def test_rungs_of_a_ladder_add_up() -> None:
         ({"max_response": "8k"}, {"max_osl": 8000}),
         ({"placement": "disaggregated, one step off", "train_gpus": "4"}, {"placement": "async"}),
         ({"placement": "", "train_gpus": "4", "rollout_gpus": "4"}, {"placement": "split"}),
+        ({"notes": "images, no sequence packing"}, {"packing": "batch"}),
     ],
 )
 def test_cells_in_the_words_of_other_sources(cells: dict[str, str], known: dict[str, Any]) -> None:

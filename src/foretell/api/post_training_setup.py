@@ -285,7 +285,9 @@ def workload_of(
         )
     if mean is None:
         limit = float(cap or USUAL_CAP * question.turns)
-        mean = usual_mean(limit, reasons=form.generates and reasons_at_length(question.model))
+        reasons = form.generates and reasons_at_length(question.model)
+        # Each turn writes an answer under its share of the limit.
+        mean = question.turns * usual_mean(limit / question.turns, reasons=reasons)
         said.append(
             f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
         )

@@ -52,6 +52,12 @@ MICRO_BATCHES = re.compile(
     re.IGNORECASE,
 )
 """How many micro-batches a step has, in a row's notes."""
+UNPACKED = re.compile(
+    r"(?:\bno|without|not using) (?:sequence |sample )?packing|not packed|unpacked"
+    r"|remove[_ -]padding\W*(?:off|false)",
+    re.IGNORECASE,
+)
+"""Notes of trajectories that are filled up to the longest of their micro-batch."""
 GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB of weights")
 """A model of which only the size of its weights is printed."""
 FIGURE = re.compile(r"[~≈<>≤≥=]*\s*(\d[\d,]*\.?\d*(?:e[+-]?\d+)?)\s*(k\b)?", re.IGNORECASE)
@@ -221,6 +227,8 @@ def rl_question(cells: Cells) -> dict[str, Any]:
     asked["framework"] = framework_of(cells)
     if asked["algorithm"] == "ppo" and (named := CRITIC.search(cells.get("notes") or "")):
         asked["critic"] = named[1]
+    if UNPACKED.search(cells.get("notes") or ""):
+        asked["packing"] = "batch"
     if asked["placement"] == "async":
         asked |= staleness_of(cells)
     words = [

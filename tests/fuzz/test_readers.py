@@ -7,6 +7,7 @@ from time import process_time
 import pytest
 
 from foretell.catalog import files
+from foretell.catalog.names import find as find_name
 from foretell.errors import BadInput
 from foretell.interop.documents import read_documents
 from foretell.interop.forms.syntax import parsed
@@ -149,4 +150,11 @@ def test_braces_without_end_are_no_template() -> None:
     before = process_time()
     with pytest.raises(BadInput):
         yaml_trees("a: " + "{" * 100_000)
+    assert process_time() - before < 2.0
+
+
+def test_a_name_of_a_hundred_thousand_blanks_is_none() -> None:
+    before = process_time()
+    with pytest.raises(BadInput, match="is not"):
+        find_name("h" + " " * 100_000 + "100")
     assert process_time() - before < 2.0

@@ -22,6 +22,8 @@ _BESIDE = re.compile(
 _BARE = re.compile(r"(\d0[5-9]0(?:ti)?|\d{4}ada|a[456]000)")
 """What is left of the names of consumer and workstation cards without their make."""
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]*")
+LONGEST = 300
+"""Characters of a name at most, in any spelling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,10 @@ def nearest(name: str, kinds: Sequence[str] = KINDS, most: int = 3) -> list[str]
 
 @lru_cache(maxsize=512)
 def _look_up(name: str, kinds: tuple[str, ...]) -> tuple[Match, ...]:
-    """Every entry of these kinds that the name means, none for a name without letters or digits."""
+    """Every entry of these kinds that the name means, none for a name without letters or digits, nor for
+    one that no name is as long as."""
+    if len(name) > LONGEST:
+        return ()
     if is_id(name):  # the index need not be read
         for kind in kinds:
             if catalogue_file(kind, name).is_file():

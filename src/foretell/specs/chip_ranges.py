@@ -25,45 +25,17 @@ class ChipRange:
     """Of chips in use, from a phone's to a wafer's."""
 
 
-RANGES = (
-    ChipRange(
-        field="memory_bandwidth_bytes_per_s",
-        unit="bytes_per_s",
-        what="memory bandwidth",
-        possible=(1e8, 1e18),
-        usual=(1e10, 3e16),
-    ),
-    ChipRange(
-        field="memory_bytes",
-        unit="bytes",
-        what="memory",
-        possible=(1e6, 1e16),
-        usual=(1e9, 1e13),
-    ),
-    ChipRange(
-        field="tdp_watts", unit="watts", what="power", possible=(1e-2, 1e6), usual=(1.0, 3e4)
-    ),
-    ChipRange(
-        field="scale_up_bytes_per_s",
-        unit="bytes_per_s",
-        what="links",
-        possible=(1e6, 1e15),
-        usual=(1e8, 1e13),
-    ),
-    ChipRange(
-        field="vector_flop_per_s",
-        unit="flop_per_s",
-        what="speed without matrix units",
-        possible=(1e6, 1e20),
-        usual=(1e9, 1e17),
-    ),
+_ROWS = (
+    ("memory_bandwidth_bytes_per_s", "bytes_per_s", "memory bandwidth", (1e8, 1e18), (1e10, 3e16)),
+    ("memory_bytes", "bytes", "memory", (1e6, 1e16), (1e9, 1e13)),
+    ("tdp_watts", "watts", "power", (1e-2, 1e6), (1.0, 3e4)),
+    ("scale_up_bytes_per_s", "bytes_per_s", "links", (1e6, 1e15), (1e8, 1e13)),
+    ("vector_flop_per_s", "flop_per_s", "speed without matrix units", (1e6, 1e20), (1e9, 1e17)),
+    ("matrix_flop_per_s", "flop_per_s", "speed", (1e6, 1e21), (1e10, 1e18)),
 )
-MATRIX = ChipRange(
-    field="matrix_flop_per_s",
-    unit="flop_per_s",
-    what="speed",
-    possible=(1e6, 1e21),
-    usual=(1e10, 1e18),
+*RANGES, MATRIX = (
+    ChipRange(field=field, unit=unit, what=what, possible=possible, usual=usual)
+    for field, unit, what, possible, usual in _ROWS
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 from foretell.api.launch_files import files_beside
 from foretell.api.launches import read_launch
 from foretell.interop.arguments import parse_arguments
-from foretell.interop.edited_launch import edited_launch
+from foretell.interop.edited_launch import edited_launch, has_block
 from foretell.interop.user_files import names_only
 
 SERVER = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2 --max-num-seqs 64"
@@ -93,3 +93,16 @@ def test_a_new_key_stands_beside_another() -> None:
         "f(\n    mbs = 2,\n    s='b', # a\n)"
     )
     assert edited_launch("nothing", {"s": "1"}) is None
+
+
+def test_a_new_key_stands_in_the_block_of_its_own_path() -> None:
+    text = (
+        "actor_train:\n  strategy_args:\n    strategy_name: x\nsft_train:\n  strategy_args:\n"
+        "    strategy_config:  # of the trainer\n      ep_size: 8\n"
+    )
+    key = "sft_train.strategy_args.strategy_config.tensor_model_parallel_size"
+    changed = edited_launch(text, {key: "2"})
+    assert changed == text.replace("trainer\n", "trainer\n      tensor_model_parallel_size: 2\n")
+    assert has_block(text, "sft_train.strategy_args.strategy_config")
+    assert not has_block(text, "actor_train.strategy_args.strategy_config")
+    assert edited_launch(text, {key.replace("sft", "critic"): "2"}, ["sft_train.ep_size"]) is None

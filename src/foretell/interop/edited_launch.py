@@ -77,8 +77,24 @@ def has_key(text: str, key: str) -> bool:
 
 
 def has_block(text: str, key: str) -> bool:
-    """Whether a text has a block of YAML of this name."""
-    return re.search(rf"^[ \t]*{re.escape(key)}:[ \t]*$", text, re.MULTILINE) is not None
+    """Whether a text has a block of YAML of this name, or of these names inside one another."""
+    return _block(text, key) is not None
+
+
+def _block(text: str, path: str) -> re.Match[str] | None:
+    """Where a block of YAML begins: of a dotted path each part inside the one before."""
+    at, end, found = 0, len(text), None
+    for part in path.split("."):
+        form = rf"^([ \t]*){re.escape(part)}:[ \t]*(?:#[^\n]*)?$"
+        found = re.compile(form, re.MULTILINE).search(text, at, end)
+        if found is None:
+            return None
+        at = found.end()
+        after = re.compile(rf"^[ \t]{{0,{len(found[1])}}}[^\s#]", re.MULTILINE).search(
+            text, at, end
+        )
+        end = after.start() if after else end
+    return found
 
 
 def _place(text: str, key: str, line: int | None) -> re.Match[str] | None:
@@ -139,9 +155,7 @@ def _without(text: str, start: int, end: int) -> str:
 def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
     """The text with a new key beside one that is there."""
     parent, _, last = key.rpartition(".")
-    if parent and (
-        block := re.search(rf"^([ \t]*){re.escape(parent)}:[ \t]*$", text, re.MULTILINE)
-    ):
+    if parent and (block := _block(text, parent)):
         return text[: block.end()] + f"\n{block[1]}  {last}: {value}" + text[block.end() :]
     if parent and (
         block := re.search(rf'^([ \t]*)"{re.escape(parent)}":[ \t]*\{{[ \t]*\n', text, re.MULTILINE)
@@ -171,7 +185,9 @@ def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
             return text[: one.end()] + told + text[one.end() :]
         if text.lstrip()[:1] == "{":
             return text[: one.start()] + _member(one["indent"], last, value) + text[one.start() :]
-        if "." in key:
+        if "." in parent:
+            return None
+        if parent:
             return text.rstrip("\n") + f"\n{parent}:\n  {last}: {value}\n"
         end = text.find("\n", one.end())
         end = len(text) if end < 0 else end

@@ -96,6 +96,7 @@ def _worded(table: ToolTable, said: set[str], plan: Plan) -> dict[str, str]:
             word
             for word, words in values.items()
             if word not in ("*", "")
+            and (key in said or not word.startswith("$"))
             and all({**silent, **_read(words)}.get(name) == getattr(plan, name) for name in names)
         )
         word = next(fits, None)

@@ -100,3 +100,14 @@ def test_colossal_chat_and_a_dense_model_of_one_expert() -> None:
     )
     assert dense.table is not None
     assert not dense.not_understood
+
+
+def test_of_many_open_values_those_of_the_plan_are_one_question() -> None:
+    launch = read_launch(
+        "torchrun --nproc_per_node $NGPU train.py --deepspeed $DS --per_device_train_batch_size $MBS "
+        "--lora_r $R --gradient_accumulation_steps $STEPS --model_name_or_path $MODEL --bf16 true "
+        "--model_max_length $LENGTH"
+    )
+    assert len(launch.asks) <= 5
+    joined = next(ask for ask in launch.asks if "words of --plan" in ask)
+    assert {"MBS", "STEPS"} <= {*joined.replace(",", "").split()}

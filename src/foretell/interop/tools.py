@@ -272,7 +272,22 @@ def with_asks(launch: Launch) -> Launch:
         asks.append("the number of GPUs, and with it the batch, is not in the file: --gpus")
     if not launch.serves and launch.seq_len is None and not any("len" in ask for ask in asks):
         asks.append("the sequence length is not in the file: --seq-len")
-    return replace(launch, asks=tuple(dict.fromkeys(asks)))
+    return replace(launch, asks=_few(list(dict.fromkeys(asks))))
+
+
+MOST_ASKS = 5
+"""Questions of a launch; of more, those that a plan answers are asked as one."""
+
+
+def _few(asks: list[str]) -> tuple[str, ...]:
+    """Questions, those for words of a plan joined where there are too many."""
+    of_plan = [ask for ask in asks if "--plan" in ask and "--gpus" not in ask]
+    if len(asks) <= MOST_ASKS or len(of_plan) < 2:
+        return tuple(asks)
+    ends = re.compile(r" (?:(?:is|are) not (?:set )?in the file|has values that).*|, which .*|: .*")
+    names = ", ".join(dict.fromkeys(ends.sub("", ask)[:60] for ask in of_plan))
+    joined = f"{names} are not in the file: words of --plan say them"
+    return (*(ask for ask in asks if ask not in of_plan), joined)
 
 
 def _instances(launch: Launch, given: ArgumentTable, known: Known) -> Launch:

@@ -208,7 +208,7 @@ def test_colours_stand_out_on_light_and_dark() -> None:
 @pytest.mark.parametrize(
     ("field", "title"),
     [
-        ("step_s", "time of a step (s)"),
+        ("step_s", "step time (s)"),
         ("peak_memory_bytes", "peak memory (GiB)"),
         ("network.node.bandwidth_bytes_per_s", "node bandwidth (GB/s)"),
         ("mfu", "MFU"),
@@ -253,7 +253,7 @@ def test_pages_in_a_browser(tmp_path: Path) -> None:
     root = ElementTree.fromstring(write_figure(figure, tmp_path / "a.svg").read_text())
     words = "".join(root.itertext())
     assert "GPUs" in words
-    assert "time of a step (s)" in words
+    assert "step time (s)" in words
     page = write_figure(figure, tmp_path / "a.html")
     shown = subprocess.run(
         [str(browser()), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",

@@ -9,9 +9,9 @@ import pytest
 import foretell
 from foretell.records import Answer
 from foretell.report.notebook import answer_text
-from foretell.report.notebook.card import bars_of, value_text
-from foretell.report.notebook.cards import CARDS
 from foretell.report.notebook.views import interval_svg
+from foretell.report.presentation.numbers import bars_of
+from foretell.report.presentation.verbs import CARDS, presentation
 from tests.surfaces.test_attributes import ANSWERS, MODEL, PLAN, STUDY
 
 MOST_LINES = 20
@@ -80,13 +80,15 @@ def test_every_answer_shows_itself(name: str) -> None:
 def test_an_estimate_has_a_table_intervals_and_a_bar() -> None:
     answer = foretell.estimate(MODEL, **PLAN)
     told = answer._repr_html_()
-    assert told.count("aria-label='90 % interval'") == 6
+    numbers = presentation("estimate", answer.to_dict()).facts
+    assert told.count("aria-label='90 % interval'") == sum(one.ends is not None for one in numbers)
     assert "Where the step time goes" in told
     shares = [int(one) for one in re.findall(r"\((\d+)%\)", told)]
     assert 97 <= sum(shares) <= 103  # each is rounded
     low, high = answer.intervals["step_s"]["p90"]
-    assert value_text("step_s", low) in told
-    assert value_text("step_s", high) in told
+    (step,) = (one for one in numbers if one.name == "step_s")
+    assert f"90 %: {step.low} to {step.high}" in told
+    assert step.ends == (low, answer.step_s, high)
     row = answer.to_frame().row(0, named=True)
     assert row["step_s"] == answer.step_s
     assert (row["intervals.step_s.p90.low"], row["intervals.step_s.p90.high"]) == (low, high)

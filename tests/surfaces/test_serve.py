@@ -97,7 +97,7 @@ def test_text_shows_both_definitions_and_the_profile():
         "TPOT with the first",
         "trtllm-1-hopper",
         "per user",
-        "limited by",
+        "largest part",
         "$2.50",
     ):
         assert word in found.out

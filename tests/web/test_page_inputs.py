@@ -44,7 +44,7 @@ def drop(watched: Watched, text: str, name: str) -> None:
 def test_long_work_shows_how_far_it_is_and_can_be_cancelled(watched: Watched) -> None:
     page = watched.open(f"view=training&{SMALL}")
     held: list[Any] = []
-    page.route("**/api/search", lambda route: held.append(route))  # which never answers
+    page.route("**/api/search?*", lambda route: held.append(route))  # which never answers
     page.fill("#field-gpus", "32")
     page.wait_for_selector("#work:visible")
     assert "Searching plans" in page.inner_text("#work-words")
@@ -53,7 +53,7 @@ def test_long_work_shows_how_far_it_is_and_can_be_cancelled(watched: Watched) ->
     assert page.get_attribute("main", "aria-busy") == "false"
     assert "Cancelled" in page.inner_text("#work-words")
     assert page.evaluate("document.activeElement.id") == "again"
-    page.unroute("**/api/search")
+    page.unroute("**/api/search?*")
     watched.after(lambda: page.click("#again"))
     assert not page.is_visible("#work")
     best = foretell.search("llama-3.1-8b", system="h100-sxm", gpus=32).best
@@ -65,13 +65,13 @@ def test_the_page_says_that_it_works_within_300_ms(watched: Watched) -> None:
     page = watched.page
     page.clock.install()
     watched.open(f"view=training&{SMALL}")
-    page.route("**/api/search", lambda route: None)
+    page.route("**/api/search?*", lambda route: None)
     page.clock.pause_at(page.evaluate("Date.now() + 1000"))
     assert page.is_hidden("#work")
     page.fill("#field-gpus", "64")
     page.clock.run_for(299)
     assert page.is_visible("#work")
-    page.unroute("**/api/search")
+    page.unroute("**/api/search?*")
 
 
 def test_progress_is_shown_in_words_and_as_a_bar(watched: Watched) -> None:

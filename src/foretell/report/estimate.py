@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from foretell.report.console import bar, table
-from foretell.specs.outputs import OUTPUTS
+from foretell.report.presentation.text import numbers_grid
+from foretell.report.presentation.verbs import presentation
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.run import Run
 from foretell.training.feasibility import CLOSE_SHARE
-from foretell.uncertainty.intervals import fit_of, of_estimate
+from foretell.uncertainty.intervals import fit_of
 from foretell.units import format as show
 
 if TYPE_CHECKING:
@@ -19,25 +20,10 @@ if TYPE_CHECKING:
     from foretell.api.answers import Estimate
 
 GIB = 2.0**30
-LONG = 0.9
-"""MFU with causal attention over that with the whole square from which both are shown."""
 CONVENTIONS = (
     "MFU: 3 x the forward matrix multiplications, attention as the whole square, over the dense peak; HFU "
     "adds what is recomputed."
 )
-IN_LINES = frozenset(
-    "step_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu mfu_causal allocated_bytes "
-    "reserved_bytes peak_memory_bytes memory_capacity_bytes energy_joules".split()
-)
-"""Outputs that stand together on the lines of `rates`; every other has a line of its own."""
-UNITS: Mapping[str, Callable[[float], str]] = {
-    "s": lambda value: show(value, "s"),
-    "J": lambda value: show(value, "joules"),
-    "bytes": lambda value: show(value, "bytes"),
-    "share": lambda value: f"{value:.1%}",
-    "count": lambda value: f"{value:,.4g}",
-}
-"""How an output is printed, by its unit."""
 PRINTED = {"lost": "fragmentation"}
 """Parts of memory -> what they are called, where that differs."""
 FITS = {
@@ -55,7 +41,7 @@ def estimate_text(result: "Estimate") -> "RenderableType":
     parts: list[RenderableType] = [
         headline(result),
         Text(),
-        rates(result),
+        numbers_grid(presentation("estimate", result.to_dict()), ("memory", fit_words(result))),
         Text(CONVENTIONS, "dim"),
     ]
     if result.posterior_factors is not None:
@@ -97,74 +83,12 @@ def headline(result: StepEstimate) -> "Text":
     )
 
 
-def rates(result: "Estimate") -> "Table":
-    """The numbers that people put side by side with their logs."""
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim")
-    grid.add_column(overflow="fold")
-    share = result.peak_memory_bytes / result.memory_capacity_bytes
-    found = result.intervals
-    step = ninety(found.get("step_s"), lambda s: f"{s * 1e3:,.1f}")
-    grid.add_row("step time", f"{result.step_s * 1e3:,.1f} ms per iteration{step}")
-    if result.interval_reason:
-        grid.add_row("how sure", result.interval_reason)
-    grid.add_row(
-        "throughput",
-        f"{result.tokens_per_s:,.0f} tokens/s   {result.tokens_per_s_per_gpu:,.1f} tokens/s/GPU"
-        + ninety(found.get("tokens_per_s_per_gpu"), lambda rate: f"{rate:,.1f}"),
-    )
-    grid.add_row(
-        "per GPU",
-        f"{result.tflops_per_gpu:,.1f} TFLOP/s/GPU   MFU {result.mfu:.1%}{_causal(result)}   "
-        f"HFU {result.hfu:.1%}" + ninety(found.get("mfu"), lambda mfu: f"{mfu:.1%}", "MFU"),
-    )
-    grid.add_row(
-        "peak memory",
-        f"{gib(result.peak_memory_bytes)} of {gib(result.memory_capacity_bytes)} GiB ({share:.1%})"
-        + ninety(found.get("peak_memory_bytes"), gib)
-        + f"\n{tensor_words(result)}\n{fit_words(result)}",
-    )
-    if result.energy_joules is not None:
-        watts = result.energy_joules / result.step_s / result.gpus
-        tokens = result.tokens_per_s * result.step_s
-        grid.add_row(
-            "energy",
-            f"{watts:,.0f} W/GPU   {result.energy_joules / tokens:,.3g} J/token, chips alone"
-            + ninety(found.get("energy_joules"), lambda joules: f"{joules / tokens:,.3g}"),
-        )
-    for name, output in OUTPUTS.items():
-        if name not in IN_LINES:
-            form = UNITS[output.unit]
-            value = form(getattr(result, name))
-            grid.add_row(output.label, value + ninety(found.get(name), form))
-    grid.add_row("main part", result.limited_by)
-    return grid
-
-
-def _causal(result: StepEstimate) -> str:
-    """MFU with causal attention, where the whole square makes a difference that matters."""
-    apart = result.mfu_causal < LONG * result.mfu
-    return f" ({result.mfu_causal:.1%} with causal attention)" if apart else ""
-
-
-def ninety(
-    interval: Mapping[str, tuple[float, float]] | None, form: Callable[[float], str], name: str = ""
-) -> str:
-    """How sure: where nine in ten such cases should be; empty where nothing is known. `name` tells which
-    number of a line it is of, where that is not the last one."""
+def ninety(interval: Mapping[str, tuple[float, float]] | None, form: Callable[[float], str]) -> str:
+    """How sure: where nine in ten such cases should be; empty where nothing is known."""
     if interval is None:
         return ""
     low, high = interval["p90"]
-    return f"   90%: {name + ' ' if name else ''}{form(low)} to {form(high)}"
-
-
-def tensor_words(result: StepEstimate) -> str:
-    """What of the peak tensors and the allocator take, as PyTorch counts them."""
-    ends = ninety(of_estimate(result).get("allocated_bytes"), gib)
-    tensors, reserved = gib(result.allocated_bytes), gib(result.reserved_bytes)
-    return f"{tensors} GiB of tensors{ends}   ({reserved} reserved)"
+    return f"   90%: {form(low)} to {form(high)}"
 
 
 def fit_words(result: StepEstimate) -> str:

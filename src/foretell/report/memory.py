@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from foretell.report.console import table
-from foretell.report.estimate import fit_words, gib, headline, ninety, tensor_words
+from foretell.report.estimate import fit_words, headline
+from foretell.report.presentation.text import numbers_grid
+from foretell.report.presentation.verbs import presentation
 from foretell.sharding.pipeline import stage_names
 from foretell.simulation.memory_answer import MemoryAnswer, of_stage
 from foretell.simulation.memory_timeline import StageLine
@@ -28,10 +30,6 @@ def memory_text(found: MemoryAnswer) -> "RenderableType":
 
     told, full = found.estimate, found.step.fullest
     peak, when = full.line.peak
-    have = found.step.capacity_bytes / GIB
-    need = told.peak_memory_bytes / GIB
-    ends = ninety(found.intervals["peak_memory_bytes"], gib)
-    answer = f"{need:.1f} of {have:.1f} GiB, {fit_words(told)}{ends}\n{tensor_words(told)}"
     fullest = (
         f"Stage {full.stage} is the fullest: {peak / GIB:.1f} GiB of tensors, {when:.3g} s into a step of "
         f"{found.step.step_s:.3g} s."
@@ -39,7 +37,7 @@ def memory_text(found: MemoryAnswer) -> "RenderableType":
     return Group(
         headline(told),
         Text(),
-        Text(answer, "bold"),
+        numbers_grid(presentation("memory", found.to_dict()), ("memory", fit_words(told))),
         Text(fullest),
         Text(),
         stage_table(found),

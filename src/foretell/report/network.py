@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from foretell import units
 from foretell.api.network import CollectiveAnswer
 from foretell.report.console import bar, table
-from foretell.report.estimate import bullets, ninety
+from foretell.report.estimate import bullets
+from foretell.report.presentation.text import numbers_grid
+from foretell.report.presentation.verbs import presentation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,15 +24,10 @@ def collective_text(found: CollectiveAnswer) -> "RenderableType":
     parts: list[RenderableType] = [
         Text(f"{asked} among {found.group} chips of {found.system} ({where})", "bold"),
         Text(),
-        Text(
-            f"time                 {units.format(found.seconds, 's')}{_sure(found, 'seconds', 's')}"
+        numbers_grid(
+            presentation("network", found.to_dict()),
+            ("algorithm", f"{found.algorithm}: {found.reason}"),
         ),
-        Text(f"algorithm bandwidth  {_rate(found.algorithm_bytes_per_s)}"),
-        Text(
-            f"bus bandwidth        {_rate(found.bus_bytes_per_s)}"
-            f"{_sure(found, 'bus_bytes_per_s', 'bytes_per_s')}"
-        ),
-        Text(f"algorithm            {found.algorithm}: {found.reason}"),
     ]
     if found.sizes:
         parts += [Text(), _sizes(found)]
@@ -65,12 +62,6 @@ def _sizes(found: CollectiveAnswer) -> "RenderableType":
             bar(row["bus_bytes_per_s"] / most),
         )
     return made
-
-
-def _sure(found: CollectiveAnswer, name: str, unit: str) -> str:
-    """The 90 % interval of a number; none of nothing."""
-    some = found.intervals.get(name) if found.seconds > 0.0 else None
-    return ninety(some, lambda value: units.format(value, unit))
 
 
 def _rate(value: float) -> str:

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.api.service_answers import ServeAnswer
 from foretell.report.console import bar, table
-from foretell.report.estimate import bullets, ninety
+from foretell.report.estimate import bullets
+from foretell.report.presentation.text import numbers_grid
+from foretell.report.presentation.verbs import presentation
 from foretell.specs.service import BenchmarkFigures, Percentiles
 
 if TYPE_CHECKING:
@@ -166,54 +168,32 @@ def latencies(found: ServeAnswer) -> "Table":
 
 
 def rates(found: ServeAnswer) -> "Table":
-    """Rates, memory, cost and energy."""
-    from rich.table import Table
-
-    intervals = found.intervals
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim")
-    grid.add_column(overflow="fold")
-    if found.interval_reason:
-        grid.add_row("how sure", f"TPOT: {found.interval_reason}")
-    grid.add_row(
-        "throughput",
-        f"{found.output_tokens_per_s:,.0f} output tokens/s   "
-        f"{found.output_tokens_per_s_per_gpu:,.1f} per GPU   "
-        f"{found.output_tokens_per_s_per_user:,.1f} per user   {found.requests_per_s:,.2f} requests/s"
-        + _rates_sure(found),
-    )
+    """Rates, cost and energy; memory, batch and rent."""
+    more = []
     if found.benchmark is not None:
-        grid.add_row("benchmark", benchmark_text(found.benchmark))
+        more.append(("benchmark", benchmark_text(found.benchmark)))
     if found.goodput_requests_per_s is not None:
         share = found.goodput_requests_per_s / max(found.requests_per_s, 1e-12)
-        grid.add_row(
-            "goodput",
-            f"{found.goodput_requests_per_s:,.2f} requests/s within both targets ({share:.0%})",
-        )
-    grid.add_row(
-        "batch",
-        f"{found.batch:,.0f} sequences at once, {found.max_batch:,} at most; "
-        f"up to {found.max_context:,} tokens in one",
+        good = f"{found.goodput_requests_per_s:,.2f} requests/s within both targets ({share:.0%})"
+        more.append(("goodput", good))
+    rent = (
+        "unknown: "
+        if found.usd_per_chip_hour is None
+        else f"${found.usd_per_chip_hour:,.2f} a GPU-hour: "
     )
-    grid.add_row(
-        "memory",
-        f"weights {found.weight_bytes / GIB:,.1f}, cache {found.kv_bytes / GIB:,.1f} "
-        f"of {found.memory_bytes / GIB:,.1f} GiB a GPU",
-    )
-    grid.add_row(
-        "cache",
-        f"GPU KV cache size: {found.kv_cache_tokens:,} tokens; maximum concurrency for "
-        f"{found.max_model_len:,} tokens per request: {found.max_concurrency:,.2f}x",
-    )
-    grid.add_row("cost", cost_text(found))
-    grid.add_row(
-        "energy",
-        f"{found.joules_per_token:,.2f} J per output token, prompts included   "
-        f"{found.tokens_per_joule:,.3f} tokens/J"
-        + ninety(intervals.get("joules_per_token"), lambda joules: f"{joules:,.2f} J"),
-    )
-    grid.add_row("limited by", found.limited_by)
-    return grid
+    batch = f"{found.batch:,.0f} sequences at once, {found.max_batch:,} at most; "
+    held = f"weights {found.weight_bytes / GIB:,.1f}, cache {found.kv_bytes / GIB:,.1f} of "
+    cache = f"GPU KV cache size: {found.kv_cache_tokens:,} tokens; maximum concurrency for "
+    more += [
+        ("batch", f"{batch}up to {found.max_context:,} tokens in one"),
+        ("memory", f"{held}{found.memory_bytes / GIB:,.1f} GiB a GPU"),
+        (
+            "cache",
+            f"{cache}{found.max_model_len:,} tokens per request: {found.max_concurrency:,.2f}x",
+        ),
+        ("rent", f"{rent}{found.price_source}"),
+    ]
+    return numbers_grid(presentation("serve", found.to_dict()), *more, but=("ttft_ms", "tpot_ms"))
 
 
 def benchmark_text(told: BenchmarkFigures) -> str:
@@ -228,40 +208,6 @@ def benchmark_text(told: BenchmarkFigures) -> str:
         f"{told.requests:,} requests, begun all at once{without}: {latencies}; "
         f"{told.output_tokens_per_s:,.0f} output tokens/s"
     )
-
-
-def _rates_sure(found: ServeAnswer) -> str:
-    """90 % intervals of the rates; one that is given is answered however long each request takes."""
-    if not found.intervals:
-        return ""
-
-    def ends(name: str, form: str) -> str:
-        return " to ".join(format(end, form) for end in found.intervals[name]["p90"])
-
-    user = f"{ends('output_tokens_per_s_per_user', ',.1f')} per user"
-    if found.rate is not None:
-        return f"\n90%: {user}"
-    return f"\n90%: {ends('output_tokens_per_s', ',.0f')} output tokens/s   {user}"
-
-
-def cost_text(found: ServeAnswer) -> str:
-    """Dollars for a million tokens, and the rent they come from."""
-    if found.usd_per_million_output_tokens is None:
-        return f"unknown: {found.price_source}"
-    return (
-        f"${found.usd_per_million_input_tokens:,.3f} per million input tokens, "
-        f"${found.usd_per_million_output_tokens:,.3f} per million output tokens "
-        f"(${found.usd_per_chip_hour:,.2f} a GPU-hour: {found.price_source})" + _cost_sure(found)
-    )
-
-
-def _cost_sure(found: ServeAnswer) -> str:
-    """90 % interval of the price of answers: the time of a request and the offers."""
-    ends = found.intervals.get("usd_per_million_output_tokens")
-    if ends is None:
-        return ""
-    low, high = ends["p90"]
-    return f"\n90%: ${low:,.3f} to ${high:,.3f} per million output tokens"
 
 
 def step_table(found: ServeAnswer) -> "Table":

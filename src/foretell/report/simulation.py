@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from foretell.report.console import table
-from foretell.report.estimate import bullets, gib, headline, ninety
+from foretell.report.estimate import bullets, gib, headline
+from foretell.report.presentation.text import numbers_grid
+from foretell.report.presentation.verbs import presentation
 from foretell.simulation.answer import Simulation
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ def simulation_text(result: Simulation, trace: str | None = None) -> "Renderable
     parts: list[RenderableType] = [
         headline(result.estimate),
         Text(),
-        step_line(result),
+        numbers_grid(presentation("simulate", result.to_dict())),
         Text(),
         share_table(result),
         Text(),
@@ -36,22 +38,6 @@ def simulation_text(result: Simulation, trace: str | None = None) -> "Renderable
     if result.estimate.assumptions:
         parts += [Text(), bullets("Assumed", list(result.estimate.assumptions))]
     return Group(*parts)
-
-
-def step_line(result: Simulation) -> "Text":
-    """The step both ways."""
-    from rich.text import Text
-
-    closed, played = result.estimate, result.to_dict()
-    off = result.step_s / closed.step_s - 1.0
-    return Text.assemble(
-        ("simulated step ", "dim"),
-        (f"{result.step_s * 1e3:,.1f} ms", "bold"),
-        ninety(result.intervals.get("step_s"), lambda step_s: f"{step_s * 1e3:,.1f}"),
-        f"   closed form {closed.step_s * 1e3:,.1f} ms ({off:+.1%})",
-        f"\n{'':15}{played['tflops_per_gpu']:,.1f} TFLOP/s/GPU   MFU {played['mfu']:.1%}"
-        + ninety(result.intervals.get("mfu"), lambda mfu: f"{mfu:.1%}"),
-    )
 
 
 def share_table(result: Simulation) -> "Table":

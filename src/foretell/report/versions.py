@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from foretell.lab.versions.changes import VersionChanges
 from foretell.report.console import table
-from foretell.report.notebook.card import value_text
+from foretell.report.presentation.numbers import value_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -67,7 +67,7 @@ class Output:
 
 
 _ROWS: tuple[tuple[str, str, str, Rule, str, Callable[[Totals], Num]], ...] = (
-    ("step_s", "time of a step", "s", "time", "perf/step_s", lambda t: t.step_s),
+    ("step_s", "step time", "s", "time", "perf/step_s", lambda t: t.step_s),
     ("tokens_per_s", "tokens/s", "count", "rate", "perf/tokens_per_s",
      lambda t: t.tokens / t.step_s),
     ("tokens_per_s_per_gpu", "tokens/s per GPU", "count", "rate", "perf/tokens_per_s_per_gpu",
@@ -80,13 +80,13 @@ _ROWS: tuple[tuple[str, str, str, Rule, str, Callable[[Totals], Num]], ...] = (
      lambda t: t.hardware_flop / t.step_s / t.gpus / t.peak_flop_per_s),
     ("mfu_causal", "MFU, causal attention", "share", "rate", "perf/mfu_causal",
      lambda t: t.masked_flop / t.step_s / t.gpus / t.peak_flop_per_s),
-    ("allocated_bytes", "memory of tensors", "bytes", "tensors", "memory/allocated_bytes",
+    ("allocated_bytes", "allocated by tensors", "bytes", "tensors", "memory/allocated_bytes",
      lambda t: t.allocated_bytes),
     ("reserved_bytes", "reserved memory", "bytes", "memory", "memory/reserved_bytes",
      lambda t: t.reserved_bytes),
     ("peak_memory_bytes", "peak memory", "bytes", "memory", "memory/peak_bytes",
      lambda t: t.peak_memory_bytes),
-    ("memory_capacity_bytes", "memory of a chip", "bytes", "none", "memory/capacity_bytes",
+    ("memory_capacity_bytes", "memory of a GPU", "bytes", "none", "memory/capacity_bytes",
      lambda t: t.memory_capacity_bytes),
     ("energy_joules", "energy of a step", "J", "energy", "energy/step_joules",
      lambda t: t.base_watts * t.step_s * t.gpus + t.active_joules),

@@ -19,7 +19,7 @@ from foretell.web.guard import Guard
 from foretell.web.limits import MOST, Limits
 from foretell.web.pool import Busy, Inline, Pool
 from foretell.web.progress import EVENTS, Gone, Reply, Report, stream_job, wants_events
-from foretell.web.worker import HINT, json_reply
+from foretell.web.worker import HINT, SHOWN, json_reply
 from foretell.web.wrong import Errors, errors_of, problems_of
 
 STATIC = Path(__file__).parent / "static"
@@ -171,8 +171,14 @@ def _path(verb: str) -> str:
 def _endpoint(verb: str, body: type[BaseModel], pools: list[Pool | Inline]) -> Any:
     from fastapi import Request
 
-    async def endpoint(request: Request, question: body, hint: bool = False) -> Any:  # type: ignore[valid-type]
+    async def endpoint(  # type: ignore[no-untyped-def]
+        request: Request,
+        question: body,  # type: ignore[valid-type]
+        hint: bool = False,
+        shown: bool = False,
+    ):
         asked = f"{HINT}{verb}" if hint and verb in answers.VERBS else verb
+        asked = f"{SHOWN}{asked}" if shown and verb in answers.VERBS else asked
         return await _reply(pools, asked, flags_of(question), request)
 
     return endpoint

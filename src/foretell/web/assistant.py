@@ -44,8 +44,8 @@ NEEDED = {
 """What tools that are no verbs must have."""
 LISTED = ("catalog", "catalog show", "read")
 """Lists that are tools too, and the reader of a launch."""
-WHOLE = ("read_back", "interval", "intervals")
-"""What of an answer is never cut: every value of a launch with where it is from, and intervals."""
+WHOLE = ("presentation", "read_back", "interval", "intervals")
+"""What of an answer is never cut: its headline and labelled numbers, every value of a launch, intervals."""
 ABOUT: Mapping[str, str] = {
     "estimate": "Step time, tokens/s, MFU, memory and energy of training a model, with intervals; with "
     "tokens the days and GPU-hours of the run.",
@@ -162,7 +162,7 @@ def tool_name(verb: str) -> str:
 
 def call(name: str, given: Mapping[str, Any], limits: Limits | None = None) -> ToolReply:
     """Answer one call; what is wrong with it is an answer too."""
-    from foretell.web.worker import HINT, answer
+    from foretell.web.worker import HINT, SHOWN, answer
 
     verbs = {tool_name(verb): verb for verb in (*answers.VERBS, *LISTED)}
     if name not in verbs:
@@ -176,7 +176,7 @@ def call(name: str, given: Mapping[str, Any], limits: Limits | None = None) -> T
     refused = _checked(verbs[name], asked)
     if refused is not None:
         return ToolReply(record=refused, failed=True)
-    status, _, content = answer(f"{HINT}{verbs[name]}", asked, limits or Limits())
+    status, _, content = answer(f"{SHOWN}{HINT}{verbs[name]}", asked, limits or Limits())
     found = json.loads(content)
     if isinstance(found, list):  # of the catalogue: its ids, which are what a question needs
         found = {"entries": found} if full else {"ids": [entry["id"] for entry in found]}

@@ -26,6 +26,7 @@ from foretell.web.worker import (
     FIGURE,
     HINT,
     PROGRESS,
+    SHOWN,
     Reply,
     answer,
     errors_reply,
@@ -166,7 +167,7 @@ def processor_s(process: int | None) -> float:
 def takes_long(question: str) -> bool:
     """Whether `[verb, flags]` in JSON is likely to take longer than an estimate of one plan."""
     verb, given = json.loads(question)
-    name = verb
+    name = verb = verb.removeprefix(SHOWN)
     if verb.startswith(FIGURE):
         kind = KINDS.get(verb.removeprefix(FIGURE))
         name = kind.verb if kind else verb

@@ -28,6 +28,8 @@ PROGRESS = 102
 """Status of a message that is no answer yet, as HTTP has it: how many of how many are done."""
 HINT = "hint "
 """What a verb begins with whose answer is to have, where it is no, the nearest plan that works."""
+SHOWN = "shown "
+"""What a verb begins with whose answer is to have what is shown of it: headline, verdict, numbers."""
 FIGURE = "figures "
 """What a verb that asks for a figure begins with."""
 
@@ -109,6 +111,9 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     """The reply to one question: 200, or 422 for bad input and for too much work."""
     from foretell.interop.user_files import names_only
 
+    if verb.startswith(SHOWN):
+        verb = verb.removeprefix(SHOWN)
+        return _shown(verb.removeprefix(HINT), answer(verb, given, limits))
     hints = verb.startswith(HINT)
     verb = verb.removeprefix(HINT)
     try:
@@ -127,6 +132,17 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
         sys.stderr.write(f"foretell: fault in {verb}: {type(error).__name__}: {error}\n")
         message = "this is a fault of foretell, please report it"
         return errors_reply(500, TooMuch([Problem(path="", value=None, message=message)]))
+
+
+def _shown(verb: str, reply: Reply) -> Reply:
+    """A reply with what is shown of it, where it is an answer that has numbers or reasons."""
+    from foretell.report.presentation.verbs import CARDS, presentation
+
+    status, kind, content = reply
+    told = json.loads(content) if status == 200 and kind == JSON else None
+    if not isinstance(told, dict) or verb.partition(" ")[0] not in CARDS:
+        return reply
+    return json_reply(status, {"presentation": presentation(verb, told).to_dict(), **told})
 
 
 def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:

@@ -49,7 +49,7 @@ def time_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str =
     factor, unit = unit_of_seconds([sum(stack.values()) for stack in stacks])
     heading = title or _title(answers)
     return _stacked(
-        stacks, labels, heading, f"time of a step ({unit})", factor,
+        stacks, labels, heading, f"step time ({unit})", factor,
         [answer.get("interval") for answer in answers],
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def phase_bars(answers: Sequence[Answer], names: Sequence[str] = (), title: str 
     labels = list(names) or [str(answer["placement"]) for answer in answers]
     factor, unit = unit_of_seconds([sum(stack.values()) for stack in stacks])
     return _stacked(
-        stacks, labels, title or "Phases of a step", f"time of a step ({unit})", factor,
+        stacks, labels, title or "Phases of a step", f"step time ({unit})", factor,
         [answer.get("interval") for answer in answers],
     )  # fmt: skip
 

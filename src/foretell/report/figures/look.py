@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
+from foretell.report.presentation.labels import words_of as words_of
 from foretell.specs.outputs import OUTPUTS
 from foretell.units import field_unit, symbol
 
@@ -65,26 +66,16 @@ DECADES = 100.0
 """Values whose largest is so many times the least are shown by their logarithms."""
 PERCENTILE = "p90"
 """Which interval error bars show."""
-NAMES = {
-    **{name: output.label for name, output in OUTPUTS.items() if output.rule in ("time", "rate")},
-    "gpus": "GPUs",
-    "isl": "prompt",
-    "osl": "answer",
-    "tokens_per_s_per_user": "tokens/s per user",
-    "output_tokens_per_s": "output tokens/s",
-    "output_tokens_per_s_per_gpu": "output tokens/s per GPU",
-    "output_tokens_per_s_per_user": "output tokens/s per user",
-    "usd_per_million_tokens": "USD per million tokens",
-    "usd_per_million_output_tokens": "USD per million output tokens",
-    "usd_per_million_work_tokens": "USD per million tokens",
-    "work_tokens_per_s_per_gpu": "tokens/s per GPU",
-    "carbon_g_per_million_work_tokens": "g CO2e per million tokens",
-    "seq_len": "sequence length",
-    "global_batch": "global batch",
-}
-"""Fields whose own words, in snake case, would not read well."""
-
-
+UNITLESS = frozenset(
+    {
+        *(name for name, output in OUTPUTS.items() if output.rule in ("time", "rate")),
+        *"gpus isl osl seq_len global_batch tokens_per_s_per_user output_tokens_per_s "
+        "output_tokens_per_s_per_gpu output_tokens_per_s_per_user usd_per_million_tokens "
+        "usd_per_million_output_tokens usd_per_million_work_tokens work_tokens_per_s_per_gpu "
+        "carbon_g_per_million_work_tokens".split(),
+    }
+)
+"""Fields whose words have their unit, or that count something."""
 COUNTED = {"seq_len": "tokens", "isl": "tokens", "osl": "tokens", "global_batch": "sequences"}
 """Fields that count something their names do not end in."""
 UNITS = {
@@ -222,17 +213,6 @@ def value_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
     return {"text": text, "rangemode": "tozero"}
 
 
-def words_of(field: str) -> str:
-    """What a field or a `--set` path is called, without its unit."""
-    if field in NAMES:
-        return NAMES[field]
-    name = field.rsplit(".", 1)[-1]
-    unit = field_unit(name)
-    bare = name.removesuffix(unit).rstrip("_") if unit else name
-    above = " ".join(field.split(".")[1:-1])
-    return " ".join(part for part in (above, bare.replace("_", " ")) if part) or field
-
-
 def sentence(words: str) -> str:
     """Words with a capital first letter, and no other changed."""
     return words[:1].upper() + words[1:]
@@ -241,7 +221,7 @@ def sentence(words: str) -> str:
 def shown_in(field: str) -> tuple[float, str]:
     """A factor for a field's values, and the unit that they then have."""
     unit = field_unit(field.rsplit(".", 1)[-1])
-    if field in NAMES and unit != "s":
+    if field in UNITLESS and unit != "s":
         return 1.0, COUNTED.get(field, "")
     return UNITS.get(unit, (1.0, symbol(unit) if unit else ""))
 

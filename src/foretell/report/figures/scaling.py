@@ -32,7 +32,7 @@ def strong_scaling(series: Mapping[str, Answers], title: str = "Strong scaling")
         ideal = [values[0] * first["gpus"] / answer["gpus"] for answer in answers]
         traces.append(_ideal(name, answers, ideal))
     times = [a["step_s"] * factor for answers in lines.values() for a in answers]
-    y = log_axis(f"time of a step ({unit})", times)
+    y = log_axis(f"step time ({unit})", times)
     return figure(traces, title, counts_axis("GPUs", _gpus(lines)), y, showlegend=True)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.look import COLOURS, figure
-from foretell.report.notebook.card import Card, ShownNumber
-from foretell.report.notebook.cards import CARDS
+from foretell.report.presentation.numbers import Presentation, ShownNumber
+from foretell.report.presentation.verbs import presentation
 
 TEXT_ROWS = 5
 """Rows of a table that the short text has."""
@@ -32,7 +32,7 @@ def _style(cell: str) -> str:
 
 def answer_text(verb: str, told: Mapping[str, Any]) -> str:
     """The title, the main numbers with their 90 % intervals, and the first rows."""
-    card = CARDS[verb](told)
+    card = presentation(verb, told)
     lines = [card.title, *card.lines[:3]]
     width = max((len(fact.label) for fact in card.facts), default=0)
     for fact in card.facts:
@@ -42,7 +42,7 @@ def answer_text(verb: str, told: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _columns(card: Card) -> list[str]:
+def _columns(card: Presentation) -> list[str]:
     """The first rows of the table, aligned."""
     shown = [card.headers, *card.rows[:TEXT_ROWS]] if card.rows else []
     widths = [max(len(row[i]) for row in shown) for i in range(len(card.headers))] if shown else []
@@ -56,7 +56,7 @@ def _columns(card: Card) -> list[str]:
 
 def answer_html(verb: str, told: Mapping[str, Any]) -> str:
     """The title, conclusions, main numbers with drawn intervals, a table, and the breakdown as a bar."""
-    card = CARDS[verb](told)
+    card = presentation(verb, told)
     parts = [f"<p><b>{escape(card.title)}</b></p>"]
     if card.lines:
         parts.append("<ul>" + "".join(f"<li>{escape(line)}</li>" for line in card.lines) + "</ul>")
@@ -92,7 +92,7 @@ def interval_svg(low: float, value: float, high: float) -> str:
     )
 
 
-def _table(card: Card) -> str:
+def _table(card: Presentation) -> str:
     heads = "".join(f"<th {STYLE}>{escape(head)}</th>" for head in card.headers)
     rows = "".join(
         "<tr>" + "".join(f"<td {_style(cell)}>{escape(cell)}</td>" for cell in row) + "</tr>"
@@ -102,7 +102,7 @@ def _table(card: Card) -> str:
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
 
-def breakdown_svg(card: Card) -> str:
+def breakdown_svg(card: Presentation) -> str:
     """One bar of shares in percent, by the engine that draws every figure."""
     whole = sum(value for _, value in card.bars)
     traces = [

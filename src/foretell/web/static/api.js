@@ -23,10 +23,19 @@ const post = (verb, flags, signal, accept) => fetch(`api/${verb.replaceAll(" ", 
 // The nearest plan that works takes longer to find than that one does not: it is asked for once the answer is
 // there, and filled in where the reason is shown.
 export async function ask(verb, flags, signal, progress = () => {}) {
-  const answer = await reply(verb, flags, signal, progress);
+  // What is shown of an answer comes with it, and is no part of what is exported.
+  const asked = verb.startsWith("figures ") ? verb : `${verb}?shown=true`;
+  const { presentation = null, ...answer } = held(await reply(asked, flags, signal, progress));
+  showing(answer, presentation);
+  if (presentation === null && answer.array) return answer.array;
   if (answer?.hint_on_request) hint(verb, flags, signal, answer.problems);
   return answer;
 }
+
+// What is shown of an answer beside it.
+export const showing = (answer, presentation) => Object.defineProperty(answer, "presentation", { value: presentation });
+
+const held = (answer) => (Array.isArray(answer) ? { array: answer } : answer);
 
 async function hint(verb, flags, signal, problems) {
   let found = [];

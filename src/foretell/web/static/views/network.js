@@ -1,7 +1,7 @@
 // Network: one collective on a system, its algorithm and why, and bandwidth over sizes.
 
 import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
+import { assumed, facts, h, named, noCard, number, range, scenarioCard, shown, withUsual, word } from "./shared.js";
 import { nameOf } from "../own.js";
 
 const ASKED = ["system", "collective", "bytes", "group"];
@@ -29,12 +29,11 @@ export default {
 function card(answer, i) {
   const places = Object.entries(answer.placement).filter(([, many]) => many > 1).map(([tier, many]) => `${many} per ${tier}`).join(" × ");
   return scenarioCard(i, `${answer.collective} on ${answer.system}`,
-    h("p", { class: "big" }, number(answer.seconds, "s", "seconds")),
+    h("p", { class: "big" }, named(answer, "seconds")),
     h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.intervals?.seconds?.p90, "s")}`),
     h("p", { class: "quiet" }, number(answer.size_bytes, "bytes"), ` among ${answer.group}${places ? `: ${places}` : ""}`),
     facts([
-      ["Bus bandwidth", surely(answer, "bus_bytes_per_s", "rate")],
-      ["Algorithm bandwidth", number(answer.algorithm_bytes_per_s, "rate")],
+      ...shown(answer, ["seconds", "size_bytes", "algorithm"]),
       ["Algorithm", answer.algorithm],
       ["Because", answer.reason],
     ]));

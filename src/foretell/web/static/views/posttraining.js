@@ -2,7 +2,7 @@
 
 import { partName, table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, before, facts, h, headingOf, noCard, number, range, scenarioCard, withUsual } from "./shared.js";
+import { assumed, before, facts, h, headingOf, howSure, named, noCard, number, range, scenarioCard, shown, withUsual } from "./shared.js";
 
 const JOB = ["model", "system", "p_gpus", "algorithm", "prompts", "samples", "isl", "mean_osl", "max_osl", "updates", "placement", "staleness", "loop", "plan", "rollout_plan", "set", "measured"];
 
@@ -38,19 +38,16 @@ const FITS = { yes: "fits", no: "does not fit", too_close: "borderline" };
 
 function card(answer, i) {
   return scenarioCard(i, `${answer.algorithm} of ${answer.model} on ${answer.gpus} GPUs`,
-    h("p", { class: "big" }, number(answer.step_s, "s", "step_s"), h("small", {}, " per step")),
+    h("p", { class: "big" }, named(answer, "step_s"), h("small", {}, " per step")),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     answer.rollout_plan ? h("p", { class: "plan" }, answer.rollout_plan) : "",
     facts([
       ...before(answer, answer.prior?.step_s, "s"),
       answer.micro_tokens ? ["Tokens of a micro-batch", number(answer.micro_tokens, "count", "micro_tokens")] : null,
       ["90 % interval", range(answer.interval?.p90, "s")],
-      answer.interval_reason ? ["How sure", h("span", { "data-name": "interval_reason" }, answer.interval_reason)] : null,
+      howSure(answer),
       ["Placement", answer.placement],
-      ["Tokens/s per GPU", number(answer.tokens_per_s_per_gpu, "count", "tokens_per_s_per_gpu")],
-      ["Idle", number(answer.idle_share, "share", "idle_share")],
-      answer.rollout_plan ? ["Generation tail", number(answer.tail_share, "share", "tail_share")] : null,
-      answer.usd_per_step === null ? null : ["$ per step", number(answer.usd_per_step, "usd", "usd_per_step")],
+      ...shown(answer, ["step_s"]),
       ["Memory", h("span", { class: `tag ${answer.fits}` }, `${FITS[answer.fits] ?? answer.fits}${answer.fits === "no" && answer.fails_in ? ` in ${answer.fails_in.replaceAll("_", " ")}` : ""}`)],
       answer.run_s ? ["Whole run", number(answer.run_s, "s", "run_s")] : null,
       answer.usd_per_run ? ["$ per run", number(answer.usd_per_run, "usd", "usd_per_run")] : null,

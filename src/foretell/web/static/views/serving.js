@@ -1,8 +1,8 @@
 // Serving: one deployment under one load, and how many chips a rate takes within its latency targets.
 
-import { partName, table } from "../dom.js";
+import { table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, before, facts, h, headingOf, noCard, number, range, scenarioCard, surely, withUsual, word } from "./shared.js";
+import { assumed, before, facts, h, headingOf, howSure, named, noCard, number, range, scenarioCard, shown, surely, withUsual, word } from "./shared.js";
 
 const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set", "measured"];
 const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set", "measured"];
@@ -58,19 +58,16 @@ const METRICS = [["Tokens/s per GPU", "count", (a) => a.output_tokens_per_s_per_
 function card(answer, i, sized) {
   const levels = (name) => ["p50", "p90", "p99"].flatMap((p, k) => [k ? " · " : "", number(answer[name][p], "", `${name}.${p}`)]).concat(" ms");
   return scenarioCard(i, headingOf(answer, {}),
-    h("p", { class: "big" }, number(answer.output_tokens_per_s_per_gpu, "count", "output_tokens_per_s_per_gpu"), h("small", {}, " tokens/s per GPU")),
-    h("p", { class: "quiet" }, number(answer.output_tokens_per_s_per_user, "count", "output_tokens_per_s_per_user"), " tokens/s per user, ", number(answer.batch, "count"), " in a batch"),
+    h("p", { class: "big" }, named(answer, "output_tokens_per_s_per_gpu"), h("small", {}, " tokens/s per GPU")),
+    h("p", { class: "quiet" }, number(answer.batch, "count"), " in a batch"),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
       ...before(answer, answer.prior?.tpot_ms?.mean, "ms"),
       ["TTFT p50 · p90 · p99", h("span", {}, ...levels("ttft_ms"))],
       [h("span", {}, word("TPOT", "tpot with or without the first token"), " p50 · p90 · p99"), h("span", {}, ...levels("tpot_ms"))],
       [word("90 % interval", "interval"), `${range(answer.interval?.tpot_ms?.p90, "ms")} per token`],
-      answer.interval_reason ? ["How sure", h("span", { "data-name": "interval_reason" }, answer.interval_reason)] : null,
-      ["Requests/s", surely(answer, "requests_per_s", "count")],
-      ["$ per million output tokens", surely(answer, "usd_per_million_output_tokens", "usd")],
-      ["Joules per output token", surely(answer, "joules_per_output_token", "count")],
-      ["Limited by", answer.limited_by.split(": ").map(partName).join(": ")],
+      howSure(answer),
+      ...shown(answer, ["ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu"]),
       ["KV cache", number(answer.kv_bytes, "bytes")],
       sized?.gpus ? ["GPUs for the rate", h("strong", {}, surely(sized, "gpus", "count", "sized_gpus"), sized.best.meets ? "" : " (misses the targets)")] : null,
     ]),

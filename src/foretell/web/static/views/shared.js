@@ -1,5 +1,6 @@
 // What several views show alike.
 
+import { showing } from "../api.js";
 import { facts, h, number, range, show, word } from "../dom.js";
 import { sentence } from "../fields.js";
 import { nameOf } from "../own.js";
@@ -57,7 +58,7 @@ export async function planned(desk, i) {
   }
   const answer = await desk.ask("estimate", { ...flags, ...run, plan });
   // What is exported names the plan only where the user did.
-  return { ...answer, found, flags: { ...flags, ...run }, exact: { ...flags, plan } };
+  return showing({ ...answer, found, flags: { ...flags, ...run }, exact: { ...flags, plan } }, answer.presentation);
 }
 
 // A text that names a degree is a plan; one that names choices alone (precision=fp8) is searched with.
@@ -80,6 +81,24 @@ export function fits(answer) {
 export function sure(ends, unit, more = "") {
   if (!ends || ends[0] === ends[1]) return "";
   return h("small", { class: "sure quiet", title: "90 % interval" }, h("span", { class: "whole" }, range(ends, unit)), more);
+}
+
+// The answer's numbers as it is shown everywhere: label, value with its unit, 90 % interval; `but` stand elsewhere.
+export function shown(answer, but = []) {
+  return (answer.presentation?.numbers ?? []).filter(({ name }) => !but.includes(name)).map((one) => [word(one.label),
+    h("span", {}, named(answer, one), one["90%"] ? h("small", { class: "sure quiet", title: "90 % interval" }, h("span", { class: "whole" }, one["90%"])) : "")]);
+}
+
+// One of them by its name, with the exact value.
+export function named(answer, one) {
+  const found = typeof one === "string" ? answer.presentation?.numbers?.find(({ name }) => name === one) : one;
+  const value = answer[found?.name];
+  return typeof value === "number" ? h("data", { value, "data-name": found.name }, found.text) : h("span", { "data-name": found?.name }, found?.text ?? "–");
+}
+
+// How sure an answer is, in words.
+export function howSure(answer) {
+  return answer.interval_reason ? ["How sure", h("span", { "data-name": "interval_reason" }, answer.interval_reason)] : null;
 }
 
 export function surely(answer, name, unit, at = name) {

@@ -2,7 +2,7 @@
 
 import { partName, table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, before, facts, fits, h, headingOf, memoryMeter, noCard, number, peak, planned, range, reasons, scenarioCard, sure, surely, word } from "./shared.js";
+import { assumed, before, facts, fits, h, headingOf, howSure, memoryMeter, named, noCard, number, peak, planned, reasons, scenarioCard, shown, sure, word } from "./shared.js";
 
 export default {
   title: "Training",
@@ -45,38 +45,23 @@ function step(question) {
 function card(answer, i) {
   const run = answer.run;
   return scenarioCard(i, headingOf(answer, {}),
-    h("p", { class: "big" }, number(answer.step_s, "s", "step_s"), h("small", {}, " per step"), answer.fits === "yes" ? "" : h("small", {}, " ", fits(answer))),
-    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${range(answer.interval?.p90, "s")}`),
+    h("p", { class: "big" }, named(answer, "step_s"), h("small", {}, " per step "), fits(answer)),
+    h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${answer.presentation.numbers.find(({ name }) => name === "step_s")?.["90%"] ?? ""}`),
     answer.refusals?.length ? reasons(answer.refusals.map((text) => ({ path: frameworkOf(answer.plan), message: `cannot run this plan: ${text}` }))) : "",
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
     facts([
       ...before(answer, answer.prior?.step_s, "s"),
-      answer.interval_reason ? ["How sure", h("span", { "data-name": "interval_reason" }, answer.interval_reason)] : null,
-      [word("MFU"), surely(answer, "mfu", "share")],
-      ["Tokens/s per GPU", surely(answer, "tokens_per_s_per_gpu", "count")],
-      ["TFLOP/s per GPU", surely(answer, "tflops_per_gpu", "count")],
-      ["Energy per step", surely(answer, "energy_joules", "J")],
-      ...others(answer),
-      ["Largest part", h("span", { "data-name": "limited_by" }, partName(answer.limited_by))],
+      howSure(answer),
+      ...shown(answer, ["step_s", "peak_memory_bytes", "memory_capacity_bytes"]),
       run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), sure(run.interval?.p90.map((days) => days * 86400), "s"))] : null,
       run ? [word("Goodput"), number(run.goodput, "share")] : null,
-      ["Allocated by tensors", surely(answer, "allocated_bytes", "bytes")],
-      ["Peak memory", peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
+      [word("peak memory"), peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
     ]), memoryMeter(answer), answer.problems?.length ? reasons(answer.problems) : "");
 }
 
 // The framework that a plan names.
 function frameworkOf(plan) {
   return /framework=(\S+)/.exec(plan)?.[1] ?? "The framework";
-}
-
-// Every other predicted number of the answer, by its name.
-const CARD = ["step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "allocated_bytes", "reserved_bytes", "peak_memory_bytes", "energy_joules"];
-
-const CALLED = { mfu_causal: ["MFU, causal attention", "share"], run_s: ["Whole run", "s"] };
-
-function others(answer) {
-  return Object.keys(answer.intervals ?? {}).filter((name) => !CARD.includes(name)).map((name) => [CALLED[name]?.[0] ?? name.replaceAll("_", " "), surely(answer, name, CALLED[name]?.[1] ?? "count")]);
 }
 
 async function limits(desk, answer) {

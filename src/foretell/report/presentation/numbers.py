@@ -1,64 +1,24 @@
-"""A card: a title, main numbers with their intervals, a table and a breakdown, as text with units."""
+"""What is shown of an answer: headline, main numbers with their intervals, a table, a breakdown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.records import dataclass
-from foretell.report.figures.look import words_of
+from foretell.report.presentation.labels import words_of
+from foretell.specs.outputs import OUTPUTS
 from foretell.units import field_unit
 from foretell.units import format as with_unit
 
 Told = Mapping[str, Any]
 """The JSON of an answer."""
 
-PERCENT = (
-    "mfu",
-    "hfu",
-    "headroom",
-    "gain",
-    "efficiency",
-    "idle_share",
-    "difference",
-    "gap",
-    "change",
-    "sure",
+PERCENT = frozenset(
+    {
+        *(name for name, output in OUTPUTS.items() if output.unit == "share"),
+        *"headroom gain efficiency idle_share tail_share difference gap change sure goodput".split(),
+    }
 )
 """Numbers that are shares."""
-WORDS = {
-    "usd_per_million_work_tokens": "USD per million tokens",
-    "work_tokens_per_s_per_gpu": "tokens/s per GPU",
-    "name": "option",
-    "step_s": "step time",
-    "closed_step_s": "closed form",
-    "mfu": "MFU",
-    "ttft_ms": "TTFT",
-    "tpot_ms": "TPOT",
-    "allocated_bytes": "allocated by tensors",
-    "peak_memory_bytes": "peak memory",
-    "tokens_per_s": "throughput",
-    "tokens_per_s_per_gpu": "per GPU",
-    "output_tokens_per_s": "throughput",
-    "usd_per_million_tokens": "USD per million tokens",
-    "usd_per_million_input_tokens": "USD per million input tokens",
-    "usd_per_million_output_tokens": "USD per million output tokens",
-    "usd_per_request": "USD per request",
-    "usd_per_run": "USD per run",
-    "usd_per_gpu_hour": "USD per GPU-hour",
-    "usd_per_hour": "USD per hour",
-    "usd_per_step": "USD per step",
-    "usd": "cost",
-    "tco_usd": "total cost of ownership",
-    "bus_bytes_per_s": "bus bandwidth",
-    "energy_joules": "energy of a step",
-    "joules_per_token": "energy of a token",
-    "limited_by": "limited by",
-    "predicted_s": "predicted",
-    "measured_s": "measured",
-    "gpus": "GPUs",
-    "sure": "sure by the deadline",
-    "within": "within the budget",
-}
-"""What people call some fields."""
 MOST_ROWS = 12
 """Rows of a table that are shown."""
 MOST_BARS = 9
@@ -69,6 +29,8 @@ MOST_BARS = 9
 class ShownNumber:
     """One number, or word, of an answer."""
 
+    name: str
+    """Its key in the JSON."""
     label: str
     """What it is."""
     text: str
@@ -80,17 +42,30 @@ class ShownNumber:
     high: str = ""
     """The high end with its unit."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Name, label and text, and the 90 % interval where there is one."""
+        plain = {"name": self.name, "label": self.label, "text": self.text}
+        return plain | ({"90%": f"{self.low} to {self.high}"} if self.ends else {})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """What is shown of an answer."""
+class Presentation:
+    """What is shown of an answer, made once: terminal, page, notebook, assistant and report draw it."""
 
     title: str
-    """One line."""
+    """The headline."""
+    verdict: str = ""
+    """Whether it fits, or is reached, in a word or two."""
     lines: tuple[str, ...] = ()
     """Conclusions."""
     facts: tuple[ShownNumber, ...] = ()
     """Main numbers."""
+    reasons: tuple[str, ...] = ()
+    """Why the answer is no."""
+    notes: tuple[str, ...] = ()
+    """How sure it is, and what bears on it."""
+    assumptions: tuple[str, ...] = ()
+    """Every default and guess."""
     headers: tuple[str, ...] = ()
     """Columns of the table."""
     rows: tuple[tuple[str, ...], ...] = ()
@@ -101,6 +76,13 @@ class Card:
     """Parts of the breakdown."""
     bar_title: str = ""
     """What they are parts of."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the page and assistants draw; tables and assumptions are in the answer beside it."""
+        told = {"headline": self.title, "verdict": self.verdict, "lines": list(self.lines)}
+        rest = {"reasons": list(self.reasons), "notes": list(self.notes)}
+        numbers = [fact.to_dict() for fact in self.facts]
+        return {name: one for name, one in (told | {"numbers": numbers} | rest).items() if one}
 
 
 def value_text(name: str, value: Any) -> str:
@@ -116,14 +98,16 @@ def value_text(name: str, value: Any) -> str:
     if "usd" in name:
         money = f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:#.3g}"
         return money if "usd_per" in name else f"{money} USD"
-    if name == "seconds":
-        return with_unit(float(value), "s")
+    if "per_s" in name and "bytes" not in name:
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # the label has the unit
     if name.endswith("_ms"):
         return f"{value:,.4g} ms"
-    if name.endswith("tokens_per_s") or "tokens_per_s_" in name:
-        return f"{value:,.0f} tokens/s" if value >= 100 else f"{value:.3g} tokens/s"
-    unit = field_unit(name)
-    return with_unit(float(value), unit) if unit else f"{value:,.6g}"
+    unit = "s" if name == "seconds" else field_unit(name)
+    if unit == "s" and 60.0 <= abs(value) < 1e4:
+        return f"{value:,.1f} s"
+    if not unit or name.endswith("per_gpu"):
+        return f"{value:,.6g}" if not unit else f"{value:,.1f}"
+    return with_unit(float(value), unit)
 
 
 def facts_of(told: Told, *names: str) -> tuple[ShownNumber, ...]:
@@ -138,26 +122,29 @@ def facts_of(told: Told, *names: str) -> tuple[ShownNumber, ...]:
 
 def fact_of(name: str, value: Any, interval: Told | None) -> ShownNumber:
     """One field with its interval."""
-    label = WORDS.get(name) or words_of(name)
+    label = words_of(name)
     if isinstance(value, Mapping):  # percentiles of a latency
         value = value.get("p50", value.get("mean"))
     ends = None if interval is None else interval.get("p90")
-    if ends is None or not isinstance(value, int | float):
-        return ShownNumber(label=label, text=value_text(name, value))
+    if ends is None or ends[0] == ends[1] or not isinstance(value, int | float):
+        return ShownNumber(name=name, label=label, text=value_text(name, value))
+    low, high = (value_text(name, end) for end in ends)
+    unit = low.partition(" ")[2]
     return ShownNumber(
+        name=name,
         label=label,
         text=value_text(name, value),
         ends=(float(ends[0]), float(value), float(ends[1])),
-        low=value_text(name, ends[0]),
-        high=value_text(name, ends[1]),
+        low=low.removesuffix(f" {unit}") if unit and high.endswith(f" {unit}") else low,
+        high=high,
     )
 
 
 def table_of(rows: Sequence[Told], *names: str) -> dict[str, Any]:
-    """Columns of some rows, those that no row has left away, as fields of a card."""
+    """Columns of some rows, those that no row has left away, as fields of a presentation."""
     kept = [name for name in names if any(row.get(name) is not None for row in rows)]
     return {
-        "headers": tuple(WORDS.get(name) or words_of(name) for name in kept),
+        "headers": tuple(words_of(name) for name in kept),
         "rows": tuple(
             tuple(value_text(name, _plain(row.get(name))) for name in kept)
             for row in rows[:MOST_ROWS]

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from foretell.report.notebook.card import (
-    Card,
+from foretell.records import with_values
+from foretell.report.presentation.numbers import (
+    Presentation,
     ShownNumber,
     Told,
     bars_of,
@@ -15,9 +16,17 @@ from foretell.report.notebook.card import (
 )
 from foretell.units import format as with_unit
 
+NO_ANSWER = {"fits", "problems", "hint_on_request"}
+"""Keys of an answer that is no and has nothing besides."""
+TRAINED = (
+    "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "mfu_causal",
+    "peak_memory_bytes", "memory_capacity_bytes", "allocated_bytes", "reserved_bytes", "energy_joules",
+)  # fmt: skip
+"""Main numbers of a training step."""
 SERVED = (
-    "ttft_ms", "tpot_ms", "output_tokens_per_s", "output_tokens_per_s_per_user",
-    "usd_per_million_input_tokens", "usd_per_million_output_tokens", "limited_by",
+    "ttft_ms", "tpot_ms", "output_tokens_per_s", "output_tokens_per_s_per_gpu",
+    "output_tokens_per_s_per_user", "requests_per_s", "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens", "joules_per_token", "limited_by",
 )  # fmt: skip
 """Main numbers of a service."""
 
@@ -35,43 +44,37 @@ def fits_words(told: Told) -> str:
 
 def largest_part(told: Told) -> ShownNumber:
     """The largest share of a step by its name."""
-    return ShownNumber(label="largest part", text=str(told["limited_by"]))
+    return ShownNumber(name="limited_by", label="largest part", text=str(told["limited_by"]))
 
 
-def estimate_card(told: Told) -> Card:
+def estimate_card(told: Told) -> Presentation:
     """A training step: time, throughput, memory, where the time goes."""
     run = told.get("run")
     lines = [] if not run else [f"whole run: {run['days']:.3g} days for {run['tokens']:.3g} tokens"]
-    return Card(
+    return Presentation(
         title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
         lines=tuple(lines),
-        facts=(
-            *facts_of(
-                told, "step_s", "tokens_per_s", "mfu", "allocated_bytes", "peak_memory_bytes"
-            ),
-            *facts_of(told, "energy_joules"),
-            largest_part(told),
-        ),
+        facts=(*facts_of(told, *TRAINED), largest_part(told)),
         bars=bars_of(children(told.get("breakdown"))),
         bar_title="step time",
     )
 
 
-def search_card(told: Told) -> Card:
+def search_card(told: Told) -> Presentation:
     """The plans of a search."""
     plans = told["plans"]
     names = ("plan", "step_s", "tokens_per_s_per_gpu", "mfu", "peak_memory_bytes", "fits")
     head = f"{place(plans[0])}: " if plans else ""
-    return Card(
+    return Presentation(
         title=f"{head}{told['plans_feasible']:,} of {told['plans_evaluated']:,} plans fit",
         facts=facts_of(plans[0], "plan", "step_s", "mfu", "peak_memory_bytes") if plans else (),
         **table_of(plans, *names),
     )
 
 
-def explain_card(told: Told) -> Card:
+def explain_card(told: Told) -> Presentation:
     """Where time goes, in sentences and parts."""
-    return Card(
+    return Presentation(
         title=f"{place(told)}: {told['plan']}",
         lines=tuple(told["conclusions"]),
         facts=(*facts_of(told, "step_s", "peak_memory_bytes"), largest_part(told)),
@@ -80,22 +83,24 @@ def explain_card(told: Told) -> Card:
     )
 
 
-def memory_card(told: Told) -> Card:
+def memory_card(told: Told) -> Presentation:
     """Memory of each stage."""
     names = ("stage", "allocated_bytes", "reserved_bytes", "framework_bytes", "total_bytes")
     fullest = next(s for s in told["stages"] if s["stage"] == told["fullest_stage"])
-    return Card(
+    return Presentation(
         title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
-        facts=facts_of(told, "allocated_bytes", "peak_memory_bytes", "memory_capacity_bytes"),
+        facts=facts_of(
+            told, "peak_memory_bytes", "memory_capacity_bytes", "allocated_bytes", "reserved_bytes"
+        ),
         **table_of(told["stages"], *names),
         bars=bars_of(fullest["at_peak"]),
         bar_title="memory of the fullest stage",
     )
 
 
-def simulate_card(told: Told) -> Card:
+def simulate_card(told: Told) -> Presentation:
     """A simulated step beside the closed form."""
-    return Card(
+    return Presentation(
         title=f"{place(told)}: {told['plan']}, simulated",
         facts=facts_of(told, "step_s", "closed_step_s", "difference", "mfu", "peak_memory_bytes"),
         bars=bars_of({part["name"]: part["simulated_s"] for part in told["shares"]}),
@@ -103,22 +108,24 @@ def simulate_card(told: Told) -> Card:
     )
 
 
-def sensitivity_card(told: Told) -> Card:
+def sensitivity_card(told: Told) -> Presentation:
     """What would move a result."""
     if "elasticities" in told:  # of one result of an estimate
         title = f"{told['result']} = {value_text(told['result'], told['value'])}: {told['plan']}"
-        return Card(title=title, **table_of(told["elasticities"], "path", "words", "elasticity"))
+        return Presentation(
+            title=title, **table_of(told["elasticities"], "path", "words", "elasticity")
+        )
     first = next(iter(told["results"]))
     rows = [{**n, "elasticity": n["elasticities"][first]} for n in told["numbers"]]
     facts = [fact_of(name, value, None) for name, value in told["results"].items()]
-    return Card(
+    return Presentation(
         title=f"{place(told)}: {told['plan']}",
         facts=tuple(facts),
         **table_of(rows, "path", "words", "elasticity"),
     )
 
 
-def plans_card(told: Told) -> Card:
+def plans_card(told: Told) -> Presentation:
     """Two plans beside each other."""
     rows = [
         {"part": leaf["name"], "A": leaf["a"], "B": leaf["b"], "B - A": leaf["difference"]}
@@ -128,14 +135,14 @@ def plans_card(told: Told) -> Card:
         {name: one if name == "part" else with_unit(one, "s") for name, one in row.items()}
         for row in rows
     ]
-    return Card(
+    return Presentation(
         title=f"A: {told['a']['plan']}; B: {told['b']['plan']}",
         lines=tuple(told["conclusions"]),
         **table_of(shown, "part", "A", "B", "B - A"),
     )
 
 
-def diagnose_card(told: Told) -> Card:
+def diagnose_card(told: Told) -> Presentation:
     """Measured runs beside their prediction."""
     causes = [cause["mechanism"] for run in told["runs"] for cause in run["causes"]]
     told_of = [name for run in told["runs"] for name in run]
@@ -145,17 +152,17 @@ def diagnose_card(told: Told) -> Card:
         else ("metric", "measured", "predicted")
     )
     names = ("source", "plan", *measured, "gap")
-    return Card(
+    return Presentation(
         title=f"{told['model']} on {told['system']}: {len(told['runs'])} measured runs",
         lines=tuple(f"likely cause: {cause}" for cause in dict.fromkeys(causes))[:3],
         **table_of(told["runs"], *names),
     )
 
 
-def serve_card(told: Told) -> Card:
+def serve_card(told: Told) -> Presentation:
     """A service under load."""
     load = f"{told['isl']:g} tokens in, {told['osl']:g} out"
-    return Card(
+    return Presentation(
         title=f"{place(told)}: {told['plan']}, {load}",
         facts=facts_of(told, *SERVED),
         bars=bars_of(told["step_ms"]),
@@ -163,10 +170,10 @@ def serve_card(told: Told) -> Card:
     )
 
 
-def fleet_card(told: Told) -> Card:
+def fleet_card(told: Told) -> Presentation:
     """Several models on one fleet."""
     names = ("name", "rate", "ttft_ms", "tpot_ms", "pool", "stretch")
-    return Card(
+    return Presentation(
         title=f"{told['gpus']:,} GPUs serve {len(told['models'])} models",
         lines=(f"each on its own: {told['gpus_apart']:,} GPUs",),
         facts=facts_of(told, "gpus", "usd_per_hour", "gpus_apart", "usd_per_hour_apart"),
@@ -174,7 +181,7 @@ def fleet_card(told: Told) -> Card:
     )
 
 
-def size_card(told: Told) -> Card:
+def size_card(told: Told) -> Presentation:
     """The cheapest ways to serve a rate."""
     best, targets = (
         told["best"],
@@ -188,7 +195,7 @@ def size_card(told: Told) -> Card:
         "name", "usd_per_hour", "usd_per_million_input_tokens", "usd_per_million_output_tokens", "gpus",
         "ttft_ms", "tpot_ms", "headroom",
     )  # fmt: skip
-    return Card(
+    return Presentation(
         title=head,
         lines=(f"{best['name']} {met} {targets} at {told['percentile']}",),
         facts=facts_of(best, "gpus", "usd_per_hour", "ttft_ms", "tpot_ms", "headroom"),
@@ -196,25 +203,34 @@ def size_card(told: Told) -> Card:
     )
 
 
-def post_train_card(told: Told) -> Card:
+def post_train_card(told: Told) -> Presentation:
     """A step of fine-tuning or reinforcement learning."""
     known = {**told, "intervals": {"step_s": told["interval"]}}
-    return Card(
+    return Presentation(
         title=f"{told['algorithm']} of {told['model']} on {told['gpus']:,} GPUs ({fits_words(told)})",
-        facts=facts_of(known, "step_s", "tokens_per_s_per_gpu", "idle_share", "usd_per_step"),
+        facts=facts_of(
+            known,
+            "step_s",
+            "tokens_per_s_per_gpu",
+            "idle_share",
+            "tail_share",
+            "usd_per_step",
+            "run_s",
+            "usd_per_run",
+        ),
         bars=bars_of({phase["name"]: phase["exposed"] for phase in told["phases"]}),
         bar_title="step time",
     )
 
 
-def compare_card(told: Told) -> Card:
+def compare_card(told: Told) -> Presentation:
     """Systems by cost."""
     names = (
         "system", "usd_per_million_tokens", "usd_per_run", "usd_per_request", "tokens_per_s", "gpus", "usd",
         "paid",
     )  # fmt: skip
     first = told["systems"][0]
-    return Card(
+    return Presentation(
         title=told["conclusions"][0],
         lines=tuple(told["conclusions"][1:]),
         facts=facts_of(first, "system", "usd_per_million_tokens", "tokens_per_s"),
@@ -224,10 +240,10 @@ def compare_card(told: Told) -> Card:
     )
 
 
-def buy_card(told: Told) -> Card:
+def buy_card(told: Told) -> Presentation:
     """What to get for a budget and a deadline."""
     names = ("name", "usd", "days", "sure", "price", "within")
-    return Card(
+    return Presentation(
         title=told["headline"][0],
         lines=tuple(told["headline"][1:]),
         facts=facts_of(told["options"][0], "gpus", "usd", "days", "sure"),
@@ -235,11 +251,11 @@ def buy_card(told: Told) -> Card:
     )
 
 
-def cost_card(told: Told) -> Card:
+def cost_card(told: Told) -> Presentation:
     """Money by part."""
     names = ("usd", "usd_per_million_tokens", "usd_per_gpu_hour", "tco_usd", "days", "energy_mwh")
     what = "a million tokens" if told["what"] == "token" else f"a {told['what']}"
-    return Card(
+    return Presentation(
         title=f"cost of {what}: {told['name']}",
         facts=facts_of(told, *names),
         bars=bars_of(children(told["breakdown"])),
@@ -247,51 +263,53 @@ def cost_card(told: Told) -> Card:
     )
 
 
-def network_card(told: Told) -> Card:
+def network_card(told: Told) -> Presentation:
     """A collective over sizes."""
-    return Card(
+    return Presentation(
         title=f"{told['collective']} among {told['group']:,} of {told['system']}: {told['algorithm']}",
         facts=facts_of(told, "size_bytes", "seconds", "bus_bytes_per_s"),
         **table_of(told["sizes"], "size_bytes", "seconds", "bus_bytes_per_s", "algorithm"),
     )
 
 
-def scaling_card(told: Told) -> Card:
+def scaling_card(told: Told) -> Presentation:
     """Strategies over GPUs."""
     names = ("model", "strategy", "fits_from", "scales_to", "best_gpus", "why")
-    return Card(
+    return Presentation(
         title=f"{told['mode']} scaling on {told['system']}", **table_of(told["curves"], *names)
     )
 
 
-def codesign_card(told: Told) -> Card:
+def codesign_card(told: Told) -> Presentation:
     """Designs, those on the front."""
     rows = [{**one["values"], **one["mix"]} for one in told["front"]]
     varied = dict.fromkeys(name for one in told["front"] for name in one["values"])
     names = (*varied, *told["objectives"])
     possible = f"{told['possible']:,} of {told['points']:,} designs possible"
-    return Card(title=f"{possible}, {len(rows)} on the Pareto front", **table_of(rows, *names))
+    return Presentation(
+        title=f"{possible}, {len(rows)} on the Pareto front", **table_of(rows, *names)
+    )
 
 
-def sweep_card(told: Told) -> Card:
+def sweep_card(told: Told) -> Presentation:
     """How far a sweep is."""
     state = "complete" if told["complete"] else "running" if told["running"] else "incomplete"
     done = f"{told['points_done']:,} of {told['points']:,} points"
-    return Card(title=f"sweep in {told['folder']}: {state}, {done}")
+    return Presentation(title=f"sweep in {told['folder']}: {state}, {done}")
 
 
-def improve_card(told: Told) -> Card:
+def improve_card(told: Told) -> Presentation:
     """A launch, and a faster one."""
-    return Card(
+    return Presentation(
         title=f"{told['model']} on {told['gpus']:,} x {told['system']}: {told['plan_after']}",
         lines=tuple(told["conclusions"]),
         **table_of(told["changes"], "flag", "before", "after"),
     )
 
 
-def trace_card(told: Told) -> Card:
+def trace_card(told: Told) -> Presentation:
     """A measured trace beside its prediction."""
-    return Card(
+    return Presentation(
         title=f"{len(told['ranks'])} ranks, {len(told['steps'])} steps",
         lines=tuple(told["notes"]),
         bars=bars_of(
@@ -302,15 +320,15 @@ def trace_card(told: Told) -> Card:
     )  # fmt: skip
 
 
-def changed_card(told: Told) -> Card:
+def changed_card(told: Told) -> Presentation:
     """Predictions that moved between two versions."""
     names = ("name", "metric", "before", "after", "change", "cause")
-    return Card(
+    return Presentation(
         title=told["title"], lines=tuple(told["conclusions"]), **table_of(told["moved"], *names)
     )
 
 
-CARDS: Mapping[str, Callable[[Told], Card]] = {
+CARDS: Mapping[str, Callable[[Told], Presentation]] = {
     "estimate": estimate_card,
     "search": search_card,
     "explain": explain_card,
@@ -336,3 +354,24 @@ CARDS: Mapping[str, Callable[[Told], Card]] = {
     "changed": changed_card,
 }
 """Verb -> what is shown of its answer."""
+
+
+def presentation(verb: str, told: Told) -> Presentation:
+    """What is shown of a verb's answer; of a no without numbers why it is none."""
+    verb = "cost" if verb.startswith("cost ") else verb
+    reasons = tuple(
+        ": ".join(one[key] for key in ("path", "message") if one.get(key))
+        for one in told.get("problems") or ()
+        if isinstance(one, Mapping)
+    )
+    if reasons and len(told) <= len(NO_ANSWER & set(told)):
+        return Presentation(title="No", verdict="no", reasons=reasons)
+    made = CARDS[verb](told)
+    sure = told.get("interval_reason")
+    return with_values(
+        made,
+        verdict=fits_words(told),
+        reasons=reasons,
+        notes=(f"how sure: {sure}",) if sure else (),
+        assumptions=tuple(told.get("assumptions") or ()),
+    )

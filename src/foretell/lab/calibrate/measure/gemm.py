@@ -1,4 +1,4 @@
-"""Matrix products of linear layers: forward, and the two of the backward pass; batched; grouped by expert.
+"""Matrix products of linear layers: forward, and the two of the backward pass; batched.
 
 Dims are always those of the forward product y[m,n] = x[m,k] W[n,k]^T. dgrad is dx[m,k] = dy[m,n] W[n,k];
 wgrad is dW[n,k] = dy[m,n]^T x[m,k]: the same operations in other layouts.
@@ -48,20 +48,10 @@ CPU_SITES: tuple[tuple[tuple[int, int], ...], ...] = (
     ((256, 256), (4096, 4096), (50304, 768)),
 )
 CPU_ROWS: tuple[tuple[int, ...], ...] = ((1, 128, 1024), (16, 512), (4, 64, 256, 2048))
-EXPERTS = (
-    (8, 28672, 4096),
-    (8, 4096, 14336),
-    (32, 4096, 7168),
-    (32, 7168, 2048),
-    (128, 1536, 2048),
-)
-"""(experts held, n, k): Mixtral's, DeepSeek-V3's on one of eight ranks, Qwen3-30B-A3B's."""
 SHORT_SITES, SHORT_ROWS = ((256, 192), (512, 384)), (1, 128)
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
 LEAST_TRAINING_ROWS = 128
 """Backward products are measured from so many rows."""
-LEAST_GROUPED_ROWS = 4096
-"""Those of experts, whose rows are dealt among them."""
 SUSTAINED_COST_S = 2.6
 BYTES = {"bf16": HALF, "fp16": HALF, "fp32": FULL, "fp8": 1.0}
 
@@ -73,7 +63,7 @@ def points(host: HostMachine) -> list[MeasurePoint]:
         return [_point(host, shape, "fp32", passed, 0) for shape in shapes for passed in PASSES]
     found = [*_bursts(host), *_sustained(host)]
     if host.device == "cuda":
-        found += [*_batched(host), *_grouped(host)]
+        found += _batched(host)
     return found
 
 
@@ -155,28 +145,10 @@ def _batched(host: HostMachine) -> Iterator[MeasurePoint]:
         )
 
 
-def _grouped(host: HostMachine) -> Iterator[MeasurePoint]:
-    for experts, n, k in EXPERTS:
-        for m, level in ((1024, 1), (16384, 1), (64, 2), (256, 2), (4096, 2), (65536, 2)):
-            for passed in PASSES if m >= LEAST_GROUPED_ROWS else PASSES[:1]:
-                yield MeasurePoint(
-                    group="gemm",
-                    family="grouped_gemm",
-                    dims={"experts": experts, "m": m, "n": n, "k": k},
-                    dtype=host.main,
-                    passed=passed,
-                    launch="graph",
-                    level=level,
-                    memory_bytes=4.0 * (2 * experts * n * k + m * (n + k)) + 6e8,
-                )
-
-
 def work(point: MeasurePoint, bench: Bench) -> TimedWork:
     """Buffers and calls of a point."""
     if point.family == "batched_gemm":
         return _batched_work(point, bench)
-    if point.family == "grouped_gemm":
-        return _grouped_work(point, bench)
     m, n, k = (point.dims[name] for name in ("m", "n", "k"))
     width = BYTES[point.dtype]
     one = (m * k + n * k) * width + m * n * max(width, HALF)
@@ -237,33 +209,4 @@ def _batched_work(point: MeasurePoint, bench: Bench) -> TimedWork:
         flop=2.0 * batch * m * n * k,
         bytes_moved=one,
         rotated_bytes=one * len(calls),
-    )
-
-
-def _grouped_work(point: MeasurePoint, bench: Bench) -> TimedWork:
-    """Rows dealt to experts evenly at random, as a router without preference deals them."""
-    torch = bench.torch
-    experts, m, n, k = (point.dims[name] for name in ("experts", "m", "n", "k"))
-    product = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
-    one = (experts * n * k + m * (n + k)) * BYTES[point.dtype]
-
-    def make() -> Callable[[], object]:
-        counts = torch.bincount(bench.integers(experts, m), minlength=experts)
-        ends = counts.cumsum(0).to(torch.int32)
-        if point.passed == "wgrad":
-            slope, x = (bench.random(m, width, dtype=point.dtype) for width in (n, k))
-            return lambda: product(slope.t(), x, offs=ends)
-        weight = bench.random(experts, n, k, dtype=point.dtype)
-        forward = point.passed == "forward"
-        rows = bench.random(m, k if forward else n, dtype=point.dtype)
-        right = weight.transpose(1, 2) if forward else weight
-        return lambda: product(rows, right, offs=ends)
-
-    calls = bench.rotate(one, make)
-    return TimedWork(
-        calls=calls,
-        flop=2.0 * m * n * k,
-        bytes_moved=one,
-        rotated_bytes=one * len(calls),
-        facts={"routing": "uniform"},
     )

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from foretell.records import dataclass
 
-Pass = Literal["forward", "dgrad", "wgrad", "backward", "forward+backward", "update", "step"]
+Pass = Literal["forward", "dgrad", "wgrad", "backward"]
 """Which part of training or serving: dgrad and wgrad are the two products of a linear map's backward."""
 Mode = Literal["burst", "sustained"]
 """burst: short, with pauses, on a card that stays cool; sustained: without pause until power settles."""
@@ -64,7 +64,7 @@ class MeasurePoint:
     group: str
     """Points of one group share an amount of time: gemm, attention, pointwise, ..."""
     family: str
-    """What is measured: gemm, grouped_gemm, prefill, decode, norm, layer, train_step, ..."""
+    """What is measured: gemm, batched_gemm, prefill, decode, rms_norm, ..."""
     dims: Mapping[str, int]
     """Sizes by name."""
     dtype: str

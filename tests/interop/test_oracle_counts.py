@@ -84,3 +84,9 @@ def test_published_counts_of_recalled_families() -> None:
     }  # fmt: skip
     assert count(read_model(qwen)).total == 7_721_324_544  # Qwen-7B, as its safetensors say
     assert len(model_entries()) > 150
+
+
+def test_a_language_model_of_bert_has_the_head_of_masked_tokens() -> None:
+    config = next(config for config, _ in CASES if config["model_type"] == "bert")
+    masked = count(read_model({**config, "architectures": ["BertForMaskedLM"]}))
+    assert count(read_model({**config, "architectures": ["BertLMHeadModel"]})) == masked

@@ -9,14 +9,14 @@ lists of operations (aten/src/ATen/autocast_mode.h).
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 WIDE = (
     "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar "
@@ -30,6 +30,8 @@ WIDE = (
 """Operations that autocast runs in 32 bits on a GPU."""
 NARROW = "prelu addmv addr mv conv_tbc _thnn_fused_lstm_cell lstm_cell gru_cell".split()
 """Operations that it runs in 16 bits there and does not on a CPU."""
+WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add".split()
+"""Operations that it runs in the widest format of their arguments."""
 LARGEST_HEAD = 256
 """Channels of a head up to which flash attention has kernels."""
 
@@ -40,14 +42,35 @@ def _cast(one: Any, dtype: torch.dtype) -> Any:
     return one
 
 
-def _casting(name: str, *, wide: bool) -> Callable[..., Any]:
+def _widest(given: Any) -> torch.dtype:
+    found = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
+    return torch.float32 if any(one.dtype == torch.float32 for one in found) else _narrow(given)
+
+
+def _narrow(_: Any) -> torch.dtype:
+    return torch.get_autocast_dtype("cpu")
+
+
+def _wide(_: Any) -> torch.dtype:
+    return torch.float32
+
+
+CASTS: tuple[tuple[Sequence[str], Callable[[Any], torch.dtype]], ...] = (
+    (WIDE, _wide),
+    (NARROW, _narrow),
+    (WIDEST, _widest),
+)
+"""Operations and the format that autocast gives their arguments."""
+
+
+def _casting(name: str, format_of: Callable[[Any], torch.dtype]) -> Callable[..., Any]:
     """An operation as autocast calls it: its arguments cast, itself out of autocast."""
     packet, _, overload = name.partition(".")
     op = getattr(getattr(torch.ops.aten, packet), overload or "default")
     key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        dtype = torch.float32 if wide else torch.get_autocast_dtype("cpu")
+        dtype = format_of((args, kwargs))
         with torch._C._ExcludeDispatchKeyGuard(key):
             cast = tree_map(lambda one: _cast(one, dtype), (args, kwargs))
             return op(*cast[0], **cast[1])
@@ -196,9 +219,9 @@ def gpu_ways(kernels: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
             *kernels.items(),
         ):
             aten.impl(name, made, "AutogradCPU")
-        for names, wide in ((WIDE, True), (NARROW, False)):
+        for names, format_of in CASTS:
             for name in names:
-                aten.impl(name, _casting(name, wide=wide), "AutocastCPU")
+                aten.impl(name, _casting(name, format_of), "AutocastCPU")
         autocast = torch.amp.autocast_mode.autocast
         stack.enter_context(patch.object(autocast, "__init__", _on_cpu(autocast.__init__)))
         stack.enter_context(patch.object(torch, "compile", _identity))

@@ -114,8 +114,8 @@ def _architecture(config: Config) -> str:
     names = config.raw("architectures")
     name = names[0] if isinstance(names, list) and names else None
     if isinstance(name, str):
-        for ending in ("ForMaskedLM", "ForPreTraining", "Model"):
+        for ending in ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "Model"):
             if name.endswith(ending):
-                return ending
+                return "ForMaskedLM" if ending == "LMHeadModel" else ending
     config.assume("the head is taken to be the masked-token head (ForMaskedLM)")
     return "ForMaskedLM"

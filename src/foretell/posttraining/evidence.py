@@ -73,6 +73,12 @@ def loop_novelty(facts: QuestionFacts, figure: str) -> Mapping[str, float]:
     return {**novelty_of(KIND, facts), GROUPS.get(figure, "step"): 1.0, figure: 1.0}
 
 
+def row_features(facts: QuestionFacts, model: str) -> Mapping[str, float | str]:
+    """What makes two figures of a table of one model alike."""
+    numbers = {"chips": math.log2(facts.size), "answer": math.log2(facts.length)}
+    return {**numbers, "trajectories": 0.0, "model": model, "chip": facts.chip}
+
+
 def usual_slopes(figure: str) -> NDArray[np.float64]:
     """Usual slopes of a figure to the groups of phases."""
     group = GROUPS.get(figure)

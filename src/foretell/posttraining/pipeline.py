@@ -43,8 +43,6 @@ class Pipeline:
 
     step_s: float
     """Seconds from one update of the weights to the next."""
-    rollout_s: float
-    """What the rollout pool takes for a batch in the pipeline."""
     waits: str
     """The pool that waits: trainer or rollout."""
     staleness: float
@@ -68,7 +66,6 @@ def pipeline_of(
     ahead = pools.latency_s / max(joined, 1e-9) + 0.5 * min(staleness, 1.0)
     return Pipeline(
         step_s=joined,
-        rollout_s=rollout_s,
         waits="trainer" if rollout_s > trainer_s else "rollout",
         staleness=min(ahead, staleness) if staleness > 0 else 0.0,
     )

@@ -60,8 +60,6 @@ class RolloutTimes:
     """What the trajectories would take in an endless queue, where no tail shows."""
     latency_s: float
     """Seconds of the mean answer from its first prompt token to its last."""
-    longest_s: float
-    """Seconds of the longest answer by itself."""
     preempted: int
     """How often a sequence had to leave its cache."""
     memory: Memory
@@ -134,9 +132,6 @@ def _times(
     extra_s = (thinned - 1.0) * full_s
     end_s, full_s = LOGPROBS * (end_s + extra_s), LOGPROBS * (full_s + extra_s)
     tokens = float(np.sum(played.osl)) * thinned
-    alone = clock.line(1, work.prompt_tokens)
-    longest_answer = float(max(requests.osl))
-    lone_s = longest_answer * (alone[0] + alone[1] * (work.prompt_tokens + 0.5 * longest_answer))
     stay_s = float(np.nanmean(played.done_s - played.first_s)) * LOGPROBS
     return RolloutTimes(
         seconds=end_s,
@@ -147,7 +142,6 @@ def _times(
         tokens_per_s=replicas * tokens / max(full_s, 1e-9),
         steady_s=steady_seconds(tokens, full_s, len(done), rules.max_batch, stay_s),
         latency_s=stay_s,
-        longest_s=lone_s * LOGPROBS,
         preempted=played.preempted * replicas,
         memory=memory,
     )

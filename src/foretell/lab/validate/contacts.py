@@ -169,14 +169,11 @@ def post_training_contacts(path: Path, blind: Blind) -> Iterator[ContactRow]:
                 first=False,
                 log_error=math.log(one.measured / one.predicted),
                 slopes=loops.usual_slopes(figure),
-                features={
-                    "chips": math.log2(facts.size), "answer": math.log2(facts.length),
-                    "trajectories": 0.0, "model": cells["model"], "chip": facts.chip,
-                },
+                features=loops.row_features(facts, cells["model"]),
                 facts=facts,
                 figure=(loops.GROUPS.get(figure, "step"), figure),
                 unseen=(),
-            )  # fmt: skip
+            )
             yield now
             error = blind.get((one.id, one.metric))
             if error is not None:

@@ -18,7 +18,7 @@ from foretell.catalog.sightings import QuestionFacts
 from foretell.lab.validate.anchors import facts_of_sources
 from foretell.lab.validate.post_training_rows import Cells
 from foretell.lab.validate.scores import Prediction
-from foretell.posttraining.evidence import KIND, loop_novelty, usual_slopes
+from foretell.posttraining.evidence import KIND, loop_novelty, row_features, usual_slopes
 from foretell.specs.corrections import POST_TRAINING
 from foretell.uncertainty.posterior import MeasuredRun, condition
 
@@ -66,13 +66,10 @@ def measured_run(
     return MeasuredRun(
         slopes=usual_slopes(figure),
         log_ratio=math.log(one.measured / one.predicted),
-        features={
-            "chips": math.log2(facts.size), "answer": math.log2(facts.length),
-            "trajectories": 0.0, "model": cells["model"], "chip": facts.chip,
-        },
+        features=row_features(facts, cells["model"]),
         novelty=loop_novelty(facts, figure),
         key=(one.id, figure),
-    )  # fmt: skip
+    )
 
 
 def _anchored(one: P, seen: Sequence[P], run: Callable[[P], MeasuredRun]) -> P:

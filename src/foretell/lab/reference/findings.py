@@ -1,37 +1,28 @@
-"""The generated sections of docs/reference.md and every statement beside what we find, in
-docs/reference/findings.csv; `python -m foretell.lab.reference.findings docs/reference.md`.
+"""The generated sections of docs/reference.md; `python -m foretell.lab.reference.findings docs/reference.md`.
 
 A section stands between `<!-- generated: NAME -->` and `<!-- end -->`, and only those are
-rewritten.
+rewritten. What the study concludes is beside both models in `reproduce nersc-2024`.
 """
 
-import csv
-import io
 import re
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import median
 
-from foretell.lab.reference.claims import Claim, abstract_claims
-from foretell.lab.reference.claims_gpt import gpt_claims
-from foretell.lab.reference.claims_vit import vit_claims
-from foretell.lab.reference.effects import (
-    CORRECTIONS,
-    Corrected,
-    claims_on_weaknesses,
-    correction_claims,
-    quirk_effect_table,
-)
 from foretell.lab.reference.records import Quirks
+from foretell.lab.reference.rows import Row
 from foretell.lab.reference.tables import (
     GPT,
+    ORDER,
     SYSTEMS,
     VIT,
     BestPlans,
     best_of,
     days_cell,
     markdown,
+    real,
     system_name,
 )
 
@@ -53,13 +44,58 @@ def days_table(best: BestPlans, model: str) -> str:
     return markdown(header, rows)
 
 
-def claims_table(claims: list[Claim]) -> str:
-    """Statement, our numbers, verdict."""
-    rows = [
-        [claim.name, claim.statement, claim.ours, "confirmed" if claim.holds else "**differs**"]
-        for claim in claims
+CORRECTIONS: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in Quirks.names()},
+    "layernorm_2d_width + free_slow_p2p": ("layernorm_2d_width", "free_slow_p2p"),
+    "all": Quirks.names(),
+}
+"""Sets of quirks corrected together, by the name that tables show."""
+Corrected = dict[str, BestPlans]
+"""The study with each of those corrections."""
+
+
+def quirk_effect_table(base: BestPlans, corrected: Corrected) -> str:
+    """Over all searches: how many change, by how much, and which strategy is first how often."""
+    header = ["corrected", "days change", "other plan", "newly fit", "median", "range"]
+    header += ["GPT firsts", "ViT firsts"]
+    first = ["none (as published)", *["–"] * 5, _firsts(base, GPT), _firsts(base, VIT)]
+    rows = [[name, *_effect(base, best)] for name, best in corrected.items()]
+    return markdown(header, [first, *rows])
+
+
+def _effect(base: BestPlans, best: BestPlans) -> list[str]:
+    """Cells of one row of the effect table."""
+    shared = [key for key in base.rows if key in best.rows]
+    change = {key: _seconds(best.rows[key]) / _seconds(base.rows[key]) - 1 for key in shared}
+    moved = [value for value in change.values() if abs(value) > 1e-9]
+    plans = sum(_plan(base.rows[key]) != _plan(best.rows[key]) for key in shared)
+    return [
+        f"{len(moved)} of {len(base.rows)}",
+        str(plans),
+        str(len(best.rows) - len(shared)),
+        f"{100 * median(moved):+.2f} %" if moved else "–",
+        f"{100 * min(moved):+.2f} to {100 * max(moved):+.2f} %" if moved else "–",
+        _firsts(best, GPT),
+        _firsts(best, VIT),
     ]
-    return markdown(["", "claimed", "found", ""], rows)
+
+
+def _firsts(best: BestPlans, model: str) -> str:
+    """Jobs that each strategy is first in: 1d / 2d / seqp."""
+    winners = [found[1] for place in best.places(model) if (found := best.winner(model, *place))]
+    return " / ".join(str(winners.count(strategy)) for strategy in ORDER)
+
+
+def _seconds(row: Row) -> float:
+    """Iteration time."""
+    return real(row["t"])
+
+
+def _plan(row: Row) -> list[object]:
+    """Degrees and placement."""
+    names = ("dp", "tp", "tp1", "tp2", "pp", "mbs", "nb")
+    places = ("nv_tp", "nv_tp1", "nv_tp2", "nv_dp", "nv_pp")
+    return [row[name] for name in names + places]
 
 
 def quick_sections(base: BestPlans) -> dict[str, Section]:
@@ -67,35 +103,17 @@ def quick_sections(base: BestPlans) -> dict[str, Section]:
     return {
         "gpt-days": partial(days_table, base, GPT),
         "vit-days": partial(days_table, base, VIT),
-        "abstract": lambda: claims_table(abstract_claims(base)),
     }
 
 
-def quick_claims(base: BestPlans) -> list[Claim]:
-    """Statements that the published study alone decides."""
-    return [*gpt_claims(base), *vit_claims(base), *claims_on_weaknesses(base)]
-
-
-def findings_text(claims: list[Claim]) -> str:
-    """Statements beside what we find, as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("name", "claimed", "found", "verdict"))
-    for claim in claims:
-        verdict = "confirmed" if claim.holds else "differs"
-        writer.writerow((claim.name, claim.statement, claim.ours, verdict))
-    return text.getvalue()
-
-
-def all_findings(workers: int = 2) -> tuple[dict[str, Section], str]:
-    """Every section, and every statement; the study runs once more for each correction."""
+def all_sections(workers: int = 2) -> dict[str, Section]:
+    """Every section; the study runs once more for each correction."""
     base = best_of(workers=workers)
     corrected: Corrected = {
         name: best_of(Quirks.corrected(*names), workers) for name, names in CORRECTIONS.items()
     }
     effects = {"quirk-effects": partial(quirk_effect_table, base, corrected)}
-    claims = [*quick_claims(base), *correction_claims(base, corrected)]
-    return {**quick_sections(base), **effects}, findings_text(claims)
+    return {**quick_sections(base), **effects}
 
 
 def update(page: str, sections: dict[str, Section]) -> str:
@@ -109,11 +127,9 @@ def update(page: str, sections: dict[str, Section]) -> str:
 
 
 def main(path: str) -> None:
-    """Rewrite a page's generated sections in place, and the statements beside it."""
+    """Rewrite a page's generated sections in place."""
     page = Path(path)
-    sections, statements = all_findings()
-    page.write_text(update(page.read_text(), sections))
-    (page.parent / page.stem / "findings.csv").write_text(statements)
+    page.write_text(update(page.read_text(), all_sections()))
 
 
 if __name__ == "__main__":

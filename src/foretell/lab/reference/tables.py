@@ -1,6 +1,6 @@
 """The study's best plans, and the small helpers that the pages of findings share."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from foretell.lab.reference.records import Quirks
 from foretell.lab.reference.report import days
@@ -100,13 +100,6 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def figure(value: float | None) -> str:
     """Four significant digits, or a dash for what does not exist."""
     return "–" if value is None else f"{value:#.4g}".rstrip(".")
-
-
-def span(values: Iterable[float], form: Callable[[float], str] = "{:.2f}".format) -> str:
-    """Smallest to largest."""
-    found = sorted(values)
-    low, high = form(found[0]), form(found[-1])
-    return low if low == high else f"{low}–{high}"
 
 
 def days_cell(best: BestPlans, model: str, chip: str, domain: int, gpus: int) -> str:

@@ -1,13 +1,10 @@
 """Replicas that are started and stopped as requests come: start-up times, and what is paid for."""
 
 import math
-import re
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
-
-WORDS = ("min", "max", "start", "period", "target")
-"""Words of a rule."""
+from foretell.serving.requests.words import read_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,38 +25,29 @@ class AutoscaleRule:
 
 def read_autoscale(text: str) -> AutoscaleRule:
     """A rule of words such as `min=1 max=16 start=120 period=60 target=0.7`; seconds and shares."""
-    values: dict[str, float] = {}
-    problems = []
-    for word in text.replace(",", " ").split():
-        name, _, value = word.partition("=")
-        if name not in WORDS or not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?s?", value):
-            problems.append(
-                Problem(path="autoscale", value=word, message="is no word of an autoscaler",
-                        allowed="min=1 max=16 start=120 period=60 target=0.7",
-                        nearest=nearest_name(name, WORDS))
-            )  # fmt: skip
-            continue
-        values[name] = float(value.rstrip("s"))
-    if not 0.0 < values.get("target", 0.7) <= 1.0:
-        problems.append(
-            Problem(path="autoscale", value=text, message="target is out of range",
-                    allowed="above 0, at most 1")
-        )  # fmt: skip
-    if 0.0 < values.get("max", 0.0) < values.get("min", 1.0):
-        problems.append(
-            Problem(
-                path="autoscale", value=text, message="min is above max", allowed="min up to max"
-            )
-        )
+    usual = AutoscaleRule()
+    values, problems = read_words(
+        "autoscale",
+        text,
+        {
+            "min": usual.least, "max": usual.most, "start": usual.start_s,
+            "period": usual.period_s, "target": usual.target,
+        },
+    )  # fmt: skip
+    if not 0.0 < values["target"] <= 1.0:
+        message, allowed = "target is out of range", "above 0, at most 1"
+        problems.append(Problem(path="autoscale", value=text, message=message, allowed=allowed))
+    if 0.0 < values["max"] < values["min"]:
+        message, allowed = "min is above max", "min up to max"
+        problems.append(Problem(path="autoscale", value=text, message=message, allowed=allowed))
     if problems:
         raise BadInput(problems)
-    usual = AutoscaleRule()
     return AutoscaleRule(
-        least=max(int(values.get("min", usual.least)), 1),
-        most=int(values.get("max", usual.most)),
-        start_s=values.get("start", usual.start_s),
-        period_s=max(values.get("period", usual.period_s), 1e-3),
-        target=values.get("target", usual.target),
+        least=max(int(values["min"]), 1),
+        most=int(values["max"]),
+        start_s=values["start"],
+        period_s=max(values["period"], 1e-3),
+        target=values["target"],
     )
 
 

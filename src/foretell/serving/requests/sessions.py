@@ -1,18 +1,16 @@
 """Sessions of agents and chats: turns that each ask with all before them, a pause after each answer."""
 
 import math
-import re
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
 from foretell.serving.requests.records import Requests
+from foretell.serving.requests.words import read_words
 
 BLOCK = 16
 """Tokens of a block of their contexts: a page of the cache."""
-WORDS = ("turns", "pause", "new")
-"""Words of a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,28 +27,18 @@ class Sessions:
 
 def read_sessions(text: str) -> Sessions:
     """Sessions of words such as `turns=8 pause=5 new=500`; seconds and tokens."""
-    values: dict[str, float] = {}
-    problems = []
-    for word in text.replace(",", " ").split():
-        name, _, value = word.partition("=")
-        if name not in WORDS or not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?s?", value):
-            problems.append(
-                Problem(path="sessions", value=word, message="is no word of a session",
-                        allowed="turns=8 pause=5 new=500", nearest=nearest_name(name, WORDS))
-            )  # fmt: skip
-            continue
-        values[name] = float(value.rstrip("s"))
-    if values.get("turns", 1.0) < 1.0:
+    usual = Sessions()
+    values, problems = read_words(
+        "sessions", text, {"turns": usual.turns, "pause": usual.pause_s, "new": usual.new_tokens}
+    )
+    if values["turns"] < 1.0:
         problems.append(
             Problem(path="sessions", value=text, message="has no turn", allowed="turns=1 or more")
         )
     if problems:
         raise BadInput(problems)
-    usual = Sessions()
     return Sessions(
-        turns=int(values.get("turns", usual.turns)),
-        pause_s=values.get("pause", usual.pause_s),
-        new_tokens=int(values.get("new", usual.new_tokens)),
+        turns=int(values["turns"]), pause_s=values["pause"], new_tokens=int(values["new"])
     )
 
 

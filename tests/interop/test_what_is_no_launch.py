@@ -111,3 +111,12 @@ def test_of_many_open_values_those_of_the_plan_are_one_question() -> None:
     assert len(launch.asks) <= 5
     joined = next(ask for ask in launch.asks if "words of --plan" in ask)
     assert {"MBS", "STEPS"} <= {*joined.replace(",", "").split()}
+
+
+def test_the_gpus_of_a_node_that_a_hybrid_strategy_needs_are_asked_for() -> None:
+    launch = read_launch(
+        "fsdp: hybrid_shard auto_wrap\nmodel_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 1\n"
+        "gradient_checkpointing: true\nbf16: true\nmax_length: 2048\nlearning_rate: 1e-5\noutput_dir: o\n"
+    )
+    assert any("hybrid sharding" in ask for ask in launch.asks)
+    assert not launch.not_understood

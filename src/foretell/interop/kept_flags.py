@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable, spell_key
-from foretell.interop.keys import LONGEST_KEY
+from foretell.interop.keys import LAUNCHER_FLAGS, LONGEST_KEY
+from foretell.interop.tool_tables import CHIP_KEYS
 
 OwnFlags = tuple[tuple[str, str], ...]
 """Flags as a launch spells them, each with its value as a shell takes it; "" stands for a flag alone."""
@@ -56,11 +57,6 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if spares else shlex.quote(text)
 
 
-LAUNCHER_FLAGS = frozenset(
-    """nnodes nproc_per_node node_rank master_addr master_port rdzv_id rdzv_backend rdzv_endpoint
-    max_restarts monitor_interval standalone""".split()
-)
-"""Flags of torchrun, which stand before the program."""
 DATA = frozenset({"data_path", "train_data_path", "data_args_path", "per_split_data_args_path"})
 """Flags of Megatron that name data."""
 MADE_UP = ("--mock-data", "--split 99,1,0")
@@ -69,7 +65,7 @@ MADE_UP = ("--mock-data", "--split 99,1,0")
 
 def quiet_flags(own: OwnFlags, ignored: Sequence[str]) -> OwnFlags:
     """Flags of a training program that change no answer."""
-    kept = set(ignored) - LAUNCHER_FLAGS
+    kept = {*ignored} - LAUNCHER_FLAGS - {*CHIP_KEYS}
     return tuple((flag, value) for flag, value in own if spell_key(flag) in kept)
 
 

@@ -249,7 +249,7 @@ def _node_shard(keys: Keys, gpus: int | None, dp: int | None) -> int | None:
     """Ranks that a hybrid strategy of FSDP shares over: those of a node; None where all are on one."""
     each = node_size(keys, gpus)
     if each is None or dp is None or dp % each:
-        keys.doubt("hybrid sharding shares over the GPUs of a node: shard= in --plan says how many")
+        keys.ask("hybrid sharding shares over the GPUs of a node: shard= in --plan says how many")
         return None
     return each if 1 < each < dp else None
 

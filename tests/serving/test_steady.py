@@ -162,10 +162,11 @@ def test_percentiles_of_many_systems_are_those_of_each(answer: float):
         decode_s=found.decode_s * pace,
         tpot_s=found.tpot_s * pace,
         stall_s=found.stall_s * pace,
+        queued_s=found.queued_s * pace,
     )
     together = latency_levels_s(many, answer, 0.1)
     for row in (0, 63, 64, 149):
-        names = ("decode_s", "tpot_s", "stall_s")
+        names = ("decode_s", "tpot_s", "stall_s", "queued_s")
         one = replace(found, **{name: getattr(many, name)[row] for name in names})
         for found_s, own in zip(together, latency_levels_s(one, answer, 0.1), strict=True):
             assert np.allclose(found_s[..., row], own, rtol=1e-12, atol=0.0)

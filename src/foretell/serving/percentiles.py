@@ -124,7 +124,8 @@ def latency_levels_s(
 SYSTEMS = 64
 """Systems whose requests are looked at together."""
 SAMPLED = (
-    "decode_s", "prefill_s", "met", "ttft_steady_s", "ttft_start_s", "tpot_s", "token_s", "stall_s",
+    "decode_s", "prefill_s", "met", "queued_s", "ttft_steady_s", "ttft_start_s", "tpot_s", "token_s",
+    "stall_s",
 )  # fmt: skip
 """What times of requests are made of."""
 

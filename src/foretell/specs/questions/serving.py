@@ -397,7 +397,7 @@ class ServingQuestion(RequestOptions, ServiceQuestion):
             help="Of a traced diffusion model: steps of a sample (default: 1).",
             kind="whole",
             metavar="N",
-            most=10_000,
+            most=2**24,
         ),
     ] = None
     passes: Annotated[

@@ -232,7 +232,7 @@ def test_a_plan_of_the_tools_own_comes_back_the_same(tool: Tool, framework: str)
     written = write_training(tool, training(plan))
     assert not [note for note in written.notes if "reads back" in note]
     other = write_training(tool, training(replace(plan, framework="jax")))
-    assert any("framework=jax (reads back as" in note for note in other.notes)
+    assert any("framework=jax (comes back as" in note for note in other.notes)
 
 
 ODD = {

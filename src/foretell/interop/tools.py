@@ -429,14 +429,14 @@ def no_tool(tool: str, allowed: tuple[Tool, ...]) -> BadInput:
 
 
 def _differences(run: Training, back: Plan) -> list[str]:
-    """Fields of a plan that came back otherwise, as `key=value (reads back as other)`."""
+    """Fields of a plan that came back otherwise, as `key=value (comes back as other)`."""
     told, plan = [], run.plan
     for field in fields(Plan):
         name, given, read = field.name, getattr(plan, field.name), getattr(back, field.name)
         if given == read or _silent(run, name, given, read):
             continue
         shown = [",".join(v) if isinstance(v, tuple) else v for v in (given, read)]
-        told.append(f"{name}={shown[0]} (reads back as {shown[1]})")
+        told.append(f"{name}={shown[0]} (comes back as {shown[1]})")
     return told
 
 

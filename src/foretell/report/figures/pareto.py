@@ -89,7 +89,7 @@ def _points(
     on: bool,
 ) -> dict[str, Any]:
     x, y, label = fields
-    words = "on the front" if on else "beaten"
+    words = "on the front" if on else "dominated"
     marker: dict[str, Any] = {"color": colour, "size": 9 if on else 6}
     marker |= {} if on else {"symbol": "circle-open", "opacity": 0.6}
     return {

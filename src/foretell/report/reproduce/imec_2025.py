@@ -189,12 +189,12 @@ def topologies(found: PaperFigure) -> Figure:
 
 
 def front(found: PaperFigure) -> Figure:
-    """Cost against speed; full marks are beaten by none, and have their interval and a name in the legend."""
+    """Cost against speed; full marks are dominated by none, and have interval and name in the legend."""
     rows = found.tables[found.name]
     best = sorted((r for r in rows if r["front"]), key=lambda r: float(r[RATE] or 0))
     beaten = [r for r in rows if not r["front"]]
     traces = [
-        _points("beaten", beaten, GREY, symbol="circle-open"),
+        _points("dominated", beaten, GREY, symbol="circle-open"),
         {
             **_points("the front", best, GREY),
             "mode": "lines",

@@ -22,7 +22,7 @@ export default {
     // Where no number of GPUs is given and one node is too small, the deployment that `size` proposes.
     await Promise.all(questions.map(async (question, i) => {
       const proposed = sized[i].options?.[0];
-      if (told[i].ttft_ms || !proposed || desk.flags(["s_gpus"], i).gpus || question.plan) return;
+      if (told[i].ttft_ms || !proposed || "gpus" in desk.flags(["s_gpus"], i) || question.plan) return;
       questions[i] = { ...question, gpus: proposed.gpus };
       told[i] = await desk.ask("serve", questions[i]).catch(() => told[i]);
     }));

@@ -20,7 +20,7 @@ OWN_CODE = {
 }  # fmt: skip
 """Families that the library has no module for: their code came with their weights."""
 CLASSIC = {
-    "llama", "stablelm", "qwen", "qwen_moe", "mixtral", "gemma", "phi", "cohere", "glm", "glm_moe",
+    "llama", "stablelm", "qwen", "qwen_moe", "mixtral", "phi", "glm", "glm_moe",
     "deepseek", "gpt2", "opt", "bloom", "falcon", "gpt_neox", "gptj", "mpt", "dbrx", "grok", "bert",
     "esm", "vit", "t5", "bart", "whisper", "mamba", "bamba",
 }  # fmt: skip

@@ -43,6 +43,21 @@ def _own(name: str, **changes: object) -> Traits:
     return replace(LLAMA, why=f"{name}'s defaults", **changes)  # type: ignore[arg-type]
 
 
+def _gemma(name: str, **changes: object) -> Traits:
+    """Gated GELU and tied tables; from Gemma 2 on norms also after each half, and windows."""
+    base: dict[str, object] = {
+        "why": f"{name}'s defaults",
+        "activation": "gelu_pytorch_tanh",
+        "activation_keys": ("hidden_activation", "hidden_act"),
+        "qkv_bias": ("attention_bias", False),
+        "o_bias": ("attention_bias", False),
+        "tied": True,
+        "kv_default": 4,
+        "dim_default": 256,
+    }
+    return Traits(**(base | changes))  # type: ignore[arg-type]
+
+
 TRAITS: dict[str, Traits] = {
     "llama": LLAMA,
     "Yi": LLAMA,
@@ -151,6 +166,38 @@ TRAITS: dict[str, Traits] = {
     ),
     "xverse": Traits(why="the defaults of XVERSE's own code", names=HeadNames(kv_heads=())),
     "orion": Traits(why="the defaults of Orion's own code", norm="layer"),
+    # Command R, Aya and Command A: one norm without bias feeds both halves of a layer.
+    "cohere": Traits(
+        why="CohereConfig's defaults",
+        norm="layer-nobias",
+        norms=1,
+        parallel=True,
+        qkv_bias=("attention_bias", False),
+        o_bias=("attention_bias", False),
+        qk_norm="whole",
+        qk_norm_key="use_qk_norm",
+        tied=True,
+    ),
+    "cohere2": Traits(
+        why="Cohere2Config's defaults",
+        norm="layer-nobias",
+        norms=1,
+        parallel=True,
+        qkv_bias=("attention_bias", False),
+        o_bias=("attention_bias", False),
+        tied=True,
+        windows=all_but_every(4, 4096, "Cohere2Config's defaults"),
+    ),
+    "gemma": _gemma("GemmaConfig", kv_default=16),
+    "gemma2": _gemma(
+        "Gemma2Config", norms=4, windows=all_but_every(2, 4096, "Gemma2Config's defaults")
+    ),
+    "gemma3_text": _gemma(
+        "Gemma3TextConfig",
+        norms=4,
+        qk_norm="head",
+        windows=all_but_every(6, 4096, "Gemma3TextConfig's defaults"),
+    ),
 }
 """model_type -> its traits. Families of the library are compared with its modules in the tests."""
 MODEL_TYPES = tuple(TRAITS)

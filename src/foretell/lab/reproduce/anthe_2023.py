@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.models import model as catalogue_model
-from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, PublishedWork, Row
+from foretell.lab.reproduce.records import (
+    Finding,
+    PaperFigure,
+    Progress,
+    PublishedWork,
+    Row,
+    run_makers,
+)
 from foretell.specs.block import MapShape
 from foretell.workload.blocks.tensor_chain import TensorChain
 from foretell.workload.ops import Gemm
@@ -190,12 +197,7 @@ MAKERS: Mapping[str, Callable[[], PaperFigure]] = {
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
     """The figures named."""
     del workers
-    found = []
-    for i, name in enumerate(names):
-        found.append(MAKERS[name]())
-        if progress is not None:
-            progress(i + 1, len(names))
-    return found
+    return run_makers(MAKERS, names, progress)
 
 
 ANTHE_2023 = PublishedWork(

@@ -31,6 +31,7 @@ from foretell.lab.reproduce.records import (
     Progress,
     PublishedWork,
     Row,
+    run_makers,
     shared_width,
     verdict,
     widest,
@@ -248,12 +249,7 @@ MAKERS: Mapping[str, Callable[[], PaperFigure]] = {
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
     """The figures named."""
     del workers
-    found = []
-    for i, name in enumerate(names):
-        found.append(MAKERS[name]())
-        if progress is not None:
-            progress(i + 1, len(names))
-    return found
+    return run_makers(MAKERS, names, progress)
 
 
 IMEC_2025 = PublishedWork(

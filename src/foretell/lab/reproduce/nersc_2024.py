@@ -34,7 +34,14 @@ from foretell.lab.reproduce.nersc_ours import (
     run_tasks,
     search_row,
 )
-from foretell.lab.reproduce.records import Finding, PaperFigure, Progress, PublishedWork, Row
+from foretell.lab.reproduce.records import (
+    Finding,
+    PaperFigure,
+    Progress,
+    PublishedWork,
+    Row,
+    run_makers,
+)
 
 SPLIT_SYSTEM = ("B200", 8)
 """The system whose plans are broken down."""
@@ -350,15 +357,10 @@ def _our_split(own: Mapping[str, Any]) -> Row:
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
     """The figures named."""
     study = NerscStudy(workers, names)
-    found = []
-    for i, name in enumerate(names):
-        make: Callable[[], PaperFigure] = (
-            partial(study.map, name) if name in MAPS else getattr(study, name)
-        )
-        found.append(make())
-        if progress is not None:
-            progress(i + 1, len(names))
-    return found
+    makers: Mapping[str, Callable[[], PaperFigure]] = {
+        name: partial(study.map, name) if name in MAPS else getattr(study, name) for name in FIGURES
+    }
+    return run_makers(makers, names, progress)
 
 
 NERSC_2024 = PublishedWork(

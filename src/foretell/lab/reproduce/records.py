@@ -68,6 +68,18 @@ class PublishedWork:
     """What of the work cannot be computed, and why."""
 
 
+def run_makers(
+    makers: Mapping[str, Callable[[], PaperFigure]], names: Sequence[str], progress: Progress | None
+) -> list[PaperFigure]:
+    """The figures named, one after the other."""
+    found = []
+    for i, name in enumerate(names):
+        found.append(makers[name]())
+        if progress is not None:
+            progress(i + 1, len(names))
+    return found
+
+
 def verdict(ours_holds: bool, width: float, holds: bool = True) -> str:
     """The verdict where a statement is checked the same way on both sides.
 

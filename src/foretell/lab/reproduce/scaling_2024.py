@@ -5,7 +5,7 @@ published side is the rule of volumes that the work builds on (ZeRO, arXiv 1910.
 weights of 16 bits over the ring's bus bandwidth as NCCL measured it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from statistics import median
 from typing import Any
@@ -18,6 +18,7 @@ from foretell.lab.reproduce.records import (
     Progress,
     PublishedWork,
     Row,
+    run_makers,
     verdict,
     widest,
 )
@@ -403,15 +404,7 @@ def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[P
     """The figures named."""
     del workers
     work = ScalingReproduction()
-    makers: Mapping[str, Callable[[], PaperFigure]] = {
-        name: getattr(work, name) for name in FIGURES
-    }
-    found = []
-    for i, name in enumerate(names):
-        found.append(makers[name]())
-        if progress is not None:
-            progress(i + 1, len(names))
-    return found
+    return run_makers({name: getattr(work, name) for name in FIGURES}, names, progress)
 
 
 SCALING_2024 = PublishedWork(

@@ -69,14 +69,15 @@ def _gpus(counts: Sequence[int]) -> dict[str, Any]:
 
 
 def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> dict[str, Any]:
+    """Later lines are thinner, so that those below them show where they coincide."""
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": name,
         "x": [x for x, _ in points],
         "y": [y for _, y in points],
-        "line": {"color": nth_colour(place), "width": 2},
-        "marker": {"color": nth_colour(place), "size": 6},
+        "line": {"color": nth_colour(place), "width": max(6 - 2 * place, 2)},
+        "marker": {"color": nth_colour(place), "size": max(10 - 2 * place, 4)},
     }
 
 

@@ -14,15 +14,17 @@ from foretell.report.presentation.numbers import (
     table_of,
     value_text,
 )
+from foretell.specs.outputs import OUTPUTS
 from foretell.units import format as with_unit
 
 NO_ANSWER = {"fits", "problems", "hint_on_request"}
 """Keys of an answer that is no and has nothing besides."""
-TRAINED = (
+_FIRST = (
     "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "mfu_causal",
     "peak_memory_bytes", "memory_capacity_bytes", "allocated_bytes", "reserved_bytes", "energy_joules",
 )  # fmt: skip
-"""Main numbers of a training step."""
+TRAINED = (*_FIRST, *(name for name in OUTPUTS if name not in _FIRST))
+"""Numbers of a training step: those that people look for, then every other output."""
 SERVED = (
     "ttft_ms", "tpot_ms", "output_tokens_per_s", "output_tokens_per_s_per_gpu",
     "output_tokens_per_s_per_user", "requests_per_s", "usd_per_million_input_tokens",

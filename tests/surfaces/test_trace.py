@@ -174,7 +174,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     )
     assert other.json["step_percentiles_s"] != spread
     text = foretell(*SIMULATE, *plan, "--stragglers", "0.01", "--repeats", "4").out
-    assert "simulated step" in text
+    assert "closed form" in text
     assert "bubble" in text
     assert "step of the whole job" in text
 

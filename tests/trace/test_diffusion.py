@@ -10,7 +10,7 @@ import foretell
 from foretell.api.traced_models import trace_question
 from foretell.errors import BadInput, Infeasible
 from foretell.specs.questions.tracing import TraceModuleQuestion
-from foretell.trace.graph import TracedGraph, TracedModel, save_traced
+from foretell.trace.graph import TracedGraph, TracedModel
 
 torch = pytest.importorskip("torch")
 
@@ -87,7 +87,7 @@ def test_a_config_of_diffusers_trains_and_samples(name: str, tmp_path: Path) -> 
     assert flops["cast"] == flops["as-is"]
     # Gradients of inputs are not asked for: less than thrice the forward pass.
     assert 2.0 * flops["inference"] < flops["as-is"] <= 3.0 * flops["inference"]
-    file = str(save_traced(found, tmp_path / "model.foretell.json"))
+    file = str(found.save(tmp_path / "model.foretell.json"))
     assert foretell.estimate(file, gpus="1xH100", plan="precision=bf16 weights=bf16").step_s > 0.0
     assert foretell.serve(file, gpus="1xH100", steps=28).images_per_s > 0.0
 

@@ -68,10 +68,15 @@ def compared(first, second):
             continue
         off = own["step_s"] / measured["loop_s"] - 1.0
         used = own["allocated_bytes"] / measured["allocated_bytes"] - 1.0
-        share = measured["profile"]["busy_us"] * 1e-6 / measured["loop_s"]
         times.append(abs(off))
         memory.append(abs(used))
-        kind = "compiled" if measured["case"][2] else "GPU busy" if share > 0.85 else "host"
+        kind = (
+            "compiled"
+            if measured["case"][2]
+            else "GPU busy"
+            if measured["host_s"] < 0.9 * measured["synced_s"]
+            else "host"
+        )
         busy.setdefault(kind, []).append(abs(off))
         low, high = own["interval_s"]
         inside.append(low <= measured["loop_s"] <= high)

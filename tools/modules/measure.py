@@ -1,7 +1,8 @@
 """Steps of the modules beside this file, timed on the GPU of this machine, and rates of kernels.
 
 `python tools/modules/measure.py OUT cases|library|later|kernels|updates|starts [SECONDS]` writes OUT/*.jsonl;
-`cases:compiled` is a part. It needs PyTorch, and `library` transformers.
+`cases:compiled` is a part, `cases:profiled` has the kernels of each step instead of its time. It needs PyTorch,
+and `library` transformers.
 """
 
 import gc
@@ -136,7 +137,8 @@ def profiled(step):
     return {"busy_us": busy, "ops": rows[:150], "kernels": kernels}
 
 
-def cases(out, limit_s, only=None):
+def cases(out, limit_s, only=None, profile=False):
+    """Steps, timed or profiled: once a process has profiled one, all later ones start their kernels slower."""
     start = time.perf_counter()
     chosen = [c for c in BENCH[0].CASES if only is None or c[2] == only]
     # Compiled ones last: they take their time.
@@ -155,12 +157,13 @@ def cases(out, limit_s, only=None):
             row["allocated_bytes"] = torch.cuda.max_memory_allocated()
             row["reserved_bytes"] = torch.cuda.max_memory_reserved()
             row["after_bytes"] = torch.cuda.memory_allocated()
-            row["profile"] = profiled(step)
+            if profile:
+                row = {"case": case, "profile": profiled(step)}
             row["took_s"] = time.perf_counter() - begin
         except Exception as error:
             row["error"] = f"{type(error).__name__}: {error}"[:500]
         step = None
-        with (Path(out) / "cases.jsonl").open("a") as file:
+        with (Path(out) / ("profiles.jsonl" if profile else "cases.jsonl")).open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(
             case,
@@ -629,6 +632,6 @@ if __name__ == "__main__":
     if kind in ("library", "later"):
         BENCH[0] = importlib.import_module(f"{kind}_modules")
     if kind in ("cases", "library", "later"):
-        cases(folder, limit, 1 if what.endswith("compiled") else None)
+        cases(folder, limit, 1 if "compiled" in what else None, profile="profiled" in what)
     else:
         {"kernels": kernels, "updates": updates, "starts": starts}[what](folder, limit)

@@ -257,8 +257,8 @@ def _job(
 
 def _why(found: ModuleStep) -> str:
     """Why the interval of a step is as wide as it is."""
-    said = "as far as steps of 30 modules on one H200 were from what was predicted"
-    if not found.range_s:
+    said = "as far as steps of 43 modules on one H200 were from what was predicted, and room for another host"
+    if not found.unknown_share:
         return said
     share = f"{100.0 * found.unknown_share:.2g} % of the GPU's time"
     return (
@@ -283,9 +283,8 @@ def _answer(
     peak = float(np.ravel(chip.matrix_flop_per_s[required_dtypes(job.plan)[-1]])[0])
     tokens = batch * model.tokens
     flop_per_s = found.flops / found.step_s
-    ranges = found.range_s or dict.fromkeys(BAND, (found.step_s, found.step_s))
     bands = {
-        level: (ranges[level][0] * low, ranges[level][1] * high)
+        level: (found.range_s[level][0] * low, found.range_s[level][1] * high)
         for level, (low, high) in BAND.items()
     }
     result = StepEstimate(

@@ -26,6 +26,7 @@ from foretell.training.traced_step import (
     compiled_lines,
     host_seconds,
     of_kind,
+    ranges_of,
     speed_of,
     steady_seconds,
     workspace_bytes,
@@ -73,11 +74,12 @@ def served_pass(
     sync, unsure = of_kind(graph, "sync"), of_kind(graph, "unknown")
     start_s = HOST.pass_s / speed_of(job)
 
-    def taken_s(factor: float) -> float:
+    def taken_s(factor: float = 1.0, host_factor: float = 1.0) -> float:
         slower = np.append(np.where(unsure, factor * gpu, gpu), 0.0)
-        return steady_seconds(slower, np.append(host, start_s), np.append(sync, False))
+        starts = host_factor * np.append(host, start_s)
+        return steady_seconds(slower, starts, np.append(sync, False))
 
-    seconds = taken_s(1.0)
+    seconds = taken_s()
     by_kind: dict[str, float] = {}
     for row, spent in zip(graph.op, gpu, strict=True):
         kind = graph.ops[row].kind
@@ -86,9 +88,7 @@ def served_pass(
     narrow = [t.bytes / (2.0 if t.dtype == "fp32" else 1.0) for t in held]
     return ServedPass(
         seconds=seconds,
-        range_s={level: (taken_s(low), taken_s(high)) for level, (low, high) in UNKNOWN.items()}
-        if unsure.any()
-        else dict.fromkeys(UNKNOWN, (seconds, seconds)),
+        range_s=ranges_of(taken_s),
         gpu_s=float(gpu.sum()),
         by_kind=by_kind,
         weight_bytes=float(sum(narrow)),

@@ -236,7 +236,7 @@ def _recompute(row: TrainingRow, software: Software, stage_layers: int) -> list[
         many = round(_repeated(row) * stage_layers)
         return ["recompute=none" if many == 0 else f"recompute=full:{many}"]
     keeps = software.selective != "products" and KEEPS_PRODUCTS.search(row.notes)
-    return [f"recompute={'selective' if keeps else software.selective}"]
+    return [f"recompute={'selective' if keeps else software.selective or 'selective'}"]
 
 
 def _repeated(row: TrainingRow) -> float:

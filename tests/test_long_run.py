@@ -64,7 +64,7 @@ def test_nothing_fails() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(rate=st.floats(1e-5, 1e-1), restart=st.floats(0.0, 5000.0), more=st.floats(1.01, 4.0))
+@given(rate=st.floats(1e-5, 1e-1), restart=st.floats(1e-3, 5000.0), more=st.floats(1.01, 4.0))
 def test_more_failures_and_longer_restarts_take_longer(
     rate: float, restart: float, more: float
 ) -> None:

@@ -211,7 +211,7 @@ def test_whatever_comes_back_otherwise_is_said(tool: Tool, plan: Plan) -> None:
     run = replace(training(plan), model=EXPERTS, seq_len=2048)
     written = write_training(tool, run)
     back = parse_plan(read_arguments(written.text, run.layers, tool).plan, run.gpus)
-    said = {name for note in written.notes for name in re.findall(r"(\w+)=\S+ \(reads back", note)}
+    said = {name for note in written.notes for name in re.findall(r"(\w+)=\S+ \(comes back", note)}
     assert asked(replace(back, **{name: getattr(plan, name) for name in said})) == told, str(plan)
     # Nothing is said without cause.
     assert all(getattr(back, name) != getattr(plan, name) for name in said)
@@ -230,7 +230,7 @@ def test_a_plan_of_the_tools_own_comes_back_the_same(tool: Tool, framework: str)
     plan = Plan(tp=2, sp=tool != "deepspeed", pp=2, dp=4, zero=1, framework=framework)
     plan = replace(plan, zero=3) if tool == "torchtitan" else plan
     written = write_training(tool, training(plan))
-    assert not [note for note in written.notes if "reads back" in note]
+    assert not [note for note in written.notes if "comes back" in note]
     other = write_training(tool, training(replace(plan, framework="jax")))
     assert any("framework=jax (comes back as" in note for note in other.notes)
 

@@ -47,20 +47,14 @@ KNOWN = (
     ),
     Change(
         file="static.py",
-        old="np.maximum(1.0 - k, 0.0) * length * 0.5",
-        new="np.maximum(1.0 - k, 1.0) * length * 0.5",
+        old="np.maximum(1.0 - each, 0.0) * length * 0.5",
+        new="np.maximum(1.0 - each, 1.0) * length * 0.5",
         why="whole prompts are taken to have been begun before",
     ),
 )
 """Survivors of earlier runs, each with a test since."""
 
 EQUIVALENT: tuple[Change, ...] = (
-    Change(
-        file="heaps.py",
-        old="below + 1 < size and before(keys[below + 1], ids[below + 1]",
-        new="below - 1 < size and before(keys[below + 1], ids[below + 1]",
-        why="behind the last pair is the one that sinks, which is before none that must rise",
-    ),
     Change(
         file="clock.py",
         old="prompts > FEW[k] and k + 1 < len(FEW)",

@@ -182,14 +182,13 @@ def test_dualpipe_holds_no_more_than_said(pp: int, recompute: str, more: str) ->
      "pp4 schedule=dualpipe", "pp1 recompute=full", "pp2 tp2 zero3 precision=fp8"],
 )  # fmt: skip
 def test_everything_is_given_back(words: str) -> None:
-    """A step ends with what it began with; no category is ever below zero; reserved holds allocated."""
+    """A step ends with what it began with; no category is ever below zero."""
     found = step("mixed", f"{words} mbs1")
     for stage in found.stages:
         total = stage.line.allocated_bytes
         assert total[-1] == pytest.approx(total[0], rel=1e-9)
         assert all((values >= 0.0).all() for values in stage.line.held_bytes.values())
         assert np.all(np.diff(stage.line.moments_s) >= 0.0)
-        assert stage.line.peak[0] <= stage.reserved_bytes + 512 * 1000
         assert stage.line.moments_s[-1] == pytest.approx(found.step_s)
         kept = sum(stage.kept_at_peak.values())
         now = stage.line.at(stage.line.peak[1])

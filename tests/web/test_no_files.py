@@ -11,9 +11,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pytest
@@ -41,6 +42,7 @@ from tests.web.file_probes import (
     probes,
 )
 
+Answer = TypeVar("Answer")
 FILE_EVENTS = {"open": 0, "os.listdir": 0, "os.scandir": 0, "glob.glob": 0, "pathlib.Path.glob": 0}
 """Audit events of files, and which of their arguments is the path."""
 OTHER_EVENTS = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.exec")
@@ -138,6 +140,12 @@ def watched(name: str) -> Any:
     return look
 
 
+def apart(asked: Coroutine[Any, Any, Answer]) -> Answer:
+    """What is awaited, in a thread of its own: the browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(asked)).result()
+
+
 def ask_all(made: Any, asked: list[Probe]) -> list[tuple[int, bytes, list[str]]]:
     """Status, content and what was looked at, of each request."""
 
@@ -151,12 +159,12 @@ def ask_all(made: Any, asked: list[Probe]) -> list[tuple[int, bytes, list[str]]]
             found.append((status, content, WATCH.seen))
         return found
 
-    return asyncio.run(every())
+    return apart(every())
 
 
 def description(made: Any) -> Any:
     """The OpenAPI document."""
-    return json.loads(asyncio.run(answer(made, Probe("get", "/openapi.json", None, "", False)))[1])
+    return json.loads(apart(answer(made, Probe("get", "/openapi.json", None, "", False)))[1])
 
 
 def faults(canary: Canary, made: Any, asked: list[Probe]) -> list[str]:
@@ -182,7 +190,7 @@ def made() -> Any:
     built = app()
     for verb, question in QUESTIONS.items():
         good = Probe("post", f"/api/{verb}", question, "", False)
-        status, content = asyncio.run(answer(built, good))
+        status, content = apart(answer(built, good))
         assert status == 200, content[:300]
     return built
 

@@ -325,7 +325,8 @@ RECURRENT_S = 8e-6
 
 def _gather(op: TracedOp, place: _Chip) -> tuple[float, float]:
     indices = op.sizes.get("indices", 0.0) if op.sizes else 0.0
-    flop = ELEMENT_FLOP if op.name == "aten.gather" else INDEX_FLOP
+    name = op.name.partition(".")[2]
+    flop = ELEMENT_FLOP if name == "gather" else INDEX_FLOP
     seconds = max(place.pass_s(2.0 * op.write_bytes), flop * indices / place.vector)
     return RATES.launch_s + seconds, 1.0
 

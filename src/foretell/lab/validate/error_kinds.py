@@ -46,7 +46,7 @@ class ErrorKind:
     """The same of the weights of what is new."""
     again: bool = False
     """Whether predictions of today, without the row's source, count as much as first contacts, which a much
-    poorer version made; widths are then set so that nine in ten of these rows lie inside."""
+    poorer version made; widths are then set midway between what nine in ten rows of either need."""
 
 
 SEEN: Mapping[str, float] = {**dict.fromkeys(FEATURES, 0.25), "together": 0.5}

@@ -555,6 +555,13 @@ def test_post_train_asks_which_algorithm() -> None:
     asked = foretell("post-train", "qwen2.5-7b", "--gpus", "8xH100")
     assert (asked.code, asked.out) == (2, "")
     assert "--algorithm: which one?; allowed: sft, " in asked.err
+    assert "[default: grpo]" not in foretell("post-train", "--help").out
+
+
+def test_compare_asks_for_the_model_by_its_flag() -> None:
+    asked = foretell("compare", "hgx-h100", "dgx-h200", "--gpus", "8")
+    assert (asked.code, asked.out) == (2, "")
+    assert asked.err.startswith("error: model: missing; allowed: --model ")
 
 
 def test_the_model_comes_first() -> None:

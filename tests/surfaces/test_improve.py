@@ -267,3 +267,16 @@ def test_what_is_not_understood_stops_it() -> None:
     )
     assert (done.code, done.out) == (2, "")
     assert "warp_batch is not known here" in done.err
+
+
+@pytest.mark.parametrize(("free", "each"), [("tp pp mbs zero", 20), ("vpp", 1)])
+def test_layers_of_a_virtual_stage_go_with_the_stages(free: str, each: int) -> None:
+    """Megatron refuses --num-layers-per-virtual-pipeline-stage at pp 1, and beside stages per rank."""
+    flag, ours = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
+    text = SLOW.with_name("launch_megatron.sh").read_text().replace(f"{flag} 10", f"{flag} {each}")
+    asked = ("--system", "h100-sxm", "--accept-unknown", "--free", free, "--json")
+    told = foretell("improve", text, *asked).json
+    changes = {one["flag"]: (one["before"], one["after"]) for one in told["changes"]}
+    assert changes[flag] == (str(each), None)
+    assert flag not in told["export"]
+    assert (ours in told["export"]) == (" pp1 " not in told["plan_after"])

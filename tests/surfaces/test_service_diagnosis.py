@@ -29,6 +29,12 @@ def benchmark(ttft_ms: float, tpot_ms: float) -> dict[str, object]:
     }  # fmt: skip
 
 
+def test_a_benchmark_names_its_model(root: Path) -> None:
+    file = str(root / "examples" / "vllm_bench.json")
+    done = command("diagnose", file, "--gpus", "1xH100")
+    assert (done.code, done.out.splitlines()[0]) == (0, "llama-3.1-8b on h100-sxm")
+
+
 def test_a_benchmark_is_laid_beside_its_prediction(tmp_path: Path) -> None:
     plain = foretell.serve(MODEL, **PLACE, **LOAD, plan="tp4")
     file = tmp_path / "bench.json"

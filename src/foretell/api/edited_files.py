@@ -25,6 +25,8 @@ ELSEWHERE = ("zero_optimization.stage",)
 """Keys of files that a launch names and that are not its own."""
 COMPARED = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed"}
 """Families and tools whose writer says every key of a plan, and is compared."""
+CHUNK_LAYERS = "num_layers_per_virtual_pipeline_stage"
+"""Megatron's layers of a virtual stage, which its writer gives as stages per rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,15 @@ def edited_plan(
         saved = next((row.key.split(", ") for row in launch.values if row.name == "recompute"), [])
         new = (key for key in saved if key and writer and key not in (*pair[0], *pair[1]))
         pair[0].update(dict.fromkeys(new, ""))
+    if (
+        writer == "megatron"
+        and has_key(text, CHUNK_LAYERS)
+        and (before is None or (before.plan.pp, before.plan.vpp) != (best.plan.pp, best.plan.vpp))
+    ):
+        # The writer has stages per rank instead; Megatron refuses both at once, and either at pp 1.
+        pair[0].pop("num_virtual_stages_per_pipeline_rank", None)
+        pair[0][CHUNK_LAYERS] = flags_of(text).get(CHUNK_LAYERS, "")
+        told["vpp"] = str(best.plan.vpp)
     return _edited(given, text, chips, pair, lambda rows: _says(rows, told))
 
 

@@ -140,10 +140,10 @@ def decimal(text: str | None) -> Any:
 def _parameters(record: Any) -> list[inspect.Parameter]:
     """The flags of a question and of what goes beside it, as the parser takes them."""
     fields = _in_order([field for field in fields_of(record) if field.on("command")])
-    optional = IMPORT in getattr(record, "edges", ())
+    imported = ("model", "algorithm") if IMPORT in getattr(record, "edges", ()) else ()
     edges = edges_of(record)
     shown = _shown_flags([*fields, *edges])
-    made = [_parameter(field, optional and field.name == "model", shown) for field in fields]
+    made = [_parameter(field, field.name in imported, shown) for field in fields]
     return [*made, *(_parameter(edge, False, shown) for edge in edges)]
 
 
@@ -220,7 +220,7 @@ def _hint(kind: str, default: Any) -> Any:
 
 def _shown(default: Any) -> Any:
     """A default as it would be typed."""
-    return str(default) if _is_number(default) else default
+    return f"{default:.15g}" if _is_number(default) else default
 
 
 def _is_number(value: object) -> bool:

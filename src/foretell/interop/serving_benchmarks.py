@@ -44,7 +44,11 @@ def benchmark_measurement(told: Mapping[str, Any], name: str) -> Measurement | N
     backend = str(told.get("backend") or "")
     if backend in ("vllm", "sglang"):
         asked["engine"] = backend
-    return Measurement(asked=asked, values=values, source=f"{name} (serving benchmark)")
+    model = told.get("model_id")
+    stated = {"model": model} if isinstance(model, str) and model else {}
+    return Measurement(
+        asked=asked, values=values, stated=stated, source=f"{name} (serving benchmark)"
+    )
 
 
 def _number(value: object) -> float | None:

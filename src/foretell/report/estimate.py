@@ -34,12 +34,14 @@ FITS = {
 
 
 def estimate_text(result: "Estimate") -> "RenderableType":
-    """Headline, rates, where time and memory go, and what was assumed."""
+    """Headline, the whole run where asked, rates, where time and memory go, and what was assumed."""
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [
-        headline(result),
+    parts: list[RenderableType] = [headline(result)]
+    if result.run is not None:
+        parts += [Text(), run_table(result.run)]
+    parts += [
         Text(),
         numbers_grid(presentation("estimate", result.to_dict()), ("memory", fit_words(result))),
         Text(CONVENTIONS, "dim"),
@@ -48,8 +50,6 @@ def estimate_text(result: "Estimate") -> "RenderableType":
         from foretell.report.posterior import measured_table
 
         parts += [Text(), measured_table(result)]
-    if result.run is not None:
-        parts += [Text(), run_table(result.run)]
     if result.breakdown is not None:
         parts += [Text(), time_table(result.breakdown)]
     if result.memory_by_stage:
@@ -133,17 +133,17 @@ def run_table(run: Run) -> "Table":
     """The whole run: how long, what it takes, and its goodput."""
     made = table("The whole run", "")
     low, high = run.interval["p90"] if run.interval else (run.days, run.days)
-    made.add_row(
-        "tokens",
-        f"{show(run.tokens, 'tokens')}, {run.tokens_per_parameter:,.1f} per active parameter",
-    )
-    made.add_row("steps", f"{run.steps:,.0f}")
     made.add_row("days", f"{run.days:,.2f}   90%: {low:,.2f} to {high:,.2f}")
     hours = ninety(run.intervals.get("gpu_hours"), lambda value: f"{value:,.0f}")
     made.add_row("GPU-hours", f"{run.gpu_hours:,.0f}{hours}")
     if run.energy_joules is not None:
         ends = ninety(run.intervals.get("energy_joules"), lambda value: f"{value / 3.6e9:,.1f}")
         made.add_row("energy", f"{run.energy_joules / 3.6e9:,.1f} MWh, chips alone{ends}")
+    made.add_row(
+        "tokens",
+        f"{show(run.tokens, 'tokens')}, {run.tokens_per_parameter:,.1f} per active parameter",
+    )
+    made.add_row("steps", f"{run.steps:,.0f}")
     made.add_row(
         "goodput",
         f"{run.goodput:.1%}: checkpoints leave {run.checkpoint_share:.2%}, work done again "

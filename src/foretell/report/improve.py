@@ -1,4 +1,4 @@
-"""What a launch gains, as text: the read-back table, both plans, the flags to change, the launch itself."""
+"""What a launch gains, as text: the gain, both plans, the flags to change, what was read from the launch."""
 
 from typing import TYPE_CHECKING
 
@@ -32,19 +32,18 @@ def improvement_text(found: Improvement) -> "RenderableType":
         last = _times(found, found.latency_after, found.memory_after)
         rates.add_row("better", found.plan_after, f"{found.after:,.0f}", *last)
     parts: list[RenderableType] = [
-        read_back_text(found.read_back),
-        Text(),
         Text(f"{found.model} on {found.gpus} x {found.system}", "bold"),
-        *([] if found.load is None else [Text(_load(found.load))]),
-        rates,
-        Text(),
         *(Text(text, "bold") for text in found.conclusions),
+        *([] if found.load is None else [Text(_load(found.load))]),
+        Text(),
+        rates,
     ]
     if found.changes:
         changes = table("flag", "launch", "better")
         for one in found.changes:
             changes.add_row(one.flag, one.before or "-", one.after or "leave out")
         parts += [Text(), changes]
+    parts += [Text(), read_back_text(found.read_back)]
     if found.export_notes and found.changes:
         parts += [Text(), bullets("Not expressed by it", list(found.export_notes))]
     if found.assumptions:

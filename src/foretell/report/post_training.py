@@ -68,18 +68,9 @@ def headline(found: PostTraining) -> "Text":
     if found.rollout_plan and found.placement != "colocated":
         pools += f" + {found.rollout_gpus} x {found.rollout_system}"
     where = f"{found.placement}, " if found.rollout_plan else ""
+    named = "no framework named" if found.framework == "generic" else found.framework
     lines = [
-        f"\n{where}{found.framework}; {_batch(found)}, {_tokens(found.tokens)} a step",
-        f"\nplan          {found.plan}",
-    ]
-    if found.micro_tokens:
-        lines.append(
-            f"\nmicro-batch   filled up to {found.micro_tokens:,} tokens on each rank "
-            f"(--micro-tokens {found.micro_tokens})"
-        )
-    if found.rollout_plan:
-        lines.append(f"\nrollout plan  {found.rollout_plan}")
-    lines += [
+        f"\n{where}{named}; {_batch(found)}, {_tokens(found.tokens)} a step",
         f"\n\nstep          {found.step_s:,.1f} s   90%: {low:,.1f} to {high:,.1f}",
         f"\nhow sure      {found.interval_reason}",
         (
@@ -109,7 +100,17 @@ def headline(found: PostTraining) -> "Text":
         "yes": "fits in every phase",
         "too_close": "borderline: a phase is above 90 % of the memory",
     }
-    lines.append(f"\nmemory        {fits.get(found.fits, 'does not fit: ' + found.fails_in)}")
+    lines += [
+        f"\nmemory        {fits.get(found.fits, 'does not fit: ' + found.fails_in)}",
+        f"\n\nplan          {found.plan}",
+    ]
+    if found.micro_tokens:
+        lines.append(
+            f"\nmicro-batch   filled up to {found.micro_tokens:,} tokens on each rank "
+            f"(--micro-tokens {found.micro_tokens})"
+        )
+    if found.rollout_plan:
+        lines.append(f"\nrollout plan  {found.rollout_plan}")
     return Text.assemble((f"{found.algorithm.upper()} of {found.model} on {pools}", "bold"), *lines)
 
 

@@ -70,8 +70,9 @@ def reason_of(
 
 def what_is_new(model: ErrorModel, facts: QuestionFacts, novelty: Mapping[str, float]) -> str:
     """The feature that widens the interval most, in words."""
+    named = facts.software not in ("", "generic")
     words = {
-        "software": facts.software or "software that is not named",
+        "software": facts.software if named else "software that is not named",
         "model": facts.model,
         "generation": facts.generation,
         "precision": "16 bits" if facts.precision == "wide" else facts.precision,
@@ -81,8 +82,10 @@ def what_is_new(model: ErrorModel, facts: QuestionFacts, novelty: Mapping[str, f
         some = {name: model.novelty[name] * x for name, x in novelty.items()
                 if name in texts and x >= least and model.novelty.get(name, 0.0) > 0.0}  # fmt: skip
         if some:
-            return texts[max(some, key=lambda name: some[name])].format(**words)
-    return "so far were runs like it that nobody had seen"
+            most = max(some, key=lambda name: some[name])
+            most = "unnamed" if most == "software" and texts is NEVER and not named else most
+            return texts[most].format(**words)
+    return "similar runs, unseen before, were off by as much"
 
 
 def width_after_one(model: ErrorModel, novelty: Mapping[str, float]) -> float:

@@ -85,6 +85,10 @@ def compare(question: CompareQuestion) -> Ranking:
     if settings := as_texts(question.set):
         table["base"]["set"] = [*table["base"].get("set", ()), *settings]
     measured = rows_of(question.measured, systems, gpus, problems)
+    if workload is None and model is None:
+        allowed = "--model with an id, a config.json or a TOML file"
+        problems.append(Problem(path="model", value=None, message="missing", allowed=allowed))
+        raise BadInput(problems)
     study = study_of(table, systems, problems)
     if problems or study is None:
         raise BadInput(problems)

@@ -36,7 +36,8 @@ def budget_of(budget: Any, gpus: Any, problems: list[Problem]) -> float | None:
     """The sum that is spent."""
     if (budget is None) == (gpus is None):
         message = "one of budget and gpus says how large the clusters are"
-        problems.append(Problem(path="budget", value=budget, message=message))
+        allowed = "--budget 10M or --gpus 64"
+        problems.append(Problem(path="budget", value=budget, message=message, allowed=allowed))
     if budget is None:
         return None
     try:

@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.11.0"
+__version__ = "0.12.0"
 
 _WHERE = {
     "estimate": "foretell.api.training",

@@ -73,7 +73,7 @@ def test_the_text_counts_pairs_and_names_no_placement_without_an_engine(
     words = "post-train qwen2.5-1.5b --gpus 1xH100 --prompts 8 --isl 1025 --algorithm"
     assert main([*words.split(), "sft"]) == 0
     told = capsys.readouterr().out
-    assert "\ngeneric; 8 sequences, 8,200 tokens a step" in told
+    assert "\nno framework named; 8 sequences, 8,200 tokens a step" in told
     assert "colocated" not in told
     assert main([*words.split(), "dpo"]) == 0
     assert "8 pairs (16 sequences), 16,400 tokens a step" in capsys.readouterr().out
@@ -302,7 +302,8 @@ def test_slicing_of_trajectories_is_no_part_of_fine_tuning(framework: str) -> No
     [
         ("multi-turn GRPO", "grpo"), ("Dr. GRPO", "dr-grpo"), ("PPO (no critic)", "grpo"), ("VAPO", "vapo"),
         ("knowledge distillation", "distillation"), ("GKD", "on-policy-distillation"), ("RAFT++", ""),
-        ("SFT (LoRA)", "sft"), ("iterative DPO", "dpo"), ("an optimizer", ""),
+        ("SFT (LoRA)", "sft"), ("iterative DPO", "dpo"), ("an optimizer", ""), ("DAPO-Math GRPO", "grpo"),
+        ("GRPO (DAPO clip, dynamic filter)", "grpo"), ("our loop (PPO)", "ppo"),
     ],
 )  # fmt: skip
 def test_algorithms_are_found_in_a_text(text: str, name: str) -> None:

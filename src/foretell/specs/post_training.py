@@ -116,13 +116,23 @@ def find_algorithm(name: str) -> AlgorithmForm | None:
 
 
 def algorithm_in(text: str) -> AlgorithmForm | None:
-    """The algorithm that a text names: as a whole, else its longest name in it; None where there is none."""
-    names = sorted({*map(_plain, ALGORITHMS), *OTHER_NAMES}, key=len, reverse=True)
-    whole = (rf"(?<![a-z]){re.escape(name)}(?![a-z+])" for name in names)
-    inside = (
-        name for name, word in zip(names, whole, strict=True) if re.search(word, _plain(text))
-    )
-    return find_algorithm(text) or find_algorithm(next(inside, ""))
+    """The algorithm that a text names: as a whole, else its longest name in it; None where there is none.
+
+    What stands in brackets says more about an algorithm that stands outside, and of two the last is the one
+    that the other describes: DAPO-Math GRPO, GRPO (DAPO clip).
+    """
+    outside = re.sub(r"\([^()]*\)", " ", text)
+    return find_algorithm(text) or _last_named(outside) or _last_named(text)
+
+
+def _last_named(text: str) -> AlgorithmForm | None:
+    """The longest name in a text, of equally long ones the last."""
+    found = [
+        (len(name), match.start(), name)
+        for name in {*map(_plain, ALGORITHMS), *OTHER_NAMES}
+        for match in re.finditer(rf"(?<![a-z]){re.escape(name)}(?![a-z+])", _plain(text))
+    ]
+    return find_algorithm(max(found)[-1]) if found else None
 
 
 def _plain(name: str) -> str:

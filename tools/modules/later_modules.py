@@ -258,7 +258,8 @@ class Sorted(nn.Module):
         rows = y[order // self.top].view(self.up.shape[0], -1, y.shape[-1])
         a, b = torch.bmm(rows, self.up).chunk(2, -1)
         done = torch.bmm(F.silu(a) * b, self.down).flatten(0, 1) * weight.flatten()[order, None]
-        y = self.shared(y).index_add(0, order // self.top, done.to(y.dtype))
+        y = self.shared(y)
+        y = y.index_add(0, order // self.top, done.to(y.dtype))
         return x + y.view_as(x)
 
 

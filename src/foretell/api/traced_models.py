@@ -9,18 +9,20 @@ import numpy as np
 
 from foretell.api.answers import Estimate, estimate_answer
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.inputs.overrides import parse_settings
+from foretell.inputs.overrides import Setting, parse_settings
 from foretell.inputs.question import as_texts, chips_given, collect
 from foretell.inputs.software import framework_word, software_of
 from foretell.inputs.system import of_system, system_of
 from foretell.interop.huggingface.files import CONFIG
 from foretell.interop.huggingface.hub import fetch_config, is_repository
 from foretell.kernels.op_times import required_dtypes
-from foretell.records import with_values
+from foretell.records import dataclass, with_values
 from foretell.specs.plan import Plan, named_fields, parse_plan
+from foretell.specs.questions.serving import ServingQuestion
 from foretell.specs.questions.tracing import TraceModuleQuestion
 from foretell.specs.questions.training import TrainingQuestion
 from foretell.specs.result import StepEstimate
+from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.trace.graph import TracedModel, load_traced
 from foretell.training.feasibility import memory_verdict
@@ -110,8 +112,39 @@ def estimate_traced(question: TrainingQuestion) -> Estimate:
     """One training step of a traced model."""
     given: Any = question.model
     model = load_traced(given)
-    problems: list[Problem] = []
     seen: dict[str, object] = {}
+    place = place_of(question, seen, [])
+    plan, said = _plan(model, question.plan, place.gpus)
+    word = framework_word(with_values(plan, compile="auto"))
+    software = place.software(word, seen)
+    job, more = _job(model, plan, place.system, software, question.global_batch, place.settings)
+    found = traced_step(model, job)
+    said = [*place.said, *said, *more, *found.notes]
+    return _answer(model, job, found, place.gpus, said, seen, chosen_plan=question.plan is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedPlace:
+    """Where a traced module runs, and what a question sets."""
+
+    system: System
+    """The system."""
+    gpus: int
+    """How many GPUs are asked for; 1 where none are."""
+    settings: Sequence[Setting]
+    """All that `set` gives."""
+    said: Sequence[str]
+    """What was assumed of the system."""
+
+    def software(self, word: str, seen: dict[str, object]) -> Software:
+        """The software that a word of a plan names, with its settings."""
+        return software_of(word, [s for s in self.settings if s.root == "software"], seen)
+
+
+def place_of(
+    question: TrainingQuestion | ServingQuestion, seen: dict[str, object], problems: list[Problem]
+) -> TracedPlace:
+    """The system, GPUs and settings of a question about a traced module; raises all problems at once."""
     chosen = collect(lambda: parse_settings(as_texts(question.set), ROOTS), problems) or ()
     count, named = chips_given(question.gpus, problems)
     place = question.system if question.system is not None else named
@@ -123,14 +156,7 @@ def estimate_traced(question: TrainingQuestion) -> Estimate:
     system = collect(lambda: system_of(place, own, seen), problems)
     if problems or system is None:
         raise BadInput(problems)
-    gpus = count or 1
-    plan, said = _plan(model, question.plan, gpus)
-    word = framework_word(with_values(plan, compile="auto"))
-    software = software_of(word, [s for s in chosen if s.root == "software"], seen)
-    job, more = _job(model, plan, system, software, question.global_batch, chosen)
-    found = traced_step(model, job)
-    said = [*of_system(system, own), *said, *more, *found.notes]
-    return _answer(model, job, found, gpus, said, seen, chosen_plan=question.plan is None)
+    return TracedPlace(system=system, gpus=count or 1, settings=chosen, said=of_system(system, own))
 
 
 def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan, list[str]]:

@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from foretell.api.traced_models import BAND, ROOTS, native_format
+from foretell.api.traced_models import BAND, native_format, place_of
 from foretell.errors import BadInput, Infeasible, Problem
-from foretell.inputs.overrides import parse_settings
-from foretell.inputs.question import as_texts, chips_given, collect
-from foretell.inputs.software import framework_word, software_of
-from foretell.inputs.system import of_system, system_of
+from foretell.inputs.software import framework_word
 from foretell.records import JsonRecord, values_as_held
 from foretell.serving.traced_passes import FORM, SampledService, ServedPass, sampled, served_pass
 from foretell.specs.plan import parse_plan
@@ -62,29 +59,18 @@ def serve_traced(
             )
         word = one
     seen: dict[str, object] = {}
-    chosen = collect(lambda: parse_settings(as_texts(question.set), ROOTS), problems) or ()
-    count, named = chips_given(question.gpus, problems)
-    place = question.system if question.system is not None else named
-    if place is None:
-        allowed = "a system, a chip, a TOML file, or --gpus 8xH100"
-        problems.append(Problem(path="system", value=None, message="missing", allowed=allowed))
-        raise BadInput(problems)
-    own = [s for s in chosen if s.root in ("chip", "system", "network")]
-    system = collect(lambda: system_of(place, own, seen), problems)
-    if problems or system is None:
-        raise BadInput(problems)
-    plain = framework_word(parse_plan("", 1))
-    software = software_of(plain, [s for s in chosen if s.root == "software"], seen)
+    place = place_of(question, seen, problems)
+    software = place.software(framework_word(parse_plan("", 1)), seen)
 
     def passed(one: TracedModel) -> ServedPass:
         plan = parse_plan("", 1, "bf16" if native_format(one) == "fp32" else native_format(one))
-        return served_pass(one, system, software, plan, compiled=WORDS[word])
+        return served_pass(one, place.system, software, plan, compiled=WORDS[word])
 
     main, once = passed(model), [passed(one) for one in others]
     notes = dict.fromkeys(note for one in (main, *once) for note in one.notes)
-    said = [*of_system(system, own), *notes, *_said(question, model, word)]
-    rent = float(rent_of(system.chip.id, question.price).usd_per_chip_hour)
-    found = sampled(main, once, _asked(question, model, system, count or 1, said, rent))
+    said = [*place.said, *notes, *_said(question, model, word)]
+    rent = float(rent_of(place.system.chip.id, question.price).usd_per_chip_hour)
+    found = sampled(main, once, _asked(question, model, place.system, place.gpus, said, rent))
     ends = {
         level: (low * BAND[level][0], high * BAND[level][1])
         for level, (low, high) in found.interval.items()

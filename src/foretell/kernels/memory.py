@@ -7,7 +7,7 @@
     buffers     the larger of the scores and of one layer computed again; gathered weights, messages, the
                 libraries' workspaces
     allocated   the sum of these: what tensors take
-    allocator   what it reserves beyond them, by rounding and fragmentation: `simulation/allocator.py`
+    allocator   what it reserves beyond them, by rounding and fragmentation: `catalog/allocators.toml`
     reserved    allocated and allocator: what the framework has taken of the device
     framework   what it never sees: driver context, buffers of the communicators
 

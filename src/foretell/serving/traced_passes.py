@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from foretell.kernels.memory import framework_bytes
-from foretell.kernels.traced_ops import traced_kernels
 from foretell.records import dataclass
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
@@ -23,12 +22,11 @@ from foretell.training.traced_step import (
     HOST,
     UNKNOWN,
     TracedJob,
-    compiled_lines,
-    host_seconds,
     of_kind,
     ranges_of,
     speed_of,
     steady_seconds,
+    timed_rows,
     workspace_bytes,
 )
 
@@ -67,10 +65,7 @@ def served_pass(
         system=system, software=software, plan=plan, form=FORM, compiled=compiled, update="fused",
         micro_batches=1,
     )  # fmt: skip
-    kernels = traced_kernels(graph.ops, system.chip, plan, software)
-    gpu, host = kernels.seconds[graph.op], host_seconds(graph) / speed_of(job)
-    if compiled:
-        gpu, host = compiled_lines(graph, gpu, host, job)
+    gpu, host, notes = timed_rows(graph, job)
     sync, unsure = of_kind(graph, "sync"), of_kind(graph, "unknown")
     start_s = HOST.pass_s / speed_of(job)
 
@@ -93,7 +88,7 @@ def served_pass(
         by_kind=by_kind,
         weight_bytes=float(sum(narrow)),
         live_bytes=float(live_bytes(graph).max()) + workspace_bytes(graph, job),
-        notes=(*graph.notes, *kernels.notes),
+        notes=notes,
     )
 
 

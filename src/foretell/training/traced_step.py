@@ -172,14 +172,11 @@ class ModuleStep:
 def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
     """Time and memory of one step."""
     graph = model.graphs[job.form]
-    kernels = traced_kernels(graph.ops, job.system.chip, job.plan, job.software)
-    gpu, host = kernels.seconds[graph.op], host_seconds(graph) / speed_of(job)
+    gpu, host, notes = timed_rows(graph, job)
     sync = of_kind(graph, "sync")
     again = np.zeros(0, dtype=np.int64)
     if job.plan.recompute == "full":
         again = recomputation_bytes(graph, model.layers)[1]
-    if job.compiled:
-        gpu, host = compiled_lines(graph, gpu, host, job)
     order = np.concatenate([np.arange(len(gpu)), again])
     gpu_s, host_s, syncs = gpu[order], host[order], sync[order]
     unknown = of_kind(graph, "unknown")[order]
@@ -234,10 +231,19 @@ def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
         time=_summed("step", leaves, step_s),
         memory=memory,
         held=held,
-        notes=(*graph.notes, *kernels.notes),
+        notes=notes,
         unknown_share=float(one[0][unsure].sum()) / busy_s if busy_s > 0.0 else 0.0,
         range_s=ranges,
     )
+
+
+def timed_rows(graph: TracedGraph, job: TracedJob) -> tuple[Array, Array, tuple[str, ...]]:
+    """Seconds of each row of a graph on the GPU, and on the host to start it; with what was assumed."""
+    kernels = traced_kernels(graph.ops, job.system.chip, job.plan, job.software)
+    gpu, host = kernels.seconds[graph.op], _host_seconds(graph) / speed_of(job)
+    if job.compiled:
+        gpu, host = _compiled_lines(graph, gpu, host, job)
+    return gpu, host, (*graph.notes, *kernels.notes)
 
 
 def ranges_of(taken_s: Callable[[float, float], float]) -> dict[str, tuple[float, float]]:
@@ -269,7 +275,7 @@ def speed_of(job: TracedJob) -> float:
     return float(np.ravel(job.system.chip.host_speed)[0])
 
 
-def host_seconds(graph: TracedGraph) -> Array:
+def _host_seconds(graph: TracedGraph) -> Array:
     """What the host takes to start each row."""
     if not len(graph.op):
         return np.zeros(0)
@@ -380,7 +386,7 @@ def _communication(model: TracedModel, job: TracedJob, back_s: float) -> float:
     return exposed + (taken("all-gather") if job.plan.zero else 0.0)
 
 
-def compiled_lines(
+def _compiled_lines(
     graph: TracedGraph, gpu: Array, host: Array, job: TracedJob
 ) -> tuple[Array, Array]:
     """Kernels and their starts where a compiler joins passes over memory.

@@ -1,6 +1,6 @@
 """Predicted steps of the modules beside this file, and how far measured ones are from them.
 
-`python tools/modules/compare.py cases|library|later PREDICTED.jsonl` predicts every step on one H200;
+`python tools/modules/compare.py cases|library|later|newer PREDICTED.jsonl` predicts every step on one H200;
 `python tools/modules/compare.py PREDICTED.jsonl MEASURED.jsonl` prints the errors.
 """
 
@@ -18,6 +18,7 @@ WORDS = {
     "fp32": "precision=fp32",
     "tf32": "precision=tf32",
     "autocast": "precision=bf16",
+    "fp16": "precision=fp16",
     "bf16": "precision=bf16 weights=bf16",
 }
 """Words of a plan for the ways that a step is computed."""
@@ -89,4 +90,6 @@ def compared(first, second):
 
 
 if __name__ == "__main__":
-    (predicted if sys.argv[1] in ("cases", "library", "later") else compared)(*sys.argv[1:3])
+    (predicted if sys.argv[1] in ("cases", "library", "later", "newer") else compared)(
+        *sys.argv[1:3]
+    )

@@ -1,14 +1,17 @@
 """Steps of the modules beside this file, timed on the GPU of this machine, and rates of kernels.
 
-`python tools/modules/measure.py OUT cases|library|later|kernels|updates|starts [SECONDS]` writes OUT/*.jsonl;
-`cases:compiled` is a part, `cases:profiled` has the kernels of each step instead of its time. It needs PyTorch,
-and `library` transformers.
+`python tools/modules/measure.py OUT cases|library|later|newer|kernels|updates|starts [SECONDS]` writes OUT/*.jsonl;
+`cases:compiled` is a part, `cases:profiled` has the kernels of each step instead of its time, and `cases:warm`
+compiles what is compiled in several processes, so that the timed one finds it done. It needs PyTorch, and
+`library` transformers.
 """
 
 import gc
 import importlib
 import itertools
 import json
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -64,7 +67,8 @@ def make(case):
 
     def step():
         for _ in range(micro):
-            with torch.autocast("cuda", torch.bfloat16, enabled=precision == "autocast"):
+            narrow = torch.float16 if precision == "fp16" else torch.bfloat16
+            with torch.autocast("cuda", narrow, enabled=precision in ("autocast", "fp16")):
                 result = value()
             result.backward()
         del result
@@ -74,7 +78,7 @@ def make(case):
     return step
 
 
-def timed(step, warm, most_s=1.5):
+def timed(step, warm, most_s=0.8):
     for _ in range(warm):
         step()
     torch.cuda.synchronize()
@@ -91,7 +95,7 @@ def timed(step, warm, most_s=1.5):
     # Back to back, as a training loop runs.
     torch.cuda.synchronize()
     a = time.perf_counter()
-    many = max(3, min(20, int(1.0 / times[-1])))
+    many = max(3, min(20, int(0.8 / times[-1])))
     for _ in range(many):
         step()
     torch.cuda.synchronize()
@@ -135,6 +139,34 @@ def profiled(step):
     )[:25]
     rows.sort(key=lambda r: -r[3])
     return {"busy_us": busy, "ops": rows[:150], "kernels": kernels}
+
+
+def warm(what, limit_s, processes=8):
+    """Compile every compiled case twice over several processes, into the cache on disk."""
+    if "warm:" in what:
+        part = int(what.split(":")[2])
+        for case in [c for c in BENCH[0].CASES if c[2]][part::processes]:
+            try:
+                step = make(case)
+                step()
+                step()
+                torch.cuda.synchronize()
+            except Exception as error:
+                print(case, f"{type(error).__name__}: {error}"[:300], flush=True)
+            step = None
+            torch._dynamo.reset()
+            gc.collect()
+            torch.cuda.empty_cache()
+        return
+    own = [sys.executable, __file__, os.devnull]
+    running = [subprocess.Popen([*own, f"{what}:{n}"]) for n in range(processes)]
+    start = time.perf_counter()
+    for one in running:
+        try:
+            one.wait(max(limit_s - (time.perf_counter() - start), 1.0))
+        except subprocess.TimeoutExpired:
+            one.kill()
+    print("compiled in", time.perf_counter() - start, flush=True)
 
 
 def cases(out, limit_s, only=None, profile=False):
@@ -629,9 +661,11 @@ if __name__ == "__main__":
         torch.backends.cuda.matmul.allow_tf32,
     )
     kind = what.split(":")[0]
-    if kind in ("library", "later"):
+    if kind in ("library", "later", "newer"):
         BENCH[0] = importlib.import_module(f"{kind}_modules")
-    if kind in ("cases", "library", "later"):
+    if "warm" in what:
+        warm(what, limit)
+    elif kind in ("cases", "library", "later", "newer"):
         cases(folder, limit, 1 if "compiled" in what else None, profile="profiled" in what)
     else:
         {"kernels": kernels, "updates": updates, "starts": starts}[what](folder, limit)

@@ -33,6 +33,9 @@ EVERYWHERE = "all"
 """Value of `pieces_on` that any architecture has."""
 HOLDS = ("late-gradients", "one-copy", "weighed-inside", "placeholders", "buckets", "gathered")
 """What `holds` may name; the properties of the record say what each is."""
+COPIES = ("gathers", "tokens")
+"""What `copies` may name: what ZeRO 3 gathers and scatters, where each parameter is shared by itself; tokens
+that a tensor-parallel region gathers or scatters, where sequences stand behind the batch."""
 ALWAYS, NEVER = 0, 4
 """Values of `overlap_stage`: data-parallel messages are hidden with any stage of ZeRO, and with none."""
 
@@ -104,12 +107,11 @@ class Software:
     """ZeRO stage from which data-parallel messages are hidden behind a pass; 4: in none."""
     gather_waits: bool = False
     """Whether weights are gathered after the update with nothing to hide it, though gradients are hidden."""
-    gather_copies: bool = False
-    """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it (FSDP2: each
-    parameter is shared by itself)."""
-    sequence_copies: bool = False
-    """Whether tokens that a tensor-parallel region gathers or scatters are copied once more: collectives
-    join ranks along the first dim, and sequences stand behind the batch."""
+    zero_sums: Literal["scatter", "reduce", "all-reduce"] = "scatter"
+    """How ZeRO 1 and 2 sum gradients: scatter, one reduce-scatter of a bucket; reduce, one reduce to every
+    rank for its part; all-reduce, whole buckets, of which each rank keeps its part."""
+    copies: str = ""
+    """What is copied once more beside a collective: names of COPIES, with spaces between."""
     sums_fused: bool = False
     """Whether the weight gradients' products add to the sum themselves."""
     casts_anew: bool = False
@@ -161,6 +163,16 @@ class Software:
     def compiled(self) -> bool:
         """Whether a compiler makes the kernels."""
         return self.launch == "compiled"
+
+    @property
+    def gather_copies(self) -> bool:
+        """Whether ZeRO 3 copies gathered weights out of the message, and gradients into it."""
+        return "gathers" in self.copies.split()
+
+    @property
+    def sequence_copies(self) -> bool:
+        """Whether tokens that a tensor-parallel region gathers or scatters are copied once more."""
+        return "tokens" in self.copies.split()
 
     @property
     def late_gradients(self) -> bool:

@@ -27,6 +27,9 @@ Index = NDArray[np.intp]
 
 COPY_SHARE = 0.8
 """Share of the memory bandwidth that copies reach."""
+SLICE_OPERATIONS = 3.0
+"""Operations that the host takes for a reduce to one rank: cut its part out, start the collective, wait
+(deepspeed/runtime/zero/stage_1_and_2.py of v0.9.5, average_tensor)."""
 MATRICES = 7.0
 """Matrices of a layer that are modules of their own: queries, keys, values, output, gate, up and down."""
 
@@ -192,7 +195,8 @@ def data_messages(
     """
     first, key = alike
     zero, spot = plans.zero[first], tables.spot[first]
-    kinds, base, traffic, links = data_kinds(zero), plans.base, share.traffic, share.links
+    base, traffic, links = plans.base, share.traffic, share.links
+    kinds = data_kinds(zero, tables.software)
     group = inner = near = take(links.everyone, spot)
     if links.sharing is not links.everyone:
         inner = near = take(links.sharing, spot)
@@ -215,7 +219,16 @@ def data_messages(
     gather_s = seconds("all-gather", weight, inner)
     again_s = gather_s if near is inner else seconds("all-gather", weight, near)
     again_s = again_s * (traffic.gathers_backward[first] > 0)[:, None]
-    scatter_s = seconds("reduce-scatter", gradient, inner) + again_s
+    scatter_s = seconds("reduce-scatter", gradient, inner)
+    if tables.software.zero_sums != "scatter" and not base.shard:
+        parts = np.maximum(share.ranks[first, None] / pieces, 1.0)
+        if tables.software.zero_sums == "reduce":
+            one_s = SLICE_OPERATIONS * (tables.host.operation_s + tables.host.kernel_s)
+            other_s = np.maximum(scatter_s, parts * one_s)
+        else:
+            other_s = seconds("all-reduce", gradient, group)
+        scatter_s = np.where(zero[:, None] < 3, other_s, scatter_s)
+    scatter_s = scatter_s + again_s
     if links.replicas is not None:
         part = gradient / traffic.group[first][:, None]
         many = (traffic.replicas[first] > 1)[:, None]

@@ -14,6 +14,7 @@ from foretell.records import Keyed, dataclass
 from foretell.sharding.data import sharing_group, sharing_of, split_counts
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans
 from foretell.specs.scenario import Scenario
+from foretell.specs.software import Software
 from foretell.specs.system import System
 
 Array = NDArray[np.float64]
@@ -106,10 +107,11 @@ def edp_of(plans: Plans) -> Array:
     return np.asarray(plans.dp * plans.cp * plans.tp / (plans.ep * plans.etp))
 
 
-def data_kinds(zero: Array) -> tuple[Kind, ...]:
+def data_kinds(zero: Array, software: Software) -> tuple[Kind, ...]:
     """What replicas of such ZeRO stages send."""
     kinds: tuple[Kind, ...] = ("reduce-scatter", "all-gather") if (zero >= 1).any() else ()
-    return kinds + (() if (zero >= 1).all() else ("all-reduce",))
+    whole = zero < (3 if software.zero_sums == "all-reduce" else 1)
+    return (*kinds, "all-reduce") if whole.any() else kinds
 
 
 def links_of(

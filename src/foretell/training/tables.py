@@ -224,7 +224,12 @@ def _new_tables(scenario: Scenario, plans: Plans, zeros: Array, *, apart: bool) 
     # What replicas send depends on a grid's sides too: the weights of norms are on every row.
     degrees += [plans.tp2] if plans.base.tp_mode == "summa" else []
     first, spot = distinct(*own, *degrees)
-    links = rank_links(scenario, plans.take(first), data_kinds(zeros), experts=bool(parts.experts))
+    links = rank_links(
+        scenario,
+        plans.take(first),
+        data_kinds(zeros, scenario.software),
+        experts=bool(parts.experts),
+    )
     counts = links.counts
     used = ["tp", *(["cp"] if parts.context else []), *(["ep", "etp"] if parts.experts else [])]
     # Counts need not be whole where a prime number of chips fills its units unevenly.

@@ -92,11 +92,13 @@ def _data(plans: Plans, tables: Tables, share: GroupWeights, row: int) -> list[C
             bytes=many * size,
         )
 
+    whole = base.zero < 3 and tables.software.zero_sums == "all-reduce" and not base.shard
+    shared: Kind = "all-reduce" if whole else "reduce-scatter"
     gradients, replicas = trained * gradient_bytes, int(traffic.replicas[0])
     again = int(traffic.backward_group[0])
     return [
         one("gradients", "all-reduce", int(share.ranks[0]), traffic.all_reduces, gradients),
-        one("gradients", "reduce-scatter", group, traffic.scatters, gradients),
+        one("gradients", shared, group, traffic.scatters, gradients),
         one(
             "gradients of shares", "all-reduce", replicas, traffic.replica_reduces,
             gradients / group,

@@ -237,6 +237,41 @@ def test_an_unknown_name_is_helped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("qwen3-coder-480b", "qwen3-coder-480b-a35b"),
+        ("Qwen3 235B", "qwen3-235b-a22b"),
+        ("qwen3-next", "qwen3-next-80b-a3b"),
+        ("mistral-small", "mistral-small-24b"),
+        ("nemotron-super", "nemotron-super-49b"),
+        ("devstral-small", "mistral-small-24b"),
+        ("moonlight", "moonlight-16b-a3b"),
+    ],
+)
+def test_a_size_may_be_left_out_where_one_model_has_the_name(name: str, id: str) -> None:
+    found = find_model(name)
+    assert found is not None and found.id == id
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("gpt-oss", "gpt-oss-120b"),
+        ("maverick", "llama-4-maverick"),
+        ("llama-405b", "llama-3.1-405b"),
+        ("seed-oss-36b", "qwen2.5-32b"),
+        ("nemotron-nano", "nemotron-3-nano-30b-a3b"),
+    ],
+)
+def test_a_name_of_several_or_of_none_gives_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        model(name)
+    (problem,) = caught.value.problems
+    assert near in (problem.nearest or "").split(" or ")
+    assert "catalog models" in (problem.allowed or "")
+
+
+@pytest.mark.parametrize(
     "name", ["", " ", "-", "\x00", "a" * 300, "🦙" * 90, "~nobody/x", "\ud800.json", "x\x00.toml", ".",
              "no/such", "./none.toml", "none.json"],
 )  # fmt: skip

@@ -43,8 +43,12 @@ PACKED = re.compile(
     r"|awq|gptq|kv|dynamic|static|block|marlin|quantized|turbo)$"
 )
 """Endings of repositories' names that leave the model's shape as it is."""
-LEAST_BEGINNING = 4
-"""Letters and digits from which on a beginning says which models are meant."""
+LAST_SIZE = re.compile(r"[-_]a?\d+(?:\.\d+)?[bm]$")
+"""Size at the end of a name."""
+LIKE = 0.75
+"""Share of letters that names have in common, from which one is likely the other misspelled."""
+ALLOWED = "a name of `foretell catalog models`"
+"""What a model may be given as."""
 Given = str | os.PathLike[str] | Mapping[str, Any]
 """A name or path, or a parsed config (Hugging Face's form or ours)."""
 
@@ -89,6 +93,8 @@ class ModelNames:
     """The same without any punctuation -> ids, more than one where that is ambiguous."""
     by_kin: Mapping[str, frozenset[str]]
     """The same without owner and endings that leave the shape as it is -> ids."""
+    by_short: Mapping[str, frozenset[str]]
+    """The same without the sizes at the end (`qwen3-235b`, `mistral-small`) -> ids."""
 
 
 def model(given: Given, *, files: bool = True) -> Model:
@@ -129,7 +135,8 @@ def find_model(name: str) -> ModelEntry | None:
         allowed = " or ".join(sorted(found))
         message = "means more than one model"
         raise BadInput([Problem(path="model", value=name, message=message, allowed=allowed)])
-    found = found or names.by_kin.get(kin_key(name), frozenset())
+    kin = kin_key(name)
+    found = found or names.by_kin.get(kin) or names.by_short.get(kin, frozenset())
     return names.entries[next(iter(found))] if len(found) == 1 else None
 
 
@@ -327,6 +334,7 @@ def load_names() -> ModelNames:
     by_key: dict[str, str] = {}
     by_plain: dict[str, set[str]] = {}
     by_kin: dict[str, set[str]] = {}
+    by_short: dict[str, set[str]] = {}
     for table in read_table(INDEX)["model"]:
         lists = {name: tuple(table.get(name, ())) for name in ("aliases", "reasoning")}
         entry = ModelEntry(**{**table, **lists})
@@ -335,11 +343,16 @@ def load_names() -> ModelNames:
             by_key.setdefault(name_key(name), entry.id)
             by_plain.setdefault(plain_key(name), set()).add(entry.id)
             by_kin.setdefault(kin_key(name), set()).add(entry.id)
+            short = name.lower()
+            while (shorter := LAST_SIZE.sub("", short)) != short:
+                short = shorter
+                by_short.setdefault(kin_key(short), set()).add(entry.id)
     return ModelNames(
         entries=entries,
         by_key=by_key,
         by_plain={key: frozenset(ids) for key, ids in by_plain.items()},
         by_kin={key: frozenset(ids) for key, ids in by_kin.items()},
+        by_short={key: frozenset(ids) for key, ids in by_short.items()},
     )
 
 
@@ -443,18 +456,19 @@ def _unknown(name: str) -> BadInput:
 
     names = load_names()
     message = "is neither a model of the catalogue nor a file" if are_read() else NOT_READ
-    key = name_key(name)[:100]
-    close = difflib.get_close_matches(key, names.by_key, n=8, cutoff=0.6)
-    if len(key) >= LEAST_BEGINNING:  # llama-4 is the beginning of two names, and like many others
-        close = [name for name in names.by_key if name.startswith(key)] + close
-    near = list(dict.fromkeys(names.by_key[key] for key in close))[:3]
+    key, words = name_key(name)[:100], name_words(name[:100])
+    near = [names.by_key[own] for own in names.by_key if len(key) > 3 and own.startswith(key)]
+    near += [id for id in names.entries if words and {*words} <= {*name_words(id)}]
+    like = difflib.get_close_matches(key, names.by_key, n=8, cutoff=0.6)
+    near += [  # another family's name only where it is spelled nearly so
+        names.by_key[own]
+        for own in like
+        if own.startswith(words[:1]) or difflib.SequenceMatcher(None, key, own).ratio() > LIKE
+    ]
+    if not near and (alike := nearest_in_size(words)) is not None:
+        near.append(alike.id)
+    allowed = f"{ALLOWED}, owner/name with --hub, its config.json" if are_read() else ALLOWED
+    nearest = " or ".join(list(dict.fromkeys(near))[:3]) or None
     return BadInput(
-        [
-            Problem(
-                path="model",
-                value=name,
-                message=message,
-                nearest=" or ".join(near) or None,
-            )
-        ]
+        [Problem(path="model", value=name, message=message, allowed=allowed, nearest=nearest)]
     )

@@ -80,6 +80,24 @@ def test_a_day_of_requests_on_a_fleet_that_grows(tmp_path: Path) -> None:
         assert not any("neither a concurrency" in line for line in found.assumptions)
 
 
+def test_prefill_and_decode_are_scaled_apart() -> None:
+    asked: dict[str, Any] = {
+        "gpus": "8xH100", "plan": "tp1", "prefill_gpus": 4, "rate": 12.0, "isl": 2000, "osl": 200,
+        "simulate": True, "requests": 1500,
+    }  # fmt: skip
+    grown = foretell.serve("llama-3.1-8b", **asked, autoscale="min=1 start=5 period=5")
+    fixed = foretell.serve("llama-3.1-8b", **asked)
+    assert grown.simulation is not None
+    decode = grown.simulation["autoscaling"]
+    prefill = decode["prefill"]
+    for pool in (decode, prefill):
+        assert 1 <= pool["replicas_mean"] <= pool["replicas_max"] <= 4
+        assert pool["usd"] == pytest.approx(pool["replica_hours"] * (grown.usd_per_chip_hour or 0.0))
+    paid = prefill["replica_hours"] + decode["replica_hours"]
+    assert paid < 8.0 * grown.simulation["duration_s"] / 3600.0
+    assert grown.ttft_ms.p99 >= fixed.ttft_ms.p99
+
+
 def test_blocks_of_other_tiers_come_back_sooner_than_computed(tmp_path: Path) -> None:
     rows = [
         {

@@ -129,7 +129,6 @@ def test_what_is_of_a_trace_needs_one(name: str, value: object) -> None:
         ({"kv_tiers": "host:1TB@50GB/s"}, "every prompt is new"),
         ({"routing": "sticky"}, "sessions together"),
         ({"autoscale": "min=3 max=2"}, "min is above max"),
-        ({"autoscale": "min=1", "prefill_gpus": "1xH100"}, "prefill and decode"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_an_error(options: dict[str, Any], match: str) -> None:

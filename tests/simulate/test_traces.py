@@ -179,7 +179,7 @@ def test_replicas_are_started_late_and_paid_for_from_the_decision_on() -> None:
     assert scaler.active(10.0) == [0]
     wanted = math.ceil(10.1 / 0.7)
     assert len(scaler.active(40.1)) == min(wanted, 8)
-    assert scaler.replica_seconds(20.0) == pytest.approx(20.0 + 7 * 10.0)
+    assert scaler.pool(20.0).replica_seconds == pytest.approx(20.0 + 7 * 10.0)
     scaler.observe(60.0, 0)
     assert scaler.active(60.0) == [0]
 

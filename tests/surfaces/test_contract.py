@@ -45,8 +45,8 @@ FLAGS = {
         "--model --system --gpus --isl --osl --concurrency --rate --plan --engine --price --prices "
         "--spread --prefix-hit --speculative --tuned --adapters --adapter-rank --adapter-slots "
         "--ttft --tpot --images --audio --prefill-gpus "
-        "--prefill-plan --set --simulate --arrivals --seed --lengths --prefixes --prefix-tokens "
-        "--routing --trace-unit --block-tokens --sessions --kv-tiers --autoscale "
+        "--prefill-plan --set --arrivals --seed --prefixes --prefix-tokens "
+        "--routing --trace-unit --block-tokens --sessions --kv-tiers --simulate --lengths --autoscale "
         "--queue-limit --urgent --fail-at --preemption --requests --warmup --batching "
         "--steps --passes --rows --once --images-per-s --fit --measured --plot "
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
@@ -55,7 +55,9 @@ FLAGS = {
         "--model --rate --system --measured --isl --osl --ttft --tpot --tokens --within --percentile "
         "--headroom --gpus --plan --engine --speculative --tuned --adapters --adapter-rank --adapter-slots "
         "--prefix-hit --images --audio "
-        "--price --prefill-gpus --prefill-plan --top --lengths --simulate --no-simulate --prices --set "
+        "--price --prefill-gpus --prefill-plan --top --lengths --simulate --no-simulate "
+        "--arrivals --seed --prefixes --prefix-tokens "
+        "--routing --trace-unit --block-tokens --sessions --kv-tiers --requests --prices --set "
         "--pareto --export --launcher --plot --jsonl --json"
     ).split(),
     "fleet": (

@@ -23,6 +23,7 @@ from foretell.serving.sizing_simulation import simulated_ms
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.questions.flags import asks, fields_of, given_of
+from foretell.specs.questions.serving import RequestSource
 from foretell.specs.questions.sizing import FleetQuestion, SizeQuestion
 
 MOST_MODELS = 32
@@ -33,7 +34,9 @@ TRIES = 8
 """Numbers of replicas that are simulated for one group at most."""
 OWN = ("fleet", "available", "share", "simulate")
 """Fields of the question that are the fleet's, and no model's."""
-NOT_THERE = ("top", "measured", "simulate", "progress")
+NOT_THERE = {"top", "measured", "simulate", "progress", "requests"} | {
+    field.name for field in fields_of(RequestSource)
+}
 """Fields of `size` that a model of a fleet does not have."""
 
 

@@ -4,12 +4,14 @@ Closed form first (serving/sizing.py); then the cheapest layouts are simulated (
 with the fewest replicas that meet the targets at the percentile asked for, until no other can be cheaper.
 """
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from foretell.api.prefill import degrees_of, prefill_place
-from foretell.api.serving import question_of, rent_of
+from foretell.api.serving import NO_LOAD, question_of, rent_of
 from foretell.api.sizing_answer import Choice, OfflineBatch, Sizing
 from foretell.api.sizing_choices import (
     SLACK,
@@ -20,13 +22,16 @@ from foretell.api.sizing_choices import (
 )
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import collect, settings_of
+from foretell.serving.requests.blocks import reusable_share
 from foretell.serving.requests.lengths import read_lengths
 from foretell.serving.serve import ServeQuestion
+from foretell.serving.simulation import requests_of
+from foretell.serving.simulation_options import read_play
 from foretell.serving.sizing import SizingSearch, search_layouts
 from foretell.serving.sizing_records import PrefillPlace, ServiceTargets, SizingPoint
-from foretell.serving.sizing_simulation import sized_question
-from foretell.specs.questions.flags import asks, part
-from foretell.specs.questions.serving import ServiceQuestion
+from foretell.serving.sizing_simulation import Demand, sized_question
+from foretell.specs.questions.flags import asks, given_of, part
+from foretell.specs.questions.serving import RequestSource, ServiceQuestion
 from foretell.specs.questions.sizing import SizeQuestion
 from foretell.units import parse
 
@@ -34,8 +39,10 @@ ANY_MS = 1e12
 """Latency that any service keeps."""
 MOST = 1e18
 """Tokens and seconds above this are a typing error."""
-LOADS = "--rate, or --tokens with --within"
+LOADS = "--rate, --arrivals with a trace, or --tokens with --within"
 """What a service is sized for."""
+DRAWN_S, LEAST_DRAWN, MOST_DRAWN = 600.0, 2000, 20_000
+"""Seconds of requests that are drawn for sessions and the like, and how many they are."""
 PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
 
 
@@ -86,10 +93,17 @@ def _amount(name: str, given: str | float | None, unit: str, problems: list[Prob
 
 def sizing_case(asked: SizeQuestion) -> SizingCase:
     """The question with every layout in closed form; all problems at once, Infeasible where none will do."""
-    problems = _problems(asked)
-    if asked.rate is None:
+    problems, options = _problems(asked), given_of(part(RequestSource, asked))
+    timed = "." in (asked.arrivals or "")
+    if asked.rate is None and not timed:
         problems.append(Problem(path="rate", value=None, message="missing", allowed=LOADS))
         raise BadInput(problems)
+    if options and not asked.simulate:
+        message, allowed = "says which requests are simulated, and none are", "--rate or a trace alone"
+        problems += [
+            Problem(path=name, value=value, message=message, allowed=allowed)
+            for name, value in options.items()
+        ]
     most = 64 if asked.gpus is None else asked.gpus
     own = {"gpus": most, "prefill_gpus": None, "prefill_plan": None}
     try:
@@ -100,8 +114,9 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
     if problems:
         raise BadInput(problems)
     form = None if asked.lengths is None else read_lengths(asked.lengths)
+    demand = _demand(asked, question, options) if options else None
     wanted = ServiceTargets(
-        rate=float(asked.rate), isl=float(np.asarray(question.traffic.isl)),
+        rate=float(asked.rate or 0.0), isl=float(np.asarray(question.traffic.isl)),
         osl=float(np.asarray(question.traffic.osl)),
         ttft_ms=float(asked.ttft), tpot_ms=float(asked.tpot), headroom=float(asked.headroom),
         most_gpus=question.gpus, cached=float(asked.prefix_hit), degrees=degrees_of(asked.plan or ""),
@@ -110,6 +125,11 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
     if form is not None and form.answers:
         wanted = replace(wanted, osl=form.answer_mean)
         wanted = replace(wanted, isl=form.prompt_mean) if form.prompts else wanted
+    if demand is not None:
+        wanted = _of_demand(wanted, demand)
+        said = [line for line in question.assumptions if line != NO_LOAD]
+        said += _said_of_demand(wanted, demand)
+        question = replace(question, assumptions=tuple(said))
     q = _given_measured(asked, question, most) if asked.measured else question
     where, source = _with_rent(where, asked, q)
     slack = SLACK[asked.percentile]
@@ -125,7 +145,47 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
         place=where,
         found=found,
         price_source=source,
+        demand=demand,
     )
+
+
+def _demand(asked: SizeQuestion, q: ServeQuestion, options: dict[str, Any]) -> Demand:
+    """The requests of a trace or of sessions, those of ten minutes where no number of them is given."""
+    if asked.lengths is not None:
+        options["lengths"] = asked.lengths
+    drawn = math.ceil((asked.rate or 0.0) * DRAWN_S)
+    many = asked.requests or min(max(drawn, LEAST_DRAWN), MOST_DRAWN)
+    if asked.requests is not None:
+        options["requests"] = asked.requests
+    how, trace = read_play(options, q)
+    if trace is None:
+        return Demand(requests=requests_of(q, replace(how, requests=many)), how=how)
+    if trace.at_s is None or not trace.at_s[-1]:
+        message, allowed = "has no arrivals to size for", "--lengths FILE with --rate"
+        raise BadInput(
+            [Problem(path="arrivals", value=asked.arrivals, message=message, allowed=allowed)]
+        )
+    return Demand(requests=trace, how=how)
+
+
+def _of_demand(wanted: ServiceTargets, demand: Demand) -> ServiceTargets:
+    """The targets at the mean lengths and rate of the requests, with what a cache would have of them."""
+    requests = demand.requests
+    return replace(
+        wanted,
+        rate=wanted.rate or len(requests) / float((requests.at_s or [1.0])[-1]),
+        isl=float(np.mean(requests.isl)),
+        osl=float(np.mean(requests.osl)),
+        cached=max(wanted.cached, reusable_share(requests)),
+        lengths=None,
+    )
+
+
+def _said_of_demand(wanted: ServiceTargets, demand: Demand) -> tuple[str, ...]:
+    """What the requests are, and what of their prompts a cache would have."""
+    many = f"sized by simulating {len(demand.requests):,} requests at {wanted.rate:.4g} requests/s"
+    kept = f"a cache without limit would have {wanted.cached:.0%} of the prompts' tokens"
+    return (*demand.requests.said, f"{many}, {demand.how.routing}; {kept}")
 
 
 def sizing_of(case: SizingCase, *, simulate: bool, top: int) -> Sizing:

@@ -16,7 +16,7 @@ from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.service_numbers import divide_rent
 from foretell.serving.sizing import SizingSearch, joined_ms, plain_options
 from foretell.serving.sizing_records import Option, PrefillPlace, ServiceTargets
-from foretell.serving.sizing_simulation import Side, fewest
+from foretell.serving.sizing_simulation import Demand, Side, SimulatedSide, fewest
 from foretell.specs.deployment import Deployment
 
 SLACK = {"mean": 1.5, "p50": 2.5, "p90": 1.5, "p95": 1.5, "p99": 1.5}
@@ -47,6 +47,12 @@ class SizingCase:
     """Layouts with the replicas that they take."""
     price_source: str
     """Where the rents come from."""
+    demand: Demand | None = None
+    """Requests of a trace or of sessions; None: drawn by chance at the rate."""
+
+    def side(self, side: Side) -> SimulatedSide:
+        """What is simulated of one side."""
+        return SimulatedSide(side=side, percentile=self.percentile, demand=self.demand)
 
 
 def ordered_choices(
@@ -95,8 +101,7 @@ def _plain(case: SizingCase, base: Deployment, *, simulate: bool) -> Choice | No
         if simulate:
             goals = (wanted.ttft_ms, wanted.tpot_ms)
             most = found[0].option.worth // curve.deployment.gpus if found else inf
-            how: tuple[Side, str] = ("both", case.percentile)
-            made_of = fewest(q, curve.deployment, how, (least, most), goals)
+            made_of = fewest(q, curve.deployment, case.side("both"), (least, most), goals)
             if made_of is None:
                 continue
             few, latencies = made_of
@@ -203,14 +208,14 @@ def _simulate(case: SizingCase, candidates: Sequence[Option]) -> tuple[list[Choi
 def _simulated_choice(option: Option, case: SizingCase, most: float) -> Choice | None:
     """An option with the fewest replicas that meet the targets as simulated; None where no number does, or
     none that is worth at most so much."""
-    q, wanted, found, percentile = case.question, case.wanted, case.found, case.percentile
+    q, wanted, found = case.question, case.wanted, case.found
     back = option.instance.deployment
     curves = found.curves.backs if option.prefill else found.curves.together
     curve = next(c for c in curves if c.deployment == back)
     side: Side = "decode" if option.prefill else "both"
     goals = (inf if option.prefill else wanted.ttft_ms, wanted.tpot_ms)
     counts = (option.replicas, option.replicas + (most - option.worth) // back.gpus)
-    made_of = fewest(q, back, (side, percentile), counts, goals)
+    made_of = fewest(q, back, case.side(side), counts, goals)
     if made_of is None:
         return None
     few, (ttft, tpot) = made_of
@@ -226,7 +231,7 @@ def _simulated_choice(option: Option, case: SizingCase, most: float) -> Choice |
     goals = (wanted.ttft_ms - moved - joined, inf)
     each = option.prefill_worth * front.deployment.gpus
     counts = (option.prefill_replicas, option.prefill_replicas + (most - made.worth) // each)
-    made_of = fewest(there, front.deployment, ("prefill", percentile), counts, goals)
+    made_of = fewest(there, front.deployment, case.side("prefill"), counts, goals)
     if made_of is None:
         return None
     many, (first, _) = made_of

@@ -87,21 +87,28 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
         )
     for name, tokens in facts["tier_hit_tokens"].items():
         told.append(f"{tokens:,.0f} of these came from {name}")
-    if facts["autoscaling"]:
-        scaled = facts["autoscaling"]
-        told.append(
-            f"{scaled['replicas_mean']:.1f} replicas on the mean, {scaled['replicas_max']} at most: "
-            f"{scaled['replica_hours']:,.1f} replica-hours, {scaled['replica_hours_fixed']:,.1f} "
-            "with as many all the time"
-            + (
-                f"; ${scaled['usd']:,.2f} instead of ${scaled['usd_fixed']:,.2f}"
-                if "usd" in scaled
-                else ""
-            )
-        )
+    told += scaled_lines(facts["autoscaling"])
     if facts["goodput_requests_per_s"] is not None:
         told.append(f"{facts['goodput_requests_per_s']:.3g} requests/s within the latency targets")
     return told
+
+
+def scaled_lines(scaled: dict[str, Any] | None) -> list[str]:
+    """What was started, stopped and paid for; of prefill apart in a line of its own."""
+    if not scaled:
+        return []
+    pools = (
+        {"decode: ": scaled, "prefill: ": scaled["prefill"]}
+        if "prefill" in scaled
+        else {"": scaled}
+    )
+    return [
+        f"{name}{pool['replicas_mean']:.1f} replicas on the mean, {pool['replicas_max']} at most: "
+        f"{pool['replica_hours']:,.1f} replica-hours, {pool['replica_hours_fixed']:,.1f} "
+        "with as many all the time"
+        + (f"; ${pool['usd']:,.2f} instead of ${pool['usd_fixed']:,.2f}" if "usd" in pool else "")
+        for name, pool in pools.items()
+    ]
 
 
 def _length(tokens: float) -> str:

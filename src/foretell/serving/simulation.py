@@ -18,6 +18,12 @@ import numpy as np
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
+from foretell.serving.disaggregation import (
+    PrefillPool,
+    answer_side,
+    prompt_loop,
+    prompt_steps,
+)
 from foretell.serving.engine_options import (
     batch_limit,
     held_adapters,
@@ -27,7 +33,7 @@ from foretell.serving.engine_options import (
 )
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
-from foretell.serving.requests.autoscaler import AutoscaleRule
+from foretell.serving.requests.autoscaler import AutoscaleRule, ScaledPool
 from foretell.serving.requests.levels import ServiceLevels, latencies_ms, levels, spread
 from foretell.serving.requests.records import (
     EngineRules,
@@ -45,10 +51,11 @@ from foretell.serving.serve import (
     check_memory,
     check_prefill,
     intervals,
+    pair_of,
     service_estimate,
     state_of,
 )
-from foretell.serving.steady import steady
+from foretell.serving.steady import loop_of, steady
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
 from foretell.serving.transfer import transfer
@@ -220,6 +227,7 @@ def fleet_of(
     side = replace(q, system=pool.system, profile=pool.profile)
     room = memory_of(q.model, pool.system, pool.deployment, pool.profile)
     front = replace(rules_of(side, pool.deployment, room, how), prefill_only=True)
+    able = pair_able_per_s(q, pool, memory) if how.autoscale else (0.0, 0.0)
     fixed_s, token_s = transfer(q.model, q.system, pool.deployment, q.deployment, pool.system)
     fleet = Fleet(
         rules=replace(rules, decode_only=True, prefix_caching=False),
@@ -229,6 +237,9 @@ def fleet_of(
         prefill_replicas=pool.replicas,
         transfer_s=fixed_s,
         transfer_s_per_token=token_s,
+        autoscale=how.autoscale,
+        prefill_able_per_s=able[0],
+        able_per_s=able[1],
         queue_limit=how.queue_limit,
     )
     return fleet, clock, clock_of(side, pool.deployment, front)
@@ -239,6 +250,15 @@ def able_per_s(q: ServeQuestion, memory: Memory) -> float:
     times = step_times(q.model, q.system, q.deployment, q.profile)
     full = replace(q.traffic, concurrency=1e6, waves=1e12)
     return float(steady(times, memory, full).requests_per_s)
+
+
+def pair_able_per_s(q: ServeQuestion, pool: PrefillPool, memory: Memory) -> tuple[float, float]:
+    """Prompts a second that one prefill instance can read, and requests that one instance can decode."""
+    pair = pair_of(q, pool, step_times(q.model, q.system, q.deployment, q.profile))
+    full = replace(q.traffic, concurrency=1e6, waves=1e12)
+    loop = loop_of(pair.back, memory, full)
+    prompts = prompt_steps(pair.front, prompt_loop(pair, full))
+    return float(prompts.limit_per_s), float(answer_side(pair.back, loop, loop.fit).rate)
 
 
 def clock_of(q: ServeQuestion, layout: Deployment, rules: EngineRules) -> SampledClock:
@@ -318,7 +338,7 @@ def simulated_estimate(
     state, flight = state_of(q, times, memory)
     base = service_estimate(q, times, memory, state, flight)
     tokens = found.output_tokens_per_s
-    rented = rented_share(played, fleet)
+    rented = rented_share(played, q)
     usd_in, usd_out = base.usd_per_million_input_tokens, base.usd_per_million_output_tokens
     return replace(
         base,
@@ -336,15 +356,20 @@ def simulated_estimate(
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
         limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
-        simulation=with_cost(simulation(found, played, fleet), base, q.deployment.gpus),
+        simulation=with_cost(simulation(found, played, fleet), base, q),
     )
 
 
-def rented_share(played: RequestOutcomes, fleet: Fleet) -> float:
-    """Share of all replicas' time that is paid for: less than one where they are started and stopped."""
-    if played.replica_seconds is None or not played.end_s:
+def rented_share(played: RequestOutcomes, q: ServeQuestion) -> float:
+    """Share of all chips' time that is paid for: less than one where replicas are started and stopped."""
+    if played.scaled is None or not played.end_s:
         return 1.0
-    return min(played.replica_seconds / (fleet.replicas * played.end_s), 1.0)
+    paid = played.scaled.replica_seconds * q.deployment.gpus
+    whole = q.replicas * q.deployment.gpus
+    if q.prefill is not None and played.prefill_scaled is not None:
+        paid += played.prefill_scaled.replica_seconds * q.prefill.deployment.gpus
+        whole += q.prefill.replicas * q.prefill.deployment.gpus
+    return min(paid / (whole * played.end_s), 1.0)
 
 
 def _percentiles(values: Mapping[str, float]) -> Percentiles:
@@ -375,35 +400,45 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "queue_max": int(waiting.max()),
         "queue_grows": is_unstable(played),
         "duration_s": played.end_s,
-        "autoscaling": autoscaling(played, fleet),
+        "autoscaling": autoscaling(played),
         "series": thin_series(played),
     }
 
 
-def autoscaling(played: RequestOutcomes, fleet: Fleet) -> dict[str, Any] | None:
-    """Replicas over the time and what is paid for, beside as many as run at most all the time."""
-    if played.replica_seconds is None:
+def autoscaling(played: RequestOutcomes) -> dict[str, Any] | None:
+    """Replicas over the time and what is paid for, beside as many as run at most all the time; under
+    `prefill` the same of those that do prompts alone."""
+    if played.scaled is None:
         return None
-    most = max(many for _, many in played.running)
+    front = played.prefill_scaled
+    own = _scaled_facts(played.scaled, played.end_s)
+    return own if front is None else own | {"prefill": _scaled_facts(front, played.end_s)}
+
+
+def _scaled_facts(pool: ScaledPool, end_s: float) -> dict[str, Any]:
+    most = max(many for _, many in pool.running)
     return {
-        "replicas_mean": played.replica_seconds / max(played.end_s, 1e-9),
+        "replicas_mean": pool.replica_seconds / max(end_s, 1e-9),
         "replicas_max": most,
-        "replica_hours": played.replica_seconds / 3600.0,
-        "replica_hours_fixed": most * played.end_s / 3600.0,
-        "at_s": [at for at, _ in played.running],
-        "replicas": [many for _, many in played.running],
+        "replica_hours": pool.replica_seconds / 3600.0,
+        "replica_hours_fixed": most * end_s / 3600.0,
+        "at_s": [at for at, _ in pool.running],
+        "replicas": [many for _, many in pool.running],
     }
 
 
-def with_cost(facts: dict[str, Any], base: ServiceEstimate, gpus: int) -> dict[str, Any]:
+def with_cost(facts: dict[str, Any], base: ServiceEstimate, q: ServeQuestion) -> dict[str, Any]:
     """The facts of a simulation with what its replicas cost, where they are started and stopped."""
     scaled = facts["autoscaling"]
-    if scaled and base.usd_per_chip_hour:
-        hour = base.usd_per_chip_hour * gpus
-        scaled |= {
-            "usd": hour * scaled["replica_hours"],
-            "usd_fixed": hour * scaled["replica_hours_fixed"],
-        }
+    pools = [(scaled, base.usd_per_chip_hour, q.deployment.gpus)]
+    if q.prefill is not None and scaled:
+        pools.append((scaled["prefill"], q.prefill.usd_per_chip_hour, q.prefill.deployment.gpus))
+    for pool, rent, gpus in pools:
+        if pool and rent:
+            pool |= {
+                "usd": rent * gpus * pool["replica_hours"],
+                "usd_fixed": rent * gpus * pool["replica_hours_fixed"],
+            }
     return facts
 
 

@@ -124,9 +124,6 @@ def _other_kind(options: Mapping[str, Any], traced: bool, q: ServeQuestion) -> l
     if options.get("routing") == "sticky" and not asked_again:
         message, allowed = "keeps sessions together, and there are none", "--sessions, or a trace"
         found.append(_problem("routing", "sticky", message, allowed))
-    if "autoscale" in options and q.prefill is not None:
-        message = "starts and stops instances that do prefill and decode"
-        found.append(_problem("autoscale", options["autoscale"], message, "no --prefill-gpus"))
     return found
 
 

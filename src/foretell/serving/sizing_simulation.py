@@ -2,7 +2,8 @@
 
 Prefill and decode of a disaggregated service are simulated one by one: what one of them meets depends on its
 own share of the requests alone. The same draws are used for every load (requests only come sooner or later),
-so that latencies grow with the load and the fewest replicas are well defined.
+so that latencies grow with the load and the fewest replicas are well defined. Requests of a trace or of
+sessions go to all replicas of a side at once, as they are routed.
 """
 
 import itertools
@@ -12,12 +13,20 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
+from foretell.records import dataclass
 from foretell.serving.memory import memory_of
-from foretell.serving.requests.levels import levels
+from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import Fleet, Requests
 from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.simulation import Play, clock_of, is_unstable, requests_of, rules_of
+from foretell.serving.simulation import (
+    Play,
+    clock_of,
+    is_unstable,
+    requests_of,
+    rules_of,
+    with_lengths,
+)
 from foretell.serving.sizing_records import ServiceTargets
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.lengths import LengthForm
@@ -32,6 +41,39 @@ LIGHT = 16
 """Times as many replicas: a layout that misses its targets at so little load never meets them."""
 Latencies = tuple[float, float]
 """Time to the first token and time per output token at a percentile, ms; infinite where the queue grows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Requests of a trace or of sessions, which all replicas of a service share."""
+
+    requests: Requests
+    """The whole service's."""
+    how: Play
+    """How they are simulated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedSide:
+    """What of a service is simulated, and what counts of it."""
+
+    side: Side
+    """What an instance does."""
+    percentile: str
+    """Percentile of its latencies."""
+    demand: Demand | None = None
+    """Its requests; None: each replica has its share of ones drawn by chance."""
+
+
+def side_ms(q: ServeQuestion, layout: Deployment, what: SimulatedSide, replicas: int) -> Latencies:
+    """Latencies of a service of so many replicas."""
+    if what.demand is None:
+        return simulated_ms(q, layout, (q.rate or 1.0) / replicas, what.side, what.percentile)
+    own, requests = replace(q, deployment=layout), what.demand.requests
+    if what.side == "prefill":
+        requests = replace(requests, osl=[1] * len(requests))
+    found, _ = _run(with_lengths(own, requests), requests, what.demand.how, what.side, replicas)
+    return _latencies(found, what.percentile)
 
 
 def simulated_ms(
@@ -53,20 +95,31 @@ def _simulated(q: ServeQuestion, rate: float, side: Side, percentile: str) -> La
         asked = replace(asked, traffic=replace(q.traffic, osl=1.0))
         form = replace(form, answers=(1.0,) * len(form.answers))
     how = Play(arrivals="poisson", requests=REQUESTS, lengths=form)
-    requests: Requests = requests_of(asked, how)
+    found, grows = _run(asked, requests_of(asked, how), how, side, 1)
+    return (math.inf, math.inf) if grows else _latencies(found, percentile)
+
+
+def _run(
+    q: ServeQuestion, requests: Requests, how: Play, side: Side, replicas: int
+) -> tuple[ServiceLevels, bool]:
+    """Figures of one side of a service, and whether its queue grows."""
     memory = memory_of(q.model, q.system, q.deployment, q.profile)
-    rules = replace(rules_of(asked, q.deployment, memory, how), decode_only=side == "decode")
-    played = play(requests, Fleet(rules=rules), clock_of(asked, q.deployment, rules))
-    found = levels(played)
-    if not found.answered or found.refused or is_unstable(played):
-        return float("inf"), float("inf")
+    rules = replace(rules_of(q, q.deployment, memory, how), decode_only=side == "decode")
+    fleet = Fleet(rules=rules, replicas=replicas, routing=how.routing)
+    played = play(requests, fleet, clock_of(q, q.deployment, rules))
+    return levels(played), is_unstable(played)
+
+
+def _latencies(found: ServiceLevels, percentile: str) -> Latencies:
+    if not found.answered or found.refused:
+        return math.inf, math.inf
     return found.ttft_ms[percentile], found.tpot_ms.get(percentile, 0.0)
 
 
 def fewest(
     q: ServeQuestion,
     layout: Deployment,
-    how: tuple[Side, str],
+    what: SimulatedSide,
     counts: tuple[int, float],
     targets_ms: Latencies,
 ) -> tuple[int, Latencies] | None:
@@ -74,13 +127,11 @@ def fewest(
 
     None where none do.
     """
-    side, percentile = how
-    rate = q.rate or 1.0
     tried: dict[int, Latencies] = {}
 
     def miss(replicas: int) -> float:
         """Logarithm of the latency that is furthest above its target, over that."""
-        found = simulated_ms(q, layout, rate / replicas, side, percentile)
+        found = side_ms(q, layout, what, replicas)
         tried[replicas] = found
         if math.inf in found:
             return math.inf

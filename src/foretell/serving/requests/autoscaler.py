@@ -23,6 +23,16 @@ class AutoscaleRule:
     """Share of what a replica can answer that it is meant to have."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledPool:
+    """What became of replicas that were started and stopped."""
+
+    replica_seconds: float
+    """Replica-seconds paid for."""
+    running: tuple[tuple[float, int], ...]
+    """(when, replicas that run or start)."""
+
+
 def read_autoscale(text: str) -> AutoscaleRule:
     """A rule of words such as `min=1 max=16 start=120 period=60 target=0.7`; seconds and shares."""
     usual = AutoscaleRule()
@@ -98,11 +108,11 @@ class Autoscaler:
         found = [i for i, ready in enumerate(self.ready) if ready <= at]
         return found or [0]
 
-    def replica_seconds(self, end_s: float) -> float:
-        """Replica-seconds paid for up to the end."""
+    def pool(self, end_s: float) -> ScaledPool:
+        """What ran, and is paid for, up to the end."""
         running = sum(
             max(end_s - since, 0.0)
             for since, ready in zip(self.since, self.ready, strict=True)
             if ready < math.inf
         )
-        return self.paid_s + running
+        return ScaledPool(replica_seconds=self.paid_s + running, running=tuple(self.series))

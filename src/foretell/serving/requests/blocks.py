@@ -7,6 +7,7 @@ memory; from there they come back at its speed.
 
 from collections import OrderedDict
 
+from foretell.serving.requests.prefixes import Prefixes
 from foretell.serving.requests.records import KvTier, Requests
 
 
@@ -104,13 +105,17 @@ class BlockCache:
 
     def evict(self, tokens: float) -> float:
         """Blocks that nobody uses leave for the next tier until so many tokens are free; those that are."""
-        freed = 0.0
-        for block in [block for block, users in self.known.items() if users <= 0]:
+        freed, gone = 0.0, list[int]()
+        for block, users in self.known.items():
             if freed >= tokens:
                 break
+            if users <= 0:
+                gone.append(block)
+                freed += self.size
+        for block in gone:
             del self.known[block]
-            freed += self.size
-            self._pass_on(block, 0)
+            if self.tiers:
+                self._pass_on(block, 0)
         return freed
 
     def _pass_on(self, block: int, place: int) -> None:
@@ -123,3 +128,16 @@ class BlockCache:
         while len(blocks) * self.size > tier.tokens:
             old, _ = blocks.popitem(last=False)
             self._pass_on(old, place + 1)
+
+
+def reusable_share(requests: Requests) -> float:
+    """Share of all prompt tokens that one cache without limit would have, each request asked when those
+    before it are answered."""
+    cache = Prefixes() if requests.blocks is None else BlockCache()
+    found = 0.0
+    for request in range(len(requests)):
+        found += cache.use(request, requests)
+        cache.keep(request, requests)
+        cache.answer(request, requests)
+        cache.leave(request)
+    return found / max(float(sum(requests.isl)), 1.0)

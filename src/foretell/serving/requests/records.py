@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.serving.requests.autoscaler import AutoscaleRule
+from foretell.serving.requests.autoscaler import AutoscaleRule, ScaledPool
 
 Array = NDArray[np.float64]
 Policy = Literal["mixed", "prefill-first"]
@@ -150,6 +150,8 @@ class Fleet:
     """When replicas are started and stopped; None: all run all the time."""
     able_per_s: float = 0.0
     """Requests a second that one replica can answer, by which they are."""
+    prefill_able_per_s: float = 0.0
+    """Prompts a second that one which does prompts alone can read."""
     queue_limit: int = 0
     """Requests that may wait at a replica: one that finds as many is refused; 0: any number."""
     fails_s: float = math.inf
@@ -186,10 +188,10 @@ class RequestOutcomes:
     """Of each replica, time in steps."""
     series: "Series"
     """What the replicas held over time."""
-    replica_seconds: float | None = None
-    """Replica-seconds paid for, where replicas are started and stopped."""
-    running: tuple[tuple[float, int], ...] = ()
-    """(when, replicas that run or start), likewise."""
+    scaled: ScaledPool | None = None
+    """Replicas that answer, or decode, where they are started and stopped."""
+    prefill_scaled: ScaledPool | None = None
+    """Those that do prompts alone, likewise."""
 
 
 @dataclass(slots=True)

@@ -96,11 +96,8 @@ class _RequestRun:
         self.answered = 0
         self.next_turn = self._next_turns()
         """Request -> those that come a pause after its answer."""
-        self.scaler = (
-            None
-            if fleet.autoscale is None
-            else Autoscaler(fleet.autoscale, fleet.replicas, fleet.able_per_s)
-        )
+        self.scaler = self._scaler(fleet.replicas, fleet.able_per_s)
+        self.prefill_scaler = self._scaler(many, fleet.prefill_able_per_s)
         self.moving: list[tuple[float, int]] = []
         """(when, request) of caches on their way to the replicas that decode, a heap."""
         self.heads: deque[int] = deque()
@@ -120,6 +117,10 @@ class _RequestRun:
         """The replica that failed."""
         self.starts: deque[Replica] = deque()
         """Replicas whose next event begins now."""
+
+    def _scaler(self, replicas: int, able_per_s: float) -> Autoscaler | None:
+        rule = self.fleet.autoscale
+        return None if rule is None or not replicas else Autoscaler(rule, replicas, able_per_s)
 
     def _coming(self) -> list[tuple[float, int]]:
         requests = self.requests
@@ -290,9 +291,10 @@ class _RequestRun:
 
     def _deal(self, request: int, at: float, replicas: list[Replica]) -> None:
         """Give a request to a replica."""
-        if self.scaler is not None and replicas is self.backs:
-            self.scaler.observe(at, sum(replica.waiting for replica in replicas))
-            replicas = [replicas[i] for i in self.scaler.active(at)]
+        scaler = self.scaler if replicas is self.backs else self.prefill_scaler
+        if scaler is not None:
+            scaler.observe(at, sum(replica.waiting for replica in replicas))
+            replicas = [replicas[i] for i in scaler.active(at)]
         if self.failed is not None:
             replicas = [one for one in replicas if one is not self.failed]
         chosen = replicas[0] if len(replicas) == 1 else self.router.choose(request, replicas)
@@ -367,10 +369,10 @@ class _RequestRun:
             end_s=self._end_s(),
             busy_s=np.array([replica.busy_s for replica in self.replicas]),
             series=self.series,
-            replica_seconds=None
-            if self.scaler is None
-            else self.scaler.replica_seconds(self._end_s()),
-            running=() if self.scaler is None else tuple(self.scaler.series),
+            scaled=None if self.scaler is None else self.scaler.pool(self._end_s()),
+            prefill_scaled=None
+            if self.prefill_scaler is None
+            else self.prefill_scaler.pool(self._end_s()),
         )
 
     def _end_s(self) -> float:

@@ -166,7 +166,91 @@ class LoadQuestion(DegreeFlags):
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class RequestOptions:
+class RequestSource:
+    """Which requests are simulated: how they come, what they have in common, where they go."""
+
+    arrivals: Annotated[
+        str | None,
+        Flag(
+            help="Simulated: closed, poisson, gamma, burst, or a .csv or .jsonl trace.",
+            metavar="KIND|FILE",
+            names_file="maybe",
+            without=PLAYED,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        Flag(
+            help="Simulated: seed of all random draws (default 0).",
+            kind="whole",
+            metavar="N",
+            without=PLAYED,
+        ),
+    ] = None
+    prefixes: Annotated[
+        int | None,
+        Flag(
+            help="Simulated: number of distinct shared prefixes.",
+            kind="whole",
+            metavar="N",
+            most=20_000,
+            without=PLAYED,
+        ),
+    ] = None
+    prefix_tokens: Annotated[
+        int | None,
+        Flag(
+            help="Simulated: tokens of a shared prefix, on top of --isl.",
+            kind="whole",
+            metavar="N",
+            without=PLAYED,
+        ),
+    ] = None
+    routing: Annotated[
+        str | None,
+        Flag(
+            help="Simulated: round-robin (default), least-loaded, prefix-aware or sticky.",
+            metavar="RULE",
+            without=PLAYED,
+        ),
+    ] = None
+    trace_unit: Annotated[
+        str | None,
+        Flag(
+            help="Simulated: unit of a trace's timestamps: s, ms, us or ns (default: its format's).",
+            metavar="UNIT",
+            without=PLAYED,
+        ),
+    ] = None
+    block_tokens: Annotated[
+        int | None,
+        Flag(
+            help="Simulated: tokens of one hash id of a trace (default 512 or 16, whichever fits).",
+            kind="whole",
+            metavar="N",
+            without=PLAYED,
+        ),
+    ] = None
+    sessions: Annotated[
+        str | None,
+        Flag(
+            help='Simulated: requests as turns of sessions, e.g. "turns=8 pause=5 new=500".',
+            metavar="WORDS",
+            without=PLAYED,
+        ),
+    ] = None
+    kv_tiers: Annotated[
+        str | None,
+        Flag(
+            help='Simulated: KV tiers behind the GPUs, e.g. "host:1TB@50GB/s ssd:8TB@6GB/s".',
+            metavar="TIERS",
+            without=PLAYED,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class RequestOptions(RequestSource):
     """Whether requests are simulated, and what is known of them (serving/simulation_options.py)."""
 
     simulate: Annotated[
@@ -177,90 +261,12 @@ class RequestOptions:
             without=PLAYED,
         ),
     ] = False
-    arrivals: Annotated[
-        str | None,
-        Flag(
-            help="With --simulate: closed, poisson, gamma, burst, or a .csv or .jsonl trace.",
-            metavar="KIND|FILE",
-            names_file="maybe",
-            without=PLAYED,
-        ),
-    ] = None
-    seed: Annotated[
-        int | None,
-        Flag(
-            help="With --simulate: seed of all random draws (default 0).",
-            kind="whole",
-            metavar="N",
-            without=PLAYED,
-        ),
-    ] = None
     lengths: Annotated[
         str | None,
         Flag(
             help=f"With --simulate: {SHAPES_HELP}; default fixed, or uniform with --spread.",
             metavar="SHAPE|FILE",
             names_file="maybe",
-            without=PLAYED,
-        ),
-    ] = None
-    prefixes: Annotated[
-        int | None,
-        Flag(
-            help="With --simulate: number of distinct shared prefixes.",
-            kind="whole",
-            metavar="N",
-            most=20_000,
-            without=PLAYED,
-        ),
-    ] = None
-    prefix_tokens: Annotated[
-        int | None,
-        Flag(
-            help="With --simulate: tokens of a shared prefix, on top of --isl.",
-            kind="whole",
-            metavar="N",
-            without=PLAYED,
-        ),
-    ] = None
-    routing: Annotated[
-        str | None,
-        Flag(
-            help="With --simulate: round-robin (default), least-loaded, prefix-aware or sticky.",
-            metavar="RULE",
-            without=PLAYED,
-        ),
-    ] = None
-    trace_unit: Annotated[
-        str | None,
-        Flag(
-            help="With --simulate: unit of a trace's timestamps: s, ms, us or ns (default: its format's).",
-            metavar="UNIT",
-            without=PLAYED,
-        ),
-    ] = None
-    block_tokens: Annotated[
-        int | None,
-        Flag(
-            help="With --simulate: tokens of one hash id of a trace (default 512 or 16, whichever fits).",
-            kind="whole",
-            metavar="N",
-            without=PLAYED,
-        ),
-    ] = None
-    sessions: Annotated[
-        str | None,
-        Flag(
-            help='With --simulate: requests as turns of sessions, e.g. "turns=8 pause=5 new=500".',
-            metavar="WORDS",
-            without=PLAYED,
-        ),
-    ] = None
-    kv_tiers: Annotated[
-        str | None,
-        Flag(
-            help='With --simulate: KV tiers behind the GPUs, e.g. "host:1TB@50GB/s ssd:8TB@6GB/s".',
-            metavar="TIERS",
             without=PLAYED,
         ),
     ] = None

@@ -27,6 +27,7 @@ from foretell.specs.questions.common import (
 from foretell.specs.questions.flags import Flag
 from foretell.specs.questions.plan_flags import DegreeFlags
 from foretell.specs.questions.serving import (
+    PLAYED,
     RATE,
     AdapterRank,
     Adapters,
@@ -37,6 +38,7 @@ from foretell.specs.questions.serving import (
     PrefixHit,
     PromptLength,
     Rent,
+    RequestSource,
     Speculative,
     Tuned,
 )
@@ -68,14 +70,17 @@ Simulated = Annotated[
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
-class SizeQuestion(DegreeFlags):
-    """How many chips a service takes: `foretell size`."""
+class TargetsQuestion(DegreeFlags):
+    """A service, its load and its latency targets."""
 
     model: ModelName = field(kw_only=False)
     rate: Annotated[
         float | None,
         Flag(
-            help="Requests per second to be answered.", kind="decimal", metavar="R", most=RATE.most
+            help="Requests per second to be answered; a trace is scaled to it.",
+            kind="decimal",
+            metavar="R",
+            most=RATE.most,
         ),
     ] = None
     system: SystemName = None
@@ -156,6 +161,22 @@ class SizeQuestion(DegreeFlags):
         ),
     ] = None
     simulate: Simulated = True
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class SizeQuestion(RequestSource, TargetsQuestion):
+    """How many chips a service takes: `foretell size`."""
+
+    requests: Annotated[
+        int | None,
+        Flag(
+            help="Simulated: requests drawn, or the first of a trace (default: ten minutes of them, or all).",
+            kind="whole",
+            metavar="N",
+            most=20_000,
+            without=PLAYED,
+        ),
+    ] = None
     prices: PriceList = ""
     set: SettingsGiven = ()
     progress: Progressing = None

@@ -250,7 +250,8 @@ def test_an_unknown_name_is_helped() -> None:
 )
 def test_a_size_may_be_left_out_where_one_model_has_the_name(name: str, id: str) -> None:
     found = find_model(name)
-    assert found is not None and found.id == id
+    assert found is not None
+    assert found.id == id
 
 
 @pytest.mark.parametrize(

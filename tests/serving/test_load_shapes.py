@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,9 @@ def test_prefill_and_decode_are_scaled_apart() -> None:
     prefill = decode["prefill"]
     for pool in (decode, prefill):
         assert 1 <= pool["replicas_mean"] <= pool["replicas_max"] <= 4
-        assert pool["usd"] == pytest.approx(pool["replica_hours"] * (grown.usd_per_chip_hour or 0.0))
+        assert pool["usd"] == pytest.approx(
+            pool["replica_hours"] * (grown.usd_per_chip_hour or 0.0)
+        )
     paid = prefill["replica_hours"] + decode["replica_hours"]
     assert paid < 8.0 * grown.simulation["duration_s"] / 3600.0
     assert grown.ttft_ms.p99 >= fixed.ttft_ms.p99

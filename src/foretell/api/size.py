@@ -99,7 +99,10 @@ def sizing_case(asked: SizeQuestion) -> SizingCase:
         problems.append(Problem(path="rate", value=None, message="missing", allowed=LOADS))
         raise BadInput(problems)
     if options and not asked.simulate:
-        message, allowed = "says which requests are simulated, and none are", "--rate or a trace alone"
+        message, allowed = (
+            "says which requests are simulated, and none are",
+            "--rate or a trace alone",
+        )
         problems += [
             Problem(path=name, value=value, message=message, allowed=allowed)
             for name, value in options.items()

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.errors import BadInput, ForetellError, Infeasible, Problem, nearest_name
+from foretell.errors import (
+    BadInput,
+    ForetellError,
+    Infeasible,
+    Problem,
+    bad_input,
+    nearest_name,
+    wrong,
+)
 
 anything = st.none() | st.text() | st.integers() | st.floats() | st.lists(st.text())
 
@@ -26,6 +34,14 @@ def test_a_problem_says_all_that_it_knows() -> None:
     assert str(problem) == (
         "plan.tp: is not a degree (got 'x8'); allowed: 1 to 8; did you mean tp8?"
     )
+
+
+def test_a_problem_is_written_in_the_order_of_its_line() -> None:
+    problem = wrong("plan.tp", "x8", "is not a degree", "1 to 8", "tp8")
+    assert problem == Problem(
+        path="plan.tp", value="x8", message="is not a degree", allowed="1 to 8", nearest="tp8"
+    )
+    assert bad_input("plan.tp", "x8", "is not a degree", "1 to 8", "tp8").problems == (problem,)
 
 
 def test_long_and_unprintable_values_are_shortened() -> None:

@@ -46,6 +46,13 @@ class Problem:
         return _one_line(text)
 
 
+def wrong(
+    path: str, value: object, message: str, allowed: str | None = None, nearest: str | None = None
+) -> Problem:
+    """One thing that is wrong, in the order that its line has: where, what was given, why, what would do."""
+    return Problem(path=path, value=value, message=message, allowed=allowed, nearest=nearest)
+
+
 def has_late_hint(problem: Problem) -> bool:
     """Whether what would have been right is still to be found."""
     return any(isinstance(value, Later) for value in values_as_held(problem).values())
@@ -87,6 +94,13 @@ class BadInput(ProblemsError):
     """The question cannot be understood: exit code 2."""
 
 
+def bad_input(
+    path: str, value: object, message: str, allowed: str | None = None, nearest: str | None = None
+) -> BadInput:
+    """The error of a question with one thing wrong."""
+    return BadInput([wrong(path, value, message, allowed, nearest)])
+
+
 class Infeasible(ProblemsError):
     """The question was understood and the answer is no: exit code 1.
 
@@ -115,10 +129,7 @@ def nearest_name(word: str, names: Iterable[str]) -> str | None:
 def unknown(path: str, value: object, names: Iterable[str]) -> Problem:
     """A value that is none of the names that may stand there."""
     known = tuple(names)
-    near = nearest_name(str(value), known)
-    return Problem(
-        path=path, value=value, message="unknown", allowed=", ".join(known), nearest=near
-    )
+    return wrong(path, value, "unknown", ", ".join(known), nearest_name(str(value), known))
 
 
 def _plain(word: str) -> str:

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from foretell.catalog.files import ROOT, read_table
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import bad_input, nearest_name
 from foretell.records import dataclass
 from foretell.specs.deployment import DRAFTERS, Drafter
 
@@ -87,8 +87,7 @@ def read_speculative(text: str) -> tuple[Drafter, int] | None:
     drafter = WORDS.get(name)
     if drafter is None or not (number == "" or (number.isdigit() and 0 < int(number) < 100)):
         allowed = f"no, or one of {', '.join(DRAFTERS)} with the tokens drafted, such as mtp:3"
-        raise BadInput(
-            [Problem(path="speculative", value=text, message="is no drafter", allowed=allowed,
-                     nearest=nearest_name(name, (*DRAFTERS, "no")))]
-        )  # fmt: skip
+        raise bad_input(
+            "speculative", text, "is no drafter", allowed, nearest_name(name, (*DRAFTERS, "no"))
+        )
     return drafter, int(number) if number else USUAL_DRAFTS

@@ -1,6 +1,6 @@
 """Can a design be built? What forbids it, all at once, and what is doubtful about it."""
 
-from foretell.errors import Problem
+from foretell.errors import Problem, wrong
 from foretell.specs.design import BuiltChip, ChipDesign
 from foretell.specs.technology import Node
 
@@ -44,21 +44,12 @@ def contradictions(given: ChipDesign, path: str) -> list[Problem]:
             )
     shares = sum(getattr(given, name) for name in SHARES)
     if shares > 1:
-        message = "the shares of a die add up to more than 1"
-        found.append(Problem(path=path, value=shares, message=message))
+        found.append(wrong(path, shares, "the shares of a die add up to more than 1"))
     if shares and not given.die_area_mm2:
-        message = "is missing: the shares are shares of it"
-        found.append(Problem(path=f"{path}.die_area_mm2", value=None, message=message))
+        found.append(wrong(f"{path}.die_area_mm2", None, "is missing: the shares are shares of it"))
     if given.cores_built and given.cores_built < given.cores:
         message, allowed = "is below the cores in use", f"at least {given.cores:g}"
-        found.append(
-            Problem(
-                path=f"{path}.cores_built",
-                value=given.cores_built,
-                message=message,
-                allowed=allowed,
-            )
-        )
+        found.append(wrong(f"{path}.cores_built", given.cores_built, message, allowed))
     if given.cores % given.compute_dies:
         message = f"do not divide over {given.compute_dies:g} equal dies"
         found.append(Problem(path=f"{path}.cores", value=given.cores, message=message))
@@ -105,11 +96,7 @@ def _power(built: BuiltChip, node: Node, path: str) -> list[Problem]:
             f"is out of reach of {node.name}",
             f"at most {1.5 * node.clock_hz_high:g}",
         )
-        found.append(
-            Problem(
-                path=f"{path}.clock_hz", value=design.clock_hz, message=message, allowed=allowed
-            )
-        )
+        found.append(wrong(f"{path}.clock_hz", design.clock_hz, message, allowed))
     if built.sustained_share < LEAST_SUSTAINED and design.cores >= 1:
         message = (
             f"at its peak it would draw about {built.watts['total']:.0f} W ({_watts(built)}): the limit"

@@ -33,7 +33,7 @@ from foretell.catalog.design_model import (
 )
 from foretell.catalog.technology import find_named, technology
 from foretell.catalog.values import check_missing, read_fields
-from foretell.errors import BadInput, Problem, Shortfall
+from foretell.errors import BadInput, Problem, Shortfall, bad_input
 from foretell.specs._base import Num
 from foretell.specs.check import problems_of
 from foretell.specs.design import BuiltChip, ChipDesign
@@ -101,7 +101,7 @@ def _build(design: ChipDesign, tech: Technology, path: str) -> BuiltChip:
         raise BadInput(problems)
     if not (design.cores or design.die_area_mm2):
         message = "neither cores nor die_area_mm2 is given: one follows from the other"
-        raise BadInput([Problem(path=path, value=None, message=message)])
+        raise bad_input(path, None, message)
     if not (float(design.compute_dies).is_integer() and float(design.io_dies).is_integer()):
         raise BadInput(contradictions(design, path))  # no area can be told of parts of dies
     whole, filled = complete_design(design, parts)

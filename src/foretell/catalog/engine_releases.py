@@ -3,8 +3,9 @@
 from functools import lru_cache
 from typing import Any
 
-from foretell.catalog.engines import FIRST_YEAR, numbers_of
+from foretell.catalog.engines import FIRST_YEAR
 from foretell.catalog.files import ROOT, read_table
+from foretell.specs._base import release_numbers
 from foretell.specs.engine import EngineProfile
 from foretell.specs.engine_release import EngineRelease
 
@@ -31,14 +32,14 @@ def engine_releases(engine: str) -> tuple[EngineRelease, ...]:
 def release_named(engine: str, version: str) -> EngineRelease:
     """The release that a version, or a date in its place, means; the newest where none is given."""
     every = engine_releases(engine)
-    numbers = numbers_of(version)
+    numbers = release_numbers(version)
     if not numbers:
         return every[-1]
     if numbers[0] >= FIRST_YEAR:
         year, month = numbers[0], numbers[1] if len(numbers) > 1 else 12
-        past = [one for one in every if numbers_of(one.released) <= [year, month]]
+        past = [one for one in every if release_numbers(one.released) <= (year, month)]
     else:
-        past = [one for one in every if numbers_of(one.release) <= numbers]
+        past = [one for one in every if release_numbers(one.release) <= numbers]
     return past[-1] if past else every[0]
 
 

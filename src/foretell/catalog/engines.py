@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from foretell.catalog.files import ROOT, read_table
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import bad_input, nearest_name
+from foretell.specs._base import release_numbers
 from foretell.specs.chip import Chip
 from foretell.specs.engine import EngineProfile, Fit
 
@@ -53,7 +54,7 @@ HOST_SPEED: Mapping[str, float] = {
 2023), by which host-bound engines of 2023 are faster there."""
 HOST_BOUND = ("eager_layer_s", "eager_kernel_s", "eager_sequence_s", "layer_s", "exchange_s")
 """What of a profile is launching, and ranks that launch at different times."""
-DYNAMO = (([1, 0], "1.3"), ([0, 7], "1.2"), ([0, 0], "1.1"))
+DYNAMO = (((1, 0), "1.3"), ((0, 7), "1.2"), ((0, 0), "1.1"))
 """Releases of NVIDIA Dynamo from which an image has a release of TensorRT-LLM, the newest first (its release
 notes, github.com/ai-dynamo/dynamo, recalled)."""
 DATE = re.compile(r"20[0-9]{2}(-[0-9]{2}){0,2}")
@@ -132,16 +133,12 @@ def profiles_named(name: str) -> list[EngineProfile]:
     mine = [known[name]] if name in known else [p for p in known.values() if p.engine == engine]
     if not mine:
         names = [*known, *dict.fromkeys(p.engine for p in known.values())]
-        raise BadInput(
-            [
-                Problem(
-                    path="engine",
-                    value=name,
-                    message="is no engine or profile of the catalogue",
-                    allowed=", ".join(names),
-                    nearest=nearest_name(name, names),
-                )
-            ]
+        raise bad_input(
+            "engine",
+            name,
+            "is no engine or profile of the catalogue",
+            ", ".join(names),
+            nearest_name(name, names),
         )
     return mine
 
@@ -220,7 +217,7 @@ def own_version(name: str, version: str) -> str:
     NVIDIA Dynamo's images have a TensorRT-LLM of another number (DYNAMO), whose own releases of 1.x are
     candidates (rc). The number of ROCm in images of AMD's ATOM is not the engine's.
     """
-    numbers = numbers_of(version)
+    numbers = release_numbers(version)
     if engine_named(name) == "vllm" and "atom" in name.lower():
         return ""
     wrapped = "dynamo" in name.lower() and engine_named(name) == "trtllm"
@@ -237,14 +234,14 @@ def _version_in(name: str) -> str:
 
 def outside(p: EngineProfile, version: str) -> float:
     """How far a version, or a year in its place, lies outside a profile's range; 0 where none is told."""
-    numbers = numbers_of(version)
+    numbers = release_numbers(version)
     if not numbers:
         return 0.0
     if numbers[0] >= FIRST_YEAR:
         first, last = p.years
         return max(first - numbers[0], numbers[0] - (last or 9999), 0)
-    low = numbers_of(p.since) <= numbers
-    high = not p.until or numbers[: len(numbers_of(p.until))] <= numbers_of(p.until)
+    low = release_numbers(p.since) <= numbers
+    high = not p.until or numbers[: len(release_numbers(p.until))] <= release_numbers(p.until)
     return 0.0 if low and high else 1.0
 
 
@@ -262,9 +259,4 @@ def generations_apart(p: EngineProfile, chip: Chip) -> float:
 
 def newest_first(p: EngineProfile) -> list[int]:
     """Sorts later versions first."""
-    return [-n for n in numbers_of(p.since)]
-
-
-def numbers_of(version: str) -> list[int]:
-    """The numbers of a version, in order; a year is one."""
-    return [int(n) for n in re.findall(r"\d+", version)]
+    return [-n for n in release_numbers(p.since)]

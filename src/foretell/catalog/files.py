@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.cache import stored_table
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.user_files import check_file, is_too_deep
 
 Table = dict[str, Any]
@@ -97,8 +97,7 @@ def csv_rows(text: str, name: str) -> tuple[list[str], list[dict[str, str]]]:
         columns = list(reader.fieldnames or ())
         rows = [{key: cell for key, cell in row.items() if key is not None} for row in reader]
     except csv.Error as error:
-        message = f"is not CSV: {error}"
-        raise BadInput([Problem(path=name, value=None, message=message)]) from None
+        raise bad_input(name, None, f"is not CSV: {error}") from None
     return columns, rows
 
 
@@ -114,4 +113,4 @@ def toml_value(value: object) -> str:
 
 
 def _bad(path: Path, message: str) -> BadInput:
-    return BadInput([Problem(path=str(path), value=None, message=message)])
+    return bad_input(str(path), None, message)

@@ -15,7 +15,7 @@ from typing import Any
 
 from foretell.catalog.files import read_table
 from foretell.catalog.typed_models import typed_model, typed_words
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.user_files import (
     NOT_READ,
     are_read,
@@ -132,9 +132,7 @@ def find_model(name: str) -> ModelEntry | None:
         return names.entries[key]
     found = names.by_plain.get(plain_key(name), frozenset())
     if len(found) > 1:
-        allowed = " or ".join(sorted(found))
-        message = "means more than one model"
-        raise BadInput([Problem(path="model", value=name, message=message, allowed=allowed)])
+        raise bad_input("model", name, "means more than one model", " or ".join(sorted(found)))
     kin = kin_key(name)
     found = found or names.by_kin.get(kin) or names.by_short.get(kin, frozenset())
     return names.entries[next(iter(found))] if len(found) == 1 else None
@@ -394,7 +392,7 @@ def _from_path(path: Path) -> Model:
 def _from_table(table: Mapping[str, Any]) -> Model:
     """Our form has a `stack`; everything else is read as a Hugging Face config."""
     if is_too_deep(table):
-        raise BadInput([Problem(path="model", value=None, message="is nested too deeply")])
+        raise bad_input("model", None, "is nested too deeply")
     if "stack" in table:
         from foretell.interop.own_model import read_table as read_own
 
@@ -469,6 +467,4 @@ def _unknown(name: str) -> BadInput:
         near.append(alike.id)
     allowed = f"{ALLOWED}, owner/name with --hub, its config.json" if are_read() else ALLOWED
     nearest = " or ".join(list(dict.fromkeys(near))[:3]) or None
-    return BadInput(
-        [Problem(path="model", value=name, message=message, allowed=allowed, nearest=nearest)]
-    )
+    return bad_input("model", name, message, allowed, nearest)

@@ -14,7 +14,7 @@ from foretell.catalog.files import ROOT, Table, read_table
 from foretell.catalog.names import normalise
 from foretell.catalog.prices import operating
 from foretell.catalog.values import Fact, field_plan, read_facts
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name
 from foretell.records import dataclass
 from foretell.specs.carbon import ElectricityGrid, EmbodiedFactors, Fab
 from foretell.specs.cost import Figure
@@ -76,11 +76,7 @@ class Sheet:
             aliases = self.plain.get(f"{section}.{entry}.aliases", ())
             if plain in {normalise(word).removeprefix("tsmc") for word in (entry, *aliases)}:
                 return entry
-        said, near = ", ".join(known), nearest_name(name, known)
-        message = "is not known"
-        raise BadInput(
-            [Problem(path=path, value=name, message=message, allowed=said, nearest=near)]
-        )
+        raise bad_input(path, name, "is not known", ", ".join(known), nearest_name(name, known))
 
     def fields(self, section: str) -> tuple[str, ...]:
         """Every path below a section, or below one entry of it."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from foretell.catalog.files import ROOT, catalogue_file, read_table
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.records import dataclass
 
 INDEX_FILE = ROOT / "index.toml"
@@ -100,12 +100,10 @@ def find(name: str, kinds: Sequence[str] = KINDS, path: str = "system") -> Match
     if len(found) == 1:
         return found[0]
     if found:
-        message = "means more than one"
-        allowed = " or ".join(match.id for match in found)
-        raise BadInput([Problem(path=path, value=name, message=message, allowed=allowed)])
+        raise bad_input(path, name, "means more than one", " or ".join(match.id for match in found))
     what = " or ".join(f"a {kind}'s" for kind in kinds)
     near = " or ".join(nearest(name, kinds)) or None
-    raise BadInput([Problem(path=path, value=name, message=f"is not {what} name", nearest=near)])
+    raise bad_input(path, name, f"is not {what} name", nearest=near)
 
 
 def is_id(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, unknown
 from foretell.records import dataclass
+from foretell.specs._base import release_numbers
 
 FILE = ROOT / "posttraining.toml"
 """Every loop that is known."""
@@ -155,14 +156,8 @@ class PostTrainingLoop:
 
     def captures_graphs(self, word: str) -> bool:
         """Whether rollouts of a release (as in verl@0.4) run in graphs; without one, those of today do."""
-        release = _numbers(word.partition("@")[2])
-        return not release or not self.graphs_since or release >= _numbers(self.graphs_since)
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    """A release's leading numbers: 0.3.0.post1 is (0, 3, 0); a name without any is ()."""
-    found = re.match(r"v?(\d+(?:\.\d+)*)", release.strip())
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
+        release = release_numbers(word.partition("@")[2])
+        return not release or not self.graphs_since or release >= release_numbers(self.graphs_since)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from foretell.catalog.names import find, normalise
 from foretell.catalog.prices import Offer
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.skypilot import LARGEST_TEXT, PriceRow, read_prices
 from foretell.interop.user_files import user_file
 
@@ -76,7 +76,7 @@ def rent_in(path: str | Path, chip: str) -> tuple[Offer, ...]:
     if chip not in offers:
         known = ", ".join(sorted(offers)) or "no chip that is known here"
         message = f"has no offer of {chip}"
-        raise BadInput([Problem(path="prices", value=str(path), message=message, allowed=known)])
+        raise bad_input("prices", str(path), message, known)
     return offers[chip]
 
 
@@ -97,4 +97,4 @@ def _offer(row: PriceRow, term: str, usd: float, name: str, day: str) -> Offer:
 
 def _bad(path: str | Path, message: str) -> BadInput:
     shown = str(path).encode("utf-8", "backslashreplace").decode()
-    return BadInput([Problem(path="prices", value=shown, message=message, allowed="a CSV file")])
+    return bad_input("prices", shown, message, "a CSV file")

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from foretell.catalog.files import ROOT, Table, catalogue_file, read_table
 from foretell.catalog.names import find, is_id
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, bad_input, nearest_name
 from foretell.records import dataclass
 from foretell.specs.prices import Prices
 
@@ -208,6 +208,4 @@ def _offer(row: Table, sources: Mapping[str, str]) -> Offer:
 def _unknown(path: str, value: str, allowed: tuple[str, ...] | list[str]) -> BadInput:
     near = nearest_name(value, allowed)
     said = ", ".join(allowed) or "none: no offer is known"
-    return BadInput(
-        [Problem(path=path, value=value, message="has no offers", allowed=said, nearest=near)]
-    )
+    return bad_input(path, value, "has no offers", said, near)

@@ -16,7 +16,7 @@ from foretell.catalog.systems import (
     system_from_file,
 )
 from foretell.catalog.values import Fact, read_facts
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
 from foretell.specs.chip import Chip
 from foretell.specs.surface import Surface
@@ -43,8 +43,7 @@ def entries(kind: str) -> list[Entry]:
     titles = load().titles
     one = kind.removesuffix("s")
     if one not in titles:
-        allowed = ", ".join(titles)
-        raise BadInput([Problem(path="kind", value=kind, message="is not a kind", allowed=allowed)])
+        raise bad_input("kind", kind, "is not a kind", ", ".join(titles))
     return [Entry(kind=one, id=entry, name=name) for entry, name in sorted(titles[one].items())]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.catalog.hosts import values_of
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.records import dataclass
 from foretell.specs.allocator import MemoryAllocator
 from foretell.specs.software import Software
@@ -120,15 +120,11 @@ def form_word(word: str, form: str) -> str:
             return f"{other}{at}{wanted}"
     with_both = [f for f in families() if len({r.compiled for r in _forms(f)}) > 1]
     said = "compiled" if form == "on" else "eager"
-    raise BadInput(
-        [
-            Problem(
-                path="plan.compile",
-                value=form,
-                message=f"{name} has no {said} form",
-                allowed=f"auto, or one of the frameworks {', '.join(with_both)}",
-            )
-        ]
+    raise bad_input(
+        "plan.compile",
+        form,
+        f"{name} has no {said} form",
+        f"auto, or one of the frameworks {', '.join(with_both)}",
     )
 
 
@@ -237,11 +233,9 @@ def _values(family: str, block: Table, table: Table, problems: list[Problem]) ->
             continue
         path = f"software/{family}.{name}"
         if name not in known:
-            near = nearest_name(name, known)
-            problems.append(Problem(path=path, value=name, message="no such field", nearest=near))
+            problems.append(wrong(path, name, "no such field", nearest=nearest_name(name, known)))
         elif not isinstance(raw, dict) or not {"value", "source", "why"} <= set(raw) <= VALUE_KEYS:
-            message = "is not a value with a sentence and a source"
-            problems.append(Problem(path=path, value=raw, message=message))
+            problems.append(wrong(path, raw, "is not a value with a sentence and a source"))
         elif raw["source"] not in table["sources"]:
             problems.append(Problem(path=path, value=raw["source"], message="is no source"))
         else:
@@ -255,12 +249,11 @@ def _seen(
     raw: Table, seen: Mapping[str, str], path: str, problems: list[Problem]
 ) -> tuple[str, ...]:
     """The published runs that a value's keys name."""
-    wrong = [key for key in raw["seen"] if key not in seen] + (
-        [] if "without" in raw else ["without"]
-    )
-    if wrong:
+    lost = [key for key in raw["seen"] if key not in seen]
+    if lost or "without" not in raw:
         message = "is no key of [seen], or the value has no `without`"
-        problems.append(Problem(path=f"{path}.seen", value=", ".join(wrong), message=message))
+        found = ", ".join([*lost, *(() if "without" in raw else ("without",))])
+        problems.append(wrong(f"{path}.seen", found, message))
     return tuple(seen[key] for key in raw["seen"] if key in seen)
 
 
@@ -283,16 +276,12 @@ def _found(word: str) -> Release:
         if name in _words(family):
             return _of_family(family, name, wanted if at else None)
     names = software_names()
-    raise BadInput(
-        [
-            Problem(
-                path=PATH,
-                value=word,
-                message="not a choice",
-                allowed=f"{', '.join(names)}; each with @RELEASE or @DATE",
-                nearest=nearest_name(name, names),
-            )
-        ]
+    raise bad_input(
+        PATH,
+        word,
+        "not a choice",
+        f"{', '.join(names)}; each with @RELEASE or @DATE",
+        nearest_name(name, names),
     )
 
 

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 
 from foretell.catalog.software import families, family_of, family_table, releases, software_names
+from foretell.specs._base import release_numbers
 from foretell.specs.plan_words import GENERIC
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -113,13 +114,9 @@ def _release(family: str, text: str) -> str:
     for pattern in family_table(family)["family"].get("versions", ()):
         if hit := re.search(pattern, text, re.IGNORECASE):
             known = [one.release for one in releases(family)]
-            below = [r for r in known if _numbers(r) <= _numbers(hit[1])]
-            return max(below, key=_numbers, default=known[0])
+            below = [r for r in known if release_numbers(r) <= release_numbers(hit[1])]
+            return max(below, key=release_numbers, default=known[0])
     return ""
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", release))
 
 
 def _by_chip(family: str, architecture: str) -> str:

@@ -4,7 +4,7 @@ import math
 from dataclasses import fields
 from typing import Any
 
-from foretell.errors import Problem, nearest_name
+from foretell.errors import Problem, nearest_name, wrong
 from foretell.specs.check import check_value, field_types
 from foretell.specs.surface import Surface
 
@@ -15,8 +15,7 @@ QUANTILES = 5
 def surfaces_from(raw: object, path: str, problems: list[Problem]) -> tuple[Surface, ...]:
     """Surfaces from a list of tables; every problem is added to the list."""
     if not isinstance(raw, list) or not all(isinstance(table, dict) for table in raw):
-        what, allowed = "is not a list of tables", "[[surface]] tables"
-        problems.append(Problem(path=path, value=raw, message=what, allowed=allowed))
+        problems.append(wrong(path, raw, "is not a list of tables", "[[surface]] tables"))
         return ()
     found = [_surface(table, f"{path}.{i}", problems) for i, table in enumerate(raw)]
     return tuple(surface for surface in found if surface is not None)

@@ -15,7 +15,7 @@ from foretell.catalog.dies import HOP_S, PACKAGE, system_of_dies
 from foretell.catalog.files import Table, catalogue_table, read_table
 from foretell.catalog.names import exists, find, normalise, spellings
 from foretell.catalog.values import check_missing, read_fields
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.interop.user_files import is_there, user_file
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import Corrections
@@ -148,7 +148,7 @@ def _as_measured(table: Mapping[str, Any], default_id: str) -> System:
     spread = _measured_spread(table.get("measured_step", {}), problems)
     if not isinstance(told, dict):
         message, allowed = "is not a table", "factors by mechanism, such as gemm = 1.05"
-        raise BadInput([Problem(path="corrections", value=told, message=message, allowed=allowed)])
+        raise bad_input("corrections", told, message, allowed)
     factors = read_fields(Corrections, told, "corrections", problems)
     if "base" in rest and "chip" not in rest:
         names = {key: rest[key] for key in ("id", "name") if isinstance(rest.get(key), str)}
@@ -208,8 +208,7 @@ def _of_dies(system: System, tier: Table, problems: list[Problem]) -> System:
         message = "a tier of topology package joins the compute dies of the design"
         allowed = f"{dies}, or absent" if dies > 1 else "compute_dies above 1"
         problems.append(
-            Problem(path="network.package.size", value=given.get("size"), message=message,
-                    allowed=allowed)
+            wrong("network.package.size", given.get("size"), message, allowed)
         )  # fmt: skip
     if problems:
         raise BadInput(problems)
@@ -358,21 +357,18 @@ def _tier(name: str, table: object, problems: list[Problem]) -> Tier | None:
     path = f"network.{name}"
     before = len(problems)
     if not _TIER_NAME.fullmatch(name):
-        message, allowed = "is not a tier's name", "letters a-z, digits, - and _"
-        problems.append(Problem(path=path, value=name, message=message, allowed=allowed))
+        problems.append(wrong(path, name, "is not a tier's name", "letters a-z, digits, - and _"))
     if not isinstance(table, dict):
         problems.append(Problem(path=path, value=table, message="is not a table"))
         return None
     given = read_fields(Tier, table, path, problems)
     if "name" in table:
-        message = "a tier's name is that of its table"
-        problems.append(Problem(path=f"{path}.name", value=table["name"], message=message))
+        problems.append(wrong(f"{path}.name", table["name"], "a tier's name is that of its table"))
     given["name"] = name
     check_missing(Tier, given, path, problems)
     size, shape = given.get("size", 1.0), given.get("shape", ())
     if size < 1 or size != int(size):
-        message = "is not a whole number from 1"
-        problems.append(Problem(path=f"{path}.size", value=size, message=message))
+        problems.append(wrong(f"{path}.size", size, "is not a whole number from 1"))
     elif shape and math.prod(shape) != size:
         message = f"does not multiply to the size, {size:g}"
         problems.append(Problem(path=f"{path}.shape", value=list(shape), message=message))

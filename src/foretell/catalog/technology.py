@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.catalog.names import normalise
 from foretell.catalog.values import check_missing, read_fields
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.specs.technology import (
     LinkKind,
     MemoryKind,
@@ -55,15 +55,7 @@ def find_named(kinds: Mapping[str, T], name: str, path: str, problems: list[Prob
     for kind, held in kinds.items():
         if plain in {normalise(word) for word in (kind, *getattr(held, "aliases", ()))}:
             return held
-    problems.append(
-        Problem(
-            path=path,
-            value=name,
-            message="is not known",
-            allowed=", ".join(kinds),
-            nearest=nearest_name(name, kinds),
-        )
-    )
+    problems.append(wrong(path, name, "is not known", ", ".join(kinds), nearest_name(name, kinds)))
     return None
 
 

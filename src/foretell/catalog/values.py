@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from foretell import units
 from foretell.catalog.files import Table
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.records import dataclass
 from foretell.specs._base import Count, Positive, Status
 from foretell.specs.check import check_value, field_types
@@ -184,15 +184,7 @@ def _by_dtype(
     for dtype, value in raw.items():
         if dtype not in DTYPES:
             allowed, near = ", ".join(DTYPES), nearest_name(dtype, DTYPES)
-            problems.append(
-                Problem(
-                    path=f"{path}.{dtype}",
-                    value=None,
-                    message="is not a dtype",
-                    allowed=allowed,
-                    nearest=near,
-                )
-            )
+            problems.append(wrong(f"{path}.{dtype}", None, "is not a dtype", allowed, near))
         elif fact := _fact(one, value, f"{path}.{dtype}", problems):
             found[dtype] = fact
     return found

@@ -279,8 +279,8 @@ def make_text(
 
 def _given(file: str) -> list[str]:
     """The lines of a file or of standard input."""
+    from foretell.errors import bad_input
     from foretell.interop.user_files import check_regular
-    from foretell.lab.translate.folder import bad
 
     if file != "-":
         check_regular(Path(file))
@@ -288,7 +288,7 @@ def _given(file: str) -> list[str]:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         text = raw.decode("utf-8")
     except OSError as error:
-        raise bad("file", file, f"cannot be read: {error.strerror or error}") from None
+        raise bad_input("file", file, f"cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise bad("file", file, "is not UTF-8 text") from None
+        raise bad_input("file", file, "is not UTF-8 text") from None
     return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")] if text else []

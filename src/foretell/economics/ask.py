@@ -19,7 +19,7 @@ from foretell.economics.packages import PackagePrice, chip_first, dies_tree, pri
 from foretell.economics.products import package_of_chip, package_of_design, partition
 from foretell.economics.settings import set_prices
 from foretell.economics.tree import Branch, central
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, bad_input, wrong
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import as_texts
 from foretell.specs.check import problems_of
@@ -169,13 +169,7 @@ def _described(question: PackageQuestion, figures: Sheet) -> Package:
     if not 0.0 < share < MOST_INTERFACE:
         message = f"its interfaces would take {taken:.3g} mm2 of each die"
         allowed = f"a rate above 0 that leaves {1 - MOST_INTERFACE:.0%} of a die"
-        raise BadInput(
-            [
-                Problem(
-                    path="die_to_die", value=question.die_to_die, message=message, allowed=allowed
-                )
-            ]
-        )
+        raise bad_input("die_to_die", question.die_to_die, message, allowed)
     return replace(partition(node, area, dies, kind, share), die_to_die_bytes_per_s=rate)
 
 
@@ -198,17 +192,14 @@ def _divided(package: Package, question: PackageQuestion, figures: Sheet) -> Pac
 def _dies(question: PackageQuestion) -> int:
     dies = 1.0 if question.dies == "" else _number(question.dies, "dies")
     if dies < 1 or dies != int(dies) or dies > 1000:
-        message = "is not a whole number of dies"
-        raise BadInput(
-            [Problem(path="dies", value=question.dies, message=message, allowed="1 to 1000")]
-        )
+        raise bad_input("dies", question.dies, "is not a whole number of dies", "1 to 1000")
     return int(dies)
 
 
 def _number(value: str | float, path: str, unit: str = "") -> float:
     number = units.parse(value, unit, path)
     if number < 0 or (number == 0 and path == "area"):
-        raise BadInput([Problem(path=path, value=value, message="too small", allowed="above 0")])
+        raise bad_input(path, value, "too small", "above 0")
     return number
 
 
@@ -237,11 +228,9 @@ def _contradictions(package: Package) -> list[Problem]:
     for die in package.dies:
         path = f"package.dies.{die.name}"
         if die.units_share + die.repairable_share > 1.0 or die.interface_share >= 1.0:
-            message = "shares of its area are more than the whole"
-            found.append(Problem(path=path, value=die.units_share, message=message))
+            found.append(wrong(path, die.units_share, "shares of its area are more than the whole"))
         if die.units_needed > die.units:
-            message = "needs more units than it has"
-            found.append(Problem(path=path, value=die.units_needed, message=message))
+            found.append(wrong(path, die.units_needed, "needs more units than it has"))
         if die.on and (die.on not in names or die.on == die.name):
             message, said = "lies on no die of this package", ", ".join(names)
             found.append(Problem(path=f"{path}.on", value=die.on, message=message, allowed=said))

@@ -25,7 +25,7 @@ from foretell.economics.settings import set_prices
 from foretell.economics.total_cost import total_cost_parts
 from foretell.economics.tree import central
 from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.inputs.overrides import Setting, apply_settings, parse_settings
 from foretell.inputs.question import as_texts
 from foretell.inputs.system import design_system
@@ -102,9 +102,7 @@ def with_flags(figures: Sheet, years: str | float, utilisation: str | float) -> 
             value = units.parse(given, unit, path)
             most = 1.0 if "utilisation" in path else 100.0
             if not 0.0 < value <= most:
-                message = "out of range"
-                allowed = f"above 0, at most {most:g}"
-                raise BadInput([Problem(path=path, value=given, message=message, allowed=allowed)])
+                raise bad_input(path, given, "out of range", f"above 0, at most {most:g}")
             figures = figures.with_figure(
                 Figure(path=path, value=value, low=value, high=value, status="set")
             )
@@ -124,8 +122,7 @@ def _rent(question: SystemQuestion, set_texts: Sequence[str]) -> float | None:
 def _above_0(text: str | float, unit: str, path: str) -> float:
     value = units.parse(text, unit, path)
     if not 0.0 < value <= MOST:
-        allowed = f"above 0, up to {MOST:.0e}"
-        raise BadInput([Problem(path=path, value=text, message="out of range", allowed=allowed)])
+        raise bad_input(path, text, "out of range", f"above 0, up to {MOST:.0e}")
     return value
 
 
@@ -137,7 +134,7 @@ def _gpus(asked: str | int, system: System) -> float:
     number = units.parse(str(asked), "", "gpus")
     if number != int(number) or not 1 <= number <= most:
         message, allowed = "not a number of chips that this system has", f"1 to {most:,.0f}"
-        raise BadInput([Problem(path="gpus", value=asked, message=message, allowed=allowed)])
+        raise bad_input("gpus", asked, message, allowed)
     return number
 
 

@@ -32,7 +32,7 @@ from foretell.economics.fabric import (
 from foretell.economics.packages import price_package, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
@@ -105,8 +105,7 @@ def own_cluster(
         all_of_it = purchase_price(cluster, case.entry("fabric"), case.entry("site"))
         year = yearly_cost(cluster, all_of_it, case.entry("site"), case.entry("finance"))
     if not np.all(np.isfinite(np.asarray(year.tree.usd))):
-        message = "has no finite price with these settings"
-        raise Infeasible([Problem(path="system", value=system.id, message=message)])
+        raise Infeasible([wrong("system", system.id, "has no finite price with these settings")])
     return OwnedCluster(system=system, cluster=cluster, bought=all_of_it, year=year, case=case)
 
 

@@ -14,7 +14,7 @@ from foretell.catalog.files import ROOT, read_table
 from foretell.catalog.money import Sheet
 from foretell.catalog.technology import technology
 from foretell.catalog.values import read_fields
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.specs.chip import Chip
 from foretell.specs.design import ChipDesign
 from foretell.specs.package import Package
@@ -129,7 +129,7 @@ def design_of_chip(chip: Chip, node: str, said: list[str]) -> ChipDesign:
     made = ChipDesign(**{**given, **known})
     if not (made.die_area_mm2 or made.cores):
         message = "has neither an area nor a number of cores that is published"
-        raise BadInput([Problem(path=f"chip.{chip.id}", value=None, message=message)])
+        raise bad_input(f"chip.{chip.id}", None, message)
     if "die_area_mm2" in known:
         said.append(f"Its dies are taken as {known['die_area_mm2']:g} mm2: not published.")
     return made
@@ -157,8 +157,7 @@ def node_of(text: str, sheet: Sheet, message: str) -> str:
             return sheet.resolve("processes", word, "node")
         except BadInput:
             continue
-    known = ", ".join(sheet.names("processes"))
-    raise BadInput([Problem(path="node", value=text or None, message=message, allowed=known)])
+    raise bad_input("node", text or None, message, ", ".join(sheet.names("processes")))
 
 
 def _dies(design: ChipDesign, node: str, sheet: Sheet, said: list[str]) -> tuple[Die, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from foretell import units
 from foretell.catalog.money import NAMED, SINGLE, Sheet, kind_of
 from foretell.catalog.values import field_plan
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.inputs.overrides import Setting
 from foretell.specs.check import check_value
 from foretell.specs.cost import Figure
@@ -58,7 +58,7 @@ def _set_price(sheet: Sheet, setting: Setting) -> Sheet:
         figure = Figure(path=path, value=value, low=value, high=value, status="set")
         return sheet.with_figure(figure)
     if field.kind == "list":
-        raise BadInput([Problem(path=where, value=setting.text, message="a list cannot be set")])
+        raise bad_input(where, setting.text, "a list cannot be set")
     plain: Any = setting.text
     if plain.lower() in ("true", "false"):
         plain = plain.lower() == "true"
@@ -73,10 +73,7 @@ def _check(value: object, hint: Any, where: str) -> None:
 
 
 def _unknown(where: str, word: str, known: Sequence[str]) -> Problem:
-    near = nearest_name(word, known)
-    return Problem(
-        path=where, value=word, message="no such field", allowed=", ".join(known), nearest=near
-    )
+    return wrong(where, word, "no such field", ", ".join(known), nearest_name(word, known))
 
 
 def parse_sweeps(texts: Sequence[str], flags: Sequence[str]) -> dict[str, list[str]]:
@@ -95,8 +92,7 @@ def parse_sweeps(texts: Sequence[str], flags: Sequence[str]) -> dict[str, list[s
             allowed += "or a path that --set takes"
             near = nearest_name(name, flags)
             problems.append(
-                Problem(path="--sweep", value=text, message="cannot be read", allowed=allowed,
-                        nearest=near)
+                wrong("--sweep", text, "cannot be read", allowed, near)
             )  # fmt: skip
             continue
         try:

@@ -26,7 +26,7 @@ from foretell.economics.owning import WATTS, OwnedCluster, OwnQuestion, buildabl
 from foretell.economics.packages import PackagePrice, price_package, sections
 from foretell.economics.products import package_of_system
 from foretell.economics.tree import Branch, central, leaf, rename_branch, times, total
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, bad_input, nearest_name
 from foretell.records import later
 from foretell.specs._base import Num
 from foretell.specs.cost import Figure
@@ -232,8 +232,7 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
     check_way(way)
     if paying.price is not None:
         if way == "own":
-            message = "has no effect on chips that are owned"
-            raise BadInput([Problem(path="price", value=paying.price, message=message)])
+            raise bad_input("price", paying.price, "has no effect on chips that are owned")
         kept = next(iter(RESERVED)) if way == "reserved" else way or "on-demand"
         held = (paying.price, paying.price, paying.price, "set by hand")
         return kept, _with_rent(figures, held, "set")
@@ -251,13 +250,7 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
     if way not in offered:
         known = ", ".join(["own", *offered])
         message = f"{chip} has no such offer in {paying.listed or 'the catalogue'}"
-        raise BadInput(
-            [
-                Problem(
-                    path="rent", value=paying.way, message=message, allowed=f"{known}, or --price"
-                )
-            ]
-        )
+        raise bad_input("rent", paying.way, message, f"{known}, or --price")
     low, usd, high, source = offered[way]
     said.append(f"{way} rent: {usd:.2f} USD per GPU-hour ({low:.2f} to {high:.2f}), {source}.")
     if way in RESERVED:
@@ -270,11 +263,7 @@ def _way(system: System, paying: Paying, figures: Sheet, said: list[str]) -> tup
 def check_way(way: str) -> None:
     """Raise where nothing is paid like this; empty leaves it open."""
     if way and way.lower() not in WAYS:
-        allowed, near = ", ".join(WAYS), nearest_name(way, WAYS)
-        message = "is no way to pay"
-        raise BadInput(
-            [Problem(path="rent", value=way, message=message, allowed=allowed, nearest=near)]
-        )
+        raise bad_input("rent", way, "is no way to pay", ", ".join(WAYS), nearest_name(way, WAYS))
 
 
 def _with_rent(figures: Sheet, held: tuple[float, float, float, str], status: str) -> Sheet:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from foretell import units
 from foretell.catalog.values import DTYPES
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name
 from foretell.specs._base import Positive
 from foretell.specs.check import check_value, field_types
 
@@ -151,7 +151,7 @@ def _like(old: Any, setting: Setting) -> Any:
     if isinstance(old, float):
         return _value(setting, float, "")
     if isinstance(old, Mapping | list):
-        raise BadInput([Problem(path=path, value=text, message="a list or table cannot be set")])
+        raise bad_input(path, text, "a list or table cannot be set")
     if old is None and text.lstrip("+-").replace(".", "", 1).isdecimal():
         return _value(setting, float if "." in text else int, "")
     return text
@@ -193,15 +193,8 @@ def _set_in_list(items: tuple[Any, ...], steps: tuple[str, ...], setting: Settin
     if step in names or step in numbers:
         index = (names if step in names else numbers).index(step)
         if not rest:
-            raise BadInput(
-                [
-                    Problem(
-                        path=setting.path,
-                        value=setting.text,
-                        message="a whole element cannot be set",
-                        allowed="one of its fields",
-                    )
-                ]
+            raise bad_input(
+                setting.path, setting.text, "a whole element cannot be set", "one of its fields"
             )
         return (*items[:index], _set(items[index], rest, setting), *items[index + 1 :])
     changed, done = [], False
@@ -219,10 +212,7 @@ def _set_in_list(items: tuple[Any, ...], steps: tuple[str, ...], setting: Settin
 def _whole_record(setting: Setting, inside: Iterable[str]) -> BadInput:
     """A field that holds others is set by one of these."""
     message, names = "holds more than one value", [f"{setting.path}.{name}" for name in inside]
-    allowed = ", ".join(names) or None
-    return BadInput(
-        [Problem(path=setting.path, value=setting.text, message=message, allowed=allowed)]
-    )
+    return bad_input(setting.path, setting.text, message, ", ".join(names) or None)
 
 
 class _NoField(BadInput):
@@ -254,21 +244,17 @@ def _value(setting: Setting, hint: Any, name: str) -> Any:
     value: Any = text
     if bool in kinds:
         if text.lower() not in ("true", "false"):
-            raise BadInput(
-                [Problem(path=path, value=text, message="not a switch", allowed="true, false")]
-            )
+            raise bad_input(path, text, "not a switch", "true, false")
         value = text.lower() == "true"
     elif float in kinds or int in kinds:
         number = units.parse(text, units.field_unit(name), path)
         if float not in kinds and number != int(number):
-            raise BadInput([Problem(path=path, value=text, message="not a whole number")])
+            raise bad_input(path, text, "not a whole number")
         value = number if float in kinds else int(number)
     elif any(get_origin(kind) is tuple for kind in kinds):
         value = _list(setting, kinds[0], name)
     elif str not in kinds:
-        raise BadInput(
-            [Problem(path=path, value=text, message="this field cannot be set from a text")]
-        )
+        raise bad_input(path, text, "this field cannot be set from a text")
     problems = check_value(value, hint, path)
     if problems:
         raise BadInput(problems)
@@ -289,8 +275,7 @@ def _list(setting: Setting, hint: Any, name: str) -> tuple[Any, ...]:
     """Values with commas between them, for a field that holds several of one plain type."""
     kind = get_args(hint)[0]
     if kind not in (int, float, str):
-        message = "this field cannot be set from a text"
-        raise BadInput([Problem(path=setting.path, value=setting.text, message=message)])
+        raise bad_input(setting.path, setting.text, "this field cannot be set from a text")
     parts = [part.strip() for part in setting.text.split(",")] if setting.text else []
     return tuple(_value(dataclasses.replace(setting, text=part), kind, name) for part in parts)
 

@@ -12,7 +12,7 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import model_table
 from foretell.catalog.attention import widest_heads
 from foretell.catalog.models import is_catalogue_model
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import complete_plan, sentences
 from foretell.inputs.plan_rules import apply_rules, fill_micro_batch
@@ -60,12 +60,7 @@ def scenario_for(question: StepQuestion) -> Scenario:
     system = system if system is not None else named
     if system is None:
         problems.append(
-            Problem(
-                path="system",
-                value=None,
-                message="missing",
-                allowed="a system, a chip, a TOML file, or --gpus 512xH100",
-            )
+            wrong("system", None, "missing", "a system, a chip, a TOML file, or --gpus 512xH100")
         )
     seen: dict[str, object] = {}
     the_model = collect(lambda: _model(question.model, chosen, seen), problems)
@@ -345,19 +340,16 @@ def _with_inputs(model: Model, job: Job, question: StepQuestion, said: list[str]
     chosen = question.towers
     if chosen is not None and chosen not in TOWERS:
         near = nearest_name(chosen, TOWERS)
-        raise BadInput([Problem(path="towers", value=chosen, message="not a choice",
-                                allowed=", ".join(TOWERS), nearest=near)])  # fmt: skip
+        raise bad_input("towers", chosen, "not a choice", ", ".join(TOWERS), near)  # fmt: skip
     named = read_loads(model, question.images, question.audio)
     if chosen is not None and not named:
         message = "sequences have neither images nor audio"
-        raise BadInput([Problem(path="towers", value=chosen, message=message,
-                                allowed="with --images or --audio")])  # fmt: skip
+        raise bad_input("towers", chosen, message, "with --images or --audio")  # fmt: skip
     tokens = sum(load.tokens for _, load in named)
     if tokens > job.seq_len:
         names = " and ".join(name for name, _ in named)
         message = f"{names} are {tokens:.0f} tokens, more than a sequence has"
-        raise BadInput([Problem(path="seq_len", value=job.seq_len, message=message,
-                                allowed=f"at least {tokens:.0f}")])  # fmt: skip
+        raise bad_input("seq_len", job.seq_len, message, f"at least {tokens:.0f}")  # fmt: skip
     for name, load in named:
         how = "frozen" if chosen == "frozen" else "trained with the rest"
         said.append(

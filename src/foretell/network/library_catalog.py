@@ -24,6 +24,7 @@ from foretell.network.library_records import (
 )
 from foretell.network.placement import INNER_TIERS
 from foretell.records import dataclass
+from foretell.specs._base import release_numbers
 from foretell.specs.result import Evidence
 from foretell.specs.system import System
 
@@ -200,15 +201,12 @@ def _library(
 def pat_of(label: str, version: str) -> Pat | None:
     """Parallel aggregated trees of a library's release; None where it has none, or leaves them off."""
     table = _tables()["nccl"]["pat"]
-    if label not in table["libraries"] or (version and _number(version) < _number(table["since"])):
+    if label not in table["libraries"] or (
+        version and release_numbers(version) < release_numbers(table["since"])
+    ):
         return None
     found: Pat = _record(Pat, table)
     return found
-
-
-def _number(version: str) -> tuple[int, ...]:
-    """A release as numbers that compare; parts that are none count as 0."""
-    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
 
 
 def evidence_of(system: System) -> Evidence:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from foretell.errors import Problem
+from foretell.errors import Problem, wrong
 from foretell.network.library_catalog import library_for
 from foretell.network.library_topology import SWITCHED, is_grid
 from foretell.network.topologies import plain_name, unknown
@@ -130,10 +130,8 @@ def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[P
     problems = []
     for path, value in set_by_hand.items():
         parts = path.split(".")
-        if path == "system.nccl" and (wrong := _no_release(system.nccl, library is not None)):
-            problems.append(
-                Problem(path=f"--set {path}", value=value, message=wrong[0], allowed=wrong[1])
-            )
+        if path == "system.nccl" and (found := _no_release(system.nccl, library is not None)):
+            problems.append(wrong(f"--set {path}", value, *found))
         tier = tiers.get(parts[1]) if parts[0] == "network" and len(parts) == 3 else None
         if tier is None:
             continue
@@ -141,14 +139,7 @@ def _without_effect(system: System, set_by_hand: Mapping[str, object]) -> list[P
         if why and library is not None and parts[2] in FITTED:
             why = f"{why} {library.id}"
         if why:
-            problems.append(
-                Problem(
-                    path=f"--set {path}",
-                    value=value,
-                    message=f"has no effect: {why}",
-                    allowed=allowed,
-                )
-            )
+            problems.append(wrong(f"--set {path}", value, f"has no effect: {why}", allowed))
     return problems
 
 

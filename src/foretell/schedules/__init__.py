@@ -3,7 +3,7 @@
 from functools import cache
 from importlib import import_module
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import bad_input, nearest_name
 from foretell.schedules.base import Schedule
 from foretell.specs.schedule_words import schedule_modules
 
@@ -22,14 +22,6 @@ def schedule_named(name: str) -> Schedule:
     if name in files:
         found: Schedule = import_module(f"{__name__}.orders.{files[name]}").SCHEDULE
         return found
-    raise BadInput(
-        [
-            Problem(
-                path="plan.schedule",
-                value=name,
-                message="not a choice",
-                allowed=", ".join(files),
-                nearest=nearest_name(name, tuple(files)),
-            )
-        ]
+    raise bad_input(
+        "plan.schedule", name, "not a choice", ", ".join(files), nearest_name(name, tuple(files))
     )

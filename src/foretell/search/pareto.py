@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.search.pareto_tree import beaten_by_tree
 
 Ranks = NDArray[np.int64]
@@ -34,8 +34,7 @@ def pareto_front(columns: Sequence[ArrayLike], directions: Sequence[str] = ()) -
     """
     ways = list(directions) or ["min"] * len(columns)
     if not columns or len(ways) != len(columns) or not set(ways) <= {"min", "max"}:
-        message = "not one of min and max for each column"
-        raise BadInput([Problem(path="directions", value=ways, message=message)])
+        raise bad_input("directions", ways, "not one of min and max for each column")
     table = np.array(columns, float)
     known = ~np.isnan(table).any(axis=0)
     signs = np.where(np.array(ways) == "max", -1.0, 1.0)[:, None]

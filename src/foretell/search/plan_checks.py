@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.kernels.op_times import required_dtypes
 from foretell.kernels.precision import LOW_PRECISION
 from foretell.network.tier_checks import network_problems
@@ -72,24 +72,12 @@ def _recipe_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
     ]
     if plan.scaling != "tensor" and plan.precision != "fp8":
         message = f"{plan.precision} has scales of its own, or none"
-        problems.append(
-            Problem(
-                path="plan.scaling",
-                value=plan.scaling,
-                message=message,
-                allowed="tensor, or precision=fp8",
-            )
-        )
+        problems.append(wrong("plan.scaling", plan.scaling, message, "tensor, or precision=fp8"))
     problems += _wide_problems(scenario, plan)
     if plan.offload != "none" and not scenario.system.chip.host_bytes_per_s:
         message = f"the link of {scenario.system.chip.id} to its host is not known"
         problems.append(
-            Problem(
-                path="plan.offload",
-                value=plan.offload,
-                message=message,
-                allowed="none, or --set chip.host_bytes_per_s",
-            )
+            wrong("plan.offload", plan.offload, message, "none, or --set chip.host_bytes_per_s")
         )
     return problems
 
@@ -103,8 +91,7 @@ def _wide_problems(scenario: Scenario, plan: Plan) -> list[Problem]:
     allowed = f"0, or a precision of {', '.join(LOW_PRECISION)}"
     if narrow:
         message, allowed = f"the model has {layers} layers", f"0 to {layers}"
-    path, value = "plan.wide_layers", plan.wide_layers
-    return [Problem(path=path, value=value, message=message, allowed=allowed)]
+    return [wrong("plan.wide_layers", plan.wide_layers, message, allowed)]
 
 
 def check_size(scenario: Scenario) -> None:
@@ -113,16 +100,7 @@ def check_size(scenario: Scenario) -> None:
     if scenario.job.gpus > have:
         tiers = " x ".join(f"{t.name} {float(t.size):g}" for t in scenario.system.network.tiers)
         message = f"{scenario.system.id} has {have:.0f} chips ({tiers})"
-        raise Infeasible(
-            [
-                Problem(
-                    path="gpus",
-                    value=scenario.job.gpus,
-                    message=message,
-                    allowed=f"up to {have:.0f}",
-                )
-            ]
-        )
+        raise Infeasible([wrong("gpus", scenario.job.gpus, message, f"up to {have:.0f}")])
 
 
 def check_plan(scenario: Scenario, plan: Plan) -> None:
@@ -132,15 +110,7 @@ def check_plan(scenario: Scenario, plan: Plan) -> None:
     if failed:
         near = _nearest_later(scenario, plan)
         raise Infeasible(
-            [
-                Problem(
-                    path=f"plan ({name})",
-                    value=str(plan),
-                    message=text,
-                    nearest=later(near),
-                )
-                for name, text in failed
-            ]
+            [wrong(f"plan ({name})", str(plan), text, nearest=later(near)) for name, text in failed]
         )
 
 

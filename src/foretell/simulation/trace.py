@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.user_files import whole_file
 from foretell.schedules.base import Task
 from foretell.simulation.programs import StepLayout
@@ -60,8 +60,7 @@ def write_trace(
                 for text in _texts(laid, events, played.step_s):
                     file.write(text.encode())
     except OSError as error:
-        why = error.strerror or str(error)
-        raise BadInput([Problem(path="trace", value=str(path), message=why)]) from error
+        raise bad_input("trace", str(path), error.strerror or str(error)) from error
     return path
 
 
@@ -90,10 +89,7 @@ def _texts(laid: StepLayout, events: Iterator[Event], step_s: float) -> Iterator
 def trace_events(laid: StepLayout, played: PlayedStep, detail: str = "auto") -> Iterator[Event]:
     """Every event of the trace."""
     if detail not in DETAILS:
-        allowed = ", ".join(DETAILS)
-        raise BadInput(
-            [Problem(path="detail", value=detail, message="not a choice", allowed=allowed)]
-        )
+        raise bad_input("detail", detail, "not a choice", ", ".join(DETAILS))
     leaves = Leaves(laid, _fair(laid, played) if detail == "auto" else detail)
     picture = _Picture(laid=laid, played=played, leaves=leaves)
     for rank in range(len(played.spent)):

@@ -1,5 +1,6 @@
 """What all records share: the numeric field type and the range marks that the door validates."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from foretell.specs.ranges import Ge, Le
@@ -27,6 +28,11 @@ Status = Literal["datasheet", "measured", "published", "inferred", "recalled"]
 """Where a number comes from: a vendor's sheet, a measurement, a paper, arithmetic, or memory."""
 
 T = TypeVar("T")
+
+
+def release_numbers(release: str) -> tuple[int, ...]:
+    """The numbers of a release, in order: v1.3.0rc20 is (1, 3, 0, 20), 2022-05 is (2022, 5)."""
+    return tuple(int(part) for part in re.findall(r"\d+", release))
 
 
 def with_fields(record: T, **fields: object) -> T:

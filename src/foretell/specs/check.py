@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from foretell.errors import Problem, nearest_name
+from foretell.errors import Problem, nearest_name, wrong
 from foretell.specs.ranges import Ge, Le
 
 Check = Callable[[Any, str], list[Problem]]
@@ -91,8 +91,7 @@ def _check_plain(value: Any, hint: Any, path: str) -> list[Problem]:
         if abs(value) > 10**18:
             return [Problem(path=path, value=value, message="too large", allowed="at most 1e18")]
     elif hint in (bool, str) and not isinstance(value, hint):
-        allowed = "true or false" if hint is bool else "a text"
-        return [Problem(path=path, value=value, message="wrong type", allowed=allowed)]
+        return [wrong(path, value, "wrong type", "true or false" if hint is bool else "a text")]
     elif hint is type(None) and value is not None:
         return [Problem(path=path, value=value, message="must be absent")]
     return []
@@ -103,11 +102,7 @@ def _check_choice(value: Any, choices: tuple[Any, ...], path: str) -> list[Probl
         return []
     names = [str(c) for c in choices]
     near = nearest_name(str(value), names)
-    return [
-        Problem(
-            path=path, value=value, message="not a choice", allowed=", ".join(names), nearest=near
-        )
-    ]
+    return [wrong(path, value, "not a choice", ", ".join(names), near)]
 
 
 def _check_range(value: Any, marks: list[Any], path: str) -> list[Problem]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import fields, replace
 from typing import Any
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name
 from foretell.specs.deployment import DRAFTERS, FORMATS, Deployment
 from foretell.specs.plan_words import LONGEST_TEXT
 
@@ -42,8 +42,7 @@ _DEGREE = re.compile(r"([a-z]+)([0-9]{1,6})")
 def parse_deployment(text: str, base: Deployment | None = None) -> Deployment:
     """A deployment from its words, on top of another; every wrong or doubled word is reported."""
     if len(text) > LONGEST_TEXT:
-        message = f"is longer than {LONGEST_TEXT} characters"
-        raise BadInput([Problem(path="plan", value=text[:60], message=message)])
+        raise bad_input("plan", text[:60], f"is longer than {LONGEST_TEXT} characters")
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for word in text.split():

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.records import dataclass
 from foretell.specs._base import with_fields
 from foretell.specs.plan_forms import EVEN, FORM_ALLOWED, FORM_WORDS, FORMS, GENERIC, NUMBERS
@@ -322,12 +322,7 @@ def plan_problems(plan: Plan) -> list[Problem]:
 def form_problems(plan: Plan) -> list[Problem]:
     """Values of keys with a form of their own that no text could have given."""
     found = [
-        Problem(
-            path=f"plan.{key}",
-            value=getattr(plan, key),
-            message="out of range",
-            allowed=f"0 to {LARGEST_DEGREE}",
-        )
+        wrong(f"plan.{key}", getattr(plan, key), "out of range", f"0 to {LARGEST_DEGREE}")
         for key in NUMBERS
         if not 0 <= getattr(plan, key) <= LARGEST_DEGREE
     ]
@@ -371,7 +366,7 @@ def default_plan(*, vpp: int = 1, precision: PrecisionName = "bf16") -> Plan:
 def parse_plan(text: str, gpus: int | None = None, precision: PrecisionName = "bf16") -> Plan:
     """A plan from its text; words that are absent take their defaults, dp from the chips."""
     if not isinstance(text, str):
-        raise BadInput([Problem(path="plan", value=text, message="not a text")])
+        raise bad_input("plan", text, "not a text")
     return _parsed(text, gpus, precision)
 
 

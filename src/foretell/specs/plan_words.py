@@ -6,7 +6,7 @@ two ends, an order of the groups, or a form of its own (plan_forms.py).
 
 import re
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.specs.plan_forms import (
     FORM_ALLOWED,
     FORM_WORDS,
@@ -118,8 +118,7 @@ def read_words(text: str) -> tuple[dict[str, object], list[Problem]]:
     given: dict[str, object] = {}
     problems: list[Problem] = []
     if len(text) > LONGEST_TEXT:
-        message = f"is longer than {LONGEST_TEXT} characters"
-        return given, [Problem(path="plan", value=text[:60], message=message)]
+        return given, [wrong("plan", text[:60], f"is longer than {LONGEST_TEXT} characters")]
     for word in text.split():
         try:
             key, value = _word(word)
@@ -155,10 +154,7 @@ def _word(word: str) -> tuple[str, object]:
         number = int(digits) if len(digits) < 12 else LARGEST_DEGREE + 1
         low, high = (0, 3) if name == "zero" else (1, LARGEST_DEGREE)
         if not low <= number <= high:
-            allowed = f"{low} to {high}"
-            raise BadInput(
-                [Problem(path=f"plan.{name}", value=word, message="out of range", allowed=allowed)]
-            )
+            raise bad_input(f"plan.{name}", word, "out of range", f"{low} to {high}")
         return DEGREES[name], number
     words = [
         *(f"{n}{digits or 1}" for n in DEGREES),
@@ -167,16 +163,12 @@ def _word(word: str) -> tuple[str, object]:
         *(f"{k}={v}" for k, vs in {**CHOICES, **FORM_WORDS}.items() for v in vs),
         "order=tp,cp,dp,pp",
     ]
-    raise BadInput(
-        [
-            Problem(
-                path="plan",
-                value=word,
-                message="unknown word",
-                allowed="tp8 pp4 vpp2 dp16 zero1 mbs1 sp no-flash recompute=full ...",
-                nearest=_method(bare) or _apart(bare) or nearest_name(bare, words),
-            )
-        ]
+    raise bad_input(
+        "plan",
+        word,
+        "unknown word",
+        "tp8 pp4 vpp2 dp16 zero1 mbs1 sp no-flash recompute=full ...",
+        _method(bare) or _apart(bare) or nearest_name(bare, words),
     )
 
 
@@ -200,9 +192,7 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
         order = tuple(value.split(","))
         if sorted(order) != sorted(AXES):
             message, allowed = "not an order of the groups", "tp,cp,dp,pp in any order"
-            raise BadInput(
-                [Problem(path="plan.order", value=word, message=message, allowed=allowed)]
-            )
+            raise bad_input("plan.order", word, message, allowed)
         return key, order
     if key in FORMS or key in NUMBERS:
         return key, _form(key, value)
@@ -211,18 +201,12 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
     if key not in CHOICES:
         keys = [*CHOICES, *FORMS, *NUMBERS, *FACTORS, "order"]
         plain = next((word for word, field in DEGREES.items() if key in (word, field)), None)
-        raise BadInput(
-            [
-                Problem(
-                    path="plan",
-                    value=word,
-                    message=f"unknown key `{key}`",
-                    allowed=", ".join(keys),
-                    nearest=f"{plain}{value}"
-                    if plain
-                    else _method(key, value) or nearest_name(key, keys),
-                )
-            ]
+        raise bad_input(
+            "plan",
+            word,
+            f"unknown key `{key}`",
+            ", ".join(keys),
+            (f"{plain}{value}" if plain else _method(key, value) or nearest_name(key, keys)),
         )
     spelled = {"tp_mode": (SEQUENCE_GRID,), "optimizer": tuple(PAGED)}
     choices = (*CHOICES[key], *spelled.get(key, ()))
@@ -239,9 +223,7 @@ def _form(key: str, value: str) -> object:
         if whole and int(value) <= LARGEST_DEGREE:
             return int(value)
         allowed = f"a whole number from 0 to {LARGEST_DEGREE}"
-        raise BadInput(
-            [Problem(path=f"plan.{key}", value=value, message="out of range", allowed=allowed)]
-        )
+        raise bad_input(f"plan.{key}", value, "out of range", allowed)
     found = FORMS[key](value)
     if found is not None:
         return found

@@ -6,7 +6,7 @@ Each function takes flags that `names.safe` has been over. What is left out has 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, bad_input, unknown
 from foretell.specs.questions import arguments, question_type
 from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
@@ -156,8 +156,7 @@ def scaling(given: Given, limits: Limits) -> Answer:
 
     if given.pop("study", False):
         if given:
-            message = "has models and systems of its own"
-            raise BadInput([Problem(path="study", value=True, message=message)])
+            raise bad_input("study", True, "has models and systems of its own")
         return study().to_dict()
     check_counts(given)
     return ask(*given.pop("models", ()), **given).to_dict()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from foretell.errors import Problem, ProblemsError
+from foretell.errors import Problem, ProblemsError, wrong
 from foretell.specs.questions import every_field
 
 ELSEWHERE = "the command line and Python have no such limit"
@@ -59,8 +59,7 @@ def check_work(given: Mapping[str, Any]) -> None:
 
 def too_much(path: str, value: object, allowed: str) -> Problem:
     """One number above its limit."""
-    message = f"more than this server answers for; {ELSEWHERE}"
-    return Problem(path=path, value=value, message=message, allowed=allowed)
+    return wrong(path, value, f"more than this server answers for; {ELSEWHERE}", allowed)
 
 
 def _number(value: object) -> float:

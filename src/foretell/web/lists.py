@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 
 Theme = Literal["light", "dark"]
 
@@ -29,7 +29,7 @@ def show_entry(given: Mapping[str, Any]) -> dict[str, Any]:
         return entry(found.id)
     near = " or ".join(nearest(name)) or None
     message = "is no model, chip or system of the catalogue"
-    raise BadInput([Problem(path="name", value=name, message=message, nearest=near)])
+    raise bad_input("name", name, message, nearest=near)
 
 
 def published_rows(given: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog import system_from_table
 from foretell.catalog.names import exists
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, Problem, bad_input, unknown
 from foretell.interop.user_files import NAMES, refusal
 from foretell.serving.requests.arrivals import KINDS
 from foretell.specs.questions import every_field
@@ -104,7 +104,7 @@ def check_name(name: str, value: Any) -> None:
     """Raise BadInput where a flag has no name of the catalogue, nor an object that describes one."""
     match name:
         case _ if name in FILES:
-            raise BadInput([Problem(path=name, value=value, message=NAMES_A_FILE)])
+            raise bad_input(name, value, NAMES_A_FILE)
         case "model":
             _check_model(value)
         case "system":

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 
 MODEL_KEYS = frozenset(
     {
@@ -45,7 +45,7 @@ def read_text(given: Mapping[str, Any]) -> dict[str, Any]:
             return reader(text)
         except BadInput as error:
             problems = list(error.problems) if reader is _launch else problems
-    raise BadInput([Problem(path="text", value=None, message=_why(problems), allowed=ALLOWED)])
+    raise bad_input("text", None, _why(problems), ALLOWED)
 
 
 def _table(text: str) -> dict[str, Any] | None:
@@ -120,7 +120,7 @@ def _why(problems: list[Problem]) -> str:
 
 
 def _bad(message: str) -> BadInput:
-    return BadInput([Problem(path="text", value=None, message=message, allowed=ALLOWED)])
+    return bad_input("text", None, message, ALLOWED)
 
 
 def tools(given: Mapping[str, Any]) -> dict[str, Any]:

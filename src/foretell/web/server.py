@@ -6,7 +6,7 @@ import socket as sockets
 import threading
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, wrong
 
 GRACE_S = 30
 """What questions under way are given when the server ends."""
@@ -34,9 +34,7 @@ def listening_socket(host: str, port: int) -> sockets.socket:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         message = f"cannot listen there: {why}"
-        problem = Problem(
-            path="--port", value=f"{host}:{port}", message=message, allowed="--port 0"
-        )
+        problem = wrong("--port", f"{host}:{port}", message, "--port 0")
         raise BadInput([problem]) from None
 
 

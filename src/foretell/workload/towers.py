@@ -10,7 +10,7 @@ pipeline stage. A frozen one runs forward alone, keeps nothing, and has neither 
 import math
 import re
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.specs._base import Num, with_fields
 from foretell.specs.model import EncoderLoad, Model, Stack, Tower
 from foretell.workload.graph import LayerGraph, Tokens
@@ -29,10 +29,9 @@ def read_images(text: str) -> tuple[int, int, int]:
     """Images, width and height of a text such as 1024x1024 or 2x1280x720."""
     match = _IMAGES.fullmatch(text.strip().lower())
     if match is None or min(int(match[2]), int(match[3])) < 1 or match[1] == "0":
-        raise BadInput(
-            [Problem(path="images", value=text, message="is no size of images",
-                     allowed="WIDTHxHEIGHT in pixels, or COUNTxWIDTHxHEIGHT")]
-        )  # fmt: skip
+        raise bad_input(
+            "images", text, "is no size of images", "WIDTHxHEIGHT in pixels, or COUNTxWIDTHxHEIGHT"
+        )
     return int(match[1] or 1), int(match[2]), int(match[3])
 
 

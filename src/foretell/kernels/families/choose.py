@@ -5,7 +5,6 @@ the same software first; what the surfaces of other chips give (kernels/transfer
 What is carried over lowers the evidence, never stops an answer.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -22,6 +21,7 @@ from foretell.kernels.families.transfer import (
     twins_of,
 )
 from foretell.records import dataclass
+from foretell.specs._base import release_numbers
 from foretell.specs.chip import Chip
 from foretell.specs.result import Evidence
 from foretell.specs.surface import Surface
@@ -194,7 +194,7 @@ def measured_on(
 def _rank(surface: Surface, wanted: Sequence[str], version: str) -> tuple[int, bool, list[int]]:
     """Wanted software first, then the version, then the newest."""
     place = wanted.index(surface.software) if surface.software in wanted else len(wanted)
-    numbers = [-int(part) for part in re.findall(r"\d+", surface.version)]
+    numbers = [-number for number in release_numbers(surface.version)]
     return place, surface.version != version, numbers
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import bad_input, nearest_name
 
 LARGEST = 1e12
 """No size of a kernel and no time is above this: a larger cell is a slip, and would overflow."""
@@ -21,9 +21,7 @@ class CellColumns(dict[str, list[str]]):
     def __missing__(self, column: str) -> list[str]:
         near = nearest_name(column, self)
         message = "is no column of the table"
-        raise BadInput(
-            [Problem(path=f"{self.name}: {column}", value=None, message=message, nearest=near)]
-        )
+        raise bad_input(f"{self.name}: {column}", None, message, nearest=near)
 
 
 def numbers(cells: list[str]) -> NDArray[np.float64]:

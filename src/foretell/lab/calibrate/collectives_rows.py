@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from foretell.catalog.files import csv_rows, read_bytes
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 
@@ -98,7 +98,7 @@ def read_rows(path: Path, chip: str = "", software: str = "") -> list[Collective
             "num_gpus with op_name (NCCL) or allreduce_dtype (custom all-reduce)"
         )
         found = sorted(columns)
-        raise BadInput([Problem(path=str(path), value=found, message=message, allowed=allowed)])
+        raise bad_input(str(path), found, message, allowed)
     given = (path.name, chip, software, version)
     return [_safe(make, cells, str(i), given) for i, cells in enumerate(rows, start=1)]
 
@@ -108,7 +108,7 @@ def _text(path: Path) -> str:
         return read_bytes(path).decode()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
+        raise bad_input(str(path), None, message) from None
 
 
 def _from_name(name: str) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from foretell.catalog.files import ROOT
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.kernels.families import backward, prefill
 from foretell.kernels.families.base import Array, Engine, Family, engine_of
 from foretell.kernels.families.choose import family_named
@@ -135,7 +135,7 @@ def calibrate(path: Path, chip: str) -> Calibration:
         counts = ", ".join(f"{len(g.lines)} of {g.rows.family}" for g in groups) or "none"
         what = f"too few points to fit: {counts}, and {LEAST_POINTS} of one family are needed"
         again = f"foretell calibrate measure --only gemm,attention,pointwise --out {path}"
-        raise BadInput([Problem(path=str(path), value=None, message=what, allowed=again)])
+        raise bad_input(str(path), None, what, again)
     fits: dict[int, FittedSurface] = {}
     # Large groups first: small ones of the same family begin where these end.
     for i in sorted(range(len(enough)), key=lambda i: -len(enough[i].lines)):

@@ -12,7 +12,7 @@ from pathlib import Path
 from foretell.catalog.files import read_bytes
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.lab.calibrate.cells import CellColumns
 from foretell.lab.calibrate.kernel_rows import READERS, Table, rows_of
 from foretell.lab.calibrate.surfaces import KernelRows
@@ -46,16 +46,12 @@ def read_kernels(path: Path, chip: str = "", software: str = "") -> KernelTable:
         allowed = (
             "m, n, k, gemm_dtype; attn_dtype, ...; mla_dtype, ...; num_experts, inter_size, ..."
         )
-        raise BadInput(
-            [Problem(path=str(path), value=sorted(table), message=message, allowed=allowed)]
-        )
+        raise bad_input(str(path), sorted(table), message, allowed)
     if chip and exists(chip):
         chip = named_system(chip).chip.id
     elif chip or ("device" not in table and not {"num_tokens", "n_embd"} <= table.keys()):
         message = "is not a chip of the catalogue" if chip else "the file's name names no chip"
-        raise BadInput(
-            [Problem(path="chip", value=chip or path.name, message=message, allowed="--chip ID")]
-        )
+        raise bad_input("chip", chip or path.name, message, "--chip ID")
     groups = tuple(rows_of(table, chip, software, version))
     done = {row for group in groups for row in group.ids}
     ids = table.get("id") or [str(i) for i in range(1, count + 1)]
@@ -74,9 +70,9 @@ def columns_of(path: Path) -> tuple[Table, int]:
         rows = list(csv.reader(io.StringIO(read_bytes(path).decode())))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
+        raise bad_input(str(path), None, message) from None
     if not rows:
-        raise BadInput([Problem(path=str(path), value=None, message="is empty")])
+        raise bad_input(str(path), None, "is empty")
     head, body = rows[0], [row for row in rows[1:] if row]
     body = [row + [""] * (len(head) - len(row)) for row in body]
     columns = ((name, [row[i] for row in body]) for i, name in enumerate(head))

@@ -11,7 +11,7 @@ from typing import Any
 
 from foretell.catalog.chips import catalogue_chip, chip_from_table
 from foretell.catalog.names import exists, find
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.kernels.families.pointwise import COPY_SHARE
 from foretell.lab.calibrate.measured_rows import Line, Measurements
 from foretell.records import dataclass
@@ -63,8 +63,7 @@ def facts_of(measured: Measurements, chip: str) -> Facts:
     if exists(chip):
         found = find(chip, ("chip", "system"), "chip")
         if found.kind != "chip":
-            what = "is a system of the catalogue, not a chip"
-            raise BadInput([Problem(path="chip", value=chip, message=what, allowed="a chip's id")])
+            raise bad_input("chip", chip, "is a system of the catalogue, not a chip", "a chip's id")
         known = catalogue_chip(found.id)
         notes = []
         if exists(seen) and find(seen, ("chip",), "chip").id != known.id:
@@ -79,7 +78,7 @@ def facts_of(measured: Measurements, chip: str) -> Facts:
         )
     if not ID.fullmatch(chip):
         what, allowed = "cannot be a new chip's id", "a-z, 0-9 and - . _, as in my-gpu"
-        raise BadInput([Problem(path="chip", value=chip, message=what, allowed=allowed)])
+        raise bad_input("chip", chip, what, allowed)
     return _new(measured, chip, seen)
 
 

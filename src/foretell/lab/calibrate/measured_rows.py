@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.kernels.families.base import DTYPES
 from foretell.lab.calibrate.measure import file
 from foretell.lab.calibrate.measure.point import key_of
@@ -199,7 +199,7 @@ def _is_number(value: object) -> bool:
 
 
 def _no(path: Path, message: str, allowed: str) -> BadInput:
-    return BadInput([Problem(path=str(path), value=None, message=message, allowed=allowed)])
+    return bad_input(str(path), None, message, allowed)
 
 
 def groups_of(measured: Measurements, chip: str, mode: str = "burst") -> list[Group]:

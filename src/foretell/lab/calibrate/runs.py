@@ -24,7 +24,7 @@ from foretell.api.measured_files import read_measured
 from foretell.api.measured_serving import condition_service
 from foretell.catalog.files import toml_value
 from foretell.catalog.systems import own_file
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.inputs.question import scenario_for
 from foretell.records import as_json, dataclass
 from foretell.specs.corrections import SERVING, TRAINING, TRAINING_MEMORY, Corrections
@@ -74,7 +74,7 @@ def calibrate_runs(
     """The factors of a system from runs on it; BadInput with every problem."""
     rows = read_measured(list(files))
     if not rows:
-        raise BadInput([Problem(path="files", value=None, message="have no measured runs")])
+        raise bad_input("files", None, "have no measured runs")
     first = rows[0].asked
     named: Any = model or first.get("model")
     question = StepQuestion(

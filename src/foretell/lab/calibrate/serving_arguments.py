@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.catalog.acceptance import read_speculative
-from foretell.catalog.engines import numbers_of
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.models import catalogue_model, find_model
 from foretell.catalog.names import exists, find
@@ -30,6 +29,7 @@ from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
 from foretell.records import dataclass
 from foretell.serving.drafts import with_acceptance
 from foretell.serving.formats import mixture_of
+from foretell.specs._base import release_numbers
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
@@ -237,8 +237,8 @@ def layout_of(row: ServingRow, model: Model, profile: EngineProfile, said: list[
         said.append(f"attention data parallel over the {tp} ranks")
         return Layout(pp=pp, dp=tp, ep=row.ep or tp)
     dp, ep = row.dp or 1, row.ep or 1
-    first = numbers_of(RANKS_SINCE.get(profile.engine, ""))
-    if dp > 1 and is_benchmark(row) and row.version and numbers_of(row.version) < first:
+    first = release_numbers(RANKS_SINCE.get(profile.engine, ""))
+    if dp > 1 and is_benchmark(row) and row.version and release_numbers(row.version) < first:
         said.append(f"dp {dp} is not read: the benchmark's scripts of then do not pass it on")
         dp = 1
     inside = profile.engine == "sglang" and row.tp is not None and tp % dp == 0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from foretell.catalog.files import read_bytes
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
 
@@ -117,13 +117,13 @@ def read_rows(path: Path) -> list[ServingRow]:
     table = read_table(path)
     names = set(table[0]) if table else set()
     if not table:
-        raise BadInput([Problem(path="file", value=str(path), message="has no rows")])
+        raise bad_input("file", str(path), "has no rows")
     if {"kind", "model", "gpu"} <= names:
         return [_row(number, cells) for number, cells in enumerate(table)]
     if {"device", "model", "measured_e2e_s"} <= names:
         return [_latency(number, cells) for number, cells in enumerate(table)]
     message = "is no table of serving results: columns kind, model and gpu are missing"
-    raise BadInput([Problem(path="file", value=str(path), message=message)])
+    raise bad_input("file", str(path), message)
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -143,7 +143,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
             {name: (value or "").strip() for name, value in row.items() if name}
             for row in found
         ]
-    raise BadInput([Problem(path=str(path), value=None, message=message)])
+    raise bad_input(str(path), None, message)
 
 
 def version_then(cells: Mapping[str, str]) -> str:

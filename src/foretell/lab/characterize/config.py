@@ -19,7 +19,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name
 from foretell.interop.user_files import check_regular, is_there
 from foretell.lab.characterize.models import STYLES, DecoderSizes, sizes_of
 from foretell.lab.characterize.plans import plan_of, plan_problems
@@ -164,7 +164,7 @@ def _table(path: Path) -> dict[str, Any]:
         message = "is not UTF-8 text"
     except (ValueError, RecursionError) as error:
         message = f"is not TOML: {error}"
-    raise BadInput([Problem(path="config", value=str(path), message=message)])
+    raise bad_input("config", str(path), message)
 
 
 class _ConfigReader:

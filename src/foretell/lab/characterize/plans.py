@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import Problem, bad_input, wrong
 from foretell.lab.characterize.models import DecoderSizes
 from foretell.specs.plan import Plan, named_fields, parse_plan
 
@@ -50,8 +50,7 @@ def plan_of(text: str, processes: int, micro_batch: int | None) -> Plan:
     """The plan of a text: plain kernels, FlashAttention-2 as PyTorch has it, dp from the processes."""
     named = named_fields(text)
     if micro_batch is not None and "micro_batch" in named:
-        message = "is given in the plan too, as mbs"
-        raise BadInput([Problem(path="micro_batch", value=micro_batch, message=message)])
+        raise bad_input("micro_batch", micro_batch, "is given in the plan too, as mbs")
     plan = parse_plan(text, processes)
     if "precision" not in named and plan.weights in COMPUTES:  # as the weights are
         plan = replace(plan, precision=plan.weights)  # type: ignore[arg-type]
@@ -88,8 +87,7 @@ def plan_problems(plan: Plan, sizes: DecoderSizes, processes: int, seq_len: int)
         message = "without a master copy weights, gradients and states have one dtype"
         found.append(Problem(path="plan.master", value=plan.master, message=message))
     if plan.master != "none" and plan.states != plan.master:
-        message = "the states have the master copy's dtype"
-        found.append(Problem(path="plan.states", value=plan.states, message=message))
+        found.append(wrong("plan.states", plan.states, "the states have the master copy's dtype"))
     cut = ("heads", "kv_heads", "ffn", "vocab")
     asked = [(name, getattr(sizes, name), plan.tp) for name in cut]
     asked += [("seq_len", seq_len, plan.tp if plan.tp > 1 else 1)]
@@ -99,8 +97,7 @@ def plan_problems(plan: Plan, sizes: DecoderSizes, processes: int, seq_len: int)
         if size % by
     ]
     if plan.pp > sizes.layers:
-        message = f"more stages than the {sizes.layers} layers"
-        found.append(Problem(path="plan.pp", value=plan.pp, message=message))
+        found.append(wrong("plan.pp", plan.pp, f"more stages than the {sizes.layers} layers"))
     if sizes.positions and seq_len > sizes.positions:
         message = f"the model has a table of {sizes.positions} positions"
         found.append(Problem(path="seq_len", value=seq_len, message=message))

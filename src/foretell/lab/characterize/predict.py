@@ -6,7 +6,7 @@ from typing import Any
 
 from foretell.api.answers import Estimate
 from foretell.api.training import estimate
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, bad_input
 from foretell.kernels.memory import weight_bytes
 from foretell.lab.characterize.config import JobPoint
 from foretell.lab.characterize.models import spec_of
@@ -81,7 +81,7 @@ def predict(point: JobPoint, system: str) -> PointPrediction:
             raise BadInput(error.problems) from None
         found = error.answer
     if found.scenario is None:
-        raise BadInput([Problem(path="", value=None, message="the estimate lacks its question")])
+        raise bad_input("", None, "the estimate lacks its question")
     return _prediction(found, found.scenario, point)
 
 

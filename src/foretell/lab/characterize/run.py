@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.interop.user_files import write_whole
 from foretell.lab.characterize import files, launch
 from foretell.lab.characterize.config import (
@@ -180,8 +180,7 @@ def _folder(
         message, how = "running needs PyTorch", "pip install torch, or --dry-run"
         problems.append(Problem(path="torch", value=None, message=message, allowed=how))
     if not settings.timeout_s > 0.0:
-        message = "not a time"
-        problems.append(Problem(path="timeout", value=settings.timeout_s, message=message))
+        problems.append(wrong("timeout", settings.timeout_s, "not a time"))
     host, _, port = place.master.rpartition(":")
     if any(row.point.nodes > 1 for row in rows) and not (host and port.isdigit()):
         message, allowed = "several nodes need one", "host:port of the first, the same on each"
@@ -195,7 +194,7 @@ def _folder(
             (folder / name).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         message = f"cannot be written to: {error.strerror or error}"
-        raise BadInput([Problem(path="out", value=str(folder), message=message)]) from None
+        raise bad_input("out", str(folder), message) from None
     return folder
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from foretell import __version__
 from foretell.catalog.files import csv_rows
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.lab.first_contact.contact import Contact
 from foretell.lab.first_contact.ledger import (
     FOLDER,
@@ -96,9 +96,7 @@ def known_wave(kind: str, name: str, folder: Path = FOLDER) -> Wave:
     if name not in found:
         message = f"is no first contact of {kind} in the ledger"
         allowed = ", ".join(found) or "none is stored; --first-contact NAME adds one"
-        raise BadInput(
-            [Problem(path="after-learning", value=name, message=message, allowed=allowed)]
-        )
+        raise bad_input("after-learning", name, message, allowed)
     return found[name]
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.lab.first_contact.contact import Contact
 from foretell.lab.first_contact.scores import ContactScore, FitScore, score_fits, scores_by_metric
 from foretell.records import dataclass
@@ -190,9 +190,7 @@ def check_entry(kind: str, name: str, folder: Path = FOLDER) -> Path:
         )
     if problem is not None:
         message, allowed = problem
-        raise BadInput(
-            [Problem(path="first-contact", value=name, message=message, allowed=allowed)]
-        )
+        raise bad_input("first-contact", name, message, allowed)
     return path
 
 

@@ -15,7 +15,7 @@ import re
 from datetime import date
 from pathlib import Path
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.lab.first_contact.entry import code_version
 from foretell.lab.first_contact.ledger import FOLDER, KINDS
 from foretell.lab.first_contact.scores import ContactScore
@@ -69,10 +69,7 @@ def append_lines(text: str, file: Path = FILE) -> None:
     elif any("\n".join(lines) in kept for lines in blocks):
         problem = "is in the ledger already"
     if problem:
-        allowed = "the lines of a scorer, as it prints them"
-        raise BadInput(
-            [Problem(path="standard input", value=None, message=problem, allowed=allowed)]
-        )
+        raise bad_input("standard input", None, problem, "the lines of a scorer, as it prints them")
     with file.open("a", encoding="utf-8") as opened:
         for lines in blocks:
             title = TITLE.fullmatch(lines[0])

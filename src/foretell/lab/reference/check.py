@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.lab.reference.inputs import chip_from_name, model_from_name
 from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import (
@@ -268,11 +268,6 @@ def _chip(chip: object, problems: list[Problem]) -> StudyChip | None:
         number = isinstance(value, int | float) and math.isfinite(value)
         if not number or value < 0 or (value == 0 and not may_be_zero):
             problems.append(
-                Problem(
-                    path=f"chip.{field.name}",
-                    value=value,
-                    message="is not a usable number",
-                    allowed="finite and positive",
-                )
+                wrong(f"chip.{field.name}", value, "is not a usable number", "finite and positive")
             )
     return chip

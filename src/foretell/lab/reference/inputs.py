@@ -13,7 +13,7 @@ from typing import Any
 from foretell.catalog.files import read_table
 from foretell.catalog.models import model as catalogue_model
 from foretell.catalog.systems import named_system, own_file, system_from_file
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.lab.reference.records import StudyChip, StudyModel
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
@@ -44,7 +44,7 @@ def model_from_catalogue(model: Model, seq_len: int | None) -> tuple[StudyModel,
     heads = [m for layer in stack.layers for m in layer.mixers if isinstance(m, Attention)]
     if not heads:
         message = "has no softmax attention, and the published solver knows nothing else"
-        raise BadInput([Problem(path="model", value=model.id, message=message)])
+        raise bad_input("model", model.id, message)
     taken = f"equal layers of attention and a feed-forward of {FULL_RATIO} widths"
     notes = [f"{model.id}: {taken}, as the solver has them"]
     own = {layer.ffn.width for layer in stack.layers if isinstance(layer.ffn, Dense)}
@@ -80,8 +80,7 @@ def chip_of_system(system: System) -> tuple[StudyChip, tuple[str, ...]]:
     chip, tiers = system.chip, system.network.tiers
     matrix = chip.matrix_flop_per_s.get("bf16") or chip.matrix_flop_per_s.get("fp16")
     if not matrix:
-        message = "has no matrix rate in bf16 or fp16"
-        raise BadInput([Problem(path="chip", value=system.id, message=message)])
+        raise bad_input("chip", system.id, "has no matrix rate in bf16 or fp16")
     notes = (
         f"{system.id}: {tiers[0].name} links as the fast tier, {tiers[-1].name} as the slow one",
         f"vector rate in fp16: {VECTOR_FP16:g} times that in fp32",
@@ -105,12 +104,7 @@ def _record(
     known = {field.name: field for field in fields(kind)}
     given = {"name": name, **defaults, **table}
     problems = [
-        Problem(
-            path=f"{path}.{key}",
-            value=table[key],
-            message="is no field of the published solver",
-            allowed=", ".join(known),
-        )
+        wrong(f"{path}.{key}", table[key], "is no field of the published solver", ", ".join(known))
         for key in table
         if key not in known
     ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.lab.reproduce.records import PaperFigure, PublishedWork
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.reproduce import ReproduceQuestion
@@ -26,16 +26,8 @@ def work_named(name: object) -> PublishedWork:
     """The work of that name; BadInput where there is none."""
     if not isinstance(name, str) or name not in WORKS:
         near = nearest_name(name, list(WORKS)) if isinstance(name, str) else None
-        raise BadInput(
-            [
-                Problem(
-                    path="work",
-                    value=name,
-                    message="is not a work that can be reproduced",
-                    allowed=", ".join(WORKS),
-                    nearest=near,
-                )
-            ]
+        raise bad_input(
+            "work", name, "is not a work that can be reproduced", ", ".join(WORKS), near
         )
     module, _, attribute = WORKS[name].partition(".")
     found = getattr(import_module(f"{__package__}.{module}"), attribute)
@@ -61,12 +53,7 @@ def reproduce(question: ReproduceQuestion) -> list[PaperFigure]:
     ]
     if not 1 <= question.workers <= MOST_WORKERS:
         problems.append(
-            Problem(
-                path="workers",
-                value=question.workers,
-                message="is not a usable count",
-                allowed=f"1 to {MOST_WORKERS}",
-            )
+            wrong("workers", question.workers, "is not a usable count", f"1 to {MOST_WORKERS}")
         )
     if problems:
         raise BadInput(problems)

@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.user_files import whole_file, write_whole
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def make_folder(folder: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise bad("out", str(folder), f"cannot be written: {error.strerror or error}") from None
+        raise bad_input(
+            "out", str(folder), f"cannot be written: {error.strerror or error}"
+        ) from None
 
 
 def read_settings(folder: Path) -> dict[str, Any] | None:
@@ -46,9 +48,9 @@ def read_settings(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise bad("out", str(path), f"cannot be read: {error}") from None
+        raise bad_input("out", str(path), f"cannot be read: {error}") from None
     if not isinstance(found, dict):
-        raise bad("out", str(path), "is not a run's settings")
+        raise bad_input("out", str(path), "is not a run's settings")
     return found
 
 
@@ -70,11 +72,11 @@ def read_tokenizer(folder: Path) -> "Tokenizer":
 
     path = folder / TOKENIZER
     if not path.exists():
-        raise bad("folder", str(folder), f"has no {TOKENIZER}")
+        raise bad_input("folder", str(folder), f"has no {TOKENIZER}")
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 - the library raises Exception itself
-        raise bad("folder", str(path), f"is damaged: {error}") from None
+        raise bad_input("folder", str(path), f"is damaged: {error}") from None
 
 
 def save_tensors(path: Path, record: dict[str, Any]) -> None:
@@ -96,12 +98,7 @@ def load_tensors(path: Path, device: str) -> dict[str, Any]:
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
         first = str(error).strip().splitlines()
         why = first[0][:120] if first else type(error).__name__
-        raise bad("checkpoint", str(path), f"is damaged or is no checkpoint: {why}") from None
+        raise bad_input("checkpoint", str(path), f"is damaged or is no checkpoint: {why}") from None
     if not isinstance(found, dict):
-        raise bad("checkpoint", str(path), "is no checkpoint")
+        raise bad_input("checkpoint", str(path), "is no checkpoint")
     return found
-
-
-def bad(path: str, value: object, message: str, allowed: str | None = None) -> BadInput:
-    """One problem."""
-    return BadInput([Problem(path=path, value=value, message=message, allowed=allowed)])

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.catalog.models import model as catalogue_model
+from foretell.errors import bad_input
 from foretell.interop.user_files import whole_file, write_whole
 from foretell.lab.translate import folder as files
 from foretell.lab.translate.models import TranslationSizes, resize_model
@@ -59,7 +60,7 @@ class KerasReader:
         some = self.found[kind]
         if place >= len(some):
             what = f"has {len(some)} layers named {kind}, and the model needs more"
-            raise files.bad("file", kind, what, f"weights of the same model, with {KINDS}")
+            raise bad_input("file", kind, what, f"weights of the same model, with {KINDS}")
         return LayerReader(f"{kind} {place}", some[place])
 
 
@@ -74,7 +75,7 @@ class LayerReader:
         """The next array."""
         found = next(self.arrays, None)
         if found is None:
-            raise files.bad("file", self.name, "has too few arrays for this model")
+            raise bad_input("file", self.name, "has too few arrays for this model")
         return np.asarray(found, dtype=np.float32)
 
     def dense(self, name: str) -> dict[str, Array]:
@@ -183,9 +184,9 @@ def _feed(reader: LayerReader, layer: Layer, prefix: str) -> dict[str, Array]:
 def read_arrays(path: Path) -> dict[str, Array]:
     """Names and arrays of a file, in its order; nothing in it is run."""
     if not path.is_file():
-        raise files.bad("file", str(path), "there is no such file")
+        raise bad_input("file", str(path), "there is no such file")
     if path.stat().st_size > MOST_BYTES:
-        raise files.bad("file", str(path), "is larger than any of these models")
+        raise bad_input("file", str(path), "is larger than any of these models")
     if path.suffix == ".h5":
         return dict(_of_h5(path))
     try:
@@ -194,7 +195,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     except (OSError, ValueError, EOFError) as error:
         what = f"is no .npz of arrays: {error}"
         how = "numpy.savez(FILE, **{w.name: w.numpy() for w in model.weights})"
-        raise files.bad("file", str(path), what, how) from None
+        raise bad_input("file", str(path), what, how) from None
 
 
 def _of_h5(path: Path) -> Iterator[tuple[str, Array]]:
@@ -202,7 +203,7 @@ def _of_h5(path: Path) -> Iterator[tuple[str, Array]]:
     from importlib.util import find_spec
 
     if find_spec("h5py") is None:
-        raise files.bad("file", str(path), "reading .h5 needs h5py", "pip install h5py, or an .npz")
+        raise bad_input("file", str(path), "reading .h5 needs h5py", "pip install h5py, or an .npz")
     import h5py
 
     with h5py.File(path, "r") as stored:
@@ -225,7 +226,7 @@ def import_keras(path: Path, *, model: str, tokenizer: Path, out: Path) -> dict[
 
     arrays = read_arrays(path)
     if not tokenizer.is_file():
-        raise files.bad("tokenizer", str(tokenizer), "there is no such file")
+        raise bad_input("tokenizer", str(tokenizer), "there is no such file")
     words = Tokenizer.from_file(str(tokenizer))
     record = resize_model(catalogue_model(model), TranslationSizes(vocab=words.get_vocab_size()))
     module = zoo.build(record, fused=True)
@@ -235,7 +236,7 @@ def import_keras(path: Path, *, model: str, tokenizer: Path, out: Path) -> dict[
         module.load_state_dict(tensors)
     except RuntimeError as error:
         first = " ".join(str(error).split())[:300]
-        raise files.bad("file", str(path), f"does not fit {model}: {first}") from None
+        raise bad_input("file", str(path), f"does not fit {model}: {first}") from None
     files.make_folder(out)
     with whole_file(out / files.TOKENIZER) as beside:
         words.save(str(beside))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.records import dataclass
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention, Mixer
@@ -35,8 +35,7 @@ class TranslationSizes:
 def resize_model(model: Model, sizes: TranslationSizes) -> Model:
     """The model with other sizes; shares of tensor chains stay, so that bonds follow."""
     if model.encoder is None:
-        what = "is no encoder-decoder, and translation needs one"
-        raise BadInput([Problem(path="model", value=model.id, message=what)])
+        raise bad_input("model", model.id, "is no encoder-decoder, and translation needs one")
     width = sizes.width or model.stack.hidden
     vocab = sizes.vocab or model.embedding.vocab
     own = model.encoder_embedding
@@ -104,8 +103,7 @@ def _check(model: Model) -> None:
     heads = {m.heads for m in mixers if isinstance(m, Attention | GatedAttention)}
     for many in sorted(heads):
         if width % many:
-            what = f"{many} heads cannot share it evenly"
-            problems.append(Problem(path="width", value=width, message=what))
+            problems.append(wrong("width", width, f"{many} heads cannot share it evenly"))
     if model.embedding.block is not None:
         from foretell.workload.graph import Tokens
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foretell.errors import bad_input
 from foretell.lab.translate import folder as files
 from foretell.lab.translate.decode import beam_tokens, greedy_tokens
 from foretell.lab.translate.text import END, need_tokenizers, need_torch
@@ -27,7 +28,7 @@ class Translator:
         name = files.CHECKPOINT if last else files.BEST
         if settings is None or not (path / name).exists():
             what = "has no trained model" if settings is None else f"has no {name} yet"
-            raise files.bad("folder", str(path), what, "a folder of foretell translate train")
+            raise bad_input("folder", str(path), what, "a folder of foretell translate train")
         self.device = chosen_device(device)
         self.max_source, self.max_target = settings["max_source"], settings["max_target"]
         self.tokenizer: Tokenizer = files.read_tokenizer(path)
@@ -36,7 +37,7 @@ class Translator:
         try:
             self.module.load_state_dict(weights["module"])
         except (KeyError, RuntimeError) as error:
-            raise files.bad(
+            raise bad_input(
                 "folder", str(path / name), f"does not fit the model: {error}"
             ) from None
         self.module.to(self.device).eval()

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.records import as_json, dataclass
 
 WORDS, CHARACTERS, BETA = 4, 6, 2.0
@@ -138,4 +138,4 @@ def _same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
         message = f"{len(hypotheses):,} translations of {len(references):,} references"
         allowed = "files whose lines belong together one by one"
-        raise BadInput([Problem(path="target", value=None, message=message, allowed=allowed)])
+        raise bad_input("target", None, message, allowed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.interop.user_files import check_regular
 from foretell.records import dataclass
 
@@ -117,7 +117,7 @@ def split(pairs: Sequence[Pair], held_out: float, seed: int) -> Split:
     distinct = list(dict.fromkeys(whole))
     if len(distinct) < 2:
         what = f"have {len(distinct)} distinct pairs of lines with text on both sides"
-        raise BadInput([Problem(path="source", value=None, message=what, allowed="two or more")])
+        raise bad_input("source", None, what, "two or more")
     random.Random(seed).shuffle(distinct)
     many = min(max(round(held_out * len(distinct)), 1), len(distinct) - 1)
     apart = set(distinct[:many])
@@ -134,8 +134,7 @@ def train_tokenizer(pairs: Sequence[Pair], vocab: int) -> "Tokenizer":
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     if vocab < LEAST_VOCAB:
-        what, allowed = "leaves no room for the bytes", f"{LEAST_VOCAB} or more"
-        raise BadInput([Problem(path="vocab", value=vocab, message=what, allowed=allowed)])
+        raise bad_input("vocab", vocab, "leaves no room for the bytes", f"{LEAST_VOCAB} or more")
     tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -149,9 +148,7 @@ def train_tokenizer(pairs: Sequence[Pair], vocab: int) -> "Tokenizer":
     found = tokenizer.get_vocab_size()
     if found < vocab:
         what = f"is too large for the text, which has no more than {found:,} byte pairs"
-        raise BadInput(
-            [Problem(path="vocab", value=vocab, message=what, nearest=f"--vocab {found}")]
-        )
+        raise bad_input("vocab", vocab, what, nearest=f"--vocab {found}")
     return tokenizer
 
 
@@ -201,11 +198,10 @@ def need_tokenizers() -> None:
     """The library of byte pairs is there, or BadInput says how to get it."""
     if find_spec("tokenizers") is None:
         what, how = "byte pairs need tokenizers", "pip install 'foretell[translate]'"
-        raise BadInput([Problem(path="tokenizers", value=None, message=what, allowed=how)])
+        raise bad_input("tokenizers", None, what, how)
 
 
 def need_torch() -> None:
     """torch is there, or BadInput says how to get it."""
     if find_spec("torch") is None:
-        what, how = "translation models need PyTorch", "pip install torch"
-        raise BadInput([Problem(path="torch", value=None, message=what, allowed=how)])
+        raise bad_input("torch", None, "translation models need PyTorch", "pip install torch")

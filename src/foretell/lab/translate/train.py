@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell.catalog.models import model as catalogue_model
+from foretell.errors import bad_input
 from foretell.interop.own_model import write_toml
 from foretell.interop.user_files import whole_file, write_whole
 from foretell.lab.translate import folder as files
@@ -125,7 +126,7 @@ def train(
     text = encode(tokenizer, parts.train, settings.max_source, settings.max_target)
     if not len(text) or not len(held_out):
         what = "no line is short enough to train or to measure on"
-        raise files.bad("max_source", settings.max_source, what, "a larger limit")
+        raise bad_input("max_source", settings.max_source, what, "a larger limit")
     lines = {
         "train": len(text),
         "held_out": len(held_out),
@@ -154,7 +155,7 @@ def _prepared(
         other = [k for k in asked if k not in LATER and asked[k] != before.get(k)]
         if other:
             what = f"has a run with other settings: {', '.join(other)}"
-            raise files.bad("out", str(out), what, "the same settings, or another folder")
+            raise bad_input("out", str(out), what, "the same settings, or another folder")
         return files.read_model(out), files.read_tokenizer(out)
     vocab = settings.sizes.vocab
     record = with_form(resize_model(catalogue_model(settings.model), settings.sizes), settings.form)
@@ -234,7 +235,7 @@ class TranslationRun:
             if self.device == "cuda" and found["cuda_random"] is not None:
                 torch.cuda.set_rng_state(found["cuda_random"].cpu())
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
-            raise files.bad("checkpoint", str(path), f"does not fit the run: {error}") from None
+            raise bad_input("checkpoint", str(path), f"does not fit the run: {error}") from None
 
     def through(
         self, text: EncodedPairs, held_out: EncodedPairs, report: Report | None, say: Say
@@ -282,7 +283,7 @@ class TranslationRun:
         self.optimizer.zero_grad(set_to_none=True)
         if not math.isfinite(value):
             what = f"loss is {value} at step {self.place.step}: training has diverged"
-            raise files.bad("rate", self.settings.rate, what, "a smaller rate")
+            raise bad_input("rate", self.settings.rate, what, "a smaller rate")
         self.place.seconds += time.perf_counter() - start
         self.place.tokens += many
         return value, many
@@ -395,7 +396,7 @@ def chosen_device(asked: str) -> str:
     import torch
 
     if asked == "cuda" and not torch.cuda.is_available():
-        raise files.bad("device", asked, "torch finds no GPU here", "cpu, auto")
+        raise bad_input("device", asked, "torch finds no GPU here", "cpu, auto")
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return asked

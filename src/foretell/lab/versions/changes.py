@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import foretell
-from foretell.errors import BadInput, ForetellError, Problem
+from foretell.errors import ForetellError, bad_input
 from foretell.lab.versions.snapshot import (
     Snapshot,
     StoredPrediction,
@@ -136,7 +136,7 @@ def version_changes(question: VersionsQuestion) -> VersionChanges:
     """
     if not question.files:
         message, allowed = "names no file", "a file of `changed --save`, or of a verb with --json"
-        raise BadInput([Problem(path="files", value=None, message=message, allowed=allowed)])
+        raise bad_input("files", None, message, allowed)
     given = [question.files] if isinstance(question.files, str | Path) else question.files
     found = [changes_of(read_snapshot(path), float(question.over)) for path in given]
     moved = sorted(

@@ -12,7 +12,7 @@ import foretell
 from foretell import catalog
 from foretell.api.serving import serve
 from foretell.api.training import estimate
-from foretell.errors import BadInput, ForetellError, Problem
+from foretell.errors import BadInput, ForetellError, Problem, bad_input
 from foretell.interop.user_files import user_text
 from foretell.records import dataclass
 from foretell.specs.system import System
@@ -156,9 +156,7 @@ def read_snapshot(path: str | Path) -> Snapshot:
         except (ValueError, RecursionError):
             message = "is not JSON"
             allowed = "a file of `changed --save`, or of a verb with --json"
-            raise BadInput(
-                [Problem(path=str(path), value=None, message=message, allowed=allowed)]
-            ) from None
+            raise bad_input(str(path), None, message, allowed) from None
     if isinstance(told, Mapping) and "predictions" in told:
         return _own_snapshot(told, path)
     answers = told if isinstance(told, list) else [told]

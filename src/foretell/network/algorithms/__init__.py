@@ -15,7 +15,7 @@ from pkgutil import iter_modules
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import bad_input, nearest_name
 from foretell.network.algorithms.base import Algorithm, Collective, Message, MessageSchedule
 from foretell.network.topologies.base import Array, Topology
 from foretell.records import dataclass
@@ -50,16 +50,8 @@ def find(name: str) -> Algorithm:
     """The algorithm of this name."""
     algorithm = _all().get(name)
     if algorithm is None:
-        raise BadInput(
-            [
-                Problem(
-                    path="algorithm",
-                    value=name,
-                    message="no such algorithm",
-                    allowed=", ".join(names()),
-                    nearest=nearest_name(name, names()),
-                )
-            ]
+        raise bad_input(
+            "algorithm", name, "no such algorithm", ", ".join(names()), nearest_name(name, names())
         )
     return algorithm
 
@@ -106,15 +98,11 @@ def fastest(
     known = home(collective, topology)
     candidates = known if among is None else tuple(a for a in map(find, among) if a in known)
     if not candidates:
-        raise BadInput(
-            [
-                Problem(
-                    path="algorithm",
-                    value=", ".join(among or ()) or None,
-                    message=f"no such algorithm for {collective} on {type(topology).__name__}",
-                    allowed=", ".join(a.name for a in known) or "none",
-                )
-            ]
+        raise bad_input(
+            "algorithm",
+            ", ".join(among or ()) or None,
+            f"no such algorithm for {collective} on {type(topology).__name__}",
+            ", ".join(a.name for a in known) or "none",
         )
     times = [a.cost(collective, topology).seconds(size_bytes) for a in candidates]
     table = np.stack(np.broadcast_arrays(*times))

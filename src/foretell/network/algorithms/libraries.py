@@ -7,7 +7,7 @@ over the axes of a torus. A library that is not known here chooses from everythi
 
 from collections.abc import Mapping
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import bad_input, nearest_name
 from foretell.network.algorithms.base import Collective
 
 _NCCL_GATHERS = ("ring", "multi-ring", "pat", "in-network")
@@ -50,15 +50,11 @@ LIBRARIES: Mapping[str, Mapping[Collective, tuple[str, ...]]] = {
 def candidates(library: str, collective: Collective) -> tuple[str, ...]:
     """Names of the algorithms the library has for a collective."""
     if library not in LIBRARIES:
-        raise BadInput(
-            [
-                Problem(
-                    path="library",
-                    value=library,
-                    message="no such communication library",
-                    allowed=", ".join(sorted(LIBRARIES)),
-                    nearest=nearest_name(library, LIBRARIES),
-                )
-            ]
+        raise bad_input(
+            "library",
+            library,
+            "no such communication library",
+            ", ".join(sorted(LIBRARIES)),
+            nearest_name(library, LIBRARIES),
         )
     return LIBRARIES[library][collective]

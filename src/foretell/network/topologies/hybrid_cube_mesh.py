@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.network.topologies.base import (
     Array,
     Claim,
@@ -117,15 +117,11 @@ SPREAD = 4.0
 def from_tier(tier: Tier, members: Num) -> HybridCubeMesh:
     """A sixth of a chip's rate for each link."""
     if np.any(np.asarray(members) > 8) or np.any(np.asarray(tier.size) > 8):
-        raise BadInput(
-            [
-                Problem(
-                    path=f"network.{tier.name}.size",
-                    value=tier.size,
-                    message="a hybrid cube mesh joins eight chips",
-                    allowed="up to 8",
-                )
-            ]
+        raise bad_input(
+            f"network.{tier.name}.size",
+            tier.size,
+            "a hybrid cube mesh joins eight chips",
+            "up to 8",
         )
     return HybridCubeMesh(
         members=members,

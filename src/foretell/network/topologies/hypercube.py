@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.network.topologies.base import power_of_two
 from foretell.network.topologies.grid import Grid
 from foretell.network.topologies.torus import grid
@@ -18,15 +18,11 @@ def from_tier(tier: Tier, members: Num) -> Grid:
     Members that are no power of two wind through the cube as a line along the last axis.
     """
     if not power_of_two(tier.size).all():
-        raise BadInput(
-            [
-                Problem(
-                    path=f"network.{tier.name}.size",
-                    value=tier.size,
-                    message="a hypercube has a power of two of members",
-                    allowed="2, 4, 8, ...",
-                )
-            ]
+        raise bad_input(
+            f"network.{tier.name}.size",
+            tier.size,
+            "a hypercube has a power of two of members",
+            "2, 4, 8, ...",
         )
     axes = max(round(float(np.log2(tier.size))), 1)
     link_s_per_byte = axes / (tier.bandwidth_bytes_per_s * tier.taper)

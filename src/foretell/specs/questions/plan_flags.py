@@ -7,7 +7,7 @@ answers it reads one text.
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.questions.common import MOST_CHIPS, MOST_LENGTH
@@ -84,9 +84,7 @@ def with_plan_words(record: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     plan = given.get("plan")
     if plan is not None and not isinstance(plan, str):
         message = "the plan is a record, which leaves nothing open"
-        raise BadInput(
-            [Problem(path=words[0], value=None, message=message, allowed="a plan in words")]
-        )
+        raise bad_input(words[0], None, message, "a plan in words")
     none = {field.name: None for field in flags if field.name in given}
     return {**given, **none, "plan": " ".join([*(plan or "").split(), *words])}
 

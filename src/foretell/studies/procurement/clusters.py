@@ -12,7 +12,7 @@ from foretell.economics.ask_system import SystemQuestion, system_cost, with_flag
 from foretell.economics.fabric import per_node_chips
 from foretell.economics.work import AHEAD, RESERVED
 from foretell.economics.years import HOURS
-from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+from foretell.errors import Infeasible, Problem, ProblemsError, bad_input
 
 Given = str | Mapping[str, Any]
 """A name, a file, or the table that such a file has."""
@@ -142,9 +142,7 @@ def rent_of(system: Given, paid: Payment) -> tuple[str, float]:
     if way not in offered:
         message = f"{name_of(system)}: {chip} has no such offer in the catalogue"
         known = ", ".join(["own", *offered])
-        raise BadInput(
-            [Problem(path="rent", value=paid.rent, message=message, allowed=f"{known}, or --price")]
-        )
+        raise bad_input("rent", paid.rent, message, f"{known}, or --price")
     return way, offered[way][1]
 
 

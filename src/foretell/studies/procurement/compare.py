@@ -10,7 +10,7 @@ ranking.py     the order, how sure it is, and why
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from foretell.errors import BadInput, Problem, ProblemsError, unknown
+from foretell.errors import BadInput, Problem, ProblemsError, unknown, wrong
 from foretell.inputs.question import as_texts
 from foretell.specs.measurement import Measurement
 from foretell.specs.questions.compare import CompareQuestion
@@ -73,8 +73,7 @@ def compare(question: CompareQuestion) -> Ranking:
         systems = on_topologies(systems, question.topologies, question.equal, gpus)
     names = [name_of(system) for system in systems]
     if not names or len({*names}) < len(names):
-        message = "names none, or one twice"
-        problems.append(Problem(path="systems", value=names, message=message, allowed="each once"))
+        problems.append(wrong("systems", names, "names none, or one twice", "each once"))
     sized = {} if gpus is None else {"gpus": gpus}
     given |= sized if model is None else {**sized, "model": model}
     if workload is None:

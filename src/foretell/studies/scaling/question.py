@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input, wrong
 from foretell.inputs.question import LARGEST
 from foretell.inputs.software import checked_plan
 from foretell.specs.plan import named_fields, parse_plan
@@ -48,8 +48,7 @@ def _counts(word: str, whole: str) -> list[int]:
 
 
 def _bad_gpus(value: object) -> Problem:
-    message = "not a usable list of numbers of chips"
-    return Problem(path="gpus", value=value, message=message, allowed=GPUS_ALLOWED)
+    return wrong("gpus", value, "not a usable list of numbers of chips", GPUS_ALLOWED)
 
 
 def strategy_texts(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -58,9 +57,7 @@ def strategy_texts(given: str | Sequence[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(" ".join(str(w).split()) for w in words if str(w).strip()))
     if not 1 <= len(found) <= MOST_STRATEGIES:
         allowed = f"1 to {MOST_STRATEGIES} plans, such as zero1,zero2,zero3"
-        raise BadInput(
-            [Problem(path="strategies", value=given, message="no strategies", allowed=allowed)]
-        )
+        raise bad_input("strategies", given, "no strategies", allowed)
     return found
 
 
@@ -76,8 +73,7 @@ def plan_texts(strategies: Sequence[str], words: str, micro_batch: int | None) -
             problems += error.problems
         named = "micro_batch" in named_fields(text)
         if named and micro_batch is not None:
-            message = "is also in the words of a plan"
-            problems.append(Problem(path="micro_batch", value=micro_batch, message=message))
+            problems.append(wrong("micro_batch", micro_batch, "is also in the words of a plan"))
         found.append(text if named else f"{text} mbs{micro_batch or 1}")
     if problems:
         raise BadInput(problems)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.inputs.question import LARGEST, Settings, as_texts, ask, collect, plan_of
 from foretell.specs.questions.studies import ScalingQuestion
 from foretell.specs.scenario import Scenario
@@ -218,8 +218,7 @@ def _mode(
     """Strong where a global batch is given, else weak; contradictions are problems."""
     found: Mode = mode or ("weak" if global_batch is None else "strong")
     if found not in MODES:
-        allowed = ", ".join(MODES)
-        return "weak", [Problem(path="mode", value=mode, message="not a choice", allowed=allowed)]
+        return "weak", [wrong("mode", mode, "not a choice", ", ".join(MODES))]
     if found == "strong" and global_batch is None:
         message = "strong scaling holds the global batch: say which"
         return found, [Problem(path="global_batch", value=None, message=message)]
@@ -230,27 +229,20 @@ def _mode(
             Problem(path="global_batch", value=global_batch, message=message, allowed=allowed)
         ]
     if found == "strong" and batch_per_gpu is not None:
-        message = "the batch is held in strong scaling"
-        return found, [Problem(path="batch_per_gpu", value=batch_per_gpu, message=message)]
+        return found, [wrong("batch_per_gpu", batch_per_gpu, "the batch is held in strong scaling")]
     return found, []
 
 
 def _numbers(batch_per_gpu: int | None, micro_batch: int | None, floor: float) -> list[Problem]:
     """Numbers that are none, or out of their range."""
     problems = [
-        Problem(
-            path=name,
-            value=value,
-            message="not a usable number",
-            allowed=f"a whole number from 1 to {LARGEST}",
-        )
+        wrong(name, value, "not a usable number", f"a whole number from 1 to {LARGEST}")
         for name, value in (("batch_per_gpu", batch_per_gpu), ("micro_batch", micro_batch))
         if value is not None and (type(value) is not int or not 1 <= value <= LARGEST)
     ]
     usable: object = floor  # a text, where it comes from a flag
     if not (isinstance(usable, int | float) and 0.0 < usable <= 1.0):
-        message, allowed = "no efficiency", "a number above 0, at most 1"
-        problems.append(Problem(path="floor", value=floor, message=message, allowed=allowed))
+        problems.append(wrong("floor", floor, "no efficiency", "a number above 0, at most 1"))
     return problems
 
 

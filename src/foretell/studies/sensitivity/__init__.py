@@ -7,7 +7,7 @@ the plan held or chosen anew (search/what_if.py).
 
 from typing import TYPE_CHECKING, Any, overload
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.studies import SensitivityQuestion
 from foretell.specs.result import StepEstimate
@@ -55,8 +55,7 @@ def sensitivity(about: Any, of: str = "step_s", **question: Any) -> "Sensitivity
     """
     if not isinstance(about, StepEstimate):
         if of != "step_s":
-            message = "belongs to an estimate; a question answers for every result"
-            raise BadInput([Problem(path="of", value=of, message=message)])
+            raise bad_input("of", of, "belongs to an estimate; a question answers for every result")
         return sensitivities(about, **question)
     if question:
         message = "an estimate carries its own question"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.records import Answer, JsonRecord, as_json
 
 MOST_FACTOR = 1000.0
@@ -106,7 +106,7 @@ def check_factor(factor: object) -> None:
     plain = isinstance(factor, int | float) and not isinstance(factor, bool)
     if not plain or not 1.0 < float(factor) <= MOST_FACTOR:  # type: ignore[arg-type]
         message, allowed = "not a usable number", f"a number above 1, to {MOST_FACTOR:g}"
-        raise BadInput([Problem(path="factor", value=factor, message=message, allowed=allowed)])
+        raise bad_input("factor", factor, message, allowed)
 
 
 def strength(moved: NumberEffect, result: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, bad_input, unknown
 from foretell.records import Answer, JsonRecord, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import CodesignQuestion
@@ -185,7 +185,7 @@ def check_wishes(study: Study) -> None:
     if not wanted["objectives"]:
         message = "nothing is wanted of this study"
         allowed = '[objectives], or rent = "own" in [base] for money and speed'
-        raise BadInput([Problem(path="objectives", value=None, message=message, allowed=allowed)])
+        raise bad_input("objectives", None, message, allowed)
     known = [*mix_columns(study), *own_columns(study)]
     known += [axis.path for axis in study.axes if axis_type(axis) in ("int", "float")]
     problems = [

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import lru_cache, partial
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.records import dataclass
 from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.specs.study import Study
@@ -75,16 +75,7 @@ def shard_runner(executor: str | Executor, workers: int) -> ShardRunner | None:
         return ShardRunner(
             open=lambda: _dask(f"tcp://{address}", workers), ahead=max(AHEAD * workers, 256)
         )
-    raise BadInput(
-        [
-            Problem(
-                path="executor",
-                value=executor,
-                message="not a choice",
-                allowed="process, dask, dask://host:port",
-            )
-        ]
-    )
+    raise bad_input("executor", executor, "not a choice", "process, dask, dask://host:port")
 
 
 def _own_workers(
@@ -162,7 +153,7 @@ def run_shards(
             # A worker was killed: a new pool does what was on its hands.
             restarts += 1
     message = f"workers died {restarts} times before a shard was done: too little memory?"
-    raise BadInput([Problem(path="workers", value=None, message=message, allowed="fewer workers")])
+    raise bad_input("workers", None, message, "fewer workers")
 
 
 def _on_workers(
@@ -283,9 +274,7 @@ def _dask(address: str | None, workers: int) -> Iterator[Executor]:
         client = Client(address, timeout=10)
     except OSError:
         message, allowed = "no Dask scheduler answers there", "dask://host:port of one that runs"
-        raise BadInput(
-            [Problem(path="executor", value=address, message=message, allowed=allowed)]
-        ) from None
+        raise bad_input("executor", address, message, allowed) from None
     with closing(client):
         yield client.get_executor(pure=False)
 
@@ -293,4 +282,4 @@ def _dask(address: str | None, workers: int) -> Iterator[Executor]:
 def _not_installed(package: str) -> BadInput:
     message = f"needs {package}, which is not installed"
     allowed = 'pip install "foretell[sweep]"'
-    return BadInput([Problem(path="sweep", value=None, message=message, allowed=allowed)])
+    return bad_input("sweep", None, message, allowed)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.user_files import whole_file
 from foretell.records import as_json, dataclass
 from foretell.studies.sweep.run import _status, needs_polars
@@ -51,12 +51,10 @@ def export(folder: str | Path, *, out: str | Path, sql: str | None = None) -> Ex
     path = Path(out)
     kinds = (".csv", ".parquet")
     if path.suffix not in kinds:
-        raise BadInput(
-            [Problem(path="out", value=str(out), message="unknown kind", allowed=", ".join(kinds))]
-        )
+        raise bad_input("out", str(out), "unknown kind", ", ".join(kinds))
     if path.is_dir() or not path.absolute().parent.is_dir():
         message, allowed = "no file can be written there", "a file in a folder there is"
-        raise BadInput([Problem(path="out", value=str(out), message=message, allowed=allowed)])
+        raise bad_input("out", str(out), message, allowed)
     study, _ = read_manifest(Path(folder))
     needs_polars()
     table = results(folder)
@@ -85,7 +83,7 @@ def _asked(table: Any, sql: str) -> Any:
         said = str(error).split("\n\nResolved plan")[0].strip()
         message = f"cannot be answered: {said}"
         allowed = f'a query of the table {TABLE}, names with dots in double quotes: "plan.tp"'
-        raise BadInput([Problem(path="sql", value=sql, message=message, allowed=allowed)]) from None
+        raise bad_input("sql", sql, message, allowed) from None
     return asked
 
 
@@ -102,13 +100,10 @@ def _written(table: Any, path: Path) -> tuple[int, tuple[str, ...]]:
     except OSError:
         raise
     except pl.exceptions.PolarsError as error:
-        message = f"cannot be answered: {str(error).splitlines()[0]}"
-        raise BadInput([Problem(path="sql", value=None, message=message)]) from None
+        raise bad_input("sql", None, f"cannot be answered: {str(error).splitlines()[0]}") from None
     except pl.exceptions.PanicException:
         # Only a file that was made to bear the hash of its damage gets here.
         message, allowed = "a shard is no table", "a folder that sweep wrote"
-        raise BadInput(
-            [Problem(path="folder", value=None, message=message, allowed=allowed)]
-        ) from None
+        raise bad_input("folder", None, message, allowed) from None
     read = pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)
     return int(read.select(pl.len()).collect().item()), tuple(table.collect_schema().names())

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.inputs.question import collect
 from foretell.interop.user_files import write_whole
 from foretell.records import Answer, as_json
@@ -285,10 +285,7 @@ def _first(axis: Any) -> Any:
 
 def _workers(given: object) -> int:
     if type(given) is not int or not 1 <= given <= MOST_WORKERS:
-        allowed = f"a whole number from 1 to {MOST_WORKERS}"
-        raise BadInput(
-            [Problem(path="workers", value=given, message="not usable", allowed=allowed)]
-        )
+        raise bad_input("workers", given, "not usable", f"a whole number from 1 to {MOST_WORKERS}")
     return given
 
 

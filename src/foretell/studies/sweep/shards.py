@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.user_files import is_there, write_whole
 from foretell.records import dataclass
 from foretell.specs.study import Study
@@ -96,8 +96,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            message = "another sweep is writing there"
-            raise BadInput([Problem(path="out", value=str(folder), message=message)]) from None
+            raise bad_input("out", str(folder), "another sweep is writing there") from None
         yield
 
 
@@ -165,4 +164,4 @@ def read_manifest(folder: Path) -> tuple[Study, dict[str, Any]]:
         message, allowed = "holds no sweep", "the folder that `foretell sweep --out` wrote"
     except (ValueError, KeyError, TypeError, RecursionError):
         message, allowed = f"its {MANIFEST} is damaged", "the study with --out of this folder again"
-    raise BadInput([Problem(path="folder", value=str(folder), message=message, allowed=allowed)])
+    raise bad_input("folder", str(folder), message, allowed)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.specs.study import Axis, Study
 from foretell.studies.sweep.mix import objectives_of
 from foretell.studies.sweep.shards import program_hash
@@ -43,9 +43,7 @@ def quiet_optuna() -> Iterator[Any]:
             "needs optuna, which is not installed",
             'pip install "foretell[optimise]"',
         )
-        raise BadInput(
-            [Problem(path="optimise", value=None, message=message, allowed=allowed)]
-        ) from None
+        raise bad_input("optimise", None, message, allowed) from None
     import warnings
 
     before = optuna.logging.get_verbosity()

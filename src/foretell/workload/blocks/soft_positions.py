@@ -12,7 +12,7 @@ so that L = 2, d = 512 has e = a = 128. A convolution is one product over its ta
 
 from typing import Any, ClassVar
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, wrong
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import EmbeddingBlock, MapBlock, MapShape
@@ -37,9 +37,7 @@ class SoftPositions(EmbeddingBlock):
         if hidden % (2 * self.levels):
             what = f"{self.levels} levels cannot share a hidden width of {hidden} evenly"
             allowed = f"a hidden width that {2 * self.levels} divides"
-            problem = Problem(
-                path="embedding.block", value=self.levels, message=what, allowed=allowed
-            )
+            problem = wrong("embedding.block", self.levels, what, allowed)
             raise BadInput([problem])
         other = hidden // (2 * self.levels)
         return hidden - other * (2 * self.levels - 1), other

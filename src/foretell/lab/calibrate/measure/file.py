@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.user_files import check_regular
 from foretell.lab.calibrate.measure.point import IDENTITY, MeasurePoint, key_of
 
@@ -55,8 +55,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
                 if isinstance(line, dict):
                     yield line
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
-        raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
+        raise bad_input(str(path), None, f"cannot be read: {error.strerror or error}") from None
 
 
 def points(path: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import Infeasible, bad_input
 from foretell.interop.timers import line_timers, timed_parts
 from foretell.interop.user_files import check_regular
 from foretell.records import JsonRecord, as_json, dataclass
@@ -113,7 +113,7 @@ def read_log(path: Path) -> list[StepSplit]:
     if not kept:
         message = "times no step: neither a forward pass nor an iteration"
         allowed = "a log of DeepSpeed with wall_clock_breakdown, or of Megatron with timing"
-        raise BadInput([Problem(path="files", value=str(path), message=message, allowed=allowed)])
+        raise bad_input("files", str(path), message, allowed)
     return kept
 
 

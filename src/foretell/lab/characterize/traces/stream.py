@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.user_files import check_regular
 
 CHUNK = 1 << 20
@@ -59,9 +59,7 @@ def trace_problem(path: Path, message: str, value: object = None) -> BadInput:
     """What is wrong with a trace file."""
     allowed = "a PyTorch-profiler trace or one of foretell simulate: .json or .json.gz"
     told = value if value is not None else str(path)
-    return BadInput(
-        [Problem(path="trace", value=told, message=f"{path.name}: {message}", allowed=allowed)]
-    )
+    return bad_input("trace", told, f"{path.name}: {message}", allowed)
 
 
 class _StreamReader:

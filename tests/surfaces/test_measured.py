@@ -52,6 +52,18 @@ def test_a_search_explanation_simulation_and_memory_answer_given_it() -> None:
     assert held.estimate.peak_memory_bytes > plain.estimate.peak_memory_bytes
 
 
+@pytest.mark.parametrize("top", [1, 5, 30])
+def test_the_plan_chosen_is_the_first_of_a_search(top: int) -> None:
+    """Each plan is ranked by its own factors, however many are shown."""
+    measured = ["tp8 pp1 zero1 mbs1 recompute=full: 31 s", "tp2 pp4 zero1 mbs1: 12 s"]
+    best = foretell.estimate("llama-3.1-70b", **JOB, measured=measured)
+    found = foretell.search("llama-3.1-70b", **JOB, top=top, measured=measured)
+    assert str(best.plan) == str(found.best.plan)
+    assert best.step_s == found.best.step_s
+    assert len(found.plans) <= top
+    assert [one.step_s for one in found.plans] == sorted(one.step_s for one in found.plans)
+
+
 @pytest.mark.parametrize("name", ["allocated_bytes", "reserved_bytes", "peak_memory_bytes"])
 def test_memory_is_measured_as_it_was_printed(name: str) -> None:
     """Tensors, what is reserved, or what the process holds: as predicted each says that nothing is off."""

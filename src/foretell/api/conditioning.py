@@ -22,6 +22,7 @@ from foretell.inputs.question import collect, plan_of
 from foretell.inputs.system import system_of
 from foretell.records import dataclass
 from foretell.search.plan_checks import check_plan
+from foretell.search.search import SearchResult, search_plans
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
 from foretell.specs.measurement import MEASURED_MEMORY, WATCHED, Measurement
 from foretell.specs.plan import Plan, batch_of
@@ -46,6 +47,8 @@ CONTRADICTS = 0.5
 """Probability from which a run is said to contradict the rest."""
 OPEN = 0.02
 """Slope from which a mechanism is told of."""
+RANKED = 12
+"""Plans of a search that are ranked by the factors of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,31 +407,24 @@ def step_seconds(values: Mapping[str, float], predicted: StepEstimate) -> float 
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPlace:
-    """A system as measured runs have it, for the search of a plan: the same factors for every plan."""
+def search_given(
+    known: Conditioned, scenario: Scenario, base: Plan, top: int, **how: Any
+) -> SearchResult:
+    """The best plans given what was measured; `how` as of `search_plans`.
 
-    known: Conditioned
-    """What was measured."""
-    before: Scenario
-    """The question, on the system as predicted."""
-    scenario: Scenario
-    """The question, on the system with these factors."""
-
-    def after(self, found: StepEstimate) -> StepEstimate:
-        """A plan that was found, with the factors that are its own: as `estimate` answers for it."""
-        now = self.known.answer(self.before, found.plan, chosen=found.plan_chosen)
-        return replace(now, assumptions=found.assumptions)
-
-    def ranked(self, plans: Sequence[StepEstimate]) -> tuple[StepEstimate, ...]:
-        """Plans that were found, each with its own factors, the fastest first."""
-        return tuple(sorted(map(self.after, plans), key=lambda one: one.step_s))
-
-
-def place_of_search(known: Conditioned, scenario: Scenario) -> SearchPlace:
-    """Where a search looks: what is common to runs that are alike is taken as of the first measured run."""
-    first = known.runs[0]
-    step = known.step(first.predicted, another=True)
-    system = scenario.system.with_corrections(step.corrections)
-    place = replace(scenario, system=system, assumptions=(*scenario.assumptions, *known.notes))
-    return SearchPlace(known=known, before=scenario, scenario=place)
+    What is common to runs that are alike is taken as of the first measured run and searched with; the best of
+    these are answered with the factors of their own, the fastest first, as `estimate` answers for each.
+    """
+    step = known.step(known.runs[0].predicted, another=True)
+    said = (*scenario.assumptions, *known.notes)
+    there = replace(
+        scenario, system=scenario.system.with_corrections(step.corrections), assumptions=said
+    )
+    found = search_plans(there, base, max(top, RANKED), **how)
+    own = [
+        replace(
+            known.answer(scenario, one.plan, chosen=one.plan_chosen), assumptions=one.assumptions
+        )
+        for one in found.plans
+    ]
+    return replace(found, plans=tuple(sorted(own, key=lambda one: one.step_s)[:top]))

@@ -10,12 +10,13 @@ import numpy as np
 
 from foretell.api.conditioning import (
     FAR,
+    RANKED,
     Conditioned,
     MeasuredStep,
     condition_steps,
     leaf_values,
     measured_steps,
-    place_of_search,
+    search_given,
     step_run,
 )
 from foretell.api.measured_files import read_measured
@@ -28,7 +29,6 @@ from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings
 from foretell.records import Answer, as_json, dataclass
-from foretell.search.search import search_plans
 from foretell.specs.corrections import TRAINING, Corrections
 from foretell.specs.measurement import Measurement
 from foretell.specs.model import Model
@@ -71,8 +71,6 @@ LITTLE = 0.02
 """Share of the step below which nothing of a part stands out."""
 DRAWS_LESS = -0.25
 """Gap of a chip's power below which it is told."""
-TRIED = 12
-"""Plans that are looked at for the next measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,10 +365,9 @@ def _next(
 ) -> tuple[tuple[Plan, float] | None, NextMeasurement | None]:
     """The best plan given what was measured, and the plan that would say most of it."""
     scenario, base = plan_of(run.scenario, None, settings, searched=True)
-    place = place_of_search(known, scenario)
     base = replace(base, framework=run.plan.framework, precision=run.plan.precision)
     try:
-        plans = place.ranked(search_plans(place.scenario, base, top=TRIED).plans)
+        plans = search_given(known, scenario, base, RANKED).plans
     except (Infeasible, BadInput):
         return None, None
     if not plans:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foretell.api.answers import Estimate, estimate_answer, scenario_of
 from foretell.errors import BadInput, Infeasible, Problem, at_path, unknown
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from foretell.api.search_answers import Search
     from foretell.search.differences import Comparison
     from foretell.search.explain import Explanation
+    from foretell.search.search import SearchResult
     from foretell.search.sensitivity import Sensitivity
     from foretell.simulation.answer import Simulation
     from foretell.simulation.memory_answer import MemoryAnswer
@@ -203,7 +204,6 @@ def search(question: SearchQuestion) -> "Search":
     """
     from foretell.api.search_answers import search_answer
     from foretell.search.choices import over_names
-    from foretell.search.search import search_plans
 
     settings, plan = as_texts(question.set), question.plan
     top, workers = question.top, question.workers
@@ -226,14 +226,8 @@ def search(question: SearchQuestion) -> "Search":
     tried = over_names(question.over, (*named, *(text.partition("=")[0][5:] for text in settings)))
     fixed = fixed_fields(plan, settings)
     known = conditioned(scenario, question)
-    if known is None:
-        found = search_plans(scenario, base, top, question.progress, workers, fixed, tried)
-        return search_answer(found)
-    from foretell.api.conditioning import place_of_search
-
-    place = place_of_search(known, scenario)
-    found = search_plans(place.scenario, base, top, question.progress, workers, fixed, tried)
-    return search_answer(replace(found, plans=place.ranked(found.plans)))
+    how = {"progress": question.progress, "workers": workers, "fixed": fixed, "over": tried}
+    return search_answer(_plans_found(scenario, base, top, known, **how))
 
 
 @asks(SimulateQuestion)
@@ -344,18 +338,21 @@ def best_plan(
 ) -> StepEstimate:
     """The best plan of the whole space (less what is fixed), or Infeasible with the nearest miss; given what
     was measured, where something was."""
-    from foretell.search.search import search_plans
-
     check_choices(scenario, base)
-    if known is None:
-        found = search_plans(scenario, base, top=1, progress=progress, fixed=fixed)
-        best = found.best
-    else:
-        from foretell.api.conditioning import place_of_search
-
-        place = place_of_search(known, scenario)
-        found = search_plans(place.scenario, base, top=1, progress=progress, fixed=fixed)
-        best = place.after(found.best)
+    found = _plans_found(scenario, base, 1, known, progress=progress, fixed=fixed)
     many = found.plans_evaluated + found.plans_pruned
     said = f"plan chosen by search: the best of {many:,} candidates"
-    return with_values(best, assumptions=(*best.assumptions, said))
+    return with_values(found.best, assumptions=(*found.best.assumptions, said))
+
+
+def _plans_found(
+    scenario: Scenario, base: Plan, top: int, known: "Conditioned | None", **how: Any
+) -> "SearchResult":
+    """The best plans, as predicted or given what was measured; `how` as of `search_plans`."""
+    if known is None:
+        from foretell.search.search import search_plans
+
+        return search_plans(scenario, base, top, **how)
+    from foretell.api.conditioning import search_given
+
+    return search_given(known, scenario, base, top, **how)

@@ -88,3 +88,13 @@ def test_cost_and_network_are_verbs_of_the_package() -> None:
         foretell.cost("house", "mine")  # type: ignore[arg-type]
     found = foretell.network("hgx-h100", collective="all-reduce", size="64MiB", group=8)
     assert found.seconds > 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("overrides", "set"), ("gpu", "gpus"), ("batch_size", "global_batch")]
+)
+def test_an_argument_that_is_none_names_the_one_that_is(name: str, near: str) -> None:
+    with pytest.raises(
+        TypeError, match=rf"estimate\(\) has no argument '{name}'; did you mean {near}"
+    ):
+        foretell.estimate("llama-3.1-8b", system="h100", **{name: 1})

@@ -234,6 +234,31 @@ def test_a_module_is_given_back_as_it_was() -> None:
     assert all(p.grad is None for p in module.parameters())
 
 
+def test_labels_that_a_module_needs_are_given_to_its_served_pass(tmp_path: Path) -> None:
+    class Labelled(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = torch.nn.Linear(64, 10)
+
+        def forward(self, x: Any, labels: Any) -> Any:
+            return torch.nn.functional.cross_entropy(self.head(x), labels)
+
+    inputs = {"x": torch.zeros(4, 64), "labels": torch.zeros(4, dtype=torch.long)}
+    file = tmp_path / "labelled.foretell.json"
+    foretell.trace(Labelled(), **inputs).save(file)
+    assert foretell.serve(str(file), system="h100-sxm").pass_s > 0.0  # type: ignore[attr-defined]
+
+
+def test_a_module_in_fp32_says_what_would_be_faster(net: TracedModel, tmp_path: Path) -> None:
+    file = tmp_path / "net.foretell.json"
+    net.save(file)
+    wide = foretell.estimate(str(file), system="h100-sxm")
+    narrow = foretell.estimate(str(file), system="h100-sxm", precision="bf16")
+    assert not wide.plan_chosen
+    assert any("--precision bf16" in line for line in wide.assumptions)
+    assert not any("--precision bf16" in line for line in narrow.assumptions)
+
+
 def test_attention_is_fused_as_on_a_gpu() -> None:
     class Attend(torch.nn.Module):
         def __init__(self) -> None:

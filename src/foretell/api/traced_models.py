@@ -119,8 +119,12 @@ def estimate_traced(question: TrainingQuestion) -> Estimate:
     software = place.software(word, seen)
     job, more = _job(model, plan, place.system, software, question.global_batch, place.settings)
     found = traced_step(model, job)
+    if "precision" not in named_fields(str(question.plan or "")) and plan.precision == "fp32":
+        said.append(
+            "fp32, as the module's tensors are: --precision bf16 is how most such runs train"
+        )
     said = [*place.said, *said, *more, *found.notes]
-    return _answer(model, job, found, place.gpus, said, seen, chosen_plan=question.plan is None)
+    return _answer(model, job, found, place.gpus, said, seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,8 +303,6 @@ def _answer(
     gpus: int,
     said: Sequence[str],
     seen: dict[str, object],
-    *,
-    chosen_plan: bool,
 ) -> Estimate:
     """The step as an answer of `estimate`."""
     chip = job.system.chip
@@ -321,7 +323,7 @@ def _answer(
         seq_len=model.tokens,
         target_len=None,
         plan=job.plan,
-        plan_chosen=chosen_plan,
+        plan_chosen=False,
         fits=memory_verdict(found.held, capacity),
         step_s=found.step_s,
         tokens_per_s=tokens / found.step_s,

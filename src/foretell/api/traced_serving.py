@@ -92,8 +92,12 @@ def _served(file: Any) -> TracedModel:
     """A trace with a form that is served."""
     model = load_traced(file)
     if FORM not in model.graphs:
+        why = next((n for n in model.graphs["as-is"].notes if n.startswith(FORM)), "")
         message = f"{model.id} has no pass without gradients in its trace"
-        allowed = "foretell trace, once more: earlier releases left it out"
+        message += f" ({why})" if why else ""
+        allowed = (
+            "a module whose forward runs by itself, in eval(); traces of 0.11 are to be made anew"
+        )
         raise BadInput([Problem(path="model", value=str(file), message=message, allowed=allowed)])
     return model
 

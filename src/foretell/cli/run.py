@@ -1,6 +1,7 @@
 """Arguments to exit code: every error becomes one line on standard error, and no traceback."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -124,7 +125,8 @@ def _of_parser(error: "CycloptsError", arguments: Sequence[str] = ()) -> Problem
         case UnknownOptionError():
             path, message = error.token.keyword or error.token.value, "unknown option"
             flags = [name for argument in error.argument_collection for name in argument.names]
-            near = _plan_word(path, arguments) if "--plan" in flags else None
+            verb = next(iter(arguments), "")
+            near = _plan_word(path, arguments, verb) if "--plan" in flags else None
             near = near or nearest_name(path.partition("=")[0], flags)
         case UnknownCommandError(unused_tokens=[word, *_], app=app) if app is not None:
             names = [name for name in app if name.startswith("-") == word.startswith("-")]
@@ -137,7 +139,7 @@ def _of_parser(error: "CycloptsError", arguments: Sequence[str] = ()) -> Problem
         case RepeatArgumentError(token=token) if token.keyword is not None:
             path, message = token.keyword, "given more than once"
         case UnusedCliTokensError(unused_tokens=[word, *_]):
-            message = f"unexpected argument {word!r}"
+            message, near = f"unexpected argument {word!r}", _flag_of(word)
         case _:
             error.verbose = False
             message = str(error)
@@ -159,19 +161,34 @@ PLAN_WORDS = {
     "--plan schedule=": ("schedule",),
 }
 """What flags of other tools are here, up to their value."""
+SERVES = ("serve", "size")
+"""Verbs whose plans have the words of an engine."""
 USUAL = {"--plan sp": "", "--recompute ": "full", "--plan schedule=": "1f1b"}
 """Their values where none was typed; else 8."""
 
 
-def _plan_word(option: str, arguments: Sequence[str]) -> str | None:
-    """What another tool's flag such as --tensor-parallel-size 8 is here, with the number that was typed."""
+def _flag_of(word: str) -> str | None:
+    """The flag that a word behind a verb is likely meant for: chips, or an algorithm."""
+    from foretell.specs.post_training import ALGORITHMS
+
+    if re.fullmatch(r"\d+(x\S+)?", word):
+        return f"--gpus {word}"
+    return f"--algorithm {word}" if word in ALGORITHMS else None
+
+
+def _plan_word(option: str, arguments: Sequence[str], verb: str) -> str | None:
+    """What another tool's flag such as --tensor-parallel-size 8 is here, with the number that was typed; of a
+    plan's word (--lora 16) the plan."""
     name = option.lstrip("-").partition("=")[0]
     typed = " ".join(arguments).partition(f"--{name}")[2]
     value = typed.lstrip("= ").partition(" ")[0]
     plain = name.replace("_", "-").lower()
     found = next((word for word, flags in PLAN_WORDS.items() if plain in flags), None)
     if found is None:
-        return None
+        from foretell.specs.plan_words import KEYS, METHODS
+
+        plan = METHODS.get(plain) or (plain in KEYS and f"{plain}={{}}")
+        return f'--plan "{plan.format(value)}"' if plan and value and verb not in SERVES else None
     usual = USUAL.get(found, "8")
     return found + (value if usual and value.isalnum() else usual)
 

@@ -97,6 +97,8 @@ USUAL_RANK = "16"
 """Rank in such words where none is given."""
 FACTORS = {"capacity": (0.0, 100.0), "imbalance": (1.0, 1e4)}
 """Keys whose value is any number, with its least and most."""
+KEYS = (*CHOICES, *FORMS, *NUMBERS, *FACTORS, "order")
+"""Words that a value follows behind an equals sign."""
 LARGEST_DEGREE = 10**9
 """Degrees above this are a typing error, not a plan."""
 LONGEST_TEXT = 10_000
@@ -199,14 +201,13 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
     if key in FACTORS:
         return key, _factor(key, value)
     if key not in CHOICES:
-        keys = [*CHOICES, *FORMS, *NUMBERS, *FACTORS, "order"]
         plain = next((word for word, field in DEGREES.items() if key in (word, field)), None)
         raise bad_input(
             "plan",
             word,
             f"unknown key `{key}`",
-            ", ".join(keys),
-            (f"{plain}{value}" if plain else _method(key, value) or nearest_name(key, keys)),
+            ", ".join(KEYS),
+            (f"{plain}{value}" if plain else _method(key, value) or nearest_name(key, KEYS)),
         )
     spelled = {"tp_mode": (SEQUENCE_GRID,), "optimizer": tuple(PAGED)}
     choices = (*CHOICES[key], *spelled.get(key, ()))

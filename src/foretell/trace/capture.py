@@ -1,5 +1,6 @@
 """Traces a PyTorch module: forward, loss and backward under fake tensors, without weights or a GPU."""
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -139,6 +140,12 @@ def _tensors_of(module: torch.nn.Module) -> list[tuple[Any, str, str, Any]]:
     ]
 
 
+def _required(module: torch.nn.Module) -> set[str]:
+    """Arguments that a module's forward cannot be called without."""
+    given = inspect.signature(module.forward).parameters.values()
+    return {one.name for one in given if one.default is one.empty}
+
+
 def _restore(module: torch.nn.Module, before: Sequence[tuple[Any, str, str, Any]]) -> None:
     """Put a module's own tensors back."""
     for one, table, name, tensor in before:
@@ -262,7 +269,8 @@ class _Session:
             self.module.eval()
             with torch.no_grad():
                 if isinstance(inputs, Mapping):
-                    self.module(**{n: one for n, one in inputs.items() if n not in LABELS})
+                    of_loss = LABELS - _required(self.module)
+                    self.module(**{n: one for n, one in inputs.items() if n not in of_loss})
                 else:
                     self.module(*inputs)
         finally:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 
 P = ParamSpec("P")
@@ -185,6 +185,7 @@ def asks(record: Callable[P, Q]) -> Callable[[Callable[[Q], R]], Callable[P, R]]
     def of_fields(answer: Callable[[Q], R]) -> Callable[P, R]:
         @wraps(answer)
         def ask(*given: P.args, **named: P.kwargs) -> R:
+            _check_names(answer.__name__, record, named)
             question = record(*given, **named)
             check_sizes(question)
             return answer(question)
@@ -195,6 +196,21 @@ def asks(record: Callable[P, Q]) -> Callable[[Callable[[Q], R]], Callable[P, R]]
         return ask
 
     return of_fields
+
+
+CALLED_ELSEWHERE = {"overrides": "set", "sequence_length": "seq_len", "batch_size": "global_batch"}
+"""Names that answers and other tools have for arguments."""
+
+
+def _check_names(function: str, record: Any, named: Mapping[str, Any]) -> None:
+    """TypeError with the nearest argument where one is named that a question does not have."""
+    known = [field.name for field in fields_of(record)]
+    for name in named:
+        if name not in known:
+            near = CALLED_ELSEWHERE.get(name)
+            near = near if near in known else nearest_name(name, known)
+            more = f"; did you mean {near}?" if near else f"; it has {', '.join(known)}"
+            raise TypeError(f"{function}() has no argument {name!r}{more}")
 
 
 NUMBERS = ("whole", "count", "decimal", "amount", "price")

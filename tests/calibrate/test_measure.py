@@ -179,7 +179,7 @@ task = json.loads(sys.argv[2])
 out = pathlib.Path(task["out"])
 def tell(**message):
     print(json.dumps(message), flush=True)
-tell(what="hello", chip="c", software="s", todo=2)
+tell(what="hello", devices=1, chip="c", software="s", todo=2)
 if not out.exists():
     point = {"group": "gemm", "family": "gemm", "variant": "", "dims": {"m": 1}, "dtype": "fp32",
              "pass": "forward", "mode": "burst", "launch": "eager"}
@@ -197,7 +197,7 @@ def test_a_point_that_hangs_fails_and_the_run_goes_on(
     monkeypatch.setattr(run, "MODULE", "hanging_worker")
     monkeypatch.setattr(run, "find_spec", lambda name: name)
     begin = time.monotonic()
-    found = run.measure(tmp_path / "points.jsonl", minutes=20.0)
+    found = run.measure(tmp_path / "points.jsonl", minutes=20.0, processes=1)
     assert time.monotonic() - begin < 300.0
     assert found.left == 1
     (line,) = file.lines(tmp_path / "points.jsonl")
@@ -237,7 +237,10 @@ def test_a_killed_run_resumes_and_measures_every_point_once(
     assert first >= 3
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert (
-        cli.measure(out=str(out), device="cpu", short=True, minutes=float(MINUTES), json=True) == 0
+        cli.measure(
+            out=str(out), device="cpu", short=True, minutes=float(MINUTES), processes=1, json=True
+        )
+        == 0
     )
     told = json.loads(capsys.readouterr().out)
     assert told["left"] == told["skipped"] == 0
@@ -269,3 +272,16 @@ def test_processes_started_together_measure_collectives(root: Path, tmp_path: Pa
     assert {line["family"] for line in found} >= {"all_reduce", "all_gather", "send_recv"}
     assert all(line["dims"]["ranks"] == 2 and line["seconds"] > 0 for line in found)
     assert json.loads(done.stdout)["groups"]["collectives"]["done"] == len(found)
+
+
+@needs_torch
+def test_one_command_measures_the_links_between_local_processes(root: Path, tmp_path: Path) -> None:
+    out = tmp_path / "points.jsonl"
+    words = [*command(out), "--only", "launch,collectives"]
+    done = subprocess.run(
+        words, env=environ(root), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    families = {line["family"] for line in file.points(out) if line["group"] == "collectives"}
+    assert families >= {"all_reduce", "all_gather", "send_recv"}
+    assert json.loads(done.stdout)["groups"]["collectives"]["done"] >= len(families)

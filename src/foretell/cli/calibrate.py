@@ -41,9 +41,18 @@ def measure(
     retry_failed: Annotated[
         bool, Parameter(negative="", show_default=False, help="Try measurements that failed again.")
     ] = False,
+    processes: Annotated[
+        int,
+        Parameter(
+            metavar="N",
+            help="Processes of this machine that measure collectives at the end; 1: none "
+            "(default: one for each GPU, two on a CPU).",
+            show_default=False,
+        ),
+    ] = 0,
     json: Json = False,
 ) -> int:
-    """Time GEMMs, attention, norms, copies and launches here; under torchrun, collectives."""
+    """Time GEMMs, attention, norms, copies, launches and the collectives of this machine."""
     from foretell.lab.calibrate.measure.run import first_rank
     from foretell.lab.calibrate.measure.run import measure as run
 
@@ -55,6 +64,7 @@ def measure(
         short=short,
         memory_share=memory_share,
         retry_failed=retry_failed,
+        processes=processes,
     )
     if not first_rank():
         return 0

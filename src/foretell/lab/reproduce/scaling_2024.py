@@ -367,8 +367,22 @@ def _coverage(rows: Sequence[PublishedFigure]) -> Finding:
         verdict=verdict(wide >= COVERAGE * len(known), median(widths)),
         why="The runs record neither the sequences per GPU, nor whether states were on the host, nor "
         "how many of a node's ports a job used. On Selene rates grow faster than the GPUs (25B: twice a "
-        "GPU's rate from 8 to 64), as offloaded states make them; 25B stays slower than any of this.",
+        "GPU's rate from 8 to 64), as offloaded states make them. 25B stays slower than any of this by "
+        f"something inside a node: {_alike(known)}.",
     )
+
+
+def _alike(rows: Sequence[PublishedFigure]) -> str:
+    """Seconds of a GPU for a sequence of the largest model on each system."""
+    found = []
+    for system in ("Polaris", "Selene"):
+        own = [
+            r.gpus / r.measured
+            for r in rows
+            if "25B" in r.name and system in r.name and 64 <= r.gpus <= 512
+        ]
+        found.append(f"{min(own):.1f} to {max(own):.1f} s on {system}")
+    return f"a GPU takes {' and '.join(found)} for a sequence on 64 to 512 GPUs, whatever is between nodes"
 
 
 def _point_row(model: str, system: str, point: ScalingPoint) -> Row:

@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--memory-share", type=float, default=0.85, help="of the free memory")
     parser.add_argument("--short", action="store_true", help="a few small points of each group")
     parser.add_argument("--retry-failed", action="store_true", help="try failed points again")
+    parser.add_argument("--processes", type=int, default=0, help="for collectives; 1: none")
     given = parser.parse_args(arguments)
     try:
         found = measure(
@@ -32,6 +33,7 @@ def main(arguments: list[str]) -> int:
             short=given.short,
             memory_share=given.memory_share,
             retry_failed=given.retry_failed,
+            processes=given.processes,
         )
     except BadInput as error:
         sys.stderr.write("".join(f"error: {problem}\n" for problem in error.problems))

@@ -34,6 +34,11 @@ class Bench:
     meter: Meter
     """Watts and clocks."""
 
+    @property
+    def devices(self) -> int:
+        """Processes of this machine that collectives are measured among: one for each GPU, two on a CPU."""
+        return int(self.torch.cuda.device_count()) if self.device == "cuda" else 2
+
     def dtype(self, name: str) -> Any:
         """torch's dtype of a format."""
         names = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": self._fp8()}

@@ -28,6 +28,8 @@ MOST_LOST = 8
 START_S, GRACE_S = 180.0, 60.0
 """How long a worker may take to say hello; how far the last point may run over the time."""
 MODULE = "foretell.lab.calibrate.measure"
+LINKS, TOGETHER_SHARE = "collectives", 0.2
+"""The group that takes several processes, and its share of the time where one process begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +63,18 @@ def measure(
     short: bool = False,
     memory_share: float = 0.85,
     retry_failed: bool = False,
+    processes: int = 0,
 ) -> MeasurementRun:
-    """Measure for so many minutes, appending to a file; points that it already has are not repeated."""
+    """Measure for so many minutes, appending to a file; points that it already has are not repeated.
+
+    Collectives are measured among `processes` of this machine at the end (0: one for each GPU, two on a CPU).
+    """
     path = Path(out)
     _check(path, minutes, only, device, memory_share)
+    later = TOGETHER_SHARE if _measures_links(only, processes) else 0.0
     task = WorkerTask(
         out=str(path),
-        seconds=60.0 * minutes,
+        seconds=60.0 * minutes * (1.0 - later),
         only=only,
         device=device,
         short=short,
@@ -77,6 +84,8 @@ def measure(
     # Of several processes the first shows how far they are.
     state = _Supervisor(task, ProgressLines(task.seconds, wanted=first_rank()))
     state.run()
+    if later:
+        _measure_together(task, processes or state.devices, 60.0 * minutes * later)
     counts = file.summary(list(file.lines(path))) if path.exists() else {}
     return MeasurementRun(
         file=str(path),
@@ -129,6 +138,37 @@ def first_rank() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
+def _measures_links(only: tuple[str, ...], processes: int) -> bool:
+    """Whether this one process starts others for the collectives: torchrun's own begin together."""
+    alone = int(os.environ.get("WORLD_SIZE", "1")) < 2
+    return alone and processes != 1 and (not only or LINKS in only)
+
+
+def _measure_together(task: WorkerTask, processes: int, seconds: float) -> None:
+    """Collectives among processes of this machine, in the same file."""
+    if processes < 2:
+        return
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    words += ["-m", MODULE, "--out", task.out, "--only", LINKS, "--device", task.device]
+    words += ["--minutes", str(seconds / 60.0), "--memory-share", str(task.memory_share)]
+    words += ["--short"] * task.short + ["--retry-failed"] * task.retry_failed
+    code = subprocess.run(
+        [sys.executable, *words], env=_environment(), stdout=subprocess.DEVNULL, check=False
+    ).returncode
+    if code:
+        left_out = "--processes 1 leaves them out"
+        sys.stderr.write(
+            f"{processes} processes for the collectives ended with code {code}; {left_out}\n"
+        )
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a process that imports this very package."""
+    root = str(Path(__file__).resolve().parents[4])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 class _Supervisor:
     """Watches workers until the time is over or nothing is left."""
 
@@ -137,7 +177,7 @@ class _Supervisor:
         self.begin = time.monotonic()
         self.where: dict[str, str] = {}
         self.spent_s: dict[str, float] = {}
-        self.skipped = self.left = self.done = self.todo = self.lost = 0
+        self.skipped = self.left = self.done = self.todo = self.lost = self.devices = 0
         self.error = ""
 
     def run(self) -> None:
@@ -195,7 +235,7 @@ class _Supervisor:
     def _hear(self, message: Mapping[str, Any]) -> None:
         if message["what"] == "hello":
             self.where = {"chip": message["chip"], "software": message["software"]}
-            self.done, self.todo = 0, message["todo"]
+            self.done, self.todo, self.devices = 0, message["todo"], message["devices"]
             self.bar.hello(f"{message['chip']}, {message['software']}", message["todo"])
         elif message["what"] == "error":
             self.error = message["why"]
@@ -220,14 +260,12 @@ class _Supervisor:
 @contextmanager
 def _worker(task: WorkerTask) -> Iterator[tuple[subprocess.Popen[str], "queue.Queue[Any]"]]:
     """A worker process in a group of its own, and its messages; None is its end."""
-    root = str(Path(__file__).resolve().parents[4])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE, "--worker", task.to_json()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env=_environment(),
         start_new_session=True,
     )
     messages: queue.Queue[Any] = queue.Queue()

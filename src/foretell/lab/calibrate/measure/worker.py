@@ -103,7 +103,7 @@ def _run(task: WorkerTask, tell: Tell) -> int:
     everything = plan.points(bench.host, task.only)
     queue = plan.Queue(_todo(everything, task, bench, path), task.spent_s)
     told = {"chip": bench.host.chip, "software": bench.host.software, "todo": len(queue)}
-    tell({"what": "hello", **told})
+    tell({"what": "hello", "devices": bench.devices, **told})
     by_key = {point.key: point for point in everything}
     eager = file.uncaptured_sorts(path) if path is not None else set()
     skipped = 0

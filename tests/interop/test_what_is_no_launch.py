@@ -26,11 +26,29 @@ NEMO_RL = (
         "llamafactory-cli export --model_name_or_path Qwen/Qwen3-8B --template qwen --export_dir out",
         "python tools/preprocess_data.py --input a.json --tokenizer-type GPT2BPETokenizer --workers 8",
         "python3 -m verl.trainer.main_generation trainer.n_gpus_per_node=8 model.path=Qwen/Qwen3-8B",
+        "torchrun --nproc_per_node 8 -m examples.inference.offline_inference --tensor-model-parallel-size 2",
+        "torchrun --nproc_per_node 8 tasks/msdp/main.py --tensor-model-parallel-size 2 --bf16",
+        "helm install vllm vllm/vllm-stack -f values.yaml",
+        "python3 entrypoints/launch.py --model_path /models/HunyuanDiT-v1.2-Diffusers",
     ],
 )
 def test_another_verb_of_a_trainer_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         read_launch(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"torchrun --nproc_per_node 8 {PRETRAIN.replace('_gpt', '_t5')} --decoder-seq-length 32 --bf16",
+        f"torchrun --nproc_per_node 8 {PRETRAIN} --hybrid-override-pattern M-M*- --bf16",
+        f"torchrun --nproc_per_node 8 {PRETRAIN.replace('pretrain_gpt', 'examples/multimodal/train')} --bf16",
+    ],
+)
+def test_another_network_than_a_decoder_is_asked_for(text: str) -> None:
+    launch = read_launch(text)
+    assert launch.table is None
+    assert any("MODEL" in ask for ask in launch.asks)
 
 
 @pytest.mark.parametrize(("enabled", "there"), [("true", True), ("false", False)])

@@ -16,6 +16,7 @@ from foretell.interop.keys import Keys, drop_unset, enough_chips, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
 from foretell.interop.megatron_model import model_table
+from foretell.interop.recognition import program_of
 from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
@@ -25,6 +26,8 @@ MODES = {"ring": "p2p", "allgather": "all_gather", "ulysses": "a2a"}
 """Our cp_mode and their cp_comm_type."""
 WORDS = table_of("megatron").words
 """Their words and ours."""
+UNSET = ("none", "null", "false", "0", "0.0", "")
+"""Values of a key that leave it out."""
 GRAPHS = ("enable", "impl", "scope")
 """Ends of the flags of CUDA graphs."""
 NARROW = ("fp8", "mxfp8", "nvfp4")
@@ -35,7 +38,8 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     """What the arguments say, with what is known beside them."""
     translated, tool = translate(given, of), of.tool
     keys = translated.keys
-    table = model_table(keys)
+    other = _other_network(given, of)
+    table = None if other else model_table(keys)
     layers = keys.whole("num_layers") or known.layers
     tp = known.over("tp", keys.whole("tensor_model_parallel_size") or 1)
     pp = known.over("pp", keys.whole("pipeline_model_parallel_size") or 1)
@@ -77,7 +81,7 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
         values["lora"] = keys.whole("dim")
     elif (keys.text("adapter") or "").startswith(("lora", "qlora")):
         values["lora"] = keys.whole("lora_rank")
-    models = _named(keys, table is not None)
+    models = _named(keys, table is not None, other)
     batch, seq_len = (
         keys.whole("global_batch_size")
         or (None if dp is None else micro * (keys.whole("accumulation") or 1) * dp),
@@ -95,10 +99,25 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     )  # fmt: skip
 
 
-def _named(keys: Keys, described: bool) -> tuple[str, ...]:
+def _other_network(given: ArgumentTable, of: ToolTable) -> str:
+    """The program or key that makes another network than depth and width describe; empty where none does."""
+    told = dict(given.pairs)
+    program = f"{program_of(given)} {told.get('spec') or ''}"
+    parts = (one for one in str(of.options.get("other_programs", "")).split() if one in program)
+    marks = str(of.options.get("other_keys", "")).split()
+    by_last = {key.rpartition(".")[2]: value for key, value in told.items()}
+    keys = (one for one in marks if str(by_last.get(one)).lower() not in UNSET)
+    return next(iter((*parts, *keys)), "")
+
+
+def _named(keys: Keys, described: bool, other: str) -> tuple[str, ...]:
     """Names that may be the model's, which count where flags do not describe another (api/launches.py); a
-    name whose shape is changed by a flag is in doubt."""
+    name whose shape is changed by a flag is in doubt, and another network has its own name alone."""
     whole = keys.text("hf_model_id", "hf_model_path", "hf_model", "restore_from_path")
+    if other:
+        if not whole:
+            keys.ask(f"{other} makes a network that flags of a decoder do not describe: MODEL")
+        return (whole,) if whole else ()
     kind = keys.text("type") or ""
     tokenizer = keys.text("tokenizer_model") or (kind if "/" in kind else None)
     changed = [name for name in ("num_layers", "hidden_size", "ffn_hidden_size") if keys.has(name)]

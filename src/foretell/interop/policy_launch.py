@@ -32,7 +32,7 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     pools = _pools(keys)
     gpus, pool = _chips(keys, known, pools)
     samples = 1 if method else keys.whole("samples") or 1
-    answers = keys.whole("answers")
+    answers = None if method else keys.whole("answers")
     prompts = max(answers // samples, 1) if answers else keys.whole("prompts", low=0) or 0
     mini = answers or _mini(keys, table, prompts, samples, bool(method))
     if prompts == 0 and not method:  # fully asynchronous: what passes between two synchronisations

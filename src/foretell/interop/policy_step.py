@@ -90,6 +90,11 @@ def launch_of_step(
     if step.gpus is None:
         keys.ask("the number of GPUs is not in the file: --gpus")
     step = replace(step, gpus=enough_chips(keys, known, step.gpus, tp * pp * cp))
+    if step.gpus is not None and step.gpus % (tp * pp * cp) and keys.flag("pool_inside"):
+        keys.ask(
+            f"the {step.gpus} GPUs beside the engine are no multiple of {tp * pp * cp}: --gpus"
+        )
+        step = replace(step, gpus=None)
     if step.gpus is not None and step.gpus % (tp * pp * cp):
         keys.problem("gpus", f"are no multiple of tp x pp x cp = {tp * pp * cp}", step.gpus)
     dp = None if step.gpus is None else max(step.gpus // (tp * pp * cp), 1)

@@ -28,6 +28,8 @@ from foretell.interop.user_files import are_read, is_there
 
 _CONTINUED = re.compile(r"(?<![\\\n])\n(?=[ \t]*--\w)")
 """Lines of a pasted command that begin with a flag and that nothing joins."""
+_REPOSITORY = re.compile(r"[A-Z][\w-]*/[\w.-]+|[\w-]+/[\w-]*\d[\w.-]*")
+"""A model's repository as the first word behind an image."""
 SLURM_NAMES = {"a100": "a100-80gb"}
 """Names that batch systems give kinds of GPU, where a cloud means another by them: clusters have the larger
 A100."""
@@ -54,7 +56,8 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
         return [ArgumentTable(words=(), pairs=told, variables={}, text=text)]
     if found.processes and not found.python:
         tables = [_of_process(one, found, text) for one in found.processes]
-        bare = isinstance(given, str) and not any(_is_command(one) for one in tables)
+        pasted = isinstance(given, str) and found.form in ("shell", "slurm")
+        bare = pasted and not any(_is_command(one) for one in tables)
         return [parse_arguments(text)] if bare else tables
     if found.python:
         told = read_config_module(found.python) or _called(found.python)
@@ -157,7 +160,8 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
         **known, **{name: str(value) for name, value in facts.items() if value is not None}
     }  # fmt: skip
     asks = (*found.asks, *(f"{name} is not set in the file: --gpus" for name in count.unknown))
-    bare = not process.argv or process.argv[0].text.startswith("-")  # the image's own program
+    first = process.argv[0].text if process.argv else "-"  # the image's own program takes the rest
+    bare = first.startswith("-") or bool(process.image and _REPOSITORY.fullmatch(first))
     image = process.image if bare else ""
     role = process.fact("role")
     copies = process.fact("replicas")

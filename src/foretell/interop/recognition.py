@@ -21,12 +21,16 @@ COMPLETE = 100
 LEAST = 3.0
 """The least score of a tool; below it none is recognised."""
 _BESIDE = re.compile(
-    r"router|proxy|load_balanc|bench|frontend|disaggregated|convert|download|tokenize|"
+    r"router|proxy|simulator|pytest|load_balanc|bench|frontend|disaggregated|convert|download|tokenize|"
     r"(?:^|[ /_.-])(?:preprocess(?:_\w+)?|analyze\w*|prune|quantize|export|generat(?:e|ion)|predict|"
     r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights|samples))*\.py\b"
 )
 """Programs that stand beside a server, prepare a run or use a model: they are no launch of one that is
 known."""
+_MODULE = re.compile(r"[\w.]+\.\w*(?:inference|infer|evaluate|convert)")
+"""A module that uses or turns a model, as a word of its own."""
+_PROGRAM = re.compile(r"(?:[\w.-]+/)*[\w.-]+\.(?:py|sh)|\w+(?:\.\w+)+")
+"""A file or module of somebody's own."""
 
 
 def recognise(given: ArgumentTable) -> Tool:
@@ -70,7 +74,8 @@ def launched_tools(
     found: list[tuple[float, int, ArgumentTable, Tool]] = []
     problems: list[BadInput] = []
     for at, given in enumerate(tables):
-        if given.started and _BESIDE.search(" ".join(given.words[:3]).lower()):
+        words = (f"{one}.py" if _MODULE.fullmatch(one) else one for one in given.words[:3])
+        if given.started and _BESIDE.search(" ".join(words).lower()):
             continue
         try:
             whose = instead_of(tool or given.tool or _recognised(given, known), given)
@@ -89,11 +94,18 @@ def _is_beside(given: ArgumentTable, table: ToolTable) -> bool:
     marks = {*str(table.options.get("beside", "")).split()}
     modules = [str(value) for key, value in given.pairs if key in ("m", "module")]
     words = [*given.words[:3], *modules] if given.started else []
-    return bool(
-        marks & {*words, *(re.split(r"[./]", word.removesuffix(".py"))[-1] for word in words)}
+    return any(
+        word.endswith(mark) if "/" in mark else mark in (word, _last(word))
+        for word in words
+        for mark in marks
     ) or any(
         key in marks for key, value in given.pairs if value not in (None, False, "false", "False")
     )
+
+
+def _last(word: str) -> str:
+    """The last part of a path or of a module's name."""
+    return re.split(r"[./]", word.removesuffix(".py"))[-1]
 
 
 def instead_of(tool: Tool, given: ArgumentTable) -> Tool:
@@ -137,8 +149,12 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
     named = _program_score(table, program)
     weak = any(_named(one, program) for one in table.weak)
     marks = [one for one in table.marks if _marked(one, keys, table.last)]
+    own = given.started and any(_PROGRAM.fullmatch(word) for word in given.words[:1])
+    few = own and len(marks) < 2
     if not named and (
-        not (weak or marks) or (table.bases and not weak and not table.own_marks & {*marks})
+        not (weak or marks)
+        or (few and not weak)
+        or (table.bases and not weak and not table.own_marks & {*marks})
     ):
         return (
             0.0  # nothing speaks for it, or nothing that does not for the tool that it is made of

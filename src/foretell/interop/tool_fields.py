@@ -71,7 +71,8 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
     claimed = table.known
     found |= {name: pairs[name] for name in CHIP_KEYS if name in pairs and name not in claimed}
     for name, factors in table.products.items():
-        found[name], spelt[name] = _product(pairs, factors)
+        if ":" in factors[0] or pairs.get(factors[0]) is not None:
+            found[name], spelt[name] = _product(pairs, factors)
     silent = {**table.defaults, **dict(table.defaults.get(backend, {}))}
     missing = {
         name: value
@@ -134,8 +135,8 @@ def _alone(given: ArgumentTable, table: ToolTable) -> tuple[list[str], dict[str,
 
 def _product(pairs: Mapping[str, Any], factors: tuple[str, ...]) -> tuple[int, str]:
     """A degree that several keys make, each with what it is where it is not given (`key:1`); -1 is what the
-    chips
-    leave, and between slices as many as there are."""
+    chips leave, and between slices as many as there are. Without the first, where it has no value of its
+    own, there is none."""
     found, key = 1, factors[0].partition(":")[0]
     for factor in factors:
         name, _, silent = factor.partition(":")

@@ -98,7 +98,7 @@ def _sweep(runs: list[ArgumentTable], tool: Tool) -> list[str]:
 
 def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
     given = with_files(_environment(alone, whose), beside.files, whose)
-    launch = _instances(_judged(reader_of(whose)(given, beside)), given, beside)
+    launch = _instances(_judged(reader_of(whose)(given, beside), given), given, beside)
     opened = [f"{one.key} {one.name} was opened".strip() for one in beside.files]
     if given.bare and beside.files == () and not given.copies > 1 and _of_file(given):
         told = (
@@ -126,6 +126,8 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
     )
 
 
+EMPTY = ("null", "none", "")
+"""Values that leave a key out."""
 FAMILIES = {
     "training": read_training,
     "policy": read_policy,
@@ -143,11 +145,13 @@ def reader_of(tool: Tool) -> Callable[[ArgumentTable, Known], Launch]:
     return lambda given, known: FAMILIES[table.family](given, known, table)
 
 
-def _judged(launch: Launch) -> Launch:
-    """A launch whose unknown keys that may matter stop it; the others are named and no more."""
+def _judged(launch: Launch, given: ArgumentTable) -> Launch:
+    """A launch whose unknown keys that may matter stop it; the others, and those that are set to nothing,
+    are named and no more."""
+    empty = {key for key, value in given.pairs if value is None or str(value).lower() in EMPTY}
     table = table_of(launch.tool)
     recipes = [one for one in launch.unknown if "_recipe " in one]
-    plain = (one for one in launch.unknown if one not in recipes)
+    plain = (one for one in launch.unknown if one not in recipes and one not in empty)
     stops = [why for one in plain if (why := unknown_sentence(one, table))]
     asks = [f"what {one} sets is not in the file: --plan, --gpus" for one in recipes]
     return replace(launch, doubts=(*launch.doubts, *stops), asks=(*launch.asks, *asks))
@@ -158,7 +162,11 @@ def _parents(given: ArgumentTable, tool: Tool, opened: Collection[str]) -> list[
     any file behind a key for one, and one that the command has as a word of its own."""
     table = table_of(tool)
     found = []
-    if {key for key, _ in given.pairs} & {*str(table.options.get("complete", "")).split()}:
+    keys = {key for key, _ in given.pairs}
+    complete, always = (
+        keys & {*str(table.options.get(name, "")).split()} for name in ("complete", "always")
+    )
+    if complete and not always:
         return []
     named = [(key, value) for key, value in given.pairs if isinstance(value, str)]
     own = str(table.options.get("parents", "")).split()

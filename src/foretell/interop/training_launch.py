@@ -495,7 +495,7 @@ def _described(keys: Keys) -> dict[str, object] | None:
     tied = keys.flag("shape.tie_word_embeddings")
     if not {"hidden_size", "num_hidden_layers", "num_attention_heads"} <= {*found}:
         return None
-    if keys.flag("shape.is_moe") or keys.has("shape.num_experts"):
+    if keys.flag("shape.is_moe") or (keys.whole("shape.num_experts", low=0) or 1) > 1:
         keys.doubt("the experts of the described model are not read: taken as dense")
     kind = (keys.text("shape.model_type") or "llama").lower()
     if kind == "gpt2":
@@ -508,13 +508,37 @@ def _described(keys: Keys) -> dict[str, object] | None:
         keys.ask(f"the model is described as {kind[:40]}, which is not known here: MODEL")
         return None
     if kind == "gpt_neox":
-        found.setdefault("intermediate_size", 4 * int(str(found["hidden_size"])))
-        return found | {"model_type": "gpt_neox", "tie_word_embeddings": bool(tied)}
+        return _neox(keys, found)
     if "vocab_size" not in found:
         keys.note(f"no vocabulary is named: {USUAL_VOCABULARY:,} rows")
         found["vocab_size"] = USUAL_VOCABULARY
     found.setdefault("max_position_embeddings", keys.whole("seq_len") or 4096)
     return found | {"model_type": "llama", "tie_word_embeddings": bool(tied), "hidden_act": "silu"}
+
+
+def _neox(keys: Keys, found: dict[str, object]) -> dict[str, object] | None:
+    """A model of GPT-NeoX: gated layers are a third of the width that is named, up and down alike
+    (megatron/model/transformer.py), and layers of other kinds than attention are not described."""
+    others = {*re.findall(r"[a-z_]+", str(keys.raw("shape.attention") or "").lower())}
+    others -= {"flash", "global", "all"}
+    width = int(str(found.get("intermediate_size") or 4 * int(str(found["hidden_size"]))))
+    gated = (keys.text("shape.activation") or "").lower() in ("swiglu", "geglu", "reglu", "glu")
+    if others or (not gated and "num_key_value_heads" in found):
+        shown = ", ".join(sorted(others)) or "grouped"
+        keys.ask(f"the model has {shown} attention, which is not described here: MODEL")
+        return None
+    tied = keys.flag("shape.untied") is not True
+    if not gated:
+        return found | {"model_type": "gpt_neox", "intermediate_size": width,
+                        "tie_word_embeddings": tied}  # fmt: skip
+    step = keys.whole("shape.multiple") or 1
+    biases = {
+        f"{name}_bias": bool(keys.flag(f"shape.{name}_bias")) for name in ("mlp", "attention")
+    }
+    return found | {
+        "model_type": "llama", "intermediate_size": -(-(width // 3) // step) * step,
+        "tie_word_embeddings": tied, "hidden_act": "silu", **biases,
+    }  # fmt: skip
 
 
 USUAL_VOCABULARY = 128_256

@@ -43,6 +43,7 @@ def check_launch(tool: str, text: str, *, words: str = "", **values: Any) -> Non
     missing = {*words.split()} - {*launch.plan.split()}
     assert not missing, f"{sorted(missing)} not in {launch.plan}"
     told = {
+        **dict(launch.table or {}),
         **dict(launch.post_training or {}),
         **{name: getattr(launch, name, None) for name in JOB},
     }

@@ -70,8 +70,16 @@ def opener(folder: Path | None) -> Callable[[str], str | None]:
     return open_file
 
 
+_TEMPLATE = re.compile(
+    r"^[ \t]*(?:\w+:[ \t]*)?\{\{-?[ \t]*(?:if|with|range|include|define|toYaml|template)\b", re.M
+)
+"""A line of a template that Helm fills."""
+
+
 def _of_form(text: str, name: str, open_file: Callable[[str], str | None]) -> LaunchContents:
     start = text.lstrip()[0]
+    if name.endswith((".yaml", ".yml", ".tpl")) and _TEMPLATE.search(text):
+        raise bad("is a template: import what `helm template` makes of it")
     if start == "{":
         try:
             tree = json_tree(text)

@@ -44,6 +44,13 @@ PARALLELISM = {
     "dataLocal": "data-parallel-size-local",
 }
 """Keys of `parallelism` of llm-d and KServe and vLLM's flags."""
+ROLES = {
+    "kv_producer": "prefill",
+    "sender": "prefill",
+    "kv_consumer": "decode",
+    "receiver": "decode",
+}
+"""Words of `lmcacheConfig` for the half that an engine is."""
 _PROGRAMS = {"VLLM": "vllm", "vllmServe": "vllm", "OLlama": "ollama", "Infinity": "infinity"}
 
 
@@ -107,6 +114,10 @@ def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> LaunchedProcess:
     ]
     if (many := whole_number(model.get("requestGPU", ""))) is not None:
         facts.append(stated("gpus_per_node", many, tree.line(*path, "requestGPU"), "requestGPU"))  # fmt: skip
+    halves = table(model.get("lmcacheConfig"))
+    key = "kvRole" if halves.get("kvRole") else "nixlRole"
+    if (role := ROLES.get(str(halves.get(key)))) is not None:
+        facts.append(stated("role", role, tree.line(*path, "lmcacheConfig", key), key))
     chip = str(model.get("requestGPUType") or "")
     if chip and "/" not in chip:
         facts.append(

@@ -240,7 +240,7 @@ def _inside(
         if key == "containers" and isinstance(value, list):
             for at, one in enumerate(value):
                 yield from _container(tree, table(one), (*place, str(at)), around, files)
-        elif key in ("mainContainer", "leaderContainer"):
+        elif key in ("mainContainer", "leaderContainer") or _is_container(value):
             yield from _container(tree, table(value), place, around, files)
         elif key == "model" and "modelFormat" in table(value):  # of an InferenceService
             form = str(table(table(value).get("modelFormat")).get("name") or "")
@@ -261,6 +261,11 @@ def _inside(
         else:
             inner = replace(around, role=_role(key, {}) or around.role)
             yield from _inside(tree, value, place, inner, depth + 1, files)
+
+
+def _is_container(node: Any) -> bool:
+    """Whether a mapping outside of any list is a container: OME's `runner`, other operators' own fields."""
+    return isinstance(node, Mapping) and "image" in node and bool({"command", "args"} & {*node})
 
 
 def _runtime_flags(tree: Tree, path: Path, predictor: Mapping[str, Any]) -> list[Word]:
@@ -380,7 +385,9 @@ def _joined(processes: Sequence[LaunchedProcess]) -> list[LaunchedProcess]:
     """Masters and workers that run the same words on several nodes as one process of all of them."""
     found: dict[tuple[str, ...], LaunchedProcess] = {}
     for one in processes:
-        key = (one.image, one.program, *(word.text for word in one.argv if not _is_rank(word.text)))
+        role = one.fact("role")
+        words = (word.text for word in one.argv if not _is_rank(word.text))
+        key = (one.image, one.program, "" if role is None else str(role.value), *words)
         before = found.get(key)
         if before is None or not one.argv:
             found[key if before is None else (*key, str(len(found)))] = one

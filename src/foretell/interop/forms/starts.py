@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from foretell.interop.forms.expansion import array_of
@@ -121,20 +122,26 @@ def run_tokens(
 def _read(
     shell: "Shell", tokens: Sequence[Token], prefix: dict[str, Value], stdin: list[TextPiece] | None
 ) -> None:
-    """`read NAME`: what it is handed, as a whole (`-d ''`), as words of an array (`-a`), or not known."""
-    options, name, line = (
-        {token.text for token in tokens[1:-1]},
-        tokens[-1].text,
-        tokens[0].word.line,
-    )
+    """`read NAME...`: what it is handed, as a whole (`-d ''`), as words of an array (`-a`), a word for each
+    name, or not known."""
+    words, line = [token.text for token in tokens[1:]], tokens[0].word.line
+    options = {one for one in words[:-1] if one.startswith("-")}
+    names = [one for one in words if one.isidentifier()] or words[-1:]
+    sign = text_of(prefix.get("IFS", ())) or None
     if stdin is None or any(piece.names for piece in stdin):
-        shell.scope.set(name, unknown(name, line) if stdin is None else tuple(stdin))
-    elif any(one.startswith("-") and "a" in one for one in options):
-        sign = text_of(prefix.get("IFS", ())) or None
+        whole = tuple(stdin or ())
+        for name in names:
+            known = stdin is not None and len(names) == 1
+            shell.scope.set(name, whole if known else unknown(name, line))
+    elif any("a" in one for one in options):
         parts = text_of(stdin).strip().split(sign)
-        shell.scope.set(name, array_of([literal(part, line) for part in parts]))
+        shell.scope.set(names[-1], array_of([literal(part, line) for part in parts]))
+    elif len(names) == 1:
+        shell.scope.set(names[0], tuple(stdin))
     else:
-        shell.scope.set(name, tuple(stdin))
+        parts = text_of(stdin).strip().split(sign, len(names) - 1)
+        for name, part in zip_longest(names, parts, fillvalue=""):
+            shell.scope.set(name, literal(part.strip(), line))
 
 
 def _joined(tokens: Sequence[Token]) -> Value:

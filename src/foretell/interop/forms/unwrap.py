@@ -267,6 +267,7 @@ def _of_shell(
         return Unwrapped(layers=tuple(layers), env=env, words=(), text=wrapped, image=image)
     if own and _WITH_C.fullmatch(own[-1].text) and layers[-1].name != "sbatch":
         layers[-1] = LauncherLayer(name=f"{layers[-1].name} -c", argv=layers[-1].argv)
+        rest = rest[1:] if rest and rest[0].text == "--" else rest
         text = rest[0] if rest else None
         return Unwrapped(
             layers=tuple(layers), env=env, words=tuple(rest[1:]), text=text, image=image

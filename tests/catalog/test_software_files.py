@@ -118,8 +118,8 @@ def test_a_release_has_what_the_one_before_has() -> None:
         ("deepspeed", "deepspeed@0.13"),
         ("nemo@24.09", "nemo@24.07"),
         ("llm-foundry@2023-09", "llm-foundry@0.1"),
-        ("pytorch", "pytorch@2023"),
-        ("pytorch-eager", "pytorch@2023"),
+        ("pytorch", "pytorch@2024"),
+        ("pytorch-eager", "pytorch@2024"),
     ],
 )
 def test_a_date_means_the_newest_release_of_then(word: str, found: str) -> None:
@@ -228,7 +228,10 @@ def test_every_family_is_known_by_what_is_printed() -> None:
         ("PaddleNLP / paddle 2.5.1 (2023)", "paddle@2.5"),
         ("nanochat speedrun", "nanochat"),
         ("torchtune, packed, torch.compile", "torchtune-compiled"),
-        ("HF Trainer / trl 0.13, transformers 4.48", "transformers@4"),
+        ("HF Trainer / trl 0.13, transformers 4.48", "transformers@4.43"),
+        ("Hugging Face Trainer, PyTorch 2.2", "transformers@2024-01"),
+        ("PyTorch 2.0, torch.compile, bf16 autocast (nanoGPT)", "pytorch-compiled@2023-03"),
+        ("PyTorch 2.11 eager", "pytorch"),
         ("Hugging Face Trainer", "transformers"),
         ("HF Trainer + DeepSpeed ZeRO-3", "transformers"),
         ("HF Accelerate + FSDP", "transformers"),

@@ -30,6 +30,24 @@ def test_a_short_causal_sequence_wastes_part_of_its_blocks(system: str, least: f
     assert short < 1.5 * long / 16.0
 
 
+def test_heads_below_a_row_of_the_matrix_units_cost_as_much_as_whole_ones() -> None:
+    """The kernel pads vectors to 128: twice as many heads of half the size take twice as long."""
+    times = []
+    for heads in (8, 16):
+        found = foretell.estimate(
+            f"llama:layers=16,hidden=1024,heads={heads},kv_heads={heads},ffn=4096,vocab=32000",
+            system="tpu-v5p",
+            gpus=16,
+            global_batch=64,
+            seq_len=8192,
+            plan="zero3 mbs4 recompute=none framework=jax",
+        )
+        assert found.breakdown is not None
+        (compute,) = (leaf for leaf in found.breakdown.children if leaf.name == "compute")
+        times.append(next(leaf.value for leaf in compute.children if leaf.name == "attention"))
+    assert times[1] == pytest.approx(2.0 * times[0], rel=0.05)
+
+
 def test_long_sequences_on_a_tpu_as_published() -> None:
     """tpu-recipes, Llama-3.1-70B on 256 TPU v7x: 34.0 s a step at 131,072 tokens, 12.3 s at 8,192."""
     for seq_len, batch, words, measured, error in (

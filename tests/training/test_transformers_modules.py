@@ -25,6 +25,7 @@ def told(
     layers: int = 4,
     batch: int = 4,
     seq_len: int = 2048,
+    settings: tuple[str, ...] = (),
 ) -> Estimate:
     """A step on one H200."""
     return estimate(
@@ -34,8 +35,17 @@ def told(
         plan=f"framework={framework} dp1 mbs{batch} precision=bf16 master=none {words}",
         global_batch=batch,
         seq_len=seq_len,
-        set=[f"model.num_hidden_layers={layers}"],
+        set=[f"model.num_hidden_layers={layers}", *settings],
     )
+
+
+def passes_s(name: str, gigabytes_per_s: int) -> float:
+    """Seconds of a family of passes over memory, beside a memory of so many GB/s."""
+    rate = f"chip.memory_bandwidth_bytes_per_s={gigabytes_per_s} GB/s"
+    breakdown = told(f"{NARROW} recompute=none", settings=(rate,)).breakdown
+    assert breakdown is not None
+    (memory,) = (leaf for leaf in breakdown.children if leaf.name == "memory_bound")
+    return next(leaf.value for leaf in memory.children if leaf.name == name)
 
 
 def layer_bytes(words: str) -> float:
@@ -66,6 +76,20 @@ def test_adapters_keep_their_inputs_in_their_own_dtype() -> None:
     narrow, wide = (layer_bytes(f"{NARROW} lora=16 {word}") for word in ("autocast=on", ""))
     adapters = 3 * HIDDEN + HIDDEN + 2 * HIDDEN + INNER
     assert wide - narrow == pytest.approx(2.0 * adapters, rel=1e-9)
+
+
+def test_adapters_of_before_peft_0_12_are_cast_by_nothing() -> None:
+    """They take the dtype of the frozen weights; since then 32 bits, which inputs are cast to and back."""
+    words = f"{NARROW} lora=64 adapters=all recompute=full"
+    old, new = (told(words, framework=f"transformers@{at}") for at in ("2024-01", "2024-07"))
+    assert old.step_s < 0.95 * new.step_s
+
+
+def test_composed_passes_take_their_bytes_time_beside_a_slow_memory() -> None:
+    """Norms and rotary positions wait for the cores where the memory is fast: with a sixth of the bandwidth
+    they take less than six times as long, and bytes of other passes do not."""
+    norms, losses = (passes_s(name, 800) / passes_s(name, 4800) for name in ("norm", "loss"))
+    assert norms < 0.8 * losses
 
 
 @pytest.mark.parametrize("words", [NARROW, WIDE, f"{NARROW} recompute=full"])

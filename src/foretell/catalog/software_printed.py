@@ -26,6 +26,15 @@ DENIED = re.compile(
 """What a text says a run had not: "eager (no torch.compile)" names no compiler."""
 YEAR = re.compile(r"\b(20[12]\d)\b|[A-Za-z]'([12]\d)\b")
 """A year, or a conference's."""
+TORCH = re.compile(r"\b(?:py)?torch v?(\d+\.\d+)", re.IGNORECASE)
+"""PyTorch's release, beside whose date a framework is no newer than its own next release."""
+TORCH_MONTHS = {
+    "1.8": "2021-03", "1.9": "2021-06", "1.10": "2021-10", "1.11": "2022-03", "1.12": "2022-06",
+    "1.13": "2022-10", "2.0": "2023-03", "2.1": "2023-10", "2.2": "2024-01", "2.3": "2024-04",
+    "2.4": "2024-07", "2.5": "2024-10", "2.6": "2025-01", "2.7": "2025-04", "2.8": "2025-08",
+    "2.9": "2025-10",
+}  # fmt: skip
+"""Release of PyTorch -> year and month."""
 OTHER_NAMES = {"other": GENERIC, "": GENERIC}
 """What tables call software in a column of ids, where plans call it otherwise."""
 
@@ -55,7 +64,7 @@ def _recognised(text: str, name: str, date: str, notes: str, architecture: str) 
     family = family_of(word)[0]
     at = _release(family, f"{text}; {notes}")
     if not at and word in (family, *_variants(family)):
-        told = first_date(text) or first_date(date)
+        told = first_date(text) or torch_date(text) or first_date(date)
         at = _by_date(family, told) if told else _by_chip(family, architecture)
     return f"{word}@{at}" if at else word
 
@@ -76,6 +85,12 @@ def first_date(text: str) -> str:
         return f"{named[2]}-{MONTHS.index(named[1].lower()) + 1:02d}"
     year = YEAR.search(text)
     return "" if year is None else year[1] or f"20{year[2]}"
+
+
+def torch_date(text: str) -> str:
+    """When the release of PyTorch in a text came out; empty: none is named, or the newest are."""
+    named = TORCH.search(text)
+    return TORCH_MONTHS.get(named[1], "") if named else ""
 
 
 def _longest(text: str) -> str:

@@ -6,9 +6,13 @@ after the other, write every step out. The numbers and their sources are in cata
 """
 
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from foretell.catalog.files import ROOT, read_table
 from foretell.records import dataclass
+from foretell.specs._base import Num
 from foretell.specs.host import Host
 from foretell.workload.ops import Op
 from foretell.workload.roles import OpRole
@@ -28,6 +32,25 @@ class Passes:
     """Kernels launched backward, over those forward."""
     compiles: bool = False
     """Whether a compiler makes one kernel of it."""
+    counted: tuple[float, float] | None = None
+    """Traffic over the least as its bytes are counted, forward and backward, where what is above it is the
+    cores' rate and not the memory's; None: all of it is bytes."""
+
+
+def traffic(made: Passes, per_core: Num, *, backward: bool) -> Num:
+    """Traffic over the least of a kind of pass, on a chip whose memory has `per_core` bytes for a core in a
+    clock: kernels that cores bound beside a fast memory wait for their bytes alone beside a slow one."""
+    told = made.backward if backward else made.forward
+    if made.counted is None:
+        return told
+    share = np.minimum(np.asarray(per_core) / CORE_BYTES, 1.0)
+    return np.maximum(made.counted[backward], told * share)
+
+
+def _made(numbers: Mapping[str, Any]) -> Passes:
+    """One kind of a table."""
+    counted = numbers.get("counted")
+    return Passes(**{**numbers, "counted": tuple(counted) if counted else None})
 
 
 def _passes_tables() -> dict[str, dict[str, Passes]]:
@@ -35,7 +58,7 @@ def _passes_tables() -> dict[str, dict[str, Passes]]:
     found: dict[str, dict[str, Passes]] = {}
     for name, table in FILE.items():
         if "kinds" in table:
-            own = {kind: Passes(**numbers) for kind, numbers in table["kinds"].items()}
+            own = {kind: _made(numbers) for kind, numbers in table["kinds"].items()}
             found[name] = {**found.get(table.get("like", ""), {}), **own}
     return found
 
@@ -94,6 +117,9 @@ each of 80 backward.
 """
 SIDE_BY_SIDE = 6.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
+CORE_BYTES = 13.4
+"""Bytes that the memory has for a core in a clock from which on factors of passes that cores bound hold: an
+A100's, whose steps they fit as well as those of the H200 that they were measured on."""
 KINDS = ("norm", "loss", "embedding", "routing")
 """Families of operations that are a kind by themselves."""
 BY_ROLE = {

@@ -17,7 +17,8 @@ masks       Fused attention is given a mask as a tensor where a window is shorte
 loss        Scores are widened to 32 bits in every mode; log-softmax and two gradients: 12 bytes a score.
 autocast    With weights in 32 bits the residual stream and the norms are in 32 bits; every linear layer casts
             its input, each one by itself, and its weights, which stay until the backward pass has used them.
-adapters    PEFT's are in 32 bits: each casts its input to them, and keeps that.
+adapters    PEFT's are in 32 bits since 0.12 (autocast_adapter_dtype): each casts its input to them, and keeps
+            that. Before, they had the dtype of the frozen weights (LoraLayer.update_layer).
 """
 
 from typing import Literal
@@ -87,6 +88,8 @@ class ModuleForm:
     """Adapters are trained, and nothing else."""
     narrow: bool
     """Products of adapters run in 16 bits."""
+    plain: bool = False
+    """Adapters have the dtype of the frozen weights."""
     halves: bool = False
     """Gate and up projections are one linear layer."""
 
@@ -98,6 +101,7 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
     layer = model.stack.layers[0]
     activation = getattr(layer.ffn, "activation", "") if layer.ffn else ""
     wide = is_wide(plan, software)
+    plain = not (wide or "adapters=widened" in software.passes)
     return ModuleForm(
         rms=layer.norm_kind == "rms",
         shifted=model.family in SHIFTED,
@@ -108,7 +112,8 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
         wide=wide,
         fused=plan.fused,
         frozen=plan.lora > 0,
-        narrow=wide or plan.autocast != "auto" or plan.fused,
+        narrow=wide or plain or plan.autocast != "auto" or plan.fused,
+        plain=plain,
         halves=model.family in JOINT_HALVES,
     )
 
@@ -149,10 +154,12 @@ def written_of(form: ModuleForm | None, software: Software) -> FrameworkForm:
     )
 
 
-def _adapters(form: ModuleForm) -> Literal["", "narrow", "wide"]:
+def _adapters(form: ModuleForm) -> Literal["", "plain", "narrow", "wide"]:
     """How adapters are written, where weights are frozen."""
     if not form.frozen:
         return ""
+    if form.plain:
+        return "plain"
     return "narrow" if form.narrow else "wide"
 
 

@@ -28,6 +28,7 @@ from foretell.kernels.fusion import (
     Passes,
     launch_cost,
     passes,
+    traffic,
 )
 from foretell.kernels.loss import loss_form, narrow_loss, plain_where_cut
 from foretell.kernels.modules import is_wide
@@ -84,6 +85,8 @@ SPLASH_BLOCK, SPLASH_SOFTMAX = 2048.0, 0.7
 """Queries and keys of its blocks (sa_block_q, sa_block_kv of MaxText), of which a causal mask leaves
 out whole ones alone: 1.25 times the pairs at 8,192 tokens, hardly more at 131,072; and plain operations of a
 pair over those of a GPU's, by recipes of 8,192 tokens on v6e and v7x (tpu-recipes)."""
+SPLASH_LANES = 128.0
+"""Sizes of its heads: vectors fill whole rows of the matrix units (NUM_LANES; smaller heads are padded)."""
 NO_PASS = Passes(forward=0.0, backward=0.0)
 """What a view is."""
 CALLS = ("residual", "heads", "halves", "repeat", "join")
@@ -186,7 +189,7 @@ def op_times(
             stack.activation_elements * activation_bytes(plan)
             + stack.weight_elements * DTYPE_BYTES[plan.weights]
         )
-        factor, kernels = _passes(stack, plan, software, np.asarray(cut))
+        factor, kernels = _passes(stack, plan, software, chip, np.asarray(cut))
         kernels = kernels * stack.launches
         moved = moved * factor
         stack = with_drawn_rows(stack, plan)
@@ -250,7 +253,7 @@ def mean_times(times: OpTimes, other: OpTimes, share: float) -> OpTimes:
 
 
 def _passes(
-    stack: CallStack, plan: Plan, software: Software, cut: NDArray[np.bool_]
+    stack: CallStack, plan: Plan, software: Software, chip: Chip, cut: NDArray[np.bool_]
 ) -> tuple[Array, Array]:
     """Traffic over the least, and kernels, of each call; (calls, 1), or (calls, shapes) where a loss is plain
     over a cut vocabulary alone."""
@@ -258,9 +261,13 @@ def _passes(
         return np.ones((len(stack.kinds), 1)), np.ones((len(stack.kinds), 1))
     apart = _passes_apart(plan, software)
     told = [(apart.get(kind) or passes(kind, plan.fused), back) for kind, back in stack.kinds]
-    factor = [p.backward if backward else p.forward for p, backward in told]
+    per_core = chip.memory_bandwidth_bytes_per_s / np.maximum(chip.cores * chip.clock_hz, 1.0)
+    factor = [traffic(p, per_core, backward=backward) for p, backward in told]
     kernels = [p.kernels * (p.back if backward else 1.0) for p, backward in told]
-    found = np.array(factor)[:, None], np.array(kernels)[:, None]
+    found = (
+        np.stack(np.broadcast_arrays(*factor)).reshape(len(told), -1),
+        np.array(kernels)[:, None],
+    )
     if plain_where_cut(plan, software) and cut.any():
         plain = passes("loss", fused=False)
         more = [plain.backward if b else plain.forward for _, b in stack.kinds]
@@ -365,6 +372,7 @@ def coefficients(
                 record,
                 tile_q=SPLASH_BLOCK,
                 tile_k=SPLASH_BLOCK,
+                head_step=SPLASH_LANES,
                 prologue=record.prologue * record.tile_q / SPLASH_BLOCK,
                 softmax_flop=SPLASH_SOFTMAX * record.softmax_flop,
             )

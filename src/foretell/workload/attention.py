@@ -1,38 +1,34 @@
 """Softmax attention as operations: projections, core, output."""
 
-from typing import Literal
-
-from foretell.specs._base import Num, with_fields
+from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape
 from foretell.specs.mixers import Attention
 from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, with_region
 from foretell.workload.indexer import indexer_graph
 from foretell.workload.masks import keys_read, merged_keys, merged_pairs, visible_pairs
-from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Split
+from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
+from foretell.workload.part import Fields, PartOps
 from foretell.workload.roles import EdgeRole, OpRole, Region, SavedRole
 
 
 def attention_graph(mixer: Attention, hidden: int, tokens: Tokens) -> LayerGraph:
     """qkv projection, normalised and rotated queries and keys, core, gate, output projection."""
     name = "cross" if mixer.cross else "attention"
-    core = _core(mixer, tokens, name)
+    part = PartOps(name=name, region=attention_region(cross=mixer.cross), rows=tokens.count)
+    core = _core(mixer, tokens, part)
     inputs: tuple[Op, ...]
     kept: tuple[Saved, ...] = ()
     if mixer.factor is None:
-        inputs = _input_projections(mixer, hidden, tokens, name)
+        inputs = _input_projections(mixer, hidden, tokens, part)
     else:
         maps = _factored_projections(mixer, mixer.factor, hidden, tokens)
         inputs, kept = maps.ops, maps.saved
+    between, out = _between(mixer, tokens, part), _output_projections(mixer, hidden, part)
     graph = LayerGraph(
         name=name,
-        ops=(
-            *inputs,
-            *_between(mixer, tokens, name),
-            core,
-            *_output_projections(mixer, hidden, tokens.count, name),
-        ),
-        saved=(*_saved(mixer, tokens, core, name), *kept),
-        edges=_edges(mixer, hidden, tokens, name),
+        ops=(*inputs, *between, core, *out),
+        saved=(*_saved(mixer, tokens, core, part), *kept),
+        edges=_edges(mixer, hidden, tokens, part),
     )
     if mixer.indexer is not None:
         graph = graph + indexer_graph(mixer.indexer, hidden, tokens)
@@ -51,36 +47,22 @@ def core_saved(core: AttentionCore, name: str) -> tuple[Saved, ...]:
     Korthikanti's 5 a s^2 b (arXiv 2205.05198, section 4.1); the rest are the dropout's mask and
     output.
     """
+    rows = core.batch * core.heads * core.q_len
+    part = PartOps(name=name, region=core.region, rows=rows)
     if core.flash:
-        rows = core.batch * core.heads * core.q_len
-        statistic = Saved(
-            name=f"{name}.lse",
-            elements=rows,
-            split="width",
-            bytes_per_element=4.0,
-            role=SavedRole.STATISTIC,
-            region=core.region,
-        )
-        return (statistic,)
-    scores = Saved(
-        name=f"{name}.scores",
-        elements=core.scores,
-        split="width",
-        core=True,
-        region=core.region,
-    )
-    return (scores,)
+        return (part.kept("lse", rows, SavedRole.STATISTIC, bytes_per_element=4.0),)
+    return (part.kept("scores", core.scores, core=True),)
 
 
 def _value_dim(mixer: Attention) -> int:
     return mixer.value_dim or mixer.head_dim
 
 
-def _core(mixer: Attention, tokens: Tokens, name: str) -> AttentionCore:
+def _core(mixer: Attention, tokens: Tokens, part: PartOps) -> AttentionCore:
     """The pairs that mask, window or indexer leave; the encoder's keys in cross-attention."""
     pairs, kv_len, whole = _seen(mixer, tokens)
     return AttentionCore(
-        name=f"{name}.core",
+        name=f"{part.name}.core",
         batch=tokens.batch,
         heads=float(mixer.heads),
         kv_heads=float(mixer.kv_heads),
@@ -92,7 +74,7 @@ def _core(mixer: Attention, tokens: Tokens, name: str) -> AttentionCore:
         flash=tokens.flash,
         counted=None if whole else pairs,
         kv_rank=float(mixer.head_dim) if mixer.value_is_key else 0.0,
-        region=attention_region(cross=mixer.cross),
+        region=part.region,
     )
 
 
@@ -116,18 +98,14 @@ def _seen(mixer: Attention, tokens: Tokens) -> tuple[Num, Num, bool]:
     return pairs, keys, window is None and ratio is None
 
 
-def _edges(mixer: Attention, hidden: int, tokens: Tokens, name: str) -> tuple[Edge, ...]:
+def _edges(mixer: Attention, hidden: int, tokens: Tokens, part: PartOps) -> tuple[Edge, ...]:
     """The hidden state enters and leaves; so do the encoder's states where keys are made of
     them."""
-    region = attention_region(cross=mixer.cross)
-    edges = (
-        Edge(name=name, elements=tokens.count * hidden, leave=False, region=region),
-        Edge(name=name, elements=tokens.count * hidden, leave=True, region=region),
-    )
+    edges = part.ends(part.rows * hidden, part.rows * hidden)
     if not mixer.cross or not mixer.owns_kv or tokens.phase == "decode":
         return edges
     elements = tokens.batch * tokens.cross_len * (mixer.cross_inputs or hidden)
-    return (*edges, states_edge(name, elements))
+    return (*edges, states_edge(part.name, elements))
 
 
 def states_edge(name: str, elements: Num) -> Edge:
@@ -141,103 +119,61 @@ def states_edge(name: str, elements: Num) -> Edge:
     )
 
 
-def _saved(mixer: Attention, tokens: Tokens, core: AttentionCore, name: str) -> tuple[Saved, ...]:
+def _saved(
+    mixer: Attention, tokens: Tokens, core: AttentionCore, part: PartOps
+) -> tuple[Saved, ...]:
     """Queries, keys and values as the core reads them, its result; what norms, gates and ranks
     add."""
     count, v_dim = tokens.count, _value_dim(mixer)
     q_width, out_width = mixer.heads * mixer.head_dim, mixer.heads * v_dim
     rows = tokens.batch * core.kv_len
     kv_width = mixer.kv_heads * (mixer.head_dim + v_dim) if mixer.owns_kv else 0
-
-    def kept(
-        what: str,
-        elements: Num,
-        role: SavedRole = SavedRole.OTHER,
-        split: Literal["width", "none"] = "width",
-    ) -> Saved:
-        full = f"{name}.{what}"
-        return Saved(name=full, elements=elements, split=split, role=role, region=core.region)
-
     saved = [
-        kept("q", count * q_width, SavedRole.QUERY),
-        kept("kv", rows * kv_width, SavedRole.KEY_VALUE),
-        kept("out", count * out_width, SavedRole.RESULT),
-        *core_saved(core, name),
+        part.kept("q", count * q_width, SavedRole.QUERY),
+        part.kept("kv", rows * kv_width, SavedRole.KEY_VALUE),
+        part.kept("out", count * out_width, SavedRole.RESULT),
+        *core_saved(core, part.name),
     ]
     if mixer.qk_norm != "none":
         keys = rows * mixer.kv_heads * mixer.head_dim if mixer.owns_kv else 0.0
-        saved.append(kept("unnormed", count * q_width + keys, SavedRole.UNNORMED))
+        saved.append(part.kept("unnormed", count * q_width + keys, SavedRole.UNNORMED))
     if mixer.output_gate != "none":
         gates = out_width if mixer.output_gate == "element" else mixer.heads
-        saved.append(kept("gated", count * (gates + out_width)))
+        saved.append(part.kept("gated", count * (gates + out_width)))
     if mixer.q_rank is not None:
-        saved.append(kept("rank", 2.0 * count * mixer.q_rank, split="none"))
+        saved.append(part.kept("rank", 2.0 * count * mixer.q_rank, split="none"))
     if mixer.o_rank is not None:
-        saved.append(kept("o_rank", count * (mixer.o_groups * mixer.o_rank)))
+        saved.append(part.kept("o_rank", count * (mixer.o_groups * mixer.o_rank)))
     return tuple(saved)
 
 
 def _input_projections(
-    mixer: Attention, hidden: int, tokens: Tokens, name: str
+    mixer: Attention, hidden: int, tokens: Tokens, part: PartOps
 ) -> tuple[Gemm, ...]:
-    """Queries (direct or through a low rank), keys and values, from the hidden state or the
-    encoder."""
+    """Queries (direct or through a low rank that is whole on every rank), keys and values, from the hidden
+    state or the encoder."""
     q_width = mixer.heads * mixer.head_dim
     q_outputs = float(q_width * 2 if mixer.output_gate == "element" else q_width)
     kv_pair = mixer.head_dim + (0 if mixer.value_is_key else _value_dim(mixer))
     kv_width = float(mixer.kv_heads * kv_pair if mixer.owns_kv else 0)
-    kv_min = float(kv_pair if mixer.owns_kv else 0)
-    count, region = tokens.count, attention_region(cross=mixer.cross)
+    held: Fields = {"n_kv": kv_width, "n_kv_min": float(kv_pair if mixer.owns_kv else 0)}
     if not mixer.cross and mixer.q_rank is None:
-        joint = Gemm(
-            name=f"{name}.qkv",
-            role=OpRole.QKV,
-            region=region,
-            m=count,
-            n=q_outputs + kv_width,
-            k=float(hidden),
-            split="col",
-            n_kv=kv_width,
-            n_kv_min=kv_min,
-        )
-        return (joint,)
-    ops = list(_queries(mixer, hidden, count, q_outputs, name))
+        return (part.gemm("qkv", q_outputs + kv_width, hidden, "col", OpRole.QKV, **held),)
+    if mixer.q_rank is None:
+        ops = [part.gemm("q", q_outputs, hidden, "col", OpRole.QUERY)]
+    else:
+        ops = [
+            part.gemm("q_down", mixer.q_rank, hidden, role=OpRole.QUERY_DOWN),
+            part.gemm("q_up", q_outputs, mixer.q_rank, "col", OpRole.QUERY_UP),
+        ]
     if mixer.owns_kv:
         # In decode the encoder's keys and values lie in the cache: weights are held, nothing is
         # done.
         cross_rows = 0.0 if tokens.phase == "decode" else tokens.batch * tokens.cross_len
-        ops.append(
-            Gemm(
-                name=f"{name}.kv",
-                role=OpRole.KEY_VALUE,
-                region=region,
-                m=cross_rows if mixer.cross else count,
-                n=kv_width,
-                k=float(mixer.cross_inputs or hidden),
-                split="col",
-                n_kv=kv_width,
-                n_kv_min=kv_min,
-            )
-        )
+        rows = cross_rows if mixer.cross else part.rows
+        inputs = mixer.cross_inputs or hidden
+        ops.append(part.gemm("kv", kv_width, inputs, "col", OpRole.KEY_VALUE, m=rows, **held))
     return tuple(ops)
-
-
-def _queries(
-    mixer: Attention, hidden: int, count: Num, outputs: float, name: str
-) -> tuple[Gemm, ...]:
-    """Queries, directly or through a low rank that is whole on every rank."""
-
-    def product(what: str, role: OpRole, n: float, k: float, split: Split) -> Gemm:
-        region = attention_region(cross=mixer.cross)
-        return Gemm(name=f"{name}.{what}", m=count, n=n, k=k, split=split, role=role, region=region)
-
-    if mixer.q_rank is None:
-        return (product("q", OpRole.QUERY, outputs, float(hidden), "col"),)
-    rank = float(mixer.q_rank)
-    return (
-        product("q_down", OpRole.QUERY_DOWN, rank, float(hidden), "none"),
-        product("q_up", OpRole.QUERY_UP, outputs, rank, "col"),
-    )
 
 
 def _factored_projections(
@@ -266,109 +202,50 @@ def _factored_projections(
     return with_region(graph, attention_region(cross=mixer.cross))
 
 
-def _between(mixer: Attention, tokens: Tokens, name: str) -> tuple[Op, ...]:
+def _between(mixer: Attention, tokens: Tokens, part: PartOps) -> tuple[Op, ...]:
     """Biases, query and key norms, rotation: one pass over queries and keys; the gate over
     outputs."""
-    count, region = tokens.count, attention_region(cross=mixer.cross)
+    count = part.rows
     q_width, k_width = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
     v_width = mixer.kv_heads * _value_dim(mixer)
     if not mixer.owns_kv:
         k_width = v_width = 0
-    biases = (
-        (q_width if mixer.q_bias else 0)
-        + (k_width if mixer.k_bias else 0)
-        + (v_width if mixer.v_bias else 0)
-    )
+    widths = ((q_width, mixer.q_bias), (k_width, mixer.k_bias), (v_width, mixer.v_bias))
+    biases = float(sum(width for width, there in widths if there))
+    # Positions are not rotated against the encoder's; the biases alone ride on the products.
+    turned = count * (q_width + k_width) if tokens.rotary and not mixer.cross else 0.0
     ops: list[Op] = [
-        Pointwise(
-            name=f"{name}.rotate",
-            # Positions are not rotated against the encoder's; the biases alone ride on the
-            # products.
-            elements=count * (q_width + k_width) if tokens.rotary and not mixer.cross else 0.0,
-            flop=4.0,
-            back_moves=2.0,
-            back_flop=4.0,
-            weights=float(biases),
+        part.pointwise(
+            "rotate", turned, "width", flop=4.0, back_moves=2.0, back_flop=4.0, weights=biases,
             cut_weights=True,
-            split="width",
             role=OpRole.SCALED_ROTATION if mixer.scaled_rotary else OpRole.ROTATION,
-            region=region,
         )
-    ]
+    ]  # fmt: skip
     if mixer.q_rank is not None:
         rank = mixer.q_rank
-        ops.append(_norm(f"{name}.q_norm", count * rank, float(rank), "none", region))
+        ops.append(part.norm("q_norm", count * rank, float(rank), "none"))
     if mixer.qk_norm != "none":
         per = 2 if mixer.qk_norm_bias else 1
         head = mixer.qk_norm == "head"
         own = mixer.head_dim if mixer.owns_kv else 0
-        weights = per * (mixer.head_dim + own if head else q_width + k_width)
+        weights = float(per * (mixer.head_dim + own if head else q_width + k_width))
+        repeats = 2.0 if mixer.owns_kv else 1.0
         elements = count * (q_width + k_width)
-        norm = _norm(f"{name}.qk_norm", elements, float(weights), "width", region)
-        ops.append(with_fields(norm, repeats=2.0 if mixer.owns_kv else 1.0))
+        ops.append(part.norm("qk_norm", elements, weights, "width", repeats=repeats))
     if mixer.output_gate != "none":
-        ops.append(
-            Pointwise(
-                name=f"{name}.gate",
-                elements=count * mixer.heads * _value_dim(mixer),
-                reads=2.0,
-                flop=4.0,
-                back_moves=5.0,
-                back_flop=6.0,
-                split="width",
-                region=region,
-            )
-        )
+        ops.append(part.gate("gate", count * mixer.heads * _value_dim(mixer)))
     return tuple(ops)
 
 
-def _norm(name: str, elements: Num, weights: float, split: Split, region: Region) -> Pointwise:
-    return Pointwise(
-        name=name,
-        elements=elements,
-        flop=5.0,
-        back_flop=8.0,
-        weights=weights,
-        split=split,
-        family="norm",
-        region=region,
-    )
-
-
-def _output_projections(mixer: Attention, hidden: int, count: Num, name: str) -> tuple[Gemm, ...]:
+def _output_projections(mixer: Attention, hidden: int, part: PartOps) -> tuple[Gemm, ...]:
     """Heads back to the hidden width, directly or through a low rank per group; a per-head gate."""
-    out_width = float(mixer.heads * _value_dim(mixer))
-    region = attention_region(cross=mixer.cross)
+    width = float(mixer.heads * _value_dim(mixer))
     ops: list[Gemm] = []
     if mixer.output_gate == "head":
-        heads, inputs = float(mixer.heads), float(hidden)
-        full = f"{name}.gate_up"
-        ops.append(Gemm(name=full, m=count, n=heads, k=inputs, split="col", region=region))
-    width = out_width
+        ops.append(part.gemm("gate_up", mixer.heads, hidden, "col"))
     if mixer.o_rank is not None:
-        groups = float(mixer.o_groups)
+        groups, inputs = float(mixer.o_groups), width / mixer.o_groups
+        ops.append(part.gemm("o_down", mixer.o_rank, inputs, "heads", groups=groups))
         width = groups * mixer.o_rank
-        ops.append(
-            Gemm(
-                name=f"{name}.o_down",
-                m=count,
-                n=float(mixer.o_rank),
-                k=out_width / groups,
-                groups=groups,
-                split="heads",
-                region=region,
-            )
-        )
-    ops.append(
-        Gemm(
-            name=f"{name}.o",
-            m=count,
-            n=float(hidden),
-            k=width,
-            split="row",
-            bias=mixer.o_bias,
-            role=OpRole.OUTPUT,
-            region=region,
-        )
-    )
+    ops.append(part.gemm("o", hidden, width, "row", OpRole.OUTPUT, bias=mixer.o_bias))
     return tuple(ops)

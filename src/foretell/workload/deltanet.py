@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from foretell.specs._base import Num
 from foretell.specs.mixers import DeltaNet
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.graph import LayerGraph, Saved, Tokens
 from foretell.workload.mamba2 import convolution
-from foretell.workload.ops import Gemm, Op, Pointwise, Scan
+from foretell.workload.ops import Op, Scan
+from foretell.workload.part import PartOps
 from foretell.workload.roles import Region
 
 REGION = Region.DELTA_RULE
@@ -22,81 +22,51 @@ def deltanet_graph(mixer: DeltaNet, hidden: int, tokens: Tokens) -> LayerGraph:
     that width; the output gate may go through a low rank too. Tensor parallelism cuts value heads;
     key heads are copied once there are more ranks than those; low ranks are whole on every rank.
     """
+    part = PartOps(name="delta", region=REGION, rows=tokens.count)
     count = tokens.count
     keys = 2.0 * mixer.key_heads * mixer.key_dim
     values = float(mixer.value_heads * mixer.value_dim)
-    ops: tuple[Op, ...] = (
-        *_projections(mixer, hidden, count),
-        convolution("delta.conv", count, keys + values, mixer.conv_kernel, mixer.conv_bias, REGION),
-        delta_scan(mixer, tokens),
-        Pointwise(
-            name="delta.norm",
-            elements=count * values,
-            reads=2.0,
-            flop=10.0,
-            back_moves=5.0,
-            back_flop=16.0,
-            weights=float(mixer.value_dim),
-            split="width",
-            family="norm",
-            region=REGION,
-        ),
-        Gemm(name="delta.out", m=count, n=float(hidden), k=values, split="row", region=REGION),
-    )
     return LayerGraph(
         name="delta",
-        ops=ops,
-        saved=_saved(mixer, tokens),
-        edges=(
-            Edge(name="delta", elements=count * hidden, leave=False, region=REGION),
-            Edge(name="delta", elements=count * hidden, leave=True, region=REGION),
+        ops=(
+            *_projections(mixer, hidden, part),
+            convolution(part, keys + values, mixer.conv_kernel, bias=mixer.conv_bias),
+            delta_scan(mixer, tokens),
+            part.gated_norm("norm", count * values, float(mixer.value_dim)),
+            part.gemm("out", hidden, values, "row"),
         ),
+        saved=_saved(mixer, tokens, part),
+        edges=part.ends(count * hidden, count * hidden),
     )
 
 
-def _projections(mixer: DeltaNet, hidden: int, count: Num) -> tuple[Op, ...]:
+def _projections(mixer: DeltaNet, hidden: int, part: PartOps) -> tuple[Op, ...]:
     """q, k, v, gate, write strength (beta) and decay."""
     keys = 2.0 * mixer.key_heads * mixer.key_dim
     values = float(mixer.value_heads * mixer.value_dim)
     whole_gate = mixer.gate_rank is None
     by_head = mixer.decay == "head"
+    inner = keys + values + (values if whole_gate else 0.0)
+    beta = (2.0 if by_head else 1.0) * mixer.value_heads
     ops: list[Op] = [
-        Gemm(
-            name="delta.in",
-            m=count,
-            n=keys + values + (values if whole_gate else 0.0),
-            k=float(hidden),
-            split="col",
-            n_kv=keys,
-            n_kv_min=2.0 * mixer.key_dim,
-            region=REGION,
-        ),
-        Gemm(
-            name="delta.beta",
-            m=count,
-            n=(2.0 if by_head else 1.0) * mixer.value_heads,
-            k=float(hidden),
-            split="col",
-            region=REGION,
-        ),
+        part.gemm("in", inner, hidden, "col", n_kv=keys, n_kv_min=2.0 * mixer.key_dim),
+        part.gemm("beta", beta, hidden, "col"),
     ]
     if not by_head:
-        channels = float(mixer.value_heads * mixer.key_dim)
-        ops += _map("delta.decay", hidden, mixer.decay_rank, channels, count)
+        channels = mixer.value_heads * mixer.key_dim
+        ops += _map("decay", hidden, mixer.decay_rank, channels, part)
     if not whole_gate:
-        ops += _map("delta.gate", hidden, mixer.gate_rank, values, count)
+        ops += _map("gate", hidden, mixer.gate_rank, values, part)
     return tuple(ops)
 
 
-def _map(name: str, hidden: int, rank: int | None, outputs: float, count: Num) -> tuple[Op, ...]:
+def _map(what: str, hidden: int, rank: int | None, outputs: float, part: PartOps) -> tuple[Op, ...]:
     """hidden -> outputs, directly or through a rank that is whole on every rank of the group."""
-    width = float(hidden)
     if rank is None:
-        return (Gemm(name=name, m=count, n=outputs, k=width, split="col", region=REGION),)
-    inner, up = float(rank), f"{name}_up"
+        return (part.gemm(what, outputs, hidden, "col"),)
     return (
-        Gemm(name=f"{name}_down", m=count, n=inner, k=width, region=REGION),
-        Gemm(name=up, m=count, n=outputs, k=inner, split="col", region=REGION),
+        part.gemm(f"{what}_down", rank, hidden),
+        part.gemm(f"{what}_up", outputs, rank, "col"),
     )
 
 
@@ -151,7 +121,7 @@ def delta_scan(mixer: DeltaNet, tokens: Tokens) -> Scan:
     )
 
 
-def _saved(mixer: DeltaNet, tokens: Tokens) -> tuple[Saved, ...]:
+def _saved(mixer: DeltaNet, tokens: Tokens, part: PartOps) -> tuple[Saved, ...]:
     """Inputs and outputs of convolution, scan and norm, low ranks, and the inverse of each chunk.
 
     Unfused, the scan keeps per head T k, T v, the new values, k k^T, q k^T and the states as well.
@@ -162,25 +132,19 @@ def _saved(mixer: DeltaNet, tokens: Tokens) -> tuple[Saved, ...]:
     rates = mixer.key_dim if mixer.decay == "channel" else 1.0
     c = np.clip(tokens.q_len, 1.0, float(mixer.chunk))
     small = mixer.value_heads * (rates + 1.0)
-
-    def cut(what: str, elements: Num, core: bool = False) -> Saved:
-        name = f"delta.{what}"
-        return Saved(name=name, elements=elements, split="width", core=core, region=REGION)
-
     kept = [
-        cut("in", count * (keys + 2.0 * values + small)),
-        cut("conv", count * (keys + values)),
-        cut("inverse", count * mixer.value_heads * c),
-        cut("scan", count * values),
-        cut("norm", count * values),
+        part.kept("in", count * (keys + 2.0 * values + small)),
+        part.kept("conv", count * (keys + values)),
+        part.kept("inverse", count * mixer.value_heads * c),
+        part.kept("scan", count * values),
+        part.kept("norm", count * values),
     ]
     decay = mixer.decay_rank or 0 if mixer.decay == "channel" else 0
     ranks = float(decay + (mixer.gate_rank or 0))
     if ranks:
-        name = "delta.ranks"
-        kept.append(Saved(name=name, elements=count * ranks, split="none", region=REGION))
+        kept.append(part.kept("ranks", count * ranks, split="none"))
     if not tokens.flash:
         d, e = mixer.key_dim, mixer.value_dim
         between = mixer.value_heads * (d + 2.0 * e + 2.0 * c + d * e / c)
-        kept.append(cut("chunks", count * between, core=True))
+        kept.append(part.kept("chunks", count * between, core=True))
     return tuple(kept)

@@ -2,15 +2,10 @@
 
 from foretell.specs._base import Num, with_fields
 from foretell.specs.block import MapShape
-from foretell.specs.model import (
-    Embedding,
-    Head,
-    Model,
-    NormKind,
-    Projection,
-)
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, with_region
-from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
+from foretell.specs.model import Embedding, Head, Model, NormKind, Projection
+from foretell.workload.graph import LayerGraph, Saved, Tokens, with_region
+from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
+from foretell.workload.part import Fields, PartOps
 from foretell.workload.roles import OpRole, Region, SavedRole
 
 
@@ -77,191 +72,118 @@ def embedding_graph(embedding: Embedding, hidden: int, tokens: Tokens) -> LayerG
             embedding.block.graph(embedding.vocab, hidden, tokens), region
         )
         return with_fields(block, name="embedding", input_elements=count * hidden)
-    width = embedding.width or hidden
-    ops: list[Op] = []
-    saved: tuple[Saved, ...] = ()
-    if embedding.vocab and embedding.factor is not None:
-        shape = MapShape(name="embedding.tokens", inputs=embedding.vocab, outputs=width)
-        table: LayerGraph = with_region(embedding.factor.table_graph(shape, count), region)
-        ops, saved = [*table.ops], table.saved
-    elif embedding.vocab:
-        ops.append(
-            Lookup(
-                name="embedding.tokens",
-                tokens=count,
-                rows=float(embedding.vocab),
-                width=float(width),
-                region=region,
-            )
-        )
+    part = PartOps(name="embedding", region=region, rows=count)
+    table = _token_table(embedding, hidden, part)
+    ops: list[Op] = [*table.ops]
     if embedding.patch_inputs:
-        ops.append(
-            Gemm(
-                name="embedding.patches",
-                m=count,
-                n=float(hidden),
-                k=float(embedding.patch_inputs),
-                bias=embedding.patch_bias,
-                region=region,
-            )
-        )
-    tables = embedding.positions + embedding.token_types
-    if tables:
-        ops.append(
-            Lookup(
-                name="embedding.positions",
-                tokens=count,
-                rows=float(tables),
-                width=float(hidden),
-                split="none",
-                region=region,
-            )
-        )
+        inputs = embedding.patch_inputs
+        ops.append(part.gemm("patches", hidden, inputs, bias=embedding.patch_bias))
+    if tables := embedding.positions + embedding.token_types:
+        ops.append(_look("positions", tables, hidden, part, "none"))
     if embedding.fixed_positions:
-        ops.append(_sines("embedding.sines", count * hidden))
+        ops.append(part.pointwise("sines", count * hidden, **SINES))
     ops += projection_ops(embedding.projections, count, region)
     weights = norm_weights(embedding.norm, hidden) + embedding.extra_parameters
     if weights:
-        elements = count * hidden if embedding.norm != "none" else 0.0
-        ops.append(
-            Pointwise(
-                name="embedding.norm",
-                elements=elements,
-                flop=5.0,
-                back_flop=8.0,
-                weights=weights,
-                family="norm",
-                region=region,
-            )
-        )
-    cut = embedding.vocab and embedding.factor is None
-    edge = Edge(name="embedding", elements=count * hidden, leave=True, region=region)
+        ops.append(part.norm("norm", count * hidden if embedding.norm != "none" else 0.0, weights))
     return LayerGraph(
         name="embedding",
         ops=tuple(ops),
-        saved=saved,
-        edges=(edge,) if cut else (),
+        saved=table.saved,
+        edges=table.edges,
         input_elements=count * hidden,
     )
+
+
+SINES: Fields = {"reads": 2.0, "back_moves": 2.0}
+"""Sines of the positions, added."""
+
+
+def _token_table(embedding: Embedding, hidden: int, part: PartOps) -> LayerGraph:
+    """The token table, whole or by its factors; nothing where there is none."""
+    width = embedding.width or hidden
+    if not embedding.vocab:
+        return LayerGraph(name="embedding")
+    if embedding.factor is None:
+        look = _look("tokens", embedding.vocab, width, part, "row")
+        edges = part.ends(0.0, part.rows * hidden)[1:]
+        return LayerGraph(name="embedding", ops=(look,), edges=edges)
+    shape = MapShape(name="embedding.tokens", inputs=embedding.vocab, outputs=width)
+    table: LayerGraph = embedding.factor.table_graph(shape, part.rows)
+    return with_region(with_fields(table, edges=()), part.region)
+
+
+def _look(what: str, rows: int, width: int, part: PartOps, split: Split) -> Lookup:
+    return Lookup(
+        name=f"{part.name}.{what}", tokens=part.rows, rows=float(rows), width=float(width), split=split,
+        region=part.region,
+    )  # fmt: skip
 
 
 def encoder_embedding_graph(model: Model, tokens: Tokens) -> LayerGraph:
     """The encoder's input: its own embedding, or the shared table looked up once more (no weights)."""
     assert model.encoder is not None
-    hidden, region = model.encoder.hidden, Region.EMBEDDING
-    elements, kind = tokens.count * hidden, model.encoder.final_norm
-    norm = norm_op("encoder.norm", elements, 1, kind, hidden, region=region)
-    weights = float(model.encoder.extra_parameters)
-    other = Pointwise(name="encoder.other", elements=0.0, weights=weights, region=region)
+    hidden, kind = model.encoder.hidden, model.encoder.final_norm
+    part = PartOps(name="encoder", region=Region.EMBEDDING, rows=tokens.count)
+    elements, weights = tokens.count * hidden, float(model.encoder.extra_parameters)
+    norm = norm_op("encoder.norm", elements, 1, kind, hidden, region=part.region)
+    other = part.pointwise("other", 0.0, weights=weights)
     after = LayerGraph(name="embedding", ops=(norm, other))
     if model.encoder_embedding is not None:
         return embedding_graph(model.encoder_embedding, hidden, tokens) + after
-    look = Pointwise(name="encoder.tokens", elements=elements, back_moves=2.0, region=region)
-    ops: tuple[Op, ...] = (look,)
+    ops: tuple[Op, ...] = (part.pointwise("tokens", elements, back_moves=2.0),)
     if model.embedding.fixed_positions:
-        ops = (look, _sines("encoder.sines", elements))
+        ops = (*ops, part.pointwise("sines", elements, **SINES))
     return LayerGraph(name="embedding", ops=ops) + after
-
-
-def _sines(name: str, elements: Num) -> Pointwise:
-    """Sines of the positions, added."""
-    return Pointwise(
-        name=name, elements=elements, reads=2.0, back_moves=2.0, region=Region.EMBEDDING
-    )
 
 
 def scores_graph(head: Head, width: int, rows: Num, *, training: bool, tied: bool) -> LayerGraph:
     """The scoring matrix and, in training, softmax with cross-entropy in fp32."""
-    outputs, region = float(head.outputs), Region.HEAD
+    part = PartOps(name="head", region=Region.HEAD, rows=rows)
+    outputs = float(head.outputs)
     ops: list[Op] = []
     kept: tuple[Saved, ...] = ()
     if head.factor is not None and not tied:
         shape = MapShape(name="head.map", inputs=width, outputs=head.outputs, bias=head.bias)
-        scores: LayerGraph = with_region(head.factor.graph(shape, rows, "none"), region)
+        scores: LayerGraph = with_region(head.factor.graph(shape, rows, "none"), part.region)
         ops, kept = [*scores.ops], scores.saved
     else:
-        ops.append(
-            Gemm(
-                name="head.scores",
-                m=rows,
-                n=outputs,
-                k=float(width),
-                bias=head.bias and not tied,
-                tied=tied,
-                split="col",
-                role=OpRole.SCORES,
-                region=region,
-            )
-        )
+        own: Fields = {"bias": head.bias and not tied, "tied": tied}
+        ops.append(part.gemm("scores", outputs, width, "col", OpRole.SCORES, **own))
     if head.bias and tied:
-        ops.append(
-            Pointwise(
-                name="head.bias",
-                elements=0.0,
-                weights=outputs,
-                split="width",
-                cut_weights=True,
-                region=region,
-            )
-        )
+        ops.append(part.pointwise("bias", 0.0, "width", weights=outputs, cut_weights=True))
     if not training:
         return LayerGraph(name="head", ops=tuple(ops))
-    ops.append(
-        Pointwise(
-            name="head.loss",
-            elements=rows * outputs,
-            reads=3.0,
-            writes=2.0,
-            flop=6.0,
-            back_moves=3.0,
-            back_flop=2.0,
-            split="width",
-            family="loss",
-            region=region,
-        )
-    )
+    work: Fields = {"reads": 3.0, "writes": 2.0, "flop": 6.0, "family": "loss"}
+    ops.append(part.pointwise("loss", rows * outputs, "width", **work))
     saved = (
         *kept,
-        Saved(name="head.scores", elements=rows * outputs, split="width", region=region),
+        part.kept("scores", rows * outputs),
         # Cross-entropy runs in fp32: scores and their gradient, which is then rounded to 16 bits.
-        Saved(
-            name="head.loss",
-            elements=rows * outputs,
-            split="width",
-            bytes_per_element=10.0,
-            role=SavedRole.LOSS,
-            region=region,
-        ),
+        part.kept("loss", rows * outputs, SavedRole.LOSS, bytes_per_element=10.0),
     )
-    edges = (Edge(name="head", elements=rows * width, leave=False, region=region),)
+    edges = part.ends(rows * width, 0.0)[:1]
     return LayerGraph(name="head", ops=tuple(ops), saved=saved, edges=edges)
 
 
 def head_graph(model: Model, tokens: Tokens) -> LayerGraph:
     """Final norm, maps before the scores, scores."""
-    head, hidden = model.head, model.stack.hidden
-    count, region = tokens.count, Region.HEAD
+    head, hidden, count = model.head, model.stack.hidden, tokens.count
+    part = PartOps(name="head", region=Region.HEAD, rows=count)
     one = tokens.phase == "prefill" and model.kind != "encoder"
     rows = tokens.batch if one or not head.every_position else count
     other = head.extra_parameters + model.stack.extra_parameters
+    kind, region = model.stack.final_norm, part.region
     ops: list[Op] = [
-        norm_op("head.norm", count * hidden, 1, model.stack.final_norm, hidden, region=region),
+        norm_op("head.norm", count * hidden, 1, kind, hidden, region=region),
         *projection_ops(head.projections, rows, region),
     ]
     if other:
-        ops.append(Pointwise(name="head.other", elements=0.0, weights=float(other), region=region))
+        ops.append(part.pointwise("other", 0.0, weights=float(other)))
     graph = LayerGraph(
         name="head",
         ops=tuple(ops),
-        saved=(
-            Saved(
-                name="head.in",
-                elements=2.0 * count * hidden,
-                split="tokens",
-                role=SavedRole.HEAD_INPUT,
-                region=region,
-            ),
-        ),
+        saved=(part.kept("in", 2.0 * count * hidden, SavedRole.HEAD_INPUT, "tokens"),),
         input_elements=count * hidden,
     )
     if not head.outputs:

@@ -1,10 +1,10 @@
 """The indexer of sparse attention: a small attention that scores every key and keeps the best."""
 
-from foretell.specs._base import Num
 from foretell.specs.mixers import Indexer
 from foretell.workload.graph import LayerGraph, Saved, Tokens
 from foretell.workload.masks import merged_keys, merged_pairs
-from foretell.workload.ops import AttentionCore, Gemm, Pointwise, Split
+from foretell.workload.ops import AttentionCore
+from foretell.workload.part import Fields, PartOps
 from foretell.workload.roles import OpRole, Region, SavedRole
 
 REGION = Region.INDEXER
@@ -40,71 +40,36 @@ def indexer_graph(indexer: Indexer, hidden: int, tokens: Tokens) -> LayerGraph:
         split="none",
         region=REGION,
     )
+    part = PartOps(name="indexer", region=REGION, rows=count)
     norm = {"layer": 2.0, "rms": 1.0, "none": 0.0}[indexer.key_norm] * width
+    # Every summed score is written once and read by a radix selection twice; nothing flows back.
+    choice: Fields = {"reads": 2.0, "writes": 1.0, "flop": 4.0, "back_moves": 0.0, "back_flop": 0.0}
+    summed = tokens.batch * pairs
     return LayerGraph(
         name="indexer",
         ops=(
-            _map("q", count, heads * width, indexer.query_inputs, "none"),
-            _map("k", count, width, hidden, "tokens"),
-            _map("weights", count, weighed, hidden, "tokens"),
-            Pointwise(
-                name="indexer.rotate",
-                elements=count * (heads + 1.0) * width,
-                flop=5.0,
-                back_flop=8.0,
-                weights=norm,
-                split="none",
-                family="norm",
-                region=REGION,
-            ),
+            part.gemm("q", heads * width, indexer.query_inputs),
+            part.gemm("k", width, hidden, "tokens"),
+            part.gemm("weights", weighed, hidden, "tokens"),
+            part.norm("rotate", count * (heads + 1.0) * width, norm, "none"),
             scores,
-            _selection(tokens, pairs),
+            part.pointwise("top_k", summed, "none", OpRole.SELECTION, family="routing", **choice),
         ),
-        saved=_saved(indexer, tokens, scores),
+        saved=_saved(indexer, tokens, scores, part),
     )
 
 
-def _map(what: str, count: Num, outputs: float, inputs: int, split: Split) -> Gemm:
-    name, width = f"indexer.{what}", float(inputs)
-    return Gemm(name=name, m=count, n=outputs, k=width, split=split, region=REGION)
-
-
-def _selection(tokens: Tokens, pairs: Num) -> Pointwise:
-    """Every summed score is written once and read by a radix selection twice; nothing flows
-    back."""
-    return Pointwise(
-        name="indexer.top_k",
-        elements=tokens.batch * pairs,
-        reads=2.0,
-        writes=1.0,
-        flop=4.0,
-        back_moves=0.0,
-        back_flop=0.0,
-        split="none",
-        family="routing",
-        role=OpRole.SELECTION,
-        region=REGION,
-    )
-
-
-def _saved(indexer: Indexer, tokens: Tokens, scores: AttentionCore) -> tuple[Saved, ...]:
+def _saved(
+    indexer: Indexer, tokens: Tokens, scores: AttentionCore, part: PartOps
+) -> tuple[Saved, ...]:
     """Queries, the key before and after its norm, head weights; per-head scores unless fused."""
     count, width = tokens.count, float(indexer.head_dim)
     keys = 1.0 if indexer.key_norm == "none" else 2.0
     kept = (
-        Saved(
-            name="indexer.q",
-            elements=count * indexer.heads * width,
-            split="none",
-            role=SavedRole.QUERY,
-            region=REGION,
-        ),
-        Saved(name="indexer.k", elements=count * keys * width, split="none", region=REGION),
-        Saved(name="indexer.weights", elements=count * indexer.heads, split="none", region=REGION),
+        part.kept("q", count * indexer.heads * width, SavedRole.QUERY, "none"),
+        part.kept("k", count * keys * width, split="none"),
+        part.kept("weights", count * indexer.heads, split="none"),
     )
     if tokens.flash:
         return kept
-    inner = Saved(
-        name="indexer.scores", elements=scores.scores, split="none", core=True, region=REGION
-    )
-    return (*kept, inner)
+    return (*kept, part.kept("scores", scores.scores, split="none", core=True))

@@ -14,13 +14,13 @@ as value: decode, and every phase of sparse attention, whose kernels are publish
 alone (DeepSeek-V3.2-Exp).
 """
 
-from foretell.specs._base import Num
 from foretell.specs.mixers import LatentAttention
 from foretell.workload.attention import core_saved
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
+from foretell.workload.graph import LayerGraph, Saved, Tokens
 from foretell.workload.indexer import indexer_graph
 from foretell.workload.masks import keys_read, visible_pairs
-from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise
+from foretell.workload.ops import AttentionCore, Op
+from foretell.workload.part import Fields, PartOps
 from foretell.workload.roles import OpRole, Region, SavedRole
 
 NAME, REGION = "attention", Region.ATTENTION
@@ -35,26 +35,24 @@ def latent_graph(mixer: LatentAttention, hidden: int, tokens: Tokens) -> LayerGr
     """
     absorbed = tokens.phase == "decode" or mixer.indexer is not None
     core = _core(mixer, tokens, absorbed=absorbed)
-    middle = _absorbed(mixer, tokens.count, core) if absorbed else _expanded(mixer, tokens, core)
+    part = PartOps(name=NAME, region=REGION, rows=tokens.count)
+    middle = _absorbed(mixer, part, core) if absorbed else _expanded(mixer, tokens, part, core)
     inside = mixer.q_rank is None or mixer.output_gate != "none"
     entering = (mixer.q_rank or 0) + mixer.kv_rank + mixer.rope_dim + (hidden if inside else 0)
     graph = LayerGraph(
         name=NAME,
         ops=(
-            *_queries(mixer, hidden, tokens.count),
-            *_latent(mixer, hidden, tokens.count),
+            *_queries(mixer, hidden, part),
+            *_latent(mixer, hidden, part),
             *middle,
-            *_output(mixer, hidden, tokens.count),
+            *_output(mixer, hidden, part),
         ),
         saved=(
-            *_saved_inputs(mixer, tokens.count),
-            *_saved_core(mixer, tokens.count, absorbed=absorbed),
+            *_saved_inputs(mixer, part),
+            *_saved_core(mixer, part, absorbed=absorbed),
             *core_saved(core, NAME),
         ),
-        edges=(
-            Edge(name=NAME, elements=tokens.count * entering, leave=False, region=REGION),
-            Edge(name=NAME, elements=tokens.count * hidden, leave=True, region=REGION),
-        ),
+        edges=part.ends(tokens.count * entering, tokens.count * hidden),
     )
     if mixer.indexer is not None:
         graph = graph + indexer_graph(mixer.indexer, hidden, tokens)
@@ -83,188 +81,74 @@ def _core(mixer: LatentAttention, tokens: Tokens, *, absorbed: bool) -> Attentio
     )
 
 
-def _queries(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
+def _queries(mixer: LatentAttention, hidden: int, part: PartOps) -> tuple[Op, ...]:
     """Hidden -> rank, norm, rank -> heads; or directly."""
-    width = float(mixer.heads * (mixer.nope_dim + mixer.rope_dim))
+    width = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
     if mixer.q_rank is None:
-        direct = Gemm(
-            name=f"{NAME}.q",
-            m=count,
-            n=width,
-            k=float(hidden),
-            split="col",
-            role=OpRole.QUERY,
-            region=REGION,
-        )
-        return (direct,)
+        return (part.gemm("q", width, hidden, "col", OpRole.QUERY),)
     rank = float(mixer.q_rank)
     return (
-        Gemm(
-            name=f"{NAME}.q_down",
-            role=OpRole.QUERY_DOWN,
-            region=REGION,
-            m=count,
-            n=rank,
-            k=float(hidden),
-            bias=mixer.bias,
-            split="tokens",
-        ),
-        _norm(f"{NAME}.q_norm", count, rank),
-        Gemm(
-            name=f"{NAME}.q_up",
-            m=count,
-            n=width,
-            k=rank,
-            split="col",
-            role=OpRole.QUERY_UP,
-            region=REGION,
-        ),
+        part.gemm("q_down", rank, hidden, "tokens", OpRole.QUERY_DOWN, bias=mixer.bias),
+        part.norm("q_norm", part.rows * rank, rank),
+        part.gemm("q_up", width, rank, "col", OpRole.QUERY_UP),
     )
 
 
-def _latent(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
+def _latent(mixer: LatentAttention, hidden: int, part: PartOps) -> tuple[Op, ...]:
     """Hidden -> latent and rotary key, norm of the latent, rotation of queries and key."""
-    rank = float(mixer.kv_rank)
+    rank, turned = float(mixer.kv_rank), part.rows * (mixer.heads + 1.0) * mixer.rope_dim
+    work: Fields = {"flop": 4.0, "back_moves": 2.0, "back_flop": 4.0}
+    wide, role = rank + mixer.rope_dim, OpRole.LATENT_DOWN
     return (
-        Gemm(
-            name=f"{NAME}.kv_down",
-            role=OpRole.LATENT_DOWN,
-            region=REGION,
-            m=count,
-            n=rank + mixer.rope_dim,
-            k=float(hidden),
-            bias=mixer.bias,
-            split="tokens",
-        ),
-        _norm(f"{NAME}.kv_norm", count, rank),
-        Pointwise(
-            name=f"{NAME}.rotate",
-            elements=count * (mixer.heads + 1.0) * mixer.rope_dim,
-            flop=4.0,
-            back_moves=2.0,
-            back_flop=4.0,
-            split="width",
-            role=OpRole.ROTATION,
-            region=REGION,
-        ),
+        part.gemm("kv_down", wide, hidden, "tokens", role, bias=mixer.bias),
+        part.norm("kv_norm", part.rows * rank, rank),
+        part.pointwise("rotate", turned, "width", OpRole.ROTATION, **work),
     )
 
 
-def _norm(name: str, count: Num, width: float) -> Pointwise:
-    return Pointwise(
-        name=name,
-        elements=count * width,
-        flop=5.0,
-        back_flop=8.0,
-        weights=width,
-        family="norm",
-        region=REGION,
-    )
-
-
-def _expanded(mixer: LatentAttention, tokens: Tokens, core: AttentionCore) -> tuple[Op, ...]:
+def _expanded(
+    mixer: LatentAttention, tokens: Tokens, part: PartOps, core: AttentionCore
+) -> tuple[Op, ...]:
     """Keys and values of every head from the latent, then the core."""
     width = float(mixer.heads * (mixer.nope_dim + mixer.value_dim))
     # A chunk of a longer prompt expands the cached latents of the earlier chunks again.
     rows = tokens.batch * tokens.kv_len
-    up = Gemm(
-        name=f"{NAME}.kv_up",
-        m=rows,
-        n=width,
-        k=float(mixer.kv_rank),
-        split="col",
-        role=OpRole.LATENT_UP,
-        region=REGION,
-    )
+    up = part.gemm("kv_up", width, mixer.kv_rank, "col", OpRole.LATENT_UP, m=rows)
     if tokens.phase != "training":
         return (up, core)  # engines' kernels write keys and values where attention reads them
     apart = (mixer.nope_dim + mixer.rope_dim + mixer.value_dim) * mixer.heads / width
-    join = Pointwise(
-        name=f"{NAME}.join",
-        elements=rows * width,
-        writes=apart,
-        flop=0.0,
-        back_moves=1.0 + apart,
-        back_flop=0.0,
-        split="width",
-        role=OpRole.LATENT_JOIN,
-        region=REGION,
-    )
-    return (up, join, core)
+    work: Fields = {"writes": apart, "flop": 0.0, "back_moves": 1.0 + apart, "back_flop": 0.0}
+    return (up, part.pointwise("join", rows * width, "width", OpRole.LATENT_JOIN, **work), core)
 
 
-def _absorbed(mixer: LatentAttention, count: Num, core: AttentionCore) -> tuple[Op, ...]:
+def _absorbed(mixer: LatentAttention, part: PartOps, core: AttentionCore) -> tuple[Op, ...]:
     """Queries into the latent's rank, the core, results out of it: one product per head each."""
-    heads, rank = float(mixer.heads), float(mixer.kv_rank)
-    into = Gemm(
-        name=f"{NAME}.k_absorb",
-        m=count,
-        n=rank,
-        k=float(mixer.nope_dim),
-        groups=heads,
-        split="heads",
-        role=OpRole.ABSORB,
-        region=REGION,
-    )
-    out = Gemm(
-        name=f"{NAME}.v_absorb",
-        m=count,
-        n=float(mixer.value_dim),
-        k=rank,
-        groups=heads,
-        split="heads",
-        role=OpRole.ABSORB,
-        region=REGION,
-    )
+    heads, rank, role = float(mixer.heads), mixer.kv_rank, OpRole.ABSORB
+    into = part.gemm("k_absorb", rank, mixer.nope_dim, "heads", role, groups=heads)
+    out = part.gemm("v_absorb", mixer.value_dim, rank, "heads", role, groups=heads)
     return (into, core, out)
 
 
-def _output(mixer: LatentAttention, hidden: int, count: Num) -> tuple[Op, ...]:
+def _output(mixer: LatentAttention, hidden: int, part: PartOps) -> tuple[Op, ...]:
     """The gate from the hidden state where there is one, and the output projection."""
     width = float(mixer.heads * mixer.value_dim)
-    ops: list[Op] = []
-    if mixer.output_gate != "none":
-        gates = width if mixer.output_gate == "element" else float(mixer.heads)
-        name, inputs = f"{NAME}.gate_up", float(hidden)
-        ops.append(Gemm(name=name, m=count, n=gates, k=inputs, split="col", region=REGION))
-        ops.append(
-            Pointwise(
-                name=f"{NAME}.gate",
-                region=REGION,
-                elements=count * width,
-                reads=2.0,
-                flop=4.0,
-                back_moves=5.0,
-                back_flop=6.0,
-                split="width",
-            )
-        )
-    ops.append(
-        Gemm(
-            name=f"{NAME}.o",
-            m=count,
-            n=float(hidden),
-            k=width,
-            bias=mixer.bias,
-            split="row",
-            role=OpRole.OUTPUT,
-            region=REGION,
-        )
-    )
-    return tuple(ops)
+    out = part.gemm("o", hidden, width, "row", OpRole.OUTPUT, bias=mixer.bias)
+    if mixer.output_gate == "none":
+        return (out,)
+    gates = width if mixer.output_gate == "element" else float(mixer.heads)
+    return (part.gemm("gate_up", gates, hidden, "col"), part.gate("gate", part.rows * width), out)
 
 
-def _saved_inputs(mixer: LatentAttention, count: Num) -> tuple[Saved, ...]:
+def _saved_inputs(mixer: LatentAttention, part: PartOps) -> tuple[Saved, ...]:
     """The latents before and after their norms, and the rotary key."""
     rank = float(mixer.q_rank or 0)
     kv = 2.0 * mixer.kv_rank + mixer.rope_dim
-    elements = count * (2.0 * rank + kv)
-    return (Saved(name=f"{NAME}.latents", elements=elements, split="tokens", region=REGION),)
+    return (part.kept("latents", part.rows * (2.0 * rank + kv), split="tokens"),)
 
 
-def _saved_core(mixer: LatentAttention, count: Num, *, absorbed: bool) -> tuple[Saved, ...]:
+def _saved_core(mixer: LatentAttention, part: PartOps, *, absorbed: bool) -> tuple[Saved, ...]:
     """What the core and the output projection read: queries, keys, values, results."""
-    heads = float(mixer.heads)
+    heads = part.rows * float(mixer.heads)
     query = mixer.nope_dim + mixer.rope_dim
     out = float(mixer.value_dim)
     if mixer.output_gate != "none":
@@ -272,29 +156,10 @@ def _saved_core(mixer: LatentAttention, count: Num, *, absorbed: bool) -> tuple[
     if absorbed:
         # The rotary part is shared by both; the latent itself stands among the inputs.
         per_head = mixer.nope_dim + (mixer.kv_rank + mixer.rope_dim) + mixer.kv_rank + out
-        elements = count * heads * per_head
-        return (Saved(name=f"{NAME}.heads", elements=elements, split="width", region=REGION),)
-    keys = query + mixer.value_dim
+        return (part.kept("heads", heads * per_head),)
+    role = SavedRole.OTHER if mixer.q_rank is None else SavedRole.EXPANDED_QUERY
     return (
-        Saved(
-            name=f"{NAME}.queries",
-            elements=count * heads * query,
-            split="width",
-            role=SavedRole.OTHER if mixer.q_rank is None else SavedRole.EXPANDED_QUERY,
-            region=REGION,
-        ),
-        Saved(
-            name=f"{NAME}.heads",
-            elements=count * heads * out,
-            split="width",
-            role=SavedRole.RESULT,
-            region=REGION,
-        ),
-        Saved(
-            name=f"{NAME}.expanded",
-            elements=count * heads * keys,
-            split="width",
-            role=SavedRole.EXPANDED,
-            region=REGION,
-        ),
+        part.kept("queries", heads * query, role),
+        part.kept("heads", heads * out, SavedRole.RESULT),
+        part.kept("expanded", heads * (query + mixer.value_dim), SavedRole.EXPANDED),
     )

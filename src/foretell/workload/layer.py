@@ -1,7 +1,10 @@
 """One layer of any kind as operations: norms, token mixers, feed-forward part, residual additions."""
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
+from foretell.specs._base import Num, with_fields
 from foretell.specs.block import FeedForwardBlock, MixerBlock
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import (
@@ -20,8 +23,7 @@ from foretell.workload.feedforward import dense_graph, experts_graph
 from foretell.workload.graph import LayerGraph, Saved, Tokens, with_region
 from foretell.workload.latent import latent_graph
 from foretell.workload.mamba2 import mamba2_graph
-from foretell.workload.ops import Op, Pointwise
-from foretell.workload.replacement import replacement_graph
+from foretell.workload.ops import Gemm, Op, Pointwise
 from foretell.workload.roles import OpRole, Region, SavedRole
 
 
@@ -36,24 +38,11 @@ def layer_graph(layer: Layer, hidden: int, tokens: Tokens, name: str = "layer") 
     for part in (*parts, *feeds):
         body = body + part
     if layer.parallel and len(body.edges) > 2:
-        body = LayerGraph(
-            name=name,
-            ops=body.ops,
-            saved=body.saved,
-            edges=body.edges[:2],
-            input_elements=body.input_elements,
-        )
-    norms, role = layer.norms, OpRole.ENTRY_NORM
+        body = with_fields(body, edges=body.edges[:2])
+    norms, sums = layer.norms, count * hidden * steps
     ops: list[Op] = [
-        norm_op("norm", count * hidden, norms, layer.norm_kind, hidden, role=role),
-        Pointwise(
-            name="residual",
-            elements=count * hidden * steps,
-            reads=2.0,
-            back_moves=2.0,
-            repeats=float(max(steps, 1)),
-            role=OpRole.RESIDUAL,
-        ),
+        norm_op("norm", count * hidden, norms, layer.norm_kind, hidden, role=OpRole.ENTRY_NORM),
+        Pointwise(name="residual", elements=sums, **ADDED, repeats=float(max(steps, 1))),
         *projection_ops(layer.projections, count),
     ]
     if layer.extra_parameters:
@@ -62,21 +51,19 @@ def layer_graph(layer: Layer, hidden: int, tokens: Tokens, name: str = "layer") 
         name=name,
         ops=tuple(ops),
         saved=(
-            Saved(
-                name="norm.in",
-                elements=count * hidden * norms,
-                split="tokens",
-                role=SavedRole.NORM_INPUT,
-            ),
-            Saved(
-                name="region.in",
-                elements=count * hidden * steps,
-                split="tokens",
-                role=SavedRole.ENTRY,
-            ),
+            _entry("norm.in", count * hidden * norms, SavedRole.NORM_INPUT),
+            _entry("region.in", sums, SavedRole.ENTRY),
         ),
     )
     return body + extra
+
+
+ADDED: Mapping[str, Any] = {"reads": 2.0, "back_moves": 2.0, "role": OpRole.RESIDUAL}
+"""Two tensors read and their sum written."""
+
+
+def _entry(name: str, elements: Num, role: SavedRole) -> Saved:
+    return Saved(name=name, elements=elements, split="tokens", role=role)
 
 
 def mixer_graph(mixer: Mixer, hidden: int, tokens: Tokens) -> LayerGraph:
@@ -91,10 +78,23 @@ def mixer_graph(mixer: Mixer, hidden: int, tokens: Tokens) -> LayerGraph:
         case DeltaNet():
             return deltanet_graph(mixer, hidden, tokens)
         case Replacement():
-            return replacement_graph(mixer, hidden, tokens)
+            return _replacement_graph(mixer, hidden, tokens)
         case MixerBlock():
             graph: LayerGraph = with_region(mixer.graph(hidden, tokens), Region.MIXER)
             return graph
+
+
+def _replacement_graph(mixer: Replacement, hidden: int, tokens: Tokens) -> LayerGraph:
+    """hidden -> hidden (NAS-pruned Llama): h^2 weights (+ h), on every rank whole.
+
+    It acts on each token alone, so it opens no tensor-parallel region; sequence parallelism cuts
+    its tokens. Its input is the layer's normalised state, which the layer itself keeps.
+    """
+    name, width, region = "replacement", float(hidden), Region.MIXER
+    op = Gemm(
+        name=name, m=tokens.count, n=width, k=width, bias=mixer.bias, split="tokens", region=region
+    )
+    return LayerGraph(name=name, ops=(op,))
 
 
 def layers_graph(

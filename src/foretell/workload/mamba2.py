@@ -3,10 +3,10 @@ projection."""
 
 import numpy as np
 
-from foretell.specs._base import Num
 from foretell.specs.mixers import Mamba2
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
-from foretell.workload.ops import Gemm, Op, Pointwise, Scan
+from foretell.workload.graph import LayerGraph, Saved, Tokens
+from foretell.workload.ops import Pointwise, Scan
+from foretell.workload.part import Fields, PartOps
 from foretell.workload.roles import Region
 
 REGION = Region.STATE_SPACE
@@ -19,75 +19,33 @@ def mamba2_graph(mixer: Mamba2, hidden: int, tokens: Tokens) -> LayerGraph:
     norm, I h out (Dao and Gu 2024, arXiv 2405.21060, section 7). Tensor parallelism cuts heads; B
     and C are cut by groups and copied once there are more ranks than groups.
     """
+    part = PartOps(name="mamba", region=REGION, rows=tokens.count)
     count = tokens.count
     inner = float(mixer.heads * mixer.head_dim)
     shared = 2.0 * mixer.groups * mixer.state
-    ops: tuple[Op, ...] = (
-        Gemm(
-            name="mamba.in",
-            m=count,
-            n=2.0 * inner + shared + mixer.heads,
-            k=float(hidden),
-            bias=mixer.proj_bias,
-            split="col",
-            n_kv=shared,
-            n_kv_min=2.0 * mixer.state,
-            region=REGION,
-        ),
-        convolution(
-            "mamba.conv", count, inner + shared, mixer.conv_kernel, mixer.conv_bias, REGION
-        ),
-        ssd_scan(mixer, tokens),
-        Pointwise(
-            name="mamba.norm",
-            elements=count * inner,
-            reads=2.0,
-            flop=10.0,
-            back_moves=5.0,
-            back_flop=16.0,
-            weights=inner if mixer.gated_norm else 0.0,
-            cut_weights=True,
-            split="width",
-            family="norm",
-            region=REGION,
-        ),
-        Gemm(
-            name="mamba.out",
-            m=count,
-            n=float(hidden),
-            k=inner,
-            bias=mixer.proj_bias,
-            split="row",
-            region=REGION,
-        ),
-    )
+    own: Fields = {"bias": mixer.proj_bias, "n_kv": shared, "n_kv_min": 2.0 * mixer.state}
+    weights = inner if mixer.gated_norm else 0.0
     return LayerGraph(
         name="mamba",
-        ops=ops,
-        saved=_saved(mixer, tokens, inner, shared),
-        edges=(
-            Edge(name="mamba", elements=count * hidden, leave=False, region=REGION),
-            Edge(name="mamba", elements=count * hidden, leave=True, region=REGION),
+        ops=(
+            part.gemm("in", 2.0 * inner + shared + mixer.heads, hidden, "col", **own),
+            convolution(part, inner + shared, mixer.conv_kernel, bias=mixer.conv_bias),
+            ssd_scan(mixer, tokens),
+            part.gated_norm("norm", count * inner, weights, cut_weights=True),
+            part.gemm("out", hidden, inner, "row", bias=mixer.proj_bias),
         ),
+        saved=_saved(mixer, tokens, part),
+        edges=part.ends(count * hidden, count * hidden),
     )
 
 
-def convolution(
-    name: str, count: Num, channels: float, kernel: int, bias: bool, region: Region
-) -> Pointwise:
+def convolution(part: PartOps, channels: float, kernel: int, *, bias: bool) -> Pointwise:
     """Causal depthwise convolution with SiLU: 2 K + 4 operations per value, K (+ 1) taps per
     channel."""
-    return Pointwise(
-        name=name,
-        elements=count * channels,
-        flop=2.0 * kernel + 4.0,
-        back_moves=3.0,
-        back_flop=4.0 * kernel + 8.0,
-        weights=channels * (kernel + (1.0 if bias else 0.0)),
-        cut_weights=True,
-        split="width",
-        region=region,
-    )
+    return part.pointwise(
+        "conv", part.rows * channels, "width", flop=2.0 * kernel + 4.0, back_flop=4.0 * kernel + 8.0,
+        weights=channels * (kernel + (1.0 if bias else 0.0)), cut_weights=True,
+    )  # fmt: skip
 
 
 def ssd_scan(mixer: Mamba2, tokens: Tokens) -> Scan:
@@ -142,7 +100,7 @@ def ssd_scan(mixer: Mamba2, tokens: Tokens) -> Scan:
     )
 
 
-def _saved(mixer: Mamba2, tokens: Tokens, inner: float, shared: float) -> tuple[Saved, ...]:
+def _saved(mixer: Mamba2, tokens: Tokens, part: PartOps) -> tuple[Saved, ...]:
     """Outputs of the projection, the convolution, the scan and the norm; unfused, what lies
     between.
 
@@ -150,19 +108,15 @@ def _saved(mixer: Mamba2, tokens: Tokens, inner: float, shared: float) -> tuple[
     square of each chunk, and the states.
     """
     count = tokens.count
-
-    def cut(what: str, elements: Num, core: bool = False) -> Saved:
-        name = f"mamba.{what}"
-        return Saved(name=name, elements=elements, split="width", core=core, region=REGION)
-
+    inner, shared = float(mixer.heads * mixer.head_dim), 2.0 * mixer.groups * mixer.state
     kept = (
-        cut("in", count * (2.0 * inner + shared + mixer.heads)),
-        cut("conv", count * (inner + shared)),
-        cut("scan", count * inner),
-        cut("norm", count * inner),
+        part.kept("in", count * (2.0 * inner + shared + mixer.heads)),
+        part.kept("conv", count * (inner + shared)),
+        part.kept("scan", count * inner),
+        part.kept("norm", count * inner),
     )
     if tokens.flash:
         return kept
     q = np.clip(tokens.q_len, 1.0, float(mixer.chunk))
     between = q * mixer.heads + inner * mixer.state / q
-    return (*kept, cut("chunks", count * between, core=True))
+    return (*kept, part.kept("chunks", count * between, core=True))

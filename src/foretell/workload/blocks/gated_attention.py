@@ -7,16 +7,17 @@ plain attention. In self-attention q = k = v is the hidden state; across, k = v 
 names of the matrices are the paper's code's: W_k makes the queries and W_q the gate.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape, MixerBlock
 from foretell.workload.attention import attention_region, core_saved, states_edge
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens, with_region
+from foretell.workload.graph import Edge, LayerGraph, Tokens, with_region
 from foretell.workload.masks import visible_pairs
-from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Split
-from foretell.workload.roles import OpRole, Region, SavedRole
+from foretell.workload.ops import AttentionCore, Op, Split
+from foretell.workload.part import Fields, PartOps
+from foretell.workload.roles import OpRole, SavedRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,47 +47,50 @@ class GatedAttention(MixerBlock):
 
     def graph(self, hidden: int, tokens: Tokens) -> LayerGraph:
         """Query map, gate map, gate, value map, core, output map."""
-        name = "cross" if self.cross else "attention"
-        count, width = tokens.count, float(hidden)
-        keys = tokens.cross_len if self.cross else tokens.kv_len
-        source = tokens.batch * tokens.cross_len if self.cross else count
-        core = self._core(hidden, tokens, keys, name)
-        queries = self._map(f"{name}.q", hidden, count, "col", role=OpRole.QUERY)
+        part = PartOps(
+            name="cross" if self.cross else "attention",
+            region=attention_region(cross=self.cross),
+            rows=tokens.count,
+        )
+        count, source = (
+            tokens.count,
+            tokens.batch * tokens.cross_len if self.cross else tokens.count,
+        )
+        core = self._core(hidden, tokens, part)
+        queries = self._map("q", hidden, part, count, "col", role=OpRole.QUERY)
         # The gate meets the value before W_v, which reads all of it: every rank makes all of it.
-        gate = self._map(f"{name}.gate_map", hidden, source, "none")
-        values = self._map(f"{name}.v", hidden, source, "col", alone=True)
-        role, bias = OpRole.OUTPUT, self.bias
-        out = Gemm(name=f"{name}.o", m=count, n=width, k=width, bias=bias, split="row", role=role)
-        made: tuple[Op, ...] = (*gate.ops, _gate(f"{name}.gate", source * width), *values.ops)
+        gate = self._map("gate_map", hidden, part, source, "none")
+        values = self._map("v", hidden, part, source, "col", alone=True)
+        out = part.gemm("o", hidden, hidden, "row", OpRole.OUTPUT, bias=self.bias)
+        work: Fields = {"reads": 2.0, "flop": 5.0, "back_moves": 5.0, "back_flop": 6.0}
+        times = part.pointwise("gate", source * float(hidden), "none", **work)
+        made: tuple[Op, ...] = (*gate.ops, times, *values.ops)
         if self.cross and tokens.phase == "decode":
             # The encoder's values lie in the cache: weights are held, nothing is done.
             held = sum(float(op.parameters) for op in made)
-            made = (Pointwise(name=f"{name}.held", elements=0.0, weights=held, split="none"),)
+            made = (part.pointwise("held", 0.0, "none", weights=held),)
         graph = LayerGraph(
-            name=name,
+            name=part.name,
             ops=(*queries.ops, *made, core, out),
             saved=(
                 *queries.saved,
                 *gate.saved,
                 *values.saved,
-                _kept(f"{name}.gate", 2.0 * source * width, SavedRole.GATE, "none"),
-                _kept(f"{name}.q", count * width, SavedRole.QUERY),
-                _kept(f"{name}.v", source * width, SavedRole.OTHER),
-                _kept(f"{name}.out", count * width, SavedRole.RESULT),
-                *core_saved(core, name),
+                part.kept("gate", 2.0 * source * float(hidden), SavedRole.GATE, "none"),
+                part.kept("q", count * float(hidden), SavedRole.QUERY),
+                part.kept("v", source * float(hidden)),
+                part.kept("out", count * float(hidden), SavedRole.RESULT),
+                *core_saved(core, part.name),
             ),
-            edges=self._edges(hidden, tokens, name),
+            edges=self._edges(hidden, tokens, part),
         )
-        return with_region(graph, self._region)
-
-    @property
-    def _region(self) -> Region:
-        return attention_region(cross=self.cross)
+        return with_region(graph, part.region)
 
     def _map(
         self,
-        name: str,
+        what: str,
         hidden: int,
+        part: PartOps,
         rows: Num,
         split: Split,
         *,
@@ -94,20 +98,21 @@ class GatedAttention(MixerBlock):
         role: OpRole = OpRole.OTHER,
     ) -> LayerGraph:
         """One of the three maps before the scores; factorised ones are whole on every rank."""
-        width = float(hidden)
+        name = f"{part.name}.{what}"
         if self.factor is not None:
             shape = MapShape(name=name, inputs=hidden, outputs=hidden, bias=self.bias, alone=alone)
             made: LayerGraph = self.factor.graph(shape, rows, "none")
             return made
-        op = Gemm(name=name, m=rows, n=width, k=width, bias=self.bias, split=split, role=role)
+        op = part.gemm(what, hidden, hidden, split, role, bias=self.bias, m=rows)
         return LayerGraph(name=name, ops=(op,))
 
-    def _core(self, hidden: int, tokens: Tokens, keys: Num, name: str) -> AttentionCore:
+    def _core(self, hidden: int, tokens: Tokens, part: PartOps) -> AttentionCore:
+        keys = tokens.cross_len if self.cross else tokens.kv_len
         pairs = tokens.q_len * keys
         if not self.cross:
             pairs = visible_pairs(tokens, causal=self.causal, window=None, chunked=False)
         return AttentionCore(
-            name=f"{name}.core",
+            name=f"{part.name}.core",
             batch=tokens.batch,
             heads=float(self.heads),
             kv_heads=float(self.heads),
@@ -117,18 +122,15 @@ class GatedAttention(MixerBlock):
             qk_dim=hidden / self.heads,
             v_dim=hidden / self.heads,
             flash=tokens.flash,
-            region=self._region,
+            region=part.region,
         )
 
-    def _edges(self, hidden: int, tokens: Tokens, name: str) -> tuple[Edge, ...]:
+    def _edges(self, hidden: int, tokens: Tokens, part: PartOps) -> tuple[Edge, ...]:
         """The hidden state enters and leaves; the encoder's states enter."""
-        edges = (
-            Edge(name=name, elements=tokens.count * hidden, leave=False),
-            Edge(name=name, elements=tokens.count * hidden, leave=True),
-        )
+        edges = part.ends(tokens.count * hidden, tokens.count * hidden)
         if not self.cross or tokens.phase == "decode":
             return edges
-        return (*edges, states_edge(name, tokens.batch * tokens.cross_len * hidden))
+        return (*edges, states_edge(part.name, tokens.batch * tokens.cross_len * hidden))
 
     def module(self, hidden: int, options: Any) -> Any:
         """Four maps and their order; `forward(x, carry)`."""
@@ -149,22 +151,3 @@ class GatedAttention(MixerBlock):
             return part["o"](join_heads(out))
 
         return Part({}, run, parts)
-
-
-def _kept(
-    name: str, elements: Num, role: SavedRole, split: Literal["width", "none"] = "width"
-) -> Saved:
-    return Saved(name=name, elements=elements, split=split, role=role)
-
-
-def _gate(name: str, elements: Num) -> Pointwise:
-    """sigmoid, times the value."""
-    return Pointwise(
-        name=name,
-        elements=elements,
-        reads=2.0,
-        flop=5.0,
-        back_moves=5.0,
-        back_flop=6.0,
-        split="none",
-    )

@@ -12,12 +12,14 @@ so that L = 2, d = 512 has e = a = 128. A convolution is one product over its ta
 
 from typing import Any, ClassVar
 
-from foretell.errors import BadInput, wrong
+from foretell.errors import bad_input
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import EmbeddingBlock, MapBlock, MapShape
-from foretell.workload.graph import Edge, LayerGraph, Saved, Tokens
-from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
+from foretell.workload.ends import SINES
+from foretell.workload.graph import Edge, LayerGraph, Tokens
+from foretell.workload.ops import Lookup, Op
+from foretell.workload.part import COPY, PartOps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,43 +39,30 @@ class SoftPositions(EmbeddingBlock):
         if hidden % (2 * self.levels):
             what = f"{self.levels} levels cannot share a hidden width of {hidden} evenly"
             allowed = f"a hidden width that {2 * self.levels} divides"
-            problem = wrong("embedding.block", self.levels, what, allowed)
-            raise BadInput([problem])
+            raise bad_input("embedding.block", self.levels, what, allowed)
         other = hidden // (2 * self.levels)
         return hidden - other * (2 * self.levels - 1), other
 
     def graph(self, vocab: int, hidden: int, tokens: Tokens) -> LayerGraph:
         """Lookup, sines, then at each level softmax and choice, and the convolution to the next."""
         table, other = self.widths(hidden)
+        part = PartOps(name="embedding", rows=tokens.count)
         count = tokens.count
         graph = self._table(vocab, table, count)
-        ops: list[Op] = [
-            Pointwise(name="embedding.sines", elements=count * table, reads=2.0, back_moves=2.0)
-        ]
+        ops: list[Op] = [part.pointwise("sines", count * table, **SINES)]
         width, kept = table, 0
         for level in range(self.levels):
             if level:
-                ops += self._convolution(level, width, other, count)
+                taps, inputs = count * self.taps * width, self.taps * width
+                ops.append(part.pointwise(f"taps{level}", taps, **COPY))
+                ops.append(part.gemm(f"convolution{level}", other, inputs, "tokens", bias=True))
                 kept += self.taps * width
                 width = other
-            ops += [
-                Pointwise(
-                    name=f"embedding.soft{level}",
-                    elements=count * other,
-                    flop=5.0,
-                    back_flop=4.0,
-                ),
-                Gemm(
-                    name=f"embedding.choice{level}",
-                    m=count,
-                    n=float(other),
-                    k=float(other),
-                    split="tokens",
-                ),
-            ]
+            ops.append(part.pointwise(f"soft{level}", count * other, flop=5.0, back_flop=4.0))
+            ops.append(part.gemm(f"choice{level}", other, other, "tokens"))
             kept += other
-        ops.append(_copy("embedding.join", count * hidden))
-        saved = (Saved(name="embedding.levels", elements=count * kept, split="tokens"),)
+        ops.append(part.pointwise("join", count * hidden, **COPY))
+        saved = (part.kept("levels", count * kept, split="tokens"),)
         return graph + LayerGraph(name="embedding", ops=tuple(ops), saved=saved)
 
     def _table(self, vocab: int, width: int, count: Num) -> LayerGraph:
@@ -85,20 +74,6 @@ class SoftPositions(EmbeddingBlock):
             return made
         look = Lookup(name=name, tokens=count, rows=float(vocab), width=float(width))
         return LayerGraph(name="embedding", ops=(look,), edges=edges)
-
-    def _convolution(self, level: int, width: int, other: int, count: Num) -> tuple[Op, ...]:
-        """Taps side by side, and one product."""
-        return (
-            _copy(f"embedding.taps{level}", count * self.taps * width),
-            Gemm(
-                name=f"embedding.convolution{level}",
-                m=count,
-                n=float(other),
-                k=float(self.taps * width),
-                bias=True,
-                split="tokens",
-            ),
-        )
 
     def module(self, vocab: int, hidden: int) -> Any:
         """The same; `forward(ids)`."""
@@ -139,7 +114,3 @@ class SoftPositions(EmbeddingBlock):
             return torch.cat([padded[:, i * reach : i * reach + length] for i in range(taps)], -1)
 
         return Part(weights, run, parts)
-
-
-def _copy(name: str, elements: Num) -> Pointwise:
-    return Pointwise(name=name, elements=elements, flop=0.0, back_moves=2.0, back_flop=0.0)

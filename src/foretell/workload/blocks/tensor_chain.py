@@ -22,8 +22,9 @@ from typing import Any, ClassVar, Literal
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.block import MapBlock, MapShape
-from foretell.workload.graph import LayerGraph, Saved
-from foretell.workload.ops import Gemm, Lookup, Op, Pointwise, Split
+from foretell.workload.graph import LayerGraph
+from foretell.workload.ops import Lookup, Op, Split
+from foretell.workload.part import COPY, Fields, PartOps
 from foretell.workload.roles import OpRole, SavedRole
 
 LEAST_BOND = 2
@@ -62,28 +63,17 @@ class TensorChain(MapBlock):
         chain = self.chain(shape)
         if self.contracts(shape):
             return _contract_graph(shape, chain, rows, "none" if split == "col" else split)
-        built = _build_graph(shape, chain)
-        product = Gemm(
-            name=f"{shape.name}.map",
-            m=rows,
-            n=float(shape.outputs),
-            k=float(shape.inputs),
-            bias=shape.bias,
-            tied=True,  # its weights are the cores'
-            split=split,
-        )
-        return built + LayerGraph(name=shape.name, ops=(product,))
+        part = PartOps(name=shape.name, rows=rows)
+        # The product's weights are the cores'.
+        product = part.gemm("map", shape.outputs, shape.inputs, split, bias=shape.bias, tied=True)
+        return _build_graph(shape, chain) + LayerGraph(name=shape.name, ops=(product,))
 
     def table_graph(self, shape: MapShape, rows: Num) -> LayerGraph:
         """Rows of every core by their digits, and their products; or the built table, looked up."""
-        chain = self.chain(shape)
+        chain, part = self.chain(shape), PartOps(name=shape.name, rows=rows)
         if self.form == "build":
-            look = Pointwise(
-                name=f"{shape.name}.rows",
-                elements=rows * shape.outputs,
-                flop=0.0,
-                family="embedding",
-            )
+            work: Fields = {"flop": 0.0, "family": "embedding"}
+            look = part.pointwise("rows", rows * shape.outputs, **work)
             return _build_graph(shape, chain) + LayerGraph(name=shape.name, ops=(look,))
         ops: list[Op] = [
             Lookup(
@@ -96,10 +86,9 @@ class TensorChain(MapBlock):
             for j, (i, size) in enumerate(zip(chain.inputs, chain.sizes, strict=True))
         ]
         for j, (m, k, n) in enumerate(_fold(chain, (1,) * chain.length)):
-            name = f"{shape.name}.product{j}"
-            ops.append(Gemm(name=name, groups=rows, m=float(m), k=float(k), n=float(n), tied=True))
+            ops.append(part.gemm(f"product{j}", n, k, m=float(m), groups=rows, tied=True))
         kept = sum(size / i for i, size in zip(chain.inputs, chain.sizes, strict=True))
-        saved = (Saved(name=f"{shape.name}.rows", elements=rows * kept, split="none"),)
+        saved = (part.kept("rows", rows * kept, split="none"),)
         return LayerGraph(name=shape.name, ops=tuple(ops), saved=saved)
 
     def module(self, shape: MapShape) -> Any:
@@ -294,71 +283,38 @@ def _fold(chain: Chain, inputs: tuple[int, ...]) -> list[tuple[int, int, int]]:
 
 def _build_graph(shape: MapShape, chain: Chain) -> LayerGraph:
     """W out of its cores, once a pass: the first product holds the last core, a copy the others."""
-    ops: list[Op] = []
-    for j, (m, k, n) in enumerate(_fold(chain, chain.inputs)):
-        name, role = f"{shape.name}.build{j}.once", OpRole.BUILD
-        ops.append(Gemm(name=name, m=float(m), k=float(k), n=float(n), tied=j > 0, role=role))
+    part, role = PartOps(name=shape.name, rows=1.0), OpRole.BUILD
+    ops: list[Op] = [
+        part.gemm(f"build{j}.once", n, k, role=role, m=float(m), tied=j > 0)
+        for j, (m, k, n) in enumerate(_fold(chain, chain.inputs))
+    ]
     size = float(shape.inputs * shape.outputs)
-    held = sum(chain.sizes[:-1]) + (shape.outputs if shape.bias else 0)
-    ops.append(
-        Pointwise(
-            name=f"{shape.name}.turn.once",
-            role=OpRole.BUILD,
-            elements=size,
-            flop=0.0,
-            back_moves=2.0,
-            back_flop=0.0,
-            weights=float(held),
-            split="none",
-        )
-    )
-    built = Saved(
-        name=f"{shape.name}.built.once", elements=size, split="none", role=SavedRole.BUILT
-    )
+    held = float(sum(chain.sizes[:-1]) + (shape.outputs if shape.bias else 0))
+    ops.append(part.pointwise("turn.once", size, "none", role, weights=held, **COPY))
+    built = part.kept("built.once", size, SavedRole.BUILT, "none")
     return LayerGraph(name=shape.name, ops=tuple(ops), saved=(built,))
 
 
 def _contract_graph(shape: MapShape, chain: Chain, rows: Num, split: Split) -> LayerGraph:
     """A product for each core, and copies where dims must change places."""
+    part = PartOps(name=shape.name, rows=rows)
     ops: list[Op] = []
     steps = best_steps(chain)
     kept = 0
     for place, step in enumerate(steps.steps):
         if step.order is not None:
-            name = f"{shape.name}.turn{place}"
-            ops.append(_copy(name, rows * step.rest * step.k, split))
+            ops.append(part.pointwise(f"turn{place}", rows * step.rest * step.k, split, **COPY))
         if place or (step.order is not None and not shape.alone):
             kept += step.rest * step.k
-        ops.append(
-            Gemm(
-                name=f"{shape.name}.core{step.core}",
-                m=rows * step.rest,
-                k=float(step.k),
-                n=float(step.n),
-                split=split,
-            )
-        )
+        ops.append(part.gemm(f"core{step.core}", step.n, step.k, split, m=rows * step.rest))
     if steps.last is not None:
-        ops.append(_copy(f"{shape.name}.turn", rows * shape.outputs, split))
+        ops.append(part.pointwise("turn", rows * shape.outputs, split, **COPY))
     if shape.bias:
-        ops.append(
-            Pointwise(
-                name=f"{shape.name}.bias",
-                elements=rows * shape.outputs,
-                back_moves=1.0,
-                weights=float(shape.outputs),
-                split=split,
-            )
-        )
+        work: Fields = {"back_moves": 1.0, "weights": float(shape.outputs)}
+        ops.append(part.pointwise("bias", rows * shape.outputs, split, **work))
     cut: Literal["tokens", "none"] = "tokens" if split == "tokens" else "none"
-    saved = (Saved(name=f"{shape.name}.inner", elements=rows * kept, split=cut),)
+    saved = (part.kept("inner", rows * kept, split=cut),)
     return LayerGraph(name=shape.name, ops=tuple(ops), saved=saved)
-
-
-def _copy(name: str, elements: Num, split: Split) -> Pointwise:
-    return Pointwise(
-        name=name, elements=elements, flop=0.0, back_moves=2.0, back_flop=0.0, split=split
-    )
 
 
 # ---- the module: torch's tensors go in and come out, their operators do the work ------------------

@@ -55,21 +55,23 @@ NUMBERS = (
 """Values of flags that take a number."""
 PLANS = (
     "tp8 pp4 zero1 mbs1", "tp2", "zero3 mbs1", "tp1 pp2 schedule=zb-h1", "lora=16 mbs2", "ep8 zero1",
-    "tp8 dp0", "cp2 recompute=full", "offload=optimizer zero3", "precision=fp8 tp4", "weights=fp8 kv=fp8 tp4", "tp2 ep2",
-    "max_batch=1 tp2", "memory_fraction=0.01", "vpp9 pp2", "layout=1,2", "tp", "=",
+    "tp8 dp0", "cp2 recompute=full", "offload=optimizer zero3", "precision=fp8 tp4", "weights=fp8 kv=fp8 tp4",
+    "tp2 ep2", "max_batch=1 tp2", "memory_fraction=0.01", "vpp9 pp2", "layout=1,2", "tp", "=",
 )  # fmt: skip
-SETTINGS = (
-    "chip.memory_bytes=0", "chip.memory_bytes=1GB", "network.node.latency_s=nan", "network.node.size=1",
-    "chip.matrix_flop_per_s.bf16=1e30", "chip.memory_bandwidth_bytes_per_s=1e-30", "plan.tp=1e9",
-    "job.seq_len=1", "model.num_hidden_layers=1", "model.hidden_size=7", "prices.pue=0", "storage.write_bytes_per_s=1e-9",
-    "host.step_s=1e9", "chip.tdp_watts=1", "x=1", "system.mtbf_s=1", "chip.mtbf_s=1e-3", "engine.host_s=1e9",
-)  # fmt: skip
+SETTINGS = """
+chip.memory_bytes=0 chip.memory_bytes=1GB network.node.latency_s=nan network.node.size=1 plan.tp=1e9 x=1
+chip.matrix_flop_per_s.bf16=1e30 chip.memory_bandwidth_bytes_per_s=1e-30 job.seq_len=1 model.hidden_size=7
+model.num_hidden_layers=1 prices.pue=0 host.step_s=1e9 chip.tdp_watts=1 chip.mtbf_s=1e-3 engine.host_s=1e9
+""".split()
 TEXTS = (
-    "tp2 pp2: 3.1 s", "tp8: 0 s", "c64 tp4: ttft 310 ms, tpot 18 ms", "55 % MFU", "h100-sxm", "tpu-v5p",
-    "b200-sxm", "gpt2", "deepseek-v3", "mamba2-1.3b", "vllm", "sglang", "poisson", "burst", "lognormal", "spot", "own",
-    "turns=8 pause=5 new=500", "host:1TB@50GB/s", "min=1 max=4", "60s", "2x1280x720", "mtp:3", "gpus=8,16",
-    "adamw", "p99", "all-to-all", "1 MiB", "../x", "/dev/null", "grpo", "dpo", "sft",
-)  # fmt: skip
+    """
+tp2 pp2: 3.1 s|tp8: 0 s|c64 tp4: ttft 310 ms, tpot 18 ms|55 % MFU|h100-sxm|tpu-v5p|b200-sxm|gpt2|deepseek-v3
+mamba2-1.3b|vllm|sglang|poisson|burst|lognormal|spot|own|turns=8 pause=5 new=500|host:1TB@50GB/s|min=1 max=4
+60s|2x1280x720|mtp:3|gpus=8,16|adamw|p99|all-to-all|1 MiB|../x|/dev/null|grpo|dpo|sft
+""".strip()
+    .replace("\n", "|")
+    .split("|")
+)
 """Values of all others."""
 
 

@@ -16,6 +16,7 @@ from foretell.api.size import sizing_case, sizing_of
 from foretell.api.sizing_choices import SizingCase
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Infeasible, Problem, nearest_name
+from foretell.inputs.question import whole_problems
 from foretell.interop.user_files import user_file
 from foretell.records import dataclass
 from foretell.serving.colocation import Tenant, shared_layouts, turns, with_share
@@ -111,7 +112,7 @@ def read_fleet(asked: FleetQuestion) -> list[tuple[str, SizeQuestion]]:
         )  # fmt: skip
     base = {name: value for name, value in given.items() if name != "model"}
     flags = {n: v for n, v in given_of(asked).items() if n not in OWN}
-    problems = _unknown("", base)
+    problems = _unknown("", base) + whole_problems("available", asked.available)
     found, names = [], []
     for place, table in enumerate(tables[:MOST_MODELS]):
         problems += _unknown(f"model.{place}.", table) + _missing(place, table, {**base, **flags})

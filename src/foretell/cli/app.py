@@ -101,7 +101,8 @@ EXAMPLES = {
 """One question of each verb, as it is typed, but of those that their flags alone explain."""
 EPILOGUE = (
     "--help-all shows every flag. Exit codes: 0 answered; 1 answered, and the answer is no; 2 bad "
-    "input, nothing on standard output. --debug anywhere shows the traceback of a fault."
+    "input, nothing on standard output; 70 a fault of foretell, whose traceback --debug shows; 74 the "
+    "answer could not be written."
 )
 
 

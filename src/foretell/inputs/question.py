@@ -74,13 +74,15 @@ def scenario_for(question: StepQuestion) -> Scenario:
     numbers = {name: getattr(question, name) for name in NUMBERS}
     shortened = [text for name in LENGTHS if (text := _shortened(name, numbers))]
     for name, value in numbers.items():
-        problems += _whole(name, value)
+        problems += whole_problems(name, value)
     if problems or the_model is None or the_system is None or software is None:
         raise BadInput(problems)
     job, said = _job(the_model, the_system, count, numbers)
     said += shortened
     job = apply_settings(job, chosen, "job", seen)
-    late = [p for name in ("gpus", *numbers) for p in _whole(f"job.{name}", getattr(job, name))]
+    late = [
+        p for name in ("gpus", *numbers) for p in whole_problems(f"job.{name}", getattr(job, name))
+    ]
     if the_model.kind != "encoder-decoder" and (target_len or job.target_len) is not None:
         message = f"{the_model.id} is no encoder-decoder: it has no target"
         late.append(Problem(path="target_len", value=target_len or job.target_len, message=message))
@@ -276,7 +278,7 @@ def chips_given(
     named: str | None = None
     if isinstance(given, str) and (match := _CHIPS.fullmatch(given.strip())):
         number, named = int(match[1]), match[2]
-    found = _whole(name, number)
+    found = whole_problems(name, number)
     turned = _TURNED.fullmatch(given.strip()) if isinstance(given, str) else None
     if turned:
         found = [replace(p, nearest=f"{turned[2]}x{turned[1]}") for p in found]
@@ -284,7 +286,7 @@ def chips_given(
     return (number if isinstance(number, int) and not found else None), named
 
 
-def _whole(name: str, value: object) -> list[Problem]:
+def whole_problems(name: str, value: object) -> list[Problem]:
     """A whole number from 1, or None."""
     if value is None:
         return []

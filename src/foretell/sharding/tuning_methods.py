@@ -51,37 +51,24 @@ def kept_elements(method: TuningMethod, op: Gemm, size: float) -> Num:
     return op.groups * kept.get(method, op.m * size)
 
 
+def pass_beside(op: Gemm, name: str, elements: Num, split: Split, **work: float) -> Pointwise:
+    """A pass of what stands beside a map; `work` are further fields."""
+    return Pointwise(
+        name=f"{op.name}.{name}", elements=op.groups * elements, split=split, role=OpRole.ADAPTER_SUM,
+        region=op.region, beside=op.role, **work,  # type: ignore[arg-type]  # numbers alone
+    )  # fmt: skip
+
+
 def scaled(op: Gemm, name: str, elements: Num) -> Pointwise:
     """A pass that scales, and its gradients."""
-    split = {"col": "width", "heads": "width", "tokens": "tokens"}.get(op.split, "none")
-    return Pointwise(
-        name=f"{op.name}.{name}",
-        elements=op.groups * elements,
-        reads=1.0,
-        writes=1.0,
-        back_moves=3.0,
-        back_flop=2.0,
-        split=split,  # type: ignore[arg-type]
-        role=OpRole.ADAPTER_SUM,
-        region=op.region,
-        beside=op.role,
-    )
+    cut: dict[Split, Split] = {"col": "width", "heads": "width", "tokens": "tokens"}
+    return pass_beside(op, name, elements, cut.get(op.split, "none"))
 
 
 def over_matrix(op: Gemm, name: str, reads: float, writes: float, back: float) -> Pointwise:
     """A pass over a matrix as large as the map's."""
-    return Pointwise(
-        name=f"{op.name}.{name}",
-        elements=op.groups * op.k * op.n / op.weight_parts,
-        reads=reads,
-        writes=writes,
-        back_moves=back,
-        back_flop=0.0,
-        split="none",
-        role=OpRole.ADAPTER_SUM,
-        region=op.region,
-        beside=op.role,
-    )
+    work = {"reads": reads, "writes": writes, "back_moves": back, "back_flop": 0.0}
+    return pass_beside(op, name, op.k * op.n / op.weight_parts, "none", **work)
 
 
 def plain(op: Gemm, name: str, **changes: Num) -> Gemm:
@@ -105,31 +92,15 @@ def adapter(op: Gemm, rank: float) -> tuple[Op, ...]:
     return (
         with_fields(one, name=f"{op.name}.lora_a", n=rank, split=down, n_kv=0.0, n_kv_min=0.0),
         with_fields(one, name=f"{op.name}.lora_b", k=rank, split=up),
-        Pointwise(
-            name=f"{op.name}.lora.residual",
-            elements=op.groups * op.m * op.n,
-            reads=2.0,
-            back_moves=0.0,
-            back_flop=0.0,
-            split=outputs,
-            role=OpRole.ADAPTER_SUM,
-            region=op.region,
-            beside=op.role,
-        ),
-        Pointwise(
-            name=f"{op.name}.lora_back.residual",
-            elements=op.groups * op.m * op.k,
-            reads=0.0,
-            writes=0.0,
-            flop=0.0,
-            back_moves=3.0,
-            back_flop=1.0,
-            split=inputs,
-            role=OpRole.ADAPTER_SUM,
-            region=op.region,
-            beside=op.role,
-        ),
+        pass_beside(op, "lora.residual", op.m * op.n, outputs, **FORWARD),
+        pass_beside(op, "lora_back.residual", op.m * op.k, inputs, **BACKWARD),
     )
+
+
+FORWARD = {"reads": 2.0, "back_moves": 0.0, "back_flop": 0.0}
+"""The addition of an adapter's result."""
+BACKWARD = {"reads": 0.0, "writes": 0.0, "flop": 0.0, "back_moves": 3.0, "back_flop": 1.0}
+"""That of its data gradient."""
 
 
 def directions(op: Gemm, rank: float) -> tuple[Op, ...]:

@@ -266,8 +266,10 @@ def _energy_joules(
 def _interval(
     result: StepEstimate, asked: LongRun, given: Interruptions, every: float, days: float
 ) -> dict[str, tuple[float, float]] | None:
-    """Of days: the step's interval and the spread of failure rates, independent of each other."""
-    if result.interval is None:
+    """Of days: the step's interval and the spread of failure rates, independent of each other; None where the
+    run never ends, or would not at the upper one."""
+    useful = float(goodput(every, given).goodput)
+    if result.interval is None or not useful > 0.0:
         return None
     found = {}
     # The factors are of nine in ten; those of a half are nearer in logarithms.
@@ -275,7 +277,9 @@ def _interval(
         ends = []
         for step_s, factor in zip(result.interval[key], asked.failures_spread, strict=True):
             other = replace(given, failures_per_s=given.failures_per_s * factor**power)
-            by_failures = float(goodput(every, given).goodput / goodput(every, other).goodput) - 1.0
-            ends.append(math.hypot(step_s / result.step_s - 1.0, by_failures))
+            left = float(goodput(every, other).goodput)
+            if not left > 0.0:
+                return None
+            ends.append(math.hypot(step_s / result.step_s - 1.0, useful / left - 1.0))
         found[key] = (max(days * (1.0 - ends[0]), 0.0), days * (1.0 + ends[1]))
     return found

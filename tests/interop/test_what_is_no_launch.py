@@ -28,6 +28,8 @@ NEMO_RL = (
         "python3 -m verl.trainer.main_generation trainer.n_gpus_per_node=8 model.path=Qwen/Qwen3-8B",
         "torchrun --nproc_per_node 8 -m examples.inference.offline_inference --tensor-model-parallel-size 2",
         "torchrun --nproc_per_node 8 tasks/msdp/main.py --tensor-model-parallel-size 2 --bf16",
+        "python -m openrlhf.cli.serve_rm --reward_pretrain OpenRLHF/Llama-3-8b-rm-700k --port 5000 --bf16",
+        "model:\n  model_name: Qwen/Qwen3-8B\n  model_max_length: 64\nengine: VLLM\ngeneration: {batch_size: 4}\n",
         "helm install vllm vllm/vllm-stack -f values.yaml",
         "python3 entrypoints/launch.py --model_path /models/HunyuanDiT-v1.2-Diffusers",
     ],

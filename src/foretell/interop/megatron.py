@@ -12,13 +12,14 @@ from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.kept_flags import own_flags, quiet_flags
-from foretell.interop.keys import Keys, drop_unset, enough_chips, world_size
+from foretell.interop.keys import Keys, drop_unset, enough_chips, plan_words, world_size
 from foretell.interop.launch import Known, Launch
 from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
 from foretell.interop.megatron_model import model_table
 from foretell.interop.recognition import program_of
 from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
+from foretell.interop.training_launch import post_training
 from foretell.specs.plan_forms import MODULES as ALL_MODULES
 from foretell.specs.plan_forms import join_names
 
@@ -92,8 +93,12 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
     drop_unset(keys, values, job, of.sources)
     flags = quiet_flags(own_flags(given, dict(given.pairs)), translated.left.quiet)
+    post = None
+    if of.options.get("loop") and keys.text("method"):
+        own = {key: value for key, value in values.items() if key != "dp"}
+        post = post_training(keys, job, plan_words(own), of)
     return launch_of(
-        translated, given, of, job, values, of.sources, models=models, table=table,
+        translated, given, of, job, values, of.sources, models=models, table=table, post_training=post,
         accelerator=given.accelerator or keys.text("accelerator"),
         flags=flags if "--" in given.text else (),
     )  # fmt: skip
@@ -266,7 +271,7 @@ def _recompute(keys: Keys, vpp: int) -> dict[str, object]:
     kind = "selective" if short else kind
     names = ["recompute_method", "activations_checkpoint_method"]
     method = keys.choice(names, {"uniform": "uniform", "block": "block"})
-    count = keys.whole("recompute_num_layers", "activations_checkpoint_num_layers")
+    count = keys.whole("recompute_num_layers", "activations_checkpoint_num_layers", low=0)
     older = [
         keys.flag(f"{name}")
         for name in ("checkpoint_activations", "deepspeed_activation_checkpointing")

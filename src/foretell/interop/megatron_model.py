@@ -1,6 +1,7 @@
 """A model that Megatron-LM's arguments describe, in our own form (own_model.py)."""
 
 import ast
+import re
 from itertools import groupby
 from typing import Any
 
@@ -122,7 +123,7 @@ def _ffns(
 def _expert_layers(keys: Keys, layers: int) -> list[int]:
     """For each layer 1 where it has experts, of moe_layer_freq: every N-th, or a list of Python's such as
     `([0]*3+[1]*58)`, whose length must be the layers'."""
-    text = (keys.text("moe_layer_freq") or "1").replace(" ", "")
+    text = re.sub(r"[\s'\"]", "", keys.text("moe_layer_freq") or "1")
     every = whole_number(text)
     if every is not None:
         return [int(at % max(every, 1) == 0) for at in range(layers)]

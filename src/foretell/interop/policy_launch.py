@@ -31,10 +31,11 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     method = _tuning(keys, given, table)
     pools = _pools(keys)
     gpus, pool = _chips(keys, known, pools)
-    samples = 1 if method else keys.whole("samples") or 1
-    answers = None if method else keys.whole("answers")
+    group = keys.whole("group")  # of one environment: a batch then counts trajectories
+    samples = 1 if method else group or keys.whole("samples") or 1
+    answers = None if method else keys.whole("prompts" if group else "answers")
     prompts = max(answers // samples, 1) if answers else keys.whole("prompts", low=0) or 0
-    mini = answers or _mini(keys, table, prompts, samples, bool(method))
+    mini = (None if group else answers) or _mini(keys, table, prompts, samples, bool(method))
     if prompts == 0 and not method:  # fully asynchronous: what passes between two synchronisations
         times = [keys.whole(name) or 1 for name in ("batches_ahead", "sync_every")]
         prompts = max(mini // samples, 1) * times[0] * times[1]
@@ -93,8 +94,11 @@ def _tuning(keys: Keys, given: ArgumentTable, table: ToolTable) -> str:
     names = [one for _, one in keys.given.spelt.items()] + [key for key, _ in given.pairs]
     generates = any(name.startswith("grpo.") for name in names)
     for method, start in table.options.get("sections", {}).items():
-        if not generates and any(name.startswith(start) for name in names):
+        if not generates and any(name.startswith((*start.split(),)) for name in names):
             return str(method)
+    without = (*str(table.options.get("generates", "")).split(),)
+    if without and not given.started and not any(name.startswith(without) for name in names):
+        return "sft"
     for method, marks in table.options.get("tuning", {}).items():
         if any(mark in given.text for mark in marks.split()):
             return str(method)

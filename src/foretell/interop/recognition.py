@@ -16,6 +16,8 @@ PROGRAM, WEAK, MARK, SHARE = 10.0, 2.0, 3.0, 8.0
 """What the program's name counts, one that others have too, each telling key, and all keys being known."""
 LEAST_SHARE = 0.4
 """The least share of keys that a table must know where the program does not say whose they are."""
+SURE = 15.0
+"""The score of a tool whose program is named, or of which several telling keys are given."""
 COMPLETE = 100
 """Keys of a table that has all of its tool's."""
 LEAST = 3.0
@@ -153,7 +155,7 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
     few = own and len(marks) < 2
     if not named and (
         not (weak or marks)
-        or (few and not weak)
+        or (few and not (weak and (marks or not keys)))
         or (table.bases and not weak and not table.own_marks & {*marks})
     ):
         return (
@@ -177,6 +179,11 @@ def program_of(given: ArgumentTable) -> str:
     lists = [value for _, value in given.pairs if isinstance(value, list)] if given.words else []
     behind = [str(one) for value in lists for one in value[1:]]
     return " ".join(word[:200] for word in (*given.words[:200], module, *behind[:200])).lower()
+
+
+def is_sure(given: ArgumentTable, tool: Tool) -> bool:
+    """Whether a process is the tool's by its program's name or by several keys."""
+    return given.started and score(given, table_of(tool)) >= SURE
 
 
 def _program_score(table: ToolTable, program: str) -> int:

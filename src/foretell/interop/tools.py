@@ -30,7 +30,7 @@ from foretell.interop.named_files import with_files
 from foretell.interop.own_model import read_table
 from foretell.interop.policy_launch import read_policy
 from foretell.interop.process_arguments import argument_tables
-from foretell.interop.recognition import launched_tools, nothing_launched, unwrapped
+from foretell.interop.recognition import is_sure, launched_tools, nothing_launched, unwrapped
 from foretell.interop.service_write import Serving, kept_command, write_command
 from foretell.interop.services import read_service
 from foretell.interop.several_servers import join_servers, role_of
@@ -70,13 +70,19 @@ def read_arguments(
         raise nothing_launched(text)
     named = launched_tools(tables, tool, beside)
     servers = [pair for pair in named if pair[1] in SERVERS]
-    if servers and (named[0][1] in SERVERS or len(servers) == len(named)):
+    trainers = [pair for pair in named if pair not in servers and is_sure(*pair)]
+    if servers and not trainers and named[0][1] in SERVERS:
         return join_servers(
             [(_read_one(one, of, beside), role_of(one, text)) for one, of in servers]
         )
-    launch = _read_one(*named[0], beside)
+    main = trainers[0] if trainers else named[0]
+    launch = _read_one(*main, beside)
     alike = [one for one, of in named if of == launch.tool]
-    return replace(launch, notes=(*launch.notes, *_sweep(alike or [named[0][0]], launch.tool)))
+    notes = [*_sweep(alike or [main[0]], launch.tool)]
+    notes += [
+        f"servers of {of}, which it starts too, are not read" for of in {of for _, of in servers}
+    ]
+    return replace(launch, notes=(*launch.notes, *notes))
 
 
 def _sweep(runs: list[ArgumentTable], tool: Tool) -> list[str]:

@@ -38,6 +38,8 @@ OPTIMIZERS = table_of("_training").words["optimizer"]
 """Names of optimizers and ours."""
 METHODS = table_of("_training").words["method"]
 """Methods of these trainers, and the algorithm whose step is theirs."""
+TAUGHT = ("gkd", "gold", "distill", "forwardkl", "online", "nash", "xpo", "spin")
+"""Parts of methods whose step has a teacher or answers of its own, which is not computed."""
 ADAPTERS = ("", "full", "freeze", "none", "lora", "qlora", "dora", "vera")
 """What a trainer may be told to train: all weights, some layers of them, or adapters."""
 QV = ("q_proj", "v_proj")
@@ -110,7 +112,9 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     }
     post = None
     if table.options.get("loop"):
-        post = _method(keys, job, plan_words({k: v for k, v in own.items() if k != "dp"}), table)
+        post = post_training(
+            keys, job, plan_words({k: v for k, v in own.items() if k != "dp"}), table
+        )
     step = {name: post[name] for name in STEP_VALUES if name in post} if post else {}
     sources = {**table_of("_training").sources, **told.sources}
     rows = read_back(keys, {**job, **values, **step}, sources)
@@ -545,16 +549,21 @@ USUAL_VOCABULARY = 128_256
 """Rows of a token table where a described model names none: Llama 3's."""
 
 
-def _method(
+def post_training(
     keys: Keys, launch: Mapping[str, int | str | None], plan: str, table: ToolTable
 ) -> dict[str, object]:
     """Arguments of a post-training question: algorithm, sequences of a step, the trainer's plan."""
     told = (keys.text("method") or "").lower()
     run = keys.given.text.lower()
     kind = next((one for one in METHODS if one in told), "")
+    if any(one in told for one in TAUGHT):
+        keys.doubt(f"{told[:40]} needs a teacher or answers of its own: taken as plain fine-tuning")
     if not told:
-        kind = next((one for one in METHODS if re.search(rf"[\s/]{one}(?:\.py)?\s", run)), "")
-    if not kind and keys.said_as("samples", "answer_len"):
+        words = " ".join(keys.given.words).lower()
+        named = (one for one in METHODS if re.search(rf"[\s/]{one}(?:\.py)?\s", run)
+                 or re.search(rf"(?:^|[\s/_-]){one}(?:[_-]\w+)?(?:\.py)?(?:\s|$)", words))  # fmt: skip
+        kind = next(named, "")
+    if not told and not kind and keys.said_as("samples", "answer_len"):
         kind = "grpo"  # a GRPOConfig's own
     found: dict[str, object] = {
         "algorithm": METHODS.get(kind, "sft"),

@@ -29,7 +29,7 @@ NEMO_RL = (
         "torchrun --nproc_per_node 8 -m examples.inference.offline_inference --tensor-model-parallel-size 2",
         "torchrun --nproc_per_node 8 tasks/msdp/main.py --tensor-model-parallel-size 2 --bf16",
         "python -m openrlhf.cli.serve_rm --reward_pretrain OpenRLHF/Llama-3-8b-rm-700k --port 5000 --bf16",
-        "model:\n  model_name: Qwen/Qwen3-8B\n  model_max_length: 64\nengine: VLLM\ngeneration: {batch_size: 4}\n",
+        "model:\n  model_name: Qwen/Qwen3-8B\n\nengine: VLLM\ngeneration: {max_new_tokens: 64}\n",
         "helm install vllm vllm/vllm-stack -f values.yaml",
         "python3 entrypoints/launch.py --model_path /models/HunyuanDiT-v1.2-Diffusers",
     ],

@@ -15,7 +15,7 @@ from foretell.specs.questions.common import (
     SettingsGiven,
 )
 from foretell.specs.questions.cost import Utilisation, Years
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, decimal, file_flag, flag
 from foretell.specs.questions.plan_flags import PlanFlags
 
 if TYPE_CHECKING:
@@ -28,50 +28,41 @@ class BuyQuestion(PlanFlags):
 
     model: ModelName = field(kw_only=False)
     budget: Annotated[
-        Given | None,
-        Flag(help="Such as 10M: what all of it may cost.", kind="amount", metavar="USD"),
+        Given | None, flag("Such as 10M: what all of it may cost.", "USD", "amount")
     ] = None
     deadline: Annotated[
-        Given,
-        Flag(help="When training has to be done, as in 90days.", kind="amount", metavar="TIME"),
+        Given, flag("When training has to be done, as in 90days.", "TIME", "amount")
     ] = "90days"
     tokens: Annotated[
         Given | None,
-        Flag(help="Tokens to train, such as 2T; chinchilla: compute-optimal.", kind="amount"),
+        flag("Tokens to train, such as 2T; chinchilla: compute-optimal.", kind="amount"),
     ] = None
-    rate: Annotated[
-        float | None,
-        Flag(help="Requests a second to serve, then or alone.", kind="decimal", metavar="R"),
-    ] = None
-    isl: Annotated[float, Flag(help="Prompt tokens of a request.", kind="decimal")] = 1024
-    osl: Annotated[float, Flag(help="Answer tokens of a request.", kind="decimal")] = 1024
-    pay: Annotated[str, Flag(help="buy, rent, or both.", metavar="WAY")] = "both"
+    rate: Annotated[float | None, decimal("Requests a second to serve, then or alone.", "R")] = None
+    isl: Annotated[float, decimal("Prompt tokens of a request.", None)] = 1024
+    osl: Annotated[float, decimal("Answer tokens of a request.", None)] = 1024
+    pay: Annotated[str, flag("buy, rent, or both.", "WAY")] = "both"
     systems: Annotated[
         "str | Sequence[SystemGiven]",
-        Flag(
-            help="Systems to choose from, with commas between them (default: four of today).",
-            metavar="IDS",
+        flag(
+            "Systems to choose from, with commas between them (default: four of today).",
+            "IDS",
             inline=OF_EACH,
         ),
     ] = ""
-    region: Annotated[
-        str, Flag(help="Whose electricity: a country, or a cloud's region.", metavar="PLACE")
-    ] = "world"
+    region: Annotated[str, flag("Whose electricity: a country, or a cloud's region.", "PLACE")] = (
+        "world"
+    )
     years: Years = ""
     utilisation: Utilisation = ""
     seq_len: Length = None
     global_batch: Batch = None
     plan: Annotated[
-        str | None,
-        Flag(help="Words of the plan of training; without, the best.", kind="words"),
+        str | None, flag("Words of the plan of training; without, the best.", kind="words")
     ] = None
     set: SettingsGiven = ()
     edges: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            help="Write one printable page: .html, or .pdf where a browser is.",
-            metavar="FILE",
-            names=("report",),
-            names_file="always",
+        file_flag(
+            "Write one printable page: .html, or .pdf where a browser is.", names=("report",)
         ),
         JSON,
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, file_flag, flag, switch, whole
 
 if TYPE_CHECKING:
     from foretell.specs.deployment import Deployment
@@ -33,8 +33,8 @@ SHAPES_HELP = "fixed, uniform, exponential, lognormal, or a file of lengths"
 """What `--lengths` takes in serve, size and post-train."""
 OF_PROCESS = "processes and files of the caller"
 
-MODEL = Flag(
-    help="Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file.",
+MODEL = flag(
+    "Catalogue id or alias, a Hugging Face config.json or its folder, or a TOML file.",
     kind="named",
     names_file="maybe",
     lists="models",
@@ -43,10 +43,10 @@ MODEL = Flag(
 ModelName = Annotated["ModelGiven", MODEL]
 SystemName = Annotated[
     "SystemGiven | None",
-    Flag(
-        help="A system's or a chip's id or alias, or a TOML file.",
-        kind="named",
-        metavar="ID|PATH",
+    flag(
+        "A system's or a chip's id or alias, or a TOML file.",
+        "ID|PATH",
+        "named",
         names_file="maybe",
         lists="systems",
         inline=INLINE,
@@ -54,18 +54,18 @@ SystemName = Annotated[
 ]
 SettingsGiven = Annotated[
     Settings,
-    Flag(
-        help="Any field of any record, as in network.node.latency_s=2us; once for each.",
-        kind="settings",
-        metavar="PATH=VALUE",
+    flag(
+        "Any field of any record, as in network.node.latency_s=2us; once for each.",
+        "PATH=VALUE",
+        "settings",
     ),
 ]
 MeasuredRuns = Annotated[
     "Sequence[str | Path | Mapping[str, Any]] | str | Path",
-    Flag(
-        help='Condition on measured runs: a log, CSV, JSONL or "tp8 pp4: 15.2 s"; once for each.',
-        kind="rows",
-        metavar="FILE|TEXT",
+    flag(
+        'Condition on measured runs: a log, CSV, JSONL or "tp8 pp4: 15.2 s"; once for each.',
+        "FILE|TEXT",
+        "rows",
         without={"study": "a study asks for many systems"},
         inline="Measured runs: rows as objects, or pasted text. Nothing is stored.",
     ),
@@ -74,120 +74,81 @@ MeasuredRuns = Annotated[
 
 def chip_count(words: str) -> Flag:
     """A flag that takes a number of chips, or one with a system's name or file before it."""
-    return Flag(help=words, kind="count", metavar="N", names_file="maybe", most=MOST_CHIPS)
+    return flag(words, "N", "count", names_file="maybe", most=MOST_CHIPS)
 
 
-Chips = Annotated[
-    int | str | None,
-    chip_count("Chips; 512xH100 names the system too."),
-]
+Chips = Annotated[int | str | None, chip_count("Chips; 512xH100 names the system too.")]
 Batch = Annotated[
     int | None,
-    Flag(
-        help="Sequences per step (default: as many as make about 4 million tokens).",
-        kind="whole",
-        metavar="N",
-        most=MOST_LENGTH,
+    whole(
+        "Sequences per step (default: as many as make about 4 million tokens).", most=MOST_LENGTH
     ),
 ]
 Length = Annotated[
     int | None,
-    Flag(
-        help="Tokens per sequence, as 8192 or 8k (default: the model's own up to 4096).",
-        kind="whole",
-        metavar="N",
+    whole(
+        "Tokens per sequence, as 8192 or 8k (default: the model's own up to 4096).",
         most=MOST_LENGTH,
     ),
 ]
 TargetLength = Annotated[
-    int | None,
-    Flag(
-        help="Target tokens per sequence of an encoder-decoder.",
-        kind="whole",
-        metavar="N",
-        most=MOST_LENGTH,
-    ),
+    int | None, whole("Target tokens per sequence of an encoder-decoder.", most=MOST_LENGTH)
 ]
 Progressing = Annotated[
-    Progress | None, Flag(help="Called with how many of how many are done.", kind="function")
+    Progress | None, flag("Called with how many of how many are done.", kind="function")
 ]
-Workers = Annotated[
-    int, Flag(help="Processes.", kind="whole", metavar="N", without={"web": OF_PROCESS})
-]
+Workers = Annotated[int, whole("Processes.", without={"web": OF_PROCESS})]
 PriceList = Annotated[
-    "str | Path",
-    Flag(
-        help="Rents from a CSV in SkyPilot's form, in the place of the catalogue's.",
-        metavar="FILE",
-        names_file="always",
-    ),
+    "str | Path", file_flag("Rents from a CSV in SkyPilot's form, in the place of the catalogue's.")
 ]
 Engine = Annotated[
     str | None,
-    Flag(
-        help="vllm (default), sglang, trtllm, tgi, transformers, llama.cpp, mlx, or the id of a profile.",
-        metavar="NAME",
+    flag(
+        "vllm (default), sglang, trtllm, tgi, transformers, llama.cpp, mlx, or the id of a profile.",
+        "NAME",
     ),
 ]
 
-JSON = Flag(
-    help="Print JSON.",
-    kind="switch",
-    names=("json",),
-    without={"web": "every answer is JSON"},
-)
-PLOT = Flag(
-    help="Write a figure: .svg, .html, .json, or .png where a browser is.",
-    metavar="FILE",
-    names=("plot",),
-    names_file="always",
-)
-IMPORT = Flag(
-    help="Model, job and plan of a launch command, script or config of another tool.",
-    metavar="FILE|TEXT",
+JSON = switch("Print JSON.", names=("json",), without={"web": "every answer is JSON"})
+PLOT = file_flag("Write a figure: .svg, .html, .json, or .png where a browser is.", names=("plot",))
+IMPORT = file_flag(
+    "Model, job and plan of a launch command, script or config of another tool.",
+    "FILE|TEXT",
     names=("import",),
-    names_file="always",
 )
-ACCEPT_UNKNOWN = Flag(
-    help="With --import: continue although arguments that may change the answer are not understood.",
-    kind="switch",
+ACCEPT_UNKNOWN = switch(
+    "With --import: continue although arguments that may change the answer are not understood.",
     names=("accept_unknown",),
     without={"web": "a launch is read by improve there"},
 )
-HUB = Flag(
-    help="Fetch the config of a model that the catalogue does not know from the Hugging Face hub.",
-    kind="switch",
+HUB = switch(
+    "Fetch the config of a model that the catalogue does not know from the Hugging Face hub.",
     names=("hub",),
     without={"web": OF_PROCESS},
 )
 IMPORTS = (IMPORT, ACCEPT_UNKNOWN, HUB)
 """What goes with reading a launch."""
-EXPORT_PLAN = Flag(
-    help="Print the plan for megatron, torchtitan or deepspeed, of a release as in "
+EXPORT_PLAN = flag(
+    "Print the plan for megatron, torchtitan or deepspeed, of a release as in "
     "megatron-core@0.14; bundle DIR: all of it as files.",
-    metavar="TOOL[@VERSION]",
+    "TOOL[@VERSION]",
     names=("export",),
 )
-EXPORT_ENGINE = Flag(
-    help="Print the launch command: vllm, sglang or trtllm, of a release as in vllm@0.32; "
+EXPORT_ENGINE = flag(
+    "Print the launch command: vllm, sglang or trtllm, of a release as in vllm@0.32; "
     "bundle DIR: all of it as files.",
-    metavar="ENGINE[@VERSION]",
+    "ENGINE[@VERSION]",
     names=("export",),
 )
-LAUNCHER = Flag(
-    help="Wrap what --export prints for torchrun, slurm, kubernetes or skypilot.",
-    metavar="NAME",
+LAUNCHER = flag(
+    "Wrap what --export prints for torchrun, slurm, kubernetes or skypilot.",
+    "NAME",
     names=("launcher",),
 )
-JSONL = Flag(
-    help="Append config and metrics as a line of JSON, for trackers.",
-    metavar="FILE",
-    names=("jsonl",),
-    names_file="always",
-)
-SWEEP = Flag(
-    help="A flag or --set path over a,b,c or low:high:steps[:log]; once or twice.",
-    kind="texts",
-    metavar="FIELD=VALUES",
+JSONL = file_flag("Append config and metrics as a line of JSON, for trackers.", names=("jsonl",))
+SWEEP = flag(
+    "A flag or --set path over a,b,c or low:high:steps[:log]; once or twice.",
+    "FIELD=VALUES",
+    "texts",
     names=("sweep",),
 )

@@ -19,7 +19,7 @@ from foretell.specs.questions.common import (
     Progressing,
     SettingsGiven,
 )
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, decimal, flag, switch, whole
 from foretell.specs.questions.plan_flags import PlanFlags
 from foretell.specs.questions.serving import CONCURRENCY, SERVED_ANSWER, SERVED_PROMPT
 from foretell.specs.questions.training import RunConditions
@@ -34,10 +34,10 @@ class CompareWork:
 
     systems: Annotated[
         "Sequence[SystemGiven]",
-        Flag(
-            help="Ids of systems or chips, or files.",
-            kind="names",
-            metavar="SYSTEM",
+        flag(
+            "Ids of systems or chips, or files.",
+            "SYSTEM",
+            "names",
             names_file="maybe",
             lists="systems",
             inline=OF_EACH,
@@ -45,10 +45,10 @@ class CompareWork:
     ] = field(kw_only=False)
     model: Annotated[
         "ModelGiven | None",
-        Flag(
-            help="An id, a config.json or its folder, or a TOML file.",
-            kind="named",
-            metavar="MODEL",
+        flag(
+            "An id, a config.json or its folder, or a TOML file.",
+            "MODEL",
+            "named",
             names_file="maybe",
             lists=MODEL.lists,
             inline=INLINE,
@@ -56,133 +56,90 @@ class CompareWork:
     ] = None
     budget: Annotated[
         Given | None,
-        Flag(
-            help="Such as 10M: what each cluster may cost over its years.",
-            kind="amount",
-            metavar="USD",
-        ),
+        flag("Such as 10M: what each cluster may cost over its years.", "USD", "amount"),
     ] = None
     gpus: Annotated[
-        int | None,
-        Flag(
-            help="Chips of each, instead of a budget.",
-            kind="count",
-            metavar="N",
-            most=MOST_CHIPS,
-        ),
+        int | None, flag("Chips of each, instead of a budget.", "N", "count", most=MOST_CHIPS)
     ] = None
     workload: Annotated[
         str | Path | Mapping[str, Any] | None,
-        Flag(
-            help="A mix: [base] and [[workload]] of a study.",
-            kind="table",
-            metavar="STUDY.toml",
+        flag(
+            "A mix: [base] and [[workload]] of a study.",
+            "STUDY.toml",
+            "table",
             names_file="always",
             inline="A mix as an object: base and workload of a study (docs/compare.md).",
         ),
     ] = None
     topologies: Annotated[
         str,
-        Flag(
-            help="Each system with these fabrics between its nodes: all, or such as ring,torus-3d,fat-tree.",
-            metavar="NAMES",
+        flag(
+            "Each system with these fabrics between its nodes: all, or such as ring,torus-3d,fat-tree.",
+            "NAMES",
         ),
     ] = ""
     equal: Annotated[
         str,
-        Flag(
-            help="What fabrics share: the rate of ports, or (with --gpus) the bisection (default: ports).",
-            metavar="ports|bisection",
+        flag(
+            "What fabrics share: the rate of ports, or (with --gpus) the bisection (default: ports).",
+            "ports|bisection",
         ),
     ] = "ports"
     by: Annotated[
         str | None,
-        Flag(
-            help="Rank by cost per token (usd) or by tokens/s (tokens) (default: usd).",
-            metavar="usd|tokens",
-        ),
+        flag("Rank by cost per token (usd) or by tokens/s (tokens) (default: usd).", "usd|tokens"),
     ] = None
     global_batch: Annotated[
-        int | None,
-        Flag(help="Of training: sequences per step.", kind="whole", metavar="N", most=MOST_LENGTH),
+        int | None, whole("Of training: sequences per step.", most=MOST_LENGTH)
     ] = None
-    seq_len: Annotated[
-        int | None,
-        Flag(help="Of training: tokens per sequence.", kind="whole", metavar="N", most=MOST_LENGTH),
-    ] = None
+    seq_len: Annotated[int | None, whole("Of training: tokens per sequence.", most=MOST_LENGTH)] = (
+        None
+    )
     target_len: Annotated[
-        int | None,
-        Flag(
-            help="Of training: target tokens of an encoder-decoder.",
-            kind="whole",
-            metavar="N",
-            most=MOST_LENGTH,
-        ),
+        int | None, whole("Of training: target tokens of an encoder-decoder.", most=MOST_LENGTH)
     ] = None
     plan: Annotated[
         "PlanGiven | None",
-        Flag(
-            help="One plan for all (default: the best plan of each).", kind="words", metavar="WORDS"
-        ),
+        flag("One plan for all (default: the best plan of each).", "WORDS", "words"),
     ] = None
     isl: Annotated[float | None, SERVED_PROMPT] = None
     osl: Annotated[float | None, SERVED_ANSWER] = None
     concurrency: Annotated[
         float | None,
-        Flag(
-            help="Of a service: concurrent requests (default: the most that keeps --tpot).",
-            kind="decimal",
-            metavar="N",
+        decimal(
+            "Of a service: concurrent requests (default: the most that keeps --tpot).",
             most=CONCURRENCY.most,
         ),
     ] = None
     tpot: Annotated[
-        float | None,
-        Flag(
-            help="Of a service: longest mean time of a token (default: 50).",
-            kind="decimal",
-            metavar="MS",
-        ),
+        float | None, decimal("Of a service: longest mean time of a token (default: 50).", "MS")
     ] = None
     ttft: Annotated[
-        float | None,
-        Flag(
-            help="Of a service: longest mean time to the first token.",
-            kind="decimal",
-            metavar="MS",
-        ),
+        float | None, decimal("Of a service: longest mean time to the first token.", "MS")
     ] = None
     engine: Annotated[
-        str | None,
-        Flag(help="Of a service: vllm, trtllm, sglang, or the id of a profile.", metavar="NAME"),
+        str | None, flag("Of a service: vllm, trtllm, sglang, or the id of a profile.", "NAME")
     ] = None
     rent: Annotated[
-        str | None,
-        Flag(help="own, on-demand, spot, reserved, 1-year, 3-year (default: own).", metavar="TERM"),
+        str | None, flag("own, on-demand, spot, reserved, 1-year, 3-year (default: own).", "TERM")
     ] = None
     price: Annotated[
-        Given | None,
-        Flag(help="Rent of a chip for an hour, the same for all.", kind="price", metavar="USD"),
+        Given | None, flag("Rent of a chip for an hour, the same for all.", "USD", "price")
     ] = None
-    years: Annotated[
-        Given | None, Flag(help="Years that are paid for (default: 5).", kind="amount", metavar="N")
-    ] = None
+    years: Annotated[Given | None, flag("Years that are paid for (default: 5).", "N", "amount")] = (
+        None
+    )
     utilisation: Annotated[
         Given | None,
-        Flag(
-            help="Share of the hours in which chips work (default: 0.8).",
-            kind="amount",
-            metavar="SHARE",
-        ),
+        flag("Share of the hours in which chips work (default: 0.8).", "SHARE", "amount"),
     ] = None
-    region: Annotated[
-        str | None, Flag(help="Whose grid: a country, or a cloud's region.", metavar="PLACE")
-    ] = None
+    region: Annotated[str | None, flag("Whose grid: a country, or a cloud's region.", "PLACE")] = (
+        None
+    )
 
 
-WHY = Flag(
-    help="Also show the main uncertainties and how often each system beats each other.",
-    kind="switch",
+WHY = switch(
+    "Also show the main uncertainties and how often each system beats each other.",
     names=("why",),
     without={"web": "every answer has both"},
 )
@@ -198,9 +155,9 @@ class CompareQuestion(PlanFlags, RunConditions, CompareWork):
     measured: MeasuredRuns = ()
     seed: Annotated[
         int,
-        Flag(
-            help="Seed of the draws that the order's certainty is counted over.",
-            kind="whole",
+        whole(
+            "Seed of the draws that the order's certainty is counted over.",
+            None,
             without={"command": ONE_ANSWER, "web": ONE_ANSWER},
         ),
     ] = 0

@@ -19,35 +19,28 @@ from foretell.specs.questions.common import (
     Settings,
     SettingsGiven,
 )
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, flag
 from foretell.specs.questions.serving import LoadQuestion, Spread
 from foretell.specs.questions.training import TrainingQuestion
 
 Figures = Annotated[
     Settings,
-    Flag(
-        help="Any field or figure, as in prices.processes.N5.wafer_usd=17000; once for each.",
-        kind="settings",
-        metavar="PATH=VALUE",
+    flag(
+        "Any field or figure, as in prices.processes.N5.wafer_usd=17000; once for each.",
+        "PATH=VALUE",
+        "settings",
     ),
 ]
 HourPrice = Annotated[
-    Given,
-    Flag(
-        help="Rent of a chip for an hour, in the place of the catalogue's.",
-        kind="amount",
-        metavar="USD",
-    ),
+    Given, flag("Rent of a chip for an hour, in the place of the catalogue's.", "USD", "amount")
 ]
-Years = Annotated[
-    Given, Flag(help="Years that servers are used (default: 5).", kind="amount", metavar="N")
-]
+Years = Annotated[Given, flag("Years that servers are used (default: 5).", "N", "amount")]
 Utilisation = Annotated[
     Given,
-    Flag(
-        help="Share of the hours in which owned or reserved chips work (default: 0.8).",
-        kind="amount",
-        metavar="SHARE",
+    flag(
+        "Share of the hours in which owned or reserved chips work (default: 0.8).",
+        "SHARE",
+        "amount",
     ),
 ]
 
@@ -58,42 +51,26 @@ class PackageQuestion:
 
     name: Annotated[
         str,
-        Flag(
-            help="A chip's id or alias, or a TOML file; or --node.",
-            metavar="CHIP|PATH",
+        flag(
+            "A chip's id or alias, or a TOML file; or --node.",
+            "CHIP|PATH",
             names_file="maybe",
             placed=True,
         ),
     ] = ""
-    node: Annotated[str, Flag(help="Process of the dies: N7, N5, ...", metavar="NODE")] = ""
+    node: Annotated[str, flag("Process of the dies: N7, N5, ...", "NODE")] = ""
     area: Annotated[
-        Given,
-        Flag(
-            help="Silicon of all dies, less interfaces between them.", kind="amount", metavar="MM2"
-        ),
+        Given, flag("Silicon of all dies, less interfaces between them.", "MM2", "amount")
     ] = ""
-    dies: Annotated[
-        str | int, Flag(help="Dies that it is divided over.", kind="count", metavar="N")
-    ] = ""
+    dies: Annotated[str | int, flag("Dies that it is divided over.", "N", "count")] = ""
     package: Annotated[
-        str,
-        Flag(help="organic, fan-out, interposer, bridge, glass, hybrid-3d, ...", metavar="KIND"),
+        str, flag("organic, fan-out, interposer, bridge, glass, hybrid-3d, ...", "KIND")
     ] = ""
     die_to_die: Annotated[
-        Given,
-        Flag(
-            help="Out of one die (default: interfaces are a tenth of each).",
-            kind="amount",
-            metavar="RATE",
-        ),
+        Given, flag("Out of one die (default: interfaces are a tenth of each).", "RATE", "amount")
     ] = ""
     volume: Annotated[
-        Given,
-        Flag(
-            help="Packages to spread NRE over (default: it is not included).",
-            kind="amount",
-            metavar="N",
-        ),
+        Given, flag("Packages to spread NRE over (default: it is not included).", "N", "amount")
     ] = ""
     set: Figures = ()
     typed: ClassVar[bool] = True
@@ -106,10 +83,10 @@ class SystemQuestion:
 
     system: Annotated[
         str | Mapping[str, Any],
-        Flag(
-            help="A system's or a chip's id or alias, or a TOML file.",
-            kind="named",
-            metavar="ID|PATH",
+        flag(
+            "A system's or a chip's id or alias, or a TOML file.",
+            "ID|PATH",
+            "named",
             names_file="maybe",
             lists="systems",
             inline=INLINE,
@@ -117,20 +94,14 @@ class SystemQuestion:
         ),
     ]
     gpus: Annotated[
-        str | int,
-        Flag(help="Chips (default: one node).", kind="count", metavar="N", most=MOST_CHIPS),
+        str | int, flag("Chips (default: one node).", "N", "count", most=MOST_CHIPS)
     ] = ""
     price: HourPrice = ""
     prices: PriceList = ""
     years: Years = ""
     utilisation: Utilisation = ""
     watts: Annotated[
-        Given,
-        Flag(
-            help="Mean draw of one node in use (default: the site's load).",
-            kind="amount",
-            metavar="W",
-        ),
+        Given, flag("Mean draw of one node in use (default: the site's load).", "W", "amount")
     ] = ""
     set: Figures = ()
     typed: ClassVar[bool] = True
@@ -143,14 +114,12 @@ class Payment:
 
     rent: Annotated[
         str,
-        Flag(
-            help="on-demand, spot, reserved, 1-year, 3-year or own (default: on-demand where it is known).",
-            metavar="TERM",
+        flag(
+            "on-demand, spot, reserved, 1-year, 3-year or own (default: on-demand where it is known).",
+            "TERM",
         ),
     ] = ""
-    region: Annotated[
-        str, Flag(help="Whose grid: a country, or a cloud's region.", metavar="PLACE")
-    ] = "world"
+    region: Annotated[str, flag("Whose grid: a country, or a cloud's region.", "PLACE")] = "world"
     price: HourPrice = ""
     prices: PriceList = ""
     years: Years = ""
@@ -180,10 +149,10 @@ class TokenQuestion(Payment, SteadyLoad):
 
     set: Annotated[
         Settings,
-        Flag(
-            help="Any field or figure, as in prices.site.pue=1.1; once for each.",
-            kind="settings",
-            metavar="PATH=VALUE",
+        flag(
+            "Any field or figure, as in prices.site.pue=1.1; once for each.",
+            "PATH=VALUE",
+            "settings",
         ),
     ] = ()
     typed: ClassVar[bool] = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import JSON, MODEL
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, flag
 from foretell.specs.questions.plan_flags import PlanFlags
 from foretell.specs.questions.training import PLAN, Place
 
@@ -21,21 +21,21 @@ class DiagnosedRuns:
 
     runs: Annotated[
         "str | Path | Sequence[str | Path | Mapping[str, Any]]",
-        Flag(
-            help="Logs (training, engines, benchmarks, nvidia-smi), CSV or JSONL files, or texts: "
+        flag(
+            "Logs (training, engines, benchmarks, nvidia-smi), CSV or JSONL files, or texts: "
             '"tp8 pp4 zero1 mbs1: 15.2 s", "c64 tp4: ttft 310 ms, tpot 18 ms".',
-            kind="rows",
-            metavar="RUN...",
+            "RUN...",
+            "rows",
             names_file="always",
             inline="Measured runs: rows as objects, or the pasted text of a log. Nothing is stored.",
         ),
     ] = field(kw_only=False)
     model: Annotated[
         "ModelGiven | None",
-        Flag(
-            help="The model that was trained or served (default: what the log says).",
-            kind="named",
-            metavar="ID|PATH",
+        flag(
+            "The model that was trained or served (default: what the log says).",
+            "ID|PATH",
+            "named",
             names_file="maybe",
             lists=MODEL.lists,
             inline=MODEL.inline,

@@ -73,6 +73,31 @@ class Flag:
     """What the web says of it, where an object stands in the place of a file."""
 
 
+def flag(about: str, metavar: str | None = None, kind: Kind = "text", **more: Any) -> Flag:
+    """A flag: one line about it, what stands for its value and how it is read; `more` are further fields."""
+    return Flag(help=about, kind=kind, metavar=metavar, **more)
+
+
+def whole(about: str, metavar: str | None = "N", **more: Any) -> Flag:
+    """A flag that takes a whole number."""
+    return flag(about, metavar, "whole", **more)
+
+
+def decimal(about: str, metavar: str | None = "N", **more: Any) -> Flag:
+    """A flag that takes a number."""
+    return flag(about, metavar, "decimal", **more)
+
+
+def file_flag(about: str, metavar: str | None = "FILE", **more: Any) -> Flag:
+    """A flag that names a file of the user, to read or to write."""
+    return flag(about, metavar, names_file="always", **more)
+
+
+def switch(about: str, **more: Any) -> Flag:
+    """A flag that is on or off."""
+    return flag(about, None, "switch", **more)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionField:
     """A flag with its name and default."""

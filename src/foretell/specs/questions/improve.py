@@ -16,16 +16,16 @@ from foretell.specs.questions.common import (
     SettingsGiven,
     SystemName,
 )
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, decimal, flag, switch
 from foretell.specs.questions.plan_flags import PlanFlags
 
 if TYPE_CHECKING:
     from foretell.specs.questions.common import ModelGiven
 
-LAUNCH = Flag(
-    help="A launch command, script or config of another tool: a file, or its text.",
-    kind="document",
-    metavar="FILE|TEXT",
+LAUNCH = flag(
+    "A launch command, script or config of another tool: a file, or its text.",
+    "FILE|TEXT",
+    "document",
     names_file="maybe",
     inline="The text of a launch command, script or config of another tool; never a path.",
 )
@@ -47,39 +47,27 @@ class ImproveQuestion(PlanFlags, LaunchGiven):
     gpus: Chips = None
     global_batch: Batch = None
     seq_len: Length = None
-    isl: Annotated[
-        float, Flag(help="Of a service: prompt tokens of a request.", kind="decimal", metavar="N")
-    ] = 1024.0
-    osl: Annotated[
-        float, Flag(help="Of a service: answer tokens of a request.", kind="decimal", metavar="N")
-    ] = 256.0
-    concurrency: Annotated[
-        float, Flag(help="Of a service: requests at a time.", kind="decimal", metavar="N")
-    ] = 64.0
+    isl: Annotated[float, decimal("Of a service: prompt tokens of a request.")] = 1024.0
+    osl: Annotated[float, decimal("Of a service: answer tokens of a request.")] = 256.0
+    concurrency: Annotated[float, decimal("Of a service: requests at a time.")] = 64.0
     plan: Annotated[
-        str | None,
-        Flag(help="Words that are fixed, whatever the launch says.", kind="words", metavar="WORDS"),
+        str | None, flag("Words that are fixed, whatever the launch says.", "WORDS", "words")
     ] = None
     free: Annotated[
         str,
-        Flag(
-            help='Fields of the plan that may change, such as "tp pp mbs"; without, the layout.',
-            metavar="WORDS",
+        flag(
+            'Fields of the plan that may change, such as "tp pp mbs"; without, the layout.', "WORDS"
         ),
     ] = ""
     accept_unknown: Annotated[
-        bool,
-        Flag(
-            help="Go on where arguments that may change the answer are not understood.",
-            kind="switch",
-        ),
+        bool, switch("Go on where arguments that may change the answer are not understood.")
     ] = False
     set: SettingsGiven = ()
     edges: ClassVar[tuple[Flag, ...]] = (
         HUB,
-        Flag(
-            help="Print the improved launch alone: the tool's own, or another, as in megatron-core@0.14.",
-            metavar="TOOL[@VERSION]",
+        flag(
+            "Print the improved launch alone: the tool's own, or another, as in megatron-core@0.14.",
+            "TOOL[@VERSION]",
             names=("export",),
             without={"web": "every answer has it", "study": ONE_ROW},
         ),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import INLINE, JSON, MOST_CHIPS, PLOT, Given, SettingsGiven
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, decimal, flag, whole
 
 if TYPE_CHECKING:
     from foretell.specs.questions.common import SystemGiven
@@ -17,8 +17,8 @@ class NetworkQuestion:
 
     system: Annotated[
         "SystemGiven",
-        Flag(
-            help="A system's or a chip's id or alias, or a TOML file.",
+        flag(
+            "A system's or a chip's id or alias, or a TOML file.",
             kind="named",
             names_file="maybe",
             lists="systems",
@@ -26,50 +26,28 @@ class NetworkQuestion:
         ),
     ] = field(kw_only=False)
     collective: Annotated[
-        str,
-        Flag(
-            help="all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, ...",
-            metavar="NAME",
-        ),
+        str, flag("all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, ...", "NAME")
     ]
     size: Annotated[
         Given,
-        Flag(
-            help="The full buffer of one rank, such as 64MiB.",
-            kind="amount",
-            metavar="SIZE",
-            names=("bytes",),
-        ),
+        flag("The full buffer of one rank, such as 64MiB.", "SIZE", "amount", names=("bytes",)),
     ]
-    group: Annotated[
-        int, Flag(help="Chips that take part.", kind="whole", metavar="N", most=MOST_CHIPS)
-    ]
+    group: Annotated[int, whole("Chips that take part.", most=MOST_CHIPS)]
     placement: Annotated[
         str,
-        Flag(
-            help="Members per tier, as in node=4,cluster=4 (default: as close as they fit).",
-            metavar="TIER=N,...",
+        flag(
+            "Members per tier, as in node=4,cluster=4 (default: as close as they fit).",
+            "TIER=N,...",
         ),
     ] = ""
     algorithm: Annotated[
-        str, Flag(help="One of the algorithms offered (default: the fastest).", metavar="NAME")
+        str, flag("One of the algorithms offered (default: the fastest).", "NAME")
     ] = ""
     neighbours: Annotated[
-        int,
-        Flag(
-            help="Other groups like this one that send at the same time.",
-            kind="whole",
-            metavar="N",
-            most=MOST_CHIPS,
-        ),
+        int, whole("Other groups like this one that send at the same time.", most=MOST_CHIPS)
     ] = 0
     imbalance: Annotated[
-        float,
-        Flag(
-            help="All-to-all: the busiest member's part over the mean.",
-            kind="decimal",
-            metavar="X",
-        ),
+        float, decimal("All-to-all: the busiest member's part over the mean.", "X")
     ] = 1.0
     set: SettingsGiven = ()
     edges: ClassVar[tuple[Flag, ...]] = (PLOT, JSON)

@@ -11,19 +11,17 @@ from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.questions.common import MOST_CHIPS, MOST_LENGTH
-from foretell.specs.questions.flags import Flag, QuestionField, fields_of
+from foretell.specs.questions.flags import Flag, QuestionField, fields_of, flag, whole
 
 IN_PLAN = "a study has plan, and plan.tp and the like"
 
 
 def _degree(about: str, word: str, most: int = MOST_CHIPS) -> Flag:
-    return Flag(
-        help=about, kind="whole", metavar="N", most=most, word=word, without={"study": IN_PLAN}
-    )
+    return whole(about, most=most, word=word, without={"study": IN_PLAN})
 
 
 def _choice(about: str, word: str, metavar: str = "WORD") -> Flag:
-    return Flag(help=about, metavar=metavar, word=word, without={"study": IN_PLAN})
+    return flag(about, metavar, word=word, without={"study": IN_PLAN})
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)

@@ -25,7 +25,7 @@ from foretell.specs.questions.common import (
     SystemName,
     chip_count,
 )
-from foretell.specs.questions.flags import Flag, Surface
+from foretell.specs.questions.flags import Flag, Surface, decimal, flag, switch, whole
 from foretell.specs.questions.plan_flags import DegreeFlags
 
 if TYPE_CHECKING:
@@ -33,110 +33,67 @@ if TYPE_CHECKING:
 
 PLAYED: Mapping[Surface, str] = {"study": CLOSED_FORM}
 """Where requests are not simulated."""
-PromptLength = Annotated[
-    float, Flag(help="Tokens of a prompt.", kind="decimal", metavar="N", most=MOST_LENGTH)
-]
-AnswerLength = Annotated[
-    float, Flag(help="Tokens of an answer.", kind="decimal", metavar="N", most=2**17)
-]
+PromptLength = Annotated[float, decimal("Tokens of a prompt.", most=MOST_LENGTH)]
+AnswerLength = Annotated[float, decimal("Tokens of an answer.", most=2**17)]
 SERVED_PROMPT, SERVED_ANSWER = (
-    Flag(help=f"Of a service: tokens of {what}.", kind="decimal", metavar="N", most=most)
+    decimal(f"Of a service: tokens of {what}.", most=most)
     for what, most in (("a prompt", MOST_LENGTH), ("an answer", 2**17))
 )
 CONCURRENCY, RATE = (
-    Flag(
-        help="Concurrent requests, all instances together.",
-        kind="decimal",
-        metavar="N",
-        most=2**16,
-    ),
-    Flag(
-        help="Requests per second, in the place of --concurrency.",
-        kind="decimal",
-        metavar="R",
-        most=1e5,
-    ),
+    decimal("Concurrent requests, all instances together.", most=2**16),
+    decimal("Requests per second, in the place of --concurrency.", "R", most=1e5),
 )
 Spread = Annotated[
-    float,
-    Flag(
-        help="Lengths are spread evenly from this share to the whole; 1: all alike.",
-        kind="decimal",
-        metavar="X",
-    ),
+    float, decimal("Lengths are spread evenly from this share to the whole; 1: all alike.", "X")
 ]
 Rent = Annotated[
-    float | None,
-    Flag(help="Rent of a chip-hour (default: the catalogue's).", kind="price", metavar="USD"),
+    float | None, flag("Rent of a chip-hour (default: the catalogue's).", "USD", "price")
 ]
 
 
 Speculative = Annotated[
     str | None,
-    Flag(
-        help="Drafter and tokens drafted a step: mtp:3, eagle3:5, ngram:4; no: none.",
-        metavar="METHOD[:N]",
-    ),
+    flag("Drafter and tokens drafted a step: mtp:3, eagle3:5, ngram:4; no: none.", "METHOD[:N]"),
 ]
 
 
 Tuned = Annotated[
     bool,
-    Flag(
-        help="With the options that the engine's public recipes set; without it, with its defaults.",
-        kind="switch",
-    ),
+    switch("With the options that the engine's public recipes set; without it, with its defaults."),
 ]
 
 PrefixHit = Annotated[
     float,
-    Flag(
-        help="Share of a prompt's tokens that the prefix cache has already (default: 0).",
-        kind="decimal",
-        metavar="SHARE",
-    ),
+    decimal("Share of a prompt's tokens that the prefix cache has already (default: 0).", "SHARE"),
 ]
 
 
 Adapters = Annotated[
     int | None,
-    Flag(
-        help="LoRA adapters that requests choose among, each as likely as the others (default: none).",
-        kind="whole",
-        metavar="N",
+    whole(
+        "LoRA adapters that requests choose among, each as likely as the others (default: none).",
         most=1e6,
     ),
 ]
-AdapterRank = Annotated[
-    int | None,
-    Flag(help="Rank of the adapters (default: 16).", kind="whole", metavar="R", most=2**14),
-]
+AdapterRank = Annotated[int | None, whole("Rank of the adapters (default: 16).", "R", most=2**14)]
 AdapterSlots = Annotated[
     int | None,
-    Flag(
-        help="Adapters on the chips at once (vLLM's max_loras), others wait (default: all).",
-        kind="whole",
-        metavar="N",
-        most=1e6,
+    whole(
+        "Adapters on the chips at once (vLLM's max_loras), others wait (default: all).", most=1e6
     ),
 ]
 
 
 Images = Annotated[
     str | None,
-    Flag(
-        help="Images of every request: 1024x1024, or 2x1280x720; their tokens come on top of --isl.",
-        metavar="[N]xWxH",
+    flag(
+        "Images of every request: 1024x1024, or 2x1280x720; their tokens come on top of --isl.",
+        "[N]xWxH",
     ),
 ]
 Audio = Annotated[
     float | None,
-    Flag(
-        help="Seconds of audio of every request; its tokens come on top of --isl.",
-        kind="decimal",
-        metavar="S",
-        most=1e5,
-    ),
+    decimal("Seconds of audio of every request; its tokens come on top of --isl.", "S", most=1e5),
 ]
 
 
@@ -147,8 +104,7 @@ class LoadQuestion(DegreeFlags):
     model: ModelName = field(kw_only=False)
     system: SystemName = None
     gpus: Annotated[
-        int | str | None,
-        chip_count("Chips of all instances; 8xH100 names the system too."),
+        int | str | None, chip_count("Chips of all instances; 8xH100 names the system too.")
     ] = None
     isl: PromptLength = 1024
     osl: AnswerLength = 1024
@@ -156,10 +112,10 @@ class LoadQuestion(DegreeFlags):
     rate: Annotated[float | None, RATE] = None
     plan: Annotated[
         "LayoutGiven | None",
-        Flag(
-            help='Words such as "tp4 weights=fp8 kv=fp8" (docs/serving.md); without, the best.',
-            kind="words",
-            metavar="WORDS",
+        flag(
+            'Words such as "tp4 weights=fp8 kv=fp8" (docs/serving.md); without, the best.',
+            "WORDS",
+            "words",
         ),
     ] = None
     engine: Engine = None
@@ -171,79 +127,59 @@ class RequestSource:
 
     arrivals: Annotated[
         str | None,
-        Flag(
-            help="Simulated: closed, poisson, gamma, burst, or a .csv or .jsonl trace.",
-            metavar="KIND|FILE",
+        flag(
+            "Simulated: closed, poisson, gamma, burst, or a .csv or .jsonl trace.",
+            "KIND|FILE",
             names_file="maybe",
             without=PLAYED,
         ),
     ] = None
     seed: Annotated[
-        int | None,
-        Flag(
-            help="Simulated: seed of all random draws (default 0).",
-            kind="whole",
-            metavar="N",
-            without=PLAYED,
-        ),
+        int | None, whole("Simulated: seed of all random draws (default 0).", without=PLAYED)
     ] = None
     prefixes: Annotated[
         int | None,
-        Flag(
-            help="Simulated: number of distinct shared prefixes.",
-            kind="whole",
-            metavar="N",
-            most=20_000,
-            without=PLAYED,
-        ),
+        whole("Simulated: number of distinct shared prefixes.", most=20_000, without=PLAYED),
     ] = None
     prefix_tokens: Annotated[
-        int | None,
-        Flag(
-            help="Simulated: tokens of a shared prefix, on top of --isl.",
-            kind="whole",
-            metavar="N",
-            without=PLAYED,
-        ),
+        int | None, whole("Simulated: tokens of a shared prefix, on top of --isl.", without=PLAYED)
     ] = None
     routing: Annotated[
         str | None,
-        Flag(
-            help="Simulated: round-robin (default), least-loaded, prefix-aware or sticky.",
-            metavar="RULE",
+        flag(
+            "Simulated: round-robin (default), least-loaded, prefix-aware or sticky.",
+            "RULE",
             without=PLAYED,
         ),
     ] = None
     trace_unit: Annotated[
         str | None,
-        Flag(
-            help="Simulated: unit of a trace's timestamps: s, ms, us or ns (default: its format's).",
-            metavar="UNIT",
+        flag(
+            "Simulated: unit of a trace's timestamps: s, ms, us or ns (default: its format's).",
+            "UNIT",
             without=PLAYED,
         ),
     ] = None
     block_tokens: Annotated[
         int | None,
-        Flag(
-            help="Simulated: tokens of one hash id of a trace (default 512 or 16, whichever fits).",
-            kind="whole",
-            metavar="N",
+        whole(
+            "Simulated: tokens of one hash id of a trace (default 512 or 16, whichever fits).",
             without=PLAYED,
         ),
     ] = None
     sessions: Annotated[
         str | None,
-        Flag(
-            help='Simulated: requests as turns of sessions, e.g. "turns=8 pause=5 new=500".',
-            metavar="WORDS",
+        flag(
+            'Simulated: requests as turns of sessions, e.g. "turns=8 pause=5 new=500".',
+            "WORDS",
             without=PLAYED,
         ),
     ] = None
     kv_tiers: Annotated[
         str | None,
-        Flag(
-            help='Simulated: KV tiers behind the GPUs, e.g. "host:1TB@50GB/s ssd:8TB@6GB/s".',
-            metavar="TIERS",
+        flag(
+            'Simulated: KV tiers behind the GPUs, e.g. "host:1TB@50GB/s ssd:8TB@6GB/s".',
+            "TIERS",
             without=PLAYED,
         ),
     ] = None
@@ -255,60 +191,53 @@ class RequestOptions(RequestSource):
 
     simulate: Annotated[
         bool | Mapping[str, Any],
-        Flag(
-            help="Simulate request by request instead of the closed form.",
-            kind="switch",
-            without=PLAYED,
-        ),
+        switch("Simulate request by request instead of the closed form.", without=PLAYED),
     ] = False
     lengths: Annotated[
         str | None,
-        Flag(
-            help=f"With --simulate: {SHAPES_HELP}; default fixed, or uniform with --spread.",
-            metavar="SHAPE|FILE",
+        flag(
+            f"With --simulate: {SHAPES_HELP}; default fixed, or uniform with --spread.",
+            "SHAPE|FILE",
             names_file="maybe",
             without=PLAYED,
         ),
     ] = None
     autoscale: Annotated[
         str | None,
-        Flag(
-            help='With --simulate: autoscaling, e.g. "min=1 max=16 start=120 target=0.7".',
-            metavar="WORDS",
+        flag(
+            'With --simulate: autoscaling, e.g. "min=1 max=16 start=120 target=0.7".',
+            "WORDS",
             without=PLAYED,
         ),
     ] = None
     queue_limit: Annotated[
         int | None,
-        Flag(
-            help="With --simulate: requests that may wait at an instance; one more is refused.",
-            kind="whole",
-            metavar="N",
+        whole(
+            "With --simulate: requests that may wait at an instance; one more is refused.",
             without=PLAYED,
         ),
     ] = None
     urgent: Annotated[
         float | None,
-        Flag(
-            help="With --simulate: share of the requests that go before others that wait.",
-            kind="decimal",
-            metavar="SHARE",
+        decimal(
+            "With --simulate: share of the requests that go before others that wait.",
+            "SHARE",
             without=PLAYED,
         ),
     ] = None
     fail_at: Annotated[
         str | None,
-        Flag(
-            help="With --simulate: when one of the instances fails, as in 60s; others do its work anew.",
-            metavar="TIME",
+        flag(
+            "With --simulate: when one of the instances fails, as in 60s; others do its work anew.",
+            "TIME",
             without=PLAYED,
         ),
     ] = None
     preemption: Annotated[
         str | None,
-        Flag(
-            help="With --simulate: recompute (default) or swap, when the KV cache is full.",
-            metavar="RULE",
+        flag(
+            "With --simulate: recompute (default) or swap, when the KV cache is full.",
+            "RULE",
             without=PLAYED,
         ),
     ] = None
@@ -329,19 +258,13 @@ class ServiceQuestion(LoadQuestion):
     adapter_slots: AdapterSlots = None
     ttft: Annotated[
         float | None,
-        Flag(
-            help="Longest time to the first token that is good service: goodput counts requests within.",
-            kind="decimal",
-            metavar="MS",
+        decimal(
+            "Longest time to the first token that is good service: goodput counts requests within.",
+            "MS",
         ),
     ] = None
     tpot: Annotated[
-        float | None,
-        Flag(
-            help="Longest time per output token that is good service, likewise.",
-            kind="decimal",
-            metavar="MS",
-        ),
+        float | None, decimal("Longest time per output token that is good service, likewise.", "MS")
     ] = None
     images: Images = None
     audio: Audio = None
@@ -353,16 +276,15 @@ class ServiceQuestion(LoadQuestion):
     ] = None
     prefill_plan: Annotated[
         str | None,
-        Flag(
-            help="Layout and engine options of these (default: that of --plan where it fits).",
-            kind="words",
-            metavar="WORDS",
+        flag(
+            "Layout and engine options of these (default: that of --plan where it fits).",
+            "WORDS",
+            "words",
         ),
     ] = None
     set: SettingsGiven = ()
     warnings: Annotated[
-        Sequence[str],
-        Flag(help="What of an imported command is not in the answer.", kind="function"),
+        Sequence[str], flag("What of an imported command is not in the answer.", kind="function")
     ] = ()
 
 
@@ -372,81 +294,58 @@ class ServingQuestion(RequestOptions, ServiceQuestion):
 
     requests: Annotated[
         int | None,
-        Flag(
-            help="Requests of a benchmark (default: 10 for each concurrent one), or of --simulate (2000).",
-            kind="whole",
-            metavar="N",
+        whole(
+            "Requests of a benchmark (default: 10 for each concurrent one), or of --simulate (2000).",
             most=20_000,
             without=PLAYED,
         ),
     ] = None
     warmup: Annotated[
         int | None,
-        Flag(
-            help="Of a benchmark's requests, the first N that are not counted (default 0).",
-            kind="whole",
-            metavar="N",
+        whole(
+            "Of a benchmark's requests, the first N that are not counted (default 0).",
             most=20_000,
             without=PLAYED,
         ),
     ] = None
     batching: Annotated[
         Batching,
-        Flag(
-            help="continuous; static: one batch of --concurrency requests; offline: an endless queue.",
+        flag(
+            "continuous; static: one batch of --concurrency requests; offline: an endless queue.",
             without=PLAYED,
         ),
     ] = "continuous"
     steps: Annotated[
         int | None,
-        Flag(
-            help="Of a traced diffusion model: steps of a sample (default: 1).",
-            kind="whole",
-            metavar="N",
-            most=2**24,
-        ),
+        whole("Of a traced diffusion model: steps of a sample (default: 1).", most=2**24),
     ] = None
     passes: Annotated[
-        int | None,
-        Flag(
-            help="Its passes in a step, one after the other (default: 1).",
-            kind="whole",
-            metavar="N",
-            most=100,
-        ),
+        int | None, whole("Its passes in a step, one after the other (default: 1).", most=100)
     ] = None
     rows: Annotated[
         int | None,
-        Flag(
-            help="Rows of its traced batch for a sample: 2 where guidance has both in one pass (default: 1).",
-            kind="whole",
-            metavar="N",
+        whole(
+            "Rows of its traced batch for a sample: 2 where guidance has both in one pass (default: 1).",
             most=100,
         ),
     ] = None
     once: Annotated[
         str | Sequence[str],
-        Flag(
-            help="Traces that run once for a sample: text encoders, the decoder of latents.",
-            kind="texts",
-            metavar="FILE",
+        flag(
+            "Traces that run once for a sample: text encoders, the decoder of latents.",
+            "FILE",
+            "texts",
             names_file="always",
         ),
     ] = ()
     images_per_s: Annotated[
         float | None,
-        Flag(
-            help="Samples a second that are wanted: says how many GPUs give them.",
-            kind="decimal",
-            metavar="R",
-            most=1e9,
-        ),
+        decimal("Samples a second that are wanted: says how many GPUs give them.", "R", most=1e9),
     ] = None
     fit: Annotated[
         bool,
-        Flag(
-            help="Also the longest context, the most sequences and the largest model that fit, by engine.",
-            kind="switch",
+        switch(
+            "Also the longest context, the most sequences and the largest model that fit, by engine."
         ),
     ] = False
     measured: MeasuredRuns = ()

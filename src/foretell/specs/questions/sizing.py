@@ -24,7 +24,7 @@ from foretell.specs.questions.common import (
     SystemName,
     chip_count,
 )
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, decimal, flag, switch, whole
 from foretell.specs.questions.plan_flags import DegreeFlags
 from foretell.specs.questions.serving import (
     PLAYED,
@@ -43,29 +43,21 @@ from foretell.specs.questions.serving import (
     Tuned,
 )
 
-PARETO = Flag(
-    help="Also show the Pareto front: tokens/s of a user against tokens/s of a GPU.",
-    kind="switch",
+PARETO = switch(
+    "Also show the Pareto front: tokens/s of a user against tokens/s of a GPU.",
     names=("pareto",),
     without={"web": "every answer has the front"},
 )
 Percentile = Annotated[
-    str,
-    Flag(help="For how many requests both hold: mean, p50, p90, p95 or p99.", metavar="P"),
+    str, flag("For how many requests both hold: mean, p50, p90, p95 or p99.", "P")
 ]
-Headroom = Annotated[
-    float, Flag(help="Reserve over the rate, as a share of it.", kind="decimal", metavar="X")
-]
+Headroom = Annotated[float, decimal("Reserve over the rate, as a share of it.", "X")]
 LargestInstance = Annotated[
-    int | str | None,
-    chip_count("Most chips of one instance (default: 64)."),
+    int | str | None, chip_count("Most chips of one instance (default: 64).")
 ]
 Simulated = Annotated[
     bool,
-    Flag(
-        help="Simulate the best options request by request (default), or trust the closed form.",
-        kind="switch",
-    ),
+    switch("Simulate the best options request by request (default), or trust the closed form."),
 ]
 
 
@@ -76,46 +68,34 @@ class TargetsQuestion(DegreeFlags):
     model: ModelName = field(kw_only=False)
     rate: Annotated[
         float | None,
-        Flag(
-            help="Requests per second to be answered; a trace is scaled to it.",
-            kind="decimal",
-            metavar="R",
-            most=RATE.most,
+        decimal(
+            "Requests per second to be answered; a trace is scaled to it.", "R", most=RATE.most
         ),
     ] = None
     system: SystemName = None
     measured: MeasuredRuns = ()
     isl: PromptLength = 1024
     osl: AnswerLength = 1024
-    ttft: Annotated[
-        float, Flag(help="Longest time to the first token.", kind="decimal", metavar="MS")
-    ] = 2000
-    tpot: Annotated[
-        float,
-        Flag(
-            help="Longest time per output token, the first excluded.", kind="decimal", metavar="MS"
-        ),
-    ] = 50
+    ttft: Annotated[float, decimal("Longest time to the first token.", "MS")] = 2000
+    tpot: Annotated[float, decimal("Longest time per output token, the first excluded.", "MS")] = 50
     tokens: Annotated[
         str | float | None,
-        Flag(
-            help="Output tokens of an offline batch such as 1B, in the place of --rate; no targets.",
-            metavar="N",
+        flag(
+            "Output tokens of an offline batch such as 1B, in the place of --rate; no targets.", "N"
         ),
     ] = None
-    within: Annotated[
-        str | float | None,
-        Flag(help="When the batch must be done: 12h, 2d.", metavar="TIME"),
-    ] = None
+    within: Annotated[str | float | None, flag("When the batch must be done: 12h, 2d.", "TIME")] = (
+        None
+    )
     percentile: Percentile = "p90"
     headroom: Headroom = 0.2
     gpus: LargestInstance = None
     plan: Annotated[
         str | None,
-        Flag(
-            help='Words that are fixed, such as "weights=fp8 kv=fp8" (docs/serving.md).',
-            kind="words",
-            metavar="WORDS",
+        flag(
+            'Words that are fixed, such as "weights=fp8 kv=fp8" (docs/serving.md).',
+            "WORDS",
+            "words",
         ),
     ] = None
     engine: Engine = "vllm"
@@ -136,29 +116,14 @@ class TargetsQuestion(DegreeFlags):
     ] = None
     prefill_plan: Annotated[
         str | None,
-        Flag(
-            help='Degrees of the prefill instances that are fixed, such as "tp4".',
-            kind="words",
-            metavar="WORDS",
-        ),
+        flag('Degrees of the prefill instances that are fixed, such as "tp4".', "WORDS", "words"),
     ] = None
     top: Annotated[
-        int,
-        Flag(
-            help="How many options to show.",
-            kind="whole",
-            metavar="N",
-            most=1000,
-            without={"study": ONE_ROW},
-        ),
+        int, whole("How many options to show.", most=1000, without={"study": ONE_ROW})
     ] = 10
     lengths: Annotated[
         str | None,
-        Flag(
-            help=f"Simulated: {SHAPES_HELP} (default: fixed).",
-            metavar="SHAPE|FILE",
-            names_file="maybe",
-        ),
+        flag(f"Simulated: {SHAPES_HELP} (default: fixed).", "SHAPE|FILE", names_file="maybe"),
     ] = None
     simulate: Simulated = True
 
@@ -169,10 +134,8 @@ class SizeQuestion(RequestSource, TargetsQuestion):
 
     requests: Annotated[
         int | None,
-        Flag(
-            help="Simulated: requests drawn, or the first of a trace (default: ten minutes of them, or all).",
-            kind="whole",
-            metavar="N",
+        whole(
+            "Simulated: requests drawn, or the first of a trace (default: ten minutes of them, or all).",
             most=20_000,
             without=PLAYED,
         ),
@@ -191,30 +154,20 @@ class FleetQuestion:
 
     fleet: Annotated[
         str | Path | Mapping[str, Any],
-        Flag(
-            help="The fleet's file: a [[model]] table for each, with the flags of size (docs/load.md).",
-            kind="table",
-            metavar="FLEET.toml",
+        flag(
+            "The fleet's file: a [[model]] table for each, with the flags of size (docs/load.md).",
+            "FLEET.toml",
+            "table",
             names_file="always",
             inline="A fleet as an object: model, a list of tables with the fields of size (docs/load.md).",
         ),
     ] = field(kw_only=False)
     system: SystemName = None
     available: Annotated[
-        int | None,
-        Flag(
-            help="Chips that there are (default: as many as it takes).",
-            kind="whole",
-            metavar="N",
-            most=MOST_CHIPS,
-        ),
+        int | None, whole("Chips that there are (default: as many as it takes).", most=MOST_CHIPS)
     ] = None
     share: Annotated[
-        bool,
-        Flag(
-            help="Also try models on shared chips (default), or keep every model on its own.",
-            kind="switch",
-        ),
+        bool, switch("Also try models on shared chips (default), or keep every model on its own.")
     ] = True
     percentile: Percentile = "p90"
     headroom: Headroom = 0.2

@@ -17,7 +17,7 @@ from foretell.specs.questions.common import (
     SystemName,
     TargetLength,
 )
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, decimal, file_flag, flag, switch, whole
 from foretell.specs.questions.serving import CONCURRENCY, RATE, SERVED_ANSWER, SERVED_PROMPT
 from foretell.specs.questions.training import StepQuestion
 
@@ -36,49 +36,29 @@ class SensitivityQuestion(StepQuestion):
     concurrency: Annotated[float | None, CONCURRENCY] = None
     rate: Annotated[float | None, RATE] = None
     engine: Annotated[
-        str | None,
-        Flag(help="Of a service: vllm, trtllm, sglang, a profile.", metavar="NAME"),
+        str | None, flag("Of a service: vllm, trtllm, sglang, a profile.", "NAME")
     ] = None
     spread: Annotated[
         float | None,
-        Flag(
-            help="Of a service: lengths are spread evenly from this share to the whole.",
-            kind="decimal",
-            metavar="X",
-        ),
+        decimal("Of a service: lengths are spread evenly from this share to the whole.", "X"),
     ] = None
     factor: Annotated[
-        float,
-        Flag(
-            help="What-ifs make each number so many times better, and worse.",
-            kind="decimal",
-            metavar="X",
-        ),
+        float, decimal("What-ifs make each number so many times better, and worse.", "X")
     ] = 2.0
-    replan: Annotated[bool, Flag(help="Choose the plan of each what-if anew.", kind="switch")] = (
-        False
-    )
-    rent: Annotated[
-        str | None, Flag(help="Of training: on-demand, own and the like.", metavar="TERM")
-    ] = None
+    replan: Annotated[bool, switch("Choose the plan of each what-if anew.")] = False
+    rent: Annotated[str | None, flag("Of training: on-demand, own and the like.", "TERM")] = None
     price: Annotated[
-        Given | None,
-        Flag(help="Rent of a chip-hour (default: the catalogue's).", kind="price", metavar="USD"),
+        Given | None, flag("Rent of a chip-hour (default: the catalogue's).", "USD", "price")
     ] = None
     years: Annotated[
-        Given | None,
-        Flag(
-            help="Of training: years that servers are used (default: 5).",
-            kind="amount",
-            metavar="N",
-        ),
+        Given | None, flag("Of training: years that servers are used (default: 5).", "N", "amount")
     ] = None
     utilisation: Annotated[
         Given | None,
-        Flag(
-            help="Of training: share of the hours in which owned chips work (default: 0.8).",
-            kind="amount",
-            metavar="SHARE",
+        flag(
+            "Of training: share of the hours in which owned chips work (default: 0.8).",
+            "SHARE",
+            "amount",
         ),
     ] = None
     progress: Progressing = None
@@ -91,10 +71,10 @@ class ScalingQuestion:
 
     models: Annotated[
         "Sequence[ModelGiven]",
-        Flag(
-            help="Catalogue ids, config.json files or TOML files.",
-            kind="names",
-            metavar="MODEL...",
+        flag(
+            "Catalogue ids, config.json files or TOML files.",
+            "MODEL...",
+            "names",
             names_file="maybe",
             lists="models",
             inline=OF_EACH,
@@ -103,76 +83,44 @@ class ScalingQuestion:
     system: SystemName = None
     gpus: Annotated[
         int | str | Sequence[int],
-        Flag(
-            help="Numbers of GPUs: 1..512 doubles; or a list, 8,16,24.",
-            kind="count",
-            metavar="N..M",
-            most=MOST_CHIPS,
+        flag(
+            "Numbers of GPUs: 1..512 doubles; or a list, 8,16,24.", "N..M", "count", most=MOST_CHIPS
         ),
     ] = "1..512"
     strategies: Annotated[
-        str | Sequence[str],
-        Flag(help='Plans without dp, as in "zero1,zero3,tp4 zero1".', metavar="PLANS"),
+        str | Sequence[str], flag('Plans without dp, as in "zero1,zero3,tp4 zero1".', "PLANS")
     ] = "zero1,zero2,zero3"
     mode: Annotated[
         "Mode | None",
-        Flag(
-            help="Work grows with the GPUs, or stays (default: strong where --global-batch is given).",
-            metavar="weak|strong",
+        flag(
+            "Work grows with the GPUs, or stays (default: strong where --global-batch is given).",
+            "weak|strong",
         ),
     ] = None
-    plan: Annotated[
-        str, Flag(help="Words that all the plans share.", kind="words", metavar="WORDS")
-    ] = ""
+    plan: Annotated[str, flag("Words that all the plans share.", "WORDS", "words")] = ""
     micro_batch: Annotated[
-        int | None,
-        Flag(
-            help="Sequences of a micro-batch (default: 1).",
-            kind="whole",
-            metavar="N",
-            most=MOST_LENGTH,
-        ),
+        int | None, whole("Sequences of a micro-batch (default: 1).", most=MOST_LENGTH)
     ] = None
     batch_per_gpu: Annotated[
         int | None,
-        Flag(
-            help="Weak: sequences of a step for each GPU (default: a micro-batch).",
-            kind="whole",
-            metavar="N",
-            most=MOST_LENGTH,
-        ),
+        whole("Weak: sequences of a step for each GPU (default: a micro-batch).", most=MOST_LENGTH),
     ] = None
     global_batch: Annotated[
-        int | None,
-        Flag(
-            help="Strong: sequences per step, whatever the GPUs.",
-            kind="whole",
-            metavar="N",
-            most=MOST_LENGTH,
-        ),
+        int | None, whole("Strong: sequences per step, whatever the GPUs.", most=MOST_LENGTH)
     ] = None
     seq_len: Length = None
     target_len: TargetLength = None
     floor: Annotated[
-        float,
-        Flag(
-            help="Efficiency below which a strategy has stopped scaling.",
-            kind="decimal",
-            metavar="X",
-        ),
+        float, decimal("Efficiency below which a strategy has stopped scaling.", "X")
     ] = 0.8
     set: SettingsGiven = ()
     edges: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            help="The study of docs/scaling-study.md, with measurements; no models are given.",
-            kind="switch",
+        switch(
+            "The study of docs/scaling-study.md, with measurements; no models are given.",
             names=("study",),
         ),
-        Flag(
-            help="Write a picture: .svg, .html, or .png where a browser is.",
-            metavar="FILE",
-            names=("plot", "picture"),
-            names_file="always",
+        file_flag(
+            "Write a picture: .svg, .html, or .png where a browser is.", names=("plot", "picture")
         ),
         JSON,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import JSON, OF_PROCESS, PLOT, Progressing, Workers
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, file_flag, flag, switch, whole
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -19,10 +19,10 @@ class StudyQuestion:
 
     study: Annotated[
         str | Path | Mapping[str, Any],
-        Flag(
-            help="The study's file (docs/sweep.md).",
-            kind="table",
-            metavar="STUDY.toml",
+        flag(
+            "The study's file (docs/sweep.md).",
+            "STUDY.toml",
+            "table",
             names_file="always",
             inline="A study as an object: study, base, vary, objectives, limits, workload (docs/sweep.md).",
         ),
@@ -31,17 +31,16 @@ class StudyQuestion:
 
 Runner = Annotated[
     "str | Executor",
-    Flag(
-        help="process; dask: workers of our own; dask://host:port: a cluster that runs.",
-        metavar="NAME",
+    flag(
+        "process; dask: workers of our own; dask://host:port: a cluster that runs.",
+        "NAME",
         without={"web": OF_PROCESS},
     ),
 ]
 Sure = Annotated[
     bool,
-    Flag(
-        help="Go on though there are more than 100,000 points.",
-        kind="switch",
+    switch(
+        "Go on though there are more than 100,000 points.",
         without={"web": "a server has limits of its own"},
     ),
 ]
@@ -52,12 +51,7 @@ class SweepQuestion(StudyQuestion):
     """Every point of a study: `foretell sweep`."""
 
     out: Annotated[
-        str | Path,
-        Flag(
-            help="Folder for the results; one that was begun goes on.",
-            metavar="DIR",
-            names_file="always",
-        ),
+        str | Path, file_flag("Folder for the results; one that was begun goes on.", "DIR")
     ]
     workers: Workers = 1
     executor: Runner = "process"
@@ -72,11 +66,7 @@ class CodesignQuestion(StudyQuestion):
 
     out: Annotated[
         str | Path | None,
-        Flag(
-            help="Keep every point there: a study that was ended goes on.",
-            metavar="DIR",
-            names_file="always",
-        ),
+        file_flag("Keep every point there: a study that was ended goes on.", "DIR"),
     ] = None
     workers: Workers = 1
     executor: Runner = "process"
@@ -89,34 +79,18 @@ class CodesignQuestion(StudyQuestion):
 class OptimiseQuestion(StudyQuestion):
     """A study searched by trial: `foretell optimise`."""
 
-    trials: Annotated[
-        int,
-        Flag(
-            help="Trials in all, those of a storage included.",
-            kind="whole",
-            metavar="N",
-            most=200,
-        ),
-    ] = 100
+    trials: Annotated[int, whole("Trials in all, those of a storage included.", most=200)] = 100
     storage: Annotated[
         str | Path | None,
-        Flag(
-            help="Keep every trial there: a journal, or SQLite where it ends in .db; --resume goes on.",
-            metavar="FILE",
-            names_file="always",
+        file_flag(
+            "Keep every trial there: a journal, or SQLite where it ends in .db; --resume goes on."
         ),
     ] = None
     out: Annotated[
-        str | Path | None,
-        Flag(help="Write front.json and trials.csv there.", metavar="DIR", names_file="always"),
+        str | Path | None, file_flag("Write front.json and trials.csv there.", "DIR")
     ] = None
     resume: Annotated[
-        bool,
-        Flag(
-            help="Go on with the trials of the storage.",
-            kind="switch",
-            without={"web": OF_PROCESS},
-        ),
+        bool, switch("Go on with the trials of the storage.", without={"web": OF_PROCESS})
     ] = False
     progress: Progressing = None
     edges: ClassVar[tuple[Flag, ...]] = (PLOT, JSON)

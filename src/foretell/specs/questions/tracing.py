@@ -6,13 +6,10 @@ from typing import Annotated, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import HUB, JSON
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, file_flag, flag, whole
 
-SAVE = Flag(
-    help="Write the trace; every verb takes the file as a model, without PyTorch.",
-    metavar="FILE",
-    names=("save",),
-    names_file="always",
+SAVE = file_flag(
+    "Write the trace; every verb takes the file as a model, without PyTorch.", names=("save",)
 )
 """Where the trace goes."""
 
@@ -23,43 +20,30 @@ class TraceModuleQuestion:
 
     module: Annotated[
         str,
-        Flag(
-            help="FILE.py:FUNCTION that returns a module, (module, inputs) or (module, inputs, loss); "
+        file_flag(
+            "FILE.py:FUNCTION that returns a module, (module, inputs) or (module, inputs, loss); "
             "or a config.json, its folder, or org/name of a model of transformers or diffusers.",
-            metavar="FILE:FUNCTION",
-            names_file="always",
+            "FILE:FUNCTION",
         ),
     ] = field(kw_only=False)
     inputs: Annotated[
         str | Sequence[str],
-        Flag(
-            help='Its inputs, as in "ids:int64[4,2048] mask:bool[4,2048]".',
-            kind="texts",
-            metavar="TEXT",
-        ),
+        flag('Its inputs, as in "ids:int64[4,2048] mask:bool[4,2048]".', "TEXT", "texts"),
     ] = ()
     loss: Annotated[
-        str | None,
-        Flag(help="sum or mean of the output, or a function of the file.", metavar="NAME"),
+        str | None, flag("sum or mean of the output, or a function of the file.", "NAME")
     ] = None
-    batch: Annotated[
-        int | None,
-        Flag(help="Sequences of a config's inputs (default: 1).", kind="whole", metavar="N"),
-    ] = None
+    batch: Annotated[int | None, whole("Sequences of a config's inputs (default: 1).")] = None
     seq_len: Annotated[
         int | None,
-        Flag(
-            help="Tokens of each, as 4096 or 4k (default: 2048, or the model's positions).",
-            kind="whole",
-            metavar="N",
-        ),
+        whole("Tokens of each, as 4096 or 4k (default: 2048, or the model's positions)."),
     ] = None
     size: Annotated[
         str | None,
-        Flag(
-            help="Images or videos of a config of diffusers: 1024x1024, or 81x832x480 with frames.",
-            metavar="[N]xWxH",
+        flag(
+            "Images or videos of a config of diffusers: 1024x1024, or 81x832x480 with frames.",
+            "[N]xWxH",
         ),
     ] = None
-    name: Annotated[str | None, Flag(help="What the model is called.", metavar="NAME")] = None
+    name: Annotated[str | None, flag("What the model is called.", "NAME")] = None
     edges: ClassVar[tuple[Flag, ...]] = (SAVE, HUB, JSON)

@@ -26,16 +26,14 @@ from foretell.specs.questions.common import (
     TargetLength,
     Workers,
 )
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, decimal, file_flag, flag, whole
 from foretell.specs.questions.plan_flags import PlanFlags
 
 if TYPE_CHECKING:
     from foretell.specs.questions.common import ModelGiven, PlanGiven
 
-PLAN = Flag(
-    help='Words such as "tp8 pp4 zero1 mbs1" (docs/plan.md); without, the best.',
-    kind="words",
-    metavar="WORDS",
+PLAN = flag(
+    'Words such as "tp8 pp4 zero1 mbs1" (docs/plan.md); without, the best.', "WORDS", "words"
 )
 
 
@@ -71,26 +69,20 @@ class EncodedInputs:
 
     images: Annotated[
         str | None,
-        Flag(
-            help="Images of every sequence: 1024x1024, or 4x1280x720; their tokens are some of --seq-len.",
-            metavar="[N]xWxH",
+        flag(
+            "Images of every sequence: 1024x1024, or 4x1280x720; their tokens are some of --seq-len.",
+            "[N]xWxH",
         ),
     ] = None
     audio: Annotated[
         float | None,
-        Flag(
-            help="Seconds of audio of every sequence; its tokens are some of --seq-len.",
-            kind="decimal",
-            metavar="S",
-            most=1e5,
+        decimal(
+            "Seconds of audio of every sequence; its tokens are some of --seq-len.", "S", most=1e5
         ),
     ] = None
     towers: Annotated[
         str | None,
-        Flag(
-            help="Whether encoders of images and audio learn (default: trained).",
-            metavar="trained|frozen",
-        ),
+        flag("Whether encoders of images and audio learn (default: trained).", "trained|frozen"),
     ] = None
 
 
@@ -107,11 +99,8 @@ class MemoryQuestion(StepQuestion):
     """The memory of one step: `foretell memory`."""
 
     edges: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            help="Write a figure (.svg, .html, .png), or everything as .json.",
-            metavar="FILE",
-            names=("plot", "out"),
-            names_file="always",
+        file_flag(
+            "Write a figure (.svg, .html, .png), or everything as .json.", names=("plot", "out")
         ),
         *IMPORTS,
         JSON,
@@ -124,55 +113,35 @@ class RunConditions:
 
     tokens: Annotated[
         Given | None,
-        Flag(
-            help="Tokens of a whole run, such as 15T; chinchilla: compute-optimal.",
-            kind="amount",
-            metavar="N",
-        ),
+        flag("Tokens of a whole run, such as 15T; chinchilla: compute-optimal.", "N", "amount"),
     ] = None
     failures_per_gpu_day: Annotated[
         Given | None,
-        Flag(
-            help="Of a run: unplanned stops for each chip (default: 4.7e-4).",
-            kind="amount",
-            metavar="N",
-        ),
+        flag("Of a run: unplanned stops for each chip (default: 4.7e-4).", "N", "amount"),
     ] = None
     restart_s: Annotated[
         Given | None,
-        Flag(
-            help="Of a run: from a stop to reading the checkpoint (default: 600).",
-            kind="amount",
-            metavar="TIME",
-        ),
+        flag("Of a run: from a stop to reading the checkpoint (default: 600).", "TIME", "amount"),
     ] = None
     checkpoint: Annotated[
         str | None,
-        Flag(
-            help="Of a run: checkpoints written beside the work, or in its place.",
-            metavar="async|sync",
-        ),
+        flag("Of a run: checkpoints written beside the work, or in its place.", "async|sync"),
     ] = None
     checkpoint_interval: Annotated[
         Given | None,
-        Flag(
-            help="Of a run: time between checkpoints, as in 30min (default: the best).",
-            kind="amount",
-            metavar="TIME",
+        flag(
+            "Of a run: time between checkpoints, as in 30min (default: the best).", "TIME", "amount"
         ),
     ] = None
     checkpoint_wait_s: Annotated[
-        Given | None,
-        Flag(
-            help="Of a run: what all chips wait for each checkpoint.", kind="amount", metavar="TIME"
-        ),
+        Given | None, flag("Of a run: what all chips wait for each checkpoint.", "TIME", "amount")
     ] = None
     storage_bandwidth: Annotated[
         Given | None,
-        Flag(
-            help="Of a run: where checkpoints go, as in 200GB/s (default: 81 MB/s a chip).",
-            kind="amount",
-            metavar="RATE",
+        flag(
+            "Of a run: where checkpoints go, as in 200GB/s (default: 81 MB/s a chip).",
+            "RATE",
+            "amount",
         ),
     ] = None
 
@@ -190,21 +159,14 @@ class SearchQuestion(StepQuestion):
     """Every plan of a step, ranked: `foretell search`."""
 
     plan: Annotated[str | None, PLAN] = None
-    top: Annotated[
-        int,
-        Flag(
-            help="How many plans to keep.",
-            kind="whole",
-            metavar="N",
-            most=1000,
-            without={"study": ONE_ROW},
-        ),
-    ] = 10
+    top: Annotated[int, whole("How many plans to keep.", most=1000, without={"study": ONE_ROW})] = (
+        10
+    )
     over: Annotated[
         str | Sequence[str],
-        Flag(
-            help='Structural choices to try too, such as "schedule,cp_mode"; "all": every one.',
-            metavar="CHOICES",
+        flag(
+            'Structural choices to try too, such as "schedule,cp_mode"; "all": every one.',
+            "CHOICES",
         ),
     ] = ""
     workers: Workers = 1
@@ -218,51 +180,31 @@ class SimulateQuestion(StepQuestion):
 
     trace: Annotated[
         str | Path | None,
-        Flag(
-            help="Write a Chrome trace for ui.perfetto.dev; .gz is gzipped.",
-            metavar="PATH",
-            names_file="always",
-        ),
+        file_flag("Write a Chrome trace for ui.perfetto.dev; .gz is gzipped.", "PATH"),
     ] = None
     detail: Annotated[
         str,
-        Flag(
-            help="What the trace shows: tasks, layers or ops; auto: the most that opens well.",
-            metavar="WORD",
-        ),
+        flag("What the trace shows: tasks, layers or ops; auto: the most that opens well.", "WORD"),
     ] = "auto"
     jitter: Annotated[
-        float,
-        Flag(
-            help="Chance: standard deviation of a task's time, as a share: 0.02.",
-            kind="decimal",
-            metavar="X",
-        ),
+        float, decimal("Chance: standard deviation of a task's time, as a share: 0.02.", "X")
     ] = 0
     stragglers: Annotated[
-        float,
-        Flag(
-            help="Chance: probability that a chip is slow for the whole step.",
-            kind="decimal",
-            metavar="P",
-        ),
+        float, decimal("Chance: probability that a chip is slow for the whole step.", "P")
     ] = 0
-    slowdown: Annotated[
-        float,
-        Flag(help="Chance: how many times longer a slow chip takes.", kind="decimal", metavar="X"),
-    ] = 1.3
-    repeats: Annotated[
-        int, Flag(help="Chance: steps simulated.", kind="whole", metavar="N", most=100)
-    ] = 20
-    seed: Annotated[int, Flag(help="Chance: seed.", kind="whole", metavar="N")] = 0
+    slowdown: Annotated[float, decimal("Chance: how many times longer a slow chip takes.", "X")] = (
+        1.3
+    )
+    repeats: Annotated[int, whole("Chance: steps simulated.", most=100)] = 20
+    seed: Annotated[int, whole("Chance: seed.")] = 0
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class PlanPair:
     """Two plans by their places."""
 
-    a: Annotated["PlanGiven", Flag(help='Plan A, such as "tp8 pp4 zero1".')] = field(kw_only=False)
-    b: Annotated["PlanGiven", Flag(help='Plan B, such as "tp4 pp8 zero1".')] = field(kw_only=False)
+    a: Annotated["PlanGiven", flag('Plan A, such as "tp8 pp4 zero1".')] = field(kw_only=False)
+    b: Annotated["PlanGiven", flag('Plan B, such as "tp4 pp8 zero1".')] = field(kw_only=False)
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -278,19 +220,19 @@ class TraceFiles:
 
     files: Annotated[
         str | Path | Sequence[str | Path],
-        Flag(
-            help="Traces of the PyTorch profiler, one a rank, or of foretell simulate; .gz too.",
-            kind="names",
-            metavar="FILE...",
+        flag(
+            "Traces of the PyTorch profiler, one a rank, or of foretell simulate; .gz too.",
+            "FILE...",
+            "names",
             names_file="always",
         ),
     ] = field(kw_only=False)
     model: Annotated[
         "ModelGiven | None",
-        Flag(
-            help="The model that was trained: lays its prediction beside.",
-            kind="named",
-            metavar="ID|PATH",
+        flag(
+            "The model that was trained: lays its prediction beside.",
+            "ID|PATH",
+            "named",
             names_file="maybe",
         ),
     ] = None
@@ -302,15 +244,11 @@ class TraceQuestion(PlanFlags, Place, TraceFiles):
 
     plan: Annotated["PlanGiven | None", PLAN] = None
     step: Annotated[
-        str | int | None,
-        Flag(help="One of the profiler's steps (default: all, and their mean).", metavar="N"),
+        str | int | None, flag("One of the profiler's steps (default: all, and their mean).", "N")
     ] = None
     edges: ClassVar[tuple[Flag, ...]] = (
-        Flag(
-            help="Write both timelines: .svg, .html, or .png where a browser is.",
-            metavar="FILE",
-            names=("picture",),
-            names_file="always",
+        file_flag(
+            "Write both timelines: .svg, .html, or .png where a browser is.", names=("picture",)
         ),
         JSON,
     )

@@ -7,14 +7,12 @@ from typing import Annotated, ClassVar
 
 from foretell.records import dataclass
 from foretell.specs.questions.common import JSON
-from foretell.specs.questions.flags import Flag
+from foretell.specs.questions.flags import Flag, decimal, file_flag, flag
 
 HERE = "it reads files of this machine"
-SAVE = Flag(
-    help="Write what this version predicts: for the files' questions, else for a standard set.",
-    metavar="FILE",
+SAVE = file_flag(
+    "Write what this version predicts: for the files' questions, else for a standard set.",
     names=("save",),
-    names_file="always",
 )
 """Writes a snapshot instead."""
 
@@ -25,15 +23,12 @@ class VersionsQuestion:
 
     files: Annotated[
         "str | Path | Sequence[str | Path]",
-        Flag(
-            help="Snapshots (--save), or answers of estimate, search or serve saved with --json.",
-            kind="names",
-            metavar="OLD.json...",
+        flag(
+            "Snapshots (--save), or answers of estimate, search or serve saved with --json.",
+            "OLD.json...",
+            "names",
             names_file="always",
         ),
     ] = field(kw_only=False)
-    over: Annotated[
-        float,
-        Flag(help="Smallest relative change that counts.", kind="decimal", metavar="SHARE"),
-    ] = 0.001
+    over: Annotated[float, decimal("Smallest relative change that counts.", "SHARE")] = 0.001
     edges: ClassVar[tuple[Flag, ...]] = (SAVE, JSON)

@@ -35,6 +35,9 @@ from tests.surfaces.command import Outcome, foretell
 KEPT = {
     "post-training--wave-a": "b14bb5c2954d8d8ae1308fdccf30ff763b0d5effff78b476c7259376af35d48e",
     "serving--wave-a": "1f16cf96c2f795a62c9a4a2b10697d12ff9c68a513b9ba5413bf124200c9fc1b",
+    "post-training--wave-b": "6216fb2b30dfa7061a4d69c2f1f9c4f3bb5f522d099285c0ee9d0bd480b501fe",
+    "serving--wave-b": "4477c2d5433682fcd8d8c59272408836aae288e883024cfcfef7b783f09f17ab",
+    "training--wave-b": "fe9f6a05ad940f2328aedb62b35b98c02895b1f319eb4a2f874b7a5c4eabbf9b",
     "training--wave-a": "e75835a3c91b5f5ca044aeb20d461c70e5b277afef6086aae9603843d1c31976",
 }
 """Wave -> SHA-256 of its file, unpacked: these residuals cannot be made again."""
@@ -103,7 +106,7 @@ class TestStoredWaves:
 
     @pytest.mark.parametrize(
         ("kind", "rows", "known"),
-        [("training", 318, 1216), ("serving", 6212, 30), ("post-training", 167, 154)],
+        [("training", 544, 1216), ("serving", 9592, 94), ("post-training", 208, 154)],
     )
     def test_first_contacts_are_apart_from_known_sources(
         self, kind: str, rows: int, known: int
@@ -112,10 +115,10 @@ class TestStoredWaves:
         assert not any(one.seen_before for one in first_contacts(kind))
         assert len(first_contacts(kind, seen_before=True)) == rows + known
 
-    def test_training_has_19_sources_and_few_rows_of_each_where_asked(self) -> None:
+    def test_training_has_46_sources_and_few_rows_of_each_where_asked(self) -> None:
         few = first_contacts("training", most=15)
-        counts = Counter(one.source for one in few)
-        assert len(counts) == 19
+        counts = Counter((one.source, one.metric) for one in few)
+        assert len({source for source, _ in counts}) == 46
         assert max(counts.values()) == 15
         assert set(few) <= set(first_contacts("training"))
 

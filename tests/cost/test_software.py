@@ -51,9 +51,31 @@ def test_time_and_memory_agree_on_the_loss(name: str) -> None:
         "compiled": (0.0, 8.0),
         "kernel": (8.0, 8.0),
         "chunked": (11.5, 11.5),
+        "pieces": (9.5, 9.5),
     }
     held |= {"compiled": (0.0, 6.0)} if told.modules else {}
     assert tuple(spared) == held[told.loss]
+
+
+def test_what_one_trainer_of_fsdp_2_copies() -> None:
+    """Gradients of the largest part in 16 and in 32 bits, and results of experts weighed in 32."""
+    words = "pp1 zero3 mbs1 recompute=full loss=chunked framework="
+    own, plain = (
+        rows(f"{words}{name}", "moe").memory for name in ("prime-rl", "transformers-fsdp2")
+    )
+    assert own.buffers.max() > plain.buffers.max()
+    adapted = [
+        bytes_of(f"{words}{name} lora=8", "buffers") for name in ("transformers", "prime-rl")
+    ]
+    assert adapted[0] > adapted[1]  # inputs' gradients wait under FSDP 1 alone
+
+
+def test_stored_maps_of_early_bitsandbytes_keep_their_inputs() -> None:
+    kept = [
+        bytes_of(f"pp1 lora=8 adapters=qv weights={stored} framework=litgpt", "activations")
+        for stored in ("bf16", "nf4")
+    ]
+    assert kept[1] > kept[0]
 
 
 def test_one_copy_of_the_weights_with_fsdp() -> None:

@@ -1,17 +1,19 @@
 """Steps of fine-tuning and reinforcement learning: sums, monotone answers, memory, placements, the verb."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import foretell
+from foretell.api.post_training import printed_phases
 from foretell.api.post_training_setup import setups_of
 from foretell.catalog import model
 from foretell.catalog.post_training import post_training_loop
 from foretell.cli import run as main
 from foretell.posttraining.pipeline import PoolTimes, pipeline_of
-from foretell.posttraining.step import carried_s
+from foretell.posttraining.step import carried_s, step_of
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.workload.parameters import count
 
@@ -317,13 +319,56 @@ def test_samples_are_by_algorithm_and_then_by_framework() -> None:
 
 
 def test_models_that_reason_fill_more_of_a_limit() -> None:
-    def tokens(name: str) -> float:
+    def tokens(name: str, limit: int = 16384) -> float:
         asked = {k: v for k, v in GRPO.items() if k not in ("osl", "max_osl")}
-        found = foretell.post_train(**{**asked, "model": name, "max_osl": 16384})
+        found = foretell.post_train(**{**asked, "model": name, "max_osl": limit})
         return found.tokens / found.trajectories - found.prompt_tokens
 
-    assert tokens("deepseek-r1-distill-qwen-1.5b") == pytest.approx(4096.0)
-    assert tokens("qwen2.5-1.5b") < 2000.0
+    thinks = "deepseek-r1-distill-qwen-1.5b"
+    assert tokens(thinks) > 2.0 * tokens("qwen2.5-1.5b")
+    shares = [tokens(thinks, limit) / limit for limit in (1024, 4096, 16384)]
+    assert 0.9 > shares[0] > shares[1] > shares[2]
+
+
+def test_batches_in_turn_wait_for_the_longest_of_each() -> None:
+    asked = {**GRPO, "framework": "nemo-aligner", "rollout_plan": "tp1 max_batch=8"}
+    setup = setups_of(PostTrainingQuestion(**asked), [])[0]
+    loop = setup.loop
+    always = replace(setup, loop=replace(loop, static_batches=False))
+    turns, refilled = (step_of(one).rollout for one in (setup, always))
+    assert loop.static_batches
+    assert turns is not None
+    assert refilled is not None
+    assert turns.seconds > 1.2 * refilled.seconds
+
+
+def test_engines_on_ascend_launch_kernel_by_kernel() -> None:
+    loop = post_training_loop("slime")
+    assert "ascend" in loop.runs_eagerly("slime", "ascend")
+    assert loop.runs_eagerly("slime", "hopper") == ""
+    assert post_training_loop("skyrl").runs_eagerly("skyrl", "hopper")
+
+
+def test_passes_of_one_timer_are_one_figure() -> None:
+    answer = foretell.post_train(**{**GRPO, "framework": "skyrl"})
+    alone = seconds(answer)
+    told = printed_phases(answer.phases, answer.placement, post_training_loop("skyrl"))
+    assert told["old_logprob"] == alone["old_logprob"] + alone["ref_logprob"]
+    assert "ref_logprob" not in told
+
+
+def test_a_budget_holds_the_longest_trajectory() -> None:
+    long = {**GRPO, "osl": 9000, "max_osl": 30000, "framework": "slime", "gpus": "16xH100"}
+    assert (foretell.post_train(**long).micro_tokens or 0) >= 30000
+
+
+def test_weights_that_are_gathered_to_be_loaded_need_room() -> None:
+    asked = {"model": "llama-2-7b", "algorithm": "sft", "gpus": "2xA100", "prompts": 2, "osl": 512}
+    answer = foretell.post_train(**asked, plan="zero3 lora=8", framework="litgpt")
+    held = {one.phase: one.total_bytes for one in answer.memory}
+    assert held["load"] == pytest.approx(1.5 * 2.0 * count(model("llama-2-7b")).text, rel=0.01)
+    alone = foretell.post_train(**{**asked, "gpus": "1xA100"}, plan="lora=8", framework="litgpt")
+    assert {one.phase for one in alone.memory} == {"update_actor"}
 
 
 def test_early_releases_roll_out_without_graphs() -> None:

@@ -86,6 +86,19 @@ def test_a_run_without_graphs_is_recognised_by_its_release() -> None:
     assert rl_question(RL)["framework"] == "verl"
 
 
+def test_a_release_in_words_is_no_early_one() -> None:
+    row = {**RL, "framework": "verl", "train_engine": "fsdp"}
+    assert rl_question({**row, "framework_version": "main 89dad2d7"})["framework"] == "verl"
+    assert rl_question({**row, "framework_version": ""})["framework"] == "verl@0.4"
+
+
+def test_drafts_in_print() -> None:
+    assert (
+        rl_question({**RL, "spec_decode": "MTP depth 3, 77 % accepted"})["speculative"] == "mtp:3"
+    )
+    assert "speculative" not in rl_question({**RL, "spec_decode": "none"})
+
+
 def test_blanks_are_left_to_the_question() -> None:
     blank = {k: v for k, v in RL.items() if k not in ("mean_prompt", "prompts_per_step")}
     asked = rl_question({**blank, "samples_per_prompt": "", "updates_per_step": ""})

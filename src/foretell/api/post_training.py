@@ -11,6 +11,7 @@ from foretell.api.post_training_fit import tuning_fits
 from foretell.api.post_training_setup import setups_of
 from foretell.api.post_training_words import in_our_words
 from foretell.api.serving import rent_of
+from foretell.catalog.post_training import PostTrainingLoop
 from foretell.inputs.question import settings_of
 from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.evidence import figure_ends, figure_reason, setup_facts
@@ -166,9 +167,7 @@ def answer_given_measured(
 def logged_figures(result: StepResult) -> dict[str, float]:
     """Seconds of the step and its phases under the names of logs."""
     alone = {phase.name: phase.seconds for phase in result.phases}
-    printed = printed_phases(
-        result.phases, result.setup.placement, result.setup.loop.sync_logged_with_wake
-    )
+    printed = printed_phases(result.phases, result.setup.placement, result.setup.loop)
     return {**alone, **printed, "step": result.step_s}
 
 
@@ -277,9 +276,8 @@ def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...
     """A log's phases beside ours, in words: the largest first, and what its generation is made of."""
     if not log:
         return ()
-    ours = printed_phases(
-        result.phases, result.setup.placement, result.setup.loop.sync_logged_with_wake
-    ) | {"step": result.step_s}
+    ours = printed_phases(result.phases, result.setup.placement, result.setup.loop)
+    ours |= {"step": result.step_s}
     found = []
     for name, theirs in sorted(log.items(), key=lambda item: -item[1]):
         if name in ours and ours[name] > 0.0:
@@ -307,15 +305,18 @@ def tail_sentence(share: float, tail: float, requests: int) -> str:
 
 
 def printed_phases(
-    phases: Sequence[Phase], placement: str, sync_with_wake: bool = False
+    phases: Sequence[Phase], placement: str, loop: PostTrainingLoop
 ) -> dict[str, float]:
-    """Phases under the names and in the meaning of logs: generation holds wake, reshard and sleep where both
-    have the same chips, or synchronisation does (`sync_with_wake`), and is what the trainer waits for where
-    both work at once."""
+    """Phases under the names and in the meaning of a loop's logs: generation holds wake, reshard and sleep
+    where both have the same chips, or synchronisation does, and is what the trainer waits for where both work
+    at once; passes without gradients may have one timer."""
     seconds = {phase.name: phase.seconds for phase in phases}
     found = {name: value for name, value in seconds.items() if name not in LOGGED_GEN}
     if "generate" not in seconds:
         return found
+    sync_with_wake = loop.sync_logged_with_wake
+    if loop.logs_together and "old_logprob" in found:
+        found["old_logprob"] = sum(found.pop(name, 0.0) for name in LOGGED_PASSES)
     if placement == "async":
         found["gen"] = next(phase.exposed for phase in phases if phase.name == "generate")
     elif placement == "colocated" and not sync_with_wake:
@@ -329,6 +330,8 @@ def printed_phases(
 
 LOGGED_GEN = ("wake", "generate", "environment", "sleep", "weight_sync")
 """Phases that logs count as generation where both stand on the same chips."""
+LOGGED_PASSES = ("old_logprob", "ref_logprob", "values")
+"""Passes without gradients, which some loops time together."""
 
 
 def failing(memory: tuple[PhaseMemory, ...]) -> str:

@@ -14,6 +14,7 @@ from foretell.api.post_training import (
     tail_sentence,
 )
 from foretell.api.run_causes import PhaseGap, phase_gap
+from foretell.catalog.post_training import post_training_loop
 from foretell.errors import BadInput, Problem
 from foretell.interop.step_series import series_findings
 from foretell.records import as_json, dataclass
@@ -138,7 +139,7 @@ def loop_question(question: DiagnoseQuestion, row: Measurement) -> PostTrainingQ
 
 def _diagnosis(row: Measurement, found: PostTraining) -> LoopDiagnosis:
     """One log: phases side by side, and what stands out."""
-    ours = printed_phases(found.phases, found.placement)
+    ours = printed_phases(found.phases, found.placement, post_training_loop(found.framework))
     gaps = [
         phase_gap(name, theirs, ours[name], CHECKS[name])
         for name, theirs in sorted(row.phases.items(), key=lambda one: -one[1])

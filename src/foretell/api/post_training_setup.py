@@ -1,5 +1,6 @@
 """The question of a post-training step as what it is made of: workload, trainer, engine, placement."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -44,8 +45,10 @@ to 330 under 1,024 in verl's logs, some 1,000 under 8,192, 20,480 and 28,672 by 
 
 SHARES = (0.5, 0.7, 0.9, 0.95)
 """Shares of the memory that an engine is given where its usual one leaves no cache."""
-REASONING_SHARE = 0.25
-"""Mean answer over the limit, of models that were trained to reason at length."""
+REASONING_ROOT, REASONING_SHARE = 42.0, 0.85
+"""Mean answer over the root of a limit, of models that were trained to reason at length, and the most of a
+limit: 3,100 under 4,096, 5,600 under 8,192, 12,900 under 32,768 and 31,600 under 131,072 in published steps,
+7,000 under 27,648 by what those of smaller, distilled ones take."""
 
 
 def setups_of(
@@ -198,9 +201,10 @@ def engine_of(
     if deployment.max_batch is None:
         deployment = replace(deployment, max_batch=loop.max_batch)
     words = str(question.rollout_plan).split()
-    if not loop.captures_graphs(question.framework) and not {"graph", "no-graph"} & {*words}:
+    eager = loop.runs_eagerly(question.framework, rollout.system.chip.architecture)
+    if eager and not {"graph", "no-graph"} & {*words}:
         deployment = replace(deployment, graph=False)
-        said.append(f"rollouts without graphs: recipes of {question.framework} set enforce_eager")
+        said.append(f"rollouts without graphs: {eager}")
     if question.speculative is not None:
         deployment = with_speculative(question.speculative, deployment)
     own_rate = deployment.accepted > 0.0
@@ -247,7 +251,7 @@ def usual_mean(limit: float, *, reasons: bool = False) -> float:
     """Mean tokens of an answer under a limit: a share of short limits, and what answers need of long ones;
     a model that reasons fills its share of any limit."""
     if reasons:
-        return REASONING_SHARE * limit
+        return min(REASONING_ROOT * math.sqrt(limit), REASONING_SHARE * limit)
     return float(((USUAL_SHARE * limit) ** -2.0 + USUAL_LONGEST**-2.0) ** -0.5)
 
 
@@ -300,7 +304,7 @@ def workload_of(
         shape = "fixed"
     packing = question.packing
     if packing == "auto":
-        packing = "packed" if form.generates else loop.tuning_packing
+        packing = loop.packing if form.generates else loop.tuning_packing
         if packing == "batch" and shape != "fixed":
             said.append(
                 f"sequences are filled up to the longest of their micro-batch ({loop.name})"

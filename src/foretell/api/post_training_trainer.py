@@ -45,11 +45,9 @@ def budget_of(
     form = find_algorithm(question.algorithm)
     assert form is not None
     own = loop.sequences(trainer) > 0 if form.generates else question.plan is not None
-    return 0.0 if fixed or own else float(DEFAULT_BUDGET)
-
-
-DEFAULT_BUDGET = 16_384
-"""Tokens of a micro-batch on one rank."""
+    # A budget is at least the longest sequence, of which ranks of context parallelism hold a part each.
+    longest = work.prompt_tokens + work.answers.cap if work.generated else 0.0
+    return 0.0 if fixed or own else max(float(loop.micro_tokens), longest)
 
 
 def _named(plan: Any) -> tuple[str, ...]:

@@ -39,7 +39,11 @@ class PostTrainingLoop:
     samples: int
     """Answers to each prompt where neither the question nor the algorithm says."""
     graphs_since: str
-    """Release from which rollouts capture graphs; empty: every one."""
+    """Release from which rollouts capture graphs; empty: every one; never: none."""
+    eager_chips: str
+    """Architectures of chips on which rollouts run without graphs."""
+    static_batches: bool
+    """Whether a batch of the engine is written to its last answer before the next one begins."""
     tuning_adapters: str
     """Linear maps that have adapters where the plan names none, of fine-tuning; empty: all of them."""
     tuning_sharded: bool
@@ -48,6 +52,8 @@ class PostTrainingLoop:
     tuning_recompute: str
     """What fine-tuning computes again where the plan does not say: full, sharded (full as soon as weights are
     shared among chips), or empty: as the software has it."""
+    loads_whole: bool
+    """Whether every chip holds all weights once, beside its shard, as it loads them."""
     tuning_plan: str
     """Other words of a plan as it fine-tunes, where the plan does not say."""
     tuning_frozen: str
@@ -94,6 +100,12 @@ class PostTrainingLoop:
     """Whether a micro-batch of adapters has one answer to every prompt over all ranks, where nothing says."""
     bins: bool
     """Whether a micro-batch's sequences are bins as long as the longest, filled with several."""
+    packing: str
+    """How trajectories fill micro-batches where nothing says: packed, batch or padded."""
+    micro_tokens: int
+    """Tokens of a micro-batch that are filled where nothing says; at least the longest trajectory."""
+    logs_together: bool
+    """Whether logs have one timer for log-probabilities, those of the reference and values."""
     wake_s: float
     """Least time to wake the engine, and as much to put it to sleep."""
     wake_bytes_per_s: float
@@ -154,10 +166,15 @@ class PostTrainingLoop:
         """The word for the training software of a trainer."""
         return str(getattr(self, f"software_{trainer}"))
 
-    def captures_graphs(self, word: str) -> bool:
-        """Whether rollouts of a release (as in verl@0.4) run in graphs; without one, those of today do."""
-        release = release_numbers(word.partition("@")[2])
-        return not release or not self.graphs_since or release >= release_numbers(self.graphs_since)
+    def runs_eagerly(self, word: str, architecture: str) -> str:
+        """Why rollouts of a release (as in verl@0.4) run without graphs; empty where they have them, as those
+        of today do where no release is named."""
+        if architecture in self.eager_chips.split():
+            return f"engines on {architecture} chips launch kernel by kernel"
+        release, first = (release_numbers(n) for n in (word.partition("@")[2], self.graphs_since))
+        if self.graphs_since == "never" or (release and release < first):
+            return f"recipes of {word} set enforce_eager"
+        return ""
 
 
 @lru_cache(maxsize=256)

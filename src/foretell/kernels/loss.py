@@ -16,16 +16,21 @@ CHUNKED_LOSS_BYTES = 0.5
 """The same where scores exist for a chunk of tokens alone: eight chunks at the least among common models, 4
 bytes each (Liger's fused linear cross-entropy)."""
 
+PIECES_LOSS_BYTES = 2.5
+"""The same where the head gives the scores in eight pieces in 16 bits, and the loss widens a piece at a time
+(torchtune's chunked outputs)."""
+
 PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES = 12.0, 8.0
 """Bytes that plain kernels hold for each score, the score itself included: in 32 bits the scores, a copy, the
 gradient, rounded again; where nothing is in 32 bits, scores, log-softmax and the gradients of both."""
-KINDS = {"plain": "plain", "kernel": "inplace", "chunked": "chunked"}
+KINDS = {"plain": "plain", "kernel": "inplace", "chunked": "chunked", "pieces": "pieces"}
 """A framework's loss as a plan names it."""
 HELD = {
     "plain": PLAIN_LOSS_BYTES,
     "kernel": KERNEL_LOSS_BYTES,
     "inplace": INPLACE_LOSS_BYTES,
     "chunked": CHUNKED_LOSS_BYTES,
+    "pieces": PIECES_LOSS_BYTES,
 }
 """Bytes held for each score by a plan's loss."""
 
@@ -53,7 +58,8 @@ def loss_form(plan: Plan, software: Software) -> LossForm:
             held = COPIED_LOSS_BYTES if software.modules else INPLACE_LOSS_BYTES
             return LossForm(one_kernel=True, held_bytes=held, cut_bytes=PLAIN_LOSS_BYTES)
     held = HELD[kind]
-    return LossForm(one_kernel=kind != "plain", held_bytes=held, cut_bytes=held)
+    joined = kind != "plain" and (kind != "pieces" or plan.fused)
+    return LossForm(one_kernel=joined, held_bytes=held, cut_bytes=held)
 
 
 def plain_where_cut(plan: Plan, software: Software) -> bool:

@@ -59,13 +59,12 @@ def kept_bytes(
     graph: LayerGraph,
     input_parts: Num,
     width: Callable[[Saved], float] = bytes_16bit,
-    element_bytes: float = 2.0,
-    stream_bytes: float | None = None,
+    passing: Callable[[Saved], float] = bytes_16bit,
+    stream_bytes: float = 2.0,
 ) -> KeptBytes:
-    """Sizes of the saved tensors of a layer on one rank; `input_parts` ranks share its input, and `width` is
-    in bytes per element, `element_bytes` that of a plain activation, `stream_bytes` that of the layer's input
-    where it is another."""
-    entering = element_bytes if stream_bytes is None else stream_bytes
+    """Sizes of the saved tensors of a layer on one rank; `input_parts` ranks share its input, `width` and
+    `passing` are bytes per element of a tensor and of what its backward pass holds, `stream_bytes` those of
+    the layer's input."""
     whole: Num = 0.0
     core: Num = 0.0
     scores: Num = 0.0
@@ -75,11 +74,11 @@ def kept_bytes(
         whole = whole + size
         core = core + (size if tensor.core else 0.0)
         scores = scores + (tensor.elements if tensor.role is SavedRole.LOSS else 0.0)
-        gradient = np.maximum(gradient, element_bytes * tensor.elements)
+        gradient = np.maximum(gradient, passing(tensor) * tensor.elements)
     return KeptBytes(
         whole=whole,
         selective=whole - core,
-        input=graph.input_elements * entering / input_parts,
+        input=graph.input_elements * stream_bytes / input_parts,
         scores=scores,
         gradient=gradient,
     )

@@ -38,6 +38,8 @@ NARROW_KEPT = (SavedRole.ENTRY, SavedRole.EXPERT_INPUT, SavedRole.ACTIVATED)
 """Saved tensors that are inputs of linear layers and of nothing else that the backward pass reads."""
 
 
+WEIGHED_BYTES = 4.0
+"""An element of what experts give, where it is weighed in 32 bits."""
 RESULT_BYTES = 1.5
 """An element of attention's result in E5M6, 12 bits (DeepSeek-V3 technical report, section 3.3)."""
 
@@ -116,6 +118,8 @@ def kept_width(tensor: Saved, plan: Plan, software: Software, wide: float = 0.0)
         return 0.0
     if software.weighs_inside and _expert_results(tensor):
         return 0.0
+    if software.weighs_wide and _expert_results(tensor):
+        return WEIGHED_BYTES
     if name is None or software.narrow == "none":
         return own
     narrow = DTYPES[name].activation_bytes
@@ -125,6 +129,13 @@ def kept_width(tensor: Saved, plan: Plan, software: Software, wide: float = 0.0)
     if tensor.role is SavedRole.UP and software.narrow == "all":
         return narrow
     return narrow if tensor.role in NARROW_KEPT else own
+
+
+def passing_width(tensor: Saved, plan: Plan, software: Software) -> float:
+    """Bytes per element that the backward pass of a saved tensor holds: its gradient, and of results that are
+    weighed in 32 bits their gradient, its product with the scores and that with the results besides."""
+    copies = 3.0 * WEIGHED_BYTES if software.weighs_wide and _expert_results(tensor) else 0.0
+    return activation_bytes(plan) + copies
 
 
 def _expert_results(tensor: Saved) -> bool:

@@ -5,6 +5,7 @@ generate   engine: weights, cache, workspaces; the trainer's share where both ha
 sync       weights of both, and a bucket
 logprob    weights, a layer's tensors or the scores; states unless they are on the host; a sleeping engine
 update     everything of a training step; a sleeping engine
+load       a shard, and all weights where a loop gathers them to load them
 """
 
 from collections.abc import Mapping
@@ -43,6 +44,8 @@ class Residency:
     """Whether a second, frozen copy of the weights is held."""
     critic: float
     """Critic's weights over the actor's; 0: none."""
+    loaded_bytes: float = 0.0
+    """Weights that every chip holds at once as they are loaded, beside its shard."""
 
 
 def phase_memory(
@@ -56,6 +59,9 @@ def phase_memory(
     resident["critic"] = where.critic * (held["weights"] + held["states"] + held["gradients"])
     asleep = ENGINE_RESIDUE_BYTES if rollout is not None and where.colocated else 0.0
     found = []
+    if where.loaded_bytes:
+        loading = {"weights": held["weights"], "gathered": where.loaded_bytes}
+        found.append(_phase("load", "trainer", loading, where.trainer_bytes))
     if rollout is not None:
         engine = {
             "engine weights": rollout.memory.weight_bytes,

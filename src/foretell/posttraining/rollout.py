@@ -73,15 +73,22 @@ def rollout_times(
     deployment: Deployment,
     profile: EngineProfile,
     work: TrajectoryWorkload,
+    in_turn: bool = False,
 ) -> RolloutTimes:
-    """The generation of one step; Infeasible where the engine does not fit."""
+    """The generation of one step; Infeasible where the engine does not fit. `in_turn`: each batch of the
+    engine to its last answer before the next begins."""
     replicas = max(gpus // deployment.gpus, 1)
-    once = _times(model, system, replicas, deployment, profile, work)
-    if not work.filtered:
-        return once
     # Whole rounds until enough groups are left; out of an endless queue, as many more.
     more = 1.0 / (1.0 - work.filtered)
     rounds = float(math.ceil(more - 1e-9))
+    batch = deployment.max_batch or work.trajectories
+    if in_turn and replicas * batch < work.trajectories:
+        batches = math.ceil(work.trajectories / (replicas * batch))
+        more, rounds, replicas = more * batches, rounds * batches, 1
+        work = replace(work, prompts=max(batch // work.samples, 1))
+    once = _times(model, system, replicas, deployment, profile, work)
+    if rounds == 1.0:
+        return once
     return replace(
         once,
         seconds=rounds * once.seconds,

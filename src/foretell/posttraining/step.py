@@ -30,7 +30,7 @@ from foretell.posttraining.memory import Residency, phase_memory
 from foretell.posttraining.passes import TrainerPasses, trainer_passes
 from foretell.posttraining.pipeline import PoolTimes, pipeline_of
 from foretell.posttraining.rollout import RolloutTimes, rollout_times
-from foretell.posttraining.sync import SyncQuestion, kept_bytes, sync_seconds
+from foretell.posttraining.sync import BYTES, SyncQuestion, kept_bytes, sync_seconds
 from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
 from foretell.specs.deployment import Deployment
@@ -162,6 +162,7 @@ def step_of(setup: StepSetup) -> StepResult:
             setup.deployment,
             setup.profile,
             setup.work,
+            in_turn=setup.loop.static_batches,
         )
     seconds = phase_seconds(setup, passes, valued, rollout)
     where = Residency(
@@ -172,6 +173,7 @@ def step_of(setup: StepSetup) -> StepResult:
         passes_forward=setup.algorithm.old or setup.algorithm.reference,
         reference=setup.algorithm.reference and not setup.plan.lora,
         critic=critic_share(setup),
+        loaded_bytes=loaded_bytes(setup),
     )
     return _joined(setup, passes, rollout, seconds, phase_memory(where, passes, rollout))
 
@@ -267,6 +269,13 @@ def critic_share(setup: StepSetup) -> float:
         return 0.0
     actor = setup.scenario.model
     return float(count_parameters(setup.critic).text) / float(count_parameters(actor).text)
+
+
+def loaded_bytes(setup: StepSetup) -> float:
+    """All weights, where fine-tuning gathers them on every chip to load them; else 0."""
+    shares = setup.plan.zero == 3 and setup.plan.dp > 1 and not setup.algorithm.generates
+    whole = float(count_parameters(setup.scenario.model).text) * BYTES
+    return whole if setup.loop.loads_whole and shares else 0.0
 
 
 def with_scalar_head(model: Model) -> Model:

@@ -228,9 +228,9 @@ DROPS = ("jax", "paxml", "maxtext", "levanter")
 """Software whose rules set a capacity whether experts are spread or not; a test holds it to the catalogue."""
 
 OWN_DTYPES = (
-    "accelerate", "hai-llm", "hf-trainer", "modded-nanogpt", "ms-swift", "peft", "swift", "torchtune",
-    "torchtune-compiled", "transformers",
-    "transformers-compiled", "transformers-fsdp2", "transformers-kernels", "transformers-liger", "trl",
+    "accelerate", "hai-llm", "hf-trainer", "modded-nanogpt", "ms-swift", "peft", "prime-rl", "swift",
+    "torchtune", "torchtune-compiled", "transformers", "transformers-compiled",
+    "transformers-fsdp2", "transformers-kernels", "transformers-liger", "trl",
 )  # fmt: skip
 """Software that states the dtypes of master copy and states, and of gradients sent where ZeRO 3 shares all; a
 test holds it to the catalogue."""

@@ -31,7 +31,17 @@ from foretell.specs.ranges import Ge, Le
 
 EVERYWHERE = "all"
 """Value of `pieces_on` that any architecture has."""
-HOLDS = ("late-gradients", "one-copy", "weighed-inside", "placeholders", "buckets", "gathered")
+HOLDS = (
+    "late-gradients",
+    "one-copy",
+    "weighed-inside",
+    "weighed-wide",
+    "summed-copies",
+    "stored-inputs",
+    "placeholders",
+    "buckets",
+    "gathered",
+)
 """What `holds` may name; the properties of the record say what each is."""
 COPIES = ("gathers", "tokens")
 """What `copies` may name: what ZeRO 3 gathers and scatters, where each parameter is shared by itself; tokens
@@ -132,9 +142,9 @@ class Software:
     stops_early: bool = False
     """Whether a layer that is computed again stops where nothing behind is kept: in front of the last product
     of a dense feed-forward part."""
-    loss: Literal["plain", "compiled", "kernel", "chunked"] = "plain"
+    loss: Literal["plain", "compiled", "kernel", "chunked", "pieces"] = "plain"
     """Cross-entropy: plain kernels; compiled where other element-wise work is fused; one kernel in any case;
-    or one with the head, over chunks of tokens (kernels/loss.py)."""
+    one with the head, over chunks of tokens; or of scores in pieces (kernels/loss.py)."""
     narrow: Literal["none", "inputs", "all"] = "none"
     """What low-precision recipes keep in the narrow format: inputs of linear maps, and copies of their
     weights; all: what activations read too, and results of attention in 12 bits."""
@@ -188,6 +198,21 @@ class Software:
     def weighs_inside(self) -> bool:
         """Whether results of experts are not kept: tokens are weighed in front of their last product."""
         return "weighed-inside" in self.holds.split()
+
+    @property
+    def weighs_wide(self) -> bool:
+        """Whether results of experts are weighed in 32 bits, by copies of them."""
+        return "weighed-wide" in self.holds.split()
+
+    @property
+    def sums_copies(self) -> bool:
+        """Whether ZeRO 3 copies a part's gradients into the format of their sum before it sends them."""
+        return "summed-copies" in self.holds.split()
+
+    @property
+    def keeps_stored(self) -> bool:
+        """Whether frozen maps that are stored in 4 bits keep their inputs."""
+        return "stored-inputs" in self.holds.split()
 
     @property
     def placeholders(self) -> bool:

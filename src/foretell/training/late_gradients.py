@@ -34,10 +34,11 @@ TIED_COPIES = 2.0
 
 def makes_late(plan: Plan, software: Software) -> bool:
     """Whether gradients are made late, as far as a plan's words tell: plain PyTorch, no sums in a dtype of
-    their own, one pass after the other, everything on the chip."""
+    their own, one pass after the other, weights and states on the chip."""
     schedule = schedule_named(plan.schedule)
     in_order = not schedule.splits_backward and schedule.layout != "both"
-    plain = not (plan.lora or recompute_layers(plan.recompute)) and plan.offload == "none"
+    here = plan.offload in ("none", "activations")
+    plain = not (plan.lora or recompute_layers(plan.recompute)) and here
     own = plan.gradients == plan.weights or _of_shards(plan, software)
     return software.late_gradients and in_order and plain and own
 

@@ -84,9 +84,10 @@ def staying_inputs(
     plans: Plans, software: Software, first: Index, shape: Index, parts: Parts, counts: Array
 ) -> Array | None:
     """Inputs of the layers of each stage that are computed again, but for its first layer's, where their
-    gradients can wait for the end of the backward pass: FSDP frees a frozen layer's weights by a hook on
-    the gradients of its inputs (register_multi_grad_hook); (combinations, stages)."""
-    if not (software.one_copy and plans.base.lora):
+    gradients can wait for the end of the backward pass: FSDP 1, of which each matrix of an adapter is a
+    unit, frees a frozen layer's weights by a hook on the gradients of its inputs (register_multi_grad_hook);
+    (combinations, stages)."""
+    if not (software.one_copy and software.adapter_operations and plans.base.lora):
         return None
     is_layer = np.arange(len(parts.names)) < parts.kinds
     least = gather(parts.kept_input, shape) * is_layer * (plans.recompute[first][:, None] == 2.0)
@@ -272,6 +273,10 @@ def buffer_bytes(
     weight = weight_bytes(plans.base)[0]
     placeholders = 0.0 if stages.placeholders is None else weight * stages.placeholders
     always = stages.message_bytes + stages.widened_bytes + software.allocator.workspace_bytes
+    if software.sums_copies and not plans.base.lora:
+        # A part's gradients, and their copy in the format of the sum, on their way to the other ranks.
+        each = sum(weight_bytes(plans.base)[:2])
+        always = always + np.where(plans.zero >= 3, each * stages.largest, 0.0)
     return np.asarray(passing_by(plans, stages, flight) + placeholders + gathered + always[:, None])
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from foretell.kernels.calls import CallStack, call_stacks, halves_of, maps_of, stack
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
-from foretell.kernels.precision import kept_width, linear_format, wide_share
+from foretell.kernels.precision import kept_width, linear_format, passing_width, wide_share
 from foretell.records import dataclass
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
@@ -36,7 +36,7 @@ from foretell.sharding.tensor2d import (
 )
 from foretell.specs._base import Num
 from foretell.specs.model import Model
-from foretell.specs.plan import RECOMPUTE, Plan, activation_bytes
+from foretell.specs.plan import RECOMPUTE, Plan
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.software import Software
 from foretell.workload.build import build, build_kept
@@ -157,7 +157,9 @@ def shapes_of(
     form = form_of(model, base, software)
     if grid is None:
         pairs = zip(whole, spreads, strict=True)
-        local = tuple(_on_one_rank(part, shape, spread, base, form) for part, spread in pairs)
+        local = tuple(
+            _on_one_rank(part, shape, spread, base, software, form) for part, spread in pairs
+        )
     else:
         local = tuple(grid_parallel(part, grid) for part in whole)
     if form is not None:
@@ -171,6 +173,7 @@ def shapes_of(
     input_parts = token_parts(shape.tp, shape.sp) if grid is None else shape.tp
     wide = wide_share(base, len(graph.order))
     held = partial(kept_width, plan=base, software=software, wide=wide)
+    passing = partial(passing_width, plan=base, software=software)
     return Shapes(
         graph=graph,
         counts=part_counts(graph.order, len(graph.kinds)),
@@ -198,8 +201,7 @@ def shapes_of(
         ),
         saved=tuple(part.saved for part in local),
         kept=tuple(
-            kept_bytes(part, input_parts, held, activation_bytes(base), stream_bytes(base, form))
-            for part in local
+            kept_bytes(part, input_parts, held, passing, stream_bytes(base, form)) for part in local
         ),
         # Embedding and head are never computed again.
         again=tuple(
@@ -217,13 +219,19 @@ def shapes_of(
 
 
 def _on_one_rank(
-    part: LayerGraph, shape: Shape, spread: ExpertSpread, base: Plan, form: ModuleForm | None
+    part: LayerGraph,
+    shape: Shape,
+    spread: ExpertSpread,
+    base: Plan,
+    software: Software,
+    form: ModuleForm | None,
 ) -> LayerGraph:
     """A part whose tokens are cut already, on one rank of its expert and tensor groups."""
     if shape.experts_spread or spread.even != 1.0:
         part = expert_parallel(part, spread)
     apart = whole_maps if form is None or form.halves else halves_of if form.joint else maps_of
-    part = with_adapters(part, base.lora, base.adapters, apart, method=base.method)
+    stored = software.keeps_stored and base.weights.startswith("nf4")
+    part = with_adapters(part, base.lora, base.adapters, apart, method=base.method, stored=stored)
     return tensor_parallel(part, shape.tp, shape.sp)
 
 

@@ -189,7 +189,7 @@ def step_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, flo
     """Whole step and phases of a row of reinforcement learning."""
     pairs = {"step": (answer.step_s, printed_step(cells, answer))}
     loop = post_training_loop(answer.framework)
-    ours = printed_phases(answer.phases, answer.placement, loop.sync_logged_with_wake)
+    ours = printed_phases(answer.phases, answer.placement, loop)
     if "adv" in ours and not number(cells, "reward_s"):
         ours["adv"] += ours.get("reward", 0.0)  # one timer for both
     for column, name in PHASES.items():
@@ -231,10 +231,12 @@ def tuning_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, f
 def peak_of(cells: Cells, answer: PostTraining) -> float:
     """The peak as a source counts it: one card or all, what the allocator gave out or has reserved."""
     notes, framework = (cells.get(n, "").lower() for n in ("notes", "framework"))
-    held = next(one for one in answer.memory if one.phase == "update_actor").parts
     allocated = any(name in framework for name in ("litgpt", "torchtune", "prime-rl"))
     without = {"framework", "allocator"} if allocated else {"framework"}
-    size = sum(value for name, value in held.items() if name not in without)
+    size = max(
+        sum(value for name, value in one.parts.items() if name not in without)
+        for one in answer.memory
+    )
     cards = answer.gpus if "sum of all cards" in notes else 1
     # LitGPT divides what the allocator reports by 10^9.
     return size * cards / (GB if "printed gb" in notes or "litgpt" in framework else GIB)

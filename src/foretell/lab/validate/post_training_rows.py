@@ -219,6 +219,7 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         "max_osl": max_osl,
         "micro_tokens": whole(cells, "micro_tokens"),
         "turns": whole(cells, "turns") or turns_in(lower(cells, "multi_turn")),
+        "speculative": drafts_in(lower(cells, "spec_decode")),
     }
     if thrown and all_samples and samples:
         # What is trained on stays; of what is generated, some is thrown away.
@@ -246,6 +247,12 @@ def turns_in(text: str) -> int | None:
     """Turns of a trajectory that a text names."""
     found = re.search(r"(\d+)\s*(?:turns|rounds|calls)", text)
     return int(found[1]) if found else None
+
+
+def drafts_in(text: str) -> str | None:
+    """The drafter and its drafts that a text names: MTP depth 3."""
+    found = re.search(r"\b(mtp|eagle3|ngram)\D*(\d+)", text)
+    return f"{found[1]}:{found[2]}" if found else None
 
 
 def engine_arguments(cells: Cells) -> dict[str, Any]:
@@ -296,7 +303,8 @@ def framework_of(cells: Cells) -> str:
     release = re.match(r"v?(\d+(?:\.\d+)+)", (cells.get("framework_version") or "").strip())
     if release:
         return f"{loop}@{release[1]}"
-    first = loop == "verl" and lower(cells, "train_engine") == "fsdp"
+    silent = not (cells.get("framework_version") or "").strip()
+    first = loop == "verl" and silent and lower(cells, "train_engine") == "fsdp"
     return "verl@0.4" if first else loop
 
 

@@ -28,6 +28,29 @@ def test_mixtures_in_tables_of_offline_maxima_have_attention_data_parallel():
     assert (old.deployment.tp, old.deployment.dp) == (8, 1)
 
 
+def test_a_checkpoint_of_4_bits_is_served_as_published_where_8_are_said():
+    case = case_of(replace(OFFLINE, model="gpt-oss-20b", tp=1, n_gpus=1, ep=None))
+    assert (case.deployment.experts, case.deployment.kv) == ("mxfp4", "fp8")
+
+
+def test_lengths_and_requests_are_those_that_notes_say():
+    load = replace(OFFLINE, kind="online_concurrency", batch=8.0, dp=1, isl=500.0, osl=200.0)
+    plain, spread, counted, public = (
+        case_of(row).arguments
+        for row in (
+            load,
+            replace(load, notes="10 requests; uniform 0..that: isl and osl are the means"),
+            replace(load, notes="burst of 50 prompts"),
+            replace(load, run="1"),
+        )
+    )
+    assert (plain["isl"], plain.get("spread"), plain["requests"]) == (500.0, None, 80)
+    assert (spread["isl"], spread["osl"], spread["requests"]) == (1000.0, 400.0, 10)
+    assert spread["spread"] < 0.05
+    assert counted["requests"] == 50
+    assert (public["isl"], public["spread"], public["requests"]) == (500.0, 0.8, 80)
+
+
 def test_a_limit_that_is_told_or_lower_gives_less_at_most():
     case = case_of(OFFLINE)
     free = predict_case(case)["throughput"]

@@ -18,7 +18,7 @@ from foretell.errors import Infeasible
 from foretell.serving.boot_memory import default_fraction, graph_bytes, seen_bytes
 from foretell.serving.cache_report import cache_report
 from foretell.serving.fit import largest_where
-from foretell.serving.memory import kv_bytes, memory_of
+from foretell.serving.memory import host_bytes, kv_bytes, memory_of
 from foretell.specs.deployment import Deployment
 from foretell.specs.questions.serving import ServiceQuestion
 
@@ -229,3 +229,14 @@ def test_cards_have_what_drivers_report():
         ("rtx3090", 23.69),
     ):
         assert float(seen_bytes(chip(name))) / GIB == pytest.approx(gib, rel=0.002)
+
+
+def test_llama_cpp_keeps_the_table_of_embeddings_in_the_hosts_memory():
+    """Where it is not the head as well, and the card's memory is its own."""
+    for name, chips, share in (("llama-3.1-8b", "h100-sxm", 1.0), ("llama-3.2-1b", "h100-sxm", 0.0),
+                               ("llama-3.1-8b", "apple-m3-max", 0.0)):  # fmt: skip
+        what, place = model(name), system(chips)
+        host, vllm = (profile(engine, place.chip) for engine in ("llamacpp", "vllm"))
+        assert host_bytes(what, place, vllm) == 0.0
+        table = 2.0 * what.embedding.vocab * what.stack.hidden
+        assert host_bytes(what, place, host) == share * table

@@ -69,6 +69,21 @@ def test_exchanges_of_prompts_take_longer_than_their_benchmarks_and_no_others_do
         assert float(slow.seconds(decoding)) == float(plain.seconds(decoding))
 
 
+def test_ranks_that_share_experts_wait_for_the_last_one_in_decode_steps():
+    """Not where experts are none or ranks share the attention; more with more ranks, to eight."""
+    load = StepLoad(decoding=64.0, context_tokens=64e3)
+    slow, plain = (replace(ENGINE, lockstep_factor=factor) for factor in (1.2, 1.0))
+
+    def longer(name, d):
+        parts = times_of(name, d, slow), times_of(name, d, plain)
+        return float(parts[0].seconds(load) - parts[1].seconds(load)) / device_s(parts[1], load)
+
+    shared = [longer("mixtral-8x7b", Deployment(dp=dp, ep=dp)) for dp in (1, 2, 8)]
+    assert shared == pytest.approx([0.0, 0.2 / 3.0, 0.2])
+    assert longer("llama-3.1-8b", Deployment(dp=8)) == 0.0
+    assert longer("mixtral-8x7b", Deployment(tp=8, ep=8)) == 0.0
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_has_finite_steps(name):
     times = times_of(name)

@@ -24,6 +24,14 @@ def test_recipes_make_room_where_weights_fill_the_usual_share():
     assert "memory_fraction above" in refused.value.problems[0].allowed
 
 
+def test_prefill_instances_are_given_the_same_room():
+    """Tuned as those that decode are; plain ones of as many chips do not start."""
+    apart = {"gpus": 8, "prefill_gpus": 4, "prefill_plan": "tp4"}
+    assert serve(tuned=True, **apart).prefill_gpus == 4
+    with pytest.raises(Infeasible):
+        serve("tp4 weights=fp8 memory_fraction=0.95", **apart)
+
+
 def test_the_share_that_a_refusal_names_starts():
     """A little above it the cache holds a request."""
     with pytest.raises(Infeasible) as refused:

@@ -52,7 +52,7 @@ from foretell.serving.simulation_options import read_play
 from foretell.serving.static import offline_limit
 from foretell.serving.steps import step_times
 from foretell.serving.systems import serve_systems
-from foretell.serving.tuned import Tuning, tuned
+from foretell.serving.tuned import Tuning, for_full_cards, tuned
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
@@ -425,6 +425,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
     deployment = with_adapters(asked, deployment, problems)
     said_of_tuning: list[str] = []
+    question = None
     if asked.tuned:
         load = Traffic(
             isl=float(asked.isl), osl=float(asked.osl),
@@ -445,6 +446,10 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
     profile = replace(profile, latency_s=profile.latency_s + loaded_s, encoders=seen.loads)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
+    if pool is not None and question is not None:
+        front = pool.deployment
+        own = replace(question, system=pool.system, profile=pool.profile)
+        pool = replace(pool, deployment=replace(front, **for_full_cards(front, front, own)))
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
     said = [

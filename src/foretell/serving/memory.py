@@ -83,7 +83,7 @@ def memory_of(
     slots = deployment.adapter_slots
     many = deployment.adapters if slots is None or not deployment.adapters else slots
     weights += many * adapter_bytes(model, deployment.adapter_rank) / deployment.stage
-    weights = max(weights - 1e9 * deployment.offload_gb, 0.0)
+    weights = max(weights - 1e9 * deployment.offload_gb - host_bytes(model, system, profile), 0.0)
     step = profiled_bytes(model, deployment, profile)
     reserve = held_bytes(model, system.chip, deployment, profile)
     given = deployment.memory_fraction
@@ -100,6 +100,15 @@ def memory_of(
         reserve_bytes=reserve,
         kv_bytes=given_cache(model, deployment, held, card - weights - step - reserve),
     )
+
+
+def host_bytes(model: Model, system: System, profile: EngineProfile) -> float:
+    """The table of embeddings where it stays in the host's memory: llama.cpp looks it up there, unless it is
+    the head as well or the memory is one (src/llama-model.cpp: dev_input)."""
+    apart = profile.engine == "llamacpp" and system.chip.vendor != "Apple"
+    if not apart or model.head.tied:
+        return 0.0
+    return 2.0 * model.embedding.vocab * (model.embedding.width or model.stack.hidden)
 
 
 def given_cache(model: Model, d: Deployment, held: Any, free: Any) -> Any:

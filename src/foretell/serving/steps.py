@@ -108,12 +108,13 @@ class StepTimes:
         prefill = np.asarray(load.prefill_tokens, float) > 0.0
         launched_s, most = self.eager_s, self.deployment.graph_batch or self.profile.graph_batch
         eager = launched_s + p.eager_sequence_s * np.asarray(load.decoding)
-        decode_s = p_norm(device, eager, SIDE_BY_SIDE) if launched_s else device
+        replayed = device * self.lockstep
+        decode_s = p_norm(device, eager, SIDE_BY_SIDE) if launched_s else replayed
         if most and not launched_s:
             # A batch beyond the largest captured one is launched kernel by kernel.
             host = (p.eager_layer_s or EAGER_LAYER_S) * self.layers
             beyond = np.asarray(load.decoding, float) / self.deployment.dp > most
-            decode_s = np.where(beyond, p_norm(device, host, SIDE_BY_SIDE), device)
+            decode_s = np.where(beyond, p_norm(device, host, SIDE_BY_SIDE), replayed)
         floor = max(p.launch_s * self.launches, launched_s)
         launched = np.asarray(load.decoding) + load.prefill_tokens > p.graph_tokens
         shown = np.where(launched | (not self.deployment.graph), floor, 0.0)
@@ -123,6 +124,15 @@ class StepTimes:
         prompt_s = prompt_s * self.system.corrections.prefill
         some = np.asarray(load.decoding) + load.prefill_tokens > 0.0
         return np.asarray(np.where(some, np.where(prefill, prompt_s, decode_s) + waits, 0.0))
+
+    @property
+    def lockstep(self) -> float:
+        """Device time of a decode step of ranks that meet in every layer of experts, over that of one."""
+        if not self.tables.mixtures:
+            return 1.0
+        return 1.0 + (self.profile.lockstep_factor - 1.0) * min(
+            np.log2(self.deployment.dp) / 3.0, 1.0
+        )
 
     @property
     def eager_s(self) -> float:
@@ -270,7 +280,8 @@ class StepTimes:
         p, d = self.profile, self.deployment
         late = p.exchange_s * np.log2(d.tp) * self.tables.reduces
         mixtures = p.expert_layer_s * self.tables.mixtures + SELECTION_S * self.tables.selections
-        return float(p.layer_s * self.layers + p.gap_s * self.launches + late + mixtures)
+        latents = p.latent_layer_s * self.tables.latents
+        return float(p.layer_s * self.layers + p.gap_s * self.launches + late + mixtures + latents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

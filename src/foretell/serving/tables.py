@@ -40,7 +40,7 @@ from foretell.specs._base import Num, with_fields
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
-from foretell.specs.mixers import Attention
+from foretell.specs.mixers import Attention, LatentAttention
 from foretell.specs.model import Layer, Model, Stack
 from foretell.specs.system import Network, System
 from foretell.specs.system_batch import system_count
@@ -177,6 +177,8 @@ class ServingTables:
     """Layers with routed experts."""
     selections: float = 0.0
     """Mixers that choose by an indexer which keys they read."""
+    latents: float = 0.0
+    """Layers with latent attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +316,11 @@ def _new_tables(
         reduces=reduces_of(stack),
         mixtures=sum(many for layer, many in kinds_of(stack) if isinstance(layer.ffn, Experts)),
         selections=sum(many * selecting(layer) for layer, many in kinds_of(stack)),
+        latents=sum(
+            many
+            for layer, many in kinds_of(stack)
+            if any(isinstance(mixer, LatentAttention) for mixer in layer.mixers)
+        ),
     )
 
 

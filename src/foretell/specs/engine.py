@@ -79,7 +79,13 @@ class EngineProfile:
     layer_s: float = 0.0
     """Gaps on the device between the kernels of a layer, in every step."""
     gap_s: float = 0.0
-    """The same after each kernel (serving/launches.py counts them)."""
+    """The same after each kernel (serving/launches.py counts them); below nothing where a kernel is launched
+    before the last one ends (TensorRT-LLM's TRTLLM_ENABLE_PDL)."""
+    latent_layer_s: float = 0.0
+    """What a layer of latent attention takes beyond its kernels."""
+    lockstep_factor: float = 1.1
+    """Device time of a decode step over what its kernels tell where 8 ranks or more have attention of their
+    own and share experts: they meet in every layer, and the last one counts."""
     prefill_factor: float = 1.0
     """Device time of a step with prompt tokens over what its kernels tell."""
     prefill_exchange_factor: float = 1.0

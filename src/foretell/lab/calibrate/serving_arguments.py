@@ -4,7 +4,8 @@ An argument says what the row says; what is blank there `serve` fills, as for ev
 tables, which no cell tells:
 
     concurrency   public benchmarks send ten requests for each concurrent one (five where prefill is apart, by
-                  the drain of such rows), all of the first wave at once, lengths even between 0.8 and 1
+                  the drain of such rows), all of the first wave at once, lengths even between 0.8 and 1;
+                  others as many as notes say, of equal lengths, or even from nothing to twice the mean
     ranks         attention's ranks are inside SGLang's tp, and in tables that print more ranks than chips
     prefill apart a flag, or a number of ranks (dynamo-sglang prints ep 1, dp 1 for all chips of a worker)
     places        1,075 requests at a decode worker mean batches of 1,024: the rest queues
@@ -49,7 +50,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], Arguments]] = {
     "max_throughput": (("isl", "osl"), {"batching": "offline"}),
     "prefill_tokens_per_gpu_s": (("isl",), {"batching": "offline", "osl": 1.0, "tuned": True}),
     RATED: (("rate", "isl", "osl"), {}),
-    ONLINE: (("batch", "isl", "osl"), {"spread": 0.8}),
+    ONLINE: (("batch", "isl", "osl"), {}),
 }
 """Kind -> cells without which nothing can be asked, and what the kind says of the question."""
 COLUMNS: Mapping[str, str] = {
@@ -81,6 +82,12 @@ MEMORY_NOTES = re.compile(
 """Fractions of memory as notes tell them."""
 EVEN_NOTES = re.compile(r"balanced experts|perfect eplb|perfect(?:ly)? balance")
 """How notes say that every rank had as much."""
+EVEN_LENGTHS = "uniform 0..that"
+"""How notes say that lengths are even from nothing to a most, and that cells have their means."""
+COUNT_NOTES = re.compile(r"(?<![\d.])(\d+) (?:requests|prompts)")
+"""How notes say of how many requests a benchmark is."""
+BENCHMARK_SPREAD, LEAST_SPREAD = 0.8, 0.01
+"""Shortest over longest length of the public benchmark, and where lengths begin at nothing."""
 APART_NOTES = re.compile(r"disagg|(?<![a-z0-9])\d+p\d+d(?![a-z0-9])")
 """How notes say that prefill and decode were on chips apart."""
 PRECISIONS: dict[str, str] = {
@@ -147,8 +154,7 @@ def arguments_of(row: ServingRow) -> tuple[Arguments, tuple[str, ...]]:
     if is_benchmark(row):
         found["tuned"] = True
     if row.kind == ONLINE:
-        waves = WAVES_APART if apart(row) else WAVES
-        found["requests"] = max(round(waves * (row.batch or 1.0)), 1)
+        found |= benchmark_load(row)
     drafts = draft_words(row, model, found, said)
     words = [*layout.words, *option_words(row, model, profile, layout, said), *drafts]
     found |= {"gpus": gpus, "plan": " ".join(words)}
@@ -170,6 +176,20 @@ def command(row: ServingRow) -> str:
 def is_benchmark(row: ServingRow) -> bool:
     """Whether a row is of the public benchmark, whose servers are started with tuned options."""
     return row.kind == ONLINE and (row.source.startswith(BENCHMARK) or bool(row.run))
+
+
+def benchmark_load(row: ServingRow) -> Arguments:
+    """Requests of a row under a fixed concurrency, and how their lengths are spread."""
+    waves = WAVES_APART if apart(row) else WAVES
+    told = None if is_benchmark(row) else COUNT_NOTES.search(row.notes)
+    found: Arguments = {
+        "requests": int(told[1]) if told else max(round(waves * (row.batch or 1.0)), 1)
+    }
+    if EVEN_LENGTHS in row.notes:
+        return found | {
+            "isl": 2.0 * (row.isl or 1.0), "osl": 2.0 * (row.osl or 1.0), "spread": LEAST_SPREAD,
+        }  # fmt: skip
+    return found | ({"spread": BENCHMARK_SPREAD} if is_benchmark(row) else {})
 
 
 def unasked(row: ServingRow) -> str:
@@ -297,7 +317,7 @@ def option_words(
         found.append(f"weights={precision}")
     elif row.precision:
         said.append(f"the precision {row.precision} is not known: as the checkpoint is published")
-    cache = precision_named(row.kv_precision)
+    cache = precision_named(row.kv_precision or cache_precision(row, model))
     if cache in ("fp16", "bf16", "fp8", "int8", "nvfp4"):
         found.append(f"kv={'bf16' if cache == 'fp16' else cache}")
     fraction = MEMORY_NOTES.search(row.notes)
@@ -359,4 +379,10 @@ def checkpoint_precision(row: ServingRow, model: Model) -> str:
     found = precision_named(row.precision)
     if found in ("fp4", "w4a16-mxfp4"):
         return "mxfp4" if model.dtype == "mxfp4" else "nvfp4"
-    return found
+    return "" if cache_precision(row, model) else found
+
+
+def cache_precision(row: ServingRow, model: Model) -> str:
+    """A precision that says how the cache is kept: checkpoints published in 4 bits are served so."""
+    narrow = model.dtype == "mxfp4" and precision_named(row.precision) == "fp8"
+    return "fp8" if narrow else ""

@@ -425,17 +425,17 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     deployment, said_of_drafts = with_acceptance(scenario.model, deployment, given=own_rate)
     deployment = with_adapters(asked, deployment, problems)
     said_of_tuning: list[str] = []
-    question = None
+    tuning = None
     if asked.tuned:
         load = Traffic(
             isl=float(asked.isl), osl=float(asked.osl),
             concurrency=float(asked.concurrency or DEFAULT_CONCURRENCY),
         )  # fmt: skip
-        question = Tuning(
+        tuning = Tuning(
             model=scenario.model, system=scenario.system, profile=profile, load=load,
             layout_given=given,
         )  # fmt: skip
-        deployment, said_of_tuning = tuned(deployment, question)
+        deployment, said_of_tuning = tuned(deployment, tuning)
     profile = with_options(profile, deployment)
     seen = collect(
         lambda: encoded_input(scenario.model, float(asked.isl), asked.images, asked.audio),
@@ -446,10 +446,10 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     loaded_s = adapter_load_s(scenario.model, scenario.system, deployment)
     profile = replace(profile, latency_s=profile.latency_s + loaded_s, encoders=seen.loads)
     pool, said_of_pool = prefill_pool(asked, scenario, (profile, deployment), engine)
-    if pool is not None and question is not None:
+    if pool is not None and tuning is not None:
         front = pool.deployment
-        own = replace(question, system=pool.system, profile=pool.profile)
-        pool = replace(pool, deployment=replace(front, **for_full_cards(front, front, own)))
+        here = replace(tuning, system=pool.system, profile=pool.profile)
+        pool = replace(pool, deployment=replace(front, **for_full_cards(front, front, here)))
     rate, at_once = asked.rate, asked.concurrency
     chip = scenario.system.chip
     said = [

@@ -58,6 +58,9 @@ SPLIT_S = 9e-6
 tables of nvfp4 have none that splits (22 us at k 8192 whatever n)."""
 NARROW_MEMORY = 0.75
 """Share of the bandwidth that such tactics reach at least."""
+VECTORS_MEMORY = 0.88
+"""Share of the bandwidth at which products of a matrix with single vectors read the weights where cores do not
+limit them: llama.cpp's mul_mat_vec takes 0.85 to 0.94 of an RTX A6000's and an RTX 4080's."""
 NARROW_COMPUTE = 0.65
 """Share of the peak of 4 bits that an engine's tactics reach at least. Tables have 0.54 to 0.57, 1.5 times
 the rate in 8 bits; cuBLAS 12.9 reaches up to 2.3 times (developer.nvidia.com/blog/boosting-matrix-
@@ -232,7 +235,7 @@ class Kernels:
         """Each call of a stack; (calls, points)."""
         family, sizes = stack.family, dict(stack.sizes)
         if family == "gemm":
-            dtype = kernel_format(self.deployment.weights, self.chip) if stack.linear else "bf16"
+            dtype = self._product_format(stack, ops)
         elif family == "prefill":
             dtype = attention_format(self.deployment, self.chip, self.profile.engine, phase)
         else:
@@ -241,7 +244,7 @@ class Kernels:
             return self._attention(stack, [ops[i] for i in stack.rows], dtype, phase)
         moved = 2.0 * stack.activation_elements
         moved = moved + stack.weight_elements * (
-            DTYPES[dtype].weight_bytes if stack.linear else 2.0
+            DTYPES[dtype].weight_bytes if family == "gemm" else 2.0
         )
         if family == "gemm":
             found = self.chosen("gemm", dtype)
@@ -270,10 +273,23 @@ class Kernels:
         seconds = np.where(some, seconds, 0.0)
         return self.spent(seconds, arithmetic, (stack.matrix_flop, stack.vector_flop), moved, dtype)
 
+    def _product_format(self, stack: CallStack, ops: Sequence[Op]) -> str:
+        """Format of a product: the deployment's of linear maps, else 16 bits; llama.cpp keeps the scores of
+        narrower checkpoints in 6 to 8 (llama-quant.cpp: output.weight is Q6_K)."""
+        own = kernel_format(self.deployment.weights, self.chip)
+        head = any(ops[i].region is Region.HEAD for i in stack.rows)
+        if stack.linear or not (head and self.profile.engine == "llamacpp"):
+            return own if stack.linear else "bf16"
+        return "int8" if DTYPES[own].weight_bytes < 1.0 else own
+
     def _by_cores(self, stack: CallStack, seconds: Array, dtype: str) -> Array:
         """Seconds of products by kernels that cores, or passes of their own, limit."""
         p, sizes = self.profile, dict(stack.sizes)
-        stored = DTYPES[dtype].weight_bytes if stack.linear else 2.0
+        stored = DTYPES[dtype].weight_bytes
+        if p.passes_apart and self.chip.vendor != "Apple":
+            few = sizes["m"] <= p.vector_tokens
+            rate = VECTORS_MEMORY * np.asarray(self.chip.memory_bandwidth_bytes_per_s)
+            seconds = np.where(few, stack.weight_elements * stored / rate, seconds)
         seconds = self._limited(seconds, stack.weight_elements * stored)
         if not p.passes_apart or self.chip.vendor == "Apple":
             return seconds

@@ -239,6 +239,7 @@ def test_every_family_is_known_by_what_is_printed() -> None:
         ("accelerate", "transformers"),
         ("DeepSpeed ZeRO-3", "deepspeed"),
         ("PyTorch FSDP2 (torchtitan)", "torchtitan"),
+        ("torchtitan, FSDP2, torch.compile", "torchtitan"),
         ("PyTorch/XLA FSDP", "jax"),
         ("nanoGPT", "pytorch-compiled"),
         ("Nemotron under control", "generic"),

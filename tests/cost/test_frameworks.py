@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import foretell
 from foretell.catalog import chip as catalogue_chip
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.software import software
@@ -224,3 +225,34 @@ def test_casts_that_are_made_anew_take_time_for_every_micro_batch() -> None:
     more = [gemm_s(name, 8) - gemm_s(name, 1) for name in ("torchtitan", "fsdp-compiled")]
     weights = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
     assert more[0] - more[1] == pytest.approx(7 * 2 * 6.0 * weights / (0.85 * 3.35e12), rel=0.3)
+
+
+def test_ring_attention_of_before_pytorch_2_6_leaves_the_most_pairs_to_the_last_rank() -> None:
+    """Twice the mean's but for one part in cp; since then blocks of both ends are paired."""
+    place = {"system": "h100-sxm", "gpus": 8, "seq_len": 262144, "global_batch": 1}
+    cores = []
+    for release in ("2024", "2025"):
+        found = foretell.estimate(
+            "llama-3.1-8b", **place, plan=f"zero3 cp8 recompute=full framework=torchtitan@{release}"
+        )
+        assert found.breakdown is not None
+        cores.append(seconds(found.breakdown, "attention"))
+    assert cores[0] == pytest.approx((2.0 - 1.0 / 8.0) * cores[1], rel=0.05)
+
+
+def test_ranks_of_a_node_share_what_its_cores_stream() -> None:
+    """The host's update of a model takes as long whether one rank or eight share its weights."""
+
+    def update_s(gpus: int) -> float:
+        found = foretell.estimate(
+            "llama-3.1-8b",
+            system="h200-sxm",
+            gpus=gpus,
+            seq_len=4096,
+            global_batch=8,
+            plan="zero3 mbs1 recompute=full offload=optimizer framework=deepspeed",
+        )
+        assert found.breakdown is not None
+        return seconds(found.breakdown, "optimizer")
+
+    assert update_s(8) == pytest.approx(update_s(1), rel=1e-6)

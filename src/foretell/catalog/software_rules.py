@@ -5,10 +5,11 @@ plan, with a source and a sentence. `since` and `before` are releases of that fi
 `based_on` another has its rules behind its own. Of the rules that set one word, the first that holds counts.
 No rule asks for anything of a model.
 
-    lora                            whether adapters are trained
-    ep_above, tp_above, zero_above  more ranks, or a higher stage of ZeRO, than this
-    drops                           whether experts leave out tokens beyond their capacity
-    etp_divides                     whether tp ranks inside each expert divide the ranks of a stage
+    lora                  whether adapters are trained
+    cp_above, ep_above, tp_above, zero_above
+                          more ranks, or a higher stage of ZeRO, than this
+    drops                 whether experts leave out tokens beyond their capacity
+    etp_divides           whether tp ranks inside each expert divide the ranks of a stage
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 from foretell.specs.plan import Plan
 
-FACTS = ("lora", "drops", "ep_above", "tp_above", "zero_above", "etp_divides")
+FACTS = ("lora", "drops", "cp_above", "ep_above", "tp_above", "zero_above", "etp_divides")
 """What a rule may ask for."""
 KEYS = frozenset({"since", "before", "when", "set", "source", "why"})
 """What a rule's table may hold."""

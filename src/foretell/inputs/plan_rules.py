@@ -23,7 +23,7 @@ def holds(rule: SoftwareRule, plan: Plan) -> bool:
     ranks = plan.tp * plan.cp * plan.dp
     whole = ranks % (plan.ep * plan.tp) == 0
     known = {"lora": plan.lora > 0, "drops": plan.capacity > 0.0, "etp_divides": whole}
-    above = {"ep_above": plan.ep, "tp_above": plan.tp, "zero_above": plan.zero}
+    above = {"cp_above": plan.cp, "ep_above": plan.ep, "tp_above": plan.tp, "zero_above": plan.zero}
     return all(
         above[name] > float(str(wanted)) if name in above else known[name] == wanted
         for name, wanted in rule.when.items()

@@ -62,9 +62,9 @@ def slow_memory(scenario: Scenario) -> Num:
     return slower[:, None] if isinstance(slower, np.ndarray) else slower
 
 
-CORE_BYTES_PER_S, HOST_BYTES_PER_S = 10e9, 150e9
-"""What one core of a host streams, the thread that torchrun gives each of several ranks of a node
-(OMP_NUM_THREADS=1), and what all cores of two sockets do, which a lone rank has (recalled)."""
+HOST_BYTES_PER_S = 150e9
+"""What all cores of two sockets stream, which the ranks of a node share (recalled); one thread of them, which
+torchrun gives each rank (OMP_NUM_THREADS=1), has about as much as an eighth."""
 
 
 def on_host(plan: Plan) -> bool:
@@ -78,8 +78,8 @@ def host_update_s(scenario: Scenario, plan: Plan, updated: Array) -> Array:
     and written scaled, beside the optimizer's own traffic and passes that change dtypes."""
     wide = plan.gradients if plan.master == "none" else plan.master
     moved = update_bytes(plan, casts=1.0) + 3.0 * DTYPE_BYTES[wide]
-    alone = min(scenario.job.gpus, scenario.system.node_chips) == 1
-    host_s = updated * moved / (HOST_BYTES_PER_S if alone else CORE_BYTES_PER_S)
+    ranks = max(min(scenario.job.gpus, scenario.system.node_chips), 1)
+    host_s = updated * moved * ranks / HOST_BYTES_PER_S
     return np.asarray(host_s / np.reshape(scenario.system.chip.host_speed, (-1, 1)))
 
 

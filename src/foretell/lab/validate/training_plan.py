@@ -48,6 +48,8 @@ EP_OVERLAPS = (
 """Whether tokens are dispatched behind another micro-batch's work, by the words that say so."""
 FOLDED = re.compile(r"fold", re.IGNORECASE)
 """A word of runs whose experts are not cut by tensor parallelism."""
+FLASH = re.compile(r"flash-?attn?(?:ention)?[ -]?([123])\b", re.IGNORECASE)
+"""A release of FlashAttention in print."""
 CHUNKED = re.compile(r"chunked cross|fused linear cross|liger fused cross", re.IGNORECASE)
 """Words of runs whose head and loss are one operation over chunks of tokens."""
 FUSED_KERNELS = re.compile(r"fused norm\b", re.IGNORECASE)
@@ -81,7 +83,10 @@ OPTIONS = (
     ),
     (
         "offload=optimizer",
-        re.compile(r"optimizer in CPU memory(?!.*parameters in CPU)", re.IGNORECASE),
+        re.compile(
+            r"(?:optimizer in CPU memory|adamw? on the host|offloaded optimizer)(?!.*parameters in CPU)",
+            re.IGNORECASE,
+        ),
     ),
     (
         "offload=optimizer+weights",
@@ -167,6 +172,8 @@ def _attention(row: TrainingRow) -> list[str]:
     flash = row.flash.lower()
     if not flash:
         return []
+    if (named := FLASH.search(row.framework)) and flash == "yes":
+        return ["flash", f"attention=fa{named[1]}"]
     if flash.startswith("no"):
         return ["no-flash"]
     return ["flash", *([f"attention={flash[:3]}"] if flash[:3] in ("fa1", "fa2", "fa3") else [])]

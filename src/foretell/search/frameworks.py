@@ -13,6 +13,7 @@ says which could. Rules are those of the releases named in CHECKED, read from th
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from functools import lru_cache
 
 import numpy as np
@@ -36,12 +37,19 @@ CHECKED: Mapping[str, str] = {
 }
 """Launchers whose rules are kept here, with the release that is meant where none is named."""
 FAMILIES: Mapping[str, str] = {
-    "megatron-core": "megatron-core", "megatron-te": "megatron-core",
-    "megatron-lm": "megatron-core", "megatron-bridge": "megatron-core", "nemo": "megatron-core",
-    "torchtitan": "torchtitan", "deepspeed": "deepspeed", "transformers": "transformers",
-    "fsdp": "transformers", "fsdp2": "transformers", "fsdp-compiled": "transformers",
+    "megatron-core": "megatron-core",
+    "megatron-te": "megatron-core",
+    "megatron-lm": "megatron-core",
+    "megatron-bridge": "megatron-core",
+    "nemo": "megatron-core",
+    "torchtitan": "torchtitan",
+    "deepspeed": "deepspeed",
+    "transformers": "transformers",
+    "fsdp": "transformers",
+    "fsdp2": "transformers",
+    "fsdp-compiled": "transformers",
     "nanotron": "nanotron",
-}  # fmt: skip
+}
 """Words for software and the launcher whose rules it has."""
 
 
@@ -49,11 +57,11 @@ FAMILIES: Mapping[str, str] = {
 class FrameworkRule:
     """One condition that a framework has."""
 
-    name: str
+    name: str = field(kw_only=False)
     """Its key among what a search rejects."""
-    holds: Callable[[Scenario, Cuts, Plans, Version], Mask]
+    holds: Callable[[Scenario, Cuts, Plans, Version], Mask] = field(kw_only=False)
     """Where it is satisfied."""
-    says: str
+    says: str = field(kw_only=False)
     """What the framework wants."""
 
 
@@ -104,150 +112,136 @@ def _host_activations(scenario: Scenario, cuts: Cuts, plans: Plans, version: Ver
 
 LOOPS = ("1f1b", "interleaved")
 PLAIN_TP = FrameworkRule(
-    name="grid",
-    holds=lambda s, c, p, v: _all(p, p.base.tp_mode == "1d"),
-    says="tensor parallelism by columns and rows alone",
+    "grid",
+    lambda s, c, p, v: _all(p, p.base.tp_mode == "1d"),
+    "tensor parallelism by columns and rows alone",
 )
 RULES: Mapping[str, tuple[FrameworkRule, ...]] = {
     "megatron-core": (
         PLAIN_TP,
         FrameworkRule(
-            name="layers",
-            holds=_layers,
-            says="pp x vpp divides the layers, or the layers with embedding and loss, or layout= deals them",
+            "layers",
+            _layers,
+            "pp x vpp divides the layers, or the layers with embedding and loss, or layout= deals them",
         ),
-        FrameworkRule(name="chunks", holds=_chunks, says="no virtual stage is empty"),
+        FrameworkRule("chunks", _chunks, "no virtual stage is empty"),
         FrameworkRule(
-            name="kv_heads",
-            holds=_groups,
-            says="tp divides the key-value heads (since 0.16 also a multiple of them)",
+            "kv_heads",
+            _groups,
+            "tp divides the key-value heads (since 0.16 also a multiple of them)",
         ),
+        FrameworkRule("schedule", _schedules(*LOOPS), "1F1B, interleaved where vpp > 1"),
         FrameworkRule(
-            name="schedule", holds=_schedules(*LOOPS), says="1F1B, interleaved where vpp > 1"
-        ),
-        FrameworkRule(
-            name="experts",
-            holds=lambda s, c, p, v: np.asarray((p.ep == 1) | _all(p, p.base.precision != "fp16")),
-            says="no expert parallelism in fp16",
+            "experts",
+            lambda s, c, p, v: np.asarray((p.ep == 1) | _all(p, p.base.precision != "fp16")),
+            "no expert parallelism in fp16",
         ),
         FrameworkRule(
-            name="optimizer",
-            holds=lambda s, c, p, v: np.asarray((p.zero == 0) | _all(p, p.base.optimizer != "muon")),
-            says="Muon without the distributed optimizer",
+            "optimizer",
+            lambda s, c, p, v: np.asarray((p.zero == 0) | _all(p, p.base.optimizer != "muon")),
+            "Muon without the distributed optimizer",
         ),
         FrameworkRule(
-            name="graphs",
-            holds=lambda s, c, p, v: np.asarray((p.recompute != 2) | _all(p, p.base.graphs != "on")),
-            says="no whole layers recomputed with CUDA graphs",
+            "graphs",
+            lambda s, c, p, v: np.asarray((p.recompute != 2) | _all(p, p.base.graphs != "on")),
+            "no whole layers recomputed with CUDA graphs",
         ),
         FrameworkRule(
-            name="offload",
-            holds=_host_activations,
-            says="activations in the host's memory without pipeline stages and without recomputation",
+            "offload",
+            _host_activations,
+            "activations in the host's memory without pipeline stages and without recomputation",
         ),
         FrameworkRule(
-            name="host_weights",
-            holds=lambda s, c, p, v: _all(p, "weights" not in offloads(p.base.offload)),
-            says="no weights in the host's memory",
+            "host_weights",
+            lambda s, c, p, v: _all(p, "weights" not in offloads(p.base.offload)),
+            "no weights in the host's memory",
         ),
     ),
     "torchtitan": (
         PLAIN_TP,
-        FrameworkRule(name="layers", holds=_layers, says="stages that differ by embedding and head alone"),
-        FrameworkRule(name="chunks", holds=_chunks, says="no virtual stage is empty"),
+        FrameworkRule("layers", _layers, "stages that differ by embedding and head alone"),
+        FrameworkRule("chunks", _chunks, "no virtual stage is empty"),
         FrameworkRule(
-            name="kv_heads",
-            holds=lambda s, c, p, v: _groups(s, c, p, (0, 0)),
-            says="tp divides the key-value heads",
+            "kv_heads",
+            lambda s, c, p, v: _groups(s, c, p, (0, 0)),
+            "tp divides the key-value heads",
         ),
         FrameworkRule(
-            name="schedule",
-            holds=_schedules(*LOOPS, "gpipe", "zb-v"),
-            says="1F1B, GPipe, Interleaved1F1B or ZBVZeroBubble",
+            "schedule",
+            _schedules(*LOOPS, "gpipe", "zb-v"),
+            "1F1B, GPipe, Interleaved1F1B or ZBVZeroBubble",
         ),
+        FrameworkRule("zero", _stages(0, 3), "FSDP (zero3) or copies (zero0)"),
         FrameworkRule(
-            name="zero", holds=_stages(0, 3), says="FSDP (zero3) or copies (zero0)"
+            "copies",
+            lambda s, c, p, v: np.asarray((p.zero > 0) | (p.dp == 1) | (p.tp * p.pp * p.cp == 1)),
+            "copies (zero0) without another parallelism",
         ),
+        FrameworkRule("experts", lambda s, c, p, v: np.asarray(p.etp == 1), "whole experts (etp1)"),
         FrameworkRule(
-            name="copies",
-            holds=lambda s, c, p, v: np.asarray((p.zero > 0) | (p.dp == 1) | (p.tp * p.pp * p.cp == 1)),
-            says="copies (zero0) without another parallelism",
-        ),
-        FrameworkRule(
-            name="experts", holds=lambda s, c, p, v: np.asarray(p.etp == 1), says="whole experts (etp1)"
-        ),
-        FrameworkRule(
-            name="recompute",
-            holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
-            says="recompute=none, full, or products (by operation)",
+            "recompute",
+            lambda s, c, p, v: np.asarray(p.recompute != 1),
+            "recompute=none, full, or products (by operation)",
         ),
     ),
     "deepspeed": (
         PLAIN_TP,
         FrameworkRule(
-            name="schedule",
-            holds=lambda s, c, p, v: np.asarray(_schedules("1f1b")(s, c, p, v) & (p.vpp == 1)),
-            says="1F1B without virtual stages",
+            "schedule",
+            lambda s, c, p, v: np.asarray(_schedules("1f1b")(s, c, p, v) & (p.vpp == 1)),
+            "1F1B without virtual stages",
         ),
         FrameworkRule(
-            name="zero",
-            holds=lambda s, c, p, v: np.asarray((p.pp == 1) | (p.zero <= 1)),
-            says="ZeRO 2 and 3 without pipeline stages",
+            "zero",
+            lambda s, c, p, v: np.asarray((p.pp == 1) | (p.zero <= 1)),
+            "ZeRO 2 and 3 without pipeline stages",
         ),
         FrameworkRule(
-            name="tensor",
-            holds=lambda s, c, p, v: np.asarray((p.tp == 1) | (p.zero <= 2) | (v >= (0, 19))),
-            says="AutoTP with ZeRO 0 to 2 (since 0.19 also 3)",
+            "tensor",
+            lambda s, c, p, v: np.asarray((p.tp == 1) | (p.zero <= 2) | (v >= (0, 19))),
+            "AutoTP with ZeRO 0 to 2 (since 0.19 also 3)",
         ),
         FrameworkRule(
-            name="sequence", holds=lambda s, c, p, v: np.asarray(p.sp == 0),
-            says="no sequence parallelism beside tp"
+            "sequence",
+            lambda s, c, p, v: np.asarray(p.sp == 0),
+            "no sequence parallelism beside tp",
         ),
         FrameworkRule(
-            name="context",
-            holds=lambda s, c, p, v: np.asarray((p.cp == 1) | _all(p, p.base.cp_mode == "ulysses")),
-            says="sequences cut by Ulysses (cp_mode=ulysses)",
+            "context",
+            lambda s, c, p, v: np.asarray((p.cp == 1) | _all(p, p.base.cp_mode == "ulysses")),
+            "sequences cut by Ulysses (cp_mode=ulysses)",
         ),
         FrameworkRule(
-            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
-            says="recompute=none or full"
+            "recompute", lambda s, c, p, v: np.asarray(p.recompute != 1), "recompute=none or full"
         ),
     ),
     "transformers": (
         PLAIN_TP,
+        FrameworkRule("pipeline", lambda s, c, p, v: np.asarray(p.pp == 1), "no pipeline stages"),
+        FrameworkRule("experts", lambda s, c, p, v: np.asarray(p.ep == 1), "no expert parallelism"),
+        FrameworkRule("zero", _stages(0, 2, 3), "copies, or FSDP (zero2, zero3)"),
         FrameworkRule(
-            name="pipeline", holds=lambda s, c, p, v: np.asarray(p.pp == 1), says="no pipeline stages"
-        ),
-        FrameworkRule(
-            name="experts", holds=lambda s, c, p, v: np.asarray(p.ep == 1), says="no expert parallelism"
-        ),
-        FrameworkRule(name="zero", holds=_stages(0, 2, 3), says="copies, or FSDP (zero2, zero3)"),
-        FrameworkRule(
-            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
-            says="recompute=none or full"
+            "recompute", lambda s, c, p, v: np.asarray(p.recompute != 1), "recompute=none or full"
         ),
     ),
     "nanotron": (
         PLAIN_TP,
         FrameworkRule(
-            name="schedule",
-            holds=lambda s, c, p, v: np.asarray(
-                _schedules("1f1b", "gpipe")(s, c, p, v) & (p.vpp == 1)
-            ),
-            says="1F1B or all forward first, without virtual stages",
+            "schedule",
+            lambda s, c, p, v: np.asarray(_schedules("1f1b", "gpipe")(s, c, p, v) & (p.vpp == 1)),
+            "1F1B or all forward first, without virtual stages",
         ),
-        FrameworkRule(name="zero", holds=_stages(0, 1), says="ZeRO 0 or 1"),
+        FrameworkRule("zero", _stages(0, 1), "ZeRO 0 or 1"),
         FrameworkRule(
-            name="kv_heads",
-            holds=lambda s, c, p, v: _groups(s, c, p, (0, 0)),
-            says="tp divides the key-value heads",
+            "kv_heads",
+            lambda s, c, p, v: _groups(s, c, p, (0, 0)),
+            "tp divides the key-value heads",
         ),
         FrameworkRule(
-            name="recompute", holds=lambda s, c, p, v: np.asarray(p.recompute != 1),
-            says="recompute=none or full"
+            "recompute", lambda s, c, p, v: np.asarray(p.recompute != 1), "recompute=none or full"
         ),
     ),
-}  # fmt: skip
+}
 """Rules by launcher."""
 
 

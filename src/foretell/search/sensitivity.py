@@ -13,7 +13,7 @@ own, such as the work that one core is taken for on chips of few cores, it count
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -50,17 +50,17 @@ SOFTWARE = "software.fixed_times"
 class Number:
     """One number of a system that can be varied."""
 
-    path: str
+    path: str = field(kw_only=False)
     """Its `--set` path."""
-    words: str
+    words: str = field(kw_only=False)
     """What it is, for a sentence."""
-    kind: Kind
+    kind: Kind = field(kw_only=False)
     """How it enters."""
-    value: float
+    value: float = field(kw_only=False)
     """What it is now; 1 for several at once."""
-    unit: str
+    unit: str = field(kw_only=False)
     """Its unit, the end of the field's name."""
-    scaled: Callable[[System, Num], System]
+    scaled: Callable[[System, Num], System] = field(kw_only=False)
     """The system with it times a factor, or with an array of factors over a batch."""
 
     @property
@@ -203,12 +203,7 @@ def sensitivity(scenario: Scenario, plan: Plan, result: str = "step_s") -> Sensi
 def _software(slope: float, ratio: float) -> Elasticity:
     """Fixed times of the software, from all of the hardware scaled: T(r, s t) = s T(s r, t)."""
     number = Number(
-        path=SOFTWARE,
-        words="fixed times of the software",
-        kind="time",
-        value=1.0,
-        unit="",
-        scaled=lambda system, _: system,
+        SOFTWARE, "fixed times of the software", "time", 1.0, "", lambda system, _: system
     )
     return Elasticity(number=number, elasticity=1.0 + slope, what_if=number.better * ratio)
 
@@ -223,9 +218,7 @@ def _hardware(numbers: Sequence[Number]) -> Number:
                 system = number.scaled(system, by)
         return system
 
-    return Number(
-        path=ALL_HARDWARE, words="all of it", kind="joint", value=1.0, unit="", scaled=scaled
-    )
+    return Number(ALL_HARDWARE, "all of it", "joint", 1.0, "", scaled)
 
 
 def _clock(numbers: Sequence[Number]) -> Number:
@@ -238,12 +231,7 @@ def _clock(numbers: Sequence[Number]) -> Number:
         return system
 
     return Number(
-        path="chip.clock",
-        words="clock of the cores (matrix and vector units)",
-        kind="joint",
-        value=1.0,
-        unit="",
-        scaled=scaled,
+        "chip.clock", "clock of the cores (matrix and vector units)", "joint", 1.0, "", scaled
     )
 
 
@@ -258,12 +246,12 @@ def _matrix_rate(chip: Chip, dtype: str) -> Number:
         return replace(system, chip=chip)
 
     return Number(
-        path="chip.matrix_flop_per_s",
-        words="rate of the matrix units",
-        kind="rate",
-        value=float(chip.matrix_flop_per_s[dtype]),
-        unit="flop_per_s",
-        scaled=scaled,
+        "chip.matrix_flop_per_s",
+        "rate of the matrix units",
+        "rate",
+        float(chip.matrix_flop_per_s[dtype]),
+        "flop_per_s",
+        scaled,
     )
 
 
@@ -274,14 +262,7 @@ def _of_chip(chip: Chip, name: str, words: str, kind: Kind) -> Number:
         value = getattr(system.chip, name) * factor
         return replace(system, chip=replace(system.chip, **{name: value}))
 
-    return Number(
-        path=f"chip.{name}",
-        words=words,
-        kind=kind,
-        value=float(getattr(chip, name)),
-        unit=field_unit(name),
-        scaled=scaled,
-    )
+    return Number(f"chip.{name}", words, kind, float(getattr(chip, name)), field_unit(name), scaled)
 
 
 def _of_tier(place: int, tier: Tier, name: str, words: str) -> Number:
@@ -293,10 +274,10 @@ def _of_tier(place: int, tier: Tier, name: str, words: str) -> Number:
         return replace(system, network=Network(tiers=tuple(tiers)))
 
     return Number(
-        path=f"network.{tier.name}.{name}",
-        words=words,
-        kind="time" if name == "latency_s" else "rate",
-        value=float(getattr(tier, name)),
-        unit=field_unit(name),
-        scaled=scaled,
+        f"network.{tier.name}.{name}",
+        words,
+        "time" if name == "latency_s" else "rate",
+        float(getattr(tier, name)),
+        field_unit(name),
+        scaled,
     )

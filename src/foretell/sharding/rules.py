@@ -4,6 +4,7 @@ The same masks prune a search and explain a single plan, so the two can never di
 """
 
 from collections.abc import Callable
+from dataclasses import field
 from functools import lru_cache
 from math import prod
 
@@ -49,11 +50,11 @@ class Cuts:
 class Rule:
     """One condition on a plan."""
 
-    name: str
+    name: str = field(kw_only=False)
     """Its key in `rejected`."""
-    holds: Callable[[Scenario, Cuts, Plans], Mask]
+    holds: Callable[[Scenario, Cuts, Plans], Mask] = field(kw_only=False)
     """Where it is satisfied."""
-    says: Callable[[Scenario, Cuts, Plan], str]
+    says: Callable[[Scenario, Cuts, Plan], str] = field(kw_only=False)
     """What failed, and by how much."""
 
 
@@ -289,9 +290,9 @@ LOOPED = ("1f1b", "interleaved", "gpipe", "zb-h1")
 """Schedules whose chunk j is on stage j mod pp."""
 RULES: tuple[Rule, ...] = (
     Rule(
-        name="gpus",
-        holds=lambda s, c, p: p.dp * p.tp * p.pp * p.cp == s.job.gpus,
-        says=lambda s, c, p: (
+        "gpus",
+        lambda s, c, p: p.dp * p.tp * p.pp * p.cp == s.job.gpus,
+        lambda s, c, p: (
             (
                 f"tp x pp x dp = {p.tp} x {p.pp} x {p.dp} = {p.tp * p.pp * p.dp}, "
                 if p.cp == 1
@@ -301,96 +302,92 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        name="system",
-        holds=lambda s, c, p: np.full(len(p), s.job.gpus <= chips_of(s)),
-        says=lambda s, c, p: f"{s.job.gpus} chips asked for, {s.system.id} has {chips_of(s):.0f}",
+        "system",
+        lambda s, c, p: np.full(len(p), s.job.gpus <= chips_of(s)),
+        lambda s, c, p: f"{s.job.gpus} chips asked for, {s.system.id} has {chips_of(s):.0f}",
     ),
     Rule(
-        name="heads",
-        holds=lambda s, c, p: _divides(c.heads, _heads_cut(p)),
-        says=lambda s, c, p: (
+        "heads",
+        lambda s, c, p: _divides(c.heads, _heads_cut(p)),
+        lambda s, c, p: (
             f"{_heads_word(p)[1]} must divide the heads: {_bad(c.heads, _heads_word(p)[0])}"
         ),
     ),
     Rule(
-        name="kv_heads",
-        holds=_kv_holds,
-        says=lambda s, c, p: (
+        "kv_heads",
+        _kv_holds,
+        lambda s, c, p: (
             f"{_heads_word(p)[1]} {_heads_word(p)[0]} neither divides the key-value heads "
             f"{c.kv_heads} nor is a multiple of them"
         ),
     ),
+    Rule("width", _width_holds, lambda s, c, p: _width_says(c, p)),
+    Rule("grid", _grid_holds, _grid_says),
     Rule(
-        name="width",
-        holds=_width_holds,
-        says=lambda s, c, p: _width_says(c, p),
-    ),
-    Rule(name="grid", holds=_grid_holds, says=_grid_says),
-    Rule(
-        name="overlap",
-        holds=lambda s, c, p: (
+        "overlap",
+        lambda s, c, p: (
             (p.base.tp_overlap != "on") | ((p.base.tp_mode == "1d") & ((p.tp == 1) | (p.sp == 1)))
         ),
-        says=lambda s, c, p: (
+        lambda s, c, p: (
             "tp_overlap=on cuts gathers and scatters into pieces: it needs sp"
             if p.tp_mode == "1d"
             else "tp_mode=summa hides its panels by itself: tp_overlap=auto"
         ),
     ),
-    Rule(name="experts", holds=_experts_hold, says=lambda s, c, p: _experts_say(c, p)),
+    Rule("experts", _experts_hold, lambda s, c, p: _experts_say(c, p)),
     Rule(
-        name="context",
-        holds=_context_holds,
-        says=lambda s, c, p: (
+        "context",
+        _context_holds,
+        lambda s, c, p: (
             f"2 cp = {2 * p.cp} must divide the sequence: {s.job.seq_len} mod {2 * p.cp} = "
             f"{s.job.seq_len % (2 * p.cp)}, target {(s.job.target_len or 0) % (2 * p.cp)}"
         ),
     ),
     Rule(
-        name="layers",
-        holds=lambda s, c, p: p.pp * p.vpp <= layers_of(s.model) + ENDS,
-        says=lambda s, c, p: (
+        "layers",
+        lambda s, c, p: p.pp * p.vpp <= layers_of(s.model) + ENDS,
+        lambda s, c, p: (
             f"pp x vpp = {p.pp * p.vpp} chunks for {layers_of(s.model)} layers: "
             f"{p.pp * p.vpp - layers_of(s.model) - ENDS} too many, embedding and head counted"
         ),
     ),
-    Rule(name="layout", holds=_layout_holds, says=lambda s, c, p: _layout_says(s, p)),
+    Rule("layout", _layout_holds, lambda s, c, p: _layout_says(s, p)),
     Rule(
-        name="batch",
-        holds=lambda s, c, p: np.mod(s.job.global_batch, p.dp * p.micro_batch) == 0,
-        says=lambda s, c, p: (
+        "batch",
+        lambda s, c, p: np.mod(s.job.global_batch, p.dp * p.micro_batch) == 0,
+        lambda s, c, p: (
             f"global batch {s.job.global_batch} is not a multiple of dp x mbs = "
             f"{p.dp * p.micro_batch} (remainder {s.job.global_batch % (p.dp * p.micro_batch)})"
         ),
     ),
     Rule(
-        name="sharing",
-        holds=_sharing_holds,
-        says=lambda s, c, p: (
+        "sharing",
+        _sharing_holds,
+        lambda s, c, p: (
             f"shard {p.shard} must divide dp x cp = {p.dp * p.cp} and the replicas of spread experts, "
             f"secondary {p.secondary} the ranks that share"
         ),
     ),
     Rule(
-        name="interleaving",
-        holds=lambda s, c, p: (
+        "interleaving",
+        lambda s, c, p: (
             (p.vpp == 1)
             | (p.base.schedule not in USUAL_SCHEDULES)
             | ((p.pp > 1) & (np.mod(s.job.global_batch / (p.dp * p.micro_batch), p.pp) == 0))
         ),
-        says=lambda s, c, p: (
+        lambda s, c, p: (
             f"vpp {p.vpp} needs pp > 1 and a number of micro-batches that pp divides: "
             f"{s.job.global_batch / (p.dp * p.micro_batch):g} mod {p.pp}"
         ),
     ),
     Rule(
-        name="sequence",
-        holds=lambda s, c, p: (
+        "sequence",
+        lambda s, c, p: (
             (p.sp == 0)
             | (p.base.tp_mode == "summa")
             | (np.mod(s.job.seq_len, p.tp * p.cp) + np.mod(s.job.target_len or 0, p.tp * p.cp) == 0)
         ),
-        says=lambda s, c, p: (
+        lambda s, c, p: (
             f"sp needs {'tp' if p.cp == 1 else 'tp x cp'} to divide the sequence: "
             f"{s.job.seq_len} mod {p.tp * p.cp} = {s.job.seq_len % (p.tp * p.cp)}, "
             f"target {s.job.target_len or 0} mod {p.tp * p.cp} = "

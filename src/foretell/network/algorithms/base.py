@@ -5,6 +5,7 @@ sums, or one rank sends in an all-to-all, its own block included. Shares are sha
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -77,15 +78,15 @@ class MessageSchedule:
 class Algorithm:
     """One way of doing some collectives."""
 
-    name: str
+    name: str = field(kw_only=False)
     """Its name in flags and reports."""
-    collectives: tuple[Collective, ...]
+    collectives: tuple[Collective, ...] = field(kw_only=False)
     """What it does."""
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern, ...] = field(kw_only=False)
     """What its closed form asks of a topology."""
-    cost: Callable[[Collective, Topology], Cost]
+    cost: Callable[[Collective, Topology], Cost] = field(kw_only=False)
     """Seconds as a function of S."""
-    schedule: Callable[[Collective, Topology], MessageSchedule]
+    schedule: Callable[[Collective, Topology], MessageSchedule] = field(kw_only=False)
     """Its messages, for one group of whole numbers."""
     claim: Claim = "exact"
     """How the closed form stands to the simulation where all its patterns are exact."""

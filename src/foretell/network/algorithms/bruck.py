@@ -147,25 +147,7 @@ def barrier_schedule(collective: Collective, topology: Topology) -> MessageSched
 
 
 ALGORITHMS = (
-    Algorithm(
-        name="bruck",
-        collectives=(*GATHERS, "all-to-all"),
-        patterns=("shift",),
-        cost=bruck_cost,
-        schedule=bruck_schedule,
-    ),
-    Algorithm(
-        name="pat",
-        collectives=GATHERS,
-        patterns=("shift",),
-        cost=pat_cost,
-        schedule=pat_schedule,
-    ),
-    Algorithm(
-        name="dissemination",
-        collectives=("barrier",),
-        patterns=("shift",),
-        cost=barrier_cost,
-        schedule=barrier_schedule,
-    ),
+    Algorithm("bruck", (*GATHERS, "all-to-all"), ("shift",), bruck_cost, bruck_schedule),
+    Algorithm("pat", GATHERS, ("shift",), pat_cost, pat_schedule),
+    Algorithm("dissemination", ("barrier",), ("shift",), barrier_cost, barrier_schedule),
 )

@@ -181,25 +181,7 @@ def _gather(axes: tuple[LineAxis, ...], order: tuple[int, ...]) -> Gather:
 
 
 ALGORITHMS = (
-    Algorithm(
-        name="bucket",
-        collectives=GATHERS,
-        patterns=("axes",),
-        cost=axis_by_axis_cost,
-        schedule=axis_by_axis_schedule,
-    ),
-    Algorithm(
-        name="bucket-rotated",
-        collectives=GATHERS,
-        patterns=("axes",),
-        cost=rotated_cost,
-        schedule=rotated_schedule,
-    ),
-    Algorithm(
-        name="bucket-balanced",
-        collectives=GATHERS,
-        patterns=("axes",),
-        cost=balanced_cost,
-        schedule=balanced_schedule,
-    ),
+    Algorithm("bucket", GATHERS, ("axes",), axis_by_axis_cost, axis_by_axis_schedule),
+    Algorithm("bucket-rotated", GATHERS, ("axes",), rotated_cost, rotated_schedule),
+    Algorithm("bucket-balanced", GATHERS, ("axes",), balanced_cost, balanced_schedule),
 )

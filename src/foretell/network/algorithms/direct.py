@@ -71,17 +71,7 @@ def pairwise_schedule(collective: Collective, topology: Topology) -> MessageSche
 
 ALGORITHMS = (
     Algorithm(
-        name="direct",
-        collectives=(*GATHERS, "all-to-all", "barrier"),
-        patterns=("spread",),
-        cost=direct_cost,
-        schedule=direct_schedule,
+        "direct", (*GATHERS, "all-to-all", "barrier"), ("spread",), direct_cost, direct_schedule
     ),
-    Algorithm(
-        name="pairwise",
-        collectives=("all-to-all",),
-        patterns=("permutation",),
-        cost=pairwise_cost,
-        schedule=pairwise_schedule,
-    ),
+    Algorithm("pairwise", ("all-to-all",), ("permutation",), pairwise_cost, pairwise_schedule),
 )

@@ -70,10 +70,10 @@ def _down(rank: int, chunks: tuple[int, ...], *, reduce: bool = False) -> Messag
 
 ALGORITHMS = (
     Algorithm(
-        name="in-network",
-        collectives=("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce"),
-        patterns=("reduction",),
-        cost=cost,
-        schedule=schedule,
+        "in-network",
+        ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce"),
+        ("reduction",),
+        cost,
+        schedule,
     ),
 )

@@ -36,12 +36,4 @@ def schedule(collective: Collective, topology: Topology) -> MessageSchedule:
     )
 
 
-ALGORITHMS = (
-    Algorithm(
-        name="neighbour",
-        collectives=("send",),
-        patterns=("ring",),
-        cost=cost,
-        schedule=schedule,
-    ),
-)
+ALGORITHMS = (Algorithm("neighbour", ("send",), ("ring",), cost, schedule),)

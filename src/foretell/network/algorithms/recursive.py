@@ -126,17 +126,9 @@ def halving_doubling_schedule(collective: Collective, topology: Topology) -> Mes
 
 ALGORITHMS = (
     Algorithm(
-        name="recursive-doubling",
-        collectives=("all-reduce",),
-        patterns=("exchange",),
-        cost=doubling_cost,
-        schedule=doubling_schedule,
+        "recursive-doubling", ("all-reduce",), ("exchange",), doubling_cost, doubling_schedule
     ),
     Algorithm(
-        name="halving-doubling",
-        collectives=GATHERS,
-        patterns=("exchange",),
-        cost=halving_doubling_cost,
-        schedule=halving_doubling_schedule,
+        "halving-doubling", GATHERS, ("exchange",), halving_doubling_cost, halving_doubling_schedule
     ),
 )

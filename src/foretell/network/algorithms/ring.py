@@ -128,32 +128,8 @@ def many_schedule(collective: Collective, topology: Topology) -> MessageSchedule
 
 
 ALGORITHMS = (
-    Algorithm(
-        name="ring",
-        collectives=(*GATHERS, "all-to-all"),
-        patterns=("ring",),
-        cost=one_way_cost,
-        schedule=one_way_schedule,
-    ),
-    Algorithm(
-        name="pipelined-chain",
-        collectives=("broadcast", "reduce"),
-        patterns=("chain",),
-        cost=chain_cost,
-        schedule=chain_schedule,
-    ),
-    Algorithm(
-        name="ring-both",
-        collectives=GATHERS,
-        patterns=("ring-both",),
-        cost=both_ways_cost,
-        schedule=both_ways_schedule,
-    ),
-    Algorithm(
-        name="multi-ring",
-        collectives=GATHERS,
-        patterns=("rings",),
-        cost=many_cost,
-        schedule=many_schedule,
-    ),
+    Algorithm("ring", (*GATHERS, "all-to-all"), ("ring",), one_way_cost, one_way_schedule),
+    Algorithm("pipelined-chain", ("broadcast", "reduce"), ("chain",), chain_cost, chain_schedule),
+    Algorithm("ring-both", GATHERS, ("ring-both",), both_ways_cost, both_ways_schedule),
+    Algorithm("multi-ring", GATHERS, ("rings",), many_cost, many_schedule),
 )

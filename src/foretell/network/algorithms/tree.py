@@ -132,25 +132,9 @@ def _ways(collective: Collective, down: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 ALGORITHMS = (
+    Algorithm("binomial-tree", TREES, ("permutation",), binomial_cost, binomial_schedule),
+    Algorithm("binary-tree", TREES, ("port",), binary_cost, binary_schedule),
     Algorithm(
-        name="binomial-tree",
-        collectives=TREES,
-        patterns=("permutation",),
-        cost=binomial_cost,
-        schedule=binomial_schedule,
-    ),
-    Algorithm(
-        name="binary-tree",
-        collectives=TREES,
-        patterns=("port",),
-        cost=binary_cost,
-        schedule=binary_schedule,
-    ),
-    Algorithm(
-        name="double-binary-tree",
-        collectives=("all-reduce",),
-        patterns=("port",),
-        cost=double_binary_cost,
-        schedule=double_binary_schedule,
+        "double-binary-tree", ("all-reduce",), ("port",), double_binary_cost, double_binary_schedule
     ),
 )

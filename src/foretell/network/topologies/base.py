@@ -35,6 +35,12 @@ Pattern = Literal[
 ]
 
 
+def claims(exact: str = "", at_most: str = "", at_least: str = "") -> Mapping[Pattern, Claim]:
+    """Patterns, in words, by how exactly they are priced."""
+    named: Mapping[Claim, str] = {"exact": exact, "at most": at_most, "at least": at_least}
+    return {pattern: how for how, words in named.items() for pattern in words.split()}  # type: ignore[misc]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """Seconds as an affine function of the bytes sent."""

@@ -20,6 +20,7 @@ from foretell.network.topologies.base import (
     Pattern,
     Topology,
     both_ways,
+    claims,
     cost_among,
 )
 from foretell.records import dataclass
@@ -57,17 +58,9 @@ class Groups(Topology):
     adaptive: bool = True
     """Whether flows take other ways than the shortest where those are busy."""
 
-    patterns: ClassVar[Mapping[Pattern, Claim]] = {
-        "ring": "at least",
-        "chain": "at least",
-        "ring-both": "at least",
-        "rings": "at least",
-        "exchange": "at least",
-        "shift": "at least",
-        "permutation": "at least",
-        "port": "at least",
-        "spread": "at least",
-    }
+    patterns: ClassVar[Mapping[Pattern, Claim]] = claims(
+        at_least="ring chain ring-both rings exchange shift permutation port spread"
+    )
 
     def claim(self, pattern: Pattern) -> Claim | None:
         """Rings in many orders of the groups need routes by load: libraries lay theirs in one order."""

@@ -21,6 +21,7 @@ from foretell.network.topologies.base import (
     Topology,
     both_ways,
     choose_cost,
+    claims,
     cost_among,
     power_of_two,
 )
@@ -56,18 +57,11 @@ class FatTree(Topology):
     in_network_reduction: bool = False
     """Whether switches add up (SHARP)."""
 
-    patterns: ClassVar[Mapping[Pattern, Claim]] = {
-        "ring": "exact",
-        "chain": "at most",
-        "ring-both": "exact",
-        "rings": "at most",
-        "exchange": "exact",
-        "shift": "exact",
-        "permutation": "at most",
-        "port": "at most",
-        "spread": "exact",
-        "reduction": "at least",
-    }
+    patterns: ClassVar[Mapping[Pattern, Claim]] = claims(
+        exact="ring ring-both exchange shift spread",
+        at_most="chain rings permutation port",
+        at_least="reduction",
+    )
 
     def claim(self, pattern: Pattern) -> Claim | None:
         """Partners keep to leaves only where leaf and group have a power of two of members."""

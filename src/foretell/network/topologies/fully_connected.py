@@ -12,6 +12,7 @@ from foretell.network.topologies.base import (
     Pattern,
     Topology,
     both_ways,
+    claims,
     cost_among,
 )
 from foretell.records import dataclass
@@ -32,17 +33,9 @@ class FullyConnected(Topology):
     latency_s: Num
     """Latency of one link."""
 
-    patterns: ClassVar[Mapping[Pattern, Claim]] = {
-        "ring": "exact",
-        "chain": "exact",
-        "ring-both": "exact",
-        "rings": "exact",
-        "exchange": "exact",
-        "shift": "exact",
-        "permutation": "exact",
-        "port": "at most",
-        "spread": "exact",
-    }
+    patterns: ClassVar[Mapping[Pattern, Claim]] = claims(
+        exact="ring chain ring-both rings exchange shift permutation spread", at_most="port"
+    )
 
     def permutation(self) -> Cost:
         """Every message has a link to itself."""

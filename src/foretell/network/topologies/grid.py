@@ -24,6 +24,7 @@ from foretell.network.topologies.base import (
     Pattern,
     Topology,
     choose_cost,
+    claims,
     cost_among,
     power_of_two,
 )
@@ -38,15 +39,9 @@ class Grid(Topology):
     lines: tuple[LineAxis, ...]
     """The axes, the one along which ranks run first to begin with."""
 
-    patterns: ClassVar[Mapping[Pattern, Claim]] = {
-        "ring": "exact",
-        "chain": "exact",
-        "ring-both": "exact",
-        "exchange": "exact",
-        "shift": "exact",
-        "spread": "exact",
-        "axes": "exact",
-    }
+    patterns: ClassVar[Mapping[Pattern, Claim]] = claims(
+        exact="ring chain ring-both exchange shift spread axes"
+    )
 
     @property
     def members(self) -> Num:  # type: ignore[override]

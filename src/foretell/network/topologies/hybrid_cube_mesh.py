@@ -19,6 +19,7 @@ from foretell.network.topologies.base import (
     Pattern,
     Topology,
     both_ways,
+    claims,
     cost_among,
 )
 from foretell.records import dataclass
@@ -48,12 +49,7 @@ class HybridCubeMesh(Topology):
     latency_s: Num
     """Latency of one link."""
 
-    patterns: ClassVar[Mapping[Pattern, Claim]] = {
-        "ring": "exact",
-        "chain": "exact",
-        "rings": "exact",
-        "spread": "exact",
-    }
+    patterns: ClassVar[Mapping[Pattern, Claim]] = claims(exact="ring chain rings spread")
 
     def ring(self) -> Cost:
         """Eight on the double ring; four on 0-1-2-3, whose cable 0-1 is single."""

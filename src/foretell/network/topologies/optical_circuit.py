@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foretell.network.topologies.base import Claim, Cost, Pattern, cost_among
+from foretell.network.topologies.base import Claim, Cost, Pattern, claims, cost_among
 from foretell.network.topologies.switch import Switch
 from foretell.records import dataclass
 from foretell.specs._base import Num
@@ -27,15 +27,9 @@ class CircuitSwitch(Switch):
     reconfiguration_s: Num
     """Time to set new circuits."""
 
-    patterns: ClassVar[Mapping[Pattern, Claim]] = {
-        "ring": "exact",
-        "chain": "exact",
-        "exchange": "at most",
-        "shift": "at most",
-        "permutation": "at most",
-        "port": "at most",
-        "spread": "at most",
-    }
+    patterns: ClassVar[Mapping[Pattern, Claim]] = claims(
+        exact="ring chain", at_most="exchange shift permutation port spread"
+    )
 
     def ring(self) -> Cost:
         """The circuits that stand."""

@@ -14,6 +14,7 @@ from foretell.network.topologies.base import (
     Topology,
     both_ways,
     choose_cost,
+    claims,
     cost_among,
 )
 from foretell.records import dataclass
@@ -36,18 +37,9 @@ class Switch(Topology):
     in_network_reduction: bool
     """Whether the switch adds up and multicasts (NVLS, SHARP)."""
 
-    patterns: ClassVar[Mapping[Pattern, Claim]] = {
-        "ring": "exact",
-        "chain": "exact",
-        "ring-both": "exact",
-        "rings": "exact",
-        "exchange": "exact",
-        "shift": "exact",
-        "permutation": "exact",
-        "port": "exact",
-        "spread": "exact",
-        "reduction": "exact",
-    }
+    patterns: ClassVar[Mapping[Pattern, Claim]] = claims(
+        exact="ring chain ring-both rings exchange shift permutation port spread reduction"
+    )
 
     def permutation(self) -> Cost:
         """Latency and one message through every port."""

@@ -4,7 +4,7 @@ from dataclasses import field
 from typing import Any
 
 from foretell.api.sizing_answer import Sizing
-from foretell.records import Answer, JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, as_json, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +82,7 @@ class FleetPool(JsonRecord):
     usd_per_hour: float | None
     """Rent of the chips."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON shape."""
-        return {
-            "models": list(self.models),
-            "shared": self.shared,
-            "gpus": self.gpus,
-            "replicas": self.replicas,
-            "plans": list(self.plans),
-            "name": self.name,
-            "usd_per_hour": self.usd_per_hour,
-        }
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

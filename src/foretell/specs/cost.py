@@ -1,9 +1,8 @@
 """Figures that cost something to know, and trees of money whose leaves sum."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from foretell.records import dataclass
+from foretell.records import as_json, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +64,7 @@ class CostLeaf:
                 return child.find(*names[1:])
         raise KeyError(names[0])
 
-    def to_dict(self) -> dict[str, Any]:
-        """The tree as JSON."""
-        return {
-            "name": self.name,
-            "value": self.value,
-            "unit": self.unit,
-            "evidence": self.evidence,
-            "low": self.low,
-            "high": self.high,
-            "note": self.note,
-            "children": [child.to_dict() for child in self.children],
-        }
+    to_dict = as_json("name", "value", "unit", "evidence", "low", "high", "note", "children")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

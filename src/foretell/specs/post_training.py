@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.records import JsonRecord, dataclass
+from foretell.records import JsonRecord, as_json, dataclass
 
 Array = NDArray[np.float64]
 PlacementName = Literal["colocated", "split", "async"]
@@ -156,15 +156,7 @@ class Phase:
     exposed: float
     """Of its seconds, what the step waits for: all of it where nothing runs beside it."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON shape."""
-        return {
-            "name": self.name,
-            "seconds": self.seconds,
-            "interval": list(self.interval),
-            "pool": self.pool,
-            "exposed": self.exposed,
-        }
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

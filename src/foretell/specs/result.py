@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, Literal
 
-from foretell.records import dataclass, made_when_asked
+from foretell.records import as_json, dataclass, made_when_asked
 from foretell.specs.outputs import LATE, Totals
 from foretell.specs.plan import Plan
 from foretell.specs.run import Run
@@ -42,17 +42,7 @@ class Leaf:
         for child in self.children:
             yield from child.leaves()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The tree as JSON."""
-        return {
-            "name": self.name,
-            "value": self.value,
-            "unit": self.unit,
-            "evidence": self.evidence,
-            "joules": self.joules,
-            "interval": self.interval,
-            "children": [child.to_dict() for child in self.children],
-        }
+    to_dict = as_json()
 
 
 @made_when_asked(

@@ -18,7 +18,7 @@ from foretell.lab.versions.snapshot import (
     predict,
     read_snapshot,
 )
-from foretell.records import Answer, JsonRecord, dataclass
+from foretell.records import Answer, JsonRecord, as_json, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.versions import VersionsQuestion
 
@@ -115,17 +115,15 @@ class VersionChanges(JsonRecord, Answer):
             said.append(f"Code that differs: {', '.join(code)}")
         return said
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON shape."""
-        return {
-            "title": self.title,
-            "from_version": self.from_version,
-            "to_version": self.to_version,
-            "predictions": self.predictions,
-            "moved": [one.to_dict() for one in self.moved],
-            "conclusions": self.conclusions,
-            "files_changed": list(self.files_changed),
-        }
+    to_dict = as_json(
+        "title",
+        "from_version",
+        "to_version",
+        "predictions",
+        "moved",
+        "conclusions",
+        "files_changed",
+    )
 
 
 @asks(VersionsQuestion)

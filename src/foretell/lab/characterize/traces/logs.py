@@ -67,16 +67,7 @@ class LogReport(JsonRecord):
     notes: tuple[str, ...]
     """What the log leaves open."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "file": self.file,
-            "steps": [step.to_dict() for step in self.steps],
-            "mean": self.mean.to_dict(),
-            "predicted": None if self.predicted is None else self.predicted.to_dict(),
-            "interval_s": None if self.interval_s is None else list(self.interval_s),
-            "notes": list(self.notes),
-        }
+    to_dict = as_json()
 
 
 def is_log(path: object) -> bool:

@@ -4,6 +4,7 @@ Each function takes flags that `names.safe` has been over. What is left out has 
 """
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from foretell.errors import BadInput, bad_input, unknown
@@ -45,34 +46,6 @@ def search(given: Given, limits: Limits) -> Answer:
     return {**found.to_dict(), **_written(found.best.export(export, launcher) if export else None)}
 
 
-def explain(given: Given, limits: Limits) -> Answer:
-    """`foretell explain`."""
-    from foretell.api import training as api
-
-    return api.explain(**given).to_dict()
-
-
-def memory(given: Given, limits: Limits) -> Answer:
-    """`foretell memory`."""
-    from foretell.api import training as api
-
-    return {**api.memory(**given).to_dict(), "out": None}
-
-
-def simulate(given: Given, limits: Limits) -> Answer:
-    """`foretell simulate`, without a file."""
-    from foretell.api import training as api
-
-    return {**api.simulate(**given).to_dict(), "trace": None}
-
-
-def compare_plans(given: Given, limits: Limits) -> Answer:
-    """`foretell compare-plans`."""
-    from foretell.api import training as api
-
-    return api.compare_plans(given.pop("a"), given.pop("b"), **given).to_dict()
-
-
 def improve(given: Given, limits: Limits) -> Answer:
     """`foretell improve`: the text of a launch, never a file."""
     from foretell.api.improve import improved
@@ -80,21 +53,6 @@ def improve(given: Given, limits: Limits) -> Answer:
 
     launcher = given.pop("launcher", None)
     return improved(ImproveQuestion(**given), launcher=launcher).to_dict()
-
-
-def diagnose(given: Given, limits: Limits) -> Answer:
-    """`foretell diagnose`: rows or the text of a log, never a file."""
-    from foretell.api.diagnose import diagnose as ask
-
-    return ask(given.pop("runs", ()), **given).to_dict()
-
-
-def sensitivity(given: Given, limits: Limits) -> Answer:
-    """`foretell sensitivity`: of a training step, or with a load of a service."""
-    from foretell.studies.sensitivity import sensitivities
-
-    found: Answer = sensitivities(**given).to_dict()
-    return found
 
 
 def serve(given: Given, limits: Limits) -> Answer:
@@ -119,13 +77,6 @@ def size(given: Given, limits: Limits) -> Answer:
     found = ask(**given)
     written = found.export(export, launcher) if export else None
     return {**found.to_dict(), **_written(written)}
-
-
-def fleet(given: Given, limits: Limits) -> Answer:
-    """`foretell fleet`; models are those of the catalogue, or inline."""
-    from foretell.api.fleet import fleet as ask
-
-    return ask(safe_fleet(given.pop("fleet")), **given).to_dict()
 
 
 def post_train(given: Given, limits: Limits) -> Answer:
@@ -195,65 +146,49 @@ def _written(found: Any) -> Answer:
     return {} if found is None else found.to_dict()
 
 
-def network(given: Given, limits: Limits) -> Answer:
-    """`foretell network`."""
-    from foretell.api.network import collective as ask
-
-    return ask(**given).to_dict()
-
-
-def cost_chip(given: Given, limits: Limits) -> Answer:
-    """`foretell cost chip`."""
-    from foretell.economics.ask import PackageQuestion, chip_cost
-
-    return _cost(chip_cost, PackageQuestion, given)
+def _function(where: str) -> Callable[..., Any]:
+    """A function of the package, loaded when it is asked for the first time."""
+    module, _, name = where.rpartition(".")
+    found: Callable[..., Any] = getattr(import_module(f"foretell.{module}"), name)
+    return found
 
 
-def cost_package(given: Given, limits: Limits) -> Answer:
-    """`foretell cost package`."""
-    from foretell.economics.ask import PackageQuestion, package_cost
+def _plain(
+    where: str, *places: str, changed: Mapping[str, Callable[[Any], Any]] = {}, **more: Any
+) -> Callable[[Given, Limits], Answer]:
+    """What a function answers: `places` are its arguments by place, `changed` are made safe before,
+    `more` is in the answer besides."""
 
-    return _cost(package_cost, PackageQuestion, given)
+    def answer(given: Given, limits: Limits) -> Answer:
+        for field, safe in changed.items():
+            given[field] = safe(given[field])
+        first = [given.pop(place, ()) for place in places]
+        return {**_function(where)(*first, **given).to_dict(), **more}
 
-
-def cost_system(given: Given, limits: Limits) -> Answer:
-    """`foretell cost system`."""
-    from foretell.economics.ask_system import SystemQuestion, system_cost
-
-    return _cost(system_cost, SystemQuestion, given)
-
-
-def cost_run(given: Given, limits: Limits) -> Answer:
-    """`foretell cost run`."""
-    from foretell.api.cost import RunQuestion, run_cost
-
-    return _cost(run_cost, RunQuestion, given)
+    return answer
 
 
-def cost_token(given: Given, limits: Limits) -> Answer:
-    """`foretell cost token`."""
-    from foretell.api.cost import TokenQuestion, token_cost
-
-    return _cost(token_cost, TokenQuestion, given)
-
-
-def _cost(ask: Callable[[Any], Any], question: Callable[..., Any], given: Given) -> Answer:
+def _cost(where: str, what: str) -> Callable[[Given, Limits], Answer]:
     """One cost, or a row for every combination of a sweep."""
-    from foretell.economics.settings import combinations, parse_sweeps
-    from foretell.economics.sweeps import sweep_answers
 
-    sweep = tuple(given.pop("sweep", ()))
-    asked = question(**given)
-    if not sweep:
-        answer: Answer = ask(asked).to_dict()
-        return answer
-    flags = [
-        field.name for field in fields_of(type(asked)) if field.name not in ("set", "progress")
-    ]
-    rows = len(combinations(parse_sweeps(sweep, flags)))
-    if rows > MOST_ROWS:
-        raise TooMuch([too_much("sweep", rows, f"at most {MOST_ROWS} rows")])
-    return sweep_answers(ask, asked, sweep)
+    def answer(given: Given, limits: Limits) -> Answer:
+        from foretell.economics.settings import combinations, parse_sweeps
+        from foretell.economics.sweeps import sweep_answers
+
+        ask = _function(where)
+        sweep = tuple(given.pop("sweep", ()))
+        asked = question_type(f"cost {what}")(**given)
+        if not sweep:
+            found: Answer = ask(asked).to_dict()
+            return found
+        kept = ("set", "progress")
+        flags = [field.name for field in fields_of(type(asked)) if field.name not in kept]
+        rows = len(combinations(parse_sweeps(sweep, flags)))
+        if rows > MOST_ROWS:
+            raise TooMuch([too_much("sweep", rows, f"at most {MOST_ROWS} rows")])
+        return sweep_answers(ask, asked, sweep)
+
+    return answer
 
 
 def _by_argument(
@@ -268,27 +203,27 @@ def _by_argument(
 _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "estimate": estimate,
     "search": search,
-    "explain": explain,
-    "memory": memory,
-    "simulate": simulate,
-    "compare-plans": compare_plans,
+    "explain": _plain("api.training.explain"),
+    "memory": _plain("api.training.memory", out=None),
+    "simulate": _plain("api.training.simulate", trace=None),
+    "compare-plans": _plain("api.training.compare_plans", "a", "b"),
     "improve": improve,
-    "diagnose": diagnose,
-    "sensitivity": sensitivity,
+    "diagnose": _plain("api.diagnose.diagnose", "runs"),
+    "sensitivity": _plain("studies.sensitivity.sensitivities"),
     "serve": serve,
     "size": size,
-    "fleet": fleet,
+    "fleet": _plain("api.fleet.fleet", "fleet", changed={"fleet": safe_fleet}),
     "post-train": post_train,
     "compare": compare,
     "scaling": scaling,
     "codesign": codesign,
     "optimise": optimise,
-    "network": network,
-    "cost chip": cost_chip,
-    "cost package": cost_package,
-    "cost system": cost_system,
-    "cost run": cost_run,
-    "cost token": cost_token,
+    "network": _plain("api.network.collective"),
+    "cost chip": _cost("economics.ask.chip_cost", "chip"),
+    "cost package": _cost("economics.ask.package_cost", "package"),
+    "cost system": _cost("economics.ask_system.system_cost", "system"),
+    "cost run": _cost("api.cost.run_cost", "run"),
+    "cost token": _cost("api.cost.token_cost", "token"),
 }
 VERBS = {verb: _by_argument(verb, answer) for verb, answer in _ANSWERS.items()}
 """Verbs that are asked by POST, as the command line spells them."""

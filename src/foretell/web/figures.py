@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from foretell.errors import Infeasible
@@ -63,11 +64,16 @@ def answer_question(verb: str, question: Mapping[str, Any], limits: Limits) -> A
         return no_as_dict(error.problems, error.answer, hints=False)
 
 
-def _time(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.breakdown import time_bars
+def _bars(module: str, draw: str, part: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+    """Bars of the answers that have a part, by a function of report/figures."""
 
-    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("breakdown")]
-    return time_bars([a for a, _ in known], [name for _, name in known])
+    def drawn(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+        known = [(a, name) for a, name in zip(found, names, strict=True) if a.get(part)]
+        made = getattr(import_module(f"foretell.report.figures.{module}"), draw)
+        figure: Answer = made([a for a, _ in known], [name for _, name in known])
+        return figure
+
+    return drawn
 
 
 def _memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
@@ -92,16 +98,22 @@ def _memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
     return memory_bars({**whole, **shared, "memory_by_stage": bars}, "Memory of the fullest stage")
 
 
-def _plans(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.pareto import pareto
+def _front(
+    part: str, x: str, y: str, better: tuple[str, str]
+) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+    """The rows of a part of some answers, and which of them no other beats."""
 
-    rows = [
-        {**plan, "scenario": name}
-        for answer, name in zip(found, names, strict=True)
-        for plan in answer.get("plans", ())
-    ]
-    group = "scenario" if len(found) > 1 else None
-    return pareto(rows, "peak_memory_bytes", "step_s", ("min", "min"), group=group)
+    def drawn(found: Sequence[Answer], names: Sequence[str]) -> Answer:
+        from foretell.report.figures.pareto import pareto
+
+        rows = [
+            {**row, "scenario": name}
+            for answer, name in zip(found, names, strict=True)
+            for row in answer.get(part, ())
+        ]
+        return pareto(rows, x, y, better, group="scenario" if len(found) > 1 else None)
+
+    return drawn
 
 
 def _shares(found: Sequence[Answer], names: Sequence[str]) -> Answer:
@@ -129,40 +141,6 @@ def _tornado(place: int) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
         )
 
     return draw
-
-
-def _pareto(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.pareto import pareto
-
-    rows = [
-        {**point, "scenario": name}
-        for answer, name in zip(found, names, strict=True)
-        for point in answer.get("pareto", ())
-    ]
-    user, chip = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
-    group = "scenario" if len(found) > 1 else None
-    return pareto(rows, user, chip, ("max", "max"), group=group)
-
-
-def _latencies(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.lines import latency_bars
-
-    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("ttft_ms")]
-    return latency_bars([a for a, _ in known], [name for _, name in known])
-
-
-def _decode(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.breakdown import serve_bars
-
-    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("step_ms")]
-    return serve_bars([a for a, _ in known], [name for _, name in known])
-
-
-def _phases(found: Sequence[Answer], names: Sequence[str]) -> Answer:
-    from foretell.report.figures.breakdown import phase_bars
-
-    known = [(a, name) for a, name in zip(found, names, strict=True) if a.get("phases")]
-    return phase_bars([a for a, _ in known], [name for _, name in known])
 
 
 def _phase_memory(found: Sequence[Answer], names: Sequence[str]) -> Answer:
@@ -259,21 +237,29 @@ PLACE = (
 )  # fmt: skip
 """Flags of a step."""
 _NOBODY = {"model": "", "system": "", "gpus": 0, "plan": ""}
+USER, CHIP = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
+"""Columns of a front of services."""
 ASKED: Mapping[str, Callable[[dict[str, Any], Limits], Answer]] = {**verbs.VERBS, "played": _played}
 KINDS: Mapping[str, FigureKind] = {
-    "time": FigureKind(verb="estimate", draw=_time),
+    "time": FigureKind(verb="estimate", draw=_bars("breakdown", "time_bars", "breakdown")),
     "memory": FigureKind(verb="estimate", draw=_memory),
-    "plans": FigureKind(verb="search", draw=_plans),
+    "plans": FigureKind(
+        verb="search", draw=_front("plans", "peak_memory_bytes", "step_s", ("min", "min"))
+    ),
     "shares": FigureKind(verb="explain", draw=_shares),
     "memory-over-step": FigureKind(verb="memory", draw=_over_step),
     "tornado": FigureKind(verb="sensitivity", draw=_tornado(0), kept=True),
     "tornado-cost": FigureKind(verb="sensitivity", draw=_tornado(1), kept=True),
     "tornado-energy": FigureKind(verb="sensitivity", draw=_tornado(2), kept=True),
     "timeline": FigureKind(verb="simulate", draw=_timeline, ask="played"),
-    "pareto": FigureKind(verb="size", draw=_pareto, kept=True),
-    "latencies": FigureKind(verb="serve", draw=_latencies, kept=True),
-    "decode": FigureKind(verb="serve", draw=_decode, kept=True),
-    "phases": FigureKind(verb="post-train", draw=_phases, kept=True),
+    "pareto": FigureKind(verb="size", draw=_front("pareto", USER, CHIP, ("max", "max")), kept=True),
+    "latencies": FigureKind(
+        verb="serve", draw=_bars("lines", "latency_bars", "ttft_ms"), kept=True
+    ),
+    "decode": FigureKind(verb="serve", draw=_bars("breakdown", "serve_bars", "step_ms"), kept=True),
+    "phases": FigureKind(
+        verb="post-train", draw=_bars("breakdown", "phase_bars", "phases"), kept=True
+    ),
     "phase-memory": FigureKind(verb="post-train", draw=_phase_memory, kept=True),
     "cost-run": FigureKind(verb="cost run", draw=_cost("breakdown")),
     "cost-run-energy": FigureKind(verb="cost run", draw=_cost("energy")),

@@ -59,7 +59,7 @@ tables of nvfp4 have none that splits (22 us at k 8192 whatever n)."""
 NARROW_MEMORY = 0.75
 """Share of the bandwidth that such tactics reach at least."""
 VECTORS_MEMORY = 0.88
-"""Share of the bandwidth at which products of a matrix with single vectors read the weights where cores do not
+"""Share of the bandwidth at which products of a matrix with single vectors read weights where cores do not
 limit them: llama.cpp's mul_mat_vec takes 0.85 to 0.94 of an RTX A6000's and an RTX 4080's."""
 NARROW_COMPUTE = 0.65
 """Share of the peak of 4 bits that an engine's tactics reach at least. Tables have 0.54 to 0.57, 1.5 times

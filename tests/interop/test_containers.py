@@ -90,7 +90,7 @@ def test_a_new_key_stands_beside_another() -> None:
     assert edited_launch("p.py --mbs 2 -v", {"s": "a b"}, ["mbs"]) == "p.py --mbs 2 --s 'a b' -v"
     assert edited_launch("f(mbs=2)", {"s": "a b"}, ["mbs"]) == "f(mbs=2, s='a b')"
     assert edited_launch("f(\n    mbs = 2, # a\n)", {"s": "b"}, ["mbs"]) == (
-        "f(\n    mbs = 2,\n    s='b', # a\n)"
+        "f(\n    mbs = 2, # a\n    s='b',\n)"
     )
     assert edited_launch("nothing", {"s": "1"}) is None
 

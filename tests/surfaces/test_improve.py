@@ -10,6 +10,7 @@ import foretell as package
 from foretell.api.improve import freed_fields
 from foretell.api.launches import FREED, read_launch
 from foretell.errors import BadInput
+from foretell.interop.edited_launch import edited_launch
 from tests.surfaces.command import foretell
 
 LAUNCHES = Path(__file__).parents[1] / "interop" / "launches"
@@ -136,7 +137,7 @@ def test_reinforcement_learning_is_sent_to_its_own_command(path: Path) -> None:
     [
         ("trl_sft.sh", {"--fsdp"}),
         ("axolotl_lora.yml", {"micro_batch_size", "gradient_accumulation_steps"}),
-        ("llamafactory_full.yaml", {"disable_gradient_checkpointing", "zero_optimization.stage"}),
+        ("llamafactory_full.yaml", {"disable_gradient_checkpointing"}),
         ("trainer_clm.sh", {"--gradient_checkpointing", "--fsdp"}),
     ],
 )
@@ -259,6 +260,46 @@ def test_only_the_lines_of_the_table_change(name: str) -> None:
         ).get_opcodes():
             block = " ".join([*old[a:b], *new[c:d]]).replace("-", "_")
             assert kind == "equal" or any(key in block for key in keys) or "=" in block, block
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "meant"),
+    [
+        (
+            '  - --tp-size\n  - "4"\n  - --chunked-prefill-size\n  - "8192"\n',
+            {"chunked_prefill_size": None, "tp_size": "8"},
+            '  - --tp-size\n  - "8"\n',
+        ),
+        (
+            "  - --tp-size=4\n  - --max-num-seqs=$(SEQS)\n",
+            {"max_num_seqs": None, "dp_size": "2", "tp_size": "8"},
+            "  - --tp-size=8\n  - --dp-size=2\n",
+        ),
+        (
+            'OPTIONS="--bf16 \\\n  --tp 2 \\\n  --checkpoint-activations"\nrun $OPTIONS\n',
+            {"checkpoint_activations": None},
+            'OPTIONS="--bf16 \\\n  --tp 2"\nrun $OPTIONS\n',
+        ),
+        (
+            'import a\nsize = 1  # each\nload = dict(\n    size=size,\n    gc = "x", # why\n)\n',
+            {"size": "4", "gc": "false"},
+            "import a\nsize = 4  # each\nload = dict(\n    size=size,\n    gc = False, # why\n)\n",
+        ),
+    ],
+)
+def test_a_key_is_changed_where_it_stands(text: str, changes: dict[str, str], meant: str) -> None:
+    assert edited_launch(text, changes) == meant
+
+
+def test_a_launch_of_an_earlier_release_gets_no_flag_of_today() -> None:
+    text = (
+        "deepspeed --num_nodes 8 --num_gpus 8 pretrain_gpt.py --tensor-model-parallel-size 8 --num-layers 48 "
+        "--hidden-size 8192 --num-attention-heads 64 --pipeline-model-parallel-size 8 --bf16 "
+        "--micro-batch-size 1 --global-batch-size 256 --seq-length 2048 --checkpoint-activations"
+    )
+    told = foretell("improve", text, "--system", "h100-sxm", "--accept-unknown", "--json").json
+    assert told["changes"]
+    assert all(one["before"] is not None for one in told["changes"])
 
 
 def test_what_is_not_understood_stops_it() -> None:

@@ -45,6 +45,17 @@ def written_by(launch: Launch) -> str:
     return COMPARED.get(launch.tool, COMPARED.get(family, ""))
 
 
+def earlier_fields(launch: Launch) -> tuple[str, ...]:
+    """Fields that a release or fork before the ones that are written can say, where a launch has keys of it;
+    none where it has not."""
+    rows = {key for row in launch.values for key in row.key.split(", ")}
+    marks = {*str(table_of(launch.tool).options.get("earlier", "")).split()}
+    if not marks & {*rows, *launch.ignored, *launch.unmodelled}:
+        return ()
+    saved = any(row.name == "recompute" and row.key for row in launch.values)
+    return ("tp", "pp", "dp", "micro_batch", *(("recompute",) if saved else ()))
+
+
 def edited_plan(
     given: str | Path, launch: Launch, before: Estimate | None, best: Estimate
 ) -> EditedFile:
@@ -67,6 +78,11 @@ def edited_plan(
     told["recompute"] = "none" if best.plan.recompute == "none" else "*"
     chips = launch if launch.gpus else replace(launch, gpus=best.gpus)
     pair = keys(before), keys(best)
+    steps = table_of(launch.tool).fields.get("accumulation", ())
+    if writer and (name := next((one for one in steps if has_key(text, one)), None)):
+        for one, found in zip((before, best), pair, strict=True):
+            if one is not None:
+                found[name] = str(max(one.global_batch // (one.plan.dp * one.plan.micro_batch), 1))
     if (
         best.plan.recompute == "none"
     ):  # also by keys of older releases, which a writer does not have
@@ -115,7 +131,8 @@ def _edited(
     place = Path(given) if text != str(given) else None
     files = files_beside(text, place) if place else ()
     wanted = changed_keys(table_of(launch.tool), lambda key: has_key(text, key), *keys)
-    said = [key for row in launch.values for key in row.key.split(", ") if key]
+    rows = sorted(launch.values, key=lambda row: row.name != "micro_batch")
+    said = [key for row in rows for key in row.key.split(", ") if key]
     lines = {row.key.split(", ")[0]: row.line for row in launch.values if row.line}
     # What the text says already, where the launch as it is was not predicted, is no change.
     wanted = {k: v for k, v in wanted.items() if edited_launch(text, {k: v}, said, lines) != text}

@@ -6,12 +6,19 @@ with the keys of the better plan (api/edited_files.py); with `export` it is writ
 gain has an interval of its own: errors that both plans share cancel (search/differences.py).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from foretell.api.answers import Estimate
-from foretell.api.edited_files import edited_plan, edited_service, written_by
+from foretell.api.edited_files import (
+    EditedFile,
+    earlier_fields,
+    edited_plan,
+    edited_service,
+    written_by,
+)
 from foretell.api.exports import export_plan
 from foretell.api.flag_changes import FlagChange
 from foretell.api.improvement import Improvement, improvement_of
@@ -111,7 +118,10 @@ def _training(
     launch = asked.launch
     arguments = _with_notes(asked)
     own = export is None and launcher is None
-    told = sayable(launch.tool) if own and not written_by(launch) else FREED
+    told: tuple[str, ...] = FREED
+    if own:
+        told = earlier_fields(launch) or (FREED if written_by(launch) else sayable(launch.tool))
+    plain = own and bool(earlier_fields(launch))
     free, over = freed_fields(question.free, told)
     before, refusal = _as_it_is(arguments)
     mine = (question.plan or "").split()
@@ -120,15 +130,21 @@ def _training(
         for word in str(arguments["plan"]).split()
         if word in mine or training_field(word) not in (*free, *over)
     ]
+    if plain and not any(training_field(word) == "sp" for word in str(arguments["plan"]).split()):
+        held.append("no-sp")
     found = search(**{**arguments, "plan": " ".join(held)}, top=TOP, over=",".join(over))
-    plans = [one for one in found.plans if not own or can_say(launch.tool, one.plan)]
+    plans = [
+        one
+        for one in found.plans
+        if not own or written_by(launch) or can_say(launch.tool, one.plan)
+    ]
     best = plans[0] if plans else found.best
     if before is not None and before.fits != "no" and before.step_s <= best.step_s:
         # The simplest of equals may be the slower one: then the fastest counts, where it gains enough.
         clear = [one for one in plans if one.fits == "yes"]
         fastest = min(clear, key=lambda one: one.step_s, default=before)
         best = fastest if NEAR * fastest.step_s < before.step_s else before
-    edited = edited_plan(question.launch, launch, before, best)
+    best, edited = _edited(question, launch, before, best, plans if own else [], plain=plain)
     written = edited.written
     if not own:
         written = export_plan(best, export or written_by(launch) or launch.tool, launcher, launch)
@@ -152,6 +168,39 @@ def _training(
             launch, gain, interval, runs=runs, same=best is before, refusal=refusal
         ),
     )
+
+
+def _edited(
+    question: ImproveQuestion,
+    launch: Launch,
+    before: Estimate | None,
+    best: Estimate,
+    plans: Sequence[Estimate],
+    *,
+    plain: bool,
+) -> tuple[Estimate, EditedFile]:
+    """The best plan with the file that says it: of plans that gain, the first that the file can say, where
+    `plain` by keys that it has."""
+
+    def says(one: EditedFile) -> bool:
+        added = any(change.before is None for change in one.changes)
+        return bool(one.written.text) and not (plain and added)
+
+    slow = None if before is None or before.fits == "no" else before.step_s
+    gains = (
+        one for one in plans if one.fits == "yes" and (slow is None or one.step_s < slow * NEAR)
+    )
+    found = edited_plan(question.launch, launch, before, best)
+    if best is before or says(found):
+        return best, found
+    for one in gains:
+        if one is not best:
+            other = edited_plan(question.launch, launch, before, one)
+            if says(other):
+                return one, other
+    if plain and slow is not None and before is not None:
+        return before, edited_plan(question.launch, launch, before, before)
+    return best, found
 
 
 def _with_notes(asked: LaunchQuestion) -> dict[str, Any]:
@@ -200,10 +249,12 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
     load = {"isl": question.isl, "osl": question.osl, "concurrency": question.concurrency}
     arguments = _with_notes(asked) | load
     before: ServeAnswer | None
+    refusal = ""
     try:
         before = serve(**arguments)
-    except Infeasible:
-        before = None
+    except Infeasible as error:
+        memory = any("memory" in problem.path for problem in error.problems)
+        before, refusal = None, "" if memory else str(error)
     mine = (question.plan or "").split()
     wanted = {SERVING_FREE.get(word, word) for word in question.free.replace(",", " ").split()}
     layout = {"tp", "pp", "dp", "ep", "cp"}
@@ -249,7 +300,7 @@ def _serving(question: ImproveQuestion, asked: LaunchQuestion, export: str | Non
         changes=changes,
         launchable_with=(launch.engine,),
         conclusions=_conclusions(
-            launch, gain, interval, runs=before is not None, same=best is before
+            launch, gain, interval, runs=before is not None, same=best is before, refusal=refusal
         ),
     )
 

@@ -13,12 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from foretell.interop.tool_tables import ToolTable
 
-_VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,)#\\\"']+)"
+_VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|\$\(\w+\)|[^\s,)#\\\"']+)"
+_NEXT = r"(?:=|[ \t]+|[\"']?[ \t]*\n[ \t]*-[ \t]+|[\"'],[ \t\n]*)"
+"""What stands between a flag and its value: in a list of words the end of one and the start of the next."""
 _TRAILING = re.compile(r",(\s*[}\]])")
 """A comma behind the last member, which JSON does not have."""
 _LITERAL = re.compile(r"[\"'$]|-?\d|true\b|false\b", re.IGNORECASE)
 """How a value begins that is none of another name's."""
 _VARIABLE = re.compile(r"[\"']?\$\{?(\w+)\}?[\"']?")
+_NAME = re.compile(r"(?!(?:true|false|none)$)([a-z]\w*)", re.IGNORECASE)
+"""A value that is a name of a program."""
+_PYTHON = re.compile(r"^(?:from [\w.]+ )?import \w", re.MULTILINE)
+_LISTED = re.compile(r"[ \t]*-[ \t]+[\"']?--")
+"""A line that is a flag of a list of words."""
 
 
 def changed_keys(
@@ -53,7 +60,8 @@ def edited_launch(
     for key, value in changes.items():
         changed = _replaced(text, key, value, at.get(key))
         if changed is None and value is not None:
-            changed = _added(text, key, value, [*changes, *beside])
+            near = [*beside, *changes] if _PYTHON.search(text) else [*changes, *beside]
+            changed = _added(text, key, value, near)
         if changed is None:
             if value is None:
                 continue
@@ -119,10 +127,10 @@ def _replaced(text: str, key: str, value: str | None, line: int | None) -> str |
     if told is None:  # a switch
         return text[: one.end()] + f" {shlex.quote(value)}".rstrip("' ") + text[one.end() :]
     value = value or "true"
-    variable = _VARIABLE.fullmatch(told)
+    variable = _VARIABLE.fullmatch(told) or _NAME.fullmatch(told)
     if variable and (changed := _assigned(text, variable[1], value)) is not None:
         return changed
-    spelt = _spelt(value, told)
+    spelt = _spelt(value, told, python=bool(_PYTHON.search(text)))
     if text[one.start() : one.start() + 2] == "--" and told[:1] not in "\"'":
         spelt = shlex.quote(spelt)
     return text[: one.start("value")] + spelt + text[one.end("value") :]
@@ -130,10 +138,12 @@ def _replaced(text: str, key: str, value: str | None, line: int | None) -> str |
 
 def _assigned(text: str, name: str, value: str) -> str | None:
     """The text with a variable set to another value, where it is set once and used once."""
-    uses = len(re.findall(rf"\$\{{?{name}\b(?!:-)", text))
+    python = bool(_PYTHON.search(text))
+    uses = len(re.findall(rf"=[ \t]*{name}\b" if python else rf"\$\{{?{name}\b(?!:-)", text))
     if uses > 1:
         return None
-    start = rf"^[ \t]*(?:(?:export|readonly|local)[ \t]+)?{name}="
+    equals = "[ \t]*=[ \t]*" if python else "="
+    start = rf"^[ \t]*(?:(?:export|readonly|local)[ \t]+)?{name}{equals}"
     form = rf"{start}(?:\$\{{\w+:-)?[\"']?(?P<value>[^\s\"'$}}#;]+)"
     found = list(re.finditer(form, text, re.MULTILINE))
     if len(found) != 1:
@@ -147,6 +157,9 @@ def _without(text: str, start: int, end: int) -> str:
     last = text.find("\n", end)
     last = len(text) if last < 0 else last
     left = (text[first:start] + text[end:last]).strip()
+    odd = any(left.count(quote) % 2 for quote in "\"'")  # the end of a string that begins elsewhere
+    if odd and not left.startswith("-"):
+        return text[:start].rstrip(" \t\\\n") + text[end:]
     if left.strip("\"', ") in ("", "\\", "-") or left.startswith("#"):
         return text[:first] + text[last + 1 :]
     return text[: start - (text[start - 1 : start] == " ")] + text[end:]
@@ -168,6 +181,11 @@ def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
         if one.re.pattern == _flag(other).pattern:
             told = f"{flag_name(text, key)} {shlex.quote(value) if value else ''}".rstrip()
             first, end = text.rfind("\n", 0, one.start()) + 1, text.find("\n", one.end())
+            end = len(text) if end < 0 else end
+            if _LISTED.match(text, first):
+                item = text[first : one.start()].rstrip("\"'")
+                words = told.replace(" ", "=" if "=" in one[0] else f"\n{item}", 1)
+                return text[:end] + f"\n{item}{words}" + text[end:]
             if end > 0 and text[first:end].rstrip().endswith("\\"):  # a line of its own
                 indent = text[first:end][: len(text[first:end]) - len(text[first:end].lstrip())]
                 return text[: end + 1] + f"{indent}{told} \\\n" + text[end + 1 :]
@@ -176,6 +194,8 @@ def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
             front = text[text.rfind("\n", 0, one.start()) + 1 : one.start()]
             if not front.strip() and text[one.end() : one.end() + 1] == ",":  # of a call
                 end = one.end() + 1
+                rest = re.compile(r"[ \t]*#[^\n]*").match(text, end)
+                end = rest.end() if rest else end
                 return text[:end] + f"\n{front}{last}={_literal(value)}," + text[end:]
             if not front.strip():  # a line of TOML or of a module
                 return (
@@ -206,9 +226,7 @@ def _flag(key: str) -> re.Pattern[str]:
     list of words the value is the next of them."""
     name = re.escape(key).replace("_", "[-_]")
     dashes = "--?" if len(key) < 4 else "--"
-    return re.compile(
-        rf"(?<![\w-]){dashes}{name}(?:(?:=|[ \t]+)(?P<value>(?!-){_VALUE}))?(?![\w-])"
-    )
+    return re.compile(rf"(?<![\w-]){dashes}{name}(?:{_NEXT}(?P<value>(?!-){_VALUE}))?(?![\w-])")
 
 
 def _line(key: str) -> re.Pattern[str]:
@@ -238,10 +256,12 @@ def _literal(value: str) -> str:
     return value if re.fullmatch(r"-?[\d.]+", value) else repr(value)
 
 
-def _spelt(value: str, before: str) -> str:
+def _spelt(value: str, before: str, *, python: bool) -> str:
     """A value as the one that it replaces is written: True in Python, quotes where there were some."""
-    if value in ("true", "false") and before[:1].isupper():
+    if value in ("true", "false") and (python or before[:1].isupper()):
         value = value.capitalize()
+    if value.lower() in ("true", "false") and before.strip("\"'").lower() not in ("true", "false"):
+        return value
     if (
         before[:1] in "\"'"
         and before[:1]

@@ -38,10 +38,14 @@ def sayable(tool: str) -> tuple[str, ...]:
 
 
 def can_say(tool: str, plan: Plan) -> bool:
-    """Whether the keys of a tool have a word for the sharing of a plan: FSDP has none for stage 1."""
-    staged = plan.framework.partition("@")[0] == "deepspeed"
-    plain = table_of(tool).options.get("style") != "transformers"
-    return plain or staged or plan.zero != 1
+    """Whether the keys of a tool have a word for the sharing of a plan: FSDP has none for stage 1, and keys
+    with words have those stages alone."""
+    table = table_of(tool)
+    if table.options.get("style") == "transformers":
+        return plan.framework.partition("@")[0] == "deepspeed" or plan.zero != 1
+    words = [words for values in table.plan.values() for words in values.values()]
+    said = {_read(one).get("zero") for one in (*words, str(table.defaults.get("plan", "")))}
+    return "zero_stage" in table.fields or said == {None} or plan.zero in said
 
 
 def plan_keys(launch: Launch, text: str, plan: Plan, global_batch: int) -> dict[str, str]:
@@ -61,6 +65,10 @@ def plan_keys(launch: Launch, text: str, plan: Plan, global_batch: int) -> dict[
         *table.fields.get("global_batch", ())
     }:
         fields["accumulation"] = f"{steps}"
+    if "device_batch" in table.fields:  # a chip's share of what a replica takes at a time
+        ranks = plan.tp * plan.pp * plan.cp
+        fields["device_batch"] = f"{plan.micro_batch / ranks:g}"
+        fields |= {"accumulation": f"{steps}"} if steps > 1 else {}
     fields["micro_batch"] = f"{plan.micro_batch}"
     found = {
         _key(table.fields[name], said, text): value
@@ -81,7 +89,7 @@ def _key(names: tuple[str, ...], said: set[str], text: str) -> str:
 
 def _worded(table: ToolTable, said: set[str], plan: Plan) -> dict[str, str]:
     """Keys whose words stand for fields of a plan, with the word for this one."""
-    found: dict[str, str] = {}
+    found, covered = dict[str, str](), set[str]()
     silent = _read(str(table.defaults.get("plan", "")))
     for key, values in table.plan.items():
         names = {name for words in values.values() for name in _read(words)} & {
@@ -90,7 +98,7 @@ def _worded(table: ToolTable, said: set[str], plan: Plan) -> dict[str, str]:
             "sp",
             "schedule",
         }
-        if not names or (key not in said and found):
+        if not names or (key not in said and names <= covered):
             continue
         fits = (
             word
@@ -102,6 +110,7 @@ def _worded(table: ToolTable, said: set[str], plan: Plan) -> dict[str, str]:
         word = next(fits, None)
         if word is not None:
             found[key] = word
+            covered |= names
     return found
 
 

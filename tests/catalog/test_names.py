@@ -1,5 +1,6 @@
 """Names: every spelling of the published data resolves, and what does not is helped."""
 
+import json
 import re
 import string
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from foretell import catalog
 from foretell.catalog import names
-from foretell.catalog.index import build, render
+from foretell.catalog.index import WORDS_FILE, build, render, stated
 from foretell.catalog.names import INDEX_FILE
 from foretell.errors import BadInput
 from tests.catalog.tables import CHIP_IDS, rows
@@ -26,6 +27,11 @@ IDS = [entry.id for kind in ("chips", "systems") for entry in catalog.entries(ki
 
 def test_the_index_is_what_the_files_say() -> None:
     assert INDEX_FILE.read_text(encoding="utf-8") == render(build())
+
+
+def test_the_list_of_software_that_states_fields_is_what_the_files_say() -> None:
+    """The text of a plan has these fields, else it would not parse back."""
+    assert json.loads(WORDS_FILE.read_text(encoding="utf-8")) == stated()
 
 
 def test_the_stored_index_reads_back() -> None:

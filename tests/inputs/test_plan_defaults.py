@@ -16,7 +16,7 @@ from foretell.catalog.software import families, family_releases, software, softw
 from foretell.errors import BadInput
 from foretell.inputs.plan_defaults import stated_fields
 from foretell.inputs.question import ask, plan_of
-from foretell.specs.plan import BY_SOFTWARE, OWN_DTYPES, OWN_OPTIMIZERS, Plan, parse_plan
+from foretell.specs.plan import BY_SOFTWARE, Plan, parse_plan
 from foretell.specs.plan_words import GENERIC
 from foretell.specs.scenario import Scenario
 from tests.surfaces.command import TOY
@@ -106,13 +106,6 @@ def test_the_list_of_stated_fields_is_the_catalogues() -> None:
         if name in choices
     }
     assert told == {*BY_SOFTWARE, "sp", "recompute", "master", "states", "optimizer"}
-
-
-def test_all_software_with_dtypes_of_its_own_is_listed() -> None:
-    assert {w for w in software_names() if software(w).master or software(w).states} == {
-        *OWN_DTYPES
-    }
-    assert {w for w in software_names() if software(w).optimizer} <= {*OWN_OPTIMIZERS}
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ ENGINES: Mapping[str, str] = {
     "ollama": "llamacpp", "mlx": "mlx", "trt": "trtllm", "nim": "trtllm",
     "deepseek": "sglang", "atom": "vllm", "hf": "transformers",
 }  # fmt: skip
-"""Words in the names of engines, and the engine; Neuron's graphs are no PyTorch, and have no profile.
+"""Words in names of engines, beside those of profiles. Neuron's graphs are no PyTorch, and have no profile.
 AMD's ATOM has vLLM's scheduler over kernels of its own (github.com/ROCm/ATOM)."""
 
 
@@ -93,7 +93,8 @@ def profile_from(table: Mapping[str, Any]) -> EngineProfile:
 def engine_named(text: str) -> str | None:
     """The engine that a text means; None where it means none known here."""
     plain = re.sub(r"[^a-z0-9]", "", text.lower())
-    return next((engine for word, engine in ENGINES.items() if word in plain), None)
+    own = {re.sub(r"[^a-z0-9]", "", p.engine.lower()): p.engine for p in profiles().values()}
+    return next((engine for word, engine in {**ENGINES, **own}.items() if word in plain), None)
 
 
 def profile(

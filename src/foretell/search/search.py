@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass, later, with_values
+from foretell.schedules.rules import is_looped
 from foretell.search.choices import BY_STAGE, bases_of, worth_trying
 from foretell.search.frameworks import launchable_with, launcher_of, runs_on
 from foretell.search.leading import NONE, leading_plans
 from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
 from foretell.search.space import Space, enumerate_plans, space_key, take_candidates
-from foretell.sharding.rules import LOOPED, layers_of
+from foretell.sharding.rules import layers_of
 from foretell.specs.plan import BLANK, QUANTISED, Plan, Plans, batch_of
 from foretell.specs.plan_forms import EVEN, GENERIC, even_sizes, layout_form
 from foretell.specs.result import StepEstimate
@@ -233,7 +234,7 @@ def _laid_out(scenario: Scenario, plan: Plan) -> Plan:
     if plan.cp == 1 and plan.framework != GENERIC:
         plan = replace(plan, cp_mode=BLANK.cp_mode, cp_cut=BLANK.cp_cut)
     chunks, layers = plan.pp * plan.vpp, layers_of(scenario.model)
-    told = plan.layout != EVEN or plan.schedule not in LOOPED
+    told = plan.layout != EVEN or not is_looped(plan.schedule)
     tail = tail_layers(scenario.model)
     even = layers % chunks == 0 and not tail
     if chunks == 1 or even or told or launcher_of(plan.framework) is None:

@@ -18,7 +18,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2
 from foretell.specs.model import Layer, Model
 from foretell.specs.plan import USUAL_SCHEDULES, Plan, Plans
-from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 
 Mask = NDArray[np.bool_]
@@ -267,27 +266,6 @@ def _bad(sizes: tuple[int, ...], tp: int) -> str:
     return ", ".join(f"{s} mod {tp} = {s % tp}" for s in sizes if s % tp)
 
 
-def _layout_holds(scenario: Scenario, cuts: Cuts, plans: Plans) -> Mask:
-    """A layout that is named has a number for every chunk, and all layers; its chunks run in a loop."""
-    sizes = layout_sizes(plans.base.layout)
-    if not sizes:
-        return np.ones(len(plans), dtype=bool)
-    whole = sum(sizes) == layers_of(scenario.model) and plans.base.schedule in LOOPED
-    return np.asarray((plans.pp * plans.vpp == len(sizes)) & whole)
-
-
-def _layout_says(scenario: Scenario, plan: Plan) -> str:
-    sizes, layers = layout_sizes(plan.layout), layers_of(scenario.model)
-    if plan.schedule not in LOOPED:
-        return f"layout= needs a schedule of {', '.join(LOOPED)}, not {plan.schedule}"
-    return (
-        f"layout={plan.layout} deals {sum(sizes)} layers to {len(sizes)} chunks, "
-        f"not {layers} to pp x vpp = {plan.pp * plan.vpp}"
-    )
-
-
-LOOPED = ("1f1b", "interleaved", "gpipe", "zb-h1")
-"""Schedules whose chunk j is on stage j mod pp."""
 RULES: tuple[Rule, ...] = (
     Rule(
         "gpus",
@@ -351,7 +329,6 @@ RULES: tuple[Rule, ...] = (
             f"{p.pp * p.vpp - layers_of(s.model) - ENDS} too many, embedding and head counted"
         ),
     ),
-    Rule("layout", _layout_holds, lambda s, c, p: _layout_says(s, p)),
     Rule(
         "batch",
         lambda s, c, p: np.mod(s.job.global_batch, p.dp * p.micro_batch) == 0,

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretell.api.training import estimate
 from foretell.catalog import system as catalog_system
 from foretell.catalog.software import software
 from foretell.specs.plan import Plan
@@ -136,3 +137,17 @@ def test_a_lower_power_limit_is_never_faster() -> None:
     steps = [answer(plan=busy, tdp_watts=w).step_s for w in (1500.0, 700.0, 500.0, 350.0)]
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]
+
+
+@given(st.sampled_from((2, 4, 8)), st.integers(1, 4))
+def test_stages_that_nobody_interleaved_may_wait_less(stages: int, many: int) -> None:
+    """Where no software is named the low end allows for it, and the high end does not move."""
+    place = {"system": "h100-sxm", "gpus": 64, "seq_len": 4096, "global_batch": 64 * many}
+    words = f"tp1 pp{stages} zero1 mbs1 recompute=full"
+    ends = []
+    for more in ("", "vpp2"):
+        found = estimate("llama-3.1-8b", **place, plan=f"{words} {more}")
+        low, high = found.intervals["step_s"]["p90"]
+        ends.append((low / found.step_s, high / found.step_s))
+    assert ends[0][0] < ends[1][0]
+    assert ends[0][1] < 1.2 * ends[1][1]

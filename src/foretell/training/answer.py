@@ -133,6 +133,10 @@ def assumptions_of(scenario: Scenario, plan: Plan, notes: tuple[str, ...]) -> tu
         said.append(f"collectives as {library.id} runs them, by coefficients of catalog/fabrics")
     said += spreading(scenario.model, plan)
     said += [ANY_SOFTWARE] if scenario.software.unnamed else []
+    if scenario.software.unnamed and plan.pp > 1 and plan.vpp == 1:
+        said.append(
+            "stages hold one run of layers each (vpp1); the interval allows for interleaved ones"
+        )
     return (*said, *notes, recipe(plan))
 
 

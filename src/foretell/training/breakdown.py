@@ -75,7 +75,7 @@ def time_tree(
         for name, seconds in leaves.seconds.items()
     ]
     step = node("step", [*kernels, *others], float(ledger.step_s[0]))
-    return whole(step, scenario, plans.plan(0))
+    return whole(step, scenario, plans.plan(0), bubble_s)
 
 
 def leaf_grounds(grounds: Grounds) -> dict[str, tuple[Evidence, Spread]]:

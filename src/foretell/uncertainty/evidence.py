@@ -14,7 +14,7 @@ from foretell.catalog.error_models import error_model
 from foretell.network.library_catalog import doublings_beyond, evidence_of
 from foretell.records import dataclass
 from foretell.specs.corrections import TRAINING
-from foretell.specs.plan import Plan
+from foretell.specs.plan import USUAL_SCHEDULES, Plan
 from foretell.specs.result import Evidence, Leaf
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
@@ -106,11 +106,12 @@ def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Lea
     )
 
 
-def whole(step: Leaf, scenario: Scenario, plan: Plan) -> Leaf:
+def whole(step: Leaf, scenario: Scenario, plan: Plan, bubble_s: float = 0.0) -> Leaf:
     """A step with the interval of first contacts: by its mechanisms and by what is new about it.
 
     It is fitted at best, and that only where this software ran this kind of model on this generation of
-    chips. A generation of which no run was seen is no surer than its kernels and links.
+    chips. A generation of which no run was seen is no surer than its kernels and links. Where no software is
+    named, the low end allows for stages that are interleaved and wait less than these (`bubble_s`).
     """
     facts = training_facts(scenario, plan)
     left_out = scenario.software.left_out, scenario.system.chip.left_out
@@ -125,10 +126,20 @@ def whole(step: Leaf, scenario: Scenario, plan: Plan) -> Leaf:
         ends = dict(prior_interval(model, TRAINING, run))
         if novelty["generation"] == 1.0:
             ends = _no_surer(ends, value, join_intervals(value, step.children))
+    saved = math.log1p(-interleaving_saves(scenario, plan, bubble_s) / max(value, 1e-30))
     found = {
-        key: (value * math.exp(low), value * math.exp(high)) for key, (low, high) in ends.items()
+        key: (value * math.exp(-math.hypot(low, saved)), value * math.exp(high))
+        for key, (low, high) in ends.items()
     }
     return replace(step, interval=found, evidence=evidence)
+
+
+def interleaving_saves(scenario: Scenario, plan: Plan, bubble_s: float) -> float:
+    """Seconds of waiting for other stages that interleaved ones spare, where no software is named that would
+    interleave or not; the plan has one run of layers a stage."""
+    if not (scenario.software.unnamed and plan.vpp == 1 and plan.schedule in USUAL_SCHEDULES):
+        return 0.0
+    return bubble_s * (1.0 - 1.0 / max(len(scenario.model.stack.layers) / plan.pp, 1.0))
 
 
 def _no_surer(

@@ -108,6 +108,8 @@ def _launch(text: str) -> dict[str, Any]:
         "kind": "launch",
         "read_back": [row.to_dict() for row in found.values],
         "asks": list(found.asks),
+        "not_understood": list(found.not_understood),
+        "unknown": list(found.unknown),
         "name": found.tool,
         "about": ", ".join(part for part in parts if part),
         "serving": found.tool in SERVERS,

@@ -41,6 +41,17 @@ SKIPPED = frozenset(
     "affinity tolerations scaling autoscaling ephemeralContainers".split()
 )
 """Fields without a container that runs the work."""
+REQUESTED = (
+    "model",
+    "modelName",
+    "backend",
+    "image",
+    "searchStrategy",
+    "autoApply",
+    "useMocker",
+    "enableGpuDiscovery",
+)
+"""Fields of a DynamoGraphDeploymentRequest that are read, or that move nothing."""
 _DEEPEST = 28
 _ROLE = re.compile(r"prefill|decode", re.IGNORECASE)
 
@@ -88,8 +99,10 @@ def read_manifests(trees: Sequence[Tree]) -> LaunchContents:
         if tree.value.get("kind") == "LLMInferenceService":
             found += inference_service(tree)
             continue
-        found += _special(tree, files)
-        found += _inside(tree, tree.value, (), PodContext(), 0, files)
+        special = [*_special(tree, files)]
+        found += special
+        if not (special and tree.value.get("kind") in ("RayService", "RayJob")):  # workers of it
+            found += _inside(tree, tree.value, (), PodContext(), 0, files)
     for text in files.values():
         found += _served(text)
     with_gpus = [one for one in found if one.fact("gpus_per_node") is not None]
@@ -174,6 +187,11 @@ def _request(tree: Tree, spec: Mapping[str, Any]) -> LaunchedProcess:
     line = tree.line("spec", key)
     told = (program, "--model", str(spec.get(key) or ""), "--tensor-parallel-size")
     words = [plain_word(text, line) for text in told]
+    for name, value in spec.items():
+        if name not in REQUESTED and not isinstance(value, Mapping | list):
+            place = tree.line("spec", name)
+            flag = re.sub(r"(?<=[a-z])([A-Z])", r"-\1", name).lower()
+            words[1:1] = [plain_word(f"--{flag}", place), plain_word(str(value), place)]
     open_ = "tensor_parallel_size"
     words.append(Word(text=f"${{{open_}}}", line=line, raw="", unknown=(open_,)))
     return LaunchedProcess(program=program, argv=tuple(words))

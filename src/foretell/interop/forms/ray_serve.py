@@ -14,6 +14,16 @@ from foretell.interop.forms.records import (
 )
 from foretell.interop.forms.trees import Path, Tree
 
+MODELS = frozenset({"MODEL", "MODEL_ID", "MODEL_NAME", "HF_MODEL_ID", "MODEL_PATH"})
+"""Variables that programs of their own have the model by."""
+VARIABLES = {
+    **dict.fromkeys(("TENSOR_PARALLELISM", "TENSOR_PARALLEL_SIZE", "TP_SIZE"), "tensor-parallel-size"),
+    **dict.fromkeys(("PIPELINE_PARALLELISM", "PIPELINE_PARALLEL_SIZE"), "pipeline-parallel-size"),
+    **{name.upper().replace("-", "_"): name for name in
+       ("max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "dtype")},
+}  # fmt: skip
+"""Others, and vLLM's flags."""
+
 
 def is_serve(value: Any) -> bool:
     """Whether a document configures Ray Serve, or one of its models."""
@@ -56,14 +66,29 @@ def _program(tree: Tree, one: Mapping[str, Any], path: Path, offset: int) -> Lau
     name = str(one.get("import_path") or one.get("name") or "")
     line = offset + tree.line(*path, "import_path")
     env = {
-        str(key): plain_word(str(value), offset + tree.line(*path, "runtime_env"))
+        str(key): plain_word(
+            str(value), offset + tree.line(*path, "runtime_env", "env_vars", str(key))
+        )
         for key, value in table(table(one.get("runtime_env")).get("env_vars")).items()
     }
+    if "vllm" in name.lower() and MODELS & {*env}:
+        return _of_variables(name, env)
     argv = [plain_word(name, line)]
     argv += [plain_word(f"{key}={value}", line)
              for key, value in table(one.get("args")).items() if not isinstance(value, Mapping)]  # fmt: skip
     return LaunchedProcess(program=name, argv=tuple(argv), env=env, layers=(LauncherLayer(name="ray serve"),),
                    name=str(one.get("name") or ""))  # fmt: skip
+
+
+def _of_variables(name: str, env: Mapping[str, Word]) -> LaunchedProcess:
+    """A server of vLLM whose program takes its arguments from variables."""
+    model = next(value for key, value in env.items() if key in MODELS)
+    argv = [plain_word(text, model.line) for text in ("vllm", "serve", model.text)]
+    for key, value in env.items():
+        flag = VARIABLES.get(key)
+        argv += [Word(text=f"--{flag}", line=value.line, raw=key), value] if flag else []
+    return LaunchedProcess(program="vllm", argv=tuple(argv), env=dict(env), name=name,
+                           layers=(LauncherLayer(name="ray serve"),))  # fmt: skip
 
 
 def _server(tree: Tree, config: Mapping[str, Any], path: Path, offset: int) -> LaunchedProcess:

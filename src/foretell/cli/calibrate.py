@@ -3,50 +3,32 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json, Plot
+from foretell.cli.flags import Json, Plot, arg, switch
 from foretell.cli.output import write_json
 from foretell.errors import BadInput, Problem
 
 
 def measure(
     *,
-    out: Annotated[
-        str, Parameter(metavar="FILE", help="JSON lines; a file that was begun goes on.")
-    ],
-    minutes: Annotated[float, Parameter(metavar="M", help="Minutes to take at most.")] = 8.0,
+    out: Annotated[str, arg("JSON lines; a file that was begun goes on.", "FILE")],
+    minutes: Annotated[float, arg("Minutes to take at most.", "M")] = 8.0,
     only: Annotated[
-        str,
-        Parameter(
-            metavar="GROUPS",
-            help="Any of launch,copies,gemm,attention,pointwise,collectives (all).",
-        ),
+        str, arg("Any of launch,copies,gemm,attention,pointwise,collectives (all).", "GROUPS")
     ] = "",
     device: Annotated[
-        Literal["auto", "cuda", "cpu"], Parameter(help="What to measure; cuda is ROCm too.")
+        Literal["auto", "cuda", "cpu"], arg("What to measure; cuda is ROCm too.")
     ] = "auto",
     memory_share: Annotated[
-        float,
-        Parameter(metavar="S", help="Share of the free memory that one measurement may take."),
+        float, arg("Share of the free memory that one measurement may take.", "S")
     ] = 0.85,
-    short: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="A few small measurements of each group, to try it.",
-        ),
-    ] = False,
-    retry_failed: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Try measurements that failed again.")
-    ] = False,
+    short: Annotated[bool, switch("A few small measurements of each group, to try it.")] = False,
+    retry_failed: Annotated[bool, switch("Try measurements that failed again.")] = False,
     processes: Annotated[
         int,
-        Parameter(
-            metavar="N",
-            help="Processes of this machine that measure collectives at the end; 1: none "
+        arg(
+            "Processes of this machine that measure collectives at the end; 1: none "
             "(default: one for each GPU, two on a CPU).",
+            "N",
             show_default=False,
         ),
     ] = 0,
@@ -85,18 +67,16 @@ def measure(
 
 
 def fit(
-    file: Annotated[str, Parameter(metavar="FILE", help="What calibrate measure wrote.")],
+    file: Annotated[str, arg("What calibrate measure wrote.", "FILE")],
     *,
     chip: Annotated[
         str,
-        Parameter(
-            metavar="ID",
-            help="A chip of the catalogue, which keeps its facts; or a new id, whose peaks are measured.",
+        arg(
+            "A chip of the catalogue, which keeps its facts; or a new id, whose peaks are measured.",
+            "ID",
         ),
     ],
-    out: Annotated[
-        str, Parameter(metavar="FILE", help="The chip's file, for --system in every verb.")
-    ],
+    out: Annotated[str, arg("The chip's file, for --system in every verb.", "FILE")],
     plot: Plot = None,
     json: Json = False,
 ) -> int:
@@ -122,20 +102,14 @@ def fit(
 
 
 def runs(
-    *files: Annotated[
-        str, Parameter(metavar="FILE...", help="Measured runs: CSV, JSONL, logs, or texts.")
-    ],
-    out: Annotated[
-        str, Parameter(metavar="FILE", help="The system's file, for --system in every verb.")
-    ],
-    model: Annotated[
-        str, Parameter(metavar="ID|PATH", help="The model, where rows tell none.")
-    ] = "",
+    *files: Annotated[str, arg("Measured runs: CSV, JSONL, logs, or texts.", "FILE...")],
+    out: Annotated[str, arg("The system's file, for --system in every verb.", "FILE")],
+    model: Annotated[str, arg("The model, where rows tell none.", "ID|PATH")] = "",
     system: Annotated[
-        str, Parameter(metavar="ID|PATH", help="The system, where rows tell none; a file is kept.")
+        str, arg("The system, where rows tell none; a file is kept.", "ID|PATH")
     ] = "",
-    gpus: Annotated[str, Parameter(metavar="N", help="Chips, where rows tell none.")] = "",
-    plan: Annotated[str, Parameter(metavar="WORDS", help="The plan, where rows tell none.")] = "",
+    gpus: Annotated[str, arg("Chips, where rows tell none.", "N")] = "",
+    plan: Annotated[str, arg("The plan, where rows tell none.", "WORDS")] = "",
     json: Json = False,
 ) -> int:
     """Write a system's file with what measured runs took over what is predicted."""

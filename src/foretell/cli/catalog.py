@@ -2,17 +2,15 @@
 
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from foretell.cli import names
-from foretell.cli.flags import Json
+from foretell.cli.flags import Json, arg
 from foretell.cli.output import write_json
 
 Named = Annotated[
     str,
-    Parameter(
+    arg(
+        "Id or alias of a model, chip or system; or a config.json, its folder, a TOML file.",
         completer=names.entries,
-        help="Id or alias of a model, chip or system; or a config.json, its folder, a TOML file.",
     ),
 ]
 

@@ -5,44 +5,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json, System
+from foretell.cli.flags import Json, System, arg, switch
 from foretell.cli.output import write_json
 
 
 def run(
-    config: Annotated[
-        str, Parameter(metavar="CONFIG.toml", help="The matrix of points (docs/characterize.md).")
-    ],
+    config: Annotated[str, arg("The matrix of points (docs/characterize.md).", "CONFIG.toml")],
     *,
     out: Annotated[
-        str, Parameter(metavar="DIR", help="Where results go, a file for each point.")
+        str, arg("Where results go, a file for each point.", "DIR")
     ] = "characterization",
-    dry_run: Annotated[
-        bool,
-        Parameter(
-            negative="", show_default=False, help="Print the matrix as predicted; run nothing."
-        ),
-    ] = False,
-    resume: Annotated[
-        bool,
-        Parameter(
-            negative="", show_default=False, help="Go on in a folder; finished points are kept."
-        ),
-    ] = False,
+    dry_run: Annotated[bool, switch("Print the matrix as predicted; run nothing.")] = False,
+    resume: Annotated[bool, switch("Go on in a folder; finished points are kept.")] = False,
     timeout: Annotated[
         float | None,
-        Parameter(
-            metavar="S",
-            help="Seconds without a sign of life after which a point is given up (default: the file's).",
+        arg(
+            "Seconds without a sign of life after which a point is given up (default: the file's).",
+            "S",
         ),
     ] = None,
     system: System = None,
-    node: Annotated[int, Parameter(metavar="I", help="Of several nodes, which this is.")] = 0,
-    master: Annotated[
-        str, Parameter(metavar="HOST:PORT", help="Of several nodes, where the first listens.")
-    ] = "",
+    node: Annotated[int, arg("Of several nodes, which this is.", "I")] = 0,
+    master: Annotated[str, arg("Of several nodes, where the first listens.", "HOST:PORT")] = "",
     json: Json = False,
 ) -> int:
     """Train real models under torchrun, point by point, and lay predictions beside."""

@@ -2,9 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json
+from foretell.cli.flags import Json, arg
 from foretell.cli.output import write_json
 
 INSTALL = {
@@ -16,7 +14,7 @@ INSTALL = {
 
 
 def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Which shell.")],
+    shell: Annotated[Literal["bash", "zsh", "fish"], arg("Which shell.")],
     *,
     json: Json = False,
 ) -> int:

@@ -3,19 +3,15 @@
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json
+from foretell.cli.flags import Json, arg
 from foretell.cli.output import write_json
 
 
 def doctor(
     *,
-    folder: Annotated[
-        str, Parameter(metavar="DIR", help="Where to look for chip files of your own.")
-    ] = ".",
+    folder: Annotated[str, arg("Where to look for chip files of your own.", "DIR")] = ".",
     results: Annotated[
-        str, Parameter(metavar="DIR", help="Where sweeps and measured runs leave results.")
+        str, arg("Where sweeps and measured runs leave results.", "DIR")
     ] = "results",
     json: Json = False,
 ) -> int:

@@ -3,9 +3,7 @@
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json, number
+from foretell.cli.flags import Json, arg, number, switch
 from foretell.cli.output import write_json
 from foretell.errors import BadInput, Problem
 
@@ -15,22 +13,10 @@ INSTALL = 'python -m pip install "foretell[mcp]"'
 
 def mcp(
     *,
-    http: Annotated[
-        bool,
-        Parameter(
-            negative="", show_default=False, help="Over HTTP, at /mcp, instead of stdin and stdout."
-        ),
-    ] = False,
-    port: Annotated[
-        str, Parameter(metavar="N", help="Port to listen on; 0: any that is free.")
-    ] = str(DEFAULT_PORT),
+    http: Annotated[bool, switch("Over HTTP, at /mcp, instead of stdin and stdout.")] = False,
+    port: Annotated[str, arg("Port to listen on; 0: any that is free.", "N")] = str(DEFAULT_PORT),
     schemas: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Print the tools' JSON schemas, as function calling takes them, and end.",
-        ),
+        bool, switch("Print the tools' JSON schemas, as function calling takes them, and end.")
     ] = False,
     json: Json = False,
 ) -> int:

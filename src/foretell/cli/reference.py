@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json, Processes, Top, number
+from foretell.cli.flags import Json, Processes, Top, arg, number
 from foretell.cli.output import no_as_dict, write_json
 from foretell.cli.progress import late_bar
 from foretell.cli.run import complain
@@ -21,25 +19,17 @@ def search(
     *,
     model: Annotated[
         str | None,
-        Parameter(
-            metavar="NAME",
-            help="gpt3-1t, vit-era5, gpt3, any model of the catalogue, or a file; needed.",
-        ),
+        arg("gpt3-1t, vit-era5, gpt3, any model of the catalogue, or a file; needed.", "NAME"),
     ] = None,
-    strategy: Annotated[
-        str | None, Parameter(metavar="NAME", help="1d, 2d, seqp or 2d-seqp; needed.")
-    ] = None,
+    strategy: Annotated[str | None, arg("1d, 2d, seqp or 2d-seqp; needed.", "NAME")] = None,
     chip: Annotated[
-        str | None,
-        Parameter(metavar="NAME", help="a100, h200, b200, any chip or system, or a file; needed."),
+        str | None, arg("a100, h200, b200, any chip or system, or a file; needed.", "NAME")
     ] = None,
-    fast_domain: Annotated[
-        str | None, Parameter(metavar="N", help="GPUs joined by the fast links; needed.")
-    ] = None,
-    gpus: Annotated[str | None, Parameter(metavar="N", help="GPUs in all; needed.")] = None,
-    global_batch: Annotated[str, Parameter(metavar="N", help="Samples per iteration.")] = "4096",
+    fast_domain: Annotated[str | None, arg("GPUs joined by the fast links; needed.", "N")] = None,
+    gpus: Annotated[str | None, arg("GPUs in all; needed.", "N")] = None,
+    global_batch: Annotated[str, arg("Samples per iteration.", "N")] = "4096",
     seq_len: Annotated[
-        str | None, Parameter(metavar="N", help="Tokens of a sample (default: the model's own).")
+        str | None, arg("Tokens of a sample (default: the model's own).", "N")
     ] = None,
     top: Top = "10",
     json: Json = False,
@@ -94,13 +84,10 @@ def _complete(asked: Mapping[str, Any]) -> None:
 
 def study(
     *,
-    out: Annotated[
-        str, Parameter(metavar="DIR", help="Folder for best_plans.csv and candidate_counts.csv.")
-    ],
+    out: Annotated[str, arg("Folder for best_plans.csv and candidate_counts.csv.", "DIR")],
     workers: Processes = "2",
     plot: Annotated[
-        str | None,
-        Parameter(metavar="FILE", help="Draw days against GPUs: .svg, .html, .json or .png."),
+        str | None, arg("Draw days against GPUs: .svg, .html, .json or .png.", "FILE")
     ] = None,
     json: Json = False,
 ) -> int:

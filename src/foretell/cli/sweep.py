@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from foretell.cli.app import help_text
 from foretell.cli.command import Edges, Given, command, number, parameter
-from foretell.cli.flags import Json, Processes
+from foretell.cli.flags import Json, Processes, arg
 from foretell.cli.output import write_json
 from foretell.specs.questions.flags import flag_of
 from foretell.specs.questions.sweep import Runner, SweepQuestion
@@ -18,12 +18,9 @@ from foretell.specs.questions.sweep import Runner, SweepQuestion
 if TYPE_CHECKING:
     from foretell.studies.sweep.run import SweepStatus
 
-Folder = Annotated[str, Parameter(metavar="DIR", help="The folder that `sweep --out` wrote.")]
-OutFile = Annotated[str, Parameter(metavar="FILE", help="File to write: .csv or .parquet.")]
-Sql = Annotated[
-    str | None,
-    Parameter(metavar="QUERY", help='SQL over the table "sweep" (default: all of it).'),
-]
+Folder = Annotated[str, arg("The folder that `sweep --out` wrote.", "DIR")]
+OutFile = Annotated[str, arg("File to write: .csv or .parquet.", "FILE")]
+Sql = Annotated[str | None, arg('SQL over the table "sweep" (default: all of it).', "QUERY")]
 Executor = Annotated[str, parameter(flag_of(Runner), default="process")]
 EVERY_S = 10.0
 """Between two lines of progress where nobody watches."""
@@ -79,19 +76,15 @@ def export(folder: Folder, *, out: OutFile, sql: Sql = None, json: Json = False)
 def plot(
     folder: Folder,
     *,
-    out: Annotated[
-        str, Parameter(metavar="FILE", help="File to write: .html, .json, .svg or .png.")
-    ],
+    out: Annotated[str, arg("File to write: .html, .json, .svg or .png.", "FILE")],
     x: Annotated[
-        str | None,
-        Parameter(metavar="COLUMN", help="Column of the horizontal axis (default: what varies)."),
+        str | None, arg("Column of the horizontal axis (default: what varies).", "COLUMN")
     ] = None,
     y: Annotated[
-        str | None,
-        Parameter(metavar="COLUMN", help="Column of the vertical axis (default: the objective)."),
+        str | None, arg("Column of the vertical axis (default: the objective).", "COLUMN")
     ] = None,
     value: Annotated[
-        str | None, Parameter(metavar="COLUMN", help="Column that colours a heat map over the two.")
+        str | None, arg("Column that colours a heat map over the two.", "COLUMN")
     ] = None,
     json: Json = False,
 ) -> int:

@@ -5,73 +5,51 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json
+from foretell.cli.flags import Json, arg, switch
 from foretell.cli.output import write_json
 from foretell.cli.progress import late_bar
 
 Size = int | None
-Beam = Annotated[int, Parameter(metavar="N", help="Beams; 1 takes the likeliest token each time.")]
-LengthPenalty = Annotated[
-    float,
-    Parameter(metavar="A", help="Beams: log probability over ((5 + length) / 6)^A."),
-]
-Last = Annotated[
-    bool,
-    Parameter(negative="", show_default=False, help="Take the last weights, not the best ones."),
-]
+Beam = Annotated[int, arg("Beams; 1 takes the likeliest token each time.", "N")]
+LengthPenalty = Annotated[float, arg("Beams: log probability over ((5 + length) / 6)^A.", "A")]
+Last = Annotated[bool, switch("Take the last weights, not the best ones.")]
 
 
 def train(
     *,
-    source: Annotated[str, Parameter(metavar="FILE", help="Source lines, UTF-8; .gz too.")],
-    target: Annotated[str, Parameter(metavar="FILE", help="Target lines, one for each source.")],
-    out: Annotated[str, Parameter(metavar="DIR", help="The run's folder; one there goes on.")],
+    source: Annotated[str, arg("Source lines, UTF-8; .gz too.", "FILE")],
+    target: Annotated[str, arg("Target lines, one for each source.", "FILE")],
+    out: Annotated[str, arg("The run's folder; one there goes on.", "DIR")],
     model: Annotated[
-        str, Parameter(metavar="MODEL", help="An encoder-decoder of the catalogue, or its file.")
+        str, arg("An encoder-decoder of the catalogue, or its file.", "MODEL")
     ] = "anthe",
-    vocab: Annotated[
-        int, Parameter(metavar="N", help="Byte pairs, of both languages together.")
-    ] = 32_000,
-    width: Annotated[
-        Size, Parameter(metavar="N", help="Hidden width (default: the model's).")
-    ] = None,
-    layers: Annotated[
-        Size, Parameter(metavar="N", help="Layers of encoder and decoder each.")
-    ] = None,
-    heads: Annotated[Size, Parameter(metavar="N", help="Attention heads.")] = None,
-    ffn: Annotated[
-        Size, Parameter(metavar="N", help="Feed-forward width; a gated part has two thirds of it.")
-    ] = None,
+    vocab: Annotated[int, arg("Byte pairs, of both languages together.", "N")] = 32_000,
+    width: Annotated[Size, arg("Hidden width (default: the model's).", "N")] = None,
+    layers: Annotated[Size, arg("Layers of encoder and decoder each.", "N")] = None,
+    heads: Annotated[Size, arg("Attention heads.", "N")] = None,
+    ffn: Annotated[Size, arg("Feed-forward width; a gated part has two thirds of it.", "N")] = None,
     form: Annotated[
         Literal["auto", "build", "contract"],
-        Parameter(help="How tensor chains run: their matrix built, or the input contracted."),
+        arg("How tensor chains run: their matrix built, or the input contracted."),
     ] = "auto",
-    batch: Annotated[int, Parameter(metavar="N", help="Pairs of lines in a step.")] = 64,
-    rate: Annotated[float, Parameter(metavar="R", help="Learning rate, constant.")] = 3.16e-5,
-    dropout: Annotated[float, Parameter(metavar="P", help="Dropout.")] = 0.1,
-    max_source: Annotated[int, Parameter(metavar="N", help="Longest source, tokens.")] = 100,
-    max_target: Annotated[int, Parameter(metavar="N", help="Longest target, tokens.")] = 101,
-    held_out: Annotated[float, Parameter(metavar="S", help="Share of the lines held out.")] = 0.1,
-    epochs: Annotated[int, Parameter(metavar="N", help="Passes over the text at most.")] = 1000,
-    steps: Annotated[Size, Parameter(metavar="N", help="Steps at most.")] = None,
+    batch: Annotated[int, arg("Pairs of lines in a step.", "N")] = 64,
+    rate: Annotated[float, arg("Learning rate, constant.", "R")] = 3.16e-5,
+    dropout: Annotated[float, arg("Dropout.", "P")] = 0.1,
+    max_source: Annotated[int, arg("Longest source, tokens.", "N")] = 100,
+    max_target: Annotated[int, arg("Longest target, tokens.", "N")] = 101,
+    held_out: Annotated[float, arg("Share of the lines held out.", "S")] = 0.1,
+    epochs: Annotated[int, arg("Passes over the text at most.", "N")] = 1000,
+    steps: Annotated[Size, arg("Steps at most.", "N")] = None,
     evaluate_every: Annotated[
-        Size, Parameter(metavar="N", help="Steps between evaluations (default: once an epoch).")
+        Size, arg("Steps between evaluations (default: once an epoch).", "N")
     ] = None,
-    patience: Annotated[
-        int, Parameter(metavar="N", help="Evaluations without a better loss before it stops.")
-    ] = 10,
-    checkpoint_every: Annotated[
-        int, Parameter(metavar="N", help="Steps between checkpoints.")
-    ] = 500,
-    seed: Annotated[
-        int, Parameter(metavar="N", help="Seed of split, weights, order and dropout.")
-    ] = 0,
+    patience: Annotated[int, arg("Evaluations without a better loss before it stops.", "N")] = 10,
+    checkpoint_every: Annotated[int, arg("Steps between checkpoints.", "N")] = 500,
+    seed: Annotated[int, arg("Seed of split, weights, order and dropout.", "N")] = 0,
     precision: Annotated[
-        Literal["fp32", "bf16"], Parameter(help="Format of matrix multiplications.")
+        Literal["fp32", "bf16"], arg("Format of matrix multiplications.")
     ] = "fp32",
-    device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to train.")] = "auto",
+    device: Annotated[Literal["auto", "cpu", "cuda"], arg("Where to train.")] = "auto",
     json: Json = False,
 ) -> int:
     """Train on two line-aligned files; the same command goes on with a run that was ended."""
@@ -126,15 +104,13 @@ def train(
 
 
 def run(
-    folder: Annotated[str, Parameter(metavar="DIR", help="What translate train wrote.")],
+    folder: Annotated[str, arg("What translate train wrote.", "DIR")],
     *,
-    file: Annotated[
-        str, Parameter(metavar="FILE", help="Lines to translate; - is standard input.")
-    ] = "-",
-    batch: Annotated[int, Parameter(metavar="N", help="Lines at a time.")] = 64,
+    file: Annotated[str, arg("Lines to translate; - is standard input.", "FILE")] = "-",
+    batch: Annotated[int, arg("Lines at a time.", "N")] = 64,
     beam: Beam = 1,
     length_penalty: LengthPenalty = 0.6,
-    device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to run.")] = "auto",
+    device: Annotated[Literal["auto", "cpu", "cuda"], arg("Where to run.")] = "auto",
     last: Last = False,
     json: Json = False,
 ) -> int:
@@ -156,23 +132,18 @@ def run(
 
 
 def evaluate(
-    folder: Annotated[str, Parameter(metavar="DIR", help="What translate train wrote.")],
+    folder: Annotated[str, arg("What translate train wrote.", "DIR")],
     *,
     source: Annotated[
-        str | None,
-        Parameter(metavar="FILE", help="Source lines (default: those that training held out)."),
+        str | None, arg("Source lines (default: those that training held out).", "FILE")
     ] = None,
-    target: Annotated[
-        str | None, Parameter(metavar="FILE", help="Reference lines, one for each source.")
-    ] = None,
+    target: Annotated[str | None, arg("Reference lines, one for each source.", "FILE")] = None,
     beam: Beam = 4,
     length_penalty: LengthPenalty = 0.6,
-    lines: Annotated[Size, Parameter(metavar="N", help="The first so many lines alone.")] = None,
-    out: Annotated[
-        str | None, Parameter(metavar="FILE", help="Write the translations there.")
-    ] = None,
-    batch: Annotated[int, Parameter(metavar="N", help="Lines at a time.")] = 64,
-    device: Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to run.")] = "auto",
+    lines: Annotated[Size, arg("The first so many lines alone.", "N")] = None,
+    out: Annotated[str | None, arg("Write the translations there.", "FILE")] = None,
+    batch: Annotated[int, arg("Lines at a time.", "N")] = 64,
+    device: Annotated[Literal["auto", "cpu", "cuda"], arg("Where to run.")] = "auto",
     last: Last = False,
     json: Json = False,
 ) -> int:
@@ -210,17 +181,11 @@ def evaluate(
 
 
 def import_weights(
-    file: Annotated[
-        str, Parameter(metavar="FILE", help="Keras weights: .npz of names and arrays, or .h5.")
-    ],
+    file: Annotated[str, arg("Keras weights: .npz of names and arrays, or .h5.", "FILE")],
     *,
-    tokenizer: Annotated[
-        str, Parameter(metavar="FILE", help="tokenizer.json with the vocabulary of the weights.")
-    ],
-    out: Annotated[str, Parameter(metavar="DIR", help="The folder for translate run.")],
-    model: Annotated[
-        str, Parameter(metavar="MODEL", help="The model that the weights are of.")
-    ] = "anthe",
+    tokenizer: Annotated[str, arg("tokenizer.json with the vocabulary of the weights.", "FILE")],
+    out: Annotated[str, arg("The folder for translate run.", "DIR")],
+    model: Annotated[str, arg("The model that the weights are of.", "MODEL")] = "anthe",
     json: Json = False,
 ) -> int:
     """Take weights of the authors' TensorFlow code into a folder that translate run reads."""
@@ -239,11 +204,11 @@ def import_weights(
 
 def make_text(
     *,
-    source: Annotated[str, Parameter(metavar="FILE", help="Source lines are written here.")],
-    target: Annotated[str, Parameter(metavar="FILE", help="Target lines are written here.")],
-    lines: Annotated[int, Parameter(metavar="N", help="Sentences.")] = 20_000,
-    words: Annotated[int, Parameter(metavar="N", help="Nouns; other words follow from it.")] = 120,
-    seed: Annotated[int, Parameter(metavar="N", help="Seed: each makes other languages.")] = 0,
+    source: Annotated[str, arg("Source lines are written here.", "FILE")],
+    target: Annotated[str, arg("Target lines are written here.", "FILE")],
+    lines: Annotated[int, arg("Sentences.", "N")] = 20_000,
+    words: Annotated[int, arg("Nouns; other words follow from it.", "N")] = 120,
+    seed: Annotated[int, arg("Seed: each makes other languages.", "N")] = 0,
     json: Json = False,
 ) -> int:
     """Write line-aligned text in two made-up languages with grammar."""

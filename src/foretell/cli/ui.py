@@ -4,9 +4,7 @@ import secrets
 import sys
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json, number
+from foretell.cli.flags import Json, arg, number
 from foretell.cli.output import write_json
 from foretell.errors import BadInput, Problem
 
@@ -16,22 +14,14 @@ INSTALL = 'python -m pip install "foretell[web]"'
 
 def ui(
     *,
-    port: Annotated[
-        str, Parameter(metavar="N", help="Port to listen on; 0: any that is free.")
-    ] = str(DEFAULT_PORT),
+    port: Annotated[str, arg("Port to listen on; 0: any that is free.", "N")] = str(DEFAULT_PORT),
     host: Annotated[
-        str,
-        Parameter(
-            metavar="ADDRESS", help="Address to listen on; the default is this machine alone."
-        ),
+        str, arg("Address to listen on; the default is this machine alone.", "ADDRESS")
     ] = "127.0.0.1",
     workers: Annotated[
-        str | None,
-        Parameter(metavar="N", help="Processes that answer (default: one a core, 8 at most)."),
+        str | None, arg("Processes that answer (default: one a core, 8 at most).", "N")
     ] = None,
-    browser: Annotated[
-        bool, Parameter(show_default=False, help="Open the page in a browser, or not.")
-    ] = True,
+    browser: Annotated[bool, arg("Open the page in a browser, or not.", show_default=False)] = True,
     json: Json = False,
 ) -> int:
     """Serve the page and the JSON API until interrupted."""

@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
-
-from foretell.cli.flags import Json
+from foretell.cli.flags import Json, arg, switch
 from foretell.cli.output import write_json
 
 if TYPE_CHECKING:
@@ -14,59 +12,48 @@ if TYPE_CHECKING:
 
     from foretell.lab.validate.scores import Scores
 
-Table = Annotated[
-    str, Parameter(metavar="FILE", help="A table: .csv or .csv.gz (docs/command-line.md).")
-]
+Table = Annotated[str, arg("A table: .csv or .csv.gz (docs/command-line.md).", "FILE")]
 
 
-ChipId = Annotated[
-    str, Parameter(metavar="ID", help="The chip (default: as the file's name says).")
-]
-Software = Annotated[
-    str, Parameter(metavar="NAME", help="The software (default: as the file's name says).")
-]
+ChipId = Annotated[str, arg("The chip (default: as the file's name says).", "ID")]
+Software = Annotated[str, arg("The software (default: as the file's name says).", "NAME")]
 
 
 Anchors = Annotated[
     int,
-    Parameter(
-        metavar="K",
+    arg(
+        "Predict every row given K other rows of its source too, the source held out.",
+        "K",
         show_default=False,
-        help="Predict every row given K other rows of its source too, the source held out.",
     ),
 ]
-Seed = Annotated[int, Parameter(metavar="S", show_default=False, help="Which rows these are.")]
+Seed = Annotated[int, arg("Which rows these are.", "S", show_default=False)]
 Commands = Annotated[
-    bool,
-    Parameter(
-        negative="",
-        show_default=False,
-        help="Print the command of every row instead: `foretell VERB ... # ID`.",
-    ),
+    bool, switch("Print the command of every row instead: `foretell VERB ... # ID`.")
 ]
 FirstContact = Annotated[
     str,
-    Parameter(
-        metavar="NAME",
+    arg(
+        "Add the predictions to the ledger of first contacts as the wave NAME (docs/first-contact.md).",
+        "NAME",
         show_default=False,
-        help="Add the predictions to the ledger of first contacts as the wave NAME (docs/first-contact.md).",
     ),
 ]
 AfterLearning = Annotated[
     str,
-    Parameter(
-        metavar="NAME",
+    arg(
+        "Add to the ledger how the rows of its wave NAME look after learning from them.",
+        "NAME",
         show_default=False,
-        help="Add to the ledger how the rows of its wave NAME look after learning from them.",
     ),
 ]
 LedgerFolder = Annotated[
     str,
-    Parameter(
+    arg(
+        "Folder of the ledger (default: the package's own).",
+        "DIR",
         name="--out",
-        metavar="DIR",
         show_default=False,
-        help="Folder of the ledger (default: the package's own).",
     ),
 ]
 
@@ -140,7 +127,7 @@ def collectives(
     software: Software = "",
     leave_one_out: Annotated[
         Literal["system", "library"] | None,
-        Parameter(help="Score each system, or library of dispatches, by a fit to all the others."),
+        arg("Score each system, or library of dispatches, by a fit to all the others."),
     ] = None,
     json: Json = False,
 ) -> int:
@@ -164,7 +151,7 @@ def kernels(
     software: Software = "",
     leave_one_out: Annotated[
         Literal["site", "chip"] | None,
-        Parameter(help="Score sites by a fit to the others, or the chip by those of other chips."),
+        arg("Score sites by a fit to the others, or the chip by those of other chips."),
     ] = None,
     json: Json = False,
 ) -> int:
@@ -180,17 +167,12 @@ def training(
     *,
     leave_one_out: Annotated[
         Literal["source", "framework", "chip"] | None,
-        Parameter(
-            help="Score each run without what rests on its source, its family of frameworks or its chip."
+        arg(
+            "Score each run without what rests on its source, its family of frameworks or its chip."
         ),
     ] = None,
     simulate: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Play the runs that have a pipeline or replicas event by event.",
-        ),
+        bool, switch("Play the runs that have a pipeline or replicas event by event.")
     ] = False,
     commands: Commands = False,
     anchors: Anchors = 0,
@@ -253,15 +235,12 @@ def serving(
     *,
     leave_one_out: Annotated[
         Literal["group", "model"] | None,
-        Parameter(
-            help="Score rows by profiles fitted to the table without their model, or without their model x "
+        arg(
+            "Score rows by profiles fitted to the table without their model, or without their model x "
             "chip x engine."
         ),
     ] = None,
-    simulate: Annotated[
-        bool,
-        Parameter(negative="", show_default=False, help="Play the requests of rows under load."),
-    ] = False,
+    simulate: Annotated[bool, switch("Play the requests of rows under load.")] = False,
     commands: Commands = False,
     anchors: Anchors = 0,
     seed: Seed = 0,
@@ -292,8 +271,7 @@ def post_training(
     file: Table,
     *,
     leave_one_out: Annotated[
-        Literal["source"] | None,
-        Parameter(help="Intervals without the row's own source (as it is)."),
+        Literal["source"] | None, arg("Intervals without the row's own source (as it is).")
     ] = "source",
     commands: Commands = False,
     anchors: Anchors = 0,

@@ -1,8 +1,13 @@
 """`foretell validate`: measured tables beside our predictions."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from foretell.cli.flags import Json, arg, switch
 from foretell.cli.output import write_json
@@ -19,43 +24,53 @@ ChipId = Annotated[str, arg("The chip (default: as the file's name says).", "ID"
 Software = Annotated[str, arg("The software (default: as the file's name says).", "NAME")]
 
 
-Anchors = Annotated[
-    int,
-    arg(
-        "Predict every row given K other rows of its source too, the source held out.",
-        "K",
-        show_default=False,
-    ),
-]
-Seed = Annotated[int, arg("Which rows these are.", "S", show_default=False)]
-Commands = Annotated[
-    bool, switch("Print the command of every row instead: `foretell VERB ... # ID`.")
-]
-FirstContact = Annotated[
-    str,
-    arg(
-        "Add the predictions to the ledger of first contacts as the wave NAME (docs/first-contact.md).",
-        "NAME",
-        show_default=False,
-    ),
-]
-AfterLearning = Annotated[
-    str,
-    arg(
-        "Add to the ledger how the rows of its wave NAME look after learning from them.",
-        "NAME",
-        show_default=False,
-    ),
-]
-LedgerFolder = Annotated[
-    str,
-    arg(
-        "Folder of the ledger (default: the package's own).",
-        "DIR",
-        name="--out",
-        show_default=False,
-    ),
-]
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerFlags:
+    """Whether an answer is added to the ledger of first contacts, and where that is."""
+
+    first_contact: Annotated[
+        str,
+        arg(
+            "Add the predictions to the ledger of first contacts as the wave NAME (docs/first-contact.md).",
+            "NAME",
+            show_default=False,
+        ),
+    ] = ""
+    after_learning: Annotated[
+        str,
+        arg(
+            "Add to the ledger how the rows of its wave NAME look after learning from them.",
+            "NAME",
+            show_default=False,
+        ),
+    ] = ""
+    out: Annotated[
+        str,
+        arg("Folder of the ledger (default: the package's own).", "DIR", show_default=False),
+    ] = ""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFlags(LedgerFlags):
+    """The same of rows that a command can be typed for, and that others of their source may be given to."""
+
+    commands: Annotated[
+        bool, switch("Print the command of every row instead: `foretell VERB ... # ID`.")
+    ] = False
+    anchors: Annotated[
+        int,
+        arg(
+            "Predict every row given K other rows of its source too, the source held out.",
+            "K",
+            show_default=False,
+        ),
+    ] = 0
+    seed: Annotated[int, arg("Which rows these are.", "S", show_default=False)] = 0
+
+
+NO_LEDGER, PLAIN_ROWS = LedgerFlags(), RowFlags()
 
 
 def check_anchors(anchors: int) -> None:
@@ -68,19 +83,14 @@ def check_anchors(anchors: int) -> None:
 
 
 def ledger_keeper(
-    kind: str,
-    file: str,
-    *,
-    first_contact: str,
-    after_learning: str,
-    out: str,
-    beside: Mapping[str, object],
+    kind: str, file: str, ledger: LedgerFlags, beside: Mapping[str, object] = MappingProxyType({})
 ) -> Callable[[Mapping[str, Any]], int]:
     """What stores an answer in the ledger, if that is asked for, and returns the exit code.
 
     Names and flags are checked before anything is scored; `beside` are the flags by which an answer is no
     plain prediction.
     """
+    first_contact, after_learning, out = ledger.first_contact, ledger.after_learning, ledger.out
     if not (first_contact or after_learning):
         return lambda answer: 0
     import sys
@@ -90,6 +100,8 @@ def ledger_keeper(
     from foretell.lab.first_contact.ledger import FOLDER, check_entry
 
     flag = "first-contact" if first_contact else "after-learning"
+    if isinstance(ledger, RowFlags):
+        beside = {**beside, "commands": ledger.commands, "anchors": ledger.anchors}
     given = {**beside, "after-learning": after_learning if first_contact else ""}
     message = f"changes what is predicted or shown: not with --{flag}"
     problems = [
@@ -174,29 +186,25 @@ def training(
     simulate: Annotated[
         bool, switch("Play the runs that have a pipeline or replicas event by event.")
     ] = False,
-    commands: Commands = False,
-    anchors: Anchors = 0,
-    seed: Seed = 0,
-    first_contact: FirstContact = "",
-    after_learning: AfterLearning = "",
-    out: LedgerFolder = "",
+    rows: RowFlags = PLAIN_ROWS,
     json: Json = False,
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
-    keep = ledger_keeper(
-        "training", file, first_contact=first_contact, after_learning=after_learning, out=out,
-        beside={"leave-one-out": leave_one_out, "simulate": simulate, "commands": commands,
-                "anchors": anchors},
-    )  # fmt: skip
-    from foretell.lab.validate.training import commands as commands_of
-    from foretell.lab.validate.training import score_training
+    how = {"leave_one_out": leave_one_out, "simulate": simulate}
+    return _scored("training", file, rows, how, json)
 
-    if commands:
-        return show_commands(commands_of(Path(file)), json)
-    check_anchors(anchors)
-    found = score_training(
-        Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
-    )
+
+def _scored(kind: str, file: str, rows: RowFlags, how: Mapping[str, object], json: bool) -> int:
+    """A table scored row by row, or the commands of its rows; kept in the ledger where that is asked for."""
+    changed = {name.replace("_", "-"): value for name, value in how.items()}
+    keep = ledger_keeper(kind, file, rows, changed)
+    name = kind.replace("-", "_")
+    module = import_module(f"foretell.lab.validate.{name}")
+    if rows.commands:
+        return show_commands(module.commands(Path(file)), json)
+    check_anchors(rows.anchors)
+    score = getattr(module, f"score_{name}")
+    found = score(Path(file), anchors=rows.anchors, seed=rows.seed, **how)
     return show(found, json) or keep(found.to_dict())
 
 
@@ -210,19 +218,9 @@ def show_commands(found: list[dict[str, str | None]], json: bool) -> int:
     return 0
 
 
-def memory(
-    file: Table,
-    *,
-    first_contact: FirstContact = "",
-    after_learning: AfterLearning = "",
-    out: LedgerFolder = "",
-    json: Json = False,
-) -> int:
+def memory(file: Table, *, ledger: LedgerFlags = NO_LEDGER, json: Json = False) -> int:
     """Say of every run of a table whether it fits: runs that ran, or that ran out of memory."""
-    keep = ledger_keeper(
-        "memory", file, first_contact=first_contact, after_learning=after_learning, out=out,
-        beside={},
-    )  # fmt: skip
+    keep = ledger_keeper("memory", file, ledger)
     from foretell.lab.validate.memory import score_memory
     from foretell.report.scores import memory_text
 
@@ -241,30 +239,12 @@ def serving(
         ),
     ] = None,
     simulate: Annotated[bool, switch("Play the requests of rows under load.")] = False,
-    commands: Commands = False,
-    anchors: Anchors = 0,
-    seed: Seed = 0,
-    first_contact: FirstContact = "",
-    after_learning: AfterLearning = "",
-    out: LedgerFolder = "",
+    rows: RowFlags = PLAIN_ROWS,
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
-    keep = ledger_keeper(
-        "serving", file, first_contact=first_contact, after_learning=after_learning, out=out,
-        beside={"leave-one-out": leave_one_out, "simulate": simulate, "commands": commands,
-                "anchors": anchors},
-    )  # fmt: skip
-    from foretell.lab.validate.serving import commands as commands_of
-    from foretell.lab.validate.serving import score_serving
-
-    if commands:
-        return show_commands(commands_of(Path(file)), json)
-    check_anchors(anchors)
-    found = score_serving(
-        Path(file), leave_one_out=leave_one_out, simulate=simulate, anchors=anchors, seed=seed
-    )
-    return show(found, json) or keep(found.to_dict())
+    how = {"leave_one_out": leave_one_out, "simulate": simulate}
+    return _scored("serving", file, rows, how, json)
 
 
 def post_training(
@@ -273,26 +253,19 @@ def post_training(
     leave_one_out: Annotated[
         Literal["source"] | None, arg("Intervals without the row's own source (as it is).")
     ] = "source",
-    commands: Commands = False,
-    anchors: Anchors = 0,
-    seed: Seed = 0,
-    first_contact: FirstContact = "",
-    after_learning: AfterLearning = "",
-    out: LedgerFolder = "",
+    rows: RowFlags = PLAIN_ROWS,
     json: Json = False,
 ) -> int:
     """Score a table of post-training runs: steps, phases, synchronisation, fine-tuning time and memory."""
-    keep = ledger_keeper(
-        "post-training", file, first_contact=first_contact, after_learning=after_learning, out=out,
-        beside={"commands": commands, "anchors": anchors},
-    )  # fmt: skip
+    keep = ledger_keeper("post-training", file, rows)
     from foretell.lab.validate.post_training import commands as commands_of
     from foretell.lab.validate.post_training import score_post_training
 
-    if commands:
+    if rows.commands:
         return show_commands(commands_of(Path(file)), json)
-    check_anchors(anchors)
-    found = score_post_training(Path(file), leave_one_out=leave_one_out, anchors=(anchors, seed))
+    check_anchors(rows.anchors)
+    given = (rows.anchors, rows.seed)
+    found = score_post_training(Path(file), leave_one_out=leave_one_out, anchors=given)
     return show(found, json) or keep(found.to_dict())
 
 

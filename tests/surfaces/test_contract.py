@@ -105,7 +105,8 @@ FLAGS = {
     "validate famous": "--file --json".split(),
     "validate cost": "--file --json".split(),
     "calibrate measure": (
-        "--out --minutes --only --device --memory-share --short --retry-failed --json".split()
+        "--out --minutes --only --device --memory-share --short --retry-failed --processes "
+        "--json".split()
     ),
     "calibrate fit": "--file --chip --out --plot --json".split(),
     "cost chip": SILICON,

@@ -25,7 +25,7 @@ Software = Annotated[str, arg("The software (default: as the file's name says)."
 
 
 @Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LedgerFlags:
     """Whether an answer is added to the ledger of first contacts, and where that is."""
 
@@ -52,9 +52,9 @@ class LedgerFlags:
 
 
 @Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowFlags(LedgerFlags):
-    """The same of rows that a command can be typed for, and that others of their source may be given to."""
+@dataclass(frozen=True, kw_only=True)
+class TypedRows:
+    """Rows that a command can be typed for, and that others of their source may be given to."""
 
     commands: Annotated[
         bool, switch("Print the command of every row instead: `foretell VERB ... # ID`.")
@@ -68,6 +68,12 @@ class RowFlags(LedgerFlags):
         ),
     ] = 0
     seed: Annotated[int, arg("Which rows these are.", "S", show_default=False)] = 0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RowFlags(LedgerFlags, TypedRows):
+    """Both."""
 
 
 NO_LEDGER, PLAIN_ROWS = LedgerFlags(), RowFlags()

@@ -306,5 +306,5 @@ def test_bars_on_logs_of_verl(tmp_path: Path) -> None:
 def test_bars_on_adapters_of_one_card(tmp_path: Path) -> None:
     rows = [c for c in read_cells(DATA) if c["source_id"] == "qwen-readme" and "1x1" in c["id"]]
     scores = score_post_training(table(tmp_path, *rows)).facts["bars"]
-    for name in ("step_lora", "step_qlora", "memory_lora", "memory_qlora"):
+    for name in ("step", "memory"):
         assert scores[f"finetune_{name}_median_ape"] <= 0.15, name

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.evidence import figure_ends, figure_reason, setup_facts
 from foretell.posttraining.placement import best_setup, rank_placements
 from foretell.posttraining.step import StepResult, StepSetup, spread_interval, step_of
-from foretell.records import Answer
+from foretell.records import Answer, as_json
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.post_training import (
     Phase,
@@ -37,25 +37,9 @@ class PostTraining(PostTrainingEstimate, Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape: the same keys as the attributes."""
-        told = {f.name: getattr(self, f.name) for f in fields(self)}
-        told["phases"] = [phase.to_dict() for phase in self.phases]
-        told["memory"] = {
-            "fits": self.fits,
-            "fails_in": self.fails_in or None,
-            "phases": [one.to_dict() for one in self.memory],
-        }
-        told["interval"] = {key: list(ends) for key, ends in self.interval.items()}
-        for name in (
-            "assumptions",
-            "placement_reasons",
-            "measured_notes",
-            "offload",
-            "ways_to_fit",
-        ):
-            told[name] = list(told[name])
-        told["fit"] = None if self.fit is None else [one.to_dict() for one in self.fit]
-        told["alternatives"] = [dict(one) for one in self.alternatives]
-        return told
+        told = as_json()(self)
+        held = {"fits": self.fits, "fails_in": self.fails_in or None, "phases": told["memory"]}
+        return {**told, "memory": held}
 
     def to_json_line(self) -> str:
         """Numbers and what was asked as one line of JSON."""

@@ -14,9 +14,7 @@ from foretell.api.launches import (
     serving_only,
     system_of,
 )
-from foretell.api.post_training_setup import usual_mean
 from foretell.catalog import model as catalog_model
-from foretell.catalog.models import reasons_at_length
 from foretell.errors import BadInput, Problem
 from foretell.interop.launch import Launch, ReadValue
 from foretell.interop.policy_step import ONE_UPDATE
@@ -65,11 +63,6 @@ def read_post_training(
         arguments["plan"] = _joined(str(told.get("plan") or ""), mine or "")
     if not arguments["plan"]:
         del arguments["plan"]
-    limit = arguments.get("max_osl")
-    if limit and "osl" not in arguments and reasons_at_length(named):
-        arguments["osl"] = usual_mean(float(limit), reasons=True)
-        said = f"answers of {arguments['osl']:.0f} tokens on the mean: {named} reasons at length"
-        launch = replace(launch, notes=(*launch.notes, said))
     return LaunchQuestion(
         launch=launch, arguments=arguments, rows=_rows(launch, arguments, by_hand)
     )

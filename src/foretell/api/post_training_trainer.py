@@ -186,6 +186,8 @@ def with_open_words(
     if form.generates and shards and "lora" not in named:
         # Loops train in mixed precision: one copy, states and reduction in 32 bits.
         told |= {key: f"{key}=fp32" for key in ("master", "states", "gradients")}
+        # reduce_dtype of FSDP is float32 in verl, NeMo-RL, SkyRL and AReaL.
+        told |= {"wire": "wire=fp32"} if trainer == "fsdp" else {}
     if (form.generates or form.policy) and loop.policy_loss:
         told["loss"] = f"loss={loop.policy_loss}"
     if not form.generates:

@@ -25,7 +25,7 @@ SYNCS: Mapping[str, str] = {
     "delta": r"delta|changed|sparse",
     "p2p": r"checkpoint.?engine(?! off)|p2p|rdma|ddma|nixl|peer|mooncake",
     "file": r"\bfile|disk|object store|\bs3\b|filesystem|nfs",
-    "ipc": r"\bipc|colocat|tensor$",
+    "ipc": r"\bipc|colocat|^tensor$",
     "broadcast": r"broadcast|nccl|gloo|hccl|distributed|checkpoint engine off",
 }
 """Mechanism -> how others name it."""
@@ -93,7 +93,9 @@ def base_format(text: str) -> str:
 
 def plan_of_words(text: str) -> str:
     """Adapters and frozen weights that an algorithm's name says, in words of a plan: QLoRA, DoRA SFT."""
-    method, stored = tuned_method(text), base_format(text)
+    plain = text.strip().lower()
+    method = plain if plain in METHODS.values() else tuned_method(text)
+    stored = base_format(text)
     if not (method or stored or LORA.search(text.lower())):
         return ""
     rank = re.search(r"(?:rank|r)[ =:-]?(\d+)", text.lower())

@@ -93,7 +93,7 @@ def sync_seconds(q: SyncQuestion, loop: PostTrainingLoop, system: System) -> flo
     elif q.mechanism == "ipc":
         seconds = gathered / loop.sync_ipc_bytes_per_s + tensors_s
     else:
-        gather_s = gathered / loop.sync_broadcast_bytes_per_s
+        gather_s = gathered / min(loop.sync_broadcast_bytes_per_s, broadcast_rate(q, system))
         seconds = max(gather_s, size / broadcast_rate(q, system)) + tensors_s
     if q.offloaded:
         # Every node loads its own shards.

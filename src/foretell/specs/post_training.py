@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
@@ -104,6 +103,9 @@ OTHER_NAMES: Mapping[str, str] = {
     "bnpo": "dr-grpo", "rft": "raft", "best of n": "raft",
     "nash md": "online-dpo", "xpo": "online-dpo", "spin": "online-dpo", "bco": "kto", "slic": "dpo",
     "hinge": "dpo", "tdpo": "dpo", "prm": "reward", "orm": "reward", "kd": "distillation",
+    "rpo": "dpo", "dpop": "dpo", "exo": "dpo", "apo": "dpo", "sppo": "online-dpo", "rebel": "online-dpo",
+    "nlhf": "online-dpo", "gigpo": "grpo", "papo": "grpo", "luffy": "grpo", "chord": "grpo", "treepo": "grpo",
+    "lite ppo": "dr-grpo", "grpo++": "dr-grpo", "topr": "reinforce",
 }  # fmt: skip
 """Other names in use -> ours."""
 
@@ -210,9 +212,7 @@ class TuningFit(JsonRecord):
     largest_model: str
     """Largest model of the catalogue of which one such sequence fits; empty: none was found."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON shape."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    to_dict = as_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

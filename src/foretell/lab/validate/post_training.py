@@ -253,22 +253,12 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
     """The figures that the bars are of."""
     by_id = {cells["id"]: cells for cells in rows}
 
-    def median(group: str, quant: bool | None = None) -> float | None:
-        errors = [
-            abs(p.predicted / p.measured - 1.0)
-            for p in found
-            if metric_group(p) == group
-            and (
-                quant is None or (bool(by_id[p.id].get("quant")) is quant and is_lora(by_id[p.id]))
-            )
-        ]
+    def median(group: str) -> float | None:
+        errors = [abs(p.predicted / p.measured - 1.0) for p in found if metric_group(p) == group]
         return float(np.median(errors)) if errors else None
 
-    syncs = [
-        max(p.predicted / p.measured, p.measured / p.predicted)
-        for p in found
-        if p.metric in ("sync",)
-    ]
+    ratios = [p.predicted / p.measured for p in found if p.metric == "sync"]
+    syncs = [max(ratio, 1.0 / ratio) for ratio in ratios]
     inside = [
         p.low <= p.measured <= p.high for p in found if p.low is not None and p.high is not None
     ]
@@ -280,10 +270,7 @@ def bars(rows: Sequence[Cells], found: Sequence[PostTrainingPrediction]) -> dict
             "rl_phase_median_ape": median("rl phase"),
             "sync_within_1_5": float(np.mean([s <= 1.5 for s in syncs])) if syncs else None,
             "finetune_step_median_ape": median("fine-tuning step"),
-            "finetune_step_lora_median_ape": median("fine-tuning step", False),
-            "finetune_step_qlora_median_ape": median("fine-tuning step", True),
-            "finetune_memory_lora_median_ape": median("fine-tuning memory", False),
-            "finetune_memory_qlora_median_ape": median("fine-tuning memory", True),
+            "finetune_memory_median_ape": median("fine-tuning memory"),
             "faster_placement_named": right / pairs if pairs else None,
             "placement_pairs": pairs,
             "outcome_named": fitting / outcomes if outcomes else None,
@@ -309,13 +296,6 @@ def outcomes_named(rows: Sequence[Cells]) -> tuple[int, int]:
         known += 1
         right += answer.fits == "too_close" or (answer.fits == "yes") == (outcome == "ran")
     return right, known
-
-
-def is_lora(cells: Cells) -> bool:
-    """Whether a row trains adapters."""
-    return (
-        bool(cells.get("lora_rank")) or "lora" in (cells.get("notes") or "").lower().split(";")[0]
-    )
 
 
 def faster_named(

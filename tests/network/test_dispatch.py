@@ -146,15 +146,17 @@ def test_libraries_without_a_name_here_are_taken_for_the_usual_one_of_their_kind
     assert float(row.load.far_bytes_per_s) == 25e9
 
 
-def test_a_proxy_on_the_host_is_slower_and_gains_nothing_from_faster_ports():
+def test_a_proxy_on_the_host_posts_rows_whatever_their_width_and_gains_nothing_from_faster_ports():
     kernels = dispatch_kernels()["deepep"]
-    port, twice = 50e9, 100e9
+    port, wide = 50e9, ROW_BYTES["bf16"]
 
-    def seconds(rate: float, *, by_host: bool) -> float:
-        used = posted_by_host(kernels, rate) if by_host else kernels
-        load = replace(LOAD, tokens=8192.0, far_bytes_per_s=rate)
+    def seconds(rate: float, row_bytes: float = LOAD.row_bytes, *, by_host: bool) -> float:
+        used = posted_by_host(kernels) if by_host else kernels
+        load = replace(LOAD, tokens=8192.0, far_bytes_per_s=rate, row_bytes=row_bytes)
         return float(pass_seconds(used, used.dispatch, load))
 
     assert seconds(port, by_host=True) > 2.0 * seconds(port, by_host=False)
-    assert seconds(twice, by_host=False) < 0.9 * seconds(port, by_host=False)
-    assert seconds(twice, by_host=True) == pytest.approx(seconds(port, by_host=True), rel=1e-6)
+    assert seconds(2.0 * port, by_host=False) < 0.9 * seconds(port, by_host=False)
+    assert seconds(2.0 * port, by_host=True) == pytest.approx(seconds(port, by_host=True), rel=0.01)
+    assert seconds(port, wide, by_host=False) > 1.5 * seconds(port, by_host=False)
+    assert seconds(port, wide, by_host=True) < 1.1 * seconds(port, by_host=True)

@@ -503,7 +503,7 @@ class TestRecipes:
             ({"notes": "25.11 NeMo Container"}, ("dedup", "off", 0.0, "megatron-bridge@25.11")),
             (
                 {"notes": "26.06 NeMo", "chip_id": "gb200", "precision_id": "mxfp8"},
-                ("dedup", "off", 0.0, "megatron-bridge@26.06"),
+                ("dedup", "on", 0.0, "megatron-bridge@26.06"),
             ),
             ({"model": "Qwen3 30B (tokendrop)"}, ("alltoall", "off", 1.0, "megatron-bridge")),
             (

@@ -3,11 +3,15 @@
 A family's file has them as `[[rule]]`: `when` the facts of a question are such, `set` these words of the
 plan, with a source and a sentence. `since` and `before` are releases of that file; a family that is
 `based_on` another has its rules behind its own. Of the rules that set one word, the first that holds counts.
-No rule asks for anything of a model.
+Of a model a rule may ask only what the framework's code asks.
 
     lora                  whether adapters are trained
+    precision             format of the products
+    schedule_plan         whether Megatron-Core can run two micro-batches in one pass: its GPTModel builds
+                          such plans, its model of Mamba layers none
     cp_above, ep_above, tp_above, zero_above
                           more ranks, or a higher stage of ZeRO, than this
+    domain_above          more chips that the fastest links join than this
     drops                 whether experts leave out tokens beyond their capacity
     etp_divides           whether tp ranks inside each expert divide the ranks of a stage
 """
@@ -22,7 +26,10 @@ from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 from foretell.specs.plan import Plan
 
-FACTS = ("lora", "drops", "cp_above", "ep_above", "tp_above", "zero_above", "etp_divides")
+FACTS = (
+    "lora", "drops", "cp_above", "ep_above", "tp_above", "zero_above", "etp_divides", "precision",
+    "schedule_plan", "domain_above",
+)  # fmt: skip
 """What a rule may ask for."""
 KEYS = frozenset({"since", "before", "when", "set", "source", "why"})
 """What a rule's table may hold."""

@@ -7,9 +7,11 @@ micro-batch has as many sequences as `Software.micro_tokens` hold and divide a r
 from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
+
 from foretell.catalog.software_rules import AS_TP, SoftwareRule, rules_of
 from foretell.specs.ffn import Experts
-from foretell.specs.model import Model
+from foretell.specs.mixers import Mamba2
 from foretell.specs.plan import BATCH_FIELDS, Plan
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
@@ -18,12 +20,25 @@ OF_EXPERTS = ("capacity", "dispatch", "ep_overlap", "etp")
 """Words that are about experts, and about nothing where a model has none."""
 
 
-def holds(rule: SoftwareRule, plan: Plan) -> bool:
+def holds(rule: SoftwareRule, scenario: Scenario, plan: Plan) -> bool:
     """Whether all that a rule asks for is so."""
     ranks = plan.tp * plan.cp * plan.dp
     whole = ranks % (plan.ep * plan.tp) == 0
-    known = {"lora": plan.lora > 0, "drops": plan.capacity > 0.0, "etp_divides": whole}
-    above = {"cp_above": plan.cp, "ep_above": plan.ep, "tp_above": plan.tp, "zero_above": plan.zero}
+    mixers = (mixer for layer in scenario.model.stack.layers for mixer in layer.mixers)
+    known = {
+        "lora": plan.lora > 0,
+        "drops": plan.capacity > 0.0,
+        "etp_divides": whole,
+        "precision": plan.precision,
+        "schedule_plan": not any(isinstance(mixer, Mamba2) for mixer in mixers),
+    }
+    above = {
+        "cp_above": float(plan.cp),
+        "ep_above": float(plan.ep),
+        "tp_above": float(plan.tp),
+        "zero_above": float(plan.zero),
+        "domain_above": float(np.max(scenario.system.network.tiers[0].size)),
+    }
     return all(
         above[name] > float(str(wanted)) if name in above else known[name] == wanted
         for name, wanted in rule.when.items()
@@ -31,7 +46,7 @@ def holds(rule: SoftwareRule, plan: Plan) -> bool:
 
 
 def apply_rules(
-    model: Model, plan: Plan, named: Collection[str], *, searched: bool = False
+    scenario: Scenario, plan: Plan, named: Collection[str], *, searched: bool = False
 ) -> tuple[Plan, dict[str, str]]:
     """The plan with the choices of its software's rules, and each field that was set with its reason."""
     rules = rules_of(plan.framework)
@@ -39,11 +54,13 @@ def apply_rules(
     if not rules:
         return plan, why
     shut = {*named, *(BATCH_FIELDS if searched else ())}
-    routed = any(isinstance(layer.ffn, Experts) for layer in dict.fromkeys(model.stack.layers))
+    routed = any(
+        isinstance(layer.ffn, Experts) for layer in dict.fromkeys(scenario.model.stack.layers)
+    )
     shut |= set() if routed else {*OF_EXPERTS}
     for rule in rules:
         fields = [name for name in rule.sets if name not in shut and name not in why]
-        if not fields or not holds(rule, plan):
+        if not fields or not holds(rule, scenario, plan):
             continue
         for name in fields:
             value = rule.sets[name]

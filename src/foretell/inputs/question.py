@@ -152,7 +152,7 @@ def plan_of(
     named = named_by(text or "", settings)
     architecture = scenario.system.chip.architecture
     heads = widest_heads(scenario.model)
-    plan, why = apply_rules(scenario.model, plan, named, searched=searched)
+    plan, why = apply_rules(scenario, plan, named, searched=searched)
     own, named = named, {*named, *why}
     plan = complete_plan(plan, named, software, architecture, searched=searched, heads=heads)
     plan = plan if searched else fill_micro_batch(scenario, plan, named, software)

@@ -91,9 +91,10 @@ NO_PASS = Passes(forward=0.0, backward=0.0)
 """What a view is."""
 CALLS = ("residual", "heads", "halves", "repeat", "join")
 """Passes that are calls between modules."""
-SCAN_SHARE, VECTOR_SHARE = 0.15, 0.5
+SCAN_SHARE, VECTOR_SHARE = 0.03, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach: their Triton kernels multiply
-tiles of one chunk, whose loop of one or two steps leaves loads and stores in sight (judged)."""
+tiles of one chunk, whose loop of one or two steps leaves loads and stores in sight. The first is set by steps
+of three hybrid models on five chips (Megatron-Bridge performance summary, Nemotron 3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,10 +301,18 @@ def _passes_apart(plan: Plan, software: Software) -> Mapping[str, Passes]:
     if software.modules and not plan.fused:
         modules = WIDE_MODULES if is_wide(plan, software) else MODULES
         return {**modules, **own, **found} if fused else {**modules, **own}
+    if fuses_experts(plan, software):
+        own["act"] = NO_PASS
     joined = {"join": JOINED} if software.maps_apart else {}
     # Heads and halves of one product are cut without a copy.
     uncut = {} if plan.fused else {"heads": NO_PASS, "halves": NO_PASS}
     return {**found, **joined, **uncut, **own}
+
+
+def fuses_experts(plan: Plan, software: Software) -> bool:
+    """Whether experts' activation, and the cast of what it gives, run inside their products."""
+    captured = plan.graphs == "on" and plan.precision == "mxfp8"
+    return captured and pass_made(software, "captured-act") is not None
 
 
 @lru_cache(maxsize=256)
@@ -333,6 +342,10 @@ def _host_s(
     # What is no module of its own is a plain call: its launches, and nothing besides.
     module = np.array([kind not in CALLS for kind, _ in stack.kinds], float)[:, None]
     found = (host.operation_s * module + host.kernel_s * kernels) * slower
+    if stack.family == "grouped" and software.routed_operations > 0.0:
+        # Transformer Engine's GroupedLinear starts a product for each expert, and in narrow formats a cast.
+        each = 2.0 if linear_format(plan) else 1.0
+        found = found + (each * stack.sizes["groups"] - 1.0) * host.kernel_s * slower
     if stack.family in ("prefill", "prefill-backward"):
         # Steps of a ring are operations one after another, each with a send; backward, gradients travel too.
         calls = stack.sizes["calls"]
@@ -408,6 +421,7 @@ def library_bound(
         return least_s, np.zeros(1)
     moved = stack.sizes["cast"] * plain["batch"] * plain["m"] * plain["k"]
     moved = moved * (2.0 + engine.dtype.activation_bytes) * record.quantise
+    moved = 0.5 * moved if fuses_experts(plan, software) else moved
     return least_s, np.asarray(moved / (record.memory * engine.bytes_per_s))
 
 

@@ -66,6 +66,8 @@ class DispatchPass:
     """What one of the chip's cores moves; 0: cores do not limit."""
     lane_bytes_per_s: float = 0.0
     """What the receiver of one expert moves; 0: receivers do not limit."""
+    post_s: float = 0.0
+    """Seconds of each row that leaves a domain, where a proxy posts one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,8 @@ def pass_seconds(kernels: DispatchKernels, one: DispatchPass, load: DispatchLoad
         sent * near / (one.near_share * np.asarray(load.near_bytes_per_s)),
         sent * far / (one.far_share * np.asarray(load.far_bytes_per_s)),
     ]
+    if one.post_s:
+        wires.append(tokens * far * one.post_s)
     if one.core_bytes_per_s and kernels.cores:
         cores = np.where(np.asarray(load.cores) > 0.0, load.cores, kernels.cores)
         wires.append(sent * (near + far) / (one.core_bytes_per_s * cores))
@@ -199,17 +203,17 @@ def dispatch_kernels() -> dict[str, DispatchKernels]:
     return {entry["id"]: kernels_from(entry) for entry in read_table(FILE)["kernels"]}
 
 
-PROXY_PORT_BYTES_PER_S = 50e9
-"""Rate of one rank between domains where kernels with a proxy were measured: faster ports do not help."""
+POST_S = 7.9e-7
+"""Seconds in which a proxy on the host posts one row. pplx-kernels through the host (README of 2025-08-06)
+takes as long for a row in fp8 as for one of twice the bytes: 7,392 at 9.2 GB/s, 14,336 at 18.4 GB/s."""
 
 
-def posted_by_host(kernels: DispatchKernels, far_bytes_per_s: Num) -> DispatchKernels:
-    """The same kernels where a proxy on the host posts what leaves a domain, as pplx-kernels' does."""
+def posted_by_host(kernels: DispatchKernels) -> DispatchKernels:
+    """The same kernels where a proxy on the host posts each row that leaves a domain, as pplx-kernels'."""
     proxy = dispatch_kernels()["pplx-proxy"]
-    slower = float(np.min(np.minimum(1.0, PROXY_PORT_BYTES_PER_S / np.asarray(far_bytes_per_s))))
 
     def posted(own: DispatchPass, other: DispatchPass) -> DispatchPass:
-        return replace(own, far_hop_s=other.far_hop_s, far_share=slower * other.far_share)
+        return replace(own, far_hop_s=other.far_hop_s, post_s=POST_S)
 
     return replace(
         kernels,

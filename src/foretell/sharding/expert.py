@@ -67,6 +67,8 @@ class ExpertTraffic:
     """Elements that one rank sends in a dispatch, on the mean of the mixtures."""
     copies: Num
     """Experts of a token."""
+    width: Num
+    """Elements of a token."""
 
 
 def spread_of(tp: Num, ep: Num, etp: Num, plan: Plan) -> ExpertSpread:
@@ -114,8 +116,17 @@ def expert_traffic(graph: LayerGraph, spread: ExpertSpread) -> ExpertTraffic:
     sent = [op.elements for op in sorts if isinstance(op, Pointwise)]
     total = sum(sent, start=0.0) * spread.busiest / spread.tp
     return ExpertTraffic(
-        layers=float(len(sent)), elements=total / max(len(sent), 1), copies=_copies(graph)
+        layers=float(len(sent)),
+        elements=total / max(len(sent), 1),
+        copies=_copies(graph),
+        width=_width(graph),
     )
+
+
+def _width(graph: LayerGraph) -> Num:
+    """Elements of a token that is dispatched: the depth of its experts' first product."""
+    ups = [op for op in graph.ops if op.region is Region.EXPERTS and op.role is OpRole.UP]
+    return next((op.k for op in ups if isinstance(op, Gemm)), 0.0)
 
 
 def _copies(graph: LayerGraph) -> Num:

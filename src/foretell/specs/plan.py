@@ -57,6 +57,7 @@ EpOverlap = Literal["off", "on", "shared"]
 TensorMode = Literal["1d", "summa"]
 TensorOverlap = Literal["auto", "off", "on"]
 Option = Literal["auto", "off", "on"]
+Graphs = Literal["auto", "off", "partial", "on"]
 
 RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
@@ -180,9 +181,9 @@ class Plan:
     """Whether gradients are reduced behind the backward pass; auto: as the framework has it."""
     param_overlap: Option = "auto"
     """Whether weights are gathered behind the passes; auto: as the framework has it."""
-    graphs: Option = "auto"
-    """Whether passes are launched as CUDA graphs, which leave the host little to do; auto: as the framework
-    has it."""
+    graphs: Graphs = "auto"
+    """Whether passes are launched as CUDA graphs, which leave the host little to do; partial: mixers, norms
+    and routers, not what experts and their dispatch run; auto: as the framework has it."""
     wire: str = "auto"
     """Dtype in which gradients are sent; auto: as they are kept."""
     gather: str = "auto"
@@ -224,7 +225,7 @@ class Plan:
 BY_SOFTWARE: tuple[str, ...] = ("flash", "fused", "attention", "gradients")
 """Fields that software of the catalogue states, beside sp and recompute, which every text has: the text of a
 plan that names software has them all. A test holds the list to the catalogue."""
-OF_EXPERTS = ("dispatch", "ep_overlap")
+OF_EXPERTS = ("dispatch", "ep_overlap", "graphs")
 """Fields that its rules set where experts are spread."""
 _STATED = json.loads(
     (Path(__file__).parents[1] / "catalog" / "software_words.json").read_text(encoding="utf-8")

@@ -84,7 +84,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "routing": ("even", "random", "bias", "batch", "sequence"),
     "grad_overlap": ("auto", "off", "on"),
     "param_overlap": ("auto", "off", "on"),
-    "graphs": ("auto", "off", "on"),
+    "graphs": ("auto", "off", "partial", "on"),
     "weights": ("fp32", "bf16", "fp16", "fp8", "nf4", "nf4-dq", "int4"),
     "gradients": ("fp32", "bf16", "fp16"),
     "master": ("fp32", "bf16", "none"),

@@ -64,6 +64,9 @@ class Exchange:
     """Outermost tier that the group touches; (groups,)."""
     behind: tuple[Overlap, Overlap] | None = None
     """Forward and backward, what of them can be hidden; None: the passes wait for all that is sent."""
+    alone_s: tuple[Array, Array] | None = None
+    """Forward and backward, what a pass without another micro-batch's beside it waits for besides; None:
+    nothing is hidden there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,8 +330,9 @@ def expert_seconds(
     etp = np.asarray(parts.shape.etp)[shape][:, None]
     if base.dispatch != "alltoall":
         copies = stack([t.copies for t in parts.experts], np.size(parts.shape.tp)).T[shape]
-        kernels = base.dispatch == "deepep"
-        seconds = _dedup_s(sent, copies, counts["ep"], system, kernels=kernels)
+        width = stack([t.width for t in parts.experts], np.size(parts.shape.tp)).T[shape]
+        row_bytes = width * parts.element_bytes if base.dispatch == "deepep" else None
+        seconds = _dedup_s(sent, copies, counts["ep"], system, row_bytes)
     else:
         group = _dispatching(counts["ep"], system)
         seconds = 2.0 * collective_s("all-to-all", sent, group)
@@ -340,13 +344,15 @@ def expert_seconds(
             seconds = seconds + collective_s(kind, sent * etp, inside)
     each_s = np.asarray(layers * seconds)
     tier = np.maximum(outermost(counts["ep"]), outermost(counts["etp"]))
-    if base.ep_overlap == "on":
+    blocked = base.dispatch == "deepep" and not fabric_of(system.id).gpu_initiated
+    if base.ep_overlap == "on" and not blocked:
         # The other micro-batch's, beside this pass: as much in both directions, so that it is whose.
         passes = (parts.forward, parts.backward)
         work = tuple(beside_host(p.seconds, p.host_s)[shape] for p in passes)
     elif base.ep_overlap == "shared":
         work = shared_seconds(parts, shape)
     else:
+        # Where a proxy posts, the host stands in every dispatch until all numbers of tokens have come.
         return Exchange(forward_s=each_s, backward_s=each_s, tier=tier)
     behind = overlap_of(0.0, each_s, work[0]), overlap_of(0.0, each_s, work[1])
     return Exchange(
@@ -354,6 +360,9 @@ def expert_seconds(
         backward_s=waited(behind[1], work[1]),
         tier=tier,
         behind=behind,
+        alone_s=(np.minimum(each_s, work[0]), np.minimum(each_s, work[1]))
+        if base.ep_overlap == "on"
+        else None,
     )
 
 
@@ -373,15 +382,18 @@ def _dispatching(counts: Array, system: System) -> Group:
     return place(counts, system, ("all-to-all",), slower)
 
 
-def _dedup_s(sent: Array, copies: Array, counts: Array, system: System, *, kernels: bool) -> Array:
+def _dedup_s(
+    sent: Array, copies: Array, counts: Array, system: System, row_bytes: Array | None
+) -> Array:
     """A dispatch and its combine, in which a token goes once to each node, and inside it once to each rank.
 
     Copies between nodes and those inside follow each other in pieces at the library's rates, and the slower
-    of both shows; or DeepEP's `kernels` do it, on twenty of a chip's cores (network/dispatch.py).
+    of both shows; or DeepEP's kernels do it with rows of so many bytes, on twenty of a chip's cores
+    (network/dispatch.py).
     """
     ranks = np.prod(counts, axis=0)[:, None]
-    if kernels:
-        return _kernel_s(sent / copies, copies, ranks, system)
+    if row_bytes is not None:
+        return _kernel_s(sent / copies, row_bytes, copies, (ranks, system))
     near = counts.copy()
     near[1:] = 1.0
     nodes = ranks / counts[0][:, None]
@@ -398,12 +410,13 @@ def _dedup_s(sent: Array, copies: Array, counts: Array, system: System, *, kerne
     return np.asarray(2.0 * np.maximum(far_s * (nodes > 1.0), near_s))
 
 
-def _kernel_s(row_bytes: Array, copies: Array, ranks: Array, system: System) -> Array:
-    """The same by DeepEP's kernels for throughput; `row_bytes` are those of all tokens, once each."""
+def _kernel_s(sent: Array, row_bytes: Array, copies: Array, where: tuple[Array, System]) -> Array:
+    """The same by DeepEP's kernels for throughput; `sent` are the bytes of all tokens, once each."""
+    ranks, system = where
     tiers = system.network.tiers
     load = DispatchLoad(
-        tokens=row_bytes,
-        hidden=1.0,
+        tokens=sent / np.maximum(row_bytes, 1.0),
+        hidden=row_bytes,
         row_bytes=1.0,
         top_k=copies,
         experts=ranks,
@@ -414,8 +427,8 @@ def _kernel_s(row_bytes: Array, copies: Array, ranks: Array, system: System) -> 
     )
     kernels = dispatch_kernels()["deepep"]
     if not fabric_of(system.id).gpu_initiated:
-        kernels = posted_by_host(kernels, tiers[-1].bandwidth_bytes_per_s)
+        kernels = posted_by_host(kernels)
     both = [pass_seconds(kernels, one, load) for one in (kernels.dispatch, kernels.combine)]
     domains = np.maximum(ranks / load.domain, 1.0)
     agreed = (kernels.dispatch.notify_s + kernels.combine.notify_s) * np.log2(domains)
-    return np.asarray((both[0] + both[1] + agreed * (row_bytes > 0.0)) * (ranks > 1.0))
+    return np.asarray((both[0] + both[1] + agreed * (sent > 0.0)) * (ranks > 1.0))

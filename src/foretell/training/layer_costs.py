@@ -61,6 +61,20 @@ CORE = ("attention", "scan")
 """Families that selective recomputation runs again."""
 
 
+UNSORTED = 1.4
+"""Operations of a layer of routed experts whose dispatch leaves sorting to others, over those of one that
+sorts on its way: permutation both ways, sizes that are read back, lists of splits (Megatron-Core,
+token_dispatcher.py); set by steps of nine sources."""
+UNCAPTURED = (
+    Region.EXPERTS,
+    Region.SHARED_EXPERTS,
+    Region.FEED_FORWARD,
+    Region.EMBEDDING,
+    Region.HEAD,
+)
+"""Regions that partial graphs leave out, beside their routers."""
+ROUTING = (OpRole.ROUTER, OpRole.CHOICE)
+"""What routers do."""
 ADAPTER_ROLES = (OpRole.ADAPTER, OpRole.ADAPTER_SUM)
 """What operations of adapters do."""
 ADAPTER_HOST = 0.15
@@ -337,10 +351,16 @@ def _costed(
         of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
         lighter = np.where(of_adapters, ADAPTER_HOST, 1.0)
         times = replace(times, host_s=times.host_s * np.concatenate([lighter, lighter]))
+    if base.graphs == "partial":
+        eager = np.array([op.region in UNCAPTURED and op.role not in ROUTING for op in flat])[
+            :, None
+        ]
+        times = replace(times, host_s=times.host_s * np.concatenate([eager, eager]))
     core = np.array([op.family in CORE for op in flat])[:, None]
     last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
     each = launch_cost(host, launch, fused=base.fused)
-    routed_s = software.routed_operations * (each.operation_s + each.kernel_s)
+    many = software.routed_operations * (UNSORTED if base.dispatch != "dedup" else 1.0)
+    routed_s = many * (each.operation_s + each.kernel_s)
     spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
     routed_host_s = spread * routed_s / np.reshape(chip.host_speed, (-1, 1))
     parameters = _sum_parts(ops, weights)

@@ -290,8 +290,12 @@ def exchange_seconds(tables: Tables, many: PartRuns) -> dict[str, float]:
 
 
 def less_hidden(exchanged: dict[str, float], sends_s: float, hidden_s: float) -> float:
-    """Take what pairs hide from dispatches and sends, from each its part; the sends that are left."""
+    """Take what pairs hide from dispatches and sends, from each its part; the sends that are left. What shows
+    besides where passes are alone (below zero) is of the dispatches."""
     dispatched = exchanged.get("expert_parallel", 0.0)
+    if hidden_s < 0.0:
+        exchanged["expert_parallel"] = dispatched - hidden_s
+        return sends_s
     left = 1.0 - hidden_s / max(dispatched + sends_s, 1e-30)
     if "expert_parallel" in exchanged:
         exchanged["expert_parallel"] = dispatched * left

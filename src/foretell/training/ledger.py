@@ -33,7 +33,8 @@ class StageSeconds:
     optimizer: Array
     """Optimizer update."""
     hidden: Array | None = None
-    """Less what exchanges of a forward beside a backward pass hide, so negative; None where none run so."""
+    """Less what exchanges of a forward beside a backward pass hide, so negative, or what shows of them where
+    passes are alone; None where none run so."""
     offload: Array | None = None
     """Copies to and from the host that nothing hides; None where nothing is offloaded."""
 

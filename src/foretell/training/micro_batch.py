@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.schedules.base import Pipe
 from foretell.sharding.offload import ExposedCopies
 from foretell.specs._base import Num
 from foretell.specs.plan import Plans
@@ -49,6 +50,22 @@ class MicroBatch:
         if self.copies is None:
             return pass_s
         return pass_s + self.copies.backward_s - self.copies.inputs_s
+
+
+def alone_seconds(tables: Tables, pipe: Pipe, stages: Stages) -> Array | None:
+    """What experts' exchanges show in a step although another micro-batch's work can hide them, since some
+    passes have none beside them; (plans, stages).
+
+    With p stages of v chunks and m micro-batches the last rank runs (v - 1) p + 1 chunks forward before its
+    first backward pass, one of them so that the two are of different micro-batches (Megatron-Core,
+    pipeline_parallel/schedules.py), and as many backward at the end; bubbles have passes of other ranks.
+    """
+    found = zip(tables.exchanges.by_name, stages.waits, strict=True)
+    waits_s = {name: waits.waits_s for name, waits in found}.get("expert_parallel")
+    if waits_s is None:
+        return None
+    chunks = np.minimum((pipe.vpp - 1.0) * pipe.pp + 1.0, pipe.micro_batches * pipe.vpp)
+    return np.asarray(((chunks + pipe.pp - 1.0) / pipe.vpp)[:, None] * waits_s)
 
 
 def micro_batch(

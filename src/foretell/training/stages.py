@@ -88,6 +88,8 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         tier, waits_s = one.tier[tables.group], None
         if schedule.layout == "both":
             waits_s = sum_of(both(name, one.forward_s, one.backward_s))
+        elif one.alone_s is not None:
+            waits_s = sum_of(both(name, *one.alone_s, behind=True))
         if one.behind is None:
             passes_s = both(name, one.forward_s, one.backward_s)
             return Waits(passes=passes_s, tier=tier, waits_s=waits_s)

@@ -56,7 +56,7 @@ from foretell.training.feasibility import PlanTotals, empty_totals
 from foretell.training.layer_costs import fixed_seconds
 from foretell.training.ledger import Ledger, StageSeconds
 from foretell.training.memory import correct_memory, held_micro_batches, stage_memory
-from foretell.training.micro_batch import micro_batch
+from foretell.training.micro_batch import alone_seconds, micro_batch
 from foretell.training.offload import (
     copied_passes,
     copied_seconds,
@@ -119,6 +119,8 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
         mirror_s = mirror_seconds(scenario, plans, tables, shares)
         hidden_s = hidden_seconds(scenario, plans, tables, pipe, one)
         seconds = replace(seconds, data_parallel=one.waits.step_s + mirror_s, hidden=hidden_s)
+    elif plans.base.ep_overlap == "on":
+        seconds = replace(seconds, hidden=alone_seconds(tables, pipe, stages))
     if plans.base.offload != "none":
         copies = offload_seconds(scenario, plans, one, memory, seconds.optimizer)
         one = replace(one, copies=copies)

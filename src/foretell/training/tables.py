@@ -94,7 +94,7 @@ class Waits:
     tier: Index
     """Outermost tier that they touch; (plans,)."""
     waits_s: Array | None = None
-    """What both passes wait for; None where no schedule asks."""
+    """What both passes wait for, or would alone; None where nobody asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ catalog/sightings.toml.
 import math
 import random
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +54,8 @@ TAILS = (0.38, 0.53, 0.67, 0.83, 1.03, 1.28, 1.66, 2.33, 5.25)
 """nu / chi^2 of Student's t with nu = 4, at the middles of nine equal shares."""
 SCALARS = ("mean", "skew", "common", "alike", "own", "known")
 """Parameters beside spreads of mechanisms and weights of what is new; `known` is of the fit alone."""
+CENTRES = ("mean", "skew")
+"""Those of them that move the middle."""
 START: Mapping[str, float] = {
     "mean": 0.0, "skew": 0.1, "common": math.log(0.1), "known": -0.5,
 }  # fmt: skip
@@ -141,6 +143,8 @@ def start_of(kind: ErrorKind) -> Array:
 
 def scalar_start(kind: ErrorKind, name: str) -> float:
     """Where a parameter of a kind begins."""
+    if kind.centred and name in CENTRES:
+        return 0.0
     own = {"alike": kind.alike, "own": kind.own}
     return math.log(own[name]) if name in own else START[name]
 
@@ -210,6 +214,8 @@ def fit(kind: ErrorKind, sources: Sequence[SourceRows], begin: Array | None = No
 
     start = start_of(kind)
     bounds = [(-0.3, 0.3), (-0.5, 0.8), (-5.0, 1.0), (-5.0, 1.0), (-5.0, 1.0), (-2.0, 0.0)]
+    if kind.centred:
+        bounds[: len(CENTRES)] = [(0.0, 0.0)] * len(CENTRES)
     bounds += [(-5.0, 1.0)] * len(kind.groups) + [(-1.0, 2.5)] * len(kind.novelty)
     signs = [(0.0 if name in novelty.FEATURES else -1.0, 2.5) for name in kind.novelty]
     bounds[-len(signs) :] = signs
@@ -276,10 +282,38 @@ def width_of(held: Sequence[HeldOutRow]) -> float:
     made."""
     needed: dict[bool, list[float]] = {False: [], True: []}
     for one in held:
-        error = one.row.log_error
-        needed[one.row.first].append(error / (one.high if error > 0 else one.low))
+        needed[one.row.first].append(_needed(one))
     now, then = (float(np.quantile(found, 0.9)) for found in needed.values())
     return math.sqrt(now * then)
+
+
+def figure_widths(held: Sequence[HeldOutRow]) -> dict[str, float]:
+    """Figure -> factor on its spreads: midway between what nine in ten rows need, and nine in ten of the
+    rows where every group counts as one."""
+    many = Counter(one.row.group for one in held)
+    found: dict[str, float] = {}
+    for figure in sorted({one.row.figure[0] for one in held}):
+        mine = [one for one in held if one.row.figure[0] == figure]
+        needed = np.array([_needed(one) for one in mine])
+        order, weights = np.argsort(needed), np.array([1.0 / many[one.row.group] for one in mine])
+        part = np.cumsum(weights[order]) / weights.sum()
+        of_groups = needed[order][np.searchsorted(part, 0.9)]
+        found[figure] = math.sqrt(float(np.quantile(needed, 0.9)) * float(of_groups))
+    return found
+
+
+def by_figure(kind: ErrorKind, theta: Array, factors: Mapping[str, float]) -> Array:
+    """Parameters with figures so many times as wide, those that have a weight of their own."""
+    found, first = theta.copy(), len(SCALARS) + len(kind.groups)
+    for place, name in enumerate(kind.novelty):
+        found[first + place] += math.log(factors.get(name, 1.0))
+    return found
+
+
+def _needed(one: HeldOutRow) -> float:
+    """Factor on a row's interval with which it lies just inside."""
+    error = one.row.log_error
+    return error / (one.high if error > 0 else one.low)
 
 
 def scaled(kind: ErrorKind, theta: Array, factor: float) -> Array:
@@ -513,6 +547,19 @@ def main(arguments: Sequence[str]) -> None:
         held = [replace(one, low=one.low * width, high=one.high * width) for one in held]
         held = [one for one in held if not one.row.first]
         sys.stdout.write(f"width: {width}\n")
+    elif KINDS[kind].centred:
+        factors = figure_widths(held)
+        theta = by_figure(KINDS[kind], theta, factors)
+        without = {name: by_figure(KINDS[kind], told, factors) for name, told in without.items()}
+        own = [
+            factors[one.row.figure[0]] if one.row.figure[0] in KINDS[kind].novelty else 1.0
+            for one in held
+        ]
+        held = [
+            replace(one, low=one.low * f, high=one.high * f)
+            for one, f in zip(held, own, strict=True)
+        ]
+        sys.stdout.write(f"widths: {factors}\n")
     write_model(KINDS[kind], theta, without)
     for name, value in {**model_table(model_of(KINDS[kind], theta)), **report(held)}.items():
         sys.stdout.write(f"{name}: {value}\n")

@@ -17,7 +17,7 @@ from foretell.search.frameworks import (
 )
 from foretell.search.simpler import NEAR, burden, is_equal
 from foretell.sharding.pipeline import stages_of
-from foretell.specs.plan import batch_of, parse_plan
+from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.plan_forms import even_sizes, layout_form, layout_sizes
 from foretell.training.step import evaluate
 from tests.surfaces.command import foretell as command
@@ -124,12 +124,28 @@ def test_batch_and_single_plans_are_judged_alike() -> None:
     ]
     for framework in RULES:
         mask, _ = runs_on(scenario, batch_of(plans), framework)
-        alone = [not refusals(scenario, plan, framework) for plan in plans]
+        alone = [not refusals(scenario, dealt(plan, 80), framework) for plan in plans]
         assert mask.tolist() == alone
     for plan in plans:
         assert launchable_with(scenario, plan) == tuple(
             name for name in RULES if not refusals(scenario, plan, name)
         )
+
+
+def dealt(plan: Plan, layers: int) -> Plan:
+    """With the layout that a search writes where stages do not divide the layers."""
+    if layers % (plan.pp * plan.vpp) == 0:
+        return plan
+    sizes = ",".join(map(str, even_sizes(layers, plan.pp * plan.vpp)))
+    return replace(plan, layout=layout_form(sizes) or plan.layout)
+
+
+def test_layers_that_no_stages_divide_are_dealt_and_told() -> None:
+    question = {"gpus": "512xH800", "global_batch": 4096, "seq_len": 4096}
+    found = foretell.search("deepseek-v3", plan="framework=megatron-core pp16", **question)
+    assert found.best.fits == "yes"
+    assert sum(layout_sizes(found.best.plan.layout)) == 61
+    assert launchable_with(scenario_of(found.best), found.best.plan) == ("megatron-core",)
 
 
 def test_every_word_for_a_framework_has_rules() -> None:

@@ -13,7 +13,7 @@ says which could. Rules are those of the releases named in CHECKED, read from th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -111,6 +111,8 @@ def _host_activations(scenario: Scenario, cuts: Cuts, plans: Plans, version: Ver
 
 
 LOOPS = ("1f1b", "interleaved")
+DEALT = "dealt"
+"""In the place of a layout: one that a search writes into the plans that it finds."""
 PLAIN_TP = FrameworkRule(
     "grid",
     lambda s, c, p, v: _all(p, p.base.tp_mode == "1d"),
@@ -275,8 +277,13 @@ def rule_masks(
 
 
 def runs_on(scenario: Scenario, plans: Plans, framework: str) -> tuple[Mask, dict[str, int]]:
-    """Which plans of a batch a framework can run, and how many each rule takes away."""
+    """Which plans of a batch a framework can run, and how many each rule takes away.
+
+    What a search finds is printed with the layout that deals its layers, even or not.
+    """
     found = launcher_of(framework)
+    if plans.base.layout == EVEN:
+        plans = replace(plans, base=replace(plans.base, layout=DEALT))
     alive, lost = np.ones(len(plans), dtype=bool), dict[str, int]()
     for rule, holds in rule_masks(scenario, plans, framework):
         gone = int((alive & ~holds).sum())

@@ -1,6 +1,6 @@
 """Predicted steps of the modules beside this file, and how far measured ones are from them.
 
-`python tools/modules/compare.py cases|library|later|newer PREDICTED.jsonl` predicts every step on one H200;
+`python tools/modules/compare.py cases|library|later|newer|latest PREDICTED.jsonl` predicts every step on one H200;
 `python tools/modules/compare.py PREDICTED.jsonl MEASURED.jsonl` prints the errors.
 """
 
@@ -90,6 +90,6 @@ def compared(first, second):
 
 
 if __name__ == "__main__":
-    (predicted if sys.argv[1] in ("cases", "library", "later", "newer") else compared)(
+    (predicted if sys.argv[1] in ("cases", "library", "later", "newer", "latest") else compared)(
         *sys.argv[1:3]
     )

@@ -1,6 +1,6 @@
 """Steps of the modules beside this file, timed on the GPU of this machine, and rates of kernels.
 
-`python tools/modules/measure.py OUT cases|library|later|newer|kernels|updates|starts [SECONDS]` writes OUT/*.jsonl;
+`python tools/modules/measure.py OUT cases|library|later|newer|latest|kernels|updates|starts [SECONDS]` writes OUT/*.jsonl;
 `cases:compiled` is a part, `cases:profiled` has the kernels of each step instead of its time, and `cases:warm`
 compiles what is compiled in several processes, so that the timed one finds it done. It needs PyTorch, and
 `library` transformers.
@@ -661,11 +661,11 @@ if __name__ == "__main__":
         torch.backends.cuda.matmul.allow_tf32,
     )
     kind = what.split(":")[0]
-    if kind in ("library", "later", "newer"):
+    if kind in ("library", "later", "newer", "latest"):
         BENCH[0] = importlib.import_module(f"{kind}_modules")
     if "warm" in what:
         warm(what, limit)
-    elif kind in ("cases", "library", "later", "newer"):
+    elif kind in ("cases", "library", "later", "newer", "latest"):
         cases(folder, limit, 1 if "compiled" in what else None, profile="profiled" in what)
     else:
         {"kernels": kernels, "updates": updates, "starts": starts}[what](folder, limit)

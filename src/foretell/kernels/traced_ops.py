@@ -38,18 +38,23 @@ class PassForm:
     """The same of each row of a norm, or each index of a gather, beside the bytes."""
     narrow_flop: float = 0.0
     """The same as `flop` for numbers of 16 bits, where they take longer."""
-    by_channel: bool = False
-    """Whether each channel is summed by one block, so that few channels leave cores idle."""
+    by_channel: float = 0.0
+    """Channels from which on all cores are busy, where each channel is summed by one block."""
+    last: float = 1.0
+    """Its plain operations where channels lie last, over those elsewhere."""
 
 
 PASSES: Mapping[str, PassForm] = {
     "native_layer_norm": PassForm(row_flop=1e5),
     "native_layer_norm_backward": PassForm(kernels=2.0, row_flop=2.2e5),
-    "_fused_rms_norm_backward": PassForm(kernels=2.0, row_flop=2e5),
+    "_fused_rms_norm": PassForm(row_flop=4e4),
+    "_fused_rms_norm_backward": PassForm(kernels=2.0, row_flop=7e4),
     "native_group_norm": PassForm(kernels=3.0, flop=350.0),
     "native_group_norm_backward": PassForm(kernels=4.0, flop=480.0),
-    "native_batch_norm": PassForm(flop=240.0, narrow_flop=370.0, by_channel=True),
-    "native_batch_norm_backward": PassForm(flop=400.0, narrow_flop=480.0, by_channel=True),
+    "native_batch_norm": PassForm(flop=240.0, narrow_flop=370.0, by_channel=150.0, last=0.6),
+    "native_batch_norm_backward": PassForm(
+        flop=400.0, narrow_flop=480.0, by_channel=260.0, last=0.45
+    ),
     "gelu": PassForm(narrow_flop=90.0),
     "gelu_backward": PassForm(narrow_flop=70.0),
     "slice_backward": PassForm(kernels=2.0, traffic=2.0),
@@ -58,7 +63,7 @@ PASSES: Mapping[str, PassForm] = {
     "_log_softmax": PassForm(traffic=1.7),
     "_log_softmax_backward_data": PassForm(traffic=1.4),
     "native_dropout": PassForm(traffic=1.35),
-    "_to_copy": PassForm(traffic=1.25),
+    "_to_copy": PassForm(traffic=1.4),
     "clone": PassForm(traffic=1.25),
     "nll_loss_backward": PassForm(traffic=0.5),
     "upsample_bilinear2d_backward": PassForm(flop=640.0),
@@ -88,7 +93,7 @@ class Rates:
     """A kernel with next to nothing to do, behind another."""
     depthwise_flop: float = 0.045
     """Share of the plain units' peak that depthwise convolutions of rows of pixels reach."""
-    layout: float = 0.45
+    layout: float = 0.42
     """Share of the bandwidth at which cuDNN changes the order of channels and pixels."""
     sort: float = 0.12
     """Share of the bandwidth at which keys are sorted, over eight passes."""
@@ -184,28 +189,32 @@ def _over_memory(op: TracedOp, place: _Chip) -> tuple[float, float]:
     if op.kind == "fill":
         moved = op.write_bytes
     seconds = place.pass_s(moved)
-    many = sizes.get("elements", max(op.read_bytes, op.write_bytes) / (2.0 if narrow else 4.0))
+    largest = op.write_bytes if op.kind == "pool" else max(op.read_bytes, op.write_bytes)
+    many = sizes.get("elements", largest / (2.0 if narrow else 4.0))
     flop = (one.narrow_flop or one.flop) if narrow else one.flop
-    if one.by_channel:
-        flop *= max(1.0, CHANNELS / max(sizes.get("channels", CHANNELS), 1.0))
+    if sizes.get("channels_last"):
+        flop *= one.last
+    elif one.by_channel:
+        flop *= max(1.0, one.by_channel / max(sizes.get("channels", one.by_channel), 1.0))
     seconds = max(seconds, flop * many / place.vector)
     seconds += one.row_flop * sizes.get("rows", 0.0) / place.vector
     if "columns" in sizes:
         share = min(COLUMN_SHARE * (sizes["columns"] / 100.0) ** 0.45, RATES.stream)
         seconds = max(seconds, op.read_bytes / (share * place.bandwidth) + 4e-6)
     if "uneven" in sizes:
-        each = TURNED_FLOP if sizes["turned"] else UNEVEN_FLOP
+        each = (
+            TURNED_FLOP if sizes["turned"]
+            else PERMUTED_FLOP if sizes.get("permuted") and op.kind == "copy" else UNEVEN_FLOP
+        )  # fmt: skip
         seconds = max(seconds, each * sizes["uneven"] / place.vector)
     return one.kernels * RATES.launch_s + seconds, one.kernels
 
 
-CHANNELS = 150.0
-"""Channels of a batch norm from which on all cores are busy."""
 COLUMN_SHARE = 0.10
 """Share of the bandwidth at which the rows of 100 columns are summed; wider ones go faster."""
-UNEVEN_FLOP, TURNED_FLOP = 180.0, 450.0
-"""Plain operations of a number, by their time, where operands lie otherwise than the result (broadcast, or
-heads apart), and where rows become columns."""
+UNEVEN_FLOP, PERMUTED_FLOP, TURNED_FLOP = 150.0, 380.0, 450.0
+"""Plain operations of a number, by their time, where operands lie otherwise than the result (broadcast or cut
+out), where a copy puts dimensions into another order, and where rows become columns."""
 
 
 def _gemm(op: TracedOp, place: _Chip) -> tuple[float, float]:
@@ -218,11 +227,35 @@ def _gemm(op: TracedOp, place: _Chip) -> tuple[float, float]:
     dims["load"] = np.array([float(np.ravel(load)[0])])
     if min(m, n, k) <= 0:
         return 0.0, 0.0
+    if dtype == "fp32":
+        peak = float(np.ravel(found.engine.flop_per_s)[0])
+        wide_s = tiled_s(m, n, k, WIDE_SHARE * peak * k / (k + SHORT_SUM), sizes["batch"])
+        return max(wide_s, place.pass_s(op.read_bytes + op.write_bytes)) + RATES.launch_s, 1.0
     seconds = found.chosen.family.seconds(dims, found.chosen.record, found.engine)
     slower = TURNED_TF32 if dtype == "tf32" and k > max(m, n) else 1.0
     return slower * float(np.ravel(seconds)[0]), 1.0
 
 
+def tiled_s(m: float, n: float, k: float, rate: float, batch: float = 1.0) -> float:
+    """Seconds of a product at a rate, by waves of tiles over the cores; long sums are split over them."""
+    best = float(np.inf)
+    for rows, columns, slower in TILES:
+        tiles = float(np.ceil(m / rows) * np.ceil(n / columns)) * batch
+        waves = float(np.ceil(tiles / CORES))
+        if tiles < CORES and k >= SPLIT_SUM:
+            waves = max(tiles / CORES, 1.0 / float(max(k // SPLIT_SUM, 1.0)))
+        best = min(best, slower * waves * CORES * rows * columns * 2.0 * k / rate)
+    return best
+
+
+TILES = ((128, 128, 1.0), (256, 128, 0.95), (128, 256, 0.95), (128, 64, 1.2), (64, 128, 1.2), (64, 64, 1.5),
+         (128, 32, 1.7), (32, 128, 1.7))  # fmt: skip
+"""Rows and columns of the tiles that libraries cut products into, and how much longer an operation of a small
+tile takes."""
+CORES, SPLIT_SUM = 132.0, 512.0
+"""Cores that the tiles are dealt to, and terms of a sum from which on several cores share it."""
+WIDE_SHARE, SHORT_SUM = 0.80, 45.0
+"""Products in 32 bits: share of the peak, and terms of a sum that take as long as one's start."""
 TURNED_TF32 = 1.7
 """Products over many rows in TF32, whose operands lie across what the matrix units read, over others."""
 
@@ -272,55 +305,75 @@ def _convolution(op: TracedOp, place: _Chip) -> tuple[float, float]:
     rows = s["batch"] * s["in_points"] * s["inputs"] * width
     results = s["batch"] * s["out_points"] * s["outputs"] * width
     bias_s = place.pass_s(results) if backward and s.get("to_bias") else 0.0
+    if s.get("bias"):
+        numbers = s["batch"] * s["out_points"] * s["outputs"]
+        bias_s = max(place.pass_s(2.0 * results), UNEVEN_FLOP * numbers / place.vector)
+    copied_s = TURNED_FLOP * s.get("copied", 0.0) / place.vector
     if s["groups"] > 1 and s["groups"] >= s["inputs"]:
         slower = 1.7 if backward else 1.0
+        if s["dimensions"] == 1:  # a kernel for pictures, whose rows are one pixel high
+            flop = max(flop, LINE_FLOP * s["batch"] * s["out_points"] * s["outputs"])
         seconds = made * slower * flop / (RATES.depthwise_flop * place.vector)
         least = made * place.pass_s(rows + results)
-        return max(seconds, least) + made * RATES.launch_s + bias_s, made
+        return max(seconds, least) + made * RATES.launch_s + bias_s + copied_s, made
     dtype = place.convolution(op.dtype)
-    found = place.family("gemm", dtype)
-    channels = s["inputs"] / s["groups"], s["outputs"] / s["groups"]
-    total = 0.0
-    shapes = []
+    peak = CONVOLUTION_SHARE[dtype] * float(np.ravel(engine_of(place.chip, dtype).flop_per_s)[0])
+    inputs, outputs = s["inputs"] / s["groups"], s["outputs"] / s["groups"]
+    least = place.pass_s(rows + results)
+    products = []
     if not backward or s["to_input"]:
-        shapes.append((s["batch"] * points, channels[1], channels[0] * s["taps"]))
+        sums = (outputs, inputs) if backward != bool(s["transposed"]) else (inputs, outputs)
+        wide = 8.0 * np.ceil(sums[0] / 8.0) * s["taps"]
+        products.append(tiled_s(s["batch"] * points, sums[1], wide, peak, s["groups"]))
     if backward and s["to_weights"]:
-        shapes.append((channels[0] * s["taps"], channels[1], s["batch"] * points))
-    for m, n, k in shapes:
-        dims = {
-            "m": np.array([m]),
-            "n": np.array([n]),
-            "k": np.array([k]),
-            "batch": np.array([s["groups"]]),
-        }
-        product = found.chosen.family.seconds(dims, found.chosen.record, found.engine)
-        total += (CONVOLUTION_BACK if backward else CONVOLUTION_SLOWER) * float(
-            np.ravel(product)[0]
+        products.append(flop / (WEIGHTS_SHARE * peak))
+    if s["inputs"] < FEW_CHANNELS or (backward and s["outputs"] < FEW_CHANNELS):
+        products = [max(one, flop / (FEW_SHARE * peak)) for one in products]
+    total = sum(max(one, least) + CONVOLUTION_S for one in products)
+    even = (
+        s["taps"] == 1.0 and s["in_points"] == s["out_points"] and not s["in_points"] * width % 16
+    )
+    if not s.get("channels_last") and s["in_points"] > 1 and not even:
+        used = rows * (
+            s["out_points"] / s["in_points"] if s["taps"] == 1.0 and not backward else 1.0
         )
-        total = max(total, place.pass_s(rows + results))
-    if not s.get("channels_last") and s["taps"] > 1 and s["in_points"] > 1:
-        moved = (rows + results) * (1.5 if backward and made > 1 else 1.0)
-        total += 2.0 * moved / (RATES.layout * place.bandwidth) + 2 * RATES.launch_s
-    return total + bias_s, 2.0 * made + 1.0
+        weights = made * s["inputs"] * s["outputs"] / s["groups"] * s["taps"] * width
+        moved = (used + results) * (1.5 if backward and made > 1 else 1.0) + weights
+        total += 2.0 * moved / (RATES.layout * place.bandwidth)
+    return total + bias_s + copied_s, 2.0 * made + 1.0
 
 
-CONVOLUTION_SLOWER, CONVOLUTION_BACK = 1.25, 1.6
-"""A convolution as an implicit product over the product of its sizes, forward and backward."""
+CONVOLUTION_SHARE: Mapping[str, float] = {"bf16": 0.86, "fp16": 0.86, "tf32": 0.75, "fp32": 0.6}
+"""Share of the peak that whole waves of tiles of an implicit product reach."""
+LINE_FLOP = 30.0
+"""Operations of a result of a depthwise convolution over a line, by their time, where it has fewer."""
+WEIGHTS_SHARE = 0.45
+"""The same of the product that makes weights' gradients, over the others."""
+CONVOLUTION_S = 8e-6
+"""Starting the kernels of one product."""
+FEW_CHANNELS, FEW_SHARE = 5.0, 0.04
+"""Inputs with so few channels, as pictures have, leave the matrix units at such a share."""
 
 
 def _recurrent(op: TracedOp, place: _Chip) -> tuple[float, float]:
     s = op.sizes or {}
-    steps = s["steps"] * s["layers"] * s["directions"]
+    steps = recurrent_steps(op)
     dtype = place.convolution(op.dtype)
     peak = float(np.ravel(engine_of(place.chip, dtype).flop_per_s)[0])
     weights = s["gates"] * s["width"] ** 2 * (2.0 if op.dtype == "bf16" else 4.0)
     again = weights / (3.0 * place.bandwidth)
-    seconds = op.flops / (0.35 * peak) + steps * (RECURRENT_S + again)
-    return seconds, 2.0 * steps
+    step_s = RECURRENT_BACK_S if s.get("backward") else RECURRENT_S
+    return op.flops / (0.35 * peak) + steps * (step_s + again), 2.0 * steps
 
 
-RECURRENT_S = 8e-6
-"""Seconds of one step of one recurrent layer beside its products."""
+def recurrent_steps(op: TracedOp) -> float:
+    """Steps of a recurrent layer, one after the other, over its layers and directions."""
+    s = op.sizes or {}
+    return s["steps"] * s["layers"] * s["directions"] if op.kind == "rnn" else 0.0
+
+
+RECURRENT_S, RECURRENT_BACK_S = 6.5e-6, 14e-6
+"""Seconds of one step of one recurrent layer beside its products, forward and backward."""
 
 
 def _gather(op: TracedOp, place: _Chip) -> tuple[float, float]:

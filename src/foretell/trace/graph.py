@@ -24,6 +24,8 @@ FORMAT, VERSION = "foretell-trace", 1
 """What the file says it is."""
 PHASES = ("forward", "recompute", "backward")
 """Parts of a step, by their codes in `TracedGraph.phase`."""
+LOSS = "(loss)"
+"""Path of what runs outside of the module: a loss of the user's own, which `torch.compile(module)` leaves."""
 FOREVER = -1
 """Row at which a storage ends that outlives the step: a gradient, or a buffer that was written."""
 Ints = NDArray[np.int64]

@@ -125,7 +125,9 @@ def _rms_norm(recorder: StepRecorder) -> Callable[..., torch.Tensor]:
             scales = (*given.shape[: given.dim() - dims], *(1,) * dims)
             wide = torch.float32 if given.dtype != torch.float64 else torch.float64
             shapes = [(given.shape, given.dtype), (scales, wide)]
-            made, scale = recorder.kernel("aten._fused_rms_norm", "norm", [given, weight], shapes)
+            made, scale = recorder.kernel(
+                "aten._fused_rms_norm", "norm", [given, weight], shapes, sizes=_rows(given)
+            )
             ctx.save_for_backward(given, weight, scale)
             return made
 
@@ -135,7 +137,8 @@ def _rms_norm(recorder: StepRecorder) -> Callable[..., torch.Tensor]:
             shapes = [(given.shape, given.dtype)]
             shapes += [(weight.shape, weight.dtype)] if ctx.needs_input_grad[1] else []
             inputs = [gradient, given, weight, scale]
-            made = recorder.kernel("aten._fused_rms_norm_backward", "norm", inputs, shapes)
+            name = "aten._fused_rms_norm_backward"
+            made = recorder.kernel(name, "norm", inputs, shapes, sizes=_rows(given))
             return made[0], made[1] if len(made) > 1 else None, None
 
     def run(
@@ -144,10 +147,22 @@ def _rms_norm(recorder: StepRecorder) -> Callable[..., torch.Tensor]:
         weight: torch.Tensor | None = None,
         eps: float | None = None,
     ) -> torch.Tensor:
-        del eps
+        if weight is not None and weight.dtype != given.dtype:  # no kernel: operation by operation
+            wide = given.float()
+            dims = list(range(-len(shape), 0))
+            scale = torch.rsqrt(wide.pow(2).mean(dims, keepdim=True) + (eps or 1e-6))
+            return (wide * scale).to(given.dtype) * weight
         return RmsNorm.apply(given, weight, len(shape))  # type: ignore[no-any-return, no-untyped-call]
 
     return run
+
+
+def _rows(given: torch.Tensor) -> dict[str, float]:
+    """Sizes of a norm over the last dimension."""
+    return {
+        "elements": float(given.numel()),
+        "rows": float(given.numel() // max(given.shape[-1], 1)),
+    }
 
 
 def _recurrent(name: str, recorder: StepRecorder) -> Callable[..., Any]:

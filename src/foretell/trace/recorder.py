@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from foretell.trace.graph import FOREVER, TracedGraph, TracedOp, block_bytes
+from foretell.trace.graph import FOREVER, LOSS, TracedGraph, TracedOp, block_bytes
 from foretell.trace.kinds import (
     KINDS,
     NO_KERNEL,
@@ -43,7 +43,7 @@ class StepRecorder(TorchDispatchMode):
         super().__init__()
         self.values = values
         self.static = static
-        self.stack: list[str] = [""]
+        self.stack: list[str] = [LOSS]
         self.ops: dict[tuple[Any, ...], int] = {}
         self.records: list[TracedOp] = []
         self.paths: dict[str, int] = {}
@@ -355,7 +355,11 @@ def classify(
         sizes = convolution_sizes(
             args[0].shape, args[1].shape, outputs[0].shape, groups=args[8], transposed=args[6]
         )
-        sizes["channels_last"] = float(_channels_last(args[0]))
+        sizes |= {
+            "channels_last": float(_channels_last(args[0])),
+            "bias": float(args[2] is not None),
+        }
+        sizes["copied"] = _copied(args[0])
         return "conv", convolution_flops(sizes), sizes
     if name == "convolution_backward":
         sizes = convolution_sizes(
@@ -367,6 +371,7 @@ def classify(
             masks=args[10],
         )
         sizes["channels_last"] = float(_channels_last(args[1]))
+        sizes["copied"] = _copied(args[0]) + _copied(args[1])
         made = sizes["to_input"] + sizes["to_weights"]
         return "conv", made * convolution_flops(sizes), sizes
     if name.startswith("_scaled_dot_product_"):
@@ -395,22 +400,43 @@ def _shape_of_pass(name: str, args: Any, outputs: Tensors) -> dict[str, float]:
     if kind == "norm":
         channels = first.shape[1] if first.dim() > 1 else 1
         rows = first.numel() // max(first.shape[-1], 1)
-        return {"elements": first.numel(), "channels": channels, "rows": rows}
+        last = {"channels_last": 1.0} if _channels_last(first) else {}
+        return {"elements": first.numel(), "channels": channels, "rows": rows, **last}
     if kind == "reduce":
         whole = outputs[0].numel()
         last = first.dim() and outputs[0].dim() and outputs[0].shape[-1] == first.shape[-1] > 1
         return {"columns": float(whole)} if last and whole < first.numel() else {}
-    if kind in ("pointwise", "copy") and name != "cat":
+    if kind in ("pointwise", "copy") and name != "cat" and not name.endswith("t_backward"):
         operands = [one for one in args if isinstance(one, torch.Tensor) and one.dim()]
         shape, steps = outputs[0].shape, outputs[0].stride()
         even = all(one.shape == shape and one.stride() == steps for one in operands)
         turned = any(one.stride(-1) > 1 and one.shape[-1] > 1 for one in operands)
-        return {} if even else {"uneven": float(outputs[0].numel()), "turned": float(turned)}
+        apart = any(_permuted(one) for one in operands)
+        found = {
+            "uneven": float(outputs[0].numel()),
+            "turned": float(turned),
+            "permuted": float(apart),
+        }
+        return {} if even else found
     return {}
 
 
+def _permuted(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's dimensions lie in another order than they are named in."""
+    steps = [step for n, step in zip(tensor.shape, tensor.stride(), strict=True) if n > 1 and step]
+    return steps != sorted(steps, reverse=True)
+
+
 def _channels_last(tensor: torch.Tensor) -> bool:
-    return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    if tensor.dim() not in (4, 5) or tensor.is_contiguous():
+        return False
+    last = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+    return tensor.is_contiguous(memory_format=last)
+
+
+def _copied(tensor: torch.Tensor) -> float:
+    """Numbers of a convolution's operand that PyTorch copies first, since they lie otherwise."""
+    return 0.0 if tensor.is_contiguous() or _channels_last(tensor) else float(tensor.numel())
 
 
 def _attention_call(name: str, args: Any, kwargs: Any) -> tuple[str, float, dict[str, float]]:

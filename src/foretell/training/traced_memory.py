@@ -6,15 +6,72 @@ what a layer has made when its forward pass ends, and makes it again before its 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.trace.graph import FOREVER, PHASES, TracedGraph
+from foretell.trace.graph import FOREVER, LOSS, PHASES, TracedGraph
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 BACKWARD = PHASES.index("backward")
+LIBRARY = ("gemm", "conv", "attention", "rnn", "sort", "scatter", "fft", "solve", "sync", "unknown")
+"""Families that a compiler leaves to kernels of their own: it joins what runs between them."""
+
+
+def of_library(graph: TracedGraph) -> NDArray[np.bool_]:
+    """Whether each row is an operation that a compiler joins with no other."""
+    found = np.isin([op.kind for op in graph.ops] or ["view"], LIBRARY)
+    return np.asarray(
+        found[graph.op] | outside(graph) if len(graph.op) else np.zeros(0, dtype=bool)
+    )
+
+
+def outside(graph: TracedGraph) -> NDArray[np.bool_]:
+    """Whether each row is of a loss outside of the module, which is not compiled with it."""
+    return np.asarray((np.array(graph.paths or ("",)) == LOSS)[graph.path])
+
+
+def compiled_graph(graph: TracedGraph) -> TracedGraph:
+    """A graph with the storages that a compiler keeps: what one joined kernel makes and reads again is never
+    there, and what is element by element of what is kept anyway is made again in the backward pass."""
+    rows = len(graph.op)
+    ends, last, last_forward = _ends(graph, later=False), graph.born.copy(), graph.born.copy()
+    for row, reads in enumerate(graph.reads):
+        last[list(reads)] = row
+        if graph.phase[row] != BACKWARD:
+            last_forward[list(reads)] = row
+    run = np.cumsum(of_library(graph))
+    inside = graph.born < rows
+    made, read = np.minimum(graph.born, rows - 1), np.minimum(last, rows - 1)
+    apart = of_library(graph)[made]
+    joined = (
+        inside & ~apart & (run[made] == run[read]) & (graph.died != FOREVER) & (last > graph.born)
+    )
+    first = int(np.argmax(graph.phase == BACKWARD)) if (graph.phase == BACKWARD).any() else rows
+    died = graph.died.copy()
+    for number in np.flatnonzero(inside & (graph.born < first) & (ends > first) & ~joined):
+        op = graph.ops[graph.op[graph.born[number]]]
+        kept = [ends[one] for one in graph.reads[graph.born[number]] if one != number]
+        if (
+            op.kind == "pointwise"
+            and "dropout" not in op.name
+            and min(kept, default=0) >= ends[number]
+        ):
+            died[number] = last_forward[number] + 1
+    return replace(graph, died=died, storage_bytes=np.where(joined, 0.0, graph.storage_bytes))
+
+
+def temporary_bytes(graph: TracedGraph) -> Array:
+    """Bytes that each row takes while it runs: convolutions put channels last, in a copy of all operands."""
+    own = np.zeros(len(graph.ops))
+    for number, op in enumerate(graph.ops):
+        s = op.sizes or {}
+        moves = op.kind == "conv" and not s["channels_last"] and s["groups"] == 1.0
+        if moves and (s["taps"] > 1.0 or s["in_points"] != s["out_points"]):
+            own[number] = op.read_bytes + op.write_bytes
+    return np.asarray(own[graph.op] if len(graph.op) else np.zeros(1))
 
 
 def live_bytes(graph: TracedGraph, *, later: bool = False) -> Array:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foretell.catalog.optimizers import optimizer_of
 from foretell.kernels.memory import HeldBytes, framework_bytes
-from foretell.kernels.traced_ops import traced_kernels
+from foretell.kernels.traced_ops import recurrent_steps, traced_kernels
 from foretell.network.collectives import collective_s, place
 from foretell.network.placement import tier_counts
 from foretell.network.placement import units as filled_units
@@ -24,10 +24,18 @@ from foretell.specs.result import Leaf
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.trace.graph import PHASES, TracedGraph, TracedModel, TracedTensor, block_bytes
-from foretell.training.traced_memory import live_bytes, live_gradient_bytes, recomputation_bytes
+from foretell.training.traced_memory import (
+    compiled_graph,
+    live_bytes,
+    live_gradient_bytes,
+    of_library,
+    outside,
+    recomputation_bytes,
+    temporary_bytes,
+)
 
 Array = NDArray[np.float64]
-BACKWARD = PHASES.index("backward")
+RECOMPUTE, BACKWARD = PHASES.index("recompute"), PHASES.index("backward")
 UPDATES = ("foreach", "fused", "loop")
 """How PyTorch's optimizers run: over lists of tensors, in one kernel, or tensor by tensor."""
 STREAM = 0.9
@@ -52,13 +60,11 @@ class UpdateForm:
 
 UPDATE_FORMS = {
     "foreach": UpdateForm(
-        passes=23.5, narrow_passes=28.0, start_s=4e-4, tensor_s=1.0e-5, kernels=0.2
+        passes=23.5, narrow_passes=28.0, start_s=8e-4, tensor_s=2.0e-5, kernels=0.2
     ),
-    "fused": UpdateForm(
-        passes=8.9, narrow_passes=11.2, start_s=1.5e-4, tensor_s=3.5e-6, kernels=0.02
-    ),
+    "fused": UpdateForm(passes=8.9, narrow_passes=11.2, start_s=3e-4, tensor_s=7e-6, kernels=0.02),
     "loop": UpdateForm(
-        passes=20.0, narrow_passes=20.0, start_s=1e-4, tensor_s=8.0e-5, kernels=12.0
+        passes=20.0, narrow_passes=20.0, start_s=2e-4, tensor_s=1.6e-4, kernels=12.0
     ),
 }
 """By name; SGD with momentum takes what a fused update takes."""
@@ -82,6 +88,12 @@ class HostTimes:
     """The same where a compiler made the backward pass."""
     pass_s: float
     """Starting a forward and a backward pass."""
+    compiled_pass_s: float
+    """The same where a compiler made them: guards, and what wraps its graphs."""
+    recurrent_s: float
+    """Each step of each recurrent layer and direction, forward or backward."""
+    again_s: float
+    """Each block that is computed again: states of random numbers kept and set, hooks of what is saved."""
 
     @staticmethod
     def of(table: Mapping[str, float], kind: str) -> float:
@@ -92,27 +104,28 @@ class HostTimes:
 UNKNOWN: Mapping[str, tuple[float, float]] = {"p50": (0.9, 4.0), "p90": (0.5, 16.0)}
 """Least and most that an operation takes of which its bytes alone are known, over a pass of these bytes.
 Fused attention of heads of 128 takes 4 passes on an H100 over 2,000 tokens, and 16 over 8,000."""
-OTHER_HOSTS: Mapping[str, tuple[float, float]] = {"p50": (0.9, 1.4), "p90": (0.7, 2.0)}
-"""Least and most that another host takes, over the measured one: with a profiler, a loaded machine or an old
-CPU up to twice as long."""
+OTHER_HOSTS: Mapping[str, tuple[float, float]] = {"p50": (0.75, 1.15), "p90": (0.45, 1.4)}
+"""Least and most that another host takes, over the measured one: of four measurements of the same modules on
+hosts of H200s, three took this and one half of it. `--set chip.host_speed=2` is the fast one."""
 HOST = HostTimes(
     forward={
-        "": 6.4e-6, "view": 7.1e-6, "gemm": 7.8e-6, "conv": 37e-6, "attention": 33e-6, "copy": 17e-6,
-        "norm": 9.1e-6, "rnn": 4e-3, "sync": 5e-6,
+        "": 13e-6, "view": 14e-6, "gemm": 16e-6, "conv": 74e-6, "attention": 66e-6, "copy": 34e-6,
+        "norm": 18e-6, "rnn": 5e-4, "sync": 1e-5,
     },
     backward={
-        "": 6.3e-6, "view": 5.6e-6, "gemm": 5.1e-6, "conv": 83e-6, "attention": 38e-6, "norm": 8.1e-6,
-        "rnn": 4e-3,
+        "": 13e-6, "view": 11e-6, "gemm": 10e-6, "conv": 166e-6, "attention": 76e-6, "norm": 16e-6,
+        "rnn": 5e-4,
     },
-    compiled={"": 16e-6, "conv": 55e-6, "attention": 40e-6, "rnn": 4e-3, "sync": 5e-6},
-    compiled_kernel_s=19e-6,
-    tensor_s=15e-6,
-    compiled_tensor_s=7.5e-6,
-    pass_s=0.8e-3,
+    compiled={"": 36e-6, "conv": 125e-6, "attention": 90e-6, "rnn": 5e-4, "sync": 1e-5},
+    compiled_kernel_s=42e-6,
+    tensor_s=30e-6,
+    compiled_tensor_s=15e-6,
+    pass_s=0.6e-3,
+    compiled_pass_s=1.5e-3,
+    recurrent_s=27e-6,
+    again_s=1.8e-3,
 )  # fmt: skip
-"""Fitted to what the host took of 42 steps of modules, and of 7 compiled ones, on the host of one H200
-(tools/modules; median error 10 and 12 %, with the update apart). Steps that were measured after the profiler
-had run once in the process took 1.9 times this, which is what earlier values had."""
+"""What the host took of 65 steps that it bounds, and of 16 compiled ones (tools/modules/steps.jsonl)."""
 WORKSPACE_BYTES = 2 * 32.0 * 2**20
 """cuBLAS takes a workspace of 32 MiB for the stream of each of two threads, on Hopper and later."""
 SMALL_WORKSPACE_BYTES = 2 * 8.125 * 2**20
@@ -184,7 +197,9 @@ def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
     update_gpu, update_host = _update(model, job)
     summing = _summing(model, job) if job.micro_batches > 1 else (0.0, 0.0)
     tensor_s = HOST.compiled_tensor_s if job.compiled else HOST.tensor_s
-    start_s = (HOST.pass_s + tensor_s * _trained(model)[1]) / speed_of(job)
+    pass_s = HOST.compiled_pass_s if job.compiled else HOST.pass_s
+    pass_s += HOST.again_s * (len(model.layers) if len(again) else 0)
+    start_s = (pass_s + tensor_s * _trained(model)[1]) / speed_of(job)
     pieces_gpu, pieces_host, pieces_sync, pieces_unknown = [], [], [], []
     for number in range(job.micro_batches):
         pieces_gpu += [gpu_s, np.array([summing[0] if number else 0.0])]
@@ -281,7 +296,10 @@ def _host_seconds(graph: TracedGraph) -> Array:
         return np.zeros(0)
     forward = np.array([HOST.of(HOST.forward, op.kind) for op in graph.ops])
     backward = np.array([HOST.of(HOST.backward, op.kind) for op in graph.ops])
-    return np.asarray(np.where(graph.phase == BACKWARD, backward[graph.op], forward[graph.op]))
+    own = np.where(graph.phase == BACKWARD, backward[graph.op], forward[graph.op])
+    steps = np.array([recurrent_steps(op) for op in graph.ops])
+    begun = np.diff(graph.phase == RECOMPUTE, prepend=False) & (graph.phase == RECOMPUTE)
+    return np.asarray(own + HOST.recurrent_s * steps[graph.op] + HOST.again_s * begun)
 
 
 def _shares(graph: TracedGraph, gpu: Array, again: NDArray[np.int64]) -> dict[str, float]:
@@ -356,7 +374,7 @@ def _summing(model: TracedModel, job: TracedJob) -> tuple[float, float]:
     elements, tensors = _trained(model)
     moved = 3.0 * elements * _width(model, job)
     bandwidth = 0.86 * float(np.ravel(job.system.chip.memory_bandwidth_bytes_per_s)[0])
-    return moved / bandwidth + tensors * 1.6e-6, tensors * 7e-6 / speed_of(job)
+    return moved / bandwidth + tensors * 1.6e-6, tensors * 14e-6 / speed_of(job)
 
 
 def _parts(job: TracedJob, stage: int) -> float:
@@ -395,10 +413,7 @@ def _compiled_lines(
     is read later. Views are no operations at all.
     """
     kinds = np.array([op.kind for op in graph.ops])[graph.op]
-    apart = np.isin(
-        kinds,
-        ("gemm", "conv", "attention", "rnn", "sort", "scatter", "fft", "solve", "sync", "unknown"),
-    )
+    apart, alone = of_library(graph), outside(graph)
     gpu, host = gpu.copy(), host.copy()
     size = graph.storage_bytes
     last = np.zeros(len(size), dtype=np.int64)
@@ -409,8 +424,9 @@ def _compiled_lines(
     for cut in [*np.flatnonzero(apart).tolist(), len(kinds)]:
         rows = range(start, cut)
         _fuse(graph, rows, kinds, last, gpu, host, job)
-        if cut < len(kinds):
-            host[cut] = HOST.of(HOST.compiled, kinds[cut]) / speed_of(job)
+        if cut < len(kinds) and not alone[cut]:
+            steps = HOST.recurrent_s * recurrent_steps(graph.ops[graph.op[cut]])
+            host[cut] = (HOST.of(HOST.compiled, kinds[cut]) + steps) / speed_of(job)
         start = cut + 1
     return gpu, host
 
@@ -446,10 +462,14 @@ def _fuse(
     plain = float(gpu[real].sum())
     reduced = sum(1 for row in real if kinds[row] in ("norm", "reduce"))
     kernels = min(1.0 + 0.5 * reduced, float(len(real)))
-    fused = moved / (0.85 * bandwidth) + kernels * 1.6e-6
+    fused = moved / (FUSED_SHARE * bandwidth) + kernels * 1.6e-6
     for row in real:
         gpu[row] *= min(fused / plain, 1.0) if plain > 0.0 else 0.0
     host[real[-1]] = kernels * HOST.compiled_kernel_s / speed_of(job)
+
+
+FUSED_SHARE = 0.7
+"""Share of the bandwidth that kernels of a compiler reach over what a run of passes must read and write."""
 
 
 def _live(model: TracedModel, job: TracedJob, graph: TracedGraph, *, later: bool) -> Array:
@@ -461,6 +481,7 @@ def _live(model: TracedModel, job: TracedJob, graph: TracedGraph, *, later: bool
         live = recomputation_bytes(graph, model.layers, later=short)[0]
     else:
         live = live_bytes(graph, later=short)
+    live = live + temporary_bytes(graph)
     return live + live_gradient_bytes(graph) / parts if short and not later else live
 
 
@@ -483,6 +504,7 @@ def _gathered(model: TracedModel, job: TracedJob, size: Callable[[TracedTensor],
 def _memory(model: TracedModel, job: TracedJob, graph: TracedGraph) -> tuple[Leaf, HeldBytes]:
     """What a rank holds at the peak of a step, part by part."""
     narrow = job.form == "cast"
+    graph = compiled_graph(graph) if job.compiled else graph
 
     def size(tensor: TracedTensor) -> float:
         wide = tensor.dtype == "fp32"

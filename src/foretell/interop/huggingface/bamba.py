@@ -3,7 +3,7 @@
 from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention, Mamba2
+from foretell.specs.mixers import Mamba2
 from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("bamba", "falcon_h1")
@@ -17,15 +17,7 @@ def read(config: Config) -> Model:
     hidden, depth = config.need("hidden_size"), config.layers()
     shape = read_heads(config, hidden, kv_default=8, why=why)
     biased = config.flag("attention_bias", False, why)
-    attention = Attention(
-        heads=shape.heads,
-        kv_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
-        q_bias=biased,
-        k_bias=biased,
-        v_bias=biased,
-        o_bias=biased,
-    )
+    attention = shape.attention(biased=biased)
     mamba = _mamba(config, hidden, why)
     mlp_bias = config.flag("mlp_bias", False, why)
     ffn = Dense(width=config.need("intermediate_size"), up_bias=mlp_bias, down_bias=mlp_bias)

@@ -1,9 +1,9 @@
 """BART, mBART, Marian and Pegasus: translation and summary models."""
 
+from foretell.interop.huggingface.common import plain_ffn
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
 from foretell.records import dataclass
-from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, NormKind, Stack
 
@@ -77,12 +77,8 @@ def side_layers(
             o_bias=True,
         )
 
-    ffn = Dense(
-        width=config.need(f"{side}_ffn_dim"),
-        gated=False,
-        activation=config.text("activation_function", "gelu"),
-        up_bias=True,
-        down_bias=True,
+    ffn = plain_ffn(
+        config.need(f"{side}_ffn_dim"), config.text("activation_function", "gelu"), biased=True
     )
     if side == "encoder":
         layer = Layer(mixers=(attention(),), ffn=ffn, norm_kind="layer")

@@ -1,10 +1,9 @@
 """BERT, RoBERTa, XLM-RoBERTa, DistilBERT and ELECTRA."""
 
+from foretell.interop.huggingface.common import even_heads, plain_ffn
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
 from foretell.records import dataclass
-from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack
 
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "distilbert", "electra")
@@ -41,22 +40,13 @@ def read(config: Config) -> Model:
     )
     heads_key = "n_heads" if small else "num_attention_heads"
     heads = config.need(heads_key, "num_attention_heads")
-    attention = Attention(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=config.divides(hidden, heads, ("hidden_size", heads_key)),
-        causal=False,
-        q_bias=True,
-        k_bias=True,
-        v_bias=True,
-        o_bias=True,
+    attention = even_heads(config, hidden, heads, ("hidden_size", heads_key)).attention(
+        biased=True, causal=False
     )
-    ffn = Dense(
-        width=config.need("hidden_dim" if small else "intermediate_size", "intermediate_size"),
-        gated=False,
-        activation=config.text("activation" if small else "hidden_act", "gelu"),
-        up_bias=True,
-        down_bias=True,
+    ffn = plain_ffn(
+        config.need("hidden_dim" if small else "intermediate_size", "intermediate_size"),
+        config.text("activation" if small else "hidden_act", "gelu"),
+        biased=True,
     )
     depth = config.layers("num_hidden_layers", key="n_layers" if small else "num_hidden_layers")
     layer = Layer(mixers=(attention,), ffn=ffn, norm_kind="layer")

@@ -1,9 +1,7 @@
 """BLOOM."""
 
-from foretell.interop.huggingface.common import decoder, tied_embeddings
+from foretell.interop.huggingface.common import decoder, even_heads, plain_ffn, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model
 
 MODEL_TYPES = ("bloom",)
@@ -13,16 +11,9 @@ def read(config: Config) -> Model:
     """ALiBi (no position table), normalised embedding, biases everywhere, inner width 4 hidden."""
     hidden = config.need("hidden_size", "n_embed")
     heads = config.need("n_head", "num_attention_heads")
-    attention = Attention(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=config.divides(hidden, heads, ("hidden_size", "n_head")),
-        q_bias=True,
-        k_bias=True,
-        v_bias=True,
-        o_bias=True,
-    )
-    ffn = Dense(width=4 * hidden, gated=False, activation="gelu", up_bias=True, down_bias=True)
+    shape = even_heads(config, hidden, heads, ("hidden_size", "n_head"))
+    attention = shape.attention(biased=True)
+    ffn = plain_ffn(4 * hidden, "gelu", biased=True)
     vocab = config.need("vocab_size")
     layer = Layer(mixers=(attention,), ffn=ffn, norm_kind="layer")
     return decoder(

@@ -1,10 +1,13 @@
 """What most decoder families share: heads, windows, and the model around the layers."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
 from foretell.records import dataclass
+from foretell.specs.ffn import Dense
+from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, NormKind, Stack
 
 
@@ -18,6 +21,12 @@ class Heads:
     """Key and value heads."""
     head_dim: int
     """Width of each."""
+
+    def attention(self, *, biased: bool, **more: Any) -> Attention:
+        """Softmax attention of these heads, with biases on all four maps or on none."""
+        told: dict[str, Any] = dict.fromkeys(("q_bias", "k_bias", "v_bias", "o_bias"), biased)
+        told |= {"heads": self.heads, "kv_heads": self.kv_heads, "head_dim": self.head_dim}
+        return Attention(**told | more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,28 @@ def read_heads(
     return Heads(heads=heads, kv_heads=kv_heads, head_dim=width)
 
 
+EVEN = ("hidden_size", "num_attention_heads")
+"""Keys of a width and of the heads that share it."""
+
+
+def even_heads(
+    config: Config,
+    hidden: int,
+    heads: int,
+    keys: tuple[str, ...] = EVEN,
+    *,
+    kv_heads: int | None = None,
+) -> Heads:
+    """Heads that divide the width evenly, as many for keys and values unless it is said."""
+    width = config.divides(hidden, heads, keys)
+    return Heads(heads=heads, kv_heads=heads if kv_heads is None else kv_heads, head_dim=width)
+
+
+def plain_ffn(width: int, activation: str, *, biased: bool) -> Dense:
+    """A feed-forward part without a gate, with biases on both maps or on none."""
+    return Dense(width=width, gated=False, activation=activation, up_bias=biased, down_bias=biased)
+
+
 def positions(config: Config, *others: str, default: int = 2048) -> int:
     """`max_position_embeddings`, or the default, which is said."""
     why = "a length assumed here"
@@ -106,6 +137,31 @@ def decoder(
         head=head,
         max_positions=max_positions,
         dtype=dtype(config),
+    )
+
+
+def token_decoder(
+    config: Config,
+    layers: Sequence[Layer],
+    hidden: int,
+    length: int,
+    *,
+    why: str,
+    tied: bool,
+    learned: bool = False,
+    head_bias: bool = False,
+    norm: NormKind = "layer",
+) -> Model:
+    """A causal model of the years before Llama: a token table, learned positions or none, and its norm."""
+    vocab = config.need("vocab_size")
+    return decoder(
+        config,
+        layers,
+        embedding=Embedding(vocab=vocab, positions=length if learned else 0),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, tied, why), bias=head_bias),
+        hidden=hidden,
+        max_positions=length,
+        final_norm=norm,
     )
 
 

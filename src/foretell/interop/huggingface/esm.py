@@ -1,9 +1,8 @@
 """ESM-2 and ESM-1b: protein encoders."""
 
+from foretell.interop.huggingface.common import even_heads, plain_ffn
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
-from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack
 
 MODEL_TYPES = ("esm",)
@@ -16,23 +15,8 @@ def read(config: Config) -> Model:
     hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
     depth, vocab = config.layers(), config.need("vocab_size")
     length = config.need("max_position_embeddings")
-    attention = Attention(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=config.divides(hidden, heads, ("hidden_size", "num_attention_heads")),
-        causal=False,
-        q_bias=True,
-        k_bias=True,
-        v_bias=True,
-        o_bias=True,
-    )
-    ffn = Dense(
-        width=config.need("intermediate_size"),
-        gated=False,
-        activation="gelu",
-        up_bias=True,
-        down_bias=True,
-    )
+    attention = even_heads(config, hidden, heads).attention(biased=True, causal=False)
+    ffn = plain_ffn(config.need("intermediate_size"), "gelu", biased=True)
     kind = config.choice("position_embedding_type", ("absolute", "rotary"), "absolute", WHY)
     layer = Layer(mixers=(attention,), ffn=ffn, norm_kind="layer")
     transform = Projection(name="head.transform", inputs=hidden, outputs=hidden, bias=True)

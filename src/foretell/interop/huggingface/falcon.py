@@ -1,10 +1,8 @@
 """Falcon 7B, 40B, 180B, 11B and the RefinedWeb models."""
 
-from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
+from foretell.interop.huggingface.common import even_heads, plain_ffn, positions, token_decoder
 from foretell.interop.huggingface.config import Config
-from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("falcon", "RefinedWeb", "RefinedWebModel")
 
@@ -19,38 +17,25 @@ def read(config: Config) -> Model:
     new = config.flag("new_decoder_architecture", config.family == "RefinedWeb", WHY)
     parallel = new or config.flag("parallel_attn", True, WHY)
     biased = config.flag("bias", False, WHY)
-    attention = Attention(
-        heads=heads,
+    attention = even_heads(
+        config,
+        hidden,
+        heads,
         kv_heads=_kv_heads(config, heads, new=new),
-        head_dim=config.divides(hidden, heads, ("hidden_size", "num_attention_heads")),
-        q_bias=biased,
-        k_bias=biased,
-        v_bias=biased,
-        o_bias=biased,
-    )
-    ffn = Dense(
-        width=config.get("ffn_hidden_size", 4 * hidden, None, low=1),
-        gated=False,
-        activation=config.text("activation", "gelu"),
-        up_bias=biased,
-        down_bias=biased,
+    ).attention(biased=biased)
+    ffn = plain_ffn(
+        config.get("ffn_hidden_size", 4 * hidden, None, low=1),
+        config.text("activation", "gelu"),
+        biased=biased,
     )
     norms = 2
     if new:
         norms = config.get("num_ln_in_parallel_attn", 2, None, low=1)
     elif parallel:
         norms = 1
-    vocab = config.need("vocab_size")
     layer = Layer(mixers=(attention,), ffn=ffn, norms=norms, norm_kind="layer", parallel=parallel)
-    return decoder(
-        config,
-        (layer,) * depth,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, True, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=2048),
-        final_norm="layer",
-    )
+    length = positions(config, default=2048)
+    return token_decoder(config, (layer,) * depth, hidden, length, why=WHY, tied=True)
 
 
 def _kv_heads(config: Config, heads: int, *, new: bool) -> int:

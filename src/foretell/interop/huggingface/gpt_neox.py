@@ -1,10 +1,9 @@
 """GPT-NeoX (Pythia, GPT-NeoX-20B) and GPT-Neo."""
 
-from foretell.interop.huggingface.common import decoder, tied_embeddings
+from foretell.interop.huggingface.common import even_heads, plain_ffn, token_decoder
 from foretell.interop.huggingface.config import Config
-from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("gpt_neox", "gpt_neo")
 
@@ -18,50 +17,28 @@ def _neox(config: Config) -> Model:
     why = "GPTNeoXConfig's defaults"
     hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
     biased = config.flag("attention_bias", True)
-    attention = Attention(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=config.divides(hidden, heads, ("hidden_size", "num_attention_heads")),
-        q_bias=biased,
-        k_bias=biased,
-        v_bias=biased,
-        o_bias=biased,
+    attention = even_heads(config, hidden, heads).attention(biased=biased)
+    ffn = plain_ffn(
+        config.need("intermediate_size"), config.text("hidden_act", "gelu"), biased=True
     )
-    ffn = Dense(
-        width=config.need("intermediate_size"),
-        gated=False,
-        activation=config.text("hidden_act", "gelu"),
-        up_bias=True,
-        down_bias=True,
-    )
-    vocab = config.need("vocab_size")
     layer = Layer(
         mixers=(attention,),
         ffn=ffn,
         norm_kind="layer",
         parallel=config.flag("use_parallel_residual", True, why),
     )
-    return decoder(
-        config,
-        (layer,) * config.layers(),
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, why)),
-        hidden=hidden,
-        max_positions=config.get("max_position_embeddings", 2048, why, low=1),
-        final_norm="layer",
-    )
+    length = config.get("max_position_embeddings", 2048, why, low=1)
+    return token_decoder(config, (layer,) * config.layers(), hidden, length, why=why, tied=False)
 
 
 def _neo(config: Config) -> Model:
     hidden, depth = config.need("hidden_size"), config.layers(key="num_layers")
     heads = config.need("num_heads", "num_attention_heads")
     head_dim = config.divides(hidden, heads, ("hidden_size", "num_heads"))
-    ffn = Dense(
-        width=config.get("intermediate_size", 4 * hidden, None, low=1),
-        gated=False,
-        activation=config.text("activation_function", "gelu_new"),
-        up_bias=True,
-        down_bias=True,
+    ffn = plain_ffn(
+        config.get("intermediate_size", 4 * hidden, None, low=1),
+        config.text("activation_function", "gelu_new"),
+        biased=True,
     )
     layers = [
         Layer(
@@ -75,16 +52,8 @@ def _neo(config: Config) -> Model:
         )
         for window in _neo_windows(config, depth)
     ]
-    length, vocab = config.need("max_position_embeddings"), config.need("vocab_size")
-    return decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab, positions=length),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, True, "GPTNeoConfig's defaults")),
-        hidden=hidden,
-        max_positions=length,
-        final_norm="layer",
-    )
+    length, why = config.need("max_position_embeddings"), "GPTNeoConfig's defaults"
+    return token_decoder(config, layers, hidden, length, why=why, tied=True, learned=True)
 
 
 def _neo_windows(config: Config, depth: int) -> list[int | None]:

@@ -43,15 +43,7 @@ def _mixer(config: Config, hidden: int, kind: str) -> Attention | Mamba2:
     if kind == "attention":
         shape = read_heads(config, hidden)
         biased = config.flag("attention_bias", False, WHY)
-        return Attention(
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            q_bias=biased,
-            k_bias=biased,
-            v_bias=biased,
-            o_bias=biased,
-        )
+        return shape.attention(biased=biased)
     heads = config.get("mamba_n_heads", 128, WHY, low=1)
     inner = config.get("mamba_expand", 2, WHY, low=1) * hidden
     if config.raw("mamba_d_head") in (None, "auto"):

@@ -57,17 +57,7 @@ def _mixers(config: Config, hidden: int, depth: int) -> tuple[Attention, ...]:
         )
         marks = [bool(mark) for mark in rotated[:depth]] + [False] * (depth - len(rotated))
     whole, chunked = (
-        Attention(
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            window=window,
-            chunked=window is not None,
-            q_bias=biased,
-            k_bias=biased,
-            v_bias=biased,
-            o_bias=biased,
-        )
+        shape.attention(biased=biased, window=window, chunked=window is not None)
         for window in (None, chunk)
     )
     return tuple(chunked if mark else whole for mark in marks)

@@ -1,10 +1,8 @@
 """MPT."""
 
-from foretell.interop.huggingface.common import decoder, tied_embeddings
+from foretell.interop.huggingface.common import even_heads, plain_ffn, token_decoder
 from foretell.interop.huggingface.config import Config
-from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model, NormKind
+from foretell.specs.model import Layer, Model, NormKind
 
 MODEL_TYPES = ("mpt",)
 
@@ -21,31 +19,16 @@ def read(config: Config) -> Model:
     config.check(heads % shared == 0, ("n_heads",), f"{heads} heads over {shared} key heads")
     biased = not config.flag("no_bias", True, WHY)
     norm: NormKind = "layer" if biased else "layer-nobias"
-    attention = Attention(
-        heads=heads,
-        kv_heads=shared,
-        head_dim=config.divides(hidden, heads, ("d_model", "n_heads")),
-        q_bias=biased,
-        k_bias=biased,
-        v_bias=biased,
-        o_bias=biased,
+    attention = even_heads(
+        config, hidden, heads, ("d_model", "n_heads"), kv_heads=shared
+    ).attention(biased=biased)
+    ffn = plain_ffn(
+        round(hidden * config.number("expansion_ratio", 4.0, WHY, low=0.01)), "gelu", biased=biased
     )
-    ffn = Dense(
-        width=round(hidden * config.number("expansion_ratio", 4.0, WHY, low=0.01)),
-        gated=False,
-        activation="gelu",
-        up_bias=biased,
-        down_bias=biased,
-    )
-    length, vocab = config.need("max_seq_len"), config.need("vocab_size")
+    length = config.need("max_seq_len")
     learned = not alibi and config.flag("learned_pos_emb", True, WHY)
-    return decoder(
-        config,
-        (Layer(mixers=(attention,), ffn=ffn, norm_kind=norm),)
-        * config.layers("num_hidden_layers", key="n_layers"),
-        embedding=Embedding(vocab=vocab, positions=length if learned else 0),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, True, WHY)),
-        hidden=hidden,
-        max_positions=length,
-        final_norm=norm,
+    layer = Layer(mixers=(attention,), ffn=ffn, norm_kind=norm)
+    layers = (layer,) * config.layers("num_hidden_layers", key="n_layers")
+    return token_decoder(
+        config, layers, hidden, length, why=WHY, tied=True, learned=learned, norm=norm
     )

@@ -6,10 +6,16 @@ as in the published totals.
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied_embeddings
+from foretell.interop.huggingface.common import (
+    decoder,
+    plain_ffn,
+    positions,
+    read_heads,
+    tied_embeddings,
+)
 from foretell.interop.huggingface.config import LAYERS_MOST, Config
 from foretell.interop.huggingface.experts import routed_experts
-from foretell.specs.ffn import Dense, Experts
+from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, Mamba2
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, TokenPrediction
 
@@ -93,12 +99,8 @@ def _layer(config: Config, hidden: int, kind: str) -> Layer:
     if kind == "moe":
         return Layer(ffn=_experts(config), norms=1)
     biased = config.flag("mlp_bias", False, WHY)
-    dense = Dense(
-        width=config.need("intermediate_size"),
-        gated=False,
-        activation=config.text("mlp_hidden_act", "relu2", WHY),
-        up_bias=biased,
-        down_bias=biased,
+    dense = plain_ffn(
+        config.need("intermediate_size"), config.text("mlp_hidden_act", "relu2", WHY), biased=biased
     )
     return Layer(ffn=dense, norms=1)
 

@@ -1,9 +1,9 @@
 """Llama models pruned layer by layer (Nemotron-Super-49B, Ultra-253B, 51B): `block_configs`."""
 
-from foretell.interop.huggingface.common import plain_decoder
+from foretell.interop.huggingface.common import even_heads, plain_decoder
 from foretell.interop.huggingface.config import Config
 from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention, Mixer, Replacement
+from foretell.specs.mixers import Mixer, Replacement
 from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("nemotron-nas",)
@@ -44,16 +44,12 @@ def _mixer(config: Config, part: Config, hidden: int) -> Mixer | None:
     part.check(
         heads % group == 0, ("n_heads_in_group",), f"{heads} heads are no multiple of {group}"
     )
-    return Attention(
-        heads=heads,
+    return even_heads(
+        config,
+        hidden,
+        heads,
         kv_heads=max(heads // group, 1),
-        head_dim=config.divides(hidden, heads, ("hidden_size", "num_attention_heads")),
-        window=part.get("window_length", None, low=1),
-        q_bias=biased,
-        k_bias=biased,
-        v_bias=biased,
-        o_bias=biased,
-    )
+    ).attention(biased=biased, window=part.get("window_length", None, low=1))
 
 
 def _ffn(config: Config, part: Config, hidden: int) -> Dense | None:

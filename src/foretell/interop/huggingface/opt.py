@@ -1,9 +1,7 @@
 """OPT, the 350m included (post-norm, narrow embedding)."""
 
-from foretell.interop.huggingface.common import decoder, tied_embeddings
+from foretell.interop.huggingface.common import decoder, even_heads, plain_ffn, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, NormKind, Projection
 
 MODEL_TYPES = ("opt",)
@@ -21,21 +19,9 @@ def read(config: Config) -> Model:
     norm: NormKind = "layer" if config.flag("layer_norm_elementwise_affine", True) else "none"
     before = config.flag("do_layer_norm_before", True, WHY)
     last = before and not config.flag("_remove_final_layer_norm", False)
-    attention = Attention(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=config.divides(hidden, heads, ("hidden_size", "num_attention_heads")),
-        q_bias=biased,
-        k_bias=biased,
-        v_bias=biased,
-        o_bias=biased,
-    )
-    ffn = Dense(
-        width=config.need("ffn_dim"),
-        gated=False,
-        activation=config.text("activation_function", "relu"),
-        up_bias=biased,
-        down_bias=biased,
+    attention = even_heads(config, hidden, heads).attention(biased=biased)
+    ffn = plain_ffn(
+        config.need("ffn_dim"), config.text("activation_function", "relu"), biased=biased
     )
     length, vocab = config.need("max_position_embeddings"), config.need("vocab_size")
     width = config.get("word_embed_proj_dim", hidden, low=1)

@@ -64,14 +64,8 @@ def _attention(config: Config, hidden: int) -> Attention:
     """Attention whose output a gate per value scales (Qwen3-Next: always)."""
     shape = read_heads(config, hidden, kv_default=2, dim_default=256, why=WHY)
     biased = config.flag("attention_bias", False, WHY)
-    return Attention(
-        heads=shape.heads,
-        kv_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
-        q_bias=biased,
-        k_bias=biased,
-        v_bias=biased,
-        o_bias=biased,
+    return shape.attention(
+        biased=biased,
         qk_norm="head",
         output_gate="element" if config.flag("attn_output_gate", True) else "none",
     )

@@ -1,9 +1,9 @@
 """Vision transformers: ViT, DeiT, DINOv2."""
 
+from foretell.interop.huggingface.common import even_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
 from foretell.specs.ffn import Dense
-from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
 
 MODEL_TYPES = ("vit", "deit", "dinov2")
@@ -18,15 +18,8 @@ def read(config: Config) -> Model:
     dino = config.family == "dinov2"
     hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
     biased = config.flag("qkv_bias", True, why)
-    attention = Attention(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=config.divides(hidden, heads, ("hidden_size", "num_attention_heads")),
-        causal=False,
-        q_bias=biased,
-        k_bias=biased,
-        v_bias=biased,
-        o_bias=True,
+    attention = even_heads(config, hidden, heads).attention(
+        biased=biased, o_bias=True, causal=False
     )
     layer = Layer(
         mixers=(attention,),

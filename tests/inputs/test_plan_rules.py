@@ -6,7 +6,7 @@ import foretell
 from foretell.catalog.software import families, family_of, software
 from foretell.catalog.software_rules import family_rules
 from foretell.inputs.question import ask, plan_of
-from foretell.specs.plan import BY_SOFTWARE, OF_EXPERTS, OWN_DTYPES, Plan, parse_plan
+from foretell.specs.plan import BY_SOFTWARE, OF_EXPERTS, OWN_CUTS, OWN_DTYPES, Plan, parse_plan
 
 NEXT = "qwen3-30b-a3b"
 
@@ -25,6 +25,7 @@ def planned(text: str, model: str = NEXT, system: str = "h100-sxm", gpus: int = 
 def test_every_rule_can_be_read(family: str) -> None:
     for rule in family_rules(family):
         known = {*BY_SOFTWARE, *OF_EXPERTS, "capacity", "recompute", "etp", "adapters", "framework"}
+        known |= {"cp_cut"} if family in OWN_CUTS else set()
         stated = family in {family_of(word)[0] for word in OWN_DTYPES}
         own = {"master", "states", "wire"} if stated else set()
         assert set(rule.sets) <= known | own
@@ -53,6 +54,10 @@ def test_every_rule_can_be_read(family: str) -> None:
         ("zero2 framework=transformers", "master", "fp32"),
         ("zero2 framework=transformers", "wire", "auto"),
         ("framework=transformers", "master", "none"),
+        ("cp2 framework=torchtitan@2024", "cp_cut", "contiguous"),
+        ("cp2 cp_cut=zigzag framework=torchtitan@2024", "cp_cut", "zigzag"),
+        ("cp2 framework=torchtitan", "cp_cut", "zigzag"),
+        ("framework=torchtitan@2024", "cp_cut", "zigzag"),
         ("zero3 lora=16 framework=transformers", "master", "none"),
     ],
 )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from foretell.catalog.files import ROOT, Table, read_table, toml_value
 from foretell.catalog.names import INDEX_FILE, Index, normalise
-from foretell.catalog.software import software, software_names
-from foretell.catalog.software_rules import rules_of
+from foretell.catalog.software import family_of, software, software_names
+from foretell.catalog.software_rules import family_rules, rules_of
 
 KINDS = ("chip", "system")
 WORDS_FILE = ROOT / "software_words.json"
@@ -53,12 +53,18 @@ def render(index: Index) -> str:
 
 def stated() -> dict[str, list[str]]:
     """Words of software that state dtypes, those that state an optimizer alone, and those whose rules set a
-    capacity: the text of a plan that names them has these fields (specs/plan.py)."""
+    capacity or, of any release, a cut of context parallelism: the text of a plan that names them has these
+    fields (specs/plan.py)."""
     known = {word: software(word) for word in software_names()}
     dtypes = sorted(word for word, one in known.items() if one.master or one.states)
     others = sorted(word for word, one in known.items() if one.optimizer and word not in dtypes)
     drops = sorted(word for word in known if any("capacity" in r.sets for r in rules_of(word)))
-    return {"dtypes": dtypes, "optimizer": others, "capacity": drops}
+    cuts = sorted(
+        word
+        for word in known
+        if any("cp_cut" in rule.sets for rule in family_rules(family_of(word)[0]))
+    )
+    return {"dtypes": dtypes, "optimizer": others, "capacity": drops, "cp_cut": cuts}
 
 
 def main(path: Path = INDEX_FILE) -> None:

@@ -70,6 +70,14 @@ def test_places_that_the_user_fills_in_are_asked_for() -> None:
     assert any("your_own" in ask and "--gpus" in ask for ask in launch.asks)
 
 
+@pytest.mark.parametrize(
+    "name", ["/path/to/hf_checkpoint", "YOUR_MODEL", "<your-org/model>", "/mnt/models"]
+)
+def test_a_name_that_stands_for_a_model_is_asked_for(name: str) -> None:
+    launch = read_launch(f"vllm serve '{name}' --tensor-parallel-size 2")
+    assert any("MODEL" in ask for ask in launch.asks)
+
+
 def test_keys_of_one_trainer_say_which_of_them_runs() -> None:
     launch = read_launch(
         "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct "

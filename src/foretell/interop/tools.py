@@ -276,10 +276,16 @@ def _whole_flag(key: str, table: ToolTable) -> str:
     return longer[0] if len(longer) == 1 else key
 
 
+PLACE = re.compile(
+    r"path[/_-]to[/_-]|(?:^|[/_-])your[/_-]|^<.*>$|x{6}|^/mnt/models/?$", re.IGNORECASE
+)
+"""A name that stands for a model which the user is to fill in, or that a platform mounts."""
+
+
 def with_asks(launch: Launch) -> Launch:
     """A launch that asks for what its file does not say and nothing else can: model, GPUs, lengths."""
     asks = list(launch.asks)
-    named = any("$" not in name for name in launch.models)
+    named = any("$" not in name and not PLACE.search(name) for name in launch.models)
     if launch.table is None and not named and not any("MODEL" in ask for ask in asks):
         asks.append("the model is not named in the file: MODEL")
     if not launch.serves and launch.gpus is None and not any("--gpus" in ask for ask in asks):

@@ -70,6 +70,8 @@ def read_values(tree: Tree) -> LaunchContents:
     found: list[LaunchedProcess] = []
     specs = table(value.get("servingEngineSpec")).get("modelSpec")
     for at, one in enumerate(specs if isinstance(specs, list) else ()):
+        if table(one).get("enabled") is False:
+            continue
         found.append(_stack(tree, table(one), ("servingEngineSpec", "modelSpec", str(at))))
     if "modelArtifacts" in value:
         found += _model_service(tree)

@@ -9,7 +9,7 @@ record into the answer once, at its end. An answer has the same fields, the JSON
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.records import Answer, values_as_held
 from foretell.specs.result import StepEstimate
 from foretell.specs.service import Interval
@@ -103,7 +103,7 @@ def scenario_of(result: StepEstimate) -> "Scenario":
     """What an estimate is an answer to; BadInput where that is not known."""
     if result.scenario is None:
         message = "was not made by estimate or search: its question is not known"
-        raise BadInput([Problem(path="estimate", value=None, message=message)])
+        raise bad_input("estimate", None, message)
     return result.scenario
 
 

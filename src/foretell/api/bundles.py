@@ -13,7 +13,7 @@ from foretell.api.answers import Estimate, scenario_of
 from foretell.api.exports import export_plan
 from foretell.api.service_answers import ServeAnswer
 from foretell.api.sizing_answer import Sizing
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.benchmark_script import collect_script
 from foretell.interop.launch import ToolArguments
 from foretell.interop.user_files import user_file, write_whole
@@ -267,9 +267,7 @@ def _folder(name: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         message = f"cannot be made: {error.strerror or error}"
-        raise BadInput(
-            [Problem(path="export", value=name, message=message, allowed="a folder")]
-        ) from None
+        raise bad_input("export", name, message, "a folder") from None
     return path
 
 

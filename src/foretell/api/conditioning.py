@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foretell.api.plausible import check_plausible
 from foretell.catalog import model as catalog_model
 from foretell.catalog.error_models import error_model
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, bad_input
 from foretell.inputs.question import collect, plan_of
 from foretell.inputs.system import system_of
 from foretell.records import dataclass
@@ -326,7 +326,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     if one.post_training:
         message = "is a step of post-training, not of training"
         allowed = "foretell post-train MODEL --measured FILE"
-        raise BadInput([Problem(path="phases", value=None, message=message, allowed=allowed)])
+        raise bad_input("phases", None, message, allowed)
     job = replace(
         scenario.job,
         **{name: int(asked[name]) for name in ("gpus", "global_batch", "seq_len") if name in asked},
@@ -340,7 +340,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     if words is None:
         message = "its plan is not stated"
         allowed = '--plan, or its words before it, as in "tp8 pp4: 15 s" or "zero3 mbs1: run.log"'
-        raise BadInput([Problem(path="plan", value=None, message=message, allowed=allowed)])
+        raise bad_input("plan", None, message, allowed)
     here, own = plan_of(here, words)
     try:
         check_plan(here, own)
@@ -351,7 +351,7 @@ def measured_step(scenario: Scenario, plan: Plan | str | None, one: Measurement)
     step_s = step_seconds(values, predicted)
     if step_s is None and not one.phases and not {*MEASURED_MEMORY, *WATCHED} & {*values}:
         message = "has neither a step time, a rate nor a peak of memory"
-        raise BadInput([Problem(path="values", value=dict(values), message=message)])
+        raise bad_input("values", dict(values), message)
     _refuse_beyond_peak(one, predicted, step_s)
     peak_bytes = _measured_peak(values, predicted)
     told = {"step_s": (step_s, predicted.step_s), "peak": (peak_bytes, predicted.peak_memory_bytes)}
@@ -392,7 +392,7 @@ def _refuse_beyond_peak(one: Measurement, predicted: StepEstimate, step_s: float
         "likely it is of another batch, sequence length, number of GPUs or precision, or of one micro-batch"
     )
     allowed = f"a step of {mfu * (step_s or 0.0):.4g} s or more"
-    raise BadInput([Problem(path="step_s", value=one.source, message=message, allowed=allowed)])
+    raise bad_input("step_s", one.source, message, allowed)
 
 
 def step_seconds(values: Mapping[str, float], predicted: StepEstimate) -> float | None:

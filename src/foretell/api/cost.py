@@ -17,7 +17,7 @@ from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import OF_SPEED, RENT, with_flags
 from foretell.economics.settings import set_prices
 from foretell.economics.work import PaidWork, Paying, bill_work, check_way
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.inputs.overrides import ROOTS, parse_settings
 from foretell.inputs.question import as_texts, collect
 from foretell.serving.serve import ServeQuestion
@@ -191,8 +191,7 @@ def _payment(
     texts += [s.text for s in settings if s.path == f"prices.{RENT}"]
     price = collect(lambda: units.parse(texts[0], RENT, "price"), problems) if texts else None
     if price is not None and not 0.0 < price < MOST_RENT:
-        message = "not a usable rent"
-        problems.append(Problem(path="price", value=texts[0], message=message, allowed="above 0"))
+        problems.append(wrong("price", texts[0], "not a usable rent", "above 0"))
     if problems:
         raise BadInput(problems)
     name = system if isinstance(system, str) else ""
@@ -228,12 +227,7 @@ def _work_of_run(result: StepEstimate, run: Run) -> PaidWork:
             f"{run.storage_bytes_per_s:.4g} B/s takes longer than the machine runs without a failure"
         )
         allowed = "a storage_bandwidth at which it does not"
-        problem = Problem(
-            path="storage_bandwidth",
-            value=run.storage_bytes_per_s,
-            message=message,
-            allowed=allowed,
-        )
+        problem = wrong("storage_bandwidth", run.storage_bytes_per_s, message, allowed)
         raise Infeasible([problem])
     ends = (run.gpu_hours * low / run.days, run.gpu_hours, run.gpu_hours * high / run.days)
     seconds = run.gpu_hours * 3600.0

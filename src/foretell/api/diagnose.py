@@ -25,7 +25,7 @@ from foretell.api.run_causes import Cause, PhaseGap, likely_causes, part_causes,
 from foretell.api.service_diagnosis import ServicesDiagnosis, diagnose_services, is_service
 from foretell.catalog import model as catalog_model
 from foretell.catalog.price_files import chip_named
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, bad_input
 from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings
 from foretell.records import Answer, as_json, dataclass
@@ -172,7 +172,7 @@ def diagnose(question: DiagnoseQuestion) -> RunsDiagnosis | LoopsDiagnosis | Ser
     given = [one] if isinstance(one, str | Path) else list(one)
     if not given:
         message, allowed = "missing", "a log, a table, or a text such as 'tp8 pp4: 15.2 s'"
-        raise BadInput([Problem(path="runs", value=None, message=message, allowed=allowed)])
+        raise bad_input("runs", None, message, allowed)
     rows = read_measured(given)
     question = from_logs(question, rows)
     if rows and all(is_loop(row) for row in rows):
@@ -212,7 +212,7 @@ def _model_named(name: str) -> Model:
         except BadInput:
             continue
     message, allowed = f"the log names {name}, which is not known here", "--model ID|PATH"
-    raise BadInput([Problem(path="model", value=name, message=message, allowed=allowed)])
+    raise bad_input("model", name, message, allowed)
 
 
 def with_batch(row: Measurement, scenario: Scenario) -> Measurement:
@@ -244,7 +244,7 @@ def from_logs(question: DiagnoseQuestion, rows: Sequence[Measurement]) -> Diagno
         model = stated.get("model")
     if model is None:
         message, allowed = "missing: the measured runs do not name one", "--model ID|PATH"
-        raise BadInput([Problem(path="model", value=None, message=message, allowed=allowed)])
+        raise bad_input("model", None, message, allowed)
     gpus = question.gpus if question.gpus is not None else stated.get("gpus")
     by_gpus = isinstance(gpus, str) and not gpus.isdigit()
     chip = chip_named(stated["system"]) if "system" in stated else None

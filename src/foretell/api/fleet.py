@@ -15,7 +15,7 @@ from foretell.api.fleet_answer import FleetAnswer, FleetModel, FleetPool
 from foretell.api.size import sizing_case, sizing_of
 from foretell.api.sizing_choices import SizingCase
 from foretell.catalog.files import read_table
-from foretell.errors import BadInput, Infeasible, Problem, nearest_name
+from foretell.errors import BadInput, Infeasible, Problem, bad_input, nearest_name, wrong
 from foretell.inputs.question import whole_problems
 from foretell.interop.user_files import user_file
 from foretell.records import dataclass
@@ -106,10 +106,9 @@ def read_fleet(asked: FleetQuestion) -> list[tuple[str, SizeQuestion]]:
         or not all(isinstance(t, Mapping) for t in tables)
     ):
         message = "has no models" if not tables else "is no list of tables"
-        raise BadInput(
-            [Problem(path="model", value=None, message=message,
-                     allowed="[[model]] tables, each with model, rate and the flags of size")]
-        )  # fmt: skip
+        raise bad_input(
+            "model", None, message, "[[model]] tables, each with model, rate and the flags of size"
+        )
     base = {name: value for name, value in given.items() if name != "model"}
     flags = {n: v for n, v in given_of(asked).items() if n not in OWN}
     problems = _unknown("", base) + whole_problems("available", asked.available)
@@ -122,8 +121,7 @@ def read_fleet(asked: FleetQuestion) -> list[tuple[str, SizeQuestion]]:
         found.append({**shared, **flags, **own})
     if len(tables) > MOST_MODELS:
         problems.append(
-            Problem(path="model", value=len(tables), message="too many models",
-                    allowed=f"at most {MOST_MODELS}")
+            wrong("model", len(tables), "too many models", f"at most {MOST_MODELS}")
         )  # fmt: skip
     if problems:
         raise BadInput(problems)
@@ -158,8 +156,7 @@ def _missing(place: int, table: Mapping[str, Any], base: Mapping[str, Any]) -> l
     rate = table.get("rate", base.get("rate", 1.0))
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0.0:
         found.append(
-            Problem(path=f"model.{place}.rate", value=rate, message="not a usable number",
-                    allowed="requests a second above 0")
+            wrong(f"model.{place}.rate", rate, "not a usable number", "requests a second above 0")
         )  # fmt: skip
     return found
 

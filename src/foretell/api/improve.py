@@ -34,7 +34,7 @@ from foretell.api.launches import (
 from foretell.api.service_answers import ServeAnswer
 from foretell.api.serving import instance_command, launch_command, serve
 from foretell.api.training import estimate, search
-from foretell.errors import BadInput, Infeasible, Problem, nearest_name
+from foretell.errors import BadInput, Infeasible, Problem, bad_input, nearest_name
 from foretell.interop.launch import REINFORCEMENT, SERVING, Launch
 from foretell.interop.plan_keys import can_say, sayable
 from foretell.interop.user_files import are_read
@@ -97,15 +97,11 @@ def _refuse_generation(launch: Launch) -> None:
     """BadInput where a launch alternates between generating and training: another command answers that."""
     algorithm = (launch.post_training or {}).get("algorithm")
     if launch.tool in REINFORCEMENT or algorithm in ("grpo", "ppo"):
-        raise BadInput(
-            [
-                Problem(
-                    path="launch",
-                    value=launch.tool,
-                    message="alternates between generating and training, which improve does not search",
-                    allowed="a training run or a service; for this one, foretell post-train --import FILE",
-                )
-            ]
+        raise bad_input(
+            "launch",
+            launch.tool,
+            "alternates between generating and training, which improve does not search",
+            "a training run or a service; for this one, foretell post-train --import FILE",
         )
 
 

@@ -17,7 +17,7 @@ from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog.models import find_model
 from foretell.catalog.price_files import chip_named
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.interop.arguments import LARGEST_TEXT
 from foretell.interop.huggingface.hub import fetch_config, is_repository
 from foretell.interop.launch import SERVING, TRAINING, Known, Launch, Origin, ReadValue, Tool
@@ -186,7 +186,7 @@ def merge_launch(launch: Launch, model: Any, given: Mapping[str, Any]) -> dict[s
     elif "model" not in told:
         message = f"the {launch.tool} arguments name no model that is known here"
         allowed = "MODEL, or --hub for a repository of the Hugging Face hub"
-        raise BadInput([Problem(path="model", value=None, message=message, allowed=allowed)])
+        raise bad_input("model", None, message, allowed)
     chips = given.get("gpus")
     anew = chips is not None and _count(chips) != launch.gpus
     result["plan"] = _joined(launch, given.get("plan"), anew)
@@ -210,9 +210,7 @@ def serving_only(launch: Launch, wanted: bool) -> None:
         kind = "a deployment" if launch.serves else "a training run"
         message = f"{launch.tool} arguments are of {kind}"
         allowed = ", ".join(SERVING) if wanted else ", ".join(TRAINING)
-        raise BadInput(
-            [Problem(path="import", value=launch.tool, message=message, allowed=allowed)]
-        )
+        raise bad_input("import", launch.tool, message, allowed)
 
 
 def _rows(
@@ -376,6 +374,4 @@ def launch_text(given: str | Path, files: bool) -> str:
 
 
 def _bad(name: str, message: str) -> BadInput:
-    return BadInput(
-        [Problem(path="import", value=name, message=message, allowed="a file or a text")]
-    )
+    return bad_input("import", name, message, "a file or a text")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.inputs.question import collect
 from foretell.interop.characterize_results import characterize_measurements
 from foretell.interop.device_tables import is_device_head
@@ -59,7 +59,7 @@ def _read(one: MeasuredGiven, path: str) -> list[Measurement]:
             return text_measurements(one["text"], path)
         found = benchmark_measurement(one, path) or row_measurement(one, path)
         if not found.values and not found.phases:
-            raise BadInput([Problem(path=path, value=None, message="has no measured number")])
+            raise bad_input(path, None, "has no measured number")
         return [found]
     name = str(one)
     if isinstance(one, Path) or (
@@ -71,7 +71,7 @@ def _read(one: MeasuredGiven, path: str) -> list[Measurement]:
         return with_words(words, _read(Path(file.strip()), path))
     if "\n" not in name and name.strip().lower().endswith(ENDINGS) and " " not in file.strip():
         user_file(name, path)
-        raise BadInput([Problem(path=path, value=name, message="there is no such file")])
+        raise bad_input(path, name, "there is no such file")
     return text_measurements(name, path)
 
 
@@ -88,8 +88,7 @@ def _content(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig", errors="replace")
     except (OSError, EOFError) as error:
-        message = f"cannot be read: {error}"
-        raise BadInput([Problem(path="measured", value=str(path), message=message)]) from None
+        raise bad_input("measured", str(path), f"cannot be read: {error}") from None
 
 
 def text_measurements(text: str, name: str) -> list[Measurement]:

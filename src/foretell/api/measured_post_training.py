@@ -16,7 +16,7 @@ from foretell.api.conditioning import factor_json
 from foretell.api.measured_files import read_measured
 from foretell.api.plausible import check_plausible
 from foretell.catalog.error_models import error_model
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.inputs.question import collect
 from foretell.posttraining.evidence import GROUPS, loop_novelty, setup_facts
 from foretell.posttraining.step import StepResult, scaled_step
@@ -175,5 +175,5 @@ def _seen(result: StepResult, one: Measurement, figures: Printed) -> list[Measur
     if not found:
         message = "has no step time and no phase that this step has"
         allowed = ", ".join(name for name, value in ours.items() if value > 0.0)
-        raise BadInput([Problem(path="phases", value=dict(told), message=message, allowed=allowed)])
+        raise bad_input("phases", dict(told), message, allowed)
     return found

@@ -12,7 +12,7 @@ from foretell.api.measured_files import read_measured
 from foretell.api.plausible import FAR_SERVICE, check_plausible
 from foretell.api.serving import as_answered, closed_form, question_of
 from foretell.catalog.error_models import error_model
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.inputs.question import collect
 from foretell.records import dataclass
 from foretell.serving.corrections import METRICS, served_slopes
@@ -231,8 +231,7 @@ def measured_service(
         ratio = math.log(one.values[name] / predicted)
         found[name] = replace(run, log_ratio=ratio, noise=one.noise)
     if not found:
-        message = "has no latency and no rate of a service"
-        raise BadInput([Problem(path="values", value=dict(one.values), message=message)])
+        raise bad_input("values", dict(one.values), "has no latency and no rate of a service")
     return q, found
 
 

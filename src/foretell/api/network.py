@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell import units
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.inputs.overrides import parse_settings
 from foretell.inputs.question import as_texts, collect
 from foretell.inputs.system import of_system, system_of
@@ -112,16 +112,14 @@ def collective(question: NetworkQuestion) -> CollectiveAnswer:
     the_system = collect(lambda: system_of(q.system, chosen, {}), problems)
     if q.collective not in ASKED:
         near = nearest_name(q.collective, ASKED)
-        problems.append(Problem(path="collective", value=q.collective, message="unknown",
-                                allowed=", ".join(ASKED), nearest=near))  # fmt: skip
+        problems.append(wrong("collective", q.collective, "unknown", ", ".join(ASKED), near))
     size_bytes = 0.0
     try:
         size_bytes = units.parse(q.size, "bytes", "bytes")
     except BadInput as error:
         problems += error.problems
     if type(q.group) is not int or not 1 <= q.group <= 10**7:
-        problems.append(Problem(path="group", value=q.group, message="not a whole number of members",
-                                allowed="1 to 10000000"))  # fmt: skip
+        problems.append(wrong("group", q.group, "not a whole number of members", "1 to 10000000"))
     if type(q.neighbours) is not int or not 0 <= q.neighbours <= 10**7:
         problems.append(Problem(path="neighbours", value=q.neighbours, message="not a whole number of groups",
                                 allowed="0 to 10000000"))  # fmt: skip
@@ -206,8 +204,7 @@ def _answer(
     offered = sorted(times(1e6))
     if how.algorithm and how.algorithm not in offered:
         near = nearest_name(how.algorithm, offered)
-        raise BadInput([Problem(path="algorithm", value=how.algorithm, message="is not offered here",
-                                allowed=", ".join(offered), nearest=near)])  # fmt: skip
+        raise bad_input("algorithm", how.algorithm, "is not offered here", ", ".join(offered), near)
 
     def row(size: float) -> dict[str, Any]:
         each = times(size * how.imbalance) if group > 1 and (size > 0 or kind == "barrier") else {}

@@ -10,7 +10,7 @@ from foretell.catalog.datasets import example_lengths
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.models import reasons_at_length
 from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
-from foretell.errors import BadInput, Infeasible, Problem, unknown
+from foretell.errors import BadInput, Infeasible, Problem, bad_input, unknown, wrong
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.posttraining.placement import best_layout, best_micro_batch
 from foretell.posttraining.rollout import check_room
@@ -137,8 +137,7 @@ def critic_of(
     if not form.critic:
         if question.critic is not None:
             message = f"{form.id} has no value model"
-            raise BadInput([Problem(path="critic", value=str(question.critic), message=message,
-                                    allowed="--algorithm ppo")])  # fmt: skip
+            raise bad_input("critic", str(question.critic), message, "--algorithm ppo")
         return None
     if question.critic is None:
         return scenario.model
@@ -189,8 +188,7 @@ def engine_of(
     name = loop.engine if loop.engine.partition("-")[0] == name else name
     problems: list[Problem] = []
     if rollout.model.kind == "encoder" and (question.osl or 2.0) > 1.0:
-        message = f"{rollout.model.id} writes no answers"
-        problems.append(Problem(path="model", value=question.model, message=message))
+        problems.append(wrong("model", question.model, f"{rollout.model.id} writes no answers"))
     plan = question.rollout_plan
     profile, deployment, given = choices_of(rollout, plan, name, problems, gpus)
     apart = question.placement in ("split", "async")

@@ -23,7 +23,7 @@ from foretell.catalog.models import (
 from foretell.catalog.names import exists
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.inputs.system import of_system
@@ -177,8 +177,7 @@ def batching_problems(
     if question.batching == "offline":
         beside["concurrency"] = question.concurrency
     if not given:
-        message = "needs a layout"
-        found.append(Problem(path="plan", value=None, message=message, allowed='as in "tp4"'))
+        found.append(wrong("plan", None, "needs a layout", 'as in "tp4"'))
     message = f"says nothing of {question.batching} batching"
     found += [
         Problem(path=name, value=value, message=message, allowed="--batching continuous")

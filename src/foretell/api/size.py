@@ -20,7 +20,7 @@ from foretell.api.sizing_choices import (
     cheaper_refused,
     ordered_choices,
 )
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, bad_input, wrong
 from foretell.inputs.question import collect, settings_of
 from foretell.serving.requests.blocks import reusable_share
 from foretell.serving.requests.lengths import read_lengths
@@ -66,8 +66,7 @@ def size_batch(asked: SizeQuestion) -> Sizing:
         for name, given, unit in (("tokens", asked.tokens, ""), ("within", asked.within, "s"))
     )
     if asked.rate is not None:
-        message = "given beside a batch of tokens"
-        problems.append(Problem(path="rate", value=asked.rate, message=message, allowed=LOADS))
+        problems.append(wrong("rate", asked.rate, "given beside a batch of tokens", LOADS))
     if problems:
         raise BadInput(problems)
     plain = replace(
@@ -81,13 +80,11 @@ def size_batch(asked: SizeQuestion) -> Sizing:
 def _amount(name: str, given: str | float | None, unit: str, problems: list[Problem]) -> float:
     """Tokens, or seconds, that a batch is asked for."""
     if given is None:
-        message, allowed = "missing", "both --tokens and --within"
-        problems.append(Problem(path=name, value=None, message=message, allowed=allowed))
+        problems.append(wrong(name, None, "missing", "both --tokens and --within"))
         return 1.0
     value = collect(lambda: parse(given, unit, name), problems)
     if value is not None and not 0.0 < value < MOST:
-        message, allowed = "not a usable number", "more than 0, as in 1B or 12h"
-        problems.append(Problem(path=name, value=given, message=message, allowed=allowed))
+        problems.append(wrong(name, given, "not a usable number", "more than 0, as in 1B or 12h"))
     return value or 1.0
 
 
@@ -165,9 +162,7 @@ def _demand(asked: SizeQuestion, q: ServeQuestion, options: dict[str, Any]) -> D
         return Demand(requests=requests_of(q, replace(how, requests=many)), how=how)
     if trace.at_s is None or not trace.at_s[-1]:
         message, allowed = "has no arrivals to size for", "--lengths FILE with --rate"
-        raise BadInput(
-            [Problem(path="arrivals", value=asked.arrivals, message=message, allowed=allowed)]
-        )
+        raise bad_input("arrivals", asked.arrivals, message, allowed)
     return Demand(requests=trace, how=how)
 
 
@@ -269,13 +264,11 @@ def _problems(asked: SizeQuestion) -> list[Problem]:
         plain = isinstance(given, int | float) and not isinstance(given, bool)
         if not plain or not low <= value <= high:
             problems.append(
-                Problem(path=name, value=given, message="not a usable number",
-                        allowed=f"a number from {low:g} to {high:g}")
+                wrong(name, given, "not a usable number", f"a number from {low:g} to {high:g}")
             )  # fmt: skip
     if asked.percentile not in PERCENTILES:
         problems.append(
-            Problem(path="percentile", value=asked.percentile, message="unknown",
-                    allowed=", ".join(PERCENTILES))
+            wrong("percentile", asked.percentile, "unknown", ", ".join(PERCENTILES))
         )  # fmt: skip
     return problems
 

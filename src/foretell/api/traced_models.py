@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from foretell.api.answers import Estimate, estimate_answer
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import BadInput, Infeasible, Problem, bad_input, wrong
 from foretell.inputs.overrides import Setting, parse_settings
 from foretell.inputs.question import as_texts, chips_given, collect
 from foretell.inputs.software import framework_word, software_of
@@ -56,8 +56,7 @@ def trace_question(question: TraceModuleQuestion, *, hub: bool = False) -> Trace
     of_config = {"batch": q.batch, "seq_len": q.seq_len, "size": q.size}
     if config is None and any(of_config.values()):
         message = "belongs to a config's inputs; a factory gives its own"
-        raise BadInput([Problem(path=name, value=value, message=message,
-                                allowed='--inputs "ids:int64[4,2048]"')
+        raise BadInput([wrong(name, value, message, '--inputs "ids:int64[4,2048]"')
                         for name, value in of_config.items() if value])  # fmt: skip
     return _tracer().trace_file(  # type: ignore[no-any-return]
         q.module,
@@ -80,8 +79,7 @@ def _config_file(place: str, *, hub: bool) -> Path | None:
     if path.suffix == ".json":
         if path.is_file():
             return path
-        raise BadInput([Problem(path="trace", value=place, message=f"no file {path}",
-                                allowed="a config.json, or org/name")])  # fmt: skip
+        raise bad_input("trace", place, f"no file {path}", "a config.json, or org/name")
     if ":" in place or not is_repository(place):
         return None
     if hub:
@@ -95,7 +93,7 @@ def _config_file(place: str, *, hub: bool) -> Path | None:
     if not isinstance(cached, str):
         message = "is not in the local cache of the hub"
         allowed = "--hub, which fetches its config.json, or the path of one"
-        raise BadInput([Problem(path="trace", value=place, message=message, allowed=allowed)])
+        raise bad_input("trace", place, message, allowed)
     return Path(cached)
 
 
@@ -104,7 +102,7 @@ def _tracer() -> Any:
         from foretell.trace import capture
     except ImportError as error:
         message = f"PyTorch is not installed here: {error}. Run: pip install torch"
-        raise BadInput([Problem(path="trace", value=None, message=message)]) from None
+        raise bad_input("trace", None, message) from None
     return capture
 
 
@@ -175,19 +173,16 @@ def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan
     for degree in ("tp", "pp", "cp", "ep"):
         if getattr(plan, degree) > 1:
             message = "a traced model is cut by data parallelism and ZeRO alone so far"
-            problems.append(Problem(path=f"plan.{degree}", value=getattr(plan, degree), message=message,
-                                    allowed="1"))  # fmt: skip
+            problems.append(wrong(f"plan.{degree}", getattr(plan, degree), message, "1"))
     if plan.gpus != gpus and not problems:
         message = f"takes {plan.gpus} chips, not {gpus}"
         problems.append(Problem(path="plan.dp", value=plan.dp, message=message, allowed=str(gpus)))
     if plan.precision not in ("fp32", "tf32", "bf16", "fp16"):
         message = "a traced model runs in the formats of plain PyTorch"
-        problems.append(Problem(path="plan.precision", value=plan.precision, message=message,
-                                allowed="fp32, tf32, bf16, fp16"))  # fmt: skip
+        problems.append(wrong("plan.precision", plan.precision, message, "fp32, tf32, bf16, fp16"))
     if plan.recompute not in ("none", "full"):
         message = "a traced model is computed again by whole layers"
-        problems.append(Problem(path="plan.recompute", value=plan.recompute, message=message,
-                                allowed="none, full"))  # fmt: skip
+        problems.append(wrong("plan.recompute", plan.recompute, message, "none, full"))
     if plan.recompute == "full" and not model.layers:
         message = f"{model.id} has no list of equal blocks that could be computed again"
         problems.append(
@@ -258,8 +253,7 @@ def _job(
     micro = 1 if batch is None else max(round(batch / whole), 1)
     if batch is not None and micro * whole != batch:
         message = f"is no multiple of {model.batch} (the traced inputs) x dp{plan.dp}"
-        raise BadInput([Problem(path="global_batch", value=batch, message=message,
-                                allowed=f"{whole}, {2 * whole}, {3 * whole}, ...")])  # fmt: skip
+        raise bad_input("global_batch", batch, message, f"{whole}, {2 * whole}, {3 * whole}, ...")
     if batch is None:
         said.append(f"global batch {whole}: one micro-batch of the traced inputs on each rank")
     update = next((s.text for s in settings if s.path == "trace.update"), None)
@@ -270,8 +264,7 @@ def _job(
             "(--set trace.update=fused or loop)"
         )
     if update not in UPDATES:
-        raise BadInput([Problem(path="trace.update", value=update, message="not a choice",
-                                allowed=", ".join(UPDATES))])  # fmt: skip
+        raise bad_input("trace.update", update, "not a choice", ", ".join(UPDATES))
     compiled = plan.compile == "on" or (model.compiled and plan.compile != "off")
     job = TracedJob(
         system=system,

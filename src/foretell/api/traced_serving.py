@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from foretell.api.traced_models import BAND, native_format, place_of
-from foretell.errors import BadInput, Infeasible, Problem
+from foretell.errors import Infeasible, Problem, bad_input
 from foretell.inputs.software import framework_word
 from foretell.records import JsonRecord, values_as_held
 from foretell.serving.traced_passes import FORM, SampledService, ServedPass, sampled, served_pass
@@ -98,7 +98,7 @@ def _served(file: Any) -> TracedModel:
         allowed = (
             "a module whose forward runs by itself, in eval(); traces of 0.11 are to be made anew"
         )
-        raise BadInput([Problem(path="model", value=str(file), message=message, allowed=allowed)])
+        raise bad_input("model", str(file), message, allowed)
     return model
 
 

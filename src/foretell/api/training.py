@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foretell.api.answers import Estimate, estimate_answer, scenario_of
-from foretell.errors import BadInput, Infeasible, Problem, at_path, unknown
+from foretell.errors import BadInput, Infeasible, Problem, at_path, unknown, wrong
 from foretell.inputs.question import (
     as_texts,
     collect,
@@ -208,12 +208,7 @@ def search(question: SearchQuestion) -> "Search":
     settings, plan = as_texts(question.set), question.plan
     top, workers = question.top, question.workers
     problems = [
-        Problem(
-            path=name,
-            value=value,
-            message="not a usable number",
-            allowed=f"a whole number from 1 to {most}",
-        )
+        wrong(name, value, "not a usable number", f"a whole number from 1 to {most}")
         for name, value, most in (("top", top, 100_000), ("workers", workers, 1024))
         if type(value) is not int or not 1 <= value <= most
     ]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from foretell.cli.flags import Json, Plot, arg, switch
 from foretell.cli.output import write_json
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input, wrong
 
 
 def measure(
@@ -118,8 +118,7 @@ def runs(
     from foretell.lab.calibrate.runs import calibrate_runs
 
     if not out.lower().endswith(".toml"):
-        what, kind = "is not a TOML file's name", "a name that ends in .toml"
-        raise BadInput([Problem(path="out", value=out, message=what, allowed=kind)])
+        raise bad_input("out", out, "is not a TOML file's name", "a name that ends in .toml")
     found = calibrate_runs(
         files,
         model=model or None,
@@ -155,18 +154,15 @@ def _check_targets(targets: dict[str, str], source: str) -> None:
         if name == "plot" and (problem := file_problem(name, target)):
             problems.append(problem)
         elif path.is_dir() or not path.absolute().parent.is_dir():
-            what = "no file can be written there"
-            problems.append(Problem(path=name, value=target, message=what, allowed=allowed))
+            problems.append(wrong(name, target, "no file can be written there", allowed))
         elif path.exists() and Path(source).exists() and path.samefile(source):
             what = "is the file of measurements itself"
             problems.append(Problem(path=name, value=target, message=what, allowed="another file"))
     if len({*targets.values()}) < len(targets):
-        what = "is the chip's file too"
-        problems.append(Problem(path="plot", value=targets["plot"], message=what))
+        problems.append(wrong("plot", targets["plot"], "is the chip's file too"))
     out = targets["out"]
     if not out.lower().endswith(".toml"):
-        what, kind = "is not a TOML file's name", "a name that ends in .toml"
-        problems.append(Problem(path="out", value=out, message=what, allowed=kind))
+        problems.append(wrong("out", out, "is not a TOML file's name", "a name that ends in .toml"))
     if find_spec("scipy") is None:
         what, how = "fitting needs scipy", "pip install 'foretell[calibrate]'"
         problems.append(Problem(path="scipy", value=None, message=what, allowed=how))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.cli.command import Edges
 from foretell.cli.output import READ_BACK
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 
 if TYPE_CHECKING:
     from foretell.interop.launch import Launch, ReadValue, ToolArguments
@@ -42,7 +42,7 @@ def imported(
     READ_BACK.set(())
     if edges.import_ is None:
         if model is None:
-            raise BadInput([Problem(path="--model", value=None, message="missing")])
+            raise bad_input("--model", None, "missing")
         return AskedQuestion(given, model=_fetched(model) if edges.hub else model)
     from foretell.api.launches import read_question
 
@@ -147,10 +147,7 @@ def joined_bundle(arguments: list[str]) -> list[str]:
 def bundle_of(export: str | None) -> str | None:
     """The folder of a bundle; none where something else is exported."""
     if export == "bundle":
-        message = "needs the folder that it is written to"
-        raise BadInput(
-            [Problem(path="--export bundle", value=None, message=message, allowed="DIR")]
-        )
+        raise bad_input("--export bundle", None, "needs the folder that it is written to", "DIR")
     return export.removeprefix(BUNDLE) if export and export.startswith(BUNDLE) else None
 
 
@@ -190,10 +187,7 @@ def lines_file(name: str | None) -> Path | None:
     except (OSError, ValueError):
         usable = False
     if not usable:
-        message = "cannot be written"
-        raise BadInput(
-            [Problem(path="--jsonl", value=name, message=message, allowed="a file in a folder")]
-        )
+        raise bad_input("--jsonl", name, "cannot be written", "a file in a folder")
     return path
 
 

@@ -10,7 +10,7 @@ from foretell.cli.exchange import (
 )
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, bad_input, unknown
 from foretell.specs.post_training import ALGORITHMS
 from foretell.specs.questions.post_training import PostTrainingQuestion
 
@@ -26,8 +26,7 @@ def post_train(given: Given, edges: Edges) -> int:
     if edges.export is not None and edges.export not in TOOLS:
         raise BadInput([unknown("--export", edges.export, TOOLS)])
     if "algorithm" not in given and edges.import_ is None:
-        message, allowed = "which one?", ", ".join(ALGORITHMS)
-        raise BadInput([Problem(path="--algorithm", value=None, message=message, allowed=allowed)])
+        raise bad_input("--algorithm", None, "which one?", ", ".join(ALGORITHMS))
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
         asked = imported_step(given, edges)

@@ -7,7 +7,7 @@ from foretell.cli.flags import Json, Processes, Top, arg, number
 from foretell.cli.output import no_as_dict, write_json
 from foretell.cli.progress import late_bar
 from foretell.cli.run import complain
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 
 STAND_IN: Mapping[str, Any] = {
     "model": "gpt3-1t", "strategy": "1d", "chip": "b200", "fast_domain": 1, "gpus": 1,
@@ -53,8 +53,7 @@ def search(
     if not found.candidates:
         problems.append(reference.why_none(**asked))
     elif not found.plans:
-        message = f"none of {found.candidates} plans fits in memory"
-        problems.append(Problem(path="plan", value=None, message=message))
+        problems.append(wrong("plan", None, f"none of {found.candidates} plans fits in memory"))
     if json:
         write_json(found.to_dict() | (no_as_dict(problems) if problems else {}))
     elif found.plans:

@@ -3,7 +3,7 @@
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.output import write_json
 from foretell.cli.plots import draw_figure, plot_file
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.specs.questions.studies import ScalingQuestion
 
 
@@ -18,8 +18,7 @@ def scaling(given: Given, edges: Edges) -> int:
         from foretell.studies.scaling.study import study as run_study
 
         if given.get("models") or "system" in given:
-            message = "has models and systems of its own"
-            raise BadInput([Problem(path="study", value=True, message=message)])
+            raise bad_input("study", True, "has models and systems of its own")
         whole = run_study()
         drawn, record, told = study_figure(whole), whole.to_dict(), study_text(whole)
         fits = True

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from foretell.cli.flags import Json, arg, number
 from foretell.cli.output import write_json
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 
 DEFAULT_PORT = 8765
 INSTALL = 'python -m pip install "foretell[web]"'
@@ -32,8 +32,7 @@ def ui(
         import fastapi  # noqa: F401 - only whether it is there
         import uvicorn  # noqa: F401
     except ImportError:
-        message = "the page needs fastapi and uvicorn"
-        raise BadInput([Problem(path="ui", value=None, message=message, allowed=INSTALL)]) from None
+        raise bad_input("ui", None, "the page needs fastapi and uvicorn", INSTALL) from None
     from foretell.web.app import LOOPBACK, make_app
     from foretell.web.limits import Limits
     from foretell.web.server import cores, listening_socket, run, url_of

@@ -82,10 +82,9 @@ NO_LEDGER, PLAIN_ROWS = LedgerFlags(), RowFlags()
 def check_anchors(anchors: int) -> None:
     """Refuse a number of rows that is none."""
     if not 0 <= anchors <= 100:
-        from foretell.errors import BadInput, Problem
+        from foretell.errors import bad_input
 
-        message, allowed = "not a usable number", "a whole number from 0 to 100"
-        raise BadInput([Problem(path="anchors", value=anchors, message=message, allowed=allowed)])
+        raise bad_input("anchors", anchors, "not a usable number", "a whole number from 0 to 100")
 
 
 def ledger_keeper(

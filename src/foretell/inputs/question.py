@@ -342,16 +342,16 @@ def _with_inputs(model: Model, job: Job, question: StepQuestion, said: list[str]
     chosen = question.towers
     if chosen is not None and chosen not in TOWERS:
         near = nearest_name(chosen, TOWERS)
-        raise bad_input("towers", chosen, "not a choice", ", ".join(TOWERS), near)  # fmt: skip
+        raise bad_input("towers", chosen, "not a choice", ", ".join(TOWERS), near)
     named = read_loads(model, question.images, question.audio)
     if chosen is not None and not named:
         message = "sequences have neither images nor audio"
-        raise bad_input("towers", chosen, message, "with --images or --audio")  # fmt: skip
+        raise bad_input("towers", chosen, message, "with --images or --audio")
     tokens = sum(load.tokens for _, load in named)
     if tokens > job.seq_len:
         names = " and ".join(name for name, _ in named)
         message = f"{names} are {tokens:.0f} tokens, more than a sequence has"
-        raise bad_input("seq_len", job.seq_len, message, f"at least {tokens:.0f}")  # fmt: skip
+        raise bad_input("seq_len", job.seq_len, message, f"at least {tokens:.0f}")
     for name, load in named:
         how = "frozen" if chosen == "frozen" else "trained with the rest"
         said.append(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.documents import DEEPEST, read_documents
 from foretell.interop.forms import LaunchContents, gpu_count, read_form
 from foretell.interop.nemo_recipes import read_recipe
@@ -256,4 +256,4 @@ def _toml(text: str) -> Any:
 
 def _bad(message: str, value: object = None) -> BadInput:
     allowed = "a command or script, JSON, TOML, YAML or key=value words"
-    return BadInput([Problem(path="import", value=value, message=message, allowed=allowed)])
+    return bad_input("import", value, message, allowed)

@@ -9,7 +9,7 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 
 DEEPEST = 32
 """Levels of nesting; no options file has more."""
@@ -136,5 +136,4 @@ def _loader() -> Any:
 
 
 def _bad(message: str, where: str = "import") -> BadInput:
-    allowed = "mappings, lists and plain values"
-    return BadInput([Problem(path=where, value=None, message=message, allowed=allowed)])
+    return bad_input(where, None, message, "mappings, lists and plain values")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.forms.arithmetic import worked_out
 from foretell.interop.launch import Known, ReadValue
@@ -208,13 +208,7 @@ class Keys:
         """Record that an argument is wrong."""
         shown = value if isinstance(value, int | float) else str(value)[:200]
         self.problems.append(
-            Problem(
-                path=f"import: {self.given.spelt.get(key, key)}",
-                value=shown,
-                message=message,
-                allowed=allowed,
-                nearest=nearest,
-            )
+            wrong(f"import: {self.given.spelt.get(key, key)}", shown, message, allowed, nearest)
         )
 
     def note(self, sentence: str) -> None:

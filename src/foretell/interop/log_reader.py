@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.log_formats import BEGINS, BUSY, DEVICES, PAGE, SERVICE, StepFormat
 from foretell.interop.log_jobs import LogJob, job_of_log
 from foretell.interop.log_lines import LONGEST, PrintedStep, RunLines, measured_lines, run_lines
@@ -85,7 +85,7 @@ def refusal(text: str, name: str) -> BadInput:
         "vLLM, SGLang, TensorRT-LLM or nvidia-smi, a benchmark, CSV or JSON lines, or a text such as "
         '"tp8 pp4: 15.2 s"'
     )
-    return BadInput([Problem(path=name, value=line[:120], message=message, allowed=allowed)])
+    return bad_input(name, line[:120], message, allowed)
 
 
 def _runs(lines: Sequence[str]) -> list[Sequence[str]]:

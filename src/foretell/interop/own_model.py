@@ -31,7 +31,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name
 from foretell.interop.user_files import check_file, is_too_deep
 from foretell.specs.block import Block
 from foretell.specs.ffn import Dense, Experts
@@ -272,8 +272,7 @@ def _required(field: Field[Any]) -> bool:
 
 
 def _bad(path: Path, message: str) -> BadInput:
-    shown = str(path).encode("utf-8", "backslashreplace").decode()  # a path need not be text
-    return BadInput([Problem(path=shown, value=None, message=message)])
+    return bad_input(str(path).encode("utf-8", "backslashreplace").decode(), None, message)
 
 
 # ---- writing ------------------------------------------------------------------------------------

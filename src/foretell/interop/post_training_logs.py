@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 from foretell.specs.measurement import Measurement
@@ -77,8 +77,7 @@ def read_post_training_log(path: str | Path) -> PostTrainingLog:
     """The medians of a log; BadInput where it has no such keys."""
     file = user_file(path, "log", "a log with timing_s/... keys")
     if not file.is_file():
-        message = "there is no such file"
-        raise BadInput([Problem(path="log", value=str(path), message=message)])
+        raise bad_input("log", str(path), "there is no such file")
     return log_of(user_text(file, "log"))
 
 
@@ -89,7 +88,7 @@ def log_of(text: str) -> PostTrainingLog:
         message = (
             "has no timing_s/... keys: lines of verl, NeMo-RL, TRL and others, or of a tracker"
         )
-        raise BadInput([Problem(path="log", value=text[:60], message=message)])
+        raise bad_input("log", text[:60], message)
     kept = steps[WARM_UP:] if len(steps) > WARM_UP + 1 else steps
     columns: dict[str, list[float]] = defaultdict(list)
     for step in kept:

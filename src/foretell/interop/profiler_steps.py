@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.step_series import steady_steps
 from foretell.specs.measurement import Measurement
 
@@ -26,7 +26,7 @@ def trace_measurement(told: Mapping[str, Any], name: str) -> Measurement | None:
         return None
     if {"plan", "step_s"} <= set(told.get("otherData") or {}):  # as simulation/trace.py writes
         message = "is a trace that Foretell wrote: a prediction, not a measurement"
-        raise BadInput([Problem(path="measured", value=name, message=message)])
+        raise bad_input("measured", name, message)
     starts: dict[str, dict[int, float]] = defaultdict(dict)
     lengths: dict[str, dict[int, float]] = defaultdict(dict)
     for event in events:
@@ -39,7 +39,7 @@ def trace_measurement(told: Mapping[str, Any], name: str) -> Measurement | None:
             lengths[kind][number] = float(event.get("dur", 0.0))
     if not starts:
         message = "has no ProfilerStep#N: call prof.step() after every training step"
-        raise BadInput([Problem(path="measured", value=name, message=message)])
+        raise bad_input("measured", name, message)
     kind = "gpu_user_annotation" if "gpu_user_annotation" in starts else next(iter(starts))
     times = _times(starts[kind], lengths[kind])
     steady = steady_steps(times)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.launch import Known, Tool
 from foretell.interop.named_files import with_files
@@ -57,15 +57,11 @@ def recognise(given: ArgumentTable) -> Tool:
     parts = sorted({part for key, _ in given.pairs for part in key.split(".")})
     shown = ", ".join(parts[:8])[:200] or None
     names = ", ".join(tool_names())
-    raise BadInput(
-        [
-            Problem(
-                path="import",
-                value=shown,
-                message=message,
-                allowed=f"a launch of {names}; the command before the arguments says whose",
-            )
-        ]
+    raise bad_input(
+        "import",
+        shown,
+        message,
+        f"a launch of {names}; the command before the arguments says whose",
     )
 
 
@@ -132,15 +128,11 @@ def _recognised(given: ArgumentTable, known: Known) -> Tool:
 def nothing_launched(text: str) -> BadInput:
     """The refusal of a text that starts nothing."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return BadInput(
-        [
-            Problem(
-                path="import",
-                value=first.strip()[:80],
-                message="launches no training and no server that is known here",
-                allowed=f"a launch of {', '.join(tool_names())}",
-            )
-        ]
+    return bad_input(
+        "import",
+        first.strip()[:80],
+        "launches no training and no server that is known here",
+        f"a launch of {', '.join(tool_names())}",
     )
 
 

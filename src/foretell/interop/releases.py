@@ -6,7 +6,7 @@ Each release here was checked against its own sources (tests/interop/test_releas
 
 from collections.abc import Mapping
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import bad_input, nearest_name
 from foretell.interop.launch import SERVING, TRAINING, Tool
 from foretell.records import dataclass
 
@@ -57,19 +57,14 @@ def release_of(text: str, *, serving: bool, path: str = "export") -> ToolRelease
     if found is None:
         near = nearest_name(word, [*known, *(name for name, one in CALLED.items() if one in known)])
         message = "unknown"
-        raise BadInput(
-            [Problem(path=path, value=text, message=message, allowed=_allowed(known), nearest=near)]
-        )
+        raise bad_input(path, text, message, _allowed(known), near)
     made = RELEASES[found]
     if not version:
         return ToolRelease(tool=found, version=made[-1])
     parts = _parts(version)
     fits = [one for one in made if parts and _parts(one) <= parts]
     if not fits or parts[0] != _parts(fits[-1])[0]:
-        message = "is no release that is written here"
-        raise BadInput(
-            [Problem(path=path, value=text, message=message, allowed=_allowed((found,)))]
-        )
+        raise bad_input(path, text, "is no release that is written here", _allowed((found,)))
     return ToolRelease(tool=found, version=fits[-1])
 
 

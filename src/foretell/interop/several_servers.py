@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.launch import Launch, ReadValue
 
@@ -21,10 +21,9 @@ _PREFILL_PORTS = re.compile(r"--prefill(?:er)?(?:-hosts?-)?(?:-?ports?)?[ =]+((?
 def join_servers(servers: Sequence[tuple[Launch, str]]) -> Launch:
     """All servers of a file as one launch, of launches with the half that each is."""
     if len(servers) > MOST_SERVERS:
-        raise BadInput(
-            [Problem(path="import", value=len(servers), message="is too many servers of one file",
-                     allowed=f"at most {MOST_SERVERS}")]
-        )  # fmt: skip
+        raise bad_input(
+            "import", len(servers), "is too many servers of one file", f"at most {MOST_SERVERS}"
+        )
     decoding = [launch for launch, role in servers if role != "prefill"]
     prefilling = [launch for launch, role in servers if role == "prefill"]
     if not decoding or not prefilling:

@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.records import dataclass
 
 NEEDED = ("AcceleratorName", "AcceleratorCount", "Price", "Region")
@@ -112,12 +112,11 @@ def _number(text: str, path: str, problems: list[Problem]) -> float | None:
         value = -1.0
     if not 0.0 <= value <= HIGHEST_USD:
         problems.append(
-            Problem(path=path, value=text[:100], message="is not a usable number",
-                    allowed=f"0 to {HIGHEST_USD:g}, or blank")
+            wrong(path, text[:100], "is not a usable number", f"0 to {HIGHEST_USD:g}, or blank")
         )  # fmt: skip
         return None
     return value
 
 
 def _bad(name: str, message: str) -> BadInput:
-    return BadInput([Problem(path=name, value=None, message=message, allowed=", ".join(COLUMNS))])
+    return bad_input(name, None, message, ", ".join(COLUMNS))

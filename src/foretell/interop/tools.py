@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop import deepspeed, megatron_write, torchtitan_write
 from foretell.interop.arguments import ArgumentTable, parse_arguments
 from foretell.interop.deepspeed import read_deepspeed
@@ -442,10 +442,7 @@ def write_serving(tool: Tool, serving: Serving) -> ToolArguments:
 
 def no_tool(tool: str, allowed: tuple[Tool, ...]) -> BadInput:
     """A tool that does something else, or none at all."""
-    message = "is no tool that this can be written for"
-    return BadInput(
-        [Problem(path="export", value=tool, message=message, allowed=", ".join(allowed))]
-    )
+    return bad_input("export", tool, "is no tool that this can be written for", ", ".join(allowed))
 
 
 def _differences(run: Training, back: Plan) -> list[str]:

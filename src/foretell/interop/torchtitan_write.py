@@ -7,7 +7,7 @@ pipeline stages a rank's whole share of the batch is local_batch_size, without t
 
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.megatron_write import job_name
@@ -170,15 +170,8 @@ def toml_text(values: dict[str, Any]) -> str:
     try:
         import tomli_w
     except ImportError:
-        raise BadInput(
-            [
-                Problem(
-                    path="export",
-                    value=None,
-                    message="TOML needs tomli-w",
-                    allowed='pip install "foretell[interchange]"',
-                )
-            ]
+        raise bad_input(
+            "export", None, "TOML needs tomli-w", 'pip install "foretell[interchange]"'
         ) from None
     tables: dict[str, dict[str, Any]] = {}
     for key, value in values.items():

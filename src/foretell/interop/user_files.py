@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 
 PACKAGE = Path(__file__).parents[1]
 """The folder of the package, whose files are its own."""
@@ -75,10 +75,7 @@ def check_regular(path: Path) -> None:
     except (OSError, ValueError):
         return  # who opens it says what is wrong
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        message = "is a device or a pipe, and no file"
-        raise BadInput(
-            [Problem(path=str(path), value=None, message=message, allowed="a file on the disk")]
-        )
+        raise bad_input(str(path), None, "is a device or a pipe, and no file", "a file on the disk")
 
 
 def user_text(path: Path, field: str) -> str:
@@ -88,11 +85,9 @@ def user_text(path: Path, field: str) -> str:
         with path.open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
-        raise BadInput([Problem(path=field, value=str(path), message=message)]) from None
+        raise bad_input(field, str(path), f"cannot be read: {error.strerror or error}") from None
     if len(content) > LARGEST_BYTES:
-        message = f"is longer than {LARGEST_BYTES} bytes"
-        raise BadInput([Problem(path=field, value=str(path), message=message)])
+        raise bad_input(field, str(path), f"is longer than {LARGEST_BYTES} bytes")
     return content.decode("utf-8-sig", "replace")
 
 
@@ -115,7 +110,7 @@ def is_too_deep(value: object) -> bool:
 def refusal(field: str, value: object, allowed: str = NAMES) -> BadInput:
     """The problem of a path where names alone are taken."""
     shown = os.fspath(value) if isinstance(value, os.PathLike) else value
-    return BadInput([Problem(path=field, value=shown, message=NOT_READ, allowed=allowed)])
+    return bad_input(field, shown, NOT_READ, allowed)
 
 
 @contextmanager

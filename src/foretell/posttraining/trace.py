@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.user_files import write_whole
 from foretell.specs.post_training import PostTrainingEstimate
 
@@ -102,6 +102,5 @@ def write_step(found: PostTrainingEstimate, path: str | Path) -> Path:
         packed = file.suffix == ".gz"
         write_whole(file, gzip.compress(text.encode(), 5, mtime=0) if packed else text)
     except OSError as error:
-        message = f"cannot be written: {error}"
-        raise BadInput([Problem(path="trace", value=str(path), message=message)]) from None
+        raise bad_input("trace", str(path), f"cannot be written: {error}") from None
     return file

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
 from foretell.serving.kernels import Array, Kernels, PowerLimitedCost
 from foretell.serving.launches import EAGER_LAYER_S, layer_launches
@@ -89,10 +89,9 @@ def _source_frames(model: Model, audio_s: float) -> EncodedInput:
     """Audio of a model whose encoder reads it (Whisper): one stretch of frames, whatever it holds."""
     own = model.encoder_embedding
     if own is None or not own.positions or not own.projections:
-        raise BadInput(
-            [Problem(path="audio", value=audio_s, message=f"{model.id} reads text",
-                     allowed="--isl, the tokens of its source")]
-        )  # fmt: skip
+        raise bad_input(
+            "audio", audio_s, f"{model.id} reads text", "--isl, the tokens of its source"
+        )
     longest = own.positions / WHISPER_HZ
     if audio_s > longest:
         raise BadInput(

@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
 from foretell.trace.target import DeviceMode
 from foretell.trace.values import Values, worth_keeping
@@ -157,9 +157,7 @@ def read_inputs(texts: str | Sequence[str]) -> dict[str, torch.Tensor]:
                 allowed = "NAME:DTYPE[SIZES], as in ids:int64[4,2048]; DTYPE of " + ", ".join(
                     DTYPES
                 )
-                raise BadInput(
-                    [Problem(path="inputs", value=text, message="not understood", allowed=allowed)]
-                )
+                raise bad_input("inputs", text, "not understood", allowed)
             sizes = [int(one) for one in match[3].split(",") if one.strip()]
             name = match[1] or str(len(found))
             found[name] = torch.empty(sizes, dtype=DTYPES[match[2]], device="meta")

@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.trace.build import Built, Faker, built, load_factory, read_inputs
 from foretell.trace.configs import config_factory
 from foretell.trace.graph import TracedGraph, TracedModel, TracedTensor
@@ -85,7 +85,7 @@ def _traced(found: Built, inputs: Any, loss: Loss, name: str, source: str = "") 
     if inputs is None:
         message = "no inputs: the factory gives none"
         allowed = 'inputs beside the module, or --inputs "ids:int64[4,2048]"'
-        raise BadInput([Problem(path="inputs", value=None, message=message, allowed=allowed)])
+        raise bad_input("inputs", None, message, allowed)
     if isinstance(inputs, (torch.Tensor, list)):
         inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -285,8 +285,7 @@ class _Session:
             value = self._loss(inputs)
         if not isinstance(value, torch.Tensor):
             allowed = "a loss, loss(module, **inputs), that is a scalar"
-            raise BadInput([Problem(path="loss", value=type(value).__name__,
-                                    message="the output has no tensor", allowed=allowed)])  # fmt: skip
+            raise bad_input("loss", type(value).__name__, "the output has no tensor", allowed)
         self.forward_only = not value.requires_grad
         if not self.forward_only:
             value.backward()

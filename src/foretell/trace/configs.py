@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.trace.diffusion import diffusion_factory
 
 TOKENS = 2048
@@ -26,7 +26,7 @@ def config_factory(
         return diffusion_factory(table, batch, size, tokens)
     if size is not None:
         message = "is of models of diffusers; this one has images of its config's size"
-        raise BadInput([Problem(path="size", value=size, message=message)])
+        raise bad_input("size", size, message)
     try:
         import transformers
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
 
 
@@ -69,7 +69,7 @@ def read_size(text: str | None, latents: Latents, sample: object) -> tuple[int, 
     if match is None or (match[1] and latents.frames == 1):
         allowed = "WIDTHxHEIGHT in pixels" + (", or FRAMESxWIDTHxHEIGHT" * (latents.frames > 1))
         message = "is no size of its images"
-        raise BadInput([Problem(path="size", value=text, message=message, allowed=allowed)])
+        raise bad_input("size", text, message, allowed)
     return int(match[1] or (MOVING[0] if latents.frames > 1 else 1)), int(match[2]), int(match[3])
 
 
@@ -82,13 +82,13 @@ def diffusion_factory(
         import diffusers
     except ImportError as error:
         message = f"a config of diffusers needs it: {error}. Run: pip install diffusers"
-        raise BadInput([Problem(path="trace", value=name, message=message)]) from None
+        raise bad_input("trace", name, message) from None
     if name.startswith("Autoencoder"):
         return lambda: _decoder(getattr(diffusers, name).from_config(dict(table)), batch, size)
     if name not in CLASSES or not hasattr(diffusers, name):
         message = f"{name}: its inputs are not known"
         allowed = ", ".join(CLASSES) + "; others by a factory, FILE.py:FUNCTION"
-        raise BadInput([Problem(path="trace", value=name, message=message, allowed=allowed)])
+        raise bad_input("trace", name, message, allowed)
     latents = CLASSES[name]
 
     def build() -> tuple[Any, ...]:

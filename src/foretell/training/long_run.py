@@ -13,7 +13,7 @@ import numpy as np
 
 from foretell import units
 from foretell.catalog.files import ROOT, read_table
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, Problem, bad_input, unknown
 from foretell.kernels.memory import weight_bytes
 from foretell.kernels.power import chip_power
 from foretell.records import dataclass, with_values
@@ -242,7 +242,7 @@ def in_steps(wanted_s: float, step_s: float, given: Interruptions) -> float:
             allowed = f"{float(given.write_s):.3g} s or more, or a faster storage"
             message = "a checkpoint would begin before the last one is written"
             path = "checkpoint_interval"
-            raise BadInput([Problem(path=path, value=wanted_s, message=message, allowed=allowed)])
+            raise bad_input(path, wanted_s, message, allowed)
         return every
     best = float(best_interval_s(given))
     if math.isinf(best):

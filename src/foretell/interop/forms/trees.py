@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.documents import DEEPEST, located_documents
 from foretell.interop.forms.records import ConfigSetting
 from foretell.records import dataclass
@@ -181,4 +181,4 @@ def settings(tree: Tree) -> tuple[ConfigSetting, ...]:
 def bad(message: str) -> BadInput:
     """What is wrong with a text of keys and values."""
     allowed = "a command or script, JSON, TOML, YAML or key=value words"
-    return BadInput([Problem(path="import", value=None, message=message, allowed=allowed)])
+    return bad_input("import", None, message, allowed)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.user_files import check_file, is_too_deep
 
 CONFIG = "config.json"
@@ -78,5 +78,4 @@ def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _bad(path: Path, message: str, allowed: str | None = None) -> BadInput:
-    shown = str(path).encode("utf-8", "backslashreplace").decode()  # a path need not be text
-    return BadInput([Problem(path=shown, value=None, message=message, allowed=allowed)])
+    return bad_input(str(path).encode("utf-8", "backslashreplace").decode(), None, message, allowed)

@@ -8,7 +8,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.huggingface.files import CONFIG, QUANTISATION
 from foretell.interop.user_files import are_read, refusal
 
@@ -45,4 +45,4 @@ def fetch_config(repository: str) -> Path:
 
 
 def _bad(repository: str, message: str, allowed: str) -> BadInput:
-    return BadInput([Problem(path="model", value=repository, message=message, allowed=allowed)])
+    return bad_input("model", repository, message, allowed)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, bad_input, unknown
 from foretell.report.figures.heatmap import heat_map, log_colours
 from foretell.report.figures.lines import lines
 from foretell.report.figures.look import (
@@ -57,7 +57,7 @@ def chosen_columns(
     second = second or next((name for name in rest if name != first), None)
     if first is None or second is None or shown is None:
         message = "says not what to draw: the study varies or wants too little"
-        raise BadInput([Problem(path="--x", value=x, message=message, allowed=", ".join(known))])
+        raise bad_input("--x", x, message, ", ".join(known))
     return first, second, shown
 
 
@@ -104,7 +104,7 @@ def map_panels(
     if len(apart) > MOST_PANELS:
         message = f"{len(apart)} combinations of {', '.join(others)} would each be a panel"
         allowed = f"at most {MOST_PANELS}: vary less, or sweep export --sql a part of it"
-        raise BadInput([Problem(path="--value", value=value, message=message, allowed=allowed)])
+        raise bad_input("--value", value, message, allowed)
     factor = shown_in(value)[0]
     grid = [[factor * float(row[value]) for row in rows if row.get(value) is not None]]
     logs = log_colours(grid)

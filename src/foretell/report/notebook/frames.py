@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, bad_input, unknown
 
 ROWS = {
     "search": "plans",
@@ -45,8 +45,7 @@ def answer_frame(verb: str, told: Mapping[str, Any], library: str = "polars") ->
             return pd.DataFrame(columns)
         import polars as pl
     except ImportError:
-        message = f"is not installed. Run: pip install {library}"
-        raise BadInput([Problem(path=library, value=None, message=message)]) from None
+        raise bad_input(library, None, f"is not installed. Run: pip install {library}") from None
     return pl.DataFrame(columns, strict=False)
 
 

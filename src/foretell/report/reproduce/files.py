@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.user_files import whole_file, write_whole
 from foretell.lab.reproduce.records import PaperFigure, PublishedWork, text_of
 from foretell.report.figure_svg import figure_svg
@@ -18,15 +18,13 @@ from foretell.report.reproduce.page import page_text
 def out_folder(name: object) -> Path:
     """The folder, made where it is missing; BadInput where it cannot be."""
     if name is None:
-        raise BadInput(
-            [Problem(path="out", value=None, message="missing", allowed="a folder to write in")]
-        )
+        raise bad_input("out", None, "missing", "a folder to write in")
     folder = Path(str(name))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         message = f"is not a folder to write in: {error.strerror}"
-        raise BadInput([Problem(path="out", value=str(name), message=message)]) from error
+        raise bad_input("out", str(name), message) from error
     return folder
 
 

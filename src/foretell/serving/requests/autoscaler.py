@@ -2,7 +2,7 @@
 
 import math
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, wrong
 from foretell.records import dataclass
 from foretell.serving.requests.words import read_words
 
@@ -45,11 +45,9 @@ def read_autoscale(text: str) -> AutoscaleRule:
         },
     )  # fmt: skip
     if not 0.0 < values["target"] <= 1.0:
-        message, allowed = "target is out of range", "above 0, at most 1"
-        problems.append(Problem(path="autoscale", value=text, message=message, allowed=allowed))
+        problems.append(wrong("autoscale", text, "target is out of range", "above 0, at most 1"))
     if 0.0 < values["max"] < values["min"]:
-        message, allowed = "min is above max", "min up to max"
-        problems.append(Problem(path="autoscale", value=text, message=message, allowed=allowed))
+        problems.append(wrong("autoscale", text, "min is above max", "min up to max"))
     if problems:
         raise BadInput(problems)
     return AutoscaleRule(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, bad_input, nearest_name, wrong
 from foretell.interop.user_files import user_file, user_text
 from foretell.serving.requests.conversations import conversations, turns_of
 from foretell.serving.requests.traces import NAMES
@@ -34,18 +34,15 @@ def read_lengths(given: str, field: str = "lengths") -> LengthForm:
         return LengthForm(shape=shape)
     if not any(mark in given for mark in "./\\"):
         near = nearest_name(given, SHAPES)
-        problem = Problem(
-            path=field, value=given, message="is neither a shape nor a file", allowed=ALLOWED, nearest=near
-        )  # fmt: skip
+        problem = wrong(field, given, "is neither a shape nor a file", ALLOWED, near)
         raise BadInput([problem])
     file = user_file(given, field, ALLOWED)
     if not file.is_file():
-        message = "is neither a shape nor a file"
-        raise BadInput([Problem(path=field, value=given, message=message, allowed=ALLOWED)])
+        raise bad_input(field, given, "is neither a shape nor a file", ALLOWED)
     rows = [row for row in _rows(user_text(file, field)) if row[0] > 0]
     if not rows:
         message = "has no lengths: one number a line, or columns or JSON lines with osl or response_length"
-        raise BadInput([Problem(path=field, value=given, message=message)])
+        raise bad_input(field, given, message)
     return _form(rows)
 
 

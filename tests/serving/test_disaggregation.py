@@ -1,6 +1,7 @@
 """Prefill and decode on instances of their own: the closed form, the simulation, rows of tables."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from foretell.lab.calibrate.serving_arguments import (
 )
 from foretell.lab.calibrate.serving_cases import case_of
 from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
-from foretell.serving.disaggregation import crowding
+from foretell.serving.disaggregation import AnswerSide, crowding, joined_s
 from foretell.serving.sizing import search_layouts
 from foretell.serving.sizing_records import ServiceTargets
 from foretell.specs.deployment import Deployment, Traffic
@@ -237,3 +238,15 @@ def test_requests_beyond_the_places_of_decode_workers_queue():
     assert held.ttft_ms.mean / 1e3 > 0.8 * waits
     assert held.ttft_ms.mean > free.ttft_ms.mean
     assert held.tpot_ms.mean < free.tpot_ms.mean
+
+
+def test_passing_requests_on_delays_first_tokens_alone():
+    """By what it takes, whatever the step."""
+    chips = system("h200-sxm")
+    plain, slow = (replace(profile("sglang", chips.chip), handover_s=took) for took in (0.0, 0.2))
+    answers = [
+        joined_s(p, AnswerSide(n=np.array(4.0), step_s=np.array(0.01), tpot_s=np.array(0.01),
+                               rate=np.array(1.0)))
+        for p in (plain, slow)
+    ]  # fmt: skip
+    assert float(answers[1] - answers[0]) == pytest.approx(0.2)

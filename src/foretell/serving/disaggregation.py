@@ -216,9 +216,9 @@ def answer_side(times: StepTimes, loop: Loop, n: Array) -> AnswerSide:
 
 def joined_s(p: EngineProfile, answers: AnswerSide) -> Array:
     """From the arrival of a cache to its first token: the step that it finds under way, its own first one,
-    and those that hand it over late."""
+    those that hand it over late, and what routers and polling take."""
     steps = 0.5 * np.clip(answers.n - 1.0, 0.0, 1.0) + 1.0 + p.late_steps
-    return np.asarray(steps * answers.step_s)
+    return np.asarray(steps * answers.step_s + p.handover_s)
 
 
 def placed_s(loop: Loop, answers: AnswerSide) -> Array:

@@ -229,6 +229,7 @@ def fleet_of(
     front = replace(rules_of(side, pool.deployment, room, how), prefill_only=True)
     able = pair_able_per_s(q, pool, memory) if how.autoscale else (0.0, 0.0)
     fixed_s, token_s = transfer(q.model, q.system, pool.deployment, q.deployment, pool.system)
+    fixed_s += q.profile.handover_s
     fleet = Fleet(
         rules=replace(rules, decode_only=True, prefix_caching=False),
         replicas=q.replicas,

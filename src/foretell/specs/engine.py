@@ -85,7 +85,8 @@ class EngineProfile:
     """What a layer of latent attention takes beyond its kernels."""
     lockstep_factor: float = 1.1
     """Device time of a decode step over what its kernels tell where 8 ranks or more have attention of their
-    own and share experts: they meet in every layer, and the last one counts."""
+    own and share experts: they meet in every layer, and the last one counts (with the batches that rates
+    tell, 1.16 to 1.25 under SGLang and TensorRT-LLM 1 on five kinds of chips, 1.75 on MI355X)."""
     prefill_factor: float = 1.0
     """Device time of a step with prompt tokens over what its kernels tell."""
     prefill_exchange_factor: float = 1.0
@@ -105,6 +106,10 @@ class EngineProfile:
     """What the first wave of a mixture of experts waits for kernels that are compiled on first use."""
     late_steps: float = 1.0
     """Decode steps after its own that a first token waits for (asynchronous scheduling)."""
+    handover_s: float = 0.0
+    """What passing a request from a prefill to a decode instance takes beside its cache: routers, queues and
+    polling. Under NVIDIA Dynamo first tokens of short prompts come 0.1 to 0.17 s later by it with SGLang and
+    vLLM, not with TensorRT-LLM, and not with SGLang's own router on MI355X (InferenceX)."""
     wait_steps: float = 0.0
     """Decode steps that new prompts wait for to come together."""
     dp_wait_steps: float = 0.0

@@ -76,6 +76,7 @@ STORED = (
 2023)."""
 OPTIONS = (
     ("weights=fp8", re.compile(r"\bfp8 weights\b", re.IGNORECASE)),
+    ("optimizer=muon", re.compile(r"\bmuon\b(?! or\b)", re.IGNORECASE)),
     ("optimizer=adam8bit", re.compile(r"8-bit (?:paged )?AdamW", re.IGNORECASE)),
     (
         "offload=activations",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.lab.translate.decode import length_penalty
-from foretell.lab.translate.scores import corpus_bleu, corpus_chrf, exact_match, words_13a
+from foretell.lab.translate.scores import corpus_bleu, corpus_chrf, exact_match
 
 # (translations, references, BLEU, chrF2) by sacreBLEU 2.6.0 with its defaults.
 GOLDEN = [
@@ -29,34 +29,17 @@ def test_published_scores(said: list[str], wanted: list[str], bleu: float, chrf:
     assert corpus_chrf(said, wanted) == pytest.approx(chrf, abs=1e-9)
 
 
-@given(said=LINES, wanted=LINES)
-def test_sacrebleu_gives_the_same(said: list[str], wanted: list[str]) -> None:
-    sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
-    wanted = (wanted * len(said))[: len(said)]
-    assert corpus_bleu(said, wanted).bleu == pytest.approx(
-        sacrebleu.corpus_bleu(said, [wanted]).score, abs=0.01
-    )
-    assert corpus_chrf(said, wanted) == pytest.approx(
-        sacrebleu.corpus_chrf(said, [wanted]).score, abs=0.01
-    )
-
-
 @given(wanted=LINES)
 def test_bounds(wanted: list[str]) -> None:
     whole = corpus_bleu(wanted, wanted)
     assert 0.0 <= whole.bleu <= 100.0 + 1e-9
     assert whole.brevity_penalty == 1.0
-    if any(len(words_13a(line)) >= 4 for line in wanted):
+    if any(len(line.split()) >= 4 for line in wanted):
         assert whole.bleu == pytest.approx(100.0)
     if any("".join(line.split()) for line in wanted):
         assert corpus_chrf(wanted, wanted) == pytest.approx(100.0)
     assert corpus_bleu(["zz"] * len(wanted), wanted).bleu == 0.0
     assert exact_match(wanted, wanted) == 1.0
-
-
-def test_numbers_keep_their_points() -> None:
-    assert words_13a("3,000 cats, 2.5%.") == ["3,000", "cats", ",", "2.5", "%", "."]
-    assert words_13a("12-14 a-b &amp; x") == ["12", "-", "14", "a-b", "&", "x"]
 
 
 def test_lines_must_belong_together() -> None:

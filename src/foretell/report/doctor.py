@@ -31,6 +31,7 @@ EXTRAS = {
     "pyyaml": ("interchange", "reading YAML of other tools with --import"),
     "tomli-w": ("interchange", "writing TOML for other tools with --export"),
     "tokenizers": ("translate", "training of translation models"),
+    "sacrebleu": ("translate", "scores of translations"),
     "mcp": ("mcp", "tools of assistants"),
 }
 """Packages that some verbs need: the extra that brings them, and what for."""

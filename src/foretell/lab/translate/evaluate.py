@@ -13,6 +13,7 @@ from foretell.lab.translate.scores import (
     corpus_bleu,
     corpus_chrf,
     exact_match,
+    need_sacrebleu,
 )
 from foretell.lab.translate.text import read_pairs, split
 from foretell.records import as_json, dataclass
@@ -68,6 +69,7 @@ def evaluate(
 ) -> TranslationScores:
     """Translate a text and score it; without a text, the lines that training held out."""
     check_evaluation(source, target, beam, alpha, batch, most)
+    need_sacrebleu()
     translator = Translator(folder, device=device, last=last)
     pairs = _pairs(Path(folder), source, target)[: most or None]
     said = translator.translate([a for a, _ in pairs], batch, report, beam=beam, alpha=alpha)

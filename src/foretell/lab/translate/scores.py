@@ -1,31 +1,18 @@
-"""BLEU and chrF of translations, as sacreBLEU counts them with its defaults (Post 2018, WMT).
+"""BLEU and chrF of translations by sacreBLEU with its defaults (Post 2018, WMT), both as percentages.
 
-BLEU (Papineni et al. 2002): words by mteval's rules 13a, one to four in a row, case kept, counted over all
-lines; a count of no match is smoothed exponentially. chrF2 (Popovic 2015): characters, one to six in a row,
-blanks left out, recall twice as heavy as precision. Both are percentages.
+BLEU: words by mteval's rules 13a, one to four in a row, case kept, counted over all lines. chrF2: characters,
+one to six in a row, blanks left out, recall twice as heavy as precision.
 """
 
-import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from importlib.util import find_spec
 
 from foretell.errors import bad_input
 from foretell.records import as_json, dataclass
 
-WORDS, CHARACTERS, BETA = 4, 6, 2.0
-"""Longest rows of words and of characters, and how much recall weighs."""
 BLEU_SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"
 CHRF_SIGNATURE = "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no"
-"""What sacreBLEU would print of these settings."""
-_ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
-_RULES = (
-    (re.compile(r"([\{-\~\[-\` -\&\(-\+\:-\@\/])"), r" \1 "),
-    (re.compile(r"([^0-9])([\.,])"), r"\1 \2 "),
-    (re.compile(r"([\.,])([^0-9])"), r" \1 \2"),
-    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
-)
-"""mteval-v13a: punctuation stands alone, but for points and commas within numbers."""
+"""What sacreBLEU prints of these settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,92 +33,40 @@ class BleuScore:
     to_dict = as_json()
 
 
-def words_13a(line: str) -> list[str]:
-    """Words of a line by the rules of mteval-v13a."""
-    line = line.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
-    if "&" in line:
-        for entity, sign in _ENTITIES:
-            line = line.replace(entity, sign)
-    line = f" {line} "
-    for pattern, instead in _RULES:
-        line = pattern.sub(instead, line)
-    return line.split()
+def need_sacrebleu() -> None:
+    """Raise BadInput where it is not installed."""
+    if find_spec("sacrebleu") is None:
+        what, how = "scores need sacreBLEU", "pip install 'foretell[translate]'"
+        raise bad_input("sacrebleu", None, what, how)
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuScore:
     """BLEU of all lines together, one reference each."""
+    import sacrebleu
+
     _same_length(hypotheses, references)
-    correct, total = [0] * WORDS, [0] * WORDS
-    long = short = 0
-    for said, wanted in zip(hypotheses, references, strict=True):
-        found, known = words_13a(said.rstrip()), words_13a(wanted.rstrip())
-        short, long = short + len(found), long + len(known)
-        for n in range(1, WORDS + 1):
-            rows, there = Counter(_rows(found, n)), Counter(_rows(known, n))
-            correct[n - 1] += sum(min(count, there[row]) for row, count in rows.items())
-            total[n - 1] += max(len(found) - n + 1, 0)
-    penalty = 1.0 if short >= long else (math.exp(1.0 - long / short) if short else 0.0)
-    precisions = _precisions(correct, total)
-    score = 0.0
-    if any(correct):
-        logs = [math.log(p) if p > 0.0 else -9999999999.0 for p in precisions]
-        score = penalty * math.exp(sum(logs) / WORDS)
+    found = sacrebleu.corpus_bleu(list(hypotheses), [list(references)])
     return BleuScore(
-        bleu=score,
-        precisions=tuple(precisions),
-        brevity_penalty=penalty,
-        hypothesis_words=short,
-        reference_words=long,
+        bleu=found.score,
+        precisions=tuple(found.precisions),
+        brevity_penalty=found.bp,
+        hypothesis_words=found.sys_len,
+        reference_words=found.ref_len,
     )
-
-
-def _precisions(correct: Sequence[int], total: Sequence[int]) -> list[float]:
-    """Percent of rows that match; the k-th length without a match counts as 1 / (2^k rows)."""
-    found, halves = [0.0] * WORDS, 1.0
-    if not any(correct):
-        return found
-    for i, (right, many) in enumerate(zip(correct, total, strict=True)):
-        if not many:
-            break
-        if right:
-            found[i] = 100.0 * right / many
-        else:
-            halves *= 2.0
-            found[i] = 100.0 / (halves * many)
-    return found
 
 
 def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """chrF2 of all lines together."""
+    import sacrebleu
+
     _same_length(hypotheses, references)
-    match, mine, theirs = [0] * CHARACTERS, [0] * CHARACTERS, [0] * CHARACTERS
-    for said, wanted in zip(hypotheses, references, strict=True):
-        found, known = "".join(said.split()), "".join(wanted.split())
-        for n in range(1, CHARACTERS + 1):
-            rows, there = Counter(_rows(found, n)), Counter(_rows(known, n))
-            match[n - 1] += sum(min(count, there[row]) for row, count in rows.items())
-            mine[n - 1] += sum(rows.values()) if there else 0  # no reference is that long
-            theirs[n - 1] += sum(there.values())
-    usable = [i for i in range(CHARACTERS) if mine[i] and theirs[i]]
-    if not usable:
-        return 0.0
-    precision = sum(match[i] / mine[i] for i in usable) / len(usable)
-    recall = sum(match[i] / theirs[i] for i in usable) / len(usable)
-    if not precision + recall:
-        return 0.0
-    weight = BETA**2
-    return 100.0 * (1.0 + weight) * precision * recall / (weight * precision + recall)
+    return float(sacrebleu.corpus_chrf(list(hypotheses), [list(references)]).score)
 
 
 def exact_match(found: Sequence[str], wanted: Sequence[str]) -> float:
     """Share of the lines that are said exactly so."""
     right = sum(a.strip() == b.strip() for a, b in zip(found, wanted, strict=True))
     return right / max(len(wanted), 1)
-
-
-def _rows(items: Sequence[str] | str, n: int) -> Iterable[tuple[str, ...]]:
-    """Every n items in a row."""
-    return (tuple(items[i : i + n]) for i in range(len(items) - n + 1))
 
 
 def _same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:

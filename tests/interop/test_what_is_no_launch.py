@@ -30,6 +30,8 @@ NEMO_RL = (
         "torchrun --nproc_per_node 8 tasks/msdp/main.py --tensor-model-parallel-size 2 --bf16",
         "python -m openrlhf.cli.serve_rm --reward_pretrain OpenRLHF/Llama-3-8b-rm-700k --port 5000 --bf16",
         "model:\n  model_name: Qwen/Qwen3-8B\n\nengine: VLLM\ngeneration: {max_new_tokens: 64}\n",
+        "infinity_emb v2 --model-name-or-path BAAI/bge-small-en-v1.5 --port 80",
+        "torchrun examples/export/text_generation_ptq.py --calib-batch-size 4 --tensor-model-parallel-size 2",
         "helm install vllm vllm/vllm-stack -f values.yaml",
         "python3 entrypoints/launch.py --model_path /models/HunyuanDiT-v1.2-Diffusers",
     ],

@@ -23,7 +23,7 @@ COMPLETE = 100
 LEAST = 3.0
 """The least score of a tool; below it none is recognised."""
 _BESIDE = re.compile(
-    r"router|proxy|simulator|pytest|load_balanc|bench|frontend|disaggregated|convert|download|tokenize|"
+    r"router|proxy|simulator|pytest|text_gen|(?:^|[ /_])ptq[ _]|load_balanc|bench|frontend|disaggregated|convert|download|tokenize|"
     r"(?:^|[ /_.-])(?:preprocess(?:_\w+)?|analyze\w*|prune|quantize|export|generat(?:e|ion)|predict|"
     r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights|samples))*\.py\b"
 )
@@ -143,7 +143,9 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
     named = _program_score(table, program)
     weak = any(_named(one, program) for one in table.weak)
     marks = [one for one in table.marks if _marked(one, keys, table.last)]
-    own = given.started and any(_PROGRAM.fullmatch(word) for word in given.words[:1])
+    own = given.started and any(
+        table.family != "service" or _PROGRAM.fullmatch(word) for word in given.words[:1]
+    )
     few = own and len(marks) < 2
     if not named and (
         not (weak or marks)

@@ -563,7 +563,7 @@ def post_training(
         named = (one for one in METHODS if re.search(rf"[\s/]{one}(?:\.py)?\s", run)
                  or re.search(rf"(?:^|[\s/_-]){one}(?:[_-]\w+)?(?:\.py)?(?:\s|$)", words))  # fmt: skip
         kind = next(named, "")
-    if not told and not kind and keys.said_as("samples", "answer_len"):
+    if not told and kind not in ("grpo", "ppo") and keys.said_as("samples", "answer_len"):
         kind = "grpo"  # a GRPOConfig's own
     found: dict[str, object] = {
         "algorithm": METHODS.get(kind, "sft"),

@@ -153,7 +153,15 @@ def test_a_run_over_a_number_and_a_way_to_pay(tmp_path: Path) -> None:
 
 def test_work_as_text() -> None:
     out = foretell("cost", *RUN, "--region", "france").out
-    for word in ("1T tokens in", "MFU", "MWh", "grid of france", "embodied", "paid", "FLOP for a"):
+    for word in (
+        "1T tokens in",
+        "MFU",
+        "MWh",
+        "grid of france",
+        "embodied",
+        "rented",
+        "FLOP for a",
+    ):
         assert word in out
     out = foretell("cost", *TOKEN).out
     for word in ("a million output tokens", "input,", "prompts", "kWh", "answers"):
@@ -169,8 +177,8 @@ def test_a_rent_that_nobody_lists_says_what_it_is_a_share_of() -> None:
 
 def test_text_says_the_whole_its_range_and_what_moves_it() -> None:
     out = foretell("cost", "system", "hgx-h100", "--gpus", "1024").out
-    assert out.startswith("system hgx-h100: ")
-    for word in ("USD per GPU-hour", "48 switches", "renting", "what moves it", "electricity"):
+    assert out.startswith("cost of a system: hgx-h100: ")
+    for word in ("USD per GPU-hour", "48 switches", "Ways to pay", "What moves it", "electricity"):
         assert word in out
 
 

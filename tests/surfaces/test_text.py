@@ -183,7 +183,7 @@ def test_the_real_thing_has_every_number() -> None:
     )
     found = foretell("search", "llama-3.1-70b", *plan[:2], "--top", "3")
     assert found.code == 0
-    assert len(re.findall(r"^ ?[123][ =] +tp.* yes ", found.out, re.MULTILINE)) == 3
+    assert len(re.findall(r"^ ?[123][ =]? +tp.* fits ", found.out, re.MULTILINE)) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,18 @@
 """What something costs as text: the whole, its parts with bars, what moves it, and renting beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from foretell import units
-from foretell.catalog.prices import OF_ON_DEMAND
+from foretell.records import with_values
 from foretell.report.console import bar, table
-from foretell.report.estimate import bullets
+from foretell.report.presentation.text import card_text
+from foretell.report.presentation.verbs import presentation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-DRIVERS = 6
-"""Inputs shown that move the answer; the JSON has more."""
 SMALL = 0.001
 """Parts below this share of the whole are not shown as text."""
 WORK_TREES = {
@@ -40,81 +39,46 @@ def cost_text(found: Mapping[str, Any]) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    span = f"{usd(found['low_usd'])} to {usd(found['high_usd'])}"
-    said = f"{found['what']} {found['name']}{_paid(found)}: {usd(found['usd'])} ({span})"
-    parts: list[RenderableType] = [Text(said, "bold")]
-    parts += [Text(line) for line in _facts(found)]
-    parts += [Text(), _tree(found["breakdown"])]
+    shown = presentation("cost", found)
+    trees = {"Cost": found["breakdown"]}
     if "carbon" in found:
-        for name, title in WORK_TREES.items():
-            parts += [Text(), Text(title, "bold"), _tree(found[name])]
-        parts += [Text(), _terms(found["terms"])]
+        trees |= {title: found[name] for name, title in WORK_TREES.items()}
     if "hour" in found:
-        parts += [Text(), Text("An hour of a chip's work", "bold"), _tree(found["hour"])]
-    if found.get("renting"):
-        parts += [Text(), _renting(found["renting"])]
-    if found["drivers"]:
-        parts += [Text(), _drivers(found)]
-    if found["assumptions"]:
-        parts += [Text(), bullets("Assumed", found["assumptions"])]
-    return Group(*parts)
-
-
-def _paid(found: Mapping[str, Any]) -> str:
-    """Whether what is done runs on chips of one's own or on rented ones."""
-    paid = found.get("paid")
-    if not paid or paid == "no price":
-        return ""
-    return ", on chips of one's own" if paid == "own" else f", rented ({paid})"
+        trees["An hour of a chip's work"] = found["hour"]
+    drawn = [Group(Text(title, "bold"), _tree(tree)) for title, tree in trees.items()]
+    return card_text(with_values(shown, lines=tuple(_facts(found))), beside=drawn)
 
 
 def work_lines(found: Mapping[str, Any]) -> list[str]:
-    """Results of a run or of a million tokens."""
+    """What a run or a million tokens is done on, what its money and energy are worth."""
 
-    def ranged(name: str, scale: float = 1.0) -> str:
-        low, value, high = (number(found[p + name] * scale) for p in ("", "low_", "high_"))
+    def ranged(name: str) -> str:
+        low, value, high = (number(found[p + name]) for p in ("", "low_", "high_"))
         return f"{low} ({value} to {high})"
 
     place = f"{found['gpus']:,} GPUs of {found['system']}, {found['plan']}"
-    tokens, paid = ranged("usd_per_million_tokens"), f"paid: {found['paid']}"
     if found["what"] == "run":
-        point = f"MFU {found['mfu']:.1%}: one point is worth {ranged('usd_per_mfu_point')} USD"
-        hours = f"{ranged('gpu_hours')} GPU-hours at {found['usd_per_gpu_hour']:.2f} USD"
         lines = [
             f"{units.format(found['tokens'], 'tokens')} in {found['days']:.4g} days on {place}",
-            f"{hours}, {paid}; goodput {found['goodput']:.1%}",
-            f"{tokens} USD per million tokens",
-            point,
+            f"MFU {found['mfu']:.1%}: one point is worth {ranged('usd_per_mfu_point')} USD",
         ]
-        energy = f"{ranged('energy_mwh')} MWh; {ranged('carbon_kg', 1e-3)} t CO2e"
     else:
         split = ", ".join(
             f"{ranged(f'usd_per_million_{way}_tokens')} {way}" for way in ("input", "output")
         )
         read = f"{found['input_tokens_per_output_token']:g} read for each written"
-        hours = f"{found['tokens_per_s']:,.0f} tokens/s; {found['usd_per_gpu_hour']:.2f} USD"
         lines = [
-            f"a million output tokens, {read}, on {place}",
-            f"{hours} per GPU-hour, {paid}",
+            f"a million output tokens, {read}, on {place}: {found['tokens_per_s']:,.0f} tokens/s",
             f"USD per million tokens: {split}",
         ]
-        energy = f"{ranged('energy_mwh', 1e3)} kWh; {ranged('carbon_kg')} kg CO2e"
-    grid = f"on the grid of {found['region']} ({found['grams_per_kwh']:g} g/kWh)"
-    worth = (
-        f"{found['tokens_per_usd']:,.4g} tokens and {found['flop_per_usd']:.3g} FLOP for a USD, "
-        f"{found['tokens_per_joule']:.3g} tokens and {found['flop_per_joule']:.3g} FLOP for a joule"
-    )
-    return [*lines, f"{energy} {grid}", worth]
-
-
-def _terms(terms: Sequence[Mapping[str, Any]]) -> "Table":
-    heads = ("paid", "USD/GPU-hour", "USD", "USD per million tokens")
-    made = table(*heads, "listed by", right=heads[1:])
-    for term in terms:
-        cells = [number(term[key]) for key in ("usd", "usd_per_million_tokens")]
-        price = f"{term['usd_per_gpu_hour']:.2f}"
-        made.add_row(term["term"], price, *cells, _short(term["source"]))
-    return made
+    return [
+        *lines,
+        (
+            f"{found['tokens_per_usd']:,.4g} tokens and {found['flop_per_usd']:.3g} FLOP for a USD, "
+            f"{found['tokens_per_joule']:.3g} tokens and {found['flop_per_joule']:.3g} FLOP for a joule; "
+            f"grid of {found['region']}: {found['grams_per_kwh']:g} g CO2e/kWh"
+        ),
+    ]
 
 
 def sweep_text(found: Mapping[str, Any]) -> "RenderableType":
@@ -207,45 +171,6 @@ def _tree(tree: Mapping[str, Any]) -> "Table":
 
     add(tree, 0)
     return made
-
-
-def _drivers(found: Mapping[str, Any]) -> "Table":
-    unit = "USD/h" if "hour" in found else "USD"
-    heads = ("taken as", "from", "to", f"{unit} at either end")
-    made = table("what moves it", *heads, right=heads)
-    for driver in found["drivers"][:DRIVERS]:
-        ends = f"{number(driver['usd_at_low'])} to {number(driver['usd_at_high'])}"
-        cells = [f"{driver[key]:,.6g}" for key in ("value", "low", "high")]
-        made.add_row(driver["path"], *cells, ends)
-    return made
-
-
-def _renting(rents: Sequence[Mapping[str, Any]]) -> "Table":
-    heads = ("renting", "USD/GPU-hour", "own over rent", "buying pays after", "from a use of")
-    made = table(*heads, "listed by", right=heads[1:])
-    for rent in rents:
-        years, use = rent["break_even_years"], rent["break_even_utilisation"]
-        made.add_row(
-            rent["term"],
-            f"{rent['usd_per_gpu_hour']:.2f}",
-            f"{rent['own_over_rent']:.2f}",
-            "never" if years is None else f"{years:.1f} years",
-            "never" if use is None or use > 1 else f"{use:.0%}",
-            _short(rent["source"]),
-        )
-    return made
-
-
-def _short(source: str) -> str:
-    """Who lists a rent and when: the first word and the last of what stands before the citation.
-
-    A spot rent that is a share of another says so.
-    """
-    head = source.split(" (")[0]
-    if OF_ON_DEMAND in head:
-        return head
-    words = head.replace(",", "").split()
-    return f"{words[0]}, {words[-1]}" if len(words) > 3 else source
 
 
 def usd(value: float) -> str:

@@ -8,8 +8,8 @@ from foretell.api.post_training_diagnosis import LoopDiagnosis, LoopsDiagnosis
 from foretell.api.run_causes import Cause, PhaseGap
 from foretell.api.service_diagnosis import FigureDiagnosis, ServicesDiagnosis
 from foretell.report.console import table
-from foretell.report.estimate import bullets
 from foretell.report.posterior import WORDS
+from foretell.report.presentation.text import bullets
 from foretell.specs.measurement import HELD
 from foretell.uncertainty.causes import REST, SHARED
 

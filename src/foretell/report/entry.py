@@ -10,7 +10,7 @@ from foretell.catalog.names import exists, nearest
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import are_read, is_there
 from foretell.report.console import table
-from foretell.report.estimate import bullets
+from foretell.report.presentation.text import bullets
 from foretell.workload.parameters import count
 
 if TYPE_CHECKING:

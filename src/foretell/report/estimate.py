@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from foretell.report.console import bar, table
-from foretell.report.presentation.text import numbers_grid
+from foretell.report.presentation.text import bullets, numbers_grid
 from foretell.report.presentation.verbs import presentation
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.run import Run
@@ -54,11 +54,17 @@ def estimate_text(result: "Estimate") -> "RenderableType":
         parts += [Text(), time_table(result.breakdown)]
     if result.memory_by_stage:
         parts += [Text(), memory_table(result)]
-    if result.overrides:
-        parts += [Text(), bullets("Set by hand", [f"{k}={v}" for k, v in result.overrides.items()])]
+    for by_hand in set_by_hand(result):
+        parts += [Text(), by_hand]
     if result.assumptions:
         parts += [Text(), bullets("Assumed", list(result.assumptions))]
     return Group(*parts)
+
+
+def set_by_hand(result: StepEstimate) -> "list[Text]":
+    """Numbers that a question sets, where it does."""
+    said = [f"{path}={value}" for path, value in (result.overrides or {}).items()]
+    return [bullets("Set by hand", said)] if said else []
 
 
 def headline(result: StepEstimate) -> "Text":
@@ -170,13 +176,6 @@ def largest_first(tree: Leaf, depth: int = 0) -> list[tuple[int, Leaf]]:
         if child.value > 0.0:
             found += [(depth, child), *largest_first(child, depth + 1)]
     return found
-
-
-def bullets(title: str, lines: list[str]) -> "Text":
-    """A titled list."""
-    from rich.text import Text
-
-    return Text.assemble((title, "bold"), *(f"\n- {line}" for line in lines))
 
 
 def gib(value: float) -> str:

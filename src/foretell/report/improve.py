@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 from foretell.api.improvement import Improvement
+from foretell.records import with_values
 from foretell.report.console import table
-from foretell.report.estimate import bullets
+from foretell.report.presentation.text import bullets, card_text, draw_table
+from foretell.report.presentation.verbs import presentation
 from foretell.report.read_back import read_back_text
 
 if TYPE_CHECKING:
@@ -15,9 +17,6 @@ UNITS = {"tokens_per_s": "tokens/s", "output_tokens_per_s": "output tokens/s"}
 
 def improvement_text(found: Improvement) -> "RenderableType":
     """Everything but the launch itself, which is printed as it stands: folded it could not be pasted."""
-    from rich.console import Group
-    from rich.text import Text
-
     unit = UNITS[found.metric]
     times = ("memory",) if found.load is None else ("TTFT ms", "TPOT ms")
     rates = table("", "plan", unit, *times, right=(unit, *times))
@@ -31,24 +30,13 @@ def improvement_text(found: Improvement) -> "RenderableType":
     if found.changes:
         last = _times(found, found.latency_after, found.memory_after)
         rates.add_row("better", found.plan_after, f"{found.after:,.0f}", *last)
-    parts: list[RenderableType] = [
-        Text(f"{found.model} on {found.gpus} x {found.system}", "bold"),
-        *(Text(text, "bold") for text in found.conclusions),
-        *([] if found.load is None else [Text(_load(found.load))]),
-        Text(),
-        rates,
-    ]
-    if found.changes:
-        changes = table("flag", "launch", "better")
-        for one in found.changes:
-            changes.add_row(one.flag, one.before or "-", one.after or "leave out")
-        parts += [Text(), changes]
-    parts += [Text(), read_back_text(found.read_back)]
+    shown = presentation("improve", found.to_dict())
+    load = [] if found.load is None else [_load(found.load)]
+    beside: list[RenderableType] = [rates, *map(draw_table, shown.tables)]
+    beside.append(read_back_text(found.read_back))
     if found.export_notes and found.changes:
-        parts += [Text(), bullets("Not expressed by it", list(found.export_notes))]
-    if found.assumptions:
-        parts += [Text(), bullets("Assumed", list(found.assumptions))]
-    return Group(*parts)
+        beside.append(bullets("Not expressed by it", list(found.export_notes)))
+    return card_text(with_values(shown, lines=(*shown.lines, *load), tables=()), beside=beside)
 
 
 def _load(load: dict[str, float]) -> str:

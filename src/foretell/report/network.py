@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from foretell import units
 from foretell.api.network import CollectiveAnswer
 from foretell.report.console import bar, table
-from foretell.report.estimate import bullets
-from foretell.report.presentation.text import numbers_grid
+from foretell.report.presentation.text import bullets, numbers_grid
 from foretell.report.presentation.verbs import presentation
 
 if TYPE_CHECKING:

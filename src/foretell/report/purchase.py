@@ -8,53 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import write_whole
-from foretell.report.console import table
-from foretell.report.estimate import bullets
+from foretell.records import with_values
+from foretell.report.presentation.text import bullets, card_text
+from foretell.report.presentation.verbs import presentation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 ENDINGS = (".html", ".pdf")
-HEADS = ("what to get", "M USD", "90 %", "days", "90 %", "sure", "price", "within budget")
 
 
 def purchase_text(told: Mapping[str, Any]) -> "RenderableType":
     """The answer in three lines, every option, what would change the choice, and what is assumed."""
-    from rich.console import Group
     from rich.text import Text
 
-    first, *rest = told["headline"]
-    parts: list[RenderableType] = [Text(first, "bold"), *map(Text, rest), Text()]
-    made = table(*HEADS, right=HEADS[1:6])
-    for row in option_rows(told):
-        made.add_row(*row)
-    parts += [made, *(Text(text, "red") for text in told["problems"])]
+    shown = presentation("buy", told)
+    beside: list[RenderableType] = [Text(text, "red") for text in told["problems"]]
     if told["changes"]:
-        parts += [Text(), bullets("What would change the choice", told["changes"])]
-    return Group(*parts, Text(), bullets("Assumed", told["options"][0]["assumptions"]))
-
-
-def option_rows(told: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The cells of the table of options."""
-    return [
-        (
-            one["name"],
-            f"{one['usd'] / 1e6:.2f}",
-            _range(one["usd_interval"], 1e6, 2),
-            "" if one["days"] is None else f"{one['days']:.0f}",
-            "" if one["days"] is None else _range(one["days_interval"], 1.0, 0),
-            "" if one["sure"] is None else f"{100 * one['sure']:.0f}%",
-            one["price"],
-            "yes" if one["within"] else "no",
-        )
-        for one in told["options"]
-    ]
-
-
-def _range(ends: Sequence[float], unit: float, digits: int) -> str:
-    if ends[0] == ends[1]:
-        return ""
-    return f"{ends[0] / unit:,.{digits}f}-{ends[1] / unit:,.{digits}f}"
+        beside.append(bullets("What would change the choice", told["changes"]))
+    assumed = tuple(told["options"][0]["assumptions"])
+    return card_text(with_values(shown, reasons=(), assumptions=assumed), beside=beside)
 
 
 def report_file(name: str | None) -> Path | None:
@@ -104,10 +77,11 @@ figure { margin: 0; break-inside: avoid } figcaption { color: #57606a }
 def page(told: Mapping[str, Any]) -> str:
     """One page of HTML that needs nothing beside it."""
     first, *rest = (html.escape(text) for text in told["headline"])
-    heads = "".join(f"<th>{html.escape(head)}</th>" for head in HEADS)
+    options = presentation("buy", told).tables[0]
+    heads = "".join(f"<th>{html.escape(head)}</th>" for head in options.headers)
     rows = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in option_rows(told)
+        for row in options.rows
     )
     figures = _bars(
         told, "usd", "usd_interval", 1e6, "Cost in million USD, with its 90 % range", None
@@ -155,11 +129,12 @@ def _bars(
         y = row * at + 4
         low, high = (left + end / unit / most * width for end in one[interval])
         value = one[key] / unit
+        written = f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
         parts += [
             f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{names[at]}</text>',
             f'<rect x="{left}" y="{y}" width="{value / most * width:.1f}" height="16" fill="#54aeff"/>',
             f'<path d="M{low:.1f} {y + 8}H{high:.1f}" stroke="#0a3069" stroke-width="2"/>',
-            f'<text x="{max(high, left + value / most * width) + 8:.1f}" y="{y + 13}">{value:,.3g}</text>',
+            f'<text x="{max(high, left + value / most * width) + 8:.1f}" y="{y + 13}">{written}</text>',
         ]
     if mark is not None:
         x = left + mark / most * width

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foretell.report.console import table
-from foretell.report.estimate import bullets, gib
+from foretell.report.estimate import gib
+from foretell.report.presentation.text import bullets
 from foretell.studies.scaling.evaluate import BANDWIDTHS
 from foretell.studies.scaling.published import PublishedFigure, median_error
 from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint

@@ -3,46 +3,37 @@
 from typing import TYPE_CHECKING
 
 from foretell.api.search_answers import Search
-from foretell.report.console import table
-from foretell.report.estimate import CONVENTIONS, bullets, gib
+from foretell.records import with_values
+from foretell.report.estimate import CONVENTIONS, gib
+from foretell.report.presentation.text import card_text
+from foretell.report.presentation.verbs import presentation
 from foretell.search.search import launchers_of
 from foretell.training.feasibility import CLOSE_SHARE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 
 def search_text(found: Search) -> "RenderableType":
     """Headline, counts, plans, what the columns mean, and what was assumed."""
-    from rich.console import Group
     from rich.text import Text
 
-    best = found.best
-    asked = f"{best.model} on {best.gpus} x {best.system}"
-    batch = f", global batch {best.global_batch} x {best.seq_len} tokens"
-    capacity = best.memory_capacity_bytes
+    shown = presentation("search", found.to_dict())
+    capacity = found.best.memory_capacity_bytes
     fits = (
-        f"fits: yes up to {gib(CLOSE_SHARE * capacity)} GiB, {CLOSE_SHARE:.0%} of the chip's memory; "
-        f"too_close (borderline) while its tensors fit {gib(capacity)} GiB; clear ones come first."
+        f"fits: up to {gib(CLOSE_SHARE * capacity)} GiB, {CLOSE_SHARE:.0%} of the chip's memory; "
+        f"borderline while its tensors fit {gib(capacity)} GiB; clear ones come first."
     )
-    parts: list[RenderableType] = [
-        Text.assemble((asked, "bold"), batch),
-        Text(counts(found)),
-        Text(),
-        plans_table(found),
-        Text(),
-        Text(fits, "dim"),
-        Text(CONVENTIONS, "dim"),
-        Text(launchers(found), "dim"),
+    notes = [
+        fits,
+        CONVENTIONS,
+        launchers(found),
     ]
-    alike = sum(found.equal)
-    if alike > 1:
+    if (alike := sum(found.equal)) > 1:
         more = " (marked =); of them the simplest is first"
-        parts.append(Text(f"{alike} plans are equal to the fastest within 90%{more}.", "dim"))
-    if found.assumptions:
-        parts += [Text(), bullets("Assumed", list(found.assumptions))]
-    return Group(*parts)
+        notes.append(f"{alike} plans are equal to the fastest within 90%{more}.")
+    shown = with_values(shown, lines=(counts(found),))
+    return card_text(shown, beside=[Text("\n".join(notes), "dim")])
 
 
 def launchers(found: Search) -> str:
@@ -68,24 +59,3 @@ def counts(found: Search) -> str:
         rules = ", ".join(f"{rule} {count:,}" for rule, count in found.rejected.items())
         said += f"\nSkipped as invalid: {sum(found.rejected.values()):,} ({rules})"
     return said
-
-
-def plans_table(found: Search) -> "Table":
-    """One plan a row."""
-    numbers = ("#", "ms/iteration", "tokens/s/GPU", "TFLOP/s/GPU", "MFU %", "GiB")
-    made = table("#", "plan", *numbers[1:], "fits", "largest part", right=numbers)
-    several = sum(found.equal) > 1
-    alike = found.equal if several else (False,) * len(found.plans)
-    for place, (plan, same) in enumerate(zip(found.plans, alike, strict=True), start=1):
-        made.add_row(
-            f"{place}{'=' if same else ' ' if several else ''}",
-            str(plan.plan),
-            f"{plan.step_s * 1e3:,.1f}",
-            f"{plan.tokens_per_s_per_gpu:,.1f}",
-            f"{plan.tflops_per_gpu:,.1f}",
-            f"{100 * plan.mfu:.1f}",
-            gib(plan.peak_memory_bytes),
-            plan.fits,
-            plan.limited_by,
-        )
-    return made

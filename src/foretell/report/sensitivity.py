@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from foretell.records import with_values
 from foretell.report.console import table
-from foretell.report.estimate import bullets
+from foretell.report.presentation.text import card_text
+from foretell.report.presentation.verbs import presentation
 from foretell.studies.sensitivity.records import NumberEffect, Sensitivities, WhatIf, strength
 from foretell.units import format as show
 
@@ -30,30 +32,23 @@ MOST_PRICES = 5
 
 def sensitivity_text(found: Sensitivities) -> "RenderableType":
     """The question, elasticities, what-ifs, and what was assumed."""
-    from rich.console import Group
     from rich.text import Text
 
-    about = found.about
-    chosen = " (chosen)" if found.plan_chosen else ""
-    head = Text.assemble(
-        (f"{about['model']} on {about['gpus']:,} x {about['system']}", "bold"),
-        f"\nplan  {found.plan}{chosen}\n",
-        "      " + ", ".join(_now(name, value) for name, value in found.results.items()),
-    )
     seen = [n for n in found.numbers if any(strength(n, r) > LEAST for r in found.results)]
     prices = [n for n in seen if n.kind == "price"]
     shown = [n for n in seen if n.kind != "price"] + prices[:MOST_PRICES]
-    parts: list[RenderableType] = [head, Text(), elasticity_table(found, shown), Text()]
-    parts += [what_if_table(found, [n for n in shown if n.better is not None])]
+    able = [n for n in shown if n.better is not None]
+    beside: list[RenderableType] = [elasticity_table(found, shown), what_if_table(found, able)]
     idle = [n.words for n in found.numbers if n not in seen]
     if idle:
-        parts += [Text(), Text("No difference to speak of: " + ", ".join(idle) + ".")]
+        beside += [Text("No difference to speak of: " + ", ".join(idle) + ".")]
     if found.best_now is not None and found.best_now.ratios is not None:
         ratio = next(iter(found.best_now.ratios.values()))
         if ratio < 1.0 - LEAST:
             text = f"As it is, `{found.best_now.plan}` takes {1.0 - ratio:.1%} less."
-            parts += [Text(), Text(text)]
-    return Group(*parts, Text(), bullets("Assumed", list(found.assumptions)))
+            beside += [Text(text)]
+    told = presentation("sensitivity", found.to_dict())
+    return card_text(with_values(told, tables=()), beside=beside)
 
 
 def elasticity_table(found: Sensitivities, numbers: list[NumberEffect]) -> "Table":
@@ -86,16 +81,3 @@ def _change(what_if: WhatIf | None, name: str) -> str:
     if what_if is None or what_if.ratios is None:
         return "no fit"
     return f"{round(100.0 * (what_if.ratios[name] - 1.0), 1) + 0.0:+.1f} %"
-
-
-def _now(name: str, value: float) -> str:
-    if name == "step_s":
-        return f"step {value * 1e3:,.1f} ms"
-    if "usd" in name:
-        tokens = "output tokens" if "output" in name else "tokens"
-        return f"{value:.4g} USD per million {tokens}"
-    if name == "energy_joules":
-        return f"{value / 1e6:,.4g} MJ a step"
-    if name.endswith("_ms"):
-        return f"{SHORT[name]} {value:,.4g} ms"
-    return f"{value:,.4g} J per token" if name == "joules_per_token" else f"{value:,.4g} tokens/s"

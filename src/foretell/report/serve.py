@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.api.service_answers import ServeAnswer
 from foretell.report.console import bar, table
-from foretell.report.estimate import bullets
-from foretell.report.presentation.text import numbers_grid
+from foretell.report.presentation.text import bullets, numbers_grid
 from foretell.report.presentation.verbs import presentation
 from foretell.specs.service import BenchmarkFigures, Percentiles
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from foretell.report.console import table
-from foretell.report.estimate import bullets, gib, headline
-from foretell.report.presentation.text import numbers_grid
+from foretell.report.estimate import gib, headline
+from foretell.report.presentation.text import bullets, numbers_grid
 from foretell.report.presentation.verbs import presentation
 from foretell.simulation.answer import Simulation
 

@@ -8,7 +8,8 @@ from foretell.lab.characterize.traces.ranks import Imbalance
 from foretell.lab.characterize.traces.run import TraceReport
 from foretell.lab.characterize.traces.share_rows import ShareRow
 from foretell.report.console import bar, table
-from foretell.report.estimate import bullets, headline
+from foretell.report.estimate import headline
+from foretell.report.presentation.text import bullets
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

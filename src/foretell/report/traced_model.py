@@ -46,7 +46,7 @@ def sampled_text(found: "SampledAnswer") -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    from foretell.report.estimate import bullets
+    from foretell.report.presentation.text import bullets
 
     head = Text.assemble(
         (found.model, "bold"),

@@ -35,6 +35,8 @@ REPEAT = 0.015
 """Standard deviation of ln(measured) of one and the same run from one time to another; judged."""
 ROUNDS = 8
 """Rounds in which each of many runs is judged by all the others."""
+FIRST_NODE, NODES_PER_UNIT, LAST_NODE = -4.0, 8.0, 56
+"""Nodes of the logarithm of own over shared spread, between which ends of intervals are straight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,38 +190,30 @@ def prior_interval(
     shared = math.sqrt(shared_variance(model, mechanisms, run.slopes))
     scale = scale_of(model, run.novelty)
     ratio = math.log(model.own / shared)
-    grid, table = _prior_quantiles(model)
+    place = min(max((ratio - FIRST_NODE) * NODES_PER_UNIT, 0.0), LAST_NODE)
+    node = min(int(place), LAST_NODE - 1)
+    before, behind = _prior_ends(model, node), _prior_ends(model, node + 1)
+    ends = before + (place - node) * (behind - before)
     rises = float(run.slopes.sum()) >= 0.0  # a rate falls where a time rises
     found: dict[str, tuple[float, float]] = {}
     for i, key in enumerate(LEVELS):
-        low, high = (
-            model.mean + scale * shared * float(np.interp(ratio, grid, table[2 * i + side]))
-            for side in (0, 1)
-        )
+        low, high = (model.mean + scale * shared * float(ends[2 * i + side]) for side in (0, 1))
         low, high = (low, high) if rises else (-high, -low)
         found[key] = (min(low, 0.0), max(high, 0.0))
     return found
 
 
-@lru_cache(maxsize=64)
-def _prior_quantiles(model: ErrorModel) -> tuple[Array, Array]:
-    """Logarithms of own over shared spread, and the ends of the intervals in shared spreads; (4, grid)."""
-    grid = np.linspace(-4.0, 3.0, 57)
+@lru_cache(maxsize=1024)
+def _prior_ends(model: ErrorModel, node: int) -> Array:
+    """Ends of the intervals in shared spreads, at a node of the logarithm of own over shared spread."""
+    ratio = math.exp(FIRST_NODE + node / NODES_PER_UNIT)
     tails = np.array(model.tails)
     centres = np.repeat(model.skew * (tails - middle_tail(model)), len(model.own_kinds))
     shares = np.tile([share for _, share in model.own_kinds], len(tails))
-    rows = []
-    for ratio in np.exp(grid):
-        own = ratio**2 * np.array([factor**2 for factor, _ in model.own_kinds])
-        wide = np.sqrt(np.add.outer(tails, own).ravel())
-        rows.append(
-            [
-                quantile(shares / len(tails), centres, wide, level)
-                for ends in LEVELS.values()
-                for level in ends
-            ]
-        )
-    return grid, np.array(rows).T
+    own = ratio**2 * np.array([factor**2 for factor, _ in model.own_kinds])
+    wide = np.sqrt(np.add.outer(tails, own).ravel())
+    levels = [level for ends in LEVELS.values() for level in ends]
+    return np.array([quantile(shares / len(tails), centres, wide, level) for level in levels])
 
 
 def middle_tail(model: ErrorModel) -> float:

@@ -182,6 +182,7 @@ def call(name: str, given: Mapping[str, Any], limits: Limits | None = None) -> T
         found = {"entries": found} if full else {"ids": [entry["id"] for entry in found]}
         return ToolReply(record=found, failed=False)
     record: dict[str, Any] = found
+    record.get("presentation", {}).pop("tables", None)  # their rows are in the answer
     return ToolReply(record=record if full else short(record), failed=status != 200)
 
 

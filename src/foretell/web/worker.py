@@ -142,7 +142,9 @@ def _shown(verb: str, reply: Reply) -> Reply:
     told = json.loads(content) if status == 200 and kind == JSON else None
     if not isinstance(told, dict) or verb.partition(" ")[0] not in CARDS:
         return reply
-    return json_reply(status, {"presentation": presentation(verb, told).to_dict(), **told})
+    return json_reply(
+        status, {"presentation": presentation(verb, told).to_dict(tables=True), **told}
+    )
 
 
 def _asked(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:

@@ -6,11 +6,13 @@ from typing import Any
 
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.look import COLOURS, figure
-from foretell.report.presentation.numbers import Presentation, ShownNumber
+from foretell.report.presentation.numbers import Presentation, ShownNumber, ShownTable
 from foretell.report.presentation.verbs import presentation
 
 TEXT_ROWS = 5
 """Rows of a table that the short text has."""
+MOST_ROWS = 12
+"""Rows of a table that a notebook shows."""
 SPAN = 132
 """Pixels of the drawing of an interval."""
 LEAST_SHARE = 0.06
@@ -44,14 +46,17 @@ def answer_text(verb: str, told: Mapping[str, Any]) -> str:
 
 def _columns(card: Presentation) -> list[str]:
     """The first rows of the table, aligned."""
-    shown = [card.headers, *card.rows[:TEXT_ROWS]] if card.rows else []
-    widths = [max(len(row[i]) for row in shown) for i in range(len(card.headers))] if shown else []
+    if not card.tables:
+        return []
+    one = card.tables[0]
+    shown = [one.headers, *one.rows[:TEXT_ROWS]]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(one.headers))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in shown
     ]
-    left = card.more_rows + max(len(card.rows) - TEXT_ROWS, 0)
-    return [*lines, *([f"... {left} more"] if shown and left else [])]
+    left = len(one.rows) - TEXT_ROWS
+    return [*lines, *([f"... {left} more"] if left > 0 else [])]
 
 
 def answer_html(verb: str, told: Mapping[str, Any]) -> str:
@@ -63,8 +68,7 @@ def answer_html(verb: str, told: Mapping[str, Any]) -> str:
     if card.facts:
         rows = "".join(f"<tr>{_fact_cells(fact)}</tr>" for fact in card.facts)
         parts.append(f"<table><tbody>{rows}</tbody></table>")
-    if card.rows:
-        parts.append(_table(card))
+    parts += map(_table, card.tables[:1])
     if card.bars:
         parts.append(breakdown_svg(card))
     return f"<div class='foretell-answer'>{''.join(parts)}</div>"
@@ -92,13 +96,14 @@ def interval_svg(low: float, value: float, high: float) -> str:
     )
 
 
-def _table(card: Presentation) -> str:
-    heads = "".join(f"<th {STYLE}>{escape(head)}</th>" for head in card.headers)
+def _table(shown: ShownTable) -> str:
+    heads = "".join(f"<th {STYLE}>{escape(head)}</th>" for head in shown.headers)
     rows = "".join(
         "<tr>" + "".join(f"<td {_style(cell)}>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in card.rows
+        for row in shown.rows[:MOST_ROWS]
     )
-    more = f"<p>{card.more_rows:,} more; see to_frame()</p>" if card.more_rows else ""
+    left = len(shown.rows) - MOST_ROWS
+    more = f"<p>{left:,} more; see to_frame()</p>" if left > 0 else ""
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
 

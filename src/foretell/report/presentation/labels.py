@@ -8,7 +8,7 @@ from foretell.units import field_unit
 LABELS: Mapping[str, str] = {
     **{name: output.label for name, output in OUTPUTS.items()},
     "closed_step_s": "closed form",
-    "name": "option",
+    "name": "name",
     "gpus": "GPUs",
     "isl": "prompt",
     "osl": "answer",
@@ -33,11 +33,10 @@ LABELS: Mapping[str, str] = {
     "usd_per_step": "USD per step",
     "usd_per_hour": "USD per hour",
     "usd_per_gpu_hour": "USD per GPU-hour",
-    "usd_per_hour_apart": "USD per hour apart",
     "carbon_g_per_million_work_tokens": "g CO2e per million tokens",
     "joules_per_token": "energy of a token",
-    "energy_mwh": "energy, MWh",
-    "carbon_kg": "carbon, kg CO2e",
+    "energy_mwh": "energy",
+    "carbon_kg": "carbon",
     "seconds": "time",
     "bus_bytes_per_s": "bus bandwidth",
     "algorithm_bytes_per_s": "algorithm bandwidth",
@@ -51,8 +50,62 @@ LABELS: Mapping[str, str] = {
     "measured_s": "measured",
     "sure": "sure by the deadline",
     "within": "within the budget",
+    "place": "#",
+    "rate": "requests/s",
+    "gpus_apart": "GPUs, each on its own",
+    "usd_per_hour_apart": "USD per hour, each on its own",
+    "difference_s": "B - A",
+    "only_here": "only here",
+    "fits": "fits",
+    "share": "share",
+    "bound": "follows",
+    "op": "operation",
+    "count": "runs",
+    "words": "number",
+    "what_if": "twice as good",
+    "meets": "meets",
+    "simulated": "simulated",
+    "ttft_target_ms": "TTFT target",
+    "tpot_target_ms": "TPOT target",
+    "cut_share": "answers cut at the limit",
+    "micro_tokens": "tokens of a micro-batch",
+    "rollout_plan": "rollout plan",
+    "total_bytes": "total",
+    "capacity_bytes": "of",
+    "largest": "largest parts",
+    "run_s": "whole run",
+    "run_days": "days of the run",
+    "run_usd": "cost of the run",
+    "trainer_gpus": "trainer GPUs",
+    "rollout_gpus": "rollout GPUs",
+    "gpu_hours": "GPU-hours",
+    "peak_watts": "peak power",
+    "own_over_rent": "own over rent",
+    "break_even_years": "buying pays after",
+    "break_even_utilisation": "from a use of",
+    "usd_at_low": "cost at the low end",
+    "usd_at_high": "cost at the high end",
+    "value": "taken as",
+    "source": "listed by",
+    "path": "figure",
 }
 """Fields whose own words, in snake case, would not read well."""
+
+
+PARTS: Mapping[str, str] = {
+    "lost": "fragmentation",
+    "adv": "advantages",
+    "logprob": "log-probabilities",
+    "old_logprob": "log-probabilities",
+    "ref_logprob": "reference log-probabilities",
+    "weight_sync": "weight synchronisation",
+}
+"""Parts and phases whose names are no words."""
+
+
+def part_words(name: str) -> str:
+    """What a part or phase is called."""
+    return PARTS.get(name, name.replace("_", " "))
 
 
 def words_of(field: str) -> str:

@@ -15,12 +15,15 @@ Told = Mapping[str, Any]
 PERCENT = frozenset(
     {
         *(name for name, output in OUTPUTS.items() if output.unit == "share"),
-        *"headroom gain efficiency idle_share tail_share difference gap change sure goodput".split(),
+        *"headroom gain efficiency idle_share tail_share cut_share sure goodput share".split(),
+        "break_even_utilisation",
     }
 )
 """Numbers that are shares."""
-MOST_ROWS = 12
-"""Rows of a table that are shown."""
+SIGNED = frozenset(("difference", "gap", "change", "what_if"))
+"""Shares with their sign: what is more or less than another."""
+FITS = {"yes": "fits", "no": "does not fit", "too_close": "borderline"}
+"""Whether it fits -> in words."""
 MOST_BARS = 9
 """Parts of a breakdown that are shown apart; the smaller ones are shown together."""
 
@@ -49,6 +52,24 @@ class ShownNumber:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTable:
+    """Rows of an answer under labelled columns."""
+
+    title: str
+    """What they are."""
+    headers: tuple[str, ...]
+    """Labels of the columns."""
+    rows: tuple[tuple[str, ...], ...]
+    """Values with their units."""
+    right: tuple[bool, ...]
+    """Which columns are numbers."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the page draws."""
+        return {name: getattr(self, name) for name in ("title", "headers", "rows", "right")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Presentation:
     """What is shown of an answer, made once: terminal, page, notebook, assistant and report draw it."""
 
@@ -66,23 +87,21 @@ class Presentation:
     """How sure it is, and what bears on it."""
     assumptions: tuple[str, ...] = ()
     """Every default and guess."""
-    headers: tuple[str, ...] = ()
-    """Columns of the table."""
-    rows: tuple[tuple[str, ...], ...] = ()
-    """Its rows."""
-    more_rows: int = 0
-    """Rows that are not shown."""
+    tables: tuple[ShownTable, ...] = ()
+    """Tables, the one that says most first."""
     bars: tuple[tuple[str, float], ...] = ()
     """Parts of the breakdown."""
     bar_title: str = ""
     """What they are parts of."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """What the page and assistants draw; tables and assumptions are in the answer beside it."""
+    def to_dict(self, *, tables: bool = False) -> dict[str, Any]:
+        """What the page and assistants draw, the page with its tables; the answer beside it has all."""
         told = {"headline": self.title, "verdict": self.verdict, "lines": list(self.lines)}
         rest = {"reasons": list(self.reasons), "notes": list(self.notes)}
         numbers = [fact.to_dict() for fact in self.facts]
-        return {name: one for name, one in (told | {"numbers": numbers} | rest).items() if one}
+        made = [one.to_dict() for one in self.tables] if tables else []
+        shown = told | {"numbers": numbers} | rest | {"tables": made}
+        return {name: one for name, one in shown.items() if one}
 
 
 def value_text(name: str, value: Any) -> str:
@@ -91,22 +110,47 @@ def value_text(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return _range_text(name, value)
+    if name == "fits":
+        return FITS.get(value, str(value))
     if not isinstance(value, int | float):
         return str(value)
+    if name in SIGNED:
+        return f"{round(100.0 * value, 1) + 0.0:+.1f} %"
+    if name == "elasticity":
+        return f"{round(value, 3) + 0.0:+.3f}"
     if name in PERCENT:
         return f"{100.0 * value:.1f} %"
     if "usd" in name:
-        money = f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:#.3g}"
+        money = f"{value:,.0f}" if abs(value) >= 100.0 or not value else f"{value:#.3g}"
+        money = f"{value / 1e6:,.4g}M" if abs(value) >= 1e6 else money
         return money if "usd_per" in name else f"{money} USD"
     if "per_s" in name and "bytes" not in name:
         return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # the label has the unit
     if name.endswith("_ms"):
         return f"{value:,.4g} ms"
+    if name.endswith("days"):
+        return f"{value:,.3g} days"
+    if name == "gpu_hours":
+        return f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"
+    if name.endswith("_mwh") and abs(value) < 0.1:
+        return f"{1e3 * value:,.3g} kWh"
+    if name.endswith(("_mwh", "_kg")):
+        kilos = f"{value:,.4g} kg CO2e" if abs(value) < 1e3 else f"{value / 1e3:,.4g} t CO2e"
+        return kilos if name.endswith("_kg") else f"{value:,.4g} MWh"
     unit = "s" if name == "seconds" else field_unit(name)
+    if unit == "tokens" and isinstance(value, int):
+        return f"{value:,} tokens"
     if unit == "s" and 60.0 <= abs(value) < 1e4:
         return f"{value:,.1f} s"
-    if not unit or name.endswith("per_gpu"):
-        return f"{value:,.6g}" if not unit else f"{value:,.1f}"
+    if name.endswith("_years"):
+        return f"{value:.3g} years"
+    if not unit:
+        whole = isinstance(value, int) or abs(value) >= 1e4
+        return f"{value:,.0f}" if whole else f"{value:,.4g}"
+    if name.endswith("per_gpu"):
+        return f"{value:,.1f}"
     return with_unit(float(value), unit)
 
 
@@ -128,33 +172,63 @@ def fact_of(name: str, value: Any, interval: Told | None) -> ShownNumber:
     ends = None if interval is None else interval.get("p90")
     if ends is None or ends[0] == ends[1] or not isinstance(value, int | float):
         return ShownNumber(name=name, label=label, text=value_text(name, value))
-    low, high = (value_text(name, end) for end in ends)
-    unit = low.partition(" ")[2]
+    low, _, high = _range_text(name, ends).partition(" to ")
+    low = low or value_text(name, ends[0])
     return ShownNumber(
         name=name,
         label=label,
         text=value_text(name, value),
         ends=(float(ends[0]), float(value), float(ends[1])),
-        low=low.removesuffix(f" {unit}") if unit and high.endswith(f" {unit}") else low,
-        high=high,
+        low=low,
+        high=high or low,
     )
 
 
-def table_of(rows: Sequence[Told], *names: str) -> dict[str, Any]:
-    """Columns of some rows, those that no row has left away, as fields of a presentation."""
-    kept = [name for name in names if any(row.get(name) is not None for row in rows)]
-    return {
-        "headers": tuple(words_of(name) for name in kept),
-        "rows": tuple(
-            tuple(value_text(name, _plain(row.get(name))) for name in kept)
-            for row in rows[:MOST_ROWS]
-        ),
-        "more_rows": max(len(rows) - MOST_ROWS, 0),
-    }
+def table_of(
+    rows: Sequence[Told], *names: str, title: str = "", labels: Mapping[str, str] | None = None
+) -> tuple[ShownTable, ...]:
+    """Columns of some rows, those that no row has left away; no table where there are no rows.
+
+    A name is a key, a dotted path of keys, or `path:key`, which has its unit from the latter.
+    """
+    kept = [name for name in names if any(_at(row, name) not in (None, "") for row in rows)]
+    if not kept:
+        return ()
+    keys = [name.rpartition(":")[2].rpartition(".")[2] for name in kept]
+    cells = [[_at(row, name) for name in kept] for row in rows]
+    numbers = zip(
+        *([isinstance(one, int | float | list) for one in row] for row in cells), strict=True
+    )
+    table = ShownTable(
+        title=title,
+        headers=tuple((labels or {}).get(name) or _head(name) for name in kept),
+        rows=tuple(tuple(map(value_text, keys, row)) for row in cells),
+        right=tuple(any(some) for some in numbers),
+    )
+    return (table,)
 
 
-def _plain(value: Any) -> Any:
+def _head(name: str) -> str:
+    path = name.partition(":")[0]
+    return "90 % interval" if "interval" in path else words_of(path.rpartition(".")[2])
+
+
+def _at(row: Told, name: str) -> Any:
+    """What a row has at a path; of percentiles the median."""
+    value: Any = row
+    for key in name.partition(":")[0].split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value.get("p50", value.get("mean")) if isinstance(value, Mapping) else value
+
+
+def _range_text(name: str, ends: Sequence[Any]) -> str:
+    """Texts in a row, or two ends of a range, with their unit once."""
+    low, high = (value_text(name, end) for end in ends) if len(ends) == 2 else ("", "")
+    if not low or any(isinstance(end, str) for end in ends):
+        return ", ".join(map(str, ends))
+    unit = low.partition(" ")[2]
+    same = unit and high.endswith(f" {unit}")
+    return "" if low == high else f"{low.removesuffix(f' {unit}') if same else low} to {high}"
 
 
 def bars_of(parts: Mapping[str, float]) -> tuple[tuple[str, float], ...]:

@@ -118,11 +118,11 @@ export function explainWords() {
 
 // ---- tables
 
-// Columns are {title, of: row => value, unit?, word?}; a value may be an element.
-export function table(caption, columns, rows, chosen = () => false) {
-  const numeric = (column) => (column.unit ? "number" : undefined);
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    h("table", {}, h("caption", {}, caption),
+// Columns are {title, of: row => value, unit?, right?, word?}; a value may be an element.
+export function table(caption, columns, rows, chosen = () => false, label = caption) {
+  const numeric = (column) => (column.unit || column.right ? "number" : undefined);
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+    h("table", {}, caption ? h("caption", {}, caption) : "",
       h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: numeric(c) }, c.word ? word(c.title, c.word) : c.title)))),
       h("tbody", {}, rows.map((row) => h("tr", { class: chosen(row) ? "chosen" : undefined }, columns.map((c) => {
         const value = c.of(row);

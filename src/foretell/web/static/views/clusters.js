@@ -1,7 +1,7 @@
 // Clusters: systems ranked by what they do for the money, and how sure the order is.
 
-import { partName, table } from "../dom.js";
-import { assumed, facts, h, noCard, number, range, scenarioCard, show, surely, withUsual } from "./shared.js";
+import { table } from "../dom.js";
+import { assumed, facts, h, noCard, number, range, scenarioCard, show, surely, tableOf, withUsual } from "./shared.js";
 import { nameOf } from "../own.js";
 
 const PAID = ["rent", "price", "years", "utilisation", "region"];
@@ -28,8 +28,8 @@ export default {
       desk.figureOf("clusters-cost", "$ for a million tokens", asked, [name]),
       desk.figureOf("clusters", "Tokens a second of the whole cluster", asked, [name]),
     ]);
-    desk.put("systems", active.systems ? rows(active, name) : "");
-    desk.put("total", active.systems ? totals(active) : "");
+    desk.put("systems", tableOf(active, "", `Systems of ${name}, the best first`));
+    desk.put("total", tableOf(active, "What each runs"), tableOf(active, "Total cost", "Total cost", "Part by part; resale is money back"));
     desk.put("doubts", active.doubts?.length ? doubts(active, name) : "");
     desk.put("beats", Object.keys(active.beats ?? {}).length > 1 ? beats(active) : "");
     desk.put("assumed", assumed(told));
@@ -71,37 +71,12 @@ function verdict(answer, name) {
     h("ul", { class: "said" }, answer.conclusions.map((text) => h("li", {}, text))));
 }
 
-// What each sum is made of, over the years that are paid for; resale is money back.
-function totals(answer) {
-  const paid = answer.systems.filter((row) => row.total_cost && Object.keys(row.total_cost).length > 1);
-  if (!paid.length) return "";
-  const parts = [...new Set(paid.flatMap((row) => Object.keys(row.total_cost)))];
-  const column = (row) => ({ title: row.system, unit: "usd", of: (part) => (part === "total" ? row.usd : row.total_cost[part] ?? null) });
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Total cost over ${show(paid[0].years, "count")} years`)),
-    table("Part by part", [{ title: "part", of: (part) => part }, ...paid.map(column)], [...parts, "total"], (part) => part === "total"));
-}
-
 function doubts(answer, name) {
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Main uncertainties in the ranking of ${name}`)),
     table("The widest first, 90 % of draws", [
       { title: "of", of: (row) => row.cause },
       { title: "plus or minus", unit: "share", of: (row) => row.half_width },
     ], answer.doubts));
-}
-
-function rows(answer, name) {
-  const first = (row) => Object.values(row.workloads)[0] ?? {};
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Systems of ${name}, the best first`)),
-    table(answer.budget_usd ? `What ${show(answer.budget_usd, "usd")} pays for` : "The same number of GPUs of each", [
-      { title: "system", of: (row) => row.system },
-      { title: "GPUs", unit: "count", of: (row) => row.gpus },
-      { title: "$ per million", unit: "usd", of: (row) => row.usd_per_million_tokens },
-      { title: "90 % interval", word: "interval", unit: "usd", of: (row) => h("span", {}, range(row.interval?.usd_per_million_tokens?.p90, "usd") || "–") },
-      { title: "paid", unit: "usd", of: (row) => (row.no_price ? h("span", { class: "off" }, "no price") : row.usd) },
-      { title: "tokens/s", unit: "count", of: (row) => row.tokens_per_s },
-      { title: "plan", word: "plan", of: (row) => (row.problem ? h("span", { class: "off" }, row.problem) : h("code", {}, first(row).plan)) },
-      { title: "largest part", of: (row) => (first(row).limited_by ? first(row).limited_by.split(": ").map(partName).join(": ") : "") },
-    ], answer.systems, (row) => row.system === answer.best));
 }
 
 function beats(answer) {

@@ -1,7 +1,6 @@
 // Cost: money, energy and carbon of a training run, of served tokens, or of a system, with ranges.
 
-import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, PLACE, range, scenarioCard, show, sure, surely, withUsual, word } from "./shared.js";
+import { assumed, facts, h, noCard, number, PLACE, range, scenarioCard, show, shown, tableOf, withUsual, word } from "./shared.js";
 import { nameOf } from "../own.js";
 import { differences } from "./differences.js";
 
@@ -38,7 +37,7 @@ export default {
     ]);
     const active = told[desk.at];
     desk.put("difference", differences(told, METRICS, [["Where the money differs", "usd", parts]]));
-    desk.put("terms", active.usd ? terms(active) : "", active.drivers?.length ? drivers(active) : "");
+    desk.put("terms", tableOf(active, "Ways to pay"), tableOf(active, "What moves it"));
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: kinds[i][0], flags: questions[i], answer })).filter(({ answer }) => answer.usd));
     return "";
@@ -59,48 +58,13 @@ const pinned = (question, answer) => (answer.plan ? { ...question, plan: answer.
 
 function card(answer, i) {
   const of = { run: "a training run", token: "a million tokens", system: "the system" }[answer.what] ?? answer.what;
-  const carbon = answer.carbon_kg;
   return scenarioCard(i, `${answer.name}${answer.system ? ` on ${show(answer.gpus, "count")} × ${answer.system}` : ""}`,
     h("p", { class: "big" }, number(answer.usd, "usd", "usd"), h("small", {}, ` for ${of}`)),
     h("p", { class: "quiet" }, `from ${range([answer.low_usd, answer.high_usd], "usd")}`),
     answer.plan ? h("p", { class: "plan", "data-name": "plan" }, answer.plan) : "",
     facts([
       answer.paid ? ["Paid", answer.paid] : null,
-      answer.usd_per_gpu_hour ? ["$ per GPU-hour", surely(answer, "usd_per_gpu_hour", "usd")] : null,
-      answer.gpu_hours ? ["GPU-hours", surely(answer, "gpu_hours", "count")] : null,
-      answer.days ? ["Takes", number(answer.days * 86400, "s")] : null,
-      answer.tokens && answer.what === "run" ? ["Tokens", number(answer.tokens, "tokens")] : null,
-      answer.usd_per_million_tokens ? ["$ per million tokens", surely(answer, "usd_per_million_tokens", "usd")] : null,
-      answer.energy_mwh ? ["Energy", answer.energy_mwh < 0.1 ? h("span", {}, number(1000 * answer.energy_mwh, "kWh"), sure(answer.intervals?.energy_mwh?.p90.map((x) => 1000 * x), "kWh")) : surely(answer, "energy_mwh", "MWh")] : null,
-      carbon ? ["Carbon", number(carbon >= 1000 ? carbon / 1000 : carbon, carbon >= 1000 ? "t CO₂e" : "kg CO₂e")] : null,
-      answer.embodied_carbon_kg ? [word("of it embodied", "embodied"), number(answer.embodied_carbon_kg / carbon, "share")] : null,
-      answer.goodput ? [word("Goodput"), number(answer.goodput, "share")] : null,
-      answer.peak_watts ? ["Peak power", number(answer.peak_watts / 1e3, "kW")] : null,
-      answer.nodes ? ["Nodes", number(answer.nodes, "count")] : null,
+      ...shown(answer, ["usd"]),
+      answer.embodied_carbon_kg ? [word("of it embodied", "embodied"), number(answer.embodied_carbon_kg / answer.carbon_kg, "share")] : null,
     ]));
-}
-
-function terms(answer) {
-  const rows = answer.terms ?? answer.renting ?? [];
-  if (!rows.length) return "";
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, answer.terms ? "The same, paid in other ways" : "Renting beside it")),
-    table("Middle of all figures", [
-      { title: "term", of: (row) => row.term },
-      { title: "$ per GPU-hour", unit: "usd", of: (row) => row.usd_per_gpu_hour },
-      ...(answer.terms ? [{ title: "whole", unit: "usd", of: (row) => row.usd }, { title: "$ per million tokens", unit: "usd", of: (row) => row.usd_per_million_tokens }]
-        : [{ title: "break-even (years)", unit: "count", of: (row) => row.break_even_years }]),
-      { title: "source", long: true, of: (row) => row.source },
-    ], rows, (row) => row.term === answer.paid));
-}
-
-function drivers(answer) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, word("Drivers", "driver"), ": figures whose range moves it")),
-    table("Whole cost with one figure at the end of its range", [
-      { title: "figure", of: (row) => h("code", {}, row.path) },
-      { title: "taken", unit: "count", of: (row) => row.value },
-      { title: "from", unit: "count", of: (row) => row.low },
-      { title: "to", unit: "count", of: (row) => row.high },
-      { title: "cost at the low end", unit: "usd", of: (row) => row.usd_at_low },
-      { title: "cost at the high end", unit: "usd", of: (row) => row.usd_at_high },
-    ], answer.drivers));
 }

@@ -1,7 +1,6 @@
 // Network: one collective on a system, its algorithm and why, and bandwidth over sizes.
 
-import { table } from "../dom.js";
-import { assumed, facts, h, named, noCard, number, range, scenarioCard, shown, withUsual, word } from "./shared.js";
+import { assumed, facts, h, named, noCard, number, range, scenarioCard, shown, tableOf, withUsual, word } from "./shared.js";
 import { nameOf } from "../own.js";
 
 const ASKED = ["system", "collective", "bytes", "group"];
@@ -19,7 +18,7 @@ export default {
     const good = questions.map((question, i) => (told[i].candidates_s ? question : null));
     await desk.figureOf("bandwidths", "Bus bandwidth over the size of a message", good, desk.names, { wide: true });
     const active = told[desk.at];
-    desk.put("candidates", active.candidates_s ? candidates(active) : "");
+    desk.put("candidates", tableOf(active, "Algorithms offered here"));
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "network", flags: questions[i], answer })).filter(({ answer }) => answer.candidates_s));
     return "";
@@ -37,14 +36,4 @@ function card(answer, i) {
       ["Algorithm", answer.algorithm],
       ["Because", answer.reason],
     ]));
-}
-
-function candidates(answer) {
-  const rows = Object.entries(answer.candidates_s).sort(([, a], [, b]) => a - b);
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Algorithms offered here")),
-    table(`${answer.collective} among ${answer.group}`, [
-      { title: "algorithm", of: ([name]) => name },
-      { title: "time", unit: "s", of: ([, seconds]) => seconds },
-      { title: "against the fastest", unit: "signed", of: ([, seconds]) => seconds / rows[0][1] - 1 },
-    ], rows, ([name]) => name === answer.algorithm));
 }

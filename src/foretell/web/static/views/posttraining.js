@@ -1,8 +1,7 @@
 // Post-training: a step of fine-tuning or reinforcement learning, its phases, memory and placements.
 
-import { partName, table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, before, facts, h, headingOf, howSure, named, noCard, number, range, scenarioCard, shown, withUsual } from "./shared.js";
+import { assumed, before, facts, h, headingOf, howSure, named, noCard, range, scenarioCard, shown, tableOf, withUsual } from "./shared.js";
 
 const JOB = ["model", "system", "p_gpus", "algorithm", "prompts", "samples", "isl", "mean_osl", "max_osl", "updates", "placement", "staleness", "loop", "plan", "rollout_plan", "set", "measured"];
 
@@ -23,9 +22,9 @@ export default {
       desk.figureOf("phases", "Where the time of a step goes", asked, desk.names),
       desk.figureOf("phase-memory", `Memory of ${desk.names[desk.at]} by phase`, [asked[desk.at]], [desk.names[desk.at]]),
     ]);
-    desk.put("phase-table", shown?.phases ? phases(shown) : "");
-    desk.put("memory-table", shown?.phases ? memory(shown) : "");
-    desk.put("placements", shown?.alternatives?.length ? placements(shown) : "");
+    desk.put("phase-table", tableOf(shown, "Phases", "Phases of a step", "Duration of each phase, and the part that is not hidden behind another"));
+    desk.put("memory-table", tableOf(shown, "Memory", "Memory by phase", "Peak of one GPU of each pool"));
+    desk.put("placements", tableOf(shown, "Placements", "Placements", "Every split, the fastest that fits first"));
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "post-train", flags: questions[i], answer })).filter(({ answer }) => answer.phases));
     return "";
@@ -40,50 +39,13 @@ function card(answer, i) {
   return scenarioCard(i, `${answer.algorithm} of ${answer.model} on ${answer.gpus} GPUs`,
     h("p", { class: "big" }, named(answer, "step_s"), h("small", {}, " per step")),
     h("p", { class: "plan", "data-name": "plan" }, answer.plan),
-    answer.rollout_plan ? h("p", { class: "plan" }, answer.rollout_plan) : "",
+    answer.rollout_plan ? h("p", { class: "plan", "data-name": "rollout_plan" }, answer.rollout_plan) : "",
     facts([
       ...before(answer, answer.prior?.step_s, "s"),
-      answer.micro_tokens ? ["Tokens of a micro-batch", number(answer.micro_tokens, "count", "micro_tokens")] : null,
       ["90 % interval", range(answer.interval?.p90, "s")],
       howSure(answer),
       ["Placement", answer.placement],
-      ...shown(answer, ["step_s"]),
+      ...shown(answer, ["step_s", "plan", "rollout_plan"]),
       ["Memory", h("span", { class: `tag ${answer.fits}` }, `${FITS[answer.fits] ?? answer.fits}${answer.fits === "no" && answer.fails_in ? ` in ${answer.fails_in.replaceAll("_", " ")}` : ""}`)],
-      answer.run_s ? ["Whole run", number(answer.run_s, "s", "run_s")] : null,
-      answer.usd_per_run ? ["$ per run", number(answer.usd_per_run, "usd", "usd_per_run")] : null,
     ]));
-}
-
-function phases(answer) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Phases of a step")),
-    table("Duration of each phase, and the part that is not hidden behind another", [
-      { title: "phase", of: (row) => partName(row.name) },
-      { title: "duration", unit: "s", of: (row) => row.seconds },
-      { title: "90 % interval", of: (row) => range(row.interval, "s") },
-      { title: "exposed", unit: "s", of: (row) => row.exposed },
-      { title: "pool", of: (row) => row.pool },
-    ], answer.phases));
-}
-
-function memory(answer) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Memory by phase")),
-    table("Peak of one GPU of each pool", [
-      { title: "phase", of: (row) => partName(row.phase) },
-      { title: "pool", of: (row) => row.pool },
-      { title: "used", unit: "bytes", of: (row) => row.bytes },
-      { title: "capacity", unit: "bytes", of: (row) => row.capacity_bytes },
-      { title: "memory", of: (row) => h("span", { class: `tag ${row.fits}` }, FITS[row.fits] ?? row.fits) },
-    ], answer.memory.phases));
-}
-
-function placements(answer) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Placements")),
-    h("ul", { class: "said" }, answer.placement_reasons.map((text) => h("li", {}, text))),
-    table("Every split, the fastest that fits first", [
-      { title: "placement", of: (row) => row.placement },
-      { title: "trainer GPUs", unit: "count", of: (row) => row.trainer_gpus },
-      { title: "rollout GPUs", unit: "count", of: (row) => row.rollout_gpus },
-      { title: "step", unit: "s", of: (row) => row.step_s },
-      { title: "idle", unit: "share", of: (row) => row.idle_share },
-    ], answer.alternatives, (row) => row === answer.alternatives[0]));
 }

@@ -1,8 +1,7 @@
 // Serving: one deployment under one load, and how many chips a rate takes within its latency targets.
 
-import { table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, before, facts, h, headingOf, howSure, named, noCard, number, range, scenarioCard, shown, surely, withUsual, word } from "./shared.js";
+import { assumed, before, facts, h, headingOf, howSure, named, noCard, number, range, scenarioCard, shown, surely, tableOf, withUsual, word } from "./shared.js";
 
 const LOAD = ["model", "system", "s_gpus", "isl", "osl", "concurrency", "layout", "engine", "set", "measured"];
 const LEVELS = ["model", "system", "isl", "osl", "rate", "ttft", "tpot", "percentile", "engine", "set", "measured"];
@@ -35,7 +34,7 @@ export default {
       desk.figureOf("decode", "One decode step", good, desk.names),
       desk.figureOf("pareto", "Pareto front: speed for one user against throughput per GPU", ...fronts(sizes, sized, desk.names), { wide: true }),
     ]);
-    desk.put("levels", sized[desk.at].options ? levels(sized[desk.at], desk) : "");
+    desk.put("levels", tableOf(sized[desk.at], "", `Ways to serve ${number(sized[desk.at].rate, "count").textContent} requests/s, ${desk.names[desk.at]}`, sized[desk.at].presentation?.lines?.[0]));
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "serve", flags: questions[i], answer })).filter(({ answer }) => answer.ttft_ms)
       .concat(sized[desk.at].options ? [{ name: `${desk.names[desk.at]} sized`, verb: "size", flags: sizes[desk.at], answer: sized[desk.at] }] : []));
@@ -72,19 +71,4 @@ function card(answer, i, sized) {
       sized?.gpus ? ["GPUs for the rate", h("strong", {}, surely(sized, "gpus", "count", "sized_gpus"), sized.best.meets ? "" : " (misses the targets)")] : null,
     ]),
     sized?.refused ? h("p", { class: "wrong" }, sized.refused.map((e) => e.message).join("; ")) : sized?.problems ? h("p", { class: "wrong" }, sized.problems.map((e) => e.message).join("; ")) : "");
-}
-
-function levels(sized, desk) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Ways to serve ${number(sized.rate, "count").textContent} requests/s, ${desk.names[desk.at]}`)),
-    table(`TTFT at most ${sized.ttft_target_ms} ms and TPOT at most ${sized.tpot_target_ms} ms at ${sized.percentile}; closed form, ${sized.evaluated} layouts`, [
-      { title: "deployment", of: (row) => row.name },
-      { title: "GPUs", unit: "count", of: (row) => row.gpus },
-      { title: "TTFT", unit: "ms", of: (row) => row.ttft_ms },
-      { title: "TPOT", unit: "ms", of: (row) => row.tpot_ms },
-      { title: "targets", of: (row) => h("span", { class: `tag ${row.meets ? "yes" : "no"}` }, row.meets ? "met" : "missed") },
-      { title: "headroom", unit: "share", of: (row) => row.headroom },
-      { title: "$ per hour", unit: "usd", of: (row) => row.usd_per_hour },
-      { title: "$ per million in", unit: "usd", of: (row) => row.usd_per_million_input_tokens },
-      { title: "$ per million output tokens", unit: "usd", of: (row) => row.usd_per_million_output_tokens },
-    ], sized.options, (row) => row === sized.options[0]));
 }

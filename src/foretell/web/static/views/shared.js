@@ -1,7 +1,7 @@
 // What several views show alike.
 
 import { showing } from "../api.js";
-import { facts, h, number, range, show, word } from "../dom.js";
+import { facts, h, number, range, show, table, word } from "../dom.js";
 import { sentence } from "../fields.js";
 import { nameOf } from "../own.js";
 import { NAMES } from "../state.js";
@@ -94,6 +94,15 @@ export function named(answer, one) {
   const found = typeof one === "string" ? answer.presentation?.numbers?.find(({ name }) => name === one) : one;
   const value = answer[found?.name];
   return typeof value === "number" ? h("data", { value, "data-name": found.name }, found.text) : h("span", { "data-name": found?.name }, found?.text ?? "–");
+}
+
+// A table of the answer by its title, as it is shown everywhere, the first row marked; nothing where it has none.
+export function tableOf(answer, title, heading = title, caption = "") {
+  const found = answer.presentation?.tables?.find((one) => one.title === title);
+  if (!found) return "";
+  const columns = found.headers.map((head, i) => ({ title: head, word: head, right: found.right[i], of: (row) => row[i] }));
+  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, heading)),
+    table(caption, columns, found.rows, (row) => !title && row === found.rows[0], heading));
 }
 
 // How sure an answer is, in words.

@@ -22,7 +22,7 @@ SUITE = [
     "tests/specs",
     "tests/surfaces/test_contract.py",
     "tests/surfaces/test_text.py",
-    "tests/sweep",
+    "tests/studies",
     "tests/calibrate/test_fit.py",
 ]
 """A little of everything: records, the command line and its text, tables of sweeps, fits."""

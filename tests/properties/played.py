@@ -13,7 +13,7 @@ from foretell.training.pass_times import late_launches, part_seconds, pass_times
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of, tail_layers
-from tests.simulate.pipes import pipe
+from tests.simulation.pipes import pipe
 
 Array = NDArray[np.float64]
 

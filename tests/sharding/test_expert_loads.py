@@ -5,7 +5,7 @@ import pytest
 
 from foretell.sharding.expert_loads import busiest_rank, largest_normal, unevenness
 from foretell.specs.plan import Plan
-from tests.cost.test_frameworks import answer
+from tests.kernels.test_frameworks import answer
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def told_sizes(
 
 WAITED = 0.5
 """Of what unequal chunks would wait in lockstep, what they do: ranks run ahead of each other by a few tasks.
-From playing uneven chunks: with it the step is right to 3 % on average (tests/simulate/test_uneven.py)."""
+From playing uneven chunks: with it the step is right to 3 % on average (tests/simulation/test_uneven.py)."""
 BACKWARD = 2.0
 """Backward over forward time of a layer, where only layers are counted."""
 

@@ -150,7 +150,7 @@ def test_gpipe_is_what_the_estimate_says(model: str) -> None:
 
 @pytest.mark.parametrize("name", ["1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"])
 def test_other_schedules_are_near_what_the_estimate_says(name: str) -> None:
-    """Within the bounds that tests/simulate/test_uneven.py states for uneven ends."""
+    """Within the bounds that tests/simulation/test_uneven.py states for uneven ends."""
     words = {"interleaved": "vpp3", "zb-v": "vpp2"}.get(name, "")
     plan = parse_plan(f"pp4 {words} dp1 mbs1 schedule={name}", 4)
     scenario = quiet("dense")

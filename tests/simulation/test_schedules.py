@@ -12,7 +12,7 @@ from foretell.schedules.base import WEIGHT_SHARE, Pipe, RankTimes
 from foretell.schedules.pipeline import fill_and_drain_s
 from foretell.simulation.events import even_chunks, play
 from foretell.specs.plan_words import CHOICES
-from tests.simulate.pipes import (
+from tests.simulation.pipes import (
     NAMES,
     SECONDS,
     chunk_times,

@@ -21,7 +21,7 @@ from foretell.simulation.program import (
     weight_pieces,
 )
 from foretell.simulation.streams import PlayedStep, play_step
-from tests.simulate.pipes import (
+from tests.simulation.pipes import (
     NAMES,
     chunk_times,
     closed_s,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from foretell.errors import BadInput
 from foretell.serving.requests.records import EngineRules, Fleet, RequestOutcomes, Requests
 from foretell.serving.requests.run import play
-from tests.simulate.token_loop import Loop
+from tests.simulation.token_loop import Loop
 
 
 @dataclass(frozen=True)

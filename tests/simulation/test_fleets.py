@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foretell.serving.requests import run
 from foretell.serving.requests.records import EngineRules, Fleet, RequestOutcomes, Requests
 from foretell.serving.requests.replica import Replica
-from tests.simulate.test_requests import Straight
+from tests.simulation.test_requests import Straight
 
 
 class SingleSteps(run._RequestRun):

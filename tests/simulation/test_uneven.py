@@ -9,7 +9,7 @@ from foretell.schedules import schedule_named
 from foretell.schedules.base import Array
 from foretell.sharding.pipeline import chunk_sizes, chunk_waiting, stage_table, stages_of
 from foretell.simulation.events import play
-from tests.simulate.pipes import (
+from tests.simulation.pipes import (
     NAMES,
     SECONDS,
     chunk_times,

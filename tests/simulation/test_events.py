@@ -12,7 +12,7 @@ from foretell.errors import BadInput
 from foretell.schedules import Schedule, schedule_named
 from foretell.schedules.base import Array, Task, routes
 from foretell.simulation.events import Timeline, even_chunks, play
-from tests.simulate.pipes import NAMES, chunk_times, closed_s, on_ranks, pipe, rank_times, sizes
+from tests.simulation.pipes import NAMES, chunk_times, closed_s, on_ranks, pipe, rank_times, sizes
 
 
 def random_times(schedule: Schedule, pp: int, vpp: int, seed: int) -> tuple[Array, Array, Array]:

@@ -23,7 +23,7 @@ SUITE = [
     "tests/surfaces/test_contract.py",
     "tests/surfaces/test_text.py",
     "tests/studies",
-    "tests/calibrate/test_fit.py",
+    "tests/lab/calibrate/test_fit.py",
 ]
 """A little of everything: records, the command line and its text, tables of sweeps, fits."""
 TOOLS = ("pytest", "hypothesis", "syrupy", "networkx", "httpx")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.characterize.test_logs import DEEPSPEED, MEGATRON
 from tests.fuzz.readers import Reader, in_file
+from tests.lab.characterize.test_logs import DEEPSPEED, MEGATRON
 
 ROOT = Path(__file__).parents[2]
 LAUNCHES = ROOT / "tests" / "interop" / "launches"

@@ -21,7 +21,7 @@ from foretell.specs.plan import parse_plan, plan_problems
 from foretell.studies.study_file import read_study
 from foretell.units import parse as parse_unit
 from tests.catalog.known_designs import KNOWN
-from tests.characterize.kineto import collective, copied, kernel, launch, note, op, trace
+from tests.lab.characterize.kineto import collective, copied, kernel, launch, note, op, trace
 from tests.surfaces.command import TOY, TOY_SYSTEM
 
 ROWS = 3

@@ -6,7 +6,7 @@ import pytest
 
 from foretell.lab.calibrate.serving_arguments import precision_named
 from foretell.lab.calibrate.serving_cases import case_of, predict_case
-from tests.calibrate.test_serving_fit import BLANK
+from tests.lab.calibrate.test_serving_fit import BLANK
 
 OFFLINE = replace(
     BLANK, kind="max_throughput", batch=None, framework="TensorRT-LLM", version="1.0",

@@ -13,8 +13,8 @@ from foretell.lab.validate.training import (
 )
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.simulation.answer import overlaps, with_step
+from tests.lab.validate.test_training import make_row
 from tests.surfaces.command import foretell
-from tests.validate.test_training import make_row
 
 EACH = 2
 """Rows of a source in the short form."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from foretell.lab.reference import CHIPS, Quirks
 from foretell.lab.reference.comm import Kind, TierLinks, collective_s, links_of, stage_hop_s
-from tests.reference.scalar_oracle import divisors
+from tests.lab.reference.scalar_oracle import divisors
 
 KINDS: tuple[Kind, ...] = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 LINKS = links_of(CHIPS["A100"], 8, Quirks())

@@ -12,8 +12,8 @@ import pytest
 from foretell.lab.reference import CHIPS, MODELS, Quirks, evaluate, search
 from foretell.lab.reference.rows import COLUMNS, Row, plans_of
 from foretell.lab.reference.study import COUNT_COLUMNS, StudyResult, run_study, study
-from tests.reference.golden_plans import GOLDEN
-from tests.reference.worlds import oracle_of
+from tests.lab.reference.golden_plans import GOLDEN
+from tests.lab.reference.worlds import oracle_of
 
 TEXT = ("strategy", "model", "system")
 EXACT = 1e-9

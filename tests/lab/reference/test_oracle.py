@@ -12,8 +12,8 @@ from foretell.errors import BadInput
 from foretell.lab.reference import CHIPS, MODELS, STRATEGIES, Quirks, StudyModel, evaluate, search
 from foretell.lab.reference.iteration import distinct
 from foretell.lab.reference.space import divisors, enumerate_space, expand
-from tests.reference import scalar_oracle
-from tests.reference.worlds import World, oracle_of, row_of, worlds
+from tests.lab.reference import scalar_oracle
+from tests.lab.reference.worlds import World, oracle_of, row_of, worlds
 
 DIFFERENCES = ("t_mem", "t_tp_comm", "t_dp_comm")
 """Differences of larger times: their error is that of the times, hence relative to t."""

@@ -30,7 +30,7 @@ from foretell.lab.validate.post_training_rows import (
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.specs.post_training import usual_prompt
 
-DATA = Path(__file__).parents[2].parent / "shared/data/post_training/runs.csv"
+DATA = Path(__file__).parents[3].parent / "shared/data/post_training/runs.csv"
 RL = {
     "id": "a", "kind": "rl_step", "source_id": "s", "algorithm": "GRPO", "model": "Qwen/Qwen2.5-1.5B",
     "framework": "verl", "train_engine": "fsdp2", "rollout_engine": "vllm", "placement": "colocated",

@@ -14,7 +14,7 @@ from foretell.lab.characterize.traces import stream
 from foretell.lab.characterize.traces.breakdown import PARTS
 from foretell.lab.characterize.traces.run import characterize_trace
 from foretell.lab.characterize.traces.stream import events_of
-from tests.characterize.kineto import GEMM, kernel, trace, written
+from tests.lab.characterize.kineto import GEMM, kernel, trace, written
 
 VALUES = st.recursive(
     st.none()

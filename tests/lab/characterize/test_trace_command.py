@@ -8,7 +8,7 @@ import pytest
 import foretell
 from foretell.lab.characterize.traces.breakdown import PARTS
 from foretell.lab.characterize.traces.run import characterize_trace
-from tests.characterize.kineto import (
+from tests.lab.characterize.kineto import (
     ADD,
     GEMM,
     collective,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foretell.lab.reference import CHIPS, Quirks, StudyChip, evaluate, search
 from foretell.lab.reference.rows import Row
-from tests.reference.worlds import World, row_of, worlds
+from tests.lab.reference.worlds import World, row_of, worlds
 
 DEGREES: Row = {"pp": 8, "dp": 16, "mbs": 1}
 PLACES: Row = {"nv_dp": 1, "nv_pp": 2}

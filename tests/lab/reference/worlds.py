@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from foretell.lab.reference import STRATEGIES, Quirks, StudyChip, StudyModel
 from foretell.lab.reference.check import MAX_FAST_DOMAIN
 from foretell.lab.reference.rows import Row
-from tests.reference.scalar_oracle import Oracle, divisors
+from tests.lab.reference.scalar_oracle import Oracle, divisors
 
 
 @dataclass(frozen=True)

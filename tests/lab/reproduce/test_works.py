@@ -25,8 +25,8 @@ from foretell.report.reproduce.page import page_text
 from foretell.studies.scaling.published import compare_published
 from tests.surfaces.command import foretell
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "reference_search"
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "reproduce"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "reference_search"
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "reproduce"
 VERDICTS = {"survives", "does not survive", "not decided", "not comparable"}
 
 

@@ -22,7 +22,7 @@ from foretell.lab.characterize.traces.names import (
 )
 from foretell.lab.characterize.traces.read import read_file
 from foretell.lab.characterize.traces.run import characterize_trace
-from tests.characterize.kineto import (
+from tests.lab.characterize.kineto import (
     ADAM,
     ADD,
     GEMM,

@@ -109,7 +109,7 @@ def test_weights_of_the_authors_code_come_in(tmp_path: Path) -> None:
     from foretell.catalog.models import model
     from foretell.lab.translate.keras_weights import module_weights, read_arrays
     from foretell.lab.translate.models import TranslationSizes, resize_model
-    from tests.translate.keras_layout import keras_arrays
+    from tests.lab.translate.keras_layout import keras_arrays
 
     sizes = TranslationSizes(width=32, layers=2, heads=4, ffn=48, vocab=40)
     for name in ("anthe", "anthe-no-tc", "transformer-base-tied", "transformer-base-untied"):

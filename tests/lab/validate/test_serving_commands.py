@@ -16,7 +16,7 @@ from foretell.lab.calibrate.serving_cases import (
 from foretell.lab.calibrate.serving_rows import WorkerCells, read_rows
 from foretell.lab.validate.serving import read_case, score_rows
 from foretell.records import dataclass
-from tests.calibrate.test_serving_fit import BLANK
+from tests.lab.calibrate.test_serving_fit import BLANK
 from tests.surfaces.command import foretell
 
 TABLES = ("measured_serving.csv.gz", "measured_serving_2.csv.gz", "measured_serving_3.csv.gz")

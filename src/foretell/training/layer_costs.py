@@ -61,7 +61,7 @@ CORE = ("attention", "scan")
 """Families that selective recomputation runs again."""
 
 
-UNSORTED = 1.4
+UNSORTED = 1.3
 """Operations of a layer of routed experts whose dispatch leaves sorting to others, over those of one that
 sorts on its way: permutation both ways, sizes that are read back, lists of splits (Megatron-Core,
 token_dispatcher.py); set by steps of nine sources."""

@@ -45,7 +45,7 @@ MOST = 15
 """Rows of a source that count."""
 LOOSE = 0.15
 """Weight of a source that formulas were found on, beside a first contact."""
-MANY, FOLDS = 25, 8
+MANY, FOLDS = 60, 8
 """Sources up to which each is left out by itself, and into how many parts more are put."""
 OWN_KINDS = ((1.0, 0.745), (4.0, 0.25), (16.0, 0.005))
 """Usual runs, those that differ from their source and those that contradict it; judged from the tails of rows

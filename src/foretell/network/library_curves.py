@@ -82,8 +82,9 @@ def _ring(kind: Kind, library: Library, shape: GroupShape) -> LibraryCurve:
 def _chunk_passes_s(library: Library, shape: GroupShape) -> Array:
     """Seconds per byte of a chunk that passes all steps of a ring, by protocol.
 
-    LL and LL128 are as slow inside a node as between nodes: their words wait for flags. Under Simple a chunk
-    goes from node to node through a port; inside a node the port sets the pace, or the node's own links do.
+    LL is as slow inside a node as between nodes: its words wait for flags. Under LL128 and Simple a chunk
+    goes from node to node through a port; inside a node the node's own links set the pace, or under Simple
+    the port.
     """
     between = library.between
     assert between is not None
@@ -91,6 +92,7 @@ def _chunk_passes_s(library: Library, shape: GroupShape) -> Array:
     own = shape.first_s_per_byte / library.inside.efficiency
     words = port * (shape.members - 1.0)
     near = between.near_pass * port[2] + (1.0 - between.near_pass) * own
+    words[1] = port[1] * (shape.nodes - 1.0) + own * (shape.members - shape.nodes)
     words[2] = port[2] * (shape.nodes - 1.0) + near * (shape.members - shape.nodes)
     return words
 

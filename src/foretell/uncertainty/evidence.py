@@ -110,8 +110,8 @@ def whole(step: Leaf, scenario: Scenario, plan: Plan, bubble_s: float = 0.0) -> 
     """A step with the interval of first contacts: by its mechanisms and by what is new about it.
 
     It is fitted at best, and that only where this software ran this kind of model on this generation of
-    chips. A generation of which no run was seen is no surer than its kernels and links. Where no software is
-    named, the low end allows for stages that are interleaved and wait less than these (`bubble_s`).
+    chips. A generation of which no run was seen is no surer than its kernels and links. The low end
+    allows for stages that are interleaved and wait less than these (`bubble_s`).
     """
     facts = training_facts(scenario, plan)
     left_out = scenario.software.left_out, scenario.system.chip.left_out
@@ -135,9 +135,9 @@ def whole(step: Leaf, scenario: Scenario, plan: Plan, bubble_s: float = 0.0) -> 
 
 
 def interleaving_saves(scenario: Scenario, plan: Plan, bubble_s: float) -> float:
-    """Seconds of waiting for other stages that interleaved ones spare, where no software is named that would
-    interleave or not; the plan has one run of layers a stage."""
-    if not (scenario.software.unnamed and plan.vpp == 1 and plan.schedule in USUAL_SCHEDULES):
+    """Seconds of waiting for other stages that interleaved ones spare, where the plan has one run of layers a
+    stage: launches seldom say so, and runs in print hardly ever."""
+    if not (plan.vpp == 1 and plan.schedule in USUAL_SCHEDULES):
         return 0.0
     return bubble_s * (1.0 - 1.0 / max(len(scenario.model.stack.layers) / plan.pp, 1.0))
 

@@ -12,7 +12,7 @@ from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.forms.arithmetic import worked_out
 from foretell.interop.launch import Known, ReadValue
-from foretell.interop.tool_tables import ALL_CHIPS, NODE_CHIPS, NODE_TASKS, NODES
+from foretell.interop.tool_tables import ALL_CHIPS, NODE_CHIPS, NODE_TASKS, NODES, table_of
 
 LARGEST = 10**9
 """Degrees, batches and lengths above this are a typing error."""
@@ -40,16 +40,7 @@ LAUNCHER_FLAGS = frozenset(
 """Flags of srun (pyxis), mpirun, torchrun and deepspeed that say where processes run, not what they do."""
 
 
-FLAG_OF = {
-    **dict.fromkeys(("gpus", "nodes", "gpus_per_node", "world_size", "nproc_per_node", "nnodes"), "--gpus"),
-    **dict.fromkeys(("global_batch", "global_batch_size", "mini", "prompts"), "--global-batch"),
-    **dict.fromkeys(("seq_len", "seq_length", "total_len", "answer_len", "prompt_len"), "--seq-len (length)"),
-    "model": "the model as MODEL",
-    **dict.fromkeys(("micro_batch", "micro_batch_size"), "mbs in --plan"),
-    **{f"{name}_model_parallel_size": f"{word} in --plan" for name, word in
-       (("tensor", "tp"), ("pipeline", "pp"), ("expert", "ep"))},
-    **{name: f"{name} in --plan" for name in ("tp", "pp", "cp", "ep", "zero_stage", "lora_rank")},
-}  # fmt: skip
+FLAG_OF = table_of("_training").words["flag"]
 """The flag of ours that says a field."""
 
 

@@ -15,15 +15,6 @@ VOCABULARIES = {
 """Rows of the token table by tokenizer, where no size is given."""
 USUAL_VOCABULARY = 128_256
 """Rows where neither is: Llama 3's."""
-KEYS = frozenset(
-    """num_layers encoder_num_layers hidden_size ffn_hidden_size num_attention_heads group_query_attention
-    num_query_groups kv_channels swiglu gated_linear_unit normalization vocab_size padded_vocab_size
-    make_vocab_size_divisible_by untie_embeddings_and_output_weights disable_bias_linear add_bias_linear
-    add_qkv_bias qk_layernorm max_position_embeddings position_embedding_type num_experts num_moe_experts
-    moe_ffn_hidden_size moe_router_topk moe_shared_expert_intermediate_size moe_layer_freq
-    multi_latent_attention q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim""".split()
-)
-"""Arguments that describe a model; without effect where depth or width are not among them."""
 DEFAULT_POSITIONS = 4096
 MOST_LAYERS = 10_000
 

@@ -46,16 +46,6 @@ QV = ("q_proj", "v_proj")
 """PEFT's own modules of a Llama-like model where none are named."""
 MIXERS = ("q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "out_proj")
 """Modules of the attention."""
-SHARED = (
-    "sharding",
-    "fsdp",
-    "fsdp_strategy",
-    "reshard",
-    "zero_stage",
-    "zero_file",
-    "launcher_file",
-)
-"""Fields that say how replicas share."""
 
 
 def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:

@@ -368,26 +368,9 @@ def _container(
     gpus = gpus_at(tree, (*path, "resources"), node.get("resources")) or around.gpus
     image = str(node.get("image") or "")
     facts: list[StatedFact] = [gpus] if gpus else []
-    if around.nodes > 1:
-        source = next((one for one in around.lines if one.name == "nodes"), None)
-        facts.append(
-            stated(
-                "nodes",
-                around.nodes,
-                source.line if source else 0,
-                source.source if source else "nodes",
-            )
-        )
-    if around.copies > 1:
-        source = next((one for one in around.lines if one.name == "replicas"), None)
-        facts.append(
-            stated(
-                "replicas",
-                around.copies,
-                source.line if source else 0,
-                source.source if source else "replicas",
-            )
-        )
+    for name, many in (("nodes", around.nodes), ("replicas", around.copies)):
+        said = [one for one in around.lines if one.name == name]
+        facts += [replace(said[0], value=many)] if many > 1 and said else []
     facts += _chip(around.labels)
     if around.role:
         facts.append(stated("role", around.role, tree.line(*path), "name"))

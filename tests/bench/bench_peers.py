@@ -10,7 +10,10 @@ of Foretell (`--before FOLDER`, its `src`) is asked in a process of its own, rig
 `--data FOLDER` asks the peers for published runs first (peer_accuracy.py has how a row becomes their words).
 
 llm-analysis (github.com/cli99/llm-analysis) is a closed form of one training step; it is asked where it can
-be imported, or with the Python of another environment (`--peers-python`).
+be imported, or with the Python of another environment (`--peers-python`). `--serving-python` is one with
+aiconfigurator (bench_serving_peers.py has how a row of a service becomes its words). BLIS publishes its
+predictions beside measured services of its own (inference-sim/sim-to-real-accuracy-validation), none of
+which is among the rows here: it is named, and not compared.
 """
 
 import argparse
@@ -235,6 +238,17 @@ def peer_s(python: str) -> float | None:
     return float(ran.stdout.split()[-1]) if ran.returncode == 0 else None
 
 
+def report_serving(python: str, every: int = 12) -> None:
+    """Services by aiconfigurator and by Foretell, one row of so many; or what is not there."""
+    if python:
+        script = Path(__file__).with_name("bench_serving_peers.py")
+        words = [sys.executable, str(script), "--peers-python", python, "--every", str(every)]
+        subprocess.run(words, check=False)
+    else:
+        print("aiconfigurator: not installed (pip install aiconfigurator beside --serving-python)")
+    print("BLIS: not compared (none of the services that it publishes predictions of is here)")
+
+
 def before_figures(source: str, *, estimates_only: bool) -> dict[str, float]:
     """The same figures of an earlier checkout, in a process of its own."""
     code = f"from tests.bench.bench_peers import figures\nprint(figures({estimates_only=}))"
@@ -260,9 +274,11 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=10_000, help="systems of a sweep")
     parser.add_argument("--data", type=Path, help="measured runs: how near all come to them, first")
     parser.add_argument("--calculon", default="", help="a checkout of calculon-ai/calculon")
+    parser.add_argument("--serving-python", default="", help="Python that has aiconfigurator")
     asked = parser.parse_args()
     if asked.data:
         report(asked.data, asked.peers_python, asked.calculon)
+        report_serving(asked.serving_python)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     few = {"estimates_only": asked.estimates_only}
     ours = figures(**few)

@@ -2,9 +2,9 @@
 
     PYTHONPATH=src:. python tests/bench/peer_accuracy.py DATA [--peers-python PYTHON] [--calculon FOLDER]
 
-DATA is the folder with `training/measured_runs*.csv.gz`. Every peer is asked for the rows that it can
-express, at most FEW of a source, evenly taken; ours are the answers to the commands of the same rows. How the
-cells of a row become a peer's words:
+DATA is the folder with `training/measured_runs*.csv.gz`, or one table. Every peer is asked for the rows that
+it can express, at most FEW of a source, evenly taken; ours are the answers to the commands of the same rows.
+How the cells of a row become a peer's words:
 
     llm-analysis  plain and gated dense models on A100 and H100 in 16 bits, no context parallelism: sizes, tp,
                   pp, dp, micro-batch, accumulation, ZeRO stage, recomputation, flash attention; half of
@@ -76,6 +76,12 @@ for line in sys.stdin:
 """
 """Both read a row a line and print its seconds; rows that they refuse are left out."""
 
+HOW_TO_GET = {
+    "llm-analysis": "pip install llm-analysis beside --peers-python",
+    "Calculon": "--calculon a checkout of calculon-ai/calculon, pandas and psutil beside --peers-python",
+    "SimuMax, as printed": "DATA with the rows of its table",
+}
+"""What a peer that answers nothing needs."""
 Ask = Callable[[Sequence[RunPrediction]], Mapping[str, float]]
 
 
@@ -212,10 +218,11 @@ def printed_simumax(runs: Sequence[RunPrediction]) -> dict[str, float]:
     return {id: 1e-3 * float(found[1]) for id, found in said.items() if found}
 
 
-def runs_of(folder: Path) -> list[RunPrediction]:
+def runs_of(data: Path) -> list[RunPrediction]:
     """Every graded row that has a step time, at most FEW of a source."""
     sources: dict[str, list[TrainingRow]] = defaultdict(list)
-    for path in sorted((folder / "training").glob("measured_runs*.csv.gz")):
+    found = sorted((data / "training").glob("measured_runs*.csv.gz")) if data.is_dir() else [data]
+    for path in found:
         for row in read_rows(path):
             if (row.step_s or row.rate) and row.quality != "C":
                 sources[row.source].append(row)
@@ -257,7 +264,7 @@ def report(data: Path, python: str, calculon: str) -> None:
     for name, theirs in peers.items():
         found = compared(runs, theirs)
         if found is None:
-            print(f"{name}: not installed")
+            print(f"{name}: not installed ({HOW_TO_GET[name]})")
             continue
         rows, sources, row, source, our_row, our_source = found
         print(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -195,20 +194,27 @@ def training(
     json: Json = False,
 ) -> int:
     """Score a table of published training runs: step time, and peak memory apart."""
+    from foretell.lab.validate.training import commands, score_training
+
     how = {"leave_one_out": leave_one_out, "simulate": simulate}
-    return _scored("training", file, rows, how, json)
+    return _scored("training", file, rows, how, commands, score_training, json)
 
 
-def _scored(kind: str, file: str, rows: RowFlags, how: Mapping[str, object], json: bool) -> int:
+def _scored(
+    kind: str,
+    file: str,
+    rows: RowFlags,
+    how: Mapping[str, object],
+    commands: Callable[[Path], list[dict[str, str | None]]],
+    score: Callable[..., "Scores"],
+    json: bool,
+) -> int:
     """A table scored row by row, or the commands of its rows; kept in the ledger where that is asked for."""
     changed = {name.replace("_", "-"): value for name, value in how.items()}
     keep = ledger_keeper(kind, file, rows, changed)
-    name = kind.replace("-", "_")
-    module = import_module(f"foretell.lab.validate.{name}")
     if rows.commands:
-        return show_commands(module.commands(Path(file)), json)
+        return show_commands(commands(Path(file)), json)
     check_anchors(rows.anchors)
-    score = getattr(module, f"score_{name}")
     found = score(Path(file), anchors=rows.anchors, seed=rows.seed, **how)
     return show(found, json) or keep(found.to_dict())
 
@@ -248,8 +254,10 @@ def serving(
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
+    from foretell.lab.validate.serving import commands, score_serving
+
     how = {"leave_one_out": leave_one_out, "simulate": simulate}
-    return _scored("serving", file, rows, how, json)
+    return _scored("serving", file, rows, how, commands, score_serving, json)
 
 
 def post_training(

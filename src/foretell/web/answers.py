@@ -4,15 +4,18 @@ Each function takes flags that `names.safe` has been over. What is left out has 
 """
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import foretell
 from foretell.errors import BadInput, bad_input, unknown
 from foretell.specs.questions import arguments, question_type
 from foretell.specs.questions.flags import fields_of
 from foretell.web.limits import MOST_ROWS, Limits, TooMuch, too_much
 from foretell.web.progress import report
 from foretell.web.studies import check_counts, check_points, safe_fleet, safe_study
+
+if TYPE_CHECKING:
+    from foretell.api.cost_questions import Priced
 
 Given = dict[str, Any]
 Answer = dict[str, Any]
@@ -53,6 +56,14 @@ def improve(given: Given, limits: Limits) -> Answer:
 
     launcher = given.pop("launcher", None)
     return improved(ImproveQuestion(**given), launcher=launcher).to_dict()
+
+
+def sensitivity(given: Given, limits: Limits) -> Answer:
+    """`foretell sensitivity`: of a training step, or with a load of a service."""
+    from foretell.studies.sensitivity import sensitivities
+
+    found: Answer = sensitivities(**given).to_dict()
+    return found
 
 
 def serve(given: Given, limits: Limits) -> Answer:
@@ -146,38 +157,32 @@ def _written(found: Any) -> Answer:
     return {} if found is None else found.to_dict()
 
 
-def _function(where: str) -> Callable[..., Any]:
-    """A function of the package, loaded when it is asked for the first time."""
-    module, _, name = where.rpartition(".")
-    found: Callable[..., Any] = getattr(import_module(f"foretell.{module}"), name)
-    return found
-
-
 def _plain(
-    where: str, *places: str, changed: Mapping[str, Callable[[Any], Any]] = {}, **more: Any
+    name: str, *places: str, changed: Mapping[str, Callable[[Any], Any]] = {}, **more: Any
 ) -> Callable[[Given, Limits], Answer]:
-    """What a function answers: `places` are its arguments by place, `changed` are made safe before,
+    """What a public function answers: `places` are its arguments by place, `changed` are made safe before,
     `more` is in the answer besides."""
 
     def answer(given: Given, limits: Limits) -> Answer:
         for field, safe in changed.items():
             given[field] = safe(given[field])
         first = [given.pop(place, ()) for place in places]
-        return {**_function(where)(*first, **given).to_dict(), **more}
+        return {**getattr(foretell, name)(*first, **given).to_dict(), **more}
 
     return answer
 
 
-def _cost(where: str, what: str) -> Callable[[Given, Limits], Answer]:
+def _cost(what: "Priced") -> Callable[[Given, Limits], Answer]:
     """One cost, or a row for every combination of a sweep."""
 
     def answer(given: Given, limits: Limits) -> Answer:
+        from foretell.api.cost_questions import VERBS as PRICED
         from foretell.economics.settings import combinations, parse_sweeps
         from foretell.economics.sweeps import sweep_answers
 
-        ask = _function(where)
+        _, question, ask = PRICED[what]
         sweep = tuple(given.pop("sweep", ()))
-        asked = question_type(f"cost {what}")(**given)
+        asked = question(**given)
         if not sweep:
             found: Answer = ask(asked).to_dict()
             return found
@@ -203,27 +208,27 @@ def _by_argument(
 _ANSWERS: Mapping[str, Callable[[Given, Limits], Answer]] = {
     "estimate": estimate,
     "search": search,
-    "explain": _plain("api.training.explain"),
-    "memory": _plain("api.training.memory", out=None),
-    "simulate": _plain("api.training.simulate", trace=None),
-    "compare-plans": _plain("api.training.compare_plans", "a", "b"),
+    "explain": _plain("explain"),
+    "memory": _plain("memory", out=None),
+    "simulate": _plain("simulate", trace=None),
+    "compare-plans": _plain("compare_plans", "a", "b"),
     "improve": improve,
-    "diagnose": _plain("api.diagnose.diagnose", "runs"),
-    "sensitivity": _plain("studies.sensitivity.sensitivities"),
+    "diagnose": _plain("diagnose", "runs"),
+    "sensitivity": sensitivity,
     "serve": serve,
     "size": size,
-    "fleet": _plain("api.fleet.fleet", "fleet", changed={"fleet": safe_fleet}),
+    "fleet": _plain("fleet", "fleet", changed={"fleet": safe_fleet}),
     "post-train": post_train,
     "compare": compare,
     "scaling": scaling,
     "codesign": codesign,
     "optimise": optimise,
-    "network": _plain("api.network.collective"),
-    "cost chip": _cost("economics.ask.chip_cost", "chip"),
-    "cost package": _cost("economics.ask.package_cost", "package"),
-    "cost system": _cost("economics.ask_system.system_cost", "system"),
-    "cost run": _cost("api.cost.run_cost", "run"),
-    "cost token": _cost("api.cost.token_cost", "token"),
+    "network": _plain("network"),
+    "cost chip": _cost("chip"),
+    "cost package": _cost("package"),
+    "cost system": _cost("system"),
+    "cost run": _cost("run"),
+    "cost token": _cost("token"),
 }
 VERBS = {verb: _by_argument(verb, answer) for verb, answer in _ANSWERS.items()}
 """Verbs that are asked by POST, as the command line spells them."""

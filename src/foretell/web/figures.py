@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from foretell.errors import Infeasible
@@ -64,12 +63,26 @@ def answer_question(verb: str, question: Mapping[str, Any], limits: Limits) -> A
         return no_as_dict(error.problems, error.answer, hints=False)
 
 
-def _bars(module: str, draw: str, part: str) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
+def _breakdown() -> Any:
+    from foretell.report.figures import breakdown
+
+    return breakdown
+
+
+def _lines() -> Any:
+    from foretell.report.figures import lines
+
+    return lines
+
+
+def _bars(
+    module: Callable[[], Any], draw: str, part: str
+) -> Callable[[Sequence[Answer], Sequence[str]], Answer]:
     """Bars of the answers that have a part, by a function of report/figures."""
 
     def drawn(found: Sequence[Answer], names: Sequence[str]) -> Answer:
         known = [(a, name) for a, name in zip(found, names, strict=True) if a.get(part)]
-        made = getattr(import_module(f"foretell.report.figures.{module}"), draw)
+        made = getattr(module(), draw)
         figure: Answer = made([a for a, _ in known], [name for _, name in known])
         return figure
 
@@ -241,7 +254,7 @@ USER, CHIP = "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu"
 """Columns of a front of services."""
 ASKED: Mapping[str, Callable[[dict[str, Any], Limits], Answer]] = {**verbs.VERBS, "played": _played}
 KINDS: Mapping[str, FigureKind] = {
-    "time": FigureKind(verb="estimate", draw=_bars("breakdown", "time_bars", "breakdown")),
+    "time": FigureKind(verb="estimate", draw=_bars(_breakdown, "time_bars", "breakdown")),
     "memory": FigureKind(verb="estimate", draw=_memory),
     "plans": FigureKind(
         verb="search", draw=_front("plans", "peak_memory_bytes", "step_s", ("min", "min"))
@@ -253,12 +266,10 @@ KINDS: Mapping[str, FigureKind] = {
     "tornado-energy": FigureKind(verb="sensitivity", draw=_tornado(2), kept=True),
     "timeline": FigureKind(verb="simulate", draw=_timeline, ask="played"),
     "pareto": FigureKind(verb="size", draw=_front("pareto", USER, CHIP, ("max", "max")), kept=True),
-    "latencies": FigureKind(
-        verb="serve", draw=_bars("lines", "latency_bars", "ttft_ms"), kept=True
-    ),
-    "decode": FigureKind(verb="serve", draw=_bars("breakdown", "serve_bars", "step_ms"), kept=True),
+    "latencies": FigureKind(verb="serve", draw=_bars(_lines, "latency_bars", "ttft_ms"), kept=True),
+    "decode": FigureKind(verb="serve", draw=_bars(_breakdown, "serve_bars", "step_ms"), kept=True),
     "phases": FigureKind(
-        verb="post-train", draw=_bars("breakdown", "phase_bars", "phases"), kept=True
+        verb="post-train", draw=_bars(_breakdown, "phase_bars", "phases"), kept=True
     ),
     "phase-memory": FigureKind(verb="post-train", draw=_phase_memory, kept=True),
     "cost-run": FigureKind(verb="cost run", draw=_cost("breakdown")),

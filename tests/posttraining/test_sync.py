@@ -1,5 +1,7 @@
 """Weights to the rollout engine, by mechanism."""
 
+from dataclasses import replace
+
 import pytest
 
 from foretell.catalog import model
@@ -47,7 +49,12 @@ def test_a_slow_network_decides_between_two_pools() -> None:
         rollout_gpus=8, replica_gpus=2, offloaded=False, kept_bytes=2.0, narrow=False, split=True,
     )  # fmt: skip
     rate = float(slow.network.tiers[-1].bandwidth_bytes_per_s) * NETWORK_SHARE * NODE_CHIPS
-    assert sync_seconds(question, post_training_loop("verl"), slow) > 14e9 / rate
+    loop = post_training_loop("verl")
+    one = sync_seconds(question, loop, slow)
+    assert one > 14e9 / rate
+    # Shards of two nodes are gathered over the same wire, and the model is broadcast behind.
+    two = sync_seconds(replace(question, trainer_gpus=16), loop, slow)
+    assert two - one == pytest.approx(14e9 / rate)
 
 
 def test_changed_values_are_compared_by_all_ranks() -> None:

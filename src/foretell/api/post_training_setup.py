@@ -92,7 +92,7 @@ def setups_of(
         engine = replace(engine, profile=profile)
     placement = question.placement if question.placement != "best" else "colocated"
     offload = offload_of(question, placement, form)
-    sync = question.sync or ("ipc" if placement == "colocated" else loop.sync_apart)
+    sync = question.sync or ("ipc" if placement == "colocated" else "broadcast")
     setup = StepSetup(
         algorithm=form,
         loop=replace(loop, old_logprobs="never")

@@ -125,8 +125,6 @@ class PostTrainingLoop:
     """Rate at which one process hands padded batches to the workers; 0: nothing passes one process."""
     sync_logged_with_wake: bool
     """Whether logs count waking the engine and what the trainer moves to the host as synchronisation."""
-    sync_apart: str
-    """Mechanism between two pools where nothing says."""
     sync_stored: bool
     """Whether weights come from a checkpoint in the hosts' memory, in the engine's own format: no trainer
     gathers them."""

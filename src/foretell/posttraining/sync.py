@@ -6,7 +6,8 @@ tensors     each is named, converted and loaded by Python code on both sides: c 
             from tens of microseconds (buckets) to a call each
 wire        ipc         the same cards: nothing leaves them
             broadcast   all bytes to every receiver, bucket by bucket: the scale-up fabric of one node, else
-                        all ports of one; gathering goes on beside it
+                        all ports of one; gathering goes on beside it, over the same ports where the trainer
+                        has several nodes
             p2p         each receiver reads the shards that it keeps over its own port; a loop whose receivers
                         read only their part of a broadcast sends it besides
             delta       the values that changed: every trainer rank compares its shard with a copy of the last
@@ -93,8 +94,10 @@ def sync_seconds(q: SyncQuestion, loop: PostTrainingLoop, system: System) -> flo
     elif q.mechanism == "ipc":
         seconds = gathered / loop.sync_ipc_bytes_per_s + tensors_s
     else:
-        gather_s = gathered / min(loop.sync_broadcast_bytes_per_s, broadcast_rate(q, system))
-        seconds = max(gather_s, size / broadcast_rate(q, system)) + tensors_s
+        gather_s = gathered / loop.sync_broadcast_bytes_per_s
+        # Shards of several nodes come over the same wire.
+        spread = gathered if q.trainer_gpus > float(system.network.tiers[0].size) else 0.0
+        seconds = max(gather_s, (size + spread) / broadcast_rate(q, system)) + tensors_s
     if q.offloaded:
         # Every node loads its own shards.
         nodes = max(q.trainer_gpus / NODE_CHIPS, 1.0)

@@ -359,16 +359,10 @@ def anchor_of(rows: Sequence[ContactRow], target: int) -> int | None:
 
 
 def report(held: Sequence[HeldOutRow]) -> dict[str, Any]:
-    """Coverage, widths and scores of rows whose source was left out; the best constant band beside them."""
+    """Coverage, widths and scores of rows whose source was left out."""
     groups: dict[str, list[HeldOutRow]] = defaultdict(list)
     for one in held:
         groups[one.row.group].append(one)
-    errors = [one.row.log_error for one in held]
-    bands = [
-        (float(np.mean([interval_score(low, high, e) for e in errors])), low, high)
-        for low in np.arange(-1.5, 0.0, 0.03)
-        for high in np.arange(0.0, 1.8, 0.03)
-    ]
     near = [one for one in held if one.seen >= novelty.ENOUGH]
     far = [one for one in held if one.seen < novelty.ENOUGH]
     found: dict[str, Any] = {
@@ -379,18 +373,9 @@ def report(held: Sequence[HeldOutRow]) -> dict[str, Any]:
         "interval_score": float(
             np.mean([interval_score(o.low, o.high, o.row.log_error) for o in held])
         ),
-        "best_constant_band": min(bands),
         "high_over_low_seen_together": width(near),
         "high_over_low_elsewhere": width(far),
     }
-    for name in ("software", "generation", "model"):
-        by: dict[str, list[HeldOutRow]] = defaultdict(list)
-        for one in held:
-            by[getattr(one.row.facts, name)].append(one)
-        found[f"by_{name}"] = {
-            key: (len({o.row.group for o in some}), round(share([o.inside for o in some]), 3))
-            for key, some in by.items()
-        }
     return {**found, **anchored_report(groups)}
 
 

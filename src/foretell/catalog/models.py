@@ -194,7 +194,8 @@ SIZE = re.compile(r"a?(\d+(?:\.\d+)?)([bm])")
 LEAST_SIZE = 5e7
 """Weights from which on a number is a model's size (`1M` behind a size is a length)."""
 ALIKE = math.log(4.0 / 3.0)
-"""Difference of the logarithms of sizes up to which a model stands for another."""
+MIXED = math.log(1.6)
+"""Difference of the logarithms of sizes up to which a model stands for another, and of mixtures."""
 
 
 def nearest_in_size(words: tuple[str, ...]) -> ModelEntry | None:
@@ -202,15 +203,17 @@ def nearest_in_size(words: tuple[str, ...]) -> ModelEntry | None:
     wanted = sizes_in(words)
     if wanted is None:
         return None
+    # There are few mixtures, so that one of another family and further off has to do.
+    mixture = wanted[0] > wanted[1]
     found = []
     for entry in model_entries():
         own = name_words(entry.id)
         sizes = sizes_in(own)
         usual = entry.id.startswith(USUAL_SHAPES)
-        if sizes is None or not (usual or own[0] == words[0]):
+        if sizes is None or not (usual or mixture or own[0] == words[0]):
             continue
         apart = max(abs(math.log(a / b)) for a, b in zip(wanted, sizes, strict=True))
-        if apart < ALIKE:
+        if apart < (MIXED if mixture else ALIKE):
             found.append((own[0] != words[0], not usual, round(apart, 1), entry.id))
     return load_names().entries[min(found)[-1]] if found else None
 

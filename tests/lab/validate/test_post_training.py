@@ -218,7 +218,8 @@ def test_models_in_print() -> None:
         ("OpenRLHF/Llama-3-8b-sft-mixture", "llama-3-8b"),
         ("Qwen/Qwen2.5-7B-Instruct-1M", "qwen2.5-7b"),
         ("Qwen/Qwen3-Omni-30B-A3B-Instruct", "qwen3-30b-a3b"),
-        ("somebody/new-16B-A3B", None),
+        ("somebody/new-16B-A3B", "moonlight-16b-a3b"),
+        ("somebody/new-8B-A1B", None),
         ("somebody/new", None),
         ("Qwen/Qwen2-7B-Instruct", None),  # the catalogue knows it
     ],

@@ -41,11 +41,17 @@ def can_say(tool: str, plan: Plan) -> bool:
     """Whether the keys of a tool have a word for the sharing of a plan: FSDP has none for stage 1, and keys
     with words have those stages alone."""
     table = table_of(tool)
-    if table.options.get("style") == "transformers":
-        return plan.framework.partition("@")[0] == "deepspeed" or plan.zero != 1
+    said, plain = _stages(table), table.options.get("style") != "transformers"
+    if said:
+        return plan.zero in said or (plain and "zero_stage" in table.fields)
+    return plain or plan.framework.partition("@")[0] == "deepspeed" or plan.zero != 1
+
+
+def _stages(table: ToolTable) -> set[object]:
+    """Stages that words of a tool's keys stand for, with the one that it has where nothing is said."""
     words = [words for values in table.plan.values() for words in values.values()]
-    said = {_read(one).get("zero") for one in (*words, str(table.defaults.get("plan", "")))}
-    return "zero_stage" in table.fields or said == {None} or plan.zero in said
+    said = {_read(one).get("zero") for one in words} - {None}
+    return said | {_read(str(table.defaults.get("plan", ""))).get("zero", 0)} if said else said
 
 
 def plan_keys(launch: Launch, text: str, plan: Plan, global_batch: int) -> dict[str, str]:
@@ -130,6 +136,8 @@ def _transformers(table: ToolTable, launch: Launch, said: set[str], plan: Plan) 
         fields = {"checkpointing": _truth(on)}
     if plan.framework.partition("@")[0] == "deepspeed":
         return fields | {"zero_stage": f"{plan.zero}"}
+    if _stages(table):
+        return fields
     if plan.zero not in STRATEGIES:
         return fields | ({"sharding": "MULTI_GPU"} if launch.tool == "accelerate" else {})
     word = STRATEGIES[plan.zero]

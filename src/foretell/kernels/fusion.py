@@ -5,8 +5,7 @@ forward; backward they read more (reductions for the weights' gradients, uneven 
 after the other, write every step out. The numbers and their sources are in catalog/kernels/passes.toml.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,25 +31,19 @@ class Passes:
     """Kernels launched backward, over those forward."""
     compiles: bool = False
     """Whether a compiler makes one kernel of it."""
-    counted: tuple[float, float] | None = None
+    counted: Sequence[float] = ()
     """Traffic over the least as its bytes are counted, forward and backward, where what is above it is the
-    cores' rate and not the memory's; None: all of it is bytes."""
+    cores' rate and not the memory's; empty: all of it is bytes."""
 
 
 def traffic(made: Passes, per_core: Num, *, backward: bool) -> Num:
     """Traffic over the least of a kind of pass, on a chip whose memory has `per_core` bytes for a core in a
     clock: kernels that cores bound beside a fast memory wait for their bytes alone beside a slow one."""
     told = made.backward if backward else made.forward
-    if made.counted is None:
+    if not made.counted:
         return told
     share = np.minimum(np.asarray(per_core) / CORE_BYTES, 1.0)
     return np.maximum(made.counted[backward], told * share)
-
-
-def _made(numbers: Mapping[str, Any]) -> Passes:
-    """One kind of a table."""
-    counted = numbers.get("counted")
-    return Passes(**{**numbers, "counted": tuple(counted) if counted else None})
 
 
 def _passes_tables() -> dict[str, dict[str, Passes]]:
@@ -58,7 +51,7 @@ def _passes_tables() -> dict[str, dict[str, Passes]]:
     found: dict[str, dict[str, Passes]] = {}
     for name, table in FILE.items():
         if "kinds" in table:
-            own = {kind: _made(numbers) for kind, numbers in table["kinds"].items()}
+            own = {kind: Passes(**numbers) for kind, numbers in table["kinds"].items()}
             found[name] = {**found.get(table.get("like", ""), {}), **own}
     return found
 

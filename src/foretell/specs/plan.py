@@ -71,8 +71,6 @@ QUANTISED = {
 """Formats of a frozen base -> bytes of one stored weight with its share of the scales: nf4 has one in 32 bits
 for 64 weights, which double quantisation (-dq) keeps in 8 bits (Dettmers et al. 2023); int4 a scale in 16
 bits and a zero in 4 for 128 (GPTQ)."""
-NF4 = ("nf4", "nf4-dq")
-"""Formats of bitsandbytes."""
 DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0} | dict.fromkeys(QUANTISED, 2.0)
 """Bytes of one stored element; of a quantised base, of what is not quantised and of what products read."""
 

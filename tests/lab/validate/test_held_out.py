@@ -15,7 +15,6 @@ from foretell.lab.validate.held_out import (
     sightings_of,
     unnamed,
 )
-from foretell.lab.validate.residuals import leaves_of, residual_table
 from foretell.lab.validate.training import predict_row, score_rows, source_label
 from foretell.lab.validate.training_question import question_of
 from foretell.lab.validate.training_rows import TrainingRow, read_rows, row_of
@@ -85,15 +84,6 @@ def test_without_its_name_a_run_has_the_generic_software() -> None:
     plain = row(framework="torchtitan", framework_id="torchtitan", hidden="4096", heads="32")
     wide, narrow = (predict_row(plain, named=named).answer.interval for named in (False, True))
     assert wide["p90"][1] / wide["p90"][0] > narrow["p90"][1] / narrow["p90"][0]
-
-
-def test_the_table_of_residuals_has_every_leaf() -> None:
-    one = residual_table([row(), row(quality="C"), row(score_step_time_s="")], "source")
-    assert len(one) == 1
-    told = predict_row(row(), LeftOut(sources=("a page",)))
-    assert one[0].leaves == leaves_of(told.answer.breakdown)
-    assert sum(one[0].leaves.values()) == pytest.approx(told.answer.step_s, rel=1e-9)
-    assert (one[0].source, one[0].chip, one[0].framework) == ("a page", "h100-sxm", "nanotron")
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ from typing import Any
 
 from foretell.catalog.files import toml_value
 from foretell.lab.validate.held_out import HeldOut
-from foretell.lab.validate.residuals import UNNAMED, residual_table
-from foretell.lab.validate.training import score_rows
+from foretell.lab.validate.training import prediction_of, score_rows
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 
+UNNAMED = "unnamed"
+"""Runs that are asked for without their framework."""
 FILE = Path(__file__).with_name("held_out_scores.toml")
 """Written by this module."""
 MODES: Mapping[str, tuple[HeldOut | None, str]] = {
@@ -57,9 +58,12 @@ def scores_of_rows(rows: Sequence[TrainingRow]) -> dict[str, dict[str, float]]:
 def _unnamed(rows: Sequence[TrainingRow]) -> dict[str, float]:
     """Errors of runs that are asked for without their framework."""
     errors: dict[str, list[float]] = {}
-    for one in residual_table(rows, UNNAMED):
-        if one.label == one.source:
-            errors.setdefault(one.source, []).append(abs(one.predicted_s / one.measured_s - 1.0))
+    for row in rows:
+        told = prediction_of(row, named=False) if row.quality != "C" else ""
+        if not isinstance(told, str) and told.measured_s:
+            errors.setdefault(row.source, []).append(
+                abs(told.answer.step_s / told.measured_s - 1.0)
+            )
     medians = [median(some) for some in errors.values()]
     return {
         "sources": len(errors),

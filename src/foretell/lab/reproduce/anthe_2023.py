@@ -10,10 +10,9 @@ from foretell.catalog.models import model as catalogue_model
 from foretell.lab.reproduce.records import (
     Finding,
     PaperFigure,
-    Progress,
     PublishedWork,
     Row,
-    run_makers,
+    run_of,
 )
 from foretell.specs.block import MapShape
 from foretell.workload.blocks.tensor_chain import TensorChain
@@ -194,19 +193,13 @@ MAKERS: Mapping[str, Callable[[], PaperFigure]] = {
 }
 
 
-def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
-    """The figures named."""
-    del workers
-    return run_makers(MAKERS, names, progress)
-
-
 ANTHE_2023 = PublishedWork(
     name="anthe-2023",
     title="Less is More! A slim architecture for optimal language translation (Herranz-Celotti and Rrapaj)",
     source="arXiv 2305.10991 (2023), with its public code",
     example="weights",
     figures=FIGURES,
-    run=run,
+    run=run_of(MAKERS),
     missing=(
         (
             "WMT14 and WMT17 are the user's: foretell translate train takes line-aligned files, and "

@@ -28,10 +28,9 @@ from foretell.lab.reproduce.ladder import ladder_rows, mean_ladder
 from foretell.lab.reproduce.records import (
     Finding,
     PaperFigure,
-    Progress,
     PublishedWork,
     Row,
-    run_makers,
+    run_of,
     shared_width,
     verdict,
     widest,
@@ -246,12 +245,6 @@ MAKERS: Mapping[str, Callable[[], PaperFigure]] = {
 }
 
 
-def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:
-    """The figures named."""
-    del workers
-    return run_makers(MAKERS, names, progress)
-
-
 IMEC_2025 = PublishedWork(
     name="imec-2025",
     title="System-performance and cost modeling of Large Language Model training and inference "
@@ -259,7 +252,7 @@ IMEC_2025 = PublishedWork(
     source="arXiv 2507.02456 (2025), extending arXiv 2407.14645",
     example="inference",
     figures=FIGURES,
-    run=run,
+    run=run_of(MAKERS),
     missing=(
         (
             "The work's validation tables, case studies and cost equations were not readable: no number "

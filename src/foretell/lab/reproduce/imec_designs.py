@@ -57,6 +57,7 @@ def own_system(**design: Any) -> dict[str, Any]:
 
 
 _PIPELESS = {"plan.pp": 1, "plan.cp": 1}
+_TRAINED = {"global_batch": 512, "seq_len": 8192, **_PIPELESS}
 _WISHES = {"usd_per_million_work_tokens": "min", "work_tokens_per_s_per_gpu": "max"}
 
 
@@ -71,22 +72,8 @@ def topology_study() -> dict[str, Any]:
             "network.cluster.bandwidth_bytes_per_s": ["200 Gbit/s", "800 Gbit/s"],
         },
         "workload": [
-            {
-                "name": "dense",
-                "weight": 0.4,
-                "model": "llama-3.1-70b",
-                "global_batch": 512,
-                "seq_len": 8192,
-                **_PIPELESS,
-            },
-            {
-                "name": "experts",
-                "weight": 0.4,
-                "model": "mixtral-8x22b",
-                "global_batch": 512,
-                "seq_len": 8192,
-                **_PIPELESS,
-            },
+            {"name": "dense", "weight": 0.4, "model": "llama-3.1-70b", **_TRAINED},
+            {"name": "experts", "weight": 0.4, "model": "mixtral-8x22b", **_TRAINED},
             {
                 "name": "decode",
                 "kind": "serving",
@@ -252,18 +239,10 @@ def collective_rows() -> list[dict[str, Any]]:
             for size in SIZES:
                 found = collective(system, collective=kind, size=size, group=64).to_dict()
                 low, high = found["intervals"]["seconds"]["p90"]
-                rows.append(
-                    {
-                        "topology": topology,
-                        "collective": kind,
-                        "size": size,
-                        "seconds": found["seconds"],
-                        "low_s": low,
-                        "high_s": high,
-                        "bus_gb_per_s": found["bus_bytes_per_s"] / 1e9,
-                        "algorithm": found["algorithm"],
-                    }
-                )
+                row = {"topology": topology, "collective": kind, "size": size}
+                row |= {"seconds": found["seconds"], "low_s": low, "high_s": high}
+                row["bus_gb_per_s"] = found["bus_bytes_per_s"] / 1e9
+                rows.append(row | {"algorithm": found["algorithm"]})
     return rows
 
 

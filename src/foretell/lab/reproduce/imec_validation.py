@@ -9,6 +9,7 @@ from foretell.api.training import estimate
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Infeasible
 from foretell.lab.reproduce.ladder import Ladder, ladder_of
+from foretell.lab.reproduce.records import estimated, ours
 from foretell.records import dataclass
 from foretell.search.explain import ends
 
@@ -47,33 +48,10 @@ def training_rows() -> list[dict[str, Any]]:
         ]
         gpus = degrees[0] * degrees[1] * degrees[2]
         words = f"{run.words} framework=megatron@{'2022-05' if gpus < 1000 else '2021-04'}"
-        try:
-            found = estimate(
-                run.model,
-                system="dgx-a100",
-                gpus=gpus,
-                global_batch=run.batch,
-                seq_len=2048,
-                plan=words,
-            )
-        except Infeasible as error:
-            answer: Any = error.answer
-            if answer is None:
-                raise
-            found = answer
-        low, high = found.to_dict()["interval"]["p90"]
-        rows.append(
-            {
-                "run": run.name,
-                "gpus": gpus,
-                "plan": words,
-                "measured_s": run.measured_s,
-                "published_s": run.published_s,
-                "ours_s": found.step_s,
-                "ours_low_s": low,
-                "ours_high_s": high,
-            }
-        )
+        asked = {"gpus": gpus, "global_batch": run.batch, "seq_len": 2048, "plan": words}
+        found = estimated(run.model, system="dgx-a100", **asked)
+        published = {"measured_s": run.measured_s, "published_s": run.published_s}
+        rows.append({"run": run.name, "gpus": gpus, "plan": words, **published, **ours(found)})
     return rows
 
 
@@ -83,16 +61,8 @@ def inference_rows() -> list[dict[str, Any]]:
     for cell in FILE["latency"]:
         model, tp = cell["model"], cell["tp"]
         system = cell.get("system", "dgx-a100")
-        found = serve(
-            model,
-            system=system,
-            gpus=tp,
-            plan=f"tp{tp}",
-            isl=200,
-            osl=200,
-            concurrency=1,
-            engine="nemo@2023",
-        ).to_dict()
+        load: dict[str, Any] = {"isl": 200, "osl": 200, "concurrency": 1, "engine": "nemo@2023"}
+        found = serve(model, system=system, gpus=tp, plan=f"tp{tp}", **load).to_dict()
         span = (found.get("intervals") or {}).get("e2e_ms") or {}
         low, high = span.get("p90") or (found["e2e_ms"]["mean"], found["e2e_ms"]["mean"])
         rows.append(
@@ -184,21 +154,11 @@ def expert_rows() -> list[dict[str, Any]]:
         "tp2 cp4 pp4 dp16 ep8 zero1",
     ):
         row: dict[str, Any] = {"plan": words, "ep": 8 if "ep8" in words else 1, "days": None}
-        try:
-            found = estimate(
-                "mixtral-8x22b",
-                system="dgx-h100",
-                gpus=512,
-                global_batch=1024,
-                seq_len=8192,
-                plan=f"{words} mbs1",
-            )
-            answer = found.to_dict()
-        except Infeasible as error:
-            kept: Any = error.answer
-            if kept is None:
-                continue
-            answer = kept.to_dict()
+        asked = {"gpus": 512, "global_batch": 1024, "seq_len": 8192, "plan": f"{words} mbs1"}
+        found = estimated("mixtral-8x22b", system="dgx-h100", **asked)
+        if found is None:
+            continue
+        answer = found.to_dict()
         low, high = answer["interval"]["p90"]
         row |= {
             "days": answer["step_s"] * 1e12 / (1024 * 8192) / 86400.0,

@@ -41,8 +41,11 @@ from foretell.lab.reproduce.records import (
     PublishedWork,
     Row,
     run_makers,
+    some_cells,
 )
 
+PLACE = "model chip nvs gpus"
+"""Columns that tell a search."""
 SPLIT_SYSTEM = ("B200", 8)
 """The system whose plans are broken down."""
 FIGURES = {
@@ -142,16 +145,10 @@ class NerscStudy:
 
     def throughput(self) -> PaperFigure:
         """Samples/s and GPU of the fastest plan."""
-        rows = [
-            {
-                **r,
-                "samples_per_s_per_gpu": days_of(str(r["model"]), 1.0)
-                * 4096.0
-                / r["days"]
-                / r["gpus"],
-            }
-            for r in [*self._published_days(), *self._our_days()]
-        ]
+        rows: list[Row] = []
+        for r in [*self._published_days(), *self._our_days()]:
+            rate = days_of(str(r["model"]), 1.0) * 4096.0 / r["days"] / r["gpus"]
+            rows.append({**r, "samples_per_s_per_gpu": rate})
         return self._figure("throughput", rows)
 
     def speedup(self) -> PaperFigure:
@@ -165,32 +162,13 @@ class NerscStudy:
             for strategy in ORDER:
                 if strategy != base and value[strategy] and value[base]:
                     ratio = float(value[base] or 0.0) / float(value[strategy] or 1.0)
-                    rows.append(
-                        {
-                            "side": "published",
-                            "model": model,
-                            "chip": chip,
-                            "nvs": domain,
-                            "gpus": gpus,
-                            "of": strategy,
-                            "over": base,
-                            "speedup": ratio,
-                        }
-                    )
-        rows += [
-            {
-                "side": "ours",
-                "model": r["model"],
-                "chip": r["chip"],
-                "nvs": r["nvs"],
-                "gpus": r["gpus"],
-                "of": r["strategy"],
-                "over": "1d",
-                "speedup": r["days_1d"] / r["days"],
-            }
-            for r in self.ours
-            if r["days"] and r["days_1d"]
-        ]
+                    where = {"model": model, "chip": chip, "nvs": domain, "gpus": gpus}
+                    told = {"of": strategy, "over": base, "speedup": ratio}
+                    rows.append({"side": "published", **where, **told})
+        for r in self.ours:
+            if r["days"] and r["days_1d"]:
+                told = {"of": r["strategy"], "over": "1d", "speedup": r["days_1d"] / r["days"]}
+                rows.append({"side": "ours", **some_cells(r, PLACE), **told})
         return self._figure("speedup", rows)
 
     def configurations(self) -> PaperFigure:
@@ -241,10 +219,7 @@ class NerscStudy:
             if not own["plan"] or won is None:
                 continue
             row: dict[str, Any] = {
-                "model": model,
-                "chip": own["chip"],
-                "nvs": own["nvs"],
-                "gpus": gpus,
+                **some_cells(own, PLACE),
                 "published_days": won[0],
                 "our_days": own["days"],
                 "factor": own["days"] / won[0],
@@ -272,16 +247,12 @@ class NerscStudy:
 
     def plans(self) -> PaperFigure:
         """The two stored tables."""
+        searched, many = self.study.evaluations, len(self.study.plans)
         return PaperFigure(
             name="plans",
             title=FIGURES["plans"],
             tables={"plans": self.study.plans, "candidate_counts": self.study.counts},
-            notes=(
-                (
-                    f"{self.study.evaluations:,} candidates, {self.study.feasible:,} fit, "
-                    f"{len(self.study.plans):,} plans kept."
-                ),
-            ),
+            notes=(f"{searched:,} candidates, {self.study.feasible:,} fit, {many:,} plans kept.",),
         )
 
     def _figure(
@@ -304,15 +275,8 @@ class NerscStudy:
 def _day_row(
     side: str, strategy: str, model: str, chip: str, domain: int, gpus: int, days: float
 ) -> Row:
-    return {
-        "side": side,
-        "model": model,
-        "chip": chip,
-        "nvs": domain,
-        "gpus": gpus,
-        "strategy": strategy,
-        "days": days,
-    }
+    where = {"model": model, "chip": chip, "nvs": domain, "gpus": gpus}
+    return {"side": side, **where, "strategy": strategy, "days": days}
 
 
 def _published_days_of(model: str, row: Mapping[str, Any]) -> dict[str, float]:
@@ -342,16 +306,9 @@ def _published_split(model: str, strategy: str, gpus: int, row: Mapping[str, Any
 def _our_split(own: Mapping[str, Any]) -> Row:
     task = OurTask(model=own["model"], chip=own["chip"], domain=own["nvs"], gpus=own["gpus"])
     parts = breakdown(task, own["plan"])
-    return {
-        "side": "ours",
-        "model": own["model"],
-        "strategy": "any",
-        "gpus": own["gpus"],
-        "plan": own["plan"],
-        "days": own["days"],
-        "memory_gb": own["memory_gb"],
-        **{part: parts.get(part) for part in PARTS},
-    }
+    told = {"side": "ours", "model": own["model"], "strategy": "any"}
+    told |= some_cells(own, "gpus plan days memory_gb")
+    return {**told, **{part: parts.get(part) for part in PARTS}}
 
 
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:

@@ -17,6 +17,7 @@ from foretell.lab.reference.space import enumerate_space, expand, panel_counts
 from foretell.lab.reference.study import STUDY_GLOBAL_BATCH
 from foretell.lab.reproduce.nersc_maps import question_of
 from foretell.lab.reproduce.nersc_ours import OUR_MODELS, OurTask, breakdown, days_of, settings
+from foretell.lab.reproduce.records import ours
 
 
 def _shape(name: str, embed: int, heads: int, layers: int) -> StudyModel:
@@ -69,6 +70,17 @@ PUBLISHED_PARTS = {
     "bubble": "t_bubble",
 }
 """The published table's columns of the same parts."""
+
+
+FIELDS = {
+    "compute": "compute_s",
+    "memory": "memory_s",
+    "tensor": "tensor_comm_s",
+    "data": "data_comm_s",
+    "pipeline": "stage_comm_s",
+    "bubble": "bubble_s",
+}
+"""The fields of the published model's times of the same parts."""
 
 
 def layer_rows() -> list[dict[str, Any]]:
@@ -166,48 +178,23 @@ def fixed_rows() -> list[dict[str, Any]]:
         fastest = sorted(best.items(), key=lambda item: float(times.total_s[item[1]]))[:24]
         for (m1, m2, pp), i in sorted(fastest):
             dp = int(plans.dp[i])
-            parts = {
-                "compute": times.compute_s,
-                "memory": times.memory_s,
-                "tensor": times.tensor_comm_s,
-                "data": times.data_comm_s,
-                "pipeline": times.stage_comm_s,
-                "bubble": times.bubble_s,
-            }
-            name = {
-                "model": model,
-                "strategy": strategy,
-                "gpus": FIXED_GPUS,
-                "m1": m1,
-                "m2": m2,
-                "pp": pp,
-                "dp": dp,
-            }
+            name = {"model": model, "strategy": strategy, "gpus": FIXED_GPUS}
+            name |= {"m1": m1, "m2": m2, "pp": pp, "dp": dp}
             place = f"tp{int(plans.t1[i])}x{int(plans.t2[i])} dp{int(plans.nv_dp[i])} pp{int(plans.nv_pp[i])}"
-            rows.append(
-                {
-                    "side": "published",
-                    **name,
-                    "placement": place,
-                    "days": days_of(model, float(times.total_s[i])),
-                    "memory_gb": float(held[i]) / 1e9,
-                    **{part: days_of(model, float(value[i])) for part, value in parts.items()},
-                }
-            )
-            ours = breakdown(
+            theirs = {
+                "days": days_of(model, float(times.total_s[i])),
+                "memory_gb": float(held[i]) / 1e9,
+                **{part: days_of(model, float(getattr(times, f)[i])) for part, f in FIELDS.items()},
+            }
+            rows.append({"side": "published", **name, "placement": place, **theirs})
+            mine = breakdown(
                 OurTask(model=model, chip="B200", domain=8, gpus=FIXED_GPUS),
                 f"tp{m1} cp{m2} pp{pp} dp{dp} zero1 mbs1",
             )
-            rows.append(
-                {
-                    "side": "ours",
-                    **name,
-                    "placement": "tp, cp, dp, pp from the inside",
-                    "days": sum(ours.values()) if ours else None,
-                    "memory_gb": None,
-                    **{part: ours.get(part) for part in PARTS},
-                }
-            )
+            told = {"days": sum(mine.values()) if mine else None, "memory_gb": None}
+            told |= {part: mine.get(part) for part in PARTS}
+            place = "tp, cp, dp, pp from the inside"
+            rows.append({"side": "ours", **name, "placement": place, **told})
     return rows
 
 
@@ -222,18 +209,18 @@ def measured_rows() -> list[dict[str, Any]]:
     rows = []
     for model, pp, mbs, batch, seconds in MEASURED:
         plan = {"tp": 8, "nv_tp": 8, "pp": pp, "dp": 1, "mbs": mbs, "nv_dp": 1, "nv_pp": 1}
-        [found] = published_evaluate(
+        [theirs] = published_evaluate(
             [plan], model=model, strategy="1d", chip="A100", fast_domain=8, global_batch=batch
         )
         row: dict[str, Any] = {
             "run": model.name,
             "gpus": 8 * pp,
             "measured_s": seconds,
-            "published_s": found["t"],
-            "published_memory_gb": found["mem"],
+            "published_s": theirs["t"],
+            "published_memory_gb": theirs["mem"],
         }
         pieces = " vpp3" if model.name in INTERLEAVED else ""
-        ours = estimate(
+        found = estimate(
             OUR_RUNS[model.name],
             system="dgx-a100",
             gpus=8 * pp,
@@ -242,14 +229,5 @@ def measured_rows() -> list[dict[str, Any]]:
             plan=f"tp8 pp{pp}{pieces} dp1 mbs{mbs} sp recompute=selective no-flash "
             "framework=megatron@2022-05",
         )
-        low, high = ours.to_dict()["interval"]["p90"]
-        rows.append(
-            row
-            | {
-                "ours_s": ours.step_s,
-                "ours_low_s": low,
-                "ours_high_s": high,
-                "ours_memory_gb": ours.peak_memory_bytes / 1e9,
-            }
-        )
+        rows.append({**row, **ours(found), "ours_memory_gb": found.peak_memory_bytes / 1e9})
     return rows

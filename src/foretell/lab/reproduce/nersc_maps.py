@@ -78,15 +78,10 @@ def published_map(model: str, gpus: int, x: Property, y: Property) -> Iterator[d
                 default=(np.inf, ""),
             )
             fits = bool(np.isfinite(best[0]))
-            yield {
-                "model": model,
-                "side": "published",
-                "gpus": gpus,
-                x.name: first / x.unit,
-                y.name: second / y.unit,
-                "days": days_of(model, best[0]) if fits else None,
-                "plan": best[1] if fits else "",
-            }
+            where = {"model": model, "side": "published", "gpus": gpus}
+            at = {x.name: first / x.unit, y.name: second / y.unit}
+            days = days_of(model, best[0]) if fits else None
+            yield where | at | {"days": days, "plan": best[1] if fits else ""}
 
 
 def question_of(model: str, strategy: Any, chip: StudyChip, domain: int) -> ReferenceQuestion:

@@ -301,15 +301,10 @@ def _cells(
             )
             rows = rank(totals.step_s, verdict_codes(totals.held, limit), 1, plans.recompute)
             row = int(rows[0]) if len(rows) else None
-            yield {
-                "model": task.model,
-                "side": "ours",
-                "gpus": task.gpus,
-                x.name: first / x.unit,
-                y.name: second / y.unit,
-                "days": None if row is None else days_of(task.model, float(totals.step_s[row])),
-                "plan": "" if row is None else str(plans.plan(row)),
-            }
+            days = None if row is None else days_of(task.model, float(totals.step_s[row]))
+            where = {"model": task.model, "side": "ours", "gpus": task.gpus}
+            at = {x.name: first / x.unit, y.name: second / y.unit}
+            yield where | at | {"days": days, "plan": "" if row is None else str(plans.plan(row))}
 
 
 def _at(scenario: Scenario, pairs: Sequence[tuple[Property, float]]) -> Scenario:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from foretell.errors import Infeasible
 from foretell.lab.reproduce.ladder import NARROW, Ladder
 from foretell.records import as_json, dataclass
 
@@ -78,6 +79,34 @@ def run_makers(
         if progress is not None:
             progress(i + 1, len(names))
     return found
+
+
+def run_of(
+    makers: Mapping[str, Callable[[], PaperFigure]],
+) -> Callable[[Sequence[str], int, Progress | None], list[PaperFigure]]:
+    """How a work runs whose figures need no processes of their own."""
+    return lambda names, workers, progress: run_makers(makers, names, progress)
+
+
+def some_cells(row: Row, names: str) -> dict[str, Any]:
+    """Some columns of a row."""
+    return {name: row[name] for name in names.split()}
+
+
+def ours(found: Any) -> dict[str, float]:
+    """Our seconds of a step, and the ends of their 90 % interval."""
+    low, high = found.interval["p90"]
+    return {"ours_s": found.step_s, "ours_low_s": low, "ours_high_s": high}
+
+
+def estimated(model: str, **asked: Any) -> Any:
+    """Our answer of a step, where it does not fit too; None where there is none."""
+    from foretell.api.training import estimate
+
+    try:
+        return estimate(model, **asked)
+    except Infeasible as error:
+        return error.answer
 
 
 def verdict(ours_holds: bool, width: float, holds: bool = True) -> str:

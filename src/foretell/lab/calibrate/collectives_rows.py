@@ -8,6 +8,7 @@ collectives of two published simulators (columns `collective, gpu, ...` and `num
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from foretell.catalog.files import csv_rows, read_bytes
 from foretell.errors import bad_input
@@ -51,27 +52,27 @@ class CollectiveRow:
     """Its id, or its number in the file from 1."""
     source: str
     """Where it was measured."""
-    system: str
+    system: str = ""
     """Name of the system; empty where the table is of a chip."""
-    chip: str
+    chip: str = ""
     """Name of the chip; empty where the table is of a system."""
-    fabric: str
+    fabric: str = ""
     """What joins the nodes, as printed; empty where the table does not say."""
     software: str
     """nccl, rccl, trtllm, ..."""
     version: str
     """Its version; empty where unknown."""
-    env_setup: str
+    env_setup: str = ""
     """Transport set-up of the log."""
-    kind: Kind | None
+    kind: Kind | None = None
     """The collective; None where it is no known one."""
-    nodes: int
+    nodes: int = 1
     """Nodes."""
-    per_node: int
+    per_node: int = 1
     """Members in each."""
-    size_bytes: float
+    size_bytes: float = 0.0
     """nccl-tests' size."""
-    measured_s: float
+    measured_s: float = 0.0
     """Seconds."""
     problem: str = ""
     """Why the row cannot be used; empty where it can."""
@@ -147,22 +148,9 @@ def _safe(make: "object", cells: Cells, number: str, given: Given) -> Collective
 
 def _row(cells: Cells, number: str, given: Given, **values: object) -> CollectiveRow:
     name, chip, software, version = given
-    start: dict[str, object] = {
-        "id": cells.get("id") or number,
-        "source": name,
-        "system": "",
-        "chip": chip,
-        "fabric": "",
-        "software": software or "nccl",
-        "version": version,
-        "env_setup": "",
-        "kind": None,
-        "nodes": 1,
-        "per_node": 1,
-        "size_bytes": 0.0,
-        "measured_s": 0.0,
-    }
-    return CollectiveRow(**{**start, **values})  # type: ignore[arg-type]
+    told: dict[str, Any] = {"id": cells.get("id") or number, "source": name, "chip": chip}
+    told |= {"software": software or "nccl", "version": version, **values}
+    return CollectiveRow(**told)
 
 
 def _nodes_row(cells: Cells, number: str, given: Given) -> CollectiveRow:

@@ -8,6 +8,7 @@ import csv
 import io
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from foretell.catalog.files import read_bytes
 from foretell.errors import bad_input
@@ -46,7 +47,7 @@ class ServingRow:
     """Mostly a Hugging Face id."""
     gpu: str
     """What the source calls the chip."""
-    n_gpus: int | None
+    n_gpus: int | None = None
     """Chips of all instances."""
     precision: str
     """Of the weights: fp16, bf16, fp8, fp4, int4, ..."""
@@ -56,31 +57,31 @@ class ServingRow:
     """The engine."""
     version: str
     """Its version."""
-    tp: int | None
+    tp: int | None = None
     """Tensor-parallel ranks."""
-    pp: int | None
+    pp: int | None = None
     """Stages."""
-    dp: int | None
+    dp: int | None = None
     """Ranks with attention of their own."""
-    ep: int | None
+    ep: int | None = None
     """Expert-parallel ranks."""
-    batch: float | None
+    batch: float | None = None
     """Sequences of a batch, or requests in flight."""
-    rate: float | None
+    rate: float | None = None
     """Requests a second."""
-    isl: float | None
+    isl: float | None = None
     """Tokens of a prompt."""
-    osl: float | None
+    osl: float | None = None
     """Tokens of an answer."""
-    tokens_per_s: float | None
+    tokens_per_s: float | None = None
     """Output tokens a second, all chips."""
-    tokens_per_s_per_gpu: float | None
+    tokens_per_s_per_gpu: float | None = None
     """The same of one chip."""
-    ttft_ms: float | None
+    ttft_ms: float | None = None
     """Time to the first token."""
-    tpot_ms: float | None
+    tpot_ms: float | None = None
     """Time per output token, or between them."""
-    e2e_ms: float | None
+    e2e_ms: float | None = None
     """Time of a whole request."""
     notes: str
     """What else the source tells."""
@@ -110,6 +111,23 @@ class ServingRow:
     """Prompt tokens a second of one chip."""
     run: str = ""
     """The benchmark's run that recorded it; blank: read from elsewhere."""
+
+
+TEXTS = ("precision", "kv_precision", "framework", "notes", "source", "run")
+"""Fields that are the text of the column of their name."""
+WHOLE = {
+    "n_gpus": "n_gpus", "tp": "tp", "pp": "pp", "dp": "dp_attn", "ep": "ep", "draft_tokens": "draft_tokens",
+}  # fmt: skip
+"""Fields that are whole numbers, and their columns."""
+NUMBERS = {
+    "batch": "batch_or_concurrency", "rate": "request_rate_qps", "isl": "isl", "osl": "osl",
+    "tokens_per_s": "out_tok_s_total", "tokens_per_s_per_gpu": "out_tok_s_per_gpu", "ttft_ms": "ttft_ms",
+    "tpot_ms": "tpot_or_itl_ms", "e2e_ms": "e2e_ms", "ttft_median_ms": "ttft_median_ms",
+    "ttft_p99_ms": "ttft_p99_ms", "joules_per_output_token": "joules_per_output_token",
+    "watts_per_gpu": "power_avg_w_per_gpu", "prefix_hit": "prefix_hit",
+    "input_tokens_per_s_per_gpu": "input_tok_s_per_gpu",
+}  # fmt: skip
+"""Other numbers, and their columns."""
 
 
 def read_rows(path: Path) -> list[ServingRow]:
@@ -163,43 +181,20 @@ def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
         found = value(name)
         return None if found is None or found < 1 or found != int(found) else int(found)
 
+    found: dict[str, Any] = {field: cells.get(field, "") for field in TEXTS}
+    found |= {field: whole(column) for field, column in WHOLE.items()}
+    found |= {field: value(column) for field, column in NUMBERS.items()}
     return ServingRow(
         id=cells.get("id") or str(number + 1),
         kind=cells["kind"],
         model=cells["model"],
         gpu=cells["gpu"],
-        n_gpus=whole("n_gpus"),
-        precision=cells.get("precision", ""),
-        kv_precision=cells.get("kv_precision", ""),
-        framework=cells.get("framework", ""),
         version=cells.get("fw_version", "") or version_then(cells),
-        tp=whole("tp"),
-        pp=whole("pp"),
-        dp=whole("dp_attn"),
-        ep=whole("ep"),
-        batch=value("batch_or_concurrency"),
-        rate=value("request_rate_qps"),
-        isl=value("isl"),
-        osl=value("osl"),
-        tokens_per_s=value("out_tok_s_total"),
-        tokens_per_s_per_gpu=value("out_tok_s_per_gpu"),
-        ttft_ms=value("ttft_ms"),
-        tpot_ms=value("tpot_or_itl_ms"),
-        e2e_ms=value("e2e_ms"),
-        notes=cells.get("notes", ""),
-        source=cells.get("source", ""),
         disaggregated=cells.get("disagg", "") in ("1", "true", "True", "yes"),
         prefill=_workers(cells, "prefill"),
         decode=_workers(cells, "decode"),
         speculative=cells.get("speculative", "").lower(),
-        draft_tokens=whole("draft_tokens"),
-        ttft_median_ms=value("ttft_median_ms"),
-        ttft_p99_ms=value("ttft_p99_ms"),
-        joules_per_output_token=value("joules_per_output_token"),
-        watts_per_gpu=value("power_avg_w_per_gpu"),
-        prefix_hit=value("prefix_hit"),
-        input_tokens_per_s_per_gpu=value("input_tok_s_per_gpu"),
-        run=cells.get("run", ""),
+        **found,
     )
 
 
@@ -239,13 +234,8 @@ def _latency(number: int, cells: Mapping[str, str]) -> ServingRow:
         dp=1,
         ep=1,
         batch=number_of(cells.get("batch", "")) or 1.0,
-        rate=None,
         isl=number_of(cells.get("in", "")),
         osl=number_of(cells.get("out", "")),
-        tokens_per_s=None,
-        tokens_per_s_per_gpu=None,
-        ttft_ms=None,
-        tpot_ms=None,
         e2e_ms=None if seconds is None else 1e3 * seconds,
         notes=cells.get("status", ""),
         source=cells.get("source", ""),

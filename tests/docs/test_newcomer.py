@@ -18,8 +18,8 @@ TASKS = {
         20,
         rf"64 x h100-sxm.*^days +{N}   90%: {N} to {N}.*^step time +{N} s .*^peak memory +{N} GiB ",
     ),
-    "the best plan": ("search ", 8, rf"^ *1=? +tp\d+ pp\d+ .* {N} .* yes "),
-    "the fewest GPUs of a service": ("size ", 3, rf"\A{N} x h200-sxm serve .*^ +meets TTFT .* ms"),
+    "the best plan": ("search ", 2, rf"\A.*: tp\d+ pp\d+ .*, {N} s a step"),
+    "the fewest GPUs of a service": ("size ", 3, rf"\A{N} x h200-sxm serve .*^meets TTFT .* ms"),
     "what to get for 10 M dollars": (
         "buy llama-3.1-70b --budget 10M --tokens 3T",
         3,
@@ -36,8 +36,8 @@ TASKS = {
         6,
         rf"^measured +{N} ms .*^predicted +{N} ms .* gap [+-]{N}%",
     ),
-    "a LoRA fine-tune": ("post-train llama-3.1-8b --gpus 8xH100 --algorithm sft", 3, rf"^step +{N} s "),
-    "GRPO on 8 GPUs": ("post-train llama-3.1-8b --gpus 8xH100 --algorithm grpo", 3, rf"^step +{N} s "),
+    "a LoRA fine-tune": ("post-train llama-3.1-8b --gpus 8xH100 --algorithm sft", 3, rf"^step time +{N} s "),
+    "GRPO on 8 GPUs": ("post-train llama-3.1-8b --gpus 8xH100 --algorithm grpo", 3, rf"^step time +{N} s "),
     "a module of one's own": ("trace examples/my_module.py:build", 1, rf"\Abuild  {N} parameters"),
     "a step of that module": ("estimate my.foretell.json", 3, rf"^step time +{N} ms   90%: {N} to"),
     "which of two clusters to rent": (

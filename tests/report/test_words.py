@@ -66,7 +66,7 @@ def test_a_diagnosis_says_each_thing_once() -> None:
 def test_what_is_left_of_a_service_is_told_as_its_capacity() -> None:
     words = ("--system", "h100-sxm", "--rate", "2", "--isl", "500", "--osl", "100", "--gpus", "1")
     done = command("size", "llama-3.1-8b", *words)
-    targets, load = done.out.splitlines()[1:3]
+    targets, _, load = done.out.splitlines()[1:4]
     assert "TTFT" in targets
     assert "headroom" not in targets
     assert "requests/s" in load

@@ -55,11 +55,12 @@ def size_card(told: Told) -> Presentation:
         chips = f"{best['prefill_gpus']:,} x {best['prefill_chip']} + {other:,} x {told['system']}"
     load = f"{told['model']} ({told['isl']:g} tokens in, {told['osl']:g} out)"
     targets = f"TTFT {told['ttft_target_ms']:g} ms and TPOT {told['tpot_target_ms']:g} ms"
-    met = f"{'meets' if best['meets'] else 'misses'} {targets} at {told['percentile']}"
+    reached = " and ".join(value_text(name, best[name]) for name in ("ttft_ms", "tpot_ms"))
+    met = f"{'meets' if best['meets'] else 'misses'} {targets} at {told['percentile']}: {reached}"
     capacity = (
         f"capacity {best['requests_per_s']:.3g} requests/s, {best['headroom']:.0%} above the rate"
     )
-    lines = [f"{best['name']}, at most {best['max_batch']:,} sequences at once in each: {met}"]
+    lines = [met, f"{best['name']}, at most {best['max_batch']:,} sequences at once in each"]
     lines.append(f"{capacity}: there a queue begins to grow")
     title = f"{chips} serve {rate:.4g} requests/s of {load}"
     if batch := told["offline"]:

@@ -75,9 +75,12 @@ def search_card(told: Told) -> Presentation:
         {**plan, "place": f"{i + 1}{marks[i] if marks else ''}"} for i, plan in enumerate(plans)
     ]
     many = f"{told['plans_feasible']:,} of {told['plans_evaluated']:,} plans fit"
-    best = f"{question(plans[0])}: {plans[0]['plan']}, the best: " if plans else ""
+    title = many
+    if plans:
+        step = value_text("step_s", plans[0]["step_s"])
+        title = f"{question(plans[0])}: {plans[0]['plan']}, {step} a step; {many}"
     return Presentation(
-        title=f"{best}{many}",
+        title=title,
         facts=facts_of(plans[0], "plan", "step_s", "mfu", "peak_memory_bytes") if plans else (),
         tables=table_of(rows, *PLANS),
     )
@@ -224,7 +227,7 @@ def improve_card(told: Told) -> Presentation:
         for one in told["changes"]
     ]
     return Presentation(
-        title=f"{place(told)}: {told['plan_after']}",
+        title=place(told),
         lines=tuple(told["conclusions"]),
         tables=table_of(rows, "flag", "before", "after"),
     )

@@ -295,7 +295,7 @@ def test_sharding_is_said_by_the_words_of_the_tool() -> None:
     text = (
         '{"model_name_or_path": "meta-llama/Meta-Llama-3-8B", "dataset_name_or_path": "d",\n'
         '"src_length": 64, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 4,\n'
-        '"tensor_parallel_degree": 1, "sharding": "stage1", "bf16": true, "max_length": 64, "recompute": true}'
+        '"tensor_parallel_degree": 1, "sharding": "stage1", "bf16": true, "recompute": true}'
     )
     told = foretell("improve", text, "--system", "h100-sxm", "--gpus", "8", "--json").json
     assert not {"fsdp", "--fsdp"} & {one["flag"] for one in told["changes"]}

@@ -170,12 +170,5 @@ def plain_decoder(
 ) -> Model:
     """A causal model of one stack with a token table, and a head of its own unless the config shares it;
     `longest` and what it does not name are the library's defaults, which `why` says."""
-    vocab = config.need("vocab_size")
-    return decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, why)),
-        hidden=hidden,
-        max_positions=positions(config, default=longest),
-    )
+    length = positions(config, default=longest)
+    return token_decoder(config, layers, hidden, length, why=why, tied=False, norm="rms")

@@ -1,11 +1,11 @@
 """DBRX."""
 
-from foretell.interop.huggingface.common import decoder, tied_embeddings
+from foretell.interop.huggingface.common import token_decoder
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("dbrx",)
 
@@ -28,14 +28,13 @@ def read(config: Config) -> Model:
     )
     experts, top_k = routed_experts(ffn, experts=("moe_num_experts",), top_k=("moe_top_k",))
     part = Experts(experts=experts, top_k=top_k, width=ffn.need("ffn_hidden_size"))
-    vocab = config.need("vocab_size")
     layer = Layer(mixers=(attention,), ffn=part, norm_kind="layer-nobias")
-    return decoder(
+    return token_decoder(
         config,
         (layer,) * config.layers("num_hidden_layers", key="n_layers"),
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, "DbrxConfig's defaults")),
-        hidden=hidden,
-        max_positions=config.need("max_seq_len", "max_position_embeddings"),
-        final_norm="layer-nobias",
+        hidden,
+        config.need("max_seq_len", "max_position_embeddings"),
+        why="DbrxConfig's defaults",
+        tied=False,
+        norm="layer-nobias",
     )

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
+from foretell.interop.huggingface.common import plain_decoder
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.deepseek import deepseek_ffns, latent_attention
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Indexer, LatentAttention
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("deepseek_v32", "glm_moe_dsa")
 
@@ -34,14 +34,7 @@ def read(config: Config) -> Model:
         for owns, ffn in zip(_owners(config, depth), _ffns(config, depth, why), strict=True)
     )
     vocab = config.need("vocab_size")
-    model = decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, why)),
-        hidden=hidden,
-        max_positions=positions(config, default=4096),
-    )
+    model = plain_decoder(config, layers, hidden, longest=4096, why=why)
     copies = config.family == "deepseek_v32"
     block = joined_block(
         config,

@@ -1,11 +1,11 @@
 """Granite-4 hybrids: Mamba-2 or attention, then experts with a shared part, or the latter alone."""
 
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied_embeddings
+from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, Mamba2
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("granitemoehybrid",)
 
@@ -28,15 +28,7 @@ def read(config: Config) -> Model:
     named = [KINDS[kind] for kind in kinds]
     ffn = _ffn(config)
     made = {kind: Layer(mixers=(_mixer(config, hidden, kind),), ffn=ffn) for kind in set(named)}
-    vocab = config.need("vocab_size")
-    return decoder(
-        config,
-        [made[kind] for kind in named],
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=2048),
-    )
+    return plain_decoder(config, [made[kind] for kind in named], hidden, longest=2048, why=WHY)
 
 
 def _mixer(config: Config, hidden: int, kind: str) -> Attention | Mamba2:

@@ -10,16 +10,15 @@ from typing import Literal
 from foretell.interop.huggingface.common import (
     COMMON_NAMES,
     HeadNames,
-    decoder,
     positions,
     read_heads,
-    tied_embeddings,
+    token_decoder,
 )
 from foretell.interop.huggingface.config import Config
 from foretell.records import dataclass
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model, NormKind
+from foretell.specs.model import Layer, Model, NormKind
 
 Bias = bool | tuple[str, bool]
 """Always or never, or (the key that says so, its default)."""
@@ -129,19 +128,15 @@ def read_like(
         )
         for mixer, ffn in zip(mixers, parts, strict=True)
     ]
-    vocab = config.need("vocab_size")
-    return decoder(
+    return token_decoder(
         config,
         layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(
-            outputs=vocab,
-            tied=tied_embeddings(config, traits.tied, traits.why),
-            bias=traits.head_bias,
-        ),
-        hidden=hidden,
-        max_positions=positions(config, default=4096),
-        final_norm=traits.norm,
+        hidden,
+        positions(config, default=4096),
+        why=traits.why,
+        tied=traits.tied,
+        head_bias=traits.head_bias,
+        norm=traits.norm,
     )
 
 

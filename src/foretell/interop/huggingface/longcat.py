@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
+from foretell.interop.huggingface.common import plain_decoder
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.deepseek import latent_attention
 from foretell.interop.huggingface.experts import routed_experts
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("longcat_flash",)
 
@@ -32,14 +32,7 @@ def read(config: Config) -> Model:
         Layer(mixers=(mixer,), ffn=dense),
     )
     vocab = config.need("vocab_size")
-    model = decoder(
-        config,
-        pair * depth,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=131072),
-    )
+    model = plain_decoder(config, pair * depth, hidden, longest=131072, why=WHY)
     block = joined_block(config, pair[1], hidden, tables=vocab * hidden, default=0, why=None)
     if block is not None:
         config.assume("the prediction block is dense, with a stored copy of the embedding")

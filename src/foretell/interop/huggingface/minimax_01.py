@@ -1,11 +1,11 @@
 """MiniMax-Text-01 and M1: linear (lightning) and softmax attention in turn, experts everywhere."""
 
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied_embeddings
+from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model, Projection
+from foretell.specs.model import Layer, Model, Projection
 
 MODEL_TYPES = ("minimax", "minimax_text_01", "minimax_m1")
 
@@ -35,14 +35,12 @@ def read(config: Config) -> Model:
     whole = Layer(mixers=(attention,), ffn=ffn)
     linear = Layer(ffn=ffn, projections=maps, extra_parameters=inner)
     config.assume("the linear attention's recurrence is not timed; its maps are")
-    vocab = config.need("vocab_size")
-    return decoder(
+    return plain_decoder(
         config,
         [whole if mark else linear for mark in _whole(config, depth)],
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=131072),
+        hidden,
+        longest=131072,
+        why=WHY,
     )
 
 

@@ -6,18 +6,12 @@ as in the published totals.
 
 from dataclasses import replace
 
-from foretell.interop.huggingface.common import (
-    decoder,
-    plain_ffn,
-    positions,
-    read_heads,
-    tied_embeddings,
-)
+from foretell.interop.huggingface.common import plain_decoder, plain_ffn, read_heads
 from foretell.interop.huggingface.config import LAYERS_MOST, Config
 from foretell.interop.huggingface.experts import routed_experts
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, Mamba2
-from foretell.specs.model import Embedding, Head, Layer, Model, Projection, TokenPrediction
+from foretell.specs.model import Layer, Model, Projection, TokenPrediction
 
 MODEL_TYPES = ("nemotron_h",)
 
@@ -49,15 +43,7 @@ def read(config: Config) -> Model:
         ("num_hidden_layers", "hybrid_override_pattern", "layers_block_type"),
         f"{depth} layers, but a pattern of {len(kinds)}",
     )
-    vocab = config.need("vocab_size")
-    model = decoder(
-        config,
-        [made[kind] for kind in kinds],
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=4096),
-    )
+    model = plain_decoder(config, [made[kind] for kind in kinds], hidden, longest=4096, why=WHY)
     if not repeats:
         return model
     block = TokenPrediction(

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import decoder, positions, read_heads, tied_embeddings
+from foretell.interop.huggingface.common import plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.interop.huggingface.qwen_moe import on_marked
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = (
     "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text",
@@ -40,14 +40,7 @@ def _text(config: Config) -> Model:
         for kind, ffn in zip(kinds, _ffns(config, depth), strict=True)
     ]
     vocab = config.need("vocab_size")
-    model = decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=32768),
-    )
+    model = plain_decoder(config, layers, hidden, longest=32768, why=WHY)
     own = config.flag("mtp_use_dedicated_embeddings", False)
     block = joined_block(
         config,

@@ -3,20 +3,14 @@
 from dataclasses import replace
 
 from foretell.interop.huggingface import towers
-from foretell.interop.huggingface.common import (
-    HeadNames,
-    decoder,
-    positions,
-    read_heads,
-    tied_embeddings,
-)
+from foretell.interop.huggingface.common import HeadNames, plain_decoder, read_heads
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import leading_dense, routed_experts
 from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
 from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Embedding, Head, Layer, Model
+from foretell.specs.model import Layer, Model
 
 MODEL_TYPES = ("step3p5", "step3p7")
 
@@ -49,14 +43,7 @@ def _text(config: Config) -> Model:
         for kind, ffn in zip(kinds, _ffns(config, depth, dense), strict=False)
     ]
     vocab = config.need("vocab_size")
-    model = decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY)),
-        hidden=hidden,
-        max_positions=positions(config, default=128000),
-    )
+    model = plain_decoder(config, layers, hidden, longest=128000, why=WHY)
     block = joined_block(
         config,
         Layer(mixers=(local if kinds[-1] == "sliding_attention" else whole,), ffn=dense),

@@ -49,8 +49,6 @@ NO_TARGET = "no target: neither a step time nor a rate to score against"
 LOW_MFU = 15.0
 """Rows whose table states a smaller percentage of the peak than this are a group of `by_mfu`."""
 GIB = float(2**30)
-MANY = 10
-"""Rows from which a source counts as large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +308,6 @@ def labels_of(told: Sequence[RunPrediction]) -> dict[str, list[str]]:
         "by_framework": [t.plan.framework.partition("@")[0] for t in told],
         "by_family": [t.row.family or "dense" for t in told],
         "by_precision": [t.row.precision_id or "bf16" for t in told],
-        "by_quality": [t.row.quality or "none" for t in told],
         "by_mfu": [mfu_label(t.row) for t in told],
     }
 
@@ -325,8 +322,6 @@ def summary(
     graded = {k: v for k, v in scores.groups["by_source"].items() if not k.endswith("]")}
     medians = [s.median_ape for s in graded.values() if s.median_ape is not None]
     targets = [row for row in rows if row.step_s or row.rate]
-    large = {k: s.median_ape for k, s in graded.items() if s.rows >= MANY and s.median_ape}
-    worst = max(large, key=lambda k: large[k], default=None)
     fillings: dict[str, int] = {}
     for one in told:
         for text in one.said:
@@ -340,9 +335,6 @@ def summary(
         "sources": len(graded),
         "median_of_sources": float(np.median(medians)) if medians else None,
         "mean_of_sources": float(np.mean(medians)) if medians else None,
-        "worst_large_source": None
-        if worst is None
-        else {"source": worst, "median_ape": large[worst]},
         "framework_values_seen": seen_values(),
         "filled": dict(sorted(fillings.items(), key=lambda item: -item[1])),
         "memory_rows": len(memory),

@@ -33,7 +33,7 @@ ROOTS = ("model", "chip", "system", "network", "plan", "job", "software", "trace
 PARTS = ("transformer", "unet")
 """Folders of a pipeline of diffusers whose model runs at each of its steps."""
 BAND = {"p50": (0.93, 1.08), "p90": (0.75, 1.35)}
-"""Interval of a traced step over its value: modules measured on one H200 (tools/measure_modules.py)."""
+"""Interval of a traced step over its value: modules measured on H200s (tools/modules/steps.jsonl)."""
 
 
 def trace(module: Any, *example_inputs: Any, loss: Any = None, **inputs: Any) -> TracedModel:
@@ -280,7 +280,7 @@ def _job(
 
 def _why(found: ModuleStep) -> str:
     """Why the interval of a step is as wide as it is."""
-    said = "as far as steps of 43 modules on one H200 were from what was predicted, and room for another host"
+    said = "as far as steps of 78 modules on H200s were from what was predicted, and room for another host"
     if not found.unknown_share:
         return said
     share = f"{100.0 * found.unknown_share:.2g} % of the GPU's time"

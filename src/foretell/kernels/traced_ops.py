@@ -3,7 +3,7 @@
 Products and fused attention are those of `families/`. What the graph of a user's module has besides: passes
 over memory (with the traffic of each operation of PyTorch), convolutions as implicit products with their
 changes of layout, depthwise ones, recurrent layers step by step, gathers and scatters, sorts, scans, pools
-and Fourier transforms. Rates are of PyTorch 2.11 with cuDNN 9.19 on one H200 (tools/measure_modules.py), as
+and Fourier transforms. Rates are of PyTorch 2.11 with cuDNN 9.19 on one H200 (tools/modules), as
 shares of the chip's own figures; none belongs to a module.
 """
 
@@ -223,8 +223,8 @@ def _gemm(op: TracedOp, place: _Chip) -> tuple[float, float]:
     found = place.family("gemm", dtype)
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
     dims = {name: np.array([sizes[name]]) for name in ("m", "n", "k", "batch")}
-    load = load_elements(n, k) if dtype in ("bf16", "fp16") else 8.0
-    dims["load"] = np.array([float(np.ravel(load)[0])])
+    known = sizes.get("load") or load_elements(n, k)
+    dims["load"] = np.array([float(np.ravel(known)[0]) if dtype in ("bf16", "fp16") else 8.0])
     if min(m, n, k) <= 0:
         return 0.0, 0.0
     if dtype == "fp32":
@@ -274,6 +274,12 @@ def _attention(op: TracedOp, place: _Chip) -> tuple[float, float]:
     seconds = float(
         np.ravel(found.chosen.family.seconds(dims, found.chosen.record, found.engine))[0]
     )
+    if half and not sizes.get("efficient") and place.chip.architecture in CUDNN_CHIPS:
+        wide = min(1.0, 0.4 + 0.6 * sizes["qk_dim"] / 128.0)
+        rate = (
+            wide * (CUDNN_BACK if backward else CUDNN) * float(np.ravel(found.engine.flop_per_s)[0])
+        )
+        seconds = min(seconds, op.flops / rate + CUDNN_S)
     if not half:
         peak = float(np.ravel(engine_of(place.chip, "fp32").flop_per_s)[0])
         share = EFFICIENT_WIDE * (1.25 if sizes["qk_dim"] > 64.0 else 1.0)
@@ -289,6 +295,10 @@ def _attention(op: TracedOp, place: _Chip) -> tuple[float, float]:
     return seconds, 3.0 if backward else 1.0
 
 
+CUDNN_CHIPS = ("hopper", "blackwell", "blackwell-ultra")
+"""Chips on which PyTorch takes cuDNN's attention in 16 bits (sdp_utils.cpp, from 2.9 on)."""
+CUDNN, CUDNN_BACK, CUDNN_S = 0.54, 0.50, 8e-6
+"""Share of the peak that it reaches with heads of 128, forward and backward, and the seconds of its start."""
 EFFICIENT_WIDE = 0.48
 """Share of the peak in 32 bits that memory-efficient attention reaches, over whole tiles of 64."""
 EFFICIENT_SLOWER = 1.5
@@ -330,6 +340,7 @@ def _convolution(op: TracedOp, place: _Chip) -> tuple[float, float]:
     if s["inputs"] < FEW_CHANNELS or (backward and s["outputs"] < FEW_CHANNELS):
         products = [max(one, flop / (FEW_SHARE * peak)) for one in products]
     total = sum(max(one, least) + CONVOLUTION_S for one in products)
+    total *= VOLUMES_BACK if backward and s["dimensions"] == 3.0 else 1.0
     even = (
         s["taps"] == 1.0 and s["in_points"] == s["out_points"] and not s["in_points"] * width % 16
     )
@@ -349,6 +360,8 @@ LINE_FLOP = 30.0
 """Operations of a result of a depthwise convolution over a line, by their time, where it has fewer."""
 WEIGHTS_SHARE = 0.45
 """The same of the product that makes weights' gradients, over the others."""
+VOLUMES_BACK = 1.5
+"""Gradients of convolutions over volumes, over those of pictures."""
 CONVOLUTION_S = 8e-6
 """Starting the kernels of one product."""
 FEW_CHANNELS, FEW_SHARE = 5.0, 0.04

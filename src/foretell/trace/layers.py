@@ -14,12 +14,17 @@ KEPT = {"lstm": 6, "gru": 5, "rnn_tanh": 1, "rnn_relu": 1}
 """Numbers that cuDNN keeps of each step, direction and layer for the backward pass, over its width."""
 
 
+CELLS = {"lstm": 4, "gru": 5}
+"""Numbers that the kernel of a cell keeps for the backward pass, over its width."""
+
+
 def kernels_of(recorder: StepRecorder) -> Mapping[str, Callable[..., Any]]:
     """Operations by name as the GPU runs them: what `target.gpu_ways` puts in their places."""
     recurrent = {f"{name}.input": _recurrent(name, recorder) for name in GATES}
     ctc = {f"ctc_loss.{form}": _ctc_loss(recorder) for form in ("Tensor", "IntList")}
     own = {"rms_norm": _rms_norm(recorder), "_grouped_mm": _grouped_product(recorder)}
-    return {**own, **ctc, **recurrent}
+    cells = {f"{name}_cell": _cell(name, recorder) for name in CELLS}
+    return {**own, **ctc, **recurrent, **cells}
 
 
 def _ctc_loss(recorder: StepRecorder) -> Callable[..., torch.Tensor]:
@@ -153,6 +158,50 @@ def _rms_norm(recorder: StepRecorder) -> Callable[..., torch.Tensor]:
             scale = torch.rsqrt(wide.pow(2).mean(dims, keepdim=True) + (eps or 1e-6))
             return (wide * scale).to(given.dtype) * weight
         return RmsNorm.apply(given, weight, len(shape))  # type: ignore[no-any-return, no-untyped-call]
+
+    return run
+
+
+def _cell(name: str, recorder: StepRecorder) -> Callable[..., Any]:
+    """A step of a recurrent cell: its two products, and one kernel for all the rest."""
+    full, gates = f"aten._thnn_fused_{name}_cell", GATES[name]
+
+    class Cell(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, given: Any, hidden: Any, state: Any, *biases: Any) -> Any:
+            rows, width = state.shape
+            shapes = [(state.shape, state.dtype)] * (2 if name == "lstm" else 1)
+            kept = ([rows, CELLS[name] * width], state.dtype)
+            inputs = [given, hidden, state, *biases]
+            *made, space = recorder.kernel(full, "pointwise", inputs, [*shapes, kept])
+            ctx.save_for_backward(state, made[-1], space)
+            ctx.biases = len(biases)
+            return tuple(made)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            state = ctx.saved_tensors[0]
+            rows, width = state.shape
+            wide = ([rows, gates * width], state.dtype)
+            shapes = [wide, (state.shape, state.dtype)] + ([wide] if name == "gru" else [])
+            inputs = [*gradients, *ctx.saved_tensors]
+            made = recorder.kernel(f"{full}_backward_impl", "pointwise", inputs, shapes)
+            sums = [
+                recorder.kernel("aten.sum", "reduce", [made[0]], [([gates * width], state.dtype)])[
+                    0
+                ]
+                for _ in range(ctx.biases)
+            ]
+            return made[0], made[2] if name == "gru" else made[0], made[1], *sums
+
+    def run(
+        given: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+    ) -> Any:
+        first = state[0] if name == "lstm" else state
+        last = state[1] if name == "lstm" else state
+        biases = [one for one in (b_ih, b_hh) if one is not None]
+        made: Any = Cell.apply(given @ w_ih.t(), first @ w_hh.t(), last, *biases)  # type: ignore[no-untyped-call]
+        return made if name == "lstm" else made[0]
 
     return run
 

@@ -338,6 +338,13 @@ def _is_pass(func: Any, name: str) -> bool:
     return other is not None and torch.Tag.pointwise in other.tags
 
 
+def aligned(operands: Sequence[torch.Tensor]) -> float:
+    """Numbers that a product may load at once: a power of two, up to eight, that divides the rows of both
+    operands as they lie."""
+    rows = [max(one.shape[-1] if one.stride(-1) == 1 else one.shape[-2], 1) for one in operands]
+    return float(min(8, *(row & -row for row in rows)))
+
+
 def touched(tensor: torch.Tensor) -> float:
     """Bytes of the distinct numbers of a tensor: what is expanded is read once."""
     many = prod(n for n, step in zip(tensor.shape, tensor.stride(), strict=True) if step or n == 0)
@@ -350,7 +357,8 @@ def classify(
     """The family of an operation, its products' operations, and the sizes of its kernel."""
     if name in PRODUCTS:
         sizes = PRODUCTS[name](*args, **kwargs)
-        return "gemm", 2.0 * prod(sizes.values()), sizes
+        pair = args[1:3] if "add" in name else args[:2]
+        return "gemm", 2.0 * prod(sizes.values()), {**sizes, "load": aligned(pair)}
     if name == "convolution":
         sizes = convolution_sizes(
             args[0].shape, args[1].shape, outputs[0].shape, groups=args[8], transposed=args[6]

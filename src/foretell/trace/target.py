@@ -96,11 +96,13 @@ def _attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """Fused attention as PyTorch chooses it on a GPU: flash in 16 bits without a mask where heads of
-    values are as wide as those of queries, else the memory-efficient kernels, else plain products and a
-    softmax."""
+    values are as wide as those of queries, else the memory-efficient kernels, which have no groups of heads,
+    else plain products and a softmax."""
     aten = torch.ops.aten
     graded = torch.is_grad_enabled() and attn_mask is not None and attn_mask.requires_grad
-    if query.dim() != 4 or query.numel() == 0 or graded:
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    groups = query.dim() == 4 and enable_gqa and key.shape[1] != query.shape[1]
+    if query.dim() != 4 or query.numel() == 0 or graded or (groups and not half):
         if query.dim() == 3 and attn_mask is None:
             wide = [one.unsqueeze(1) for one in (query, key, value)]
             found = _attention(wide[0], wide[1], wide[2], None, dropout_p, is_causal, scale=scale)
@@ -117,7 +119,6 @@ def _attention(
             enable_gqa=enable_gqa,
         )
         return found[0]  # type: ignore[no-any-return]
-    half = query.dtype in (torch.float16, torch.bfloat16)
     even = query.shape[-1] == value.shape[-1] <= LARGEST_HEAD
     if half and attn_mask is None and even:
         wide = query.shape[-1]
@@ -130,7 +131,7 @@ def _attention(
             query, key, value, dropout_p, is_causal, False, scale=scale or wide**-0.5
         )[0]
         return found[..., :wide] if more else found  # type: ignore[no-any-return]
-    if enable_gqa and key.shape[1] != query.shape[1]:
+    if groups:
         many = query.shape[1] // key.shape[1]
         key, value = (one.repeat_interleave(many, dim=1) for one in (key, value))
     if attn_mask is not None:

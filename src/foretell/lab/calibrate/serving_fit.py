@@ -39,7 +39,8 @@ MOVED: Mapping[str, tuple[float, float, float]] = {
     "host_step_s": (0.0, 4e-3, 4e-4),
     "host_sequence_s": (0.0, 4e-5, 3e-6),
     "layer_s": (0.0, 6e-5, 4e-6),
-    "gap_s": (0.0, 3e-6, 2e-7),
+    "gap_s": (-1e-6, 3e-6, 2e-7),
+    "latent_layer_s": (0.0, 6e-5, 1e-5),
     "exchange_s": (0.0, 4e-5, 2e-6),
     "eager_layer_s": (0.0, 2e-3, 1e-4),
     "eager_sequence_s": (0.0, 2e-3, 1e-4),
@@ -65,7 +66,7 @@ FITTED: Mapping[str, tuple[str, ...]] = {
     "vllm-0.18-hopper": LOOP,
     "vllm-0.18-blackwell": LOOP,
     "vllm-0.18-cdna4": ("launch_s", "latency_s", "latency_s_per_token", "prefill_factor"),
-    "trtllm-1.2-blackwell": LOOP,
+    "trtllm-1.2-blackwell": (*LOOP, "latent_layer_s"),
     "sglang-0.5-blackwell": (*LOOP, "first_use_s"),
     "sglang-0.5-cdna4": (*LOOP, "first_use_s"),
     "trtllm-1-hopper": (*LOOP, "first_use_s"),
@@ -191,7 +192,7 @@ def fit_profile(
         max_nfev=evals or EVALS,
     )
     # What ends at its bound of nothing is nothing.
-    return at(np.where(found.x < LEAST, 0.0, found.x))
+    return at(np.where(np.abs(found.x) < LEAST, 0.0, found.x))
 
 
 def loss_of(found: FitErrors) -> Array:
@@ -203,8 +204,10 @@ def loss_of(found: FitErrors) -> Array:
 def is_own(case: ServingCase) -> bool:
     """Whether a row has its profile as it was fitted, not carried over to other chips or kinds of models."""
     known = profiles().get(case.profile.id)
-    own = None if known is None else with_options(known, case.deployment)
-    return own == replace(case.profile, release="")
+    if known is None:
+        return False
+    limits = {"max_batch": known.max_batch, "max_tokens": known.max_tokens}  # those of the card
+    return with_options(known, case.deployment) == replace(case.profile, release="", **limits)
 
 
 def fits_profile(case: ServingCase) -> bool:

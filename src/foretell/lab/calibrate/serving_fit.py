@@ -206,8 +206,11 @@ def is_own(case: ServingCase) -> bool:
     known = profiles().get(case.profile.id)
     if known is None:
         return False
-    limits = {"max_batch": known.max_batch, "max_tokens": known.max_tokens}  # those of the card
-    return with_options(known, case.deployment) == replace(case.profile, release="", **limits)
+    # Limits are those of the card.
+    plain = replace(
+        case.profile, release="", max_batch=known.max_batch, max_tokens=known.max_tokens
+    )
+    return with_options(known, case.deployment) == plain
 
 
 def fits_profile(case: ServingCase) -> bool:

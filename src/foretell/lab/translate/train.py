@@ -168,10 +168,8 @@ def _prepared(
 
 
 def _digest(pairs: list[tuple[str, str]]) -> str:
-    found = hashlib.sha256()
-    for pair in pairs:
-        found.update("\n".join(pair).encode() + b"\n")
-    return found.hexdigest()
+    text = "".join("\n".join(pair) + "\n" for pair in pairs)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class TranslationRun:
@@ -208,7 +206,6 @@ class TranslationRun:
 
         if not self.ranks.first:
             return
-
         record = {
             "module": self.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from foretell import units
 from foretell.errors import BadInput
+from foretell.units import as_number
 
 MEANINGS = [
     ("3.35 TB/s", "bytes_per_s", 3.35e12),
@@ -268,3 +269,12 @@ def test_the_name_of_a_field_says_its_unit(field: str, unit: str) -> None:
 def test_an_unknown_unit_is_a_mistake_in_the_program() -> None:
     with pytest.raises(ValueError, match="not a unit"):
         units.parse("3", "parsecs")
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [("1.5", 1.5), (2, 2.0), ("", None), ("x", None), (None, None), (True, None), ("nan", None), ("1e400", None),
+     ("-1", None), ("9", None)],
+)  # fmt: skip
+def test_a_number_of_a_cell_is_between_its_ends(value: object, found: float | None) -> None:
+    assert as_number(value, 0.0, 8.0) == found

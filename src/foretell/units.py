@@ -182,6 +182,21 @@ def _symbol_or_none(unit: str) -> str | None:
     return "/".join(name for name in symbols if name is not None)
 
 
+SMALLEST = 5e-324
+"""The least number above zero."""
+
+
+def as_number(value: object, low: float = -math.inf, high: float = math.inf) -> float | None:
+    """A number, or the one that a text is, if it is finite and between two ends; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        found = float(str(value))
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) and low <= found <= high else None
+
+
 def plain_number(text: object) -> str | None:
     """The plain number that a text such as 4k, 1M or 100,000 may stand for; None where it is no such text.
 

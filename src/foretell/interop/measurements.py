@@ -24,6 +24,7 @@ from foretell.specs.measurement import (
     TRAINED_PHASES,
     Measurement,
 )
+from foretell.units import SMALLEST, as_number
 
 VALUE = re.compile(
     r"(?:(?P<name>[A-Za-z_]+)\s*[=:]?\s*)?(?P<number>[0-9][0-9_,]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*"
@@ -209,12 +210,12 @@ def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
     words, unknown = [str(told.pop("plan", ""))], list[str]()
     for key, value in told.items():
         if key in (*TRAINED, *SERVED):
-            number = _number(value)
+            number = as_number(value, SMALLEST)
             values |= {} if number is None else {key: number}
         elif key.removesuffix("_s") in PHASES and key.endswith("_s"):
-            number = _number(value)
+            number = as_number(value, SMALLEST)
             phases |= {} if number is None else {key.removesuffix("_s"): number}
-        elif key == "peak_mem_gb" and _number(value):
+        elif key == "peak_mem_gb" and as_number(value, SMALLEST):
             values["peak_memory_bytes"] = float(value) * 2.0**30
         elif key in ASKED:
             asked[key] = _typed(key, value)
@@ -237,15 +238,7 @@ def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
         asked=asked,
         values=values,
         phases=phases,
-        noise=_number(told.get("noise")) or 0.0,
+        noise=as_number(told.get("noise"), SMALLEST) or 0.0,
         source=where,
         notes=notes,
     )
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and number > 0.0 else None

@@ -27,6 +27,7 @@ from foretell.errors import BadInput, bad_input
 from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 from foretell.specs.measurement import Measurement
+from foretell.units import as_number
 
 LONGEST = 20_000
 """Characters of a line that are looked at: no step logs more numbers."""
@@ -200,7 +201,9 @@ def line_values(line: str) -> dict[str, float]:
     if not raw:  # most lines of a log
         return {}
     found = {
-        name: next((n for key in keys if (n := _number(raw.get(key))) is not None), None)
+        name: next(
+            (n for key in keys if (n := as_number(raw.get(key), -MOST, MOST)) is not None), None
+        )
         for name, keys in NAMES.items()
     }
     return {name: number for name, number in found.items() if number is not None}
@@ -217,14 +220,3 @@ def _object(text: str) -> Mapping[str, Any]:
             nested = raw.get("metrics", raw.get("data", raw))
             return nested if isinstance(nested, dict) else raw
     return {}
-
-
-def _number(value: object) -> float | None:
-    """A number, also as text; None where it is none."""
-    if isinstance(value, bool) or value is None:
-        return None
-    try:
-        found = float(str(value))
-    except (ValueError, OverflowError):
-        return None
-    return found if abs(found) <= MOST else None

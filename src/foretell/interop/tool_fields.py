@@ -24,6 +24,7 @@ from foretell.interop.tool_tables import CHIP_KEYS, ToolTable
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.specs.plan_words import read_words
+from foretell.units import as_number
 
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _RESOLVER = re.compile(r"(?:oc\.)?(\w+):(.*)", re.DOTALL)
@@ -283,7 +284,7 @@ def _referred(name: str, pairs: Mapping[str, Any], key: str, depth: int) -> Any:
             return parts[1] if len(parts) > 1 else None
         if call[1] == "not":
             return {"true": False, "false": True}.get(parts[0].lower())
-        numbers = [number for one in parts if (number := _number(one)) is not None]
+        numbers = [number for one in parts if (number := as_number(one)) is not None]
         if call[1] in _ARITHMETIC and len(numbers) == len(parts) == 2:
             whole = _ARITHMETIC[call[1]](numbers[0], numbers[1])
             return int(whole) if float(whole).is_integer() else whole
@@ -296,10 +297,3 @@ def _referred(name: str, pairs: Mapping[str, Any], key: str, depth: int) -> Any:
     if isinstance(value, str) and "${" in value:
         return _follow(value, pairs, name, depth - 1)
     return value
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

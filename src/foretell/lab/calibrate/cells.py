@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.errors import bad_input, nearest_name
+from foretell.units import as_number
 
 LARGEST = 1e12
 """No size of a kernel and no time is above this: a larger cell is a slip, and would overflow."""
@@ -29,12 +30,5 @@ def numbers(cells: list[str]) -> NDArray[np.float64]:
     try:
         found = np.asarray(cells, dtype=np.float64)
     except ValueError:
-        found = np.asarray([_number(cell) for cell in cells], dtype=np.float64)
+        found = np.asarray([as_number(cell) for cell in cells], dtype=np.float64)
     return np.where(np.abs(found) <= LARGEST, found, np.nan)
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return float("nan")

@@ -14,6 +14,7 @@ from foretell.catalog.files import read_bytes
 from foretell.errors import bad_input
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
+from foretell.units import SMALLEST, as_number
 
 LATENCIES = "static_batch_latency"
 """The kind of the rows of a table of latencies."""
@@ -175,7 +176,7 @@ def version_then(cells: Mapping[str, str]) -> str:
 
 def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
     def value(name: str) -> float | None:
-        return number_of(cells.get(name, ""))
+        return _number(cells.get(name, ""))
 
     def whole(name: str) -> int | None:
         found = value(name)
@@ -203,7 +204,7 @@ def _workers(cells: Mapping[str, str], side: str) -> WorkerCells:
 
     def whole(name: str) -> int | None:
         text = cells.get(name, "")
-        found = 0.0 if text in ("0", "0.0") else number_of(text)
+        found = 0.0 if text in ("0", "0.0") else _number(text)
         return None if found is None or found != int(found) else int(found)
 
     return WorkerCells(
@@ -217,8 +218,8 @@ def _workers(cells: Mapping[str, str], side: str) -> WorkerCells:
 
 def _latency(number: int, cells: Mapping[str, str]) -> ServingRow:
     """A row of a table of latencies; ids are model, degree and place."""
-    seconds = number_of(cells["measured_e2e_s"])
-    tp = number_of(cells.get("tp", "")) or 1.0
+    seconds = _number(cells["measured_e2e_s"])
+    tp = _number(cells.get("tp", "")) or 1.0
     return ServingRow(
         id=cells.get("id") or f"{cells['model']} tp{tp:g} #{number + 1}",
         kind=LATENCIES,
@@ -233,19 +234,15 @@ def _latency(number: int, cells: Mapping[str, str]) -> ServingRow:
         pp=1,
         dp=1,
         ep=1,
-        batch=number_of(cells.get("batch", "")) or 1.0,
-        isl=number_of(cells.get("in", "")),
-        osl=number_of(cells.get("out", "")),
+        batch=_number(cells.get("batch", "")) or 1.0,
+        isl=_number(cells.get("in", "")),
+        osl=_number(cells.get("out", "")),
         e2e_ms=None if seconds is None else 1e3 * seconds,
         notes=cells.get("status", ""),
         source=cells.get("source", ""),
     )
 
 
-def number_of(text: str) -> float | None:
+def _number(text: str) -> float | None:
     """A number above zero that a table can have, or None."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0.0 < value <= LARGEST else None
+    return as_number(text, SMALLEST, LARGEST)

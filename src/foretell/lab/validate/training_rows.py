@@ -14,6 +14,7 @@ from foretell.catalog.files import csv_rows, read_bytes
 from foretell.errors import BadInput, Problem
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
+from foretell.units import as_number
 
 LORA_TASK = re.compile(r"(?:^|;\s*)Q?LoRA (?:rank|performance|finetun)", re.IGNORECASE)
 """How notes say that a run trains adapters: a clause of its own. A word on the way, of another run or of what
@@ -170,21 +171,13 @@ def row_of(cells: Mapping[str, str | None], number: str = "1") -> TrainingRow:
         if field.type in (int | None, "int | None"):
             given[field.name] = _whole(text)
         elif field.type in (float | None, "float | None"):
-            given[field.name] = _number(text)
+            given[field.name] = as_number(text, 0.0, LARGEST)
         else:
             given[field.name] = text
     given["id"] = given["id"] or number
     return TrainingRow(**given)
 
 
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0.0 <= value <= LARGEST else None
-
-
 def _whole(text: str) -> int | None:
-    value = _number(text)
+    value = as_number(text, 0.0, LARGEST)
     return None if value is None else round(value)

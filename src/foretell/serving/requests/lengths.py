@@ -17,6 +17,7 @@ from foretell.interop.user_files import user_file, user_text
 from foretell.serving.requests.conversations import conversations, turns_of
 from foretell.serving.requests.traces import NAMES
 from foretell.specs.lengths import SHAPES, LengthForm
+from foretell.units import SMALLEST, as_number
 
 ANSWERS = (*NAMES["osl"], "response_length", "completion_tokens", "length")
 """Names under which a file may have an answer's length."""
@@ -90,21 +91,10 @@ def _line(line: str) -> tuple[float, float]:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return 0.0, 0.0
-    return _pair(value) if isinstance(value, dict) else (_number(value), 0.0)
+    return _pair(value) if isinstance(value, dict) else ((as_number(value, SMALLEST) or 0.0), 0.0)
 
 
 def _pair(row: Mapping[str, Any]) -> tuple[float, float]:
     answer = next((row[name] for name in ANSWERS if name in row), None)
     prompt = next((row[name] for name in PROMPTS if name in row), None)
-    return _number(answer), _number(prompt)
-
-
-def _number(value: object) -> float:
-    """A length; 0 where it is none."""
-    if isinstance(value, bool) or value is None:
-        return 0.0
-    try:
-        found = float(str(value))
-    except ValueError:
-        return 0.0
-    return found if np.isfinite(found) and found > 0.0 else 0.0
+    return (as_number(answer, SMALLEST) or 0.0), (as_number(prompt, SMALLEST) or 0.0)

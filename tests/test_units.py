@@ -273,8 +273,8 @@ def test_an_unknown_unit_is_a_mistake_in_the_program() -> None:
 
 @pytest.mark.parametrize(
     ("value", "found"),
-    [("1.5", 1.5), (2, 2.0), ("", None), ("x", None), (None, None), (True, None), ("nan", None), ("1e400", None),
-     ("-1", None), ("9", None)],
+    [("1.5", 1.5), (2, 2.0), ("", None), ("x", None), (None, None), (True, None), ("nan", None),
+     ("1e400", None), ("-1", None), ("9", None)],
 )  # fmt: skip
 def test_a_number_of_a_cell_is_between_its_ends(value: object, found: float | None) -> None:
     assert as_number(value, 0.0, 8.0) == found

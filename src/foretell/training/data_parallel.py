@@ -220,14 +220,15 @@ def data_messages(
     again_s = gather_s if near is inner else seconds("all-gather", weight, near)
     again_s = again_s * (traffic.gathers_backward[first] > 0)[:, None]
     scatter_s = seconds("reduce-scatter", gradient, inner)
-    if tables.software.zero_sums != "scatter" and not base.shard:
+    everyone = np.asarray((base.shard == 0) | (share.ranks[first] <= base.shard))
+    if tables.software.zero_sums != "scatter" and everyone.any():
         parts = np.maximum(share.ranks[first, None] / pieces, 1.0)
         if tables.software.zero_sums == "reduce":
             one_s = SLICE_OPERATIONS * (tables.host.operation_s + tables.host.kernel_s)
             other_s = np.maximum(scatter_s, parts * one_s)
         else:
             other_s = seconds("all-reduce", gradient, group)
-        scatter_s = np.where(zero[:, None] < 3, other_s, scatter_s)
+        scatter_s = np.where((everyone & (zero < 3))[:, None], other_s, scatter_s)
     scatter_s = scatter_s + again_s
     if links.replicas is not None:
         part = gradient / traffic.group[first][:, None]

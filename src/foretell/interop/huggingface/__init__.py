@@ -1,6 +1,6 @@
 """Hugging Face configs: `read_model` turns a config.json into a `Model`.
 
-A family is one module of this package with `MODEL_TYPES` and `read(config: Config) -> Model`, named
+A family is one module of this package with `read(config: Config) -> Model`, named
 in `registry.FAMILIES`. An unknown `model_type` is read from the keys that most decoders share, and
 the model's assumptions say so.
 """

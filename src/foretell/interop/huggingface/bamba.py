@@ -6,8 +6,6 @@ from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Mamba2
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("bamba", "falcon_h1")
-
 WHY = {"bamba": "BambaConfig's defaults", "falcon_h1": "FalconH1Config's defaults"}
 
 

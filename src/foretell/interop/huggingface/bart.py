@@ -7,8 +7,6 @@ from foretell.records import dataclass
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, NormKind, Stack
 
-MODEL_TYPES = ("bart", "mbart", "marian", "pegasus")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BartKind:

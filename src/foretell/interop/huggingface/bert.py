@@ -6,8 +6,6 @@ from foretell.interop.huggingface.storage import dtype
 from foretell.records import dataclass
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack
 
-MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "distilbert", "electra")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderShape:

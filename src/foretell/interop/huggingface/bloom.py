@@ -4,8 +4,6 @@ from foretell.interop.huggingface.common import decoder, even_heads, plain_ffn, 
 from foretell.interop.huggingface.config import Config
 from foretell.specs.model import Embedding, Head, Layer, Model
 
-MODEL_TYPES = ("bloom",)
-
 
 def read(config: Config) -> Model:
     """ALiBi (no position table), normalised embedding, biases everywhere, inner width 4 hidden."""

@@ -7,8 +7,6 @@ from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("dbrx",)
-
 
 def read(config: Config) -> Model:
     """Experts in every layer; layer norms without bias."""

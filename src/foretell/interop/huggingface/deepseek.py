@@ -10,8 +10,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import LatentAttention
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
-
 WHY = {"deepseek_v2": "DeepseekV2Config's defaults", "deepseek_v3": "DeepseekV3Config's defaults"}
 
 

@@ -10,8 +10,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Indexer, LatentAttention
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("deepseek_v32", "glm_moe_dsa")
-
 WHY = {
     "deepseek_v32": "DeepseekV32Config's defaults",
     "glm_moe_dsa": "GlmMoeDsaConfig's defaults",

@@ -16,8 +16,6 @@ from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, Indexer
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, TokenPrediction
 
-MODEL_TYPES = ("deepseek_v4", "deepseek_ref")
-
 WHY = "DeepseekV4Config's defaults"
 SPARSE, HEAVY = 4, 128
 """The two released ratios: 4 (overlapping runs, an indexer chooses) and 128 (all merged keys)."""

@@ -5,8 +5,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack
 
-MODEL_TYPES = ("esm",)
-
 WHY = "EsmConfig's defaults"
 
 

@@ -4,8 +4,6 @@ from foretell.interop.huggingface.common import even_heads, plain_ffn, positions
 from foretell.interop.huggingface.config import Config
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("falcon", "RefinedWeb", "RefinedWebModel")
-
 WHY = "FalconConfig's defaults"
 
 

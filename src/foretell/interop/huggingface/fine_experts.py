@@ -15,9 +15,9 @@ from foretell.interop.huggingface.llamalike import (
     bias,
     dense_ffn,
     read_like,
+    used_windows,
 )
 from foretell.interop.huggingface.prediction import joined_block
-from foretell.interop.huggingface.qwen import used_windows
 from foretell.records import dataclass
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.model import Model
@@ -171,7 +171,6 @@ FAMILIES: dict[str, FineExperts] = {
         marks=marks_behind(1, EXAONE),
     ),
 }
-MODEL_TYPES = tuple(FAMILIES)
 
 
 def read(config: Config) -> Model:

@@ -11,8 +11,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection
 
-MODEL_TYPES = ("gemma4", "gemma4_text")
-
 WHY = "Gemma4TextConfig's defaults"
 
 

@@ -8,8 +8,6 @@ from foretell.interop.huggingface.registry import family_of, load, nearest_famil
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.model import Model
 
-MODEL_TYPES: tuple[str, ...] = ()
-
 WHY = "values assumed for an unknown family"
 TRAITS = Traits(
     why=WHY,

@@ -9,8 +9,6 @@ from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model
 
-MODEL_TYPES = ("glm", "glm4", "chatglm")
-
 GLM = Traits(
     why="GlmConfig's defaults", qkv_bias=("attention_bias", True), kv_default=2, dim_default=128
 )

@@ -4,8 +4,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.deepseek import read_like_v3
 from foretell.specs.model import Model
 
-MODEL_TYPES = ("glm4_moe_lite", "mistral4")
-
 WHY = "the defaults of Glm4MoeLiteConfig and Mistral4Config"
 
 

@@ -9,8 +9,6 @@ from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.model import Model
 
-MODEL_TYPES = ("glm4_moe",)
-
 TRAITS = Traits(
     why="Glm4MoeConfig's defaults",
     qkv_bias=("attention_bias", False),

@@ -4,8 +4,6 @@ from foretell.interop.huggingface.common import even_heads, plain_ffn, token_dec
 from foretell.interop.huggingface.config import Config
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("gpt2", "gpt_bigcode")
-
 WHY = {"gpt2": "GPT2Config's defaults", "gpt_bigcode": "GPTBigCodeConfig's defaults"}
 
 

@@ -5,8 +5,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("gpt_neox", "gpt_neo")
-
 
 def read(config: Config) -> Model:
     """NeoX: rotary positions, parallel block; Neo: learned positions, every other layer local."""

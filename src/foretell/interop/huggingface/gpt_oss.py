@@ -6,8 +6,6 @@ from foretell.interop.huggingface.llamalike import Traits, all_but_every, read_l
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 
-MODEL_TYPES = ("gpt_oss",)
-
 WHY = "GptOssConfig's defaults"
 
 

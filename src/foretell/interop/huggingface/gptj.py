@@ -5,8 +5,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("gptj", "codegen")
-
 WHY = {"gptj": "GPTJConfig's defaults", "codegen": "CodeGenConfig's defaults"}
 
 

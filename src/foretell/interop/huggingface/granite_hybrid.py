@@ -7,8 +7,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, Mamba2
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("granitemoehybrid",)
-
 WHY = "GraniteMoeHybridConfig's defaults"
 KINDS = {
     "mamba": "mamba",

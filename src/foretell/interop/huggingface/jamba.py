@@ -9,8 +9,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Projection
 
-MODEL_TYPES = ("jamba",)
-
 WHY = "JambaConfig's defaults"
 
 

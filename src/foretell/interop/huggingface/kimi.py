@@ -5,8 +5,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.multimodal import finish, has_tower, read_text
 from foretell.specs.model import Model
 
-MODEL_TYPES = ("kimi_k2", "kimi_k25")
-
 
 def read(config: Config) -> Model:
     """The text model as DeepSeek-V3's, and the tower of K2.5."""

@@ -18,8 +18,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import DeltaNet, Mixer
 from foretell.specs.model import Embedding, Head, Layer, Model
 
-MODEL_TYPES = ("kimi_linear", "kimi_k3")
-
 WHY = "KimiLinearConfig's defaults"
 
 

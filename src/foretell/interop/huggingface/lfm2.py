@@ -7,8 +7,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection
 
-MODEL_TYPES = ("lfm2", "lfm2_moe")
-
 WHY = "Lfm2Config's defaults"
 
 

@@ -1,4 +1,4 @@
-"""Llama and the families that differ from it in a trait or two: rows of llamas.toml."""
+"""Llama and the families that differ from it in a trait or two, or in equal experts: rows of llamas.toml."""
 
 import tomllib
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 
 from foretell.interop.huggingface.common import HeadNames
 from foretell.interop.huggingface.config import Config
+from foretell.interop.huggingface.experts import by_layer, half_as_wide, in_every_layer
 from foretell.interop.huggingface.llamalike import (
     Traits,
     Windows,
@@ -14,6 +15,7 @@ from foretell.interop.huggingface.llamalike import (
     every_layer,
     no_windows,
     read_like,
+    used_windows,
 )
 from foretell.specs.model import Model
 
@@ -33,6 +35,8 @@ def _windows(row: Mapping[str, Any], why: str) -> Windows:
     """The windows of a row."""
     if row.get("used"):
         return _if_used(why)
+    if "used_from" in row:
+        return used_windows(why, first_full=row["used_from"])
     if "all_but" in row:
         return all_but_every(row["all_but"], row["width"], why)
     return every_layer(row["every"] or None, why) if row else no_windows
@@ -43,7 +47,8 @@ def _traits(row: dict[str, Any]) -> Traits:
     why = f"{row.pop('class')}'s defaults" if "class" in row else row.pop("why")
     names = {name: tuple(keys) for name, keys in row.pop("names", {}).items()}
     windows = _windows(row.pop("windows", {}), why)
-    told: dict[str, Any] = {}
+    forms = {"each": in_every_layer(row.get("activation", "silu")), "half": half_as_wide}
+    told: dict[str, Any] = {"experts": (forms | {"by_layer": by_layer}).get(row.pop("experts", ""))}
     for name, value in row.items():
         told[name] = tuple(value) if isinstance(value, list) else value
     return Traits(why=why, names=HeadNames(**names), windows=windows, **told)
@@ -52,7 +57,6 @@ def _traits(row: dict[str, Any]) -> Traits:
 _TEXT = resources.files("foretell.interop.huggingface").joinpath("llamas.toml").read_text("utf-8")
 TRAITS = {name: _traits(row) for name, row in tomllib.loads(_TEXT).items()}
 """model_type -> its traits. Families of the library are compared with its modules in the tests."""
-MODEL_TYPES = tuple(TRAITS)
 
 
 def read(config: Config) -> Model:

@@ -9,8 +9,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("llama4", "llama4_text")
-
 WHY = "Llama4TextConfig's defaults"
 
 

@@ -5,6 +5,7 @@ their feed-forward parts, one per layer.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from foretell.interop.huggingface.common import (
@@ -55,10 +56,16 @@ class Traits:
     """Bias of the attention's output."""
     mlp_bias: Bias = False
     """Biases of the feed-forward part."""
-    head_bias: bool = False
+    head_bias: Bias = False
     """Bias of the scores."""
+    parallel_key: str | None = None
+    """A flag by which one norm feeds both halves of a layer (off where absent)."""
+    experts: Callable[[Config], Sequence[Dense | Experts]] | None = None
+    """What reads the feed-forward parts where each has a form of its own."""
     qk_norm: Literal["none", "head", "whole"] = "none"
     """Normalised queries and keys."""
+    qk_norm_bias: bool = False
+    """Whether these norms have biases."""
     qk_norm_key: str | None = None
     """A flag that turns `qk_norm` on (off where absent); None: always as `qk_norm` says."""
     tied: bool = False
@@ -113,6 +120,10 @@ def read_like(
     config: Config, traits: Traits, ffns: Sequence[Dense | Experts] | None = None
 ) -> Model:
     """The model of a config whose layers differ at most in windows and feed-forward parts."""
+    if ffns is None and traits.experts:
+        ffns = traits.experts(config)
+    if traits.parallel_key and config.flag(traits.parallel_key, False, traits.why):
+        traits = replace(traits, norms=1, parallel=True)
     hidden = config.need("hidden_size")
     depth = config.layers(key=traits.layers_key)
     mixers = attentions(config, traits, hidden, depth)
@@ -135,7 +146,7 @@ def read_like(
         positions(config, default=4096),
         why=traits.why,
         tied=traits.tied,
-        head_bias=traits.head_bias,
+        head_bias=bias(config, traits.head_bias, traits.why),
         norm=traits.norm,
     )
 
@@ -166,6 +177,7 @@ def attentions(config: Config, traits: Traits, hidden: int, depth: int) -> tuple
             v_bias=qkv,
             o_bias=out,
             qk_norm=normed,
+            qk_norm_bias=traits.qk_norm_bias and normed != "none",
             scaled_rotary=traits.scaled_rotary,
         )
         for window in dict.fromkeys(traits.windows(config, depth))
@@ -217,5 +229,21 @@ def all_but_every(
             return (None,) * layers
         every = config.get(key, pattern, why, low=1)
         return tuple(None if (i + 1) % every == 0 else width for i in range(layers))
+
+    return windows
+
+
+def used_windows(why: str, *, first_full: int | None = 28) -> Windows:
+    """Where `use_sliding_window` is on: by `layer_types`, else from `max_window_layers` on."""
+
+    def windows(config: Config, layers: int) -> tuple[int | None, ...]:
+        if not config.flag("use_sliding_window", False, why):
+            return (None,) * layers
+        width = window_width(config, 4096, why)
+        found = by_kind(config, layers, width)
+        if found is not None:
+            return found
+        full = 0 if first_full is None else config.get("max_window_layers", first_full, why)
+        return tuple(width if i >= full else None for i in range(layers))
 
     return windows

@@ -10,8 +10,6 @@ from foretell.interop.huggingface.prediction import joined_block
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("longcat_flash",)
-
 WHY = "LongcatFlashConfig's defaults"
 
 

@@ -5,8 +5,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.specs.mixers import Mamba2
 from foretell.specs.model import Embedding, Head, Layer, Model
 
-MODEL_TYPES = ("mamba2", "mamba_ssm")
-
 WHY = "Mamba2Config's defaults"
 OWN = "the defaults of state-spaces' own code"
 LENGTH = 8192

@@ -7,8 +7,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("mimo_v2_flash",)
-
 WHY = "MiMoV2FlashConfig's defaults"
 WINDOWED = HeadNames(
     heads=("swa_num_attention_heads",),

@@ -8,8 +8,6 @@ from foretell.interop.huggingface.llamalike import Traits, read_like
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model, Projection, TokenPrediction
 
-MODEL_TYPES = ("minimax_m2",)
-
 TRAITS = Traits(why="MiniMaxM2Config's defaults", qk_norm="whole", kv_default=8)
 
 

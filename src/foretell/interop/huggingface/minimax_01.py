@@ -7,8 +7,6 @@ from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Projection
 
-MODEL_TYPES = ("minimax", "minimax_text_01", "minimax_m1")
-
 WHY = "MiniMaxConfig's defaults"
 
 

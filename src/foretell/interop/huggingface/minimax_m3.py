@@ -11,8 +11,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, Indexer
 from foretell.specs.model import Layer, Model, Projection, TokenPrediction
 
-MODEL_TYPES = ("minimax_m3_vl", "minimax_m3_vl_text", "minimax_m3")
-
 WHY = "MiniMaxM3VLTextConfig's defaults"
 INDEX = {
     "index_n_heads": ("sparse_num_index_heads", 4),

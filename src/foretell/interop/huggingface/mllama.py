@@ -8,8 +8,6 @@ from foretell.interop.huggingface.multimodal import finish, has_tower, text_leve
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model, Stack
 
-MODEL_TYPES = ("mllama", "mllama_text_model")
-
 
 def read(config: Config) -> Model:
     """`cross_attention_layers` read the tower's states; eight more rows of the token table."""

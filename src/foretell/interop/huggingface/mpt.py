@@ -4,8 +4,6 @@ from foretell.interop.huggingface.common import even_heads, plain_ffn, token_dec
 from foretell.interop.huggingface.config import Config
 from foretell.specs.model import Layer, Model, NormKind
 
-MODEL_TYPES = ("mpt",)
-
 WHY = "MptConfig's defaults"
 
 

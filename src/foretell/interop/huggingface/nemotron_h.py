@@ -13,8 +13,6 @@ from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, Mamba2
 from foretell.specs.model import Layer, Model, Projection, TokenPrediction
 
-MODEL_TYPES = ("nemotron_h",)
-
 WHY = "NemotronHConfig's defaults"
 LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 """`hybrid_override_pattern`, letter by letter."""

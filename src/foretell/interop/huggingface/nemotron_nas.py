@@ -6,8 +6,6 @@ from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Mixer, Replacement
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("nemotron-nas",)
-
 WHY = "DeciLMConfig's defaults"
 MULTIPLE = 256
 """Inner widths are rounded up to a multiple of this."""

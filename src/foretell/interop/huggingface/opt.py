@@ -4,8 +4,6 @@ from foretell.interop.huggingface.common import decoder, even_heads, plain_ffn, 
 from foretell.interop.huggingface.config import Config
 from foretell.specs.model import Embedding, Head, Layer, Model, NormKind, Projection
 
-MODEL_TYPES = ("opt",)
-
 WHY = "OPTConfig's defaults"
 POSITION_OFFSET = 2
 """The position table has two rows more than `max_position_embeddings`."""

@@ -4,12 +4,9 @@ from collections.abc import Callable
 
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.experts import routed_experts
-from foretell.interop.huggingface.llamalike import Traits, dense_ffn, read_like
-from foretell.interop.huggingface.qwen import used_windows
+from foretell.interop.huggingface.llamalike import Traits, dense_ffn, read_like, used_windows
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.model import Model
-
-MODEL_TYPES = ("qwen2_moe", "qwen3_moe")
 
 TRAITS: dict[str, Traits] = {
     "qwen2_moe": Traits(

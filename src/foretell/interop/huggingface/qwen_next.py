@@ -12,9 +12,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = (
-    "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text",
-)  # fmt: skip
 VISION = ("qwen3_5", "qwen3_5_moe")
 """Those with a vision tower."""
 

@@ -7,8 +7,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.multimodal import finish, has_tower, read_text
 from foretell.specs.model import Model, Tower
 
-MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
-
 TEXT = {
     "qwen2_vl": "qwen2",
     "qwen2_vl_text": "qwen2",

@@ -7,81 +7,63 @@ from foretell.errors import nearest_name
 from foretell.interop.huggingface.config import Config
 from foretell.specs.model import Model
 
-FAMILIES: dict[str, str] = {
-    # decoders like Llama
-    **dict.fromkeys(
-        ("llama", "Yi", "mistral", "ministral", "ministral3", "granite", "smollm3", "olmo", "olmo2",
-         "olmo3", "exaone", "exaone4", "starcoder2", "seed_oss", "hunyuan_v1_dense", "arcee",
-         "ernie4_5", "helium", "apertus", "nemotron", "internlm", "internlm2", "internlm3",
-         "baichuan", "xverse", "orion", "cohere", "cohere2", "gemma", "gemma2", "gemma3_text"),
-        "llama",
-    ),
-    **dict.fromkeys(("stablelm",), "stablelm"),
-    **dict.fromkeys(("qwen", "qwen2", "qwen3"), "qwen"),
-    **dict.fromkeys(("qwen2_moe", "qwen3_moe"), "qwen_moe"),
-    **dict.fromkeys(("mixtral", "phimoe", "olmoe"), "mixtral"),
-    **dict.fromkeys(("phi", "phi3"), "phi"),
-    **dict.fromkeys(("glm", "glm4", "chatglm"), "glm"),
-    **dict.fromkeys(("glm4_moe",), "glm_moe"),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), "deepseek"),
-    # older decoders
-    **dict.fromkeys(("gpt2", "gpt_bigcode"), "gpt2"),
-    **dict.fromkeys(("opt",), "opt"),
-    **dict.fromkeys(("bloom",), "bloom"),
-    **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), "falcon"),
-    **dict.fromkeys(("gpt_neox", "gpt_neo"), "gpt_neox"),
-    **dict.fromkeys(("gptj", "codegen"), "gptj"),
-    **dict.fromkeys(("mpt",), "mpt"),
-    **dict.fromkeys(("dbrx",), "dbrx"),
-    **dict.fromkeys(("grok-1",), "grok"),
-    # encoders and encoder-decoders
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "distilbert", "electra"), "bert"),
-    **dict.fromkeys(("esm",), "esm"),
-    **dict.fromkeys(("vit", "deit", "dinov2"), "vit"),
-    **dict.fromkeys(("t5", "mt5", "umt5"), "t5"),
-    **dict.fromkeys(("bart", "mbart", "marian", "pegasus"), "bart"),
-    **dict.fromkeys(("whisper",), "whisper"),
-    # state space and hybrids
-    **dict.fromkeys(("mamba2", "mamba_ssm"), "mamba"),
-    **dict.fromkeys(("bamba", "falcon_h1"), "bamba"),
-    # sparse, linear and latent attention of 2025 and 2026; multimodal wrappers
-    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), "deepseek_sparse"),
-    **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
-    **dict.fromkeys(("kimi_k2", "kimi_k25"), "kimi"),
-    **dict.fromkeys(("kimi_linear", "kimi_k3"), "kimi_linear"),
-    **dict.fromkeys(
-        ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), "qwen_next"
-    ),
-    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), "qwen_vl"),
-    **dict.fromkeys(("llama4", "llama4_text"), "llama4"),
-    **dict.fromkeys(("gemma4", "gemma4_text"), "gemma4"),
-    **dict.fromkeys(("nemotron_h",), "nemotron_h"),
-    **dict.fromkeys(("nemotron-nas",), "nemotron_nas"),
-    **dict.fromkeys(("gpt_oss",), "gpt_oss"),
-    **dict.fromkeys(("mimo_v2_flash",), "mimo"),
-    **dict.fromkeys(("minimax_m2",), "minimax"),
-    **dict.fromkeys(("step3p5", "step3p7"), "step"),
-    **dict.fromkeys(
-        ("gemma3", "paligemma", "mistral3", "llava", "llava_next", "llava_onevision", "internvl",
-         "internvl_chat",
-         "idefics3", "smolvlm", "qwen2_audio", "voxtral", "glm4v", "glm4v_moe"),
-        "tower_models",
-    ),
-    **dict.fromkeys(
-        ("ernie4_5_moe", "bailing_moe", "bailing_moe_v2", "dots1", "exaone_moe", "solar_open"),
-        "fine_experts",
-    ),
-    **dict.fromkeys(("hunyuan_v1_moe", "hunyuan"), "hunyuan"),
-    **dict.fromkeys(("glm4_moe_lite", "mistral4"), "glm_lite"),
-    **dict.fromkeys(("longcat_flash",), "longcat"),
-    **dict.fromkeys(("granitemoehybrid",), "granite_hybrid"),
-    **dict.fromkeys(("lfm2", "lfm2_moe"), "lfm2"),
-    **dict.fromkeys(("mllama", "mllama_text_model"), "mllama"),
-    **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text", "minimax_m3"), "minimax_m3"),
-    **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), "minimax_01"),
-    **dict.fromkeys(("jamba",), "jamba"),
+MODULES = {
+    "llama": "llama Yi mistral ministral ministral3 granite smollm3 olmo olmo2 olmo3 exaone "
+    "exaone4 starcoder2 seed_oss hunyuan_v1_dense arcee ernie4_5 helium apertus "
+    "nemotron internlm internlm2 internlm3 baichuan xverse orion cohere cohere2 gemma "
+    "gemma2 gemma3_text stablelm qwen qwen2 qwen3 mixtral phimoe olmoe phi phi3 grok-1 "
+    "hunyuan_v1_moe hunyuan",
+    "qwen_moe": "qwen2_moe qwen3_moe",
+    "glm": "glm glm4 chatglm",
+    "glm_moe": "glm4_moe",
+    "deepseek": "deepseek_v2 deepseek_v3",
+    "gpt2": "gpt2 gpt_bigcode",
+    "opt": "opt",
+    "bloom": "bloom",
+    "falcon": "falcon RefinedWeb RefinedWebModel",
+    "gpt_neox": "gpt_neox gpt_neo",
+    "gptj": "gptj codegen",
+    "mpt": "mpt",
+    "dbrx": "dbrx",
+    "bert": "bert roberta xlm-roberta distilbert electra",
+    "esm": "esm",
+    "vit": "vit deit dinov2",
+    "t5": "t5 mt5 umt5",
+    "bart": "bart mbart marian pegasus",
+    "whisper": "whisper",
+    "mamba": "mamba2 mamba_ssm",
+    "bamba": "bamba falcon_h1",
+    "deepseek_sparse": "deepseek_v32 glm_moe_dsa",
+    "deepseek_v4": "deepseek_v4 deepseek_ref",
+    "kimi": "kimi_k2 kimi_k25",
+    "kimi_linear": "kimi_linear kimi_k3",
+    "qwen_next": "qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text",
+    "qwen_vl": "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe",
+    "llama4": "llama4 llama4_text",
+    "gemma4": "gemma4 gemma4_text",
+    "nemotron_h": "nemotron_h",
+    "nemotron_nas": "nemotron-nas",
+    "gpt_oss": "gpt_oss",
+    "mimo": "mimo_v2_flash",
+    "minimax": "minimax_m2",
+    "step": "step3p5 step3p7",
+    "tower_models": "gemma3 paligemma mistral3 llava llava_next llava_onevision internvl internvl_chat "
+    "idefics3 smolvlm qwen2_audio voxtral glm4v glm4v_moe",
+    "fine_experts": "ernie4_5_moe bailing_moe bailing_moe_v2 dots1 exaone_moe solar_open",
+    "glm_lite": "glm4_moe_lite mistral4",
+    "longcat": "longcat_flash",
+    "granite_hybrid": "granitemoehybrid",
+    "lfm2": "lfm2 lfm2_moe",
+    "mllama": "mllama mllama_text_model",
+    "minimax_m3": "minimax_m3_vl minimax_m3_vl_text minimax_m3",
+    "minimax_01": "minimax minimax_text_01 minimax_m1",
+    "jamba": "jamba",
 }  # fmt: skip
-"""model_type -> module of this package that has `MODEL_TYPES` and `read(config)`."""
+"""Module of this package that has `read(config)` -> every `model_type` that it reads."""
+FAMILIES: dict[str, str] = {
+    name: module for module, names in MODULES.items() for name in names.split()
+}
+"""model_type -> its module."""
 
 SUFFIXES = (
     "ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForMaskedLM", "ForPreTraining",
@@ -92,9 +74,6 @@ SUFFIXES = (
 
 class FamilyReader(Protocol):
     """A module of this package that reads one family."""
-
-    MODEL_TYPES: tuple[str, ...]
-    """The `model_type`s it reads."""
 
     def read(self, config: Config) -> Model:
         """The model that the config describes."""

@@ -12,8 +12,6 @@ from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Model
 
-MODEL_TYPES = ("step3p5", "step3p7")
-
 WHY = "Step3p7TextConfig's defaults"
 NAMES = HeadNames(kv_heads=("num_key_value_heads", "num_attention_groups"))
 KINDS = ("full_attention", "sliding_attention")

@@ -8,8 +8,6 @@ from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
 
-MODEL_TYPES = ("t5", "mt5", "umt5")
-
 WHY = {"t5": "T5Config's defaults", "mt5": "MT5Config's defaults", "umt5": "UMT5Config's defaults"}
 
 

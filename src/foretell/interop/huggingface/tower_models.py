@@ -129,7 +129,6 @@ WHOLE: dict[str, Callable[[Config], Tower]] = {"glm4v": towers.glm4v, "glm4v_moe
 """Families whose tower comes with its projector, and their formula."""
 TEXT = {"glm4v_text": "glm4", "glm4v_moe_text": "glm4_moe"}
 """Names of text models and the plain families that these are."""
-MODEL_TYPES = (*WRAPPERS, *WHOLE)
 
 
 def read(config: Config) -> Model:

@@ -6,8 +6,6 @@ from foretell.interop.huggingface.storage import dtype
 from foretell.specs.ffn import Dense
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
 
-MODEL_TYPES = ("vit", "deit", "dinov2")
-
 WHY = {"vit": "ViTConfig's defaults", "deit": "DeiTConfig's defaults",
        "dinov2": "Dinov2Config's defaults"}  # fmt: skip
 

@@ -5,8 +5,6 @@ from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.storage import dtype
 from foretell.specs.model import Embedding, Head, Model, Projection, Stack
 
-MODEL_TYPES = ("whisper",)
-
 WHY = "WhisperConfig's defaults"
 TAPS = 3
 """Taps of each of the two convolutions in front of the encoder."""

@@ -1,5 +1,7 @@
 """What is worth showing of a service, its size, a fleet, a post-training step and a collective."""
 
+from collections.abc import Mapping
+
 from foretell.report.presentation.labels import part_words
 from foretell.report.presentation.numbers import (
     Presentation,
@@ -186,11 +188,24 @@ def network_card(told: Told) -> Presentation:
     """A collective over sizes, and every algorithm."""
     ways = sorted(told["candidates_s"].items(), key=lambda pair: pair[1])
     rows = [{"algorithm": name, "seconds": seconds} for name, seconds in ways]
+    asked = f"{told['collective']} of {with_unit(told['size_bytes'], 'bytes')}"
+    where = placement_text(told["placement"])
     return Presentation(
-        title=f"{told['collective']} among {told['group']:,} of {told['system']}: {told['algorithm']}",
+        title=f"{asked} among {told['group']:,} chips of {told['system']} ({where})",
         facts=facts_of(told, "size_bytes", "seconds", "bus_bytes_per_s"),
         tables=(
             *table_of(told["sizes"], "size_bytes", "seconds", "bus_bytes_per_s", "algorithm"),
             *table_of(rows, "algorithm", "seconds", title="Algorithms offered here"),
         ),
     )
+
+
+def placement_text(placement: Mapping[str, float]) -> str:
+    """Where a group stands: `8 chips a node, 4 nodes`."""
+    below, words = "chip", list[str]()
+    for at, (tier, count) in enumerate(placement.items(), start=1):
+        outermost = 1 < at == len(placement)
+        many = f"{count:g} {below}{'' if count == 1 else 's'}"
+        words.append(many if outermost else f"{many} a {tier}")
+        below = tier
+    return ", ".join(words)

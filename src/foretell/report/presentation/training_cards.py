@@ -16,6 +16,7 @@ from foretell.report.presentation.numbers import (
     table_of,
     value_text,
 )
+from foretell.sharding.pipeline import stage_names
 from foretell.specs.outputs import OUTPUTS
 from foretell.units import format as with_unit
 
@@ -30,6 +31,8 @@ PLANS = (
     "limited_by",
 )  # fmt: skip
 """Columns of plans."""
+MOST_TENSORS = 6
+"""Kept tensors of a stage that are named."""
 SHOWN_OPS = 12
 """Operations that are shown."""
 
@@ -125,14 +128,26 @@ def explain_card(told: Told) -> Presentation:
 def memory_card(told: Told) -> Presentation:
     """Memory of each stage."""
     fullest = next(s for s in told["stages"] if s["stage"] == told["fullest_stage"])
+    stages = told["stages"]
+    names = stage_names([one["stage"] for one in stages], [one["alike"] for one in stages])
+    rows = [{**one, "stage": name} for one, name in zip(stages, names, strict=True)]
+    kept = sorted(fullest["kept_at_peak"].items(), key=lambda part: -part[1])[:MOST_TENSORS]
+    held = {**fullest["at_peak"], **{f"of what is kept: {name}": size for name, size in kept}}
     return Presentation(
         title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
         facts=facts_of(
             told, "peak_memory_bytes", "memory_capacity_bytes", "allocated_bytes", "reserved_bytes"
         ),
-        tables=table_of(
-            told["stages"], "stage", "allocated_bytes", "reserved_bytes", "framework_bytes",
-            "total_bytes",
+        tables=(
+            *table_of(
+                rows, "stage", "allocated_bytes", "reserved_bytes", "framework_bytes",
+                "total_bytes", "peak_at_s", title="Stages",
+            ),
+            *table_of(
+                [{"name": part_words(name), "bytes": size} for name, size in held.items() if size],
+                "name", "bytes:total_bytes", labels={"bytes:total_bytes": "size"},
+                title=f"Stage {fullest['stage']} at its peak",
+            ),
         ),
         bars=bars_of(fullest["at_peak"]),
         bar_title="memory of the fullest stage",
@@ -243,11 +258,30 @@ def changed_card(told: Told) -> Presentation:
 
 
 def scaling_card(told: Told) -> Presentation:
-    """Strategies over GPUs."""
-    names = ("model", "strategy", "fits_from", "scales_to", "best_gpus", "why")
+    """Strategies over GPUs: where each stops, and every point."""
+    several = len({curve["model"] for curve in told["curves"]}) > 1
+    points = [
+        {**point, "model": curve["model"] if several else None,
+         "why": point["reason"] or point["limited_by"]}
+        for curve in told["curves"]
+        for point in curve["points"]
+    ]  # fmt: skip
+    kind = "the batch grows with the GPUs" if told["mode"] == "weak" else "the batch is held"
     return Presentation(
-        title=f"{told['mode']} scaling on {told['system']}", tables=table_of(told["curves"], *names)
-    )
+        title=f"{told['mode']} scaling on {told['system']}: {kind}, sequences of {told['seq_len']:,}",
+        tables=(
+            *table_of(
+                told["curves"], "model", "strategy", "fits_from", "scales_to", "best_gpus", "why",
+                title="Where it stops",
+            ),
+            *table_of(
+                points, "model", "strategy", "gpus", "step_s", "interval.p90:step_s", "compute_s",
+                "exposed_communication_s", "hidden_communication_s", "bubble_s",
+                "tokens_per_s_per_gpu", "efficiency", "peak_memory_bytes", "fits", "why",
+                title="Every point",
+            ),
+        ),
+    )  # fmt: skip
 
 
 def codesign_card(told: Told) -> Presentation:

@@ -1,7 +1,6 @@
 // Scaling: throughput of strategies over numbers of GPUs, and where and why it stops.
 
-import { partName, table } from "../dom.js";
-import { assumed, facts, h, noCard, number, range, scenarioCard, show, withUsual } from "./shared.js";
+import { assumed, facts, h, noCard, number, range, scenarioCard, show, tableOf, withUsual } from "./shared.js";
 import { nameOf } from "../own.js";
 
 const ASKED = ["system", "counts", "strategies", "seq_len", "micro_batch", "floor", "set"];
@@ -25,7 +24,7 @@ export default {
       desk.figureOf("scaling", "Tokens a second of one GPU", good, desk.names),
       desk.figureOf("scaling-efficiency", "Efficiency, against the fewest GPUs without waiting", good, desk.names),
     ]);
-    desk.put("points", active.curves ? points(active, desk.names[desk.at]) : "");
+    desk.put("points", tableOf(active, "Every point", `Every point of ${desk.names[desk.at]}`));
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "scaling", flags: questions[i], answer })).filter(({ answer }) => answer.curves));
     return "";
@@ -54,22 +53,4 @@ function card(answer, i) {
 function stops(answer, name) {
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Where ${name} stops, and why`)),
     h("ul", { class: "said" }, answer.curves.map((curve) => h("li", {}, h("strong", {}, `${curve.strategy}: `), curve.why))));
-}
-
-function points(answer, name) {
-  const share = (row, part) => (row.step_s ? row[part] / row.step_s : null);
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Every point of ${name}`)),
-    table("Shares of the step; what is hidden runs behind it", [
-      { title: "strategy", of: (row) => h("code", {}, row.strategy) },
-      { title: "GPUs", unit: "count", of: (row) => row.gpus },
-      { title: "batch", word: "batch", unit: "count", of: (row) => row.global_batch },
-      { title: "step, 90 %", word: "interval", unit: "s", of: (row) => h("span", {}, number(row.step_s, "s"), h("br"), h("small", {}, range(row.interval?.p90, "s"))) },
-      { title: "tokens/s per GPU", unit: "count", of: (row) => row.tokens_per_s_per_gpu },
-      { title: "efficiency", unit: "share", of: (row) => row.efficiency },
-      { title: "MFU", word: "mfu", unit: "share", of: (row) => row.mfu },
-      { title: "waits for links", unit: "share", of: (row) => share(row, "exposed_communication_s") },
-      { title: "bubble", word: "bubble", unit: "share", of: (row) => share(row, "bubble_s") },
-      { title: "peak memory", unit: "bytes", of: (row) => row.peak_memory_bytes },
-      { title: "largest part, or why not", of: (row) => row.reason ?? (row.limited_by ? partName(row.limited_by) : "") },
-    ], answer.curves.flatMap((curve) => curve.points)));
 }

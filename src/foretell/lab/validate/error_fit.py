@@ -218,6 +218,10 @@ def fit(kind: ErrorKind, sources: Sequence[SourceRows], begin: Array | None = No
         bounds[: len(CENTRES)] = [(0.0, 0.0)] * len(CENTRES)
     bounds += [(-5.0, 1.0)] * len(kind.groups) + [(-1.0, 2.5)] * len(kind.novelty)
     signs = [(0.0 if name in novelty.FEATURES else -1.0, 2.5) for name in kind.novelty]
+    signs = [
+        (value, value) if name in kind.still else ends
+        for ends, (name, value) in zip(signs, kind.novelty.items(), strict=True)
+    ]
     bounds[-len(signs) :] = signs
     found = minimize(
         loss,

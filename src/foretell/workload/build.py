@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from foretell.specs._base import Num
+from foretell.specs._base import Num, with_fields
 from foretell.specs.model import Model, TokenPrediction
 from foretell.workload.ends import (
     embedding_graph,
@@ -63,15 +63,8 @@ def build(
     if model.prediction is not None and training:
         prediction = _prediction(model.prediction, model, main)
     ahead: tuple[int, ...] = ()
-    for load in model.reads if training else ():
-        if load.frozen:
-            first = first + frozen_tower(load, batch)
-            continue
-        own, places = tower_layers(load, batch)
-        ahead += tuple(place + len(kinds) for place in places)
-        kinds += own
-        ends = LayerGraph(name="embedding", ops=(projector(load, batch * load.tokens),))
-        first = first + ends
+    if training:
+        kinds, ahead, first = _with_towers(model, batch, kinds, first)
     return Graph(
         kinds=kinds,
         order=(*ahead, *order),
@@ -93,18 +86,27 @@ build_kept = lru_cache(maxsize=32)(build)
 """The graph of plain numbers, kept: an estimate asks for one sequence twice, for its time and its FLOPs."""
 
 
+def _with_towers(
+    model: Model, batch: Num, kinds: tuple[LayerGraph, ...], first: LayerGraph
+) -> tuple[tuple[LayerGraph, ...], tuple[int, ...], LayerGraph]:
+    """Kinds of layers with those of towers that learn, the kind of each such layer, and what comes first."""
+    ahead: tuple[int, ...] = ()
+    for load in model.reads:
+        if load.frozen:
+            first = first + frozen_tower(load, batch)
+            continue
+        own, places = tower_layers(load, batch)
+        ahead += tuple(place + len(kinds) for place in places)
+        kinds += own
+        ends = LayerGraph(name="embedding", ops=(projector(load, batch * load.tokens),))
+        first = first + ends
+    return kinds, ahead, first
+
+
 def _phase_tokens(source: Tokens, length: Num, cross_len: Num) -> Tokens:
     """The tokens of the main stack: one new position in decode, all of them otherwise."""
-    decode = source.phase == "decode"
-    return Tokens(
-        batch=source.batch,
-        q_len=1.0 if decode else length,
-        kv_len=length,
-        cross_len=cross_len,
-        phase=source.phase,
-        flash=source.flash,
-        rotary=source.rotary,
-    )
+    q_len = 1.0 if source.phase == "decode" else length
+    return with_fields(source, q_len=q_len, kv_len=length, cross_len=cross_len)
 
 
 def _prediction(block: TokenPrediction, model: Model, tokens: Tokens) -> LayerGraph:
@@ -115,11 +117,7 @@ def _prediction(block: TokenPrediction, model: Model, tokens: Tokens) -> LayerGr
         ops: list[Op] = [
             norm_op("prediction.norm", count * hidden, block.norms, block.norm_kind, hidden),
             *projection_ops(block.projections, count),
-            Pointwise(
-                name="prediction.other",
-                elements=0.0,
-                weights=float(block.extra_parameters),
-            ),
+            Pointwise(name="prediction.other", elements=0.0, weights=float(block.extra_parameters)),
         ]
         saved = (Saved(name="prediction.in", elements=3.0 * count * hidden, split="tokens"),)
         graph = graph + LayerGraph(name="prediction", ops=tuple(ops), saved=saved)

@@ -30,6 +30,10 @@ def test_many_changed_commands() -> None:
     [
         "fleet examples/fleet.toml --system h100-sxm --available 2M",
         "fleet examples/fleet.toml --system h100-sxm --available 1.5",
+        "post-train qwen2.5-7b --algorithm grpo --gpus 32xH100 --samples 16 --osl inf",
+        "post-train qwen2.5-7b --algorithm grpo --gpus 32xH100 --samples 16 --price 1e400",
+        "post-train qwen2.5-7b --algorithm grpo --gpus 32xH100 --samples 16 --filtered x",
+        "post-train qwen2.5-7b --algorithm grpo --gpus 32xH100 --samples 16 --tool-time nan:3",
         "cost run llama-3.1-8b --gpus 64xH100 --tokens 1T --rent own --storage-bandwidth 3",
     ],
 )
@@ -41,5 +45,5 @@ def test_commands_that_faulted(
         warnings.simplefilter("error")
         code = run(shlex.split(command))
     found = capsys.readouterr()
-    assert (code, found.out) == (BAD_INPUT if "fleet" in command else 1, "")
+    assert (code, found.out) == (1 if "cost run" in command else BAD_INPUT, "")
     assert found.err.startswith("error: ")

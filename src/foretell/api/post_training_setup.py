@@ -33,6 +33,7 @@ from foretell.specs.post_training import (
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.units import as_number
 
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
@@ -361,14 +362,13 @@ def problems_of(question: PostTrainingQuestion) -> list[Problem]:
     numbers = [_unusable(question, name, low, int) for name, low in LEAST_WHOLE.items()]
     numbers += [_unusable(question, name, low, float) for name, low in LEAST.items()]
     found += [one for one in numbers if one is not None]
-    if not 0.0 <= question.filtered <= 0.95:
+    if as_number(question.filtered, 0.0, 0.95) is None:
         found.append(
             _problem("filtered", question.filtered, "not a usable share", "a share from 0 to 0.95")
         )
     if question.tool_time is not None:
-        try:
-            [float(part) for part in question.tool_time.split(":")]
-        except ValueError:
+        times = [as_number(part, 0.0, MOST) for part in question.tool_time.split(":")]
+        if None in times or len(times) > 2:
             found.append(
                 _problem("tool_time", question.tool_time, "is no MEDIAN:P99", "seconds, as in 2:30")
             )
@@ -387,6 +387,8 @@ LEAST_WHOLE = {
 """Whole numbers, and the least of each."""
 LEAST = {"isl": 0.0, "osl": 1.0, "osl_end": 1.0, "staleness": 0.0, "price": 0.0}
 """Other numbers, and the least of each."""
+MOST = 1e12
+"""No number of a step is above this."""
 
 
 def _problem(path: str, value: object, message: str, allowed: str) -> Problem:
@@ -397,10 +399,11 @@ def _unusable(question: PostTrainingQuestion, name: str, low: float, kind: type)
     """The problem of a number that is none of its kind, or too small; None where it can be."""
     value = getattr(question, name)
     kinds = int if kind is int else int | float
-    if value is None or (isinstance(value, kinds) and not isinstance(value, bool) and value >= low):
+    plain = isinstance(value, kinds) and not isinstance(value, bool)
+    if value is None or (plain and low <= value <= MOST):
         return None
     what = "a whole number" if kind is int else "a number"
-    return _problem(name, value, "not a usable number", f"{what} from {low:g}")
+    return _problem(name, value, "not a usable number", f"{what} from {low:g} to {MOST:g}")
 
 
 def _pool_problems(question: PostTrainingQuestion) -> list[Problem]:

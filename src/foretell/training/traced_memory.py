@@ -33,32 +33,42 @@ def outside(graph: TracedGraph) -> NDArray[np.bool_]:
     return np.asarray((np.array(graph.paths or ("",)) == LOSS)[graph.path])
 
 
+JOINED = ("pointwise", "copy", "fill")
+"""Families whose results a joined kernel keeps to itself."""
+MADE_AGAIN = ("pointwise", "copy", "norm")
+"""Families whose results a compiler makes again in the backward pass from what is there anyway."""
+
+
 def compiled_graph(graph: TracedGraph) -> TracedGraph:
     """A graph with the storages that a compiler keeps: what one joined kernel makes and reads again is never
-    there, and what is element by element of what is kept anyway is made again in the backward pass."""
-    rows = len(graph.op)
+    there, and what is cheap to make again from what is kept anyway is, unless a library's kernel reads it."""
+    rows, apart = len(graph.op), of_library(graph)
+    if not rows:
+        return graph
     ends, last, last_forward = _ends(graph, later=False), graph.born.copy(), graph.born.copy()
+    backward = graph.phase == BACKWARD
+    kept: set[int] = set()
     for row, reads in enumerate(graph.reads):
         last[list(reads)] = row
-        if graph.phase[row] != BACKWARD:
+        if not backward[row]:
             last_forward[list(reads)] = row
-    run = np.cumsum(of_library(graph))
-    inside = graph.born < rows
+        elif apart[row]:
+            kept.update(reads)
+    run = np.cumsum(apart)
+    kinds = np.array([op.kind for op in graph.ops])[graph.op]
     made, read = np.minimum(graph.born, rows - 1), np.minimum(last, rows - 1)
-    apart = of_library(graph)[made]
-    joined = (
-        inside & ~apart & (run[made] == run[read]) & (graph.died != FOREVER) & (last > graph.born)
+    inside = (graph.born < rows) & ~apart[made]
+    joined = inside & (run[made] == run[read]) & (graph.died != FOREVER) & (last > graph.born)
+    joined &= np.isin(kinds[made], JOINED)
+    first = int(np.argmax(backward)) if backward.any() else rows
+    again = (
+        inside & ~joined & (graph.born < first) & (ends > first) & np.isin(kinds[made], MADE_AGAIN)
     )
-    first = int(np.argmax(graph.phase == BACKWARD)) if (graph.phase == BACKWARD).any() else rows
     died = graph.died.copy()
-    for number in np.flatnonzero(inside & (graph.born < first) & (ends > first) & ~joined):
-        op = graph.ops[graph.op[graph.born[number]]]
-        kept = [ends[one] for one in graph.reads[graph.born[number]] if one != number]
-        if (
-            op.kind == "pointwise"
-            and "dropout" not in op.name
-            and min(kept, default=0) >= ends[number]
-        ):
+    for number in set(np.flatnonzero(again).tolist()) - kept:
+        row = graph.born[number]
+        least = min((ends[n] for n in graph.reads[row] if n != number), default=0)
+        if least >= ends[number] and "dropout" not in graph.ops[graph.op[row]].name:
             died[number] = last_forward[number] + 1
     return replace(graph, died=died, storage_bytes=np.where(joined, 0.0, graph.storage_bytes))
 

@@ -45,8 +45,8 @@ USUAL: Mapping[str, float] = {
 IN_TURN_S = 6e-4
 """What a step takes longer where the host schedules between steps and not beside them: hiding it gives about
 a tenth on H200 and B200, at gpt-oss-120b's steps of some 6 ms (vLLM's blog of 2026-02-01)."""
-DECODE_HOST = ("host_step_s", "host_sequence_s", "gap_s")
-"""What of the overheads is the host's and of launching alone, whatever the model."""
+DECODE_HOST = ("host_step_s", "host_sequence_s")
+"""What of the overheads is the host's alone, whatever the model."""
 HOST_SPEED: Mapping[str, float] = {
     "hopper": 1.4, "blackwell": 1.4, "blackwell-ultra": 1.4, "rubin": 1.4,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from foretell.specs.questions.flags import Flag, flag_of
 
 
 def arg(about: str, metavar: str | None = None, **more: Any) -> Parameter:
-    """An argument or a flag: one line about it, and what stands for its value."""
+    """An argument or a flag: one line about it, and the placeholder of its value."""
     return Parameter(help=about, metavar=metavar, **more)
 
 

@@ -354,3 +354,31 @@ def test_each_turn_writes_an_answer() -> None:
     assert many.tokens - 16 * many.prompt_tokens == pytest.approx(
         4 * (one.tokens - 16 * one.prompt_tokens), rel=0.1
     )
+
+
+@pytest.mark.parametrize("plan", ["mbs2 zero3", None])
+def test_log_probabilities_have_micro_batches_of_their_own(plan: str | None) -> None:
+    asked: dict[str, Any] = {**RL, "framework": "verl", "plan": plan, "offload": "none"}
+
+    def numbers(**more: Any) -> tuple[dict[str, float], dict[str, float]]:
+        found = foretell.post_train(**asked, **more)
+        took = {phase.name: phase.seconds for phase in found.phases}
+        return took, {phase.phase: phase.total_bytes for phase in found.memory}
+
+    def changed(one: dict[str, float], other: dict[str, float]) -> set[str]:
+        return {name for name in one if one[name] != pytest.approx(other[name], rel=1e-9)}
+
+    took, held = numbers()
+    larger_s, larger = numbers(log_prob_mbs=32)
+    apart_s, apart = numbers(log_prob_mbs=32, reference_mbs=4)
+    assert changed(took, larger_s) == {"old_logprob", "ref_logprob"}
+    assert changed(larger_s, apart_s) == {"ref_logprob"}
+    assert changed(held, larger) == {"logprob"}
+    assert apart == larger
+    assert larger["logprob"] > held["logprob"]
+    assert plan is None or numbers(log_prob_mbs=2) == numbers()
+
+
+def test_micro_batches_of_passes_that_are_not_there_are_noted() -> None:
+    found = foretell.post_train(**{**RL, "algorithm": "dapo"}, reference_mbs=4)
+    assert any(text.startswith("reference_mbs has no effect") for text in found.assumptions)

@@ -114,6 +114,13 @@ def test_paged_optimizers_are_states_on_the_host() -> None:
     assert parse_plan(str(found)) == found
 
 
+@pytest.mark.parametrize("name", ["paged_adamw_8bit", "adamw_8bit", "adamw_bnb_8bit"])
+def test_names_of_the_trainer_are_their_optimizer(name: str) -> None:
+    assert parse_plan(f"dp1 optimizer={name}") == parse_plan("dp1 optimizer=adam8bit")
+    wide = name.replace("_bnb", "").replace("_8bit", "")
+    assert parse_plan(f"dp1 optimizer={wide}") == parse_plan("dp1 optimizer=adam")
+
+
 @pytest.mark.parametrize(
     ("word", "words"),
     [

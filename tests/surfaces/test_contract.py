@@ -68,9 +68,9 @@ FLAGS = {
         "--model --algorithm --system --gpus --trainer-gpus --rollout-gpus --prompts --samples --isl --osl "
         "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --speculative --critic "
         "--filtered --framework --placement "
-        "--staleness --partial --sync --offload --reference --packing --micro-tokens --tool-time --turns "
-        "--steps --price --set --fit --measured --log --trace --plot --import --accept-unknown --hub "
-        "--export --jsonl --json"
+        "--staleness --partial --sync --offload --reference --packing --micro-tokens --log-prob-mbs "
+        "--reference-mbs --tool-time --turns --steps --price --set --fit --measured --log --trace --plot "
+        "--import --accept-unknown --hub --export --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],
     "catalog systems": ["--json"],

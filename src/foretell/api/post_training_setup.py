@@ -72,6 +72,8 @@ def setups_of(
         form = replace(form, reference=told.get(question.reference, own))
     if form is None:
         problems.append(unknown("algorithm", question.algorithm, ALGORITHMS))
+    else:
+        said += _passes_left_out(question, form)
     usable = form is not None and not problems
     work = None
     if usable and form and loop:
@@ -114,6 +116,8 @@ def setups_of(
         staleness=loop.staleness if question.staleness is None else float(question.staleness),
         partial=question.partial or (question.staleness is None and loop.partial),
         critic=critic_of(question, form, scenario, said),
+        log_prob_mbs=question.log_prob_mbs or 0,
+        reference_mbs=(question.reference_mbs or question.log_prob_mbs or 0) * form.reference,
     )
     options: dict[str, Any] = {
         "placement": question.placement,
@@ -383,6 +387,8 @@ LEAST_WHOLE = {
     "steps": 1,
     "max_osl": 1,
     "micro_tokens": 1,
+    "log_prob_mbs": 1,
+    "reference_mbs": 1,
 }
 """Whole numbers, and the least of each."""
 LEAST = {"isl": 0.0, "osl": 1.0, "osl_end": 1.0, "staleness": 0.0, "price": 0.0}
@@ -404,6 +410,16 @@ def _unusable(question: PostTrainingQuestion, name: str, low: float, kind: type)
         return None
     what = "a whole number" if kind is int else "a number"
     return _problem(name, value, "not a usable number", f"{what} from {low:g} to {MOST:g}")
+
+
+def _passes_left_out(question: PostTrainingQuestion, form: AlgorithmForm) -> list[str]:
+    """Micro-batches of passes that a step does not have."""
+    has = {"log_prob_mbs": form.old or form.reference, "reference_mbs": form.reference}
+    return [
+        f"{name} has no effect: {form.id} has no such pass here"
+        for name, passes in has.items()
+        if getattr(question, name) is not None and not passes
+    ]
 
 
 def _pool_problems(question: PostTrainingQuestion) -> list[Problem]:

@@ -45,6 +45,11 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
         ahead = None
     elif ahead is None and (keys.flag("ahead") or _async(given, table)):
         ahead = 1.0
+    tokens = (
+        keys.whole("total_len")
+        if table.options.get("token_batches")
+        else _micro_tokens(keys, answer + prompt, tuned=bool(method))
+    )
     step = PolicyStep(
         model=(keys.text("model") or "").rstrip("/") or None,
         gpus=gpus,
@@ -56,9 +61,9 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
         algorithm=method or kind or "grpo",
         rollout_tp=_rollout_tp(keys, pools),
         fraction=keys.number("fraction", high=1.0),
-        micro_tokens=keys.whole("total_len")
-        if table.options.get("token_batches")
-        else _micro_tokens(keys, answer + prompt, tuned=bool(method)),
+        micro_tokens=tokens,
+        log_prob_mbs=_of_pass(keys, "log_prob", tokens),
+        reference_mbs=_of_pass(keys, "reference", tokens),
         colocated=pool is None,
         rollout_gpus=pool,
         staleness=ahead if pool is not None else None,
@@ -245,6 +250,14 @@ def _micro_tokens(keys: Keys, longest: int, *, tuned: bool) -> int | None:
     if keys.flag("dynamic"):
         return longest * (keys.whole("micro_batch") or 1)
     return None
+
+
+def _of_pass(keys: Keys, name: str, tokens: int | None) -> int | None:
+    """Sequences of a micro-batch of a pass without gradients; None where tokens fill it, as updates' do
+    unless the pass has a switch of its own."""
+    packed = keys.flag(f"{name}_dynamic")
+    filled = packed if packed is not None else tokens is not None
+    return None if filled else keys.whole(f"{name}_mbs")
 
 
 def _reference(keys: Keys) -> bool:

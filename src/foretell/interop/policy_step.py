@@ -72,6 +72,10 @@ class PolicyStep:
     """Whether a frozen copy of the policy passes over the answers, where the algorithm has one."""
     offload: str | None = None
     """What the trainer moves to the host while the engine generates."""
+    log_prob_mbs: int | None = None
+    """Sequences of a micro-batch of log-probabilities, where it is not packed by tokens."""
+    reference_mbs: int | None = None
+    """The same of the reference."""
 
 
 def launch_of_step(
@@ -120,6 +124,8 @@ def launch_of_step(
         "rollout_plan",
         "rollout_gpus",
         "micro_tokens",
+        "log_prob_mbs",
+        "reference_mbs",
     ):
         if keys.unset & {*sources.get(name, ())}:
             record.pop(name, None)
@@ -142,7 +148,7 @@ ONE_UPDATE = (
 STEP_VALUES = (
     "algorithm", "prompts", "samples", "isl", "max_osl", "updates", "rollout_plan", "rollout_gpus",
     "placement", "staleness", "engine", "micro_tokens", "turns", "steps", "reference", "offload",
-    "critic", "partial",
+    "critic", "partial", "log_prob_mbs", "reference_mbs",
 )  # fmt: skip
 """Values of a step that an update alone does not have, as the read-back table names them."""
 
@@ -207,6 +213,8 @@ def _record(step: PolicyStep, tool: Tool, values: Mapping[str, object]) -> dict[
         "staleness": step.staleness if apart and step.staleness else None,
         "engine": step.engine,
         "micro_tokens": step.micro_tokens,
+        "log_prob_mbs": step.log_prob_mbs,
+        "reference_mbs": step.reference_mbs if step.reference else None,
         "turns": step.turns if step.turns > 1 else None,
         "steps": step.steps,
     }

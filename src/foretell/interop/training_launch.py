@@ -29,12 +29,13 @@ from foretell.interop.launch import Known, Launch
 from foretell.interop.policy_step import STEP_VALUES
 from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
+from foretell.specs.plan_forms import OPTIMIZER_NAMES
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.post_training import usual_prompt
 
 STAGED = re.compile(r"(?:zero|z|stage)[-_]?([0-3])", re.IGNORECASE)
 """How names of DeepSpeed's files say their stage."""
-OPTIMIZERS = table_of("_training").words["optimizer"]
+OPTIMIZERS = {**{name: name for name in CHOICES["optimizer"]}, **OPTIMIZER_NAMES}
 """Names of optimizers and ours."""
 METHODS = table_of("_training").words["method"]
 """Methods of these trainers, and the algorithm whose step is theirs."""

@@ -32,6 +32,11 @@ class PackedBatch:
     imbalance: float
     """Work of the fullest rank over the mean."""
 
+    @property
+    def micro_batches(self) -> float:
+        """Micro-batches of one rank."""
+        return self.scenario.job.global_batch / (self.plan.dp * self.plan.micro_batch)
+
 
 def packed_batch(
     scenario: Scenario,
@@ -86,17 +91,29 @@ class TrainerPasses:
     frozen_s: float
     """The same without adapters."""
     micro_batches: float
-    """Micro-batches of one rank in a pass over all trajectories."""
+    """Micro-batches of one rank in all updates' passes over the trajectories."""
+    forward_batches: float
+    """Those of the pass without gradients."""
+    frozen_batches: float
+    """Those of the one without adapters."""
     held: dict[str, float]
     """Bytes of the fullest chip in an update, by part."""
     forward: ForwardPass
-    """What a pass without gradients holds."""
+    """What passes without gradients hold."""
 
 
 def trainer_passes(
-    scenario: Scenario, plan: Plan, work: TrajectoryWorkload, budget: float, balanced: bool
+    scenario: Scenario,
+    plan: Plan,
+    work: TrajectoryWorkload,
+    budget: float,
+    balanced: bool,
+    *,
+    log_prob_mbs: int = 0,
+    reference_mbs: int = 0,
 ) -> TrainerPasses:
-    """Updates and one forward-only pass of a step by a trainer's plan."""
+    """Updates and forward-only passes of a step by a trainer's plan; sequences of a micro-batch of the
+    passes, 0: as updates fill theirs."""
     if plan.lora and plan.method == "prompt":  # its tokens pass the model too
         work = replace(work, prompt_tokens=work.prompt_tokens + plan.lora)
     batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, balanced)
@@ -104,19 +121,25 @@ def trainer_passes(
     if work.together and not budget:
         held = step_numbers(packed_batch(scenario, plan, work.longest(), 1.0, budget, balanced))[1]
     whole = packed_batch(scenario, plan, work, 1.0, budget, balanced)
-    passed = forward_only(whole.scenario, whole.plan)
-    many = whole.scenario.job.global_batch / (whole.plan.dp * whole.plan.micro_batch)
-    frozen_s = passed.seconds
-    if plan.lora:
-        plain = replace(whole.plan, lora=0, adapters="all", method="lora")
-        frozen_s = forward_only(whole.scenario, plain).seconds
+    own, frozen = (
+        packed_batch(scenario, replace(plan, micro_batch=many), work, 1.0, 0.0, balanced)
+        if many
+        else whole
+        for many in (log_prob_mbs, reference_mbs)
+    )
+    passed = kept = forward_only(own.scenario, own.plan)
+    if plan.lora or frozen is not own:
+        plain = replace(frozen.plan, lora=0, adapters="all", method="lora")
+        kept = forward_only(frozen.scenario, plain)
     return TrainerPasses(
         update_s=work.updates * update_s * batch.imbalance,
-        forward_s=passed.seconds * whole.imbalance,
-        frozen_s=frozen_s * whole.imbalance,
-        micro_batches=many,
+        forward_s=passed.seconds * own.imbalance,
+        frozen_s=kept.seconds * frozen.imbalance,
+        micro_batches=whole.micro_batches,
+        forward_batches=own.micro_batches,
+        frozen_batches=frozen.micro_batches,
         held=held,
-        forward=passed,
+        forward=replace(passed, passing_bytes=max(passed.passing_bytes, kept.passing_bytes)),
     )
 
 

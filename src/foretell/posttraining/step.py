@@ -95,6 +95,10 @@ class StepSetup:
     """Whether long answers go on under the next weights."""
     critic: Model | None = None
     """The value model; None where there is none."""
+    log_prob_mbs: int = 0
+    """Sequences of a micro-batch of old log-probabilities on one rank; 0: as updates fill theirs."""
+    reference_mbs: int = 0
+    """The same of the reference."""
 
     @property
     def plan_words(self) -> str:
@@ -148,11 +152,12 @@ def step_of(setup: StepSetup) -> StepResult:
         return sync_alone(setup)
     if not form.head:
         actor = replace(actor, model=with_scalar_head(actor.model))
-    passes = trainer_passes(actor, setup.plan, setup.work, setup.budget, setup.loop.balanced)
-    valued = passes
+    asked = setup.plan, setup.work, setup.budget, setup.loop.balanced
+    own = (setup.log_prob_mbs, setup.reference_mbs)
+    passes = valued = trainer_passes(actor, *asked, log_prob_mbs=own[0], reference_mbs=own[1])
     if setup.critic is not None:
         critic = replace(actor, model=with_scalar_head(setup.critic))
-        valued = trainer_passes(critic, setup.plan, setup.work, setup.budget, setup.loop.balanced)
+        valued = trainer_passes(critic, *asked)
     rollout = None
     if setup.algorithm.generates:
         rollout = rollout_times(
@@ -189,8 +194,9 @@ def sync_alone(setup: StepSetup) -> StepResult:
         trained = forward_only(replace(setup.scenario, job=job), setup.plan).trained
     nothing = ForwardPass(seconds=0.0, weight_bytes=0.0, passing_bytes=0.0, trained=trained)
     passes = TrainerPasses(
-        update_s=0.0, forward_s=0.0, frozen_s=0.0, micro_batches=0.0, held={}, forward=nothing
-    )
+        update_s=0.0, forward_s=0.0, frozen_s=0.0, held={}, forward=nothing,
+        micro_batches=0.0, forward_batches=0.0, frozen_batches=0.0,
+    )  # fmt: skip
     seconds: dict[str, tuple[float, Pool]] = {"weight_sync": (sync_of(setup, trained), "all")}
     return _joined(setup, passes, None, seconds, ())
 
@@ -217,20 +223,19 @@ def phase_seconds(
     """Seconds of each phase by itself, and the chips that it keeps busy; `critic`: passes of the value
     model, where there is one."""
     form, loop, work = setup.algorithm, setup.loop, setup.work
-    each_s = loop.micro_batch_s * passes.micro_batches if form.generates else 0.0
+    each_s = loop.micro_batch_s if form.generates else 0.0
     weights: tuple[Held, ...] = ("weights",)
     again = 2.0 if loop.reloads else 0.0
 
-    def forward_of(mine: TrainerPasses, pass_s: float) -> float:
-        """A pass without gradients, and what is moved for it."""
-        return (
-            pass_s + each_s + carried_s(setup, PASS_BYTES) + again * onload_s(setup, mine, weights)
-        )
+    def forward_of(mine: TrainerPasses, pass_s: float, many: float) -> float:
+        """A pass without gradients in so many micro-batches, and what is moved for it."""
+        beside_s = each_s * many + carried_s(setup, PASS_BYTES)
+        return pass_s + beside_s + again * onload_s(setup, mine, weights)
 
     def update_of(mine: TrainerPasses) -> float:
         """All updates, and what is moved for them."""
-        beside_s = 2.0 * each_s + carried_s(setup, UPDATE_BYTES) + again * onload_s(setup, mine)
-        return mine.update_s + beside_s
+        beside_s = 2.0 * each_s * mine.micro_batches + carried_s(setup, UPDATE_BYTES)
+        return mine.update_s + beside_s + again * onload_s(setup, mine)
 
     moved_s = onload_s(setup, passes, weights) if loop.reloads else onload_s(setup, passes)
     found: dict[str, tuple[float, Pool]] = {}
@@ -247,11 +252,14 @@ def phase_seconds(
     if form.old and (
         loop.old_logprobs == "always" or (loop.old_logprobs == "several" and work.updates > 1)
     ):
-        found["old_logprob"] = (forward_of(passes, passes.forward_s), "trainer")
+        old_s = forward_of(passes, passes.forward_s, passes.forward_batches)
+        found["old_logprob"] = (old_s, "trainer")
     if form.reference:
-        found["ref_logprob"] = (forward_of(passes, passes.frozen_s), "trainer")
+        reference_s = forward_of(passes, passes.frozen_s, passes.frozen_batches)
+        found["ref_logprob"] = (reference_s, "trainer")
     if form.critic:
-        found["values"] = (forward_of(critic, critic.forward_s), "trainer")
+        values_s = forward_of(critic, critic.forward_s, critic.forward_batches)
+        found["values"] = (values_s, "trainer")
     if rollout is not None:
         found["adv"] = (loop.advantage_s * work.trajectories, "host")
     found["update_actor"] = (update_of(passes), "trainer")

@@ -193,6 +193,14 @@ FORM_WORDS: Mapping[str, tuple[str, ...]] = {
 PAGED = {"paged-adam": "adam", "paged-adam8bit": "adam8bit"}
 """Values of optimizer that are another spelling: bitsandbytes keeps their states in pages that may live on
 the host, read as states on the host, `optimizer=adam8bit offload=optimizer`."""
+_NAMES = {
+    "adam": "adamw adamw_torch adamw_torch_fused adamw_apex_fused adamw_hf adamwnpufused fused_adam "
+    "fusedadam adamw_torch_xla adamw_torch_npu_fused adamw_anyprecision paged_adamw paged_adamw_32bit",
+    "adam8bit": "adamw_bnb_8bit adamw_8bit paged_adamw_8bit adamw_torch_8bit",
+    "lion": "lion_32bit paged_lion_32bit",
+}
+OPTIMIZER_NAMES = {name: ours for ours, names in _NAMES.items() for name in names.split()}
+"""Names of Hugging Face's `optim=` -> ours; paged states stay on the card while they fit."""
 
 
 def as_written(given: dict[str, object], problems: list[Problem]) -> dict[str, object]:
@@ -205,9 +213,11 @@ def as_written(given: dict[str, object], problems: list[Problem]) -> dict[str, o
         dora = given["dora"]
         given = {name: value for name, value in given.items() if name != "dora"}
         given |= {"method": "dora"} if dora else {}
-    if given.get("optimizer") in PAGED:
-        given = {**given, "optimizer": PAGED[str(given["optimizer"])]}
-        given.setdefault("offload", "optimizer")
+    name = str(given.get("optimizer"))
+    if name in PAGED:
+        given = {"offload": "optimizer", **given, "optimizer": PAGED[name]}
+    if name in OPTIMIZER_NAMES:
+        given = {**given, "optimizer": OPTIMIZER_NAMES[name]}
     if given.get("tp_mode") != SEQUENCE_GRID:
         return given
     rest = {key: value for key, value in given.items() if key not in ("tp_mode", "tp2")}

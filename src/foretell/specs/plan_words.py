@@ -12,6 +12,7 @@ from foretell.specs.plan_forms import (
     FORM_WORDS,
     FORMS,
     NUMBERS,
+    OPTIMIZER_NAMES,
     PAGED,
     SEQUENCE_GRID,
     as_written,
@@ -211,7 +212,7 @@ def _choice(word: str, key: str, value: str) -> tuple[str, object]:
         )
     spelled = {"tp_mode": (SEQUENCE_GRID,), "optimizer": tuple(PAGED)}
     choices = (*CHOICES[key], *spelled.get(key, ()))
-    if value not in choices:
+    if value not in choices and not (key == "optimizer" and value in OPTIMIZER_NAMES):
         near = nearest_name(value, choices)
         raise BadInput([no_choice(f"plan.{key}", value, ", ".join(choices), near)])
     return key, value

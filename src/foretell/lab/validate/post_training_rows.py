@@ -52,6 +52,8 @@ MICRO_BATCHES = re.compile(
     re.IGNORECASE,
 )
 """How many micro-batches a step has, in a row's notes."""
+LOG_PROB = re.compile(r"log[_ -]?prob\w*[_ -]micro[_ -]?batch\w*\W*(\d+)", re.IGNORECASE)
+"""Sequences of a micro-batch of log-probabilities, in a row's notes."""
 UNPACKED = re.compile(
     r"(?:\bno|without|not using) (?:sequence |sample )?packing|not packed|unpacked"
     r"|remove[_ -]padding\W*(?:off|false)",
@@ -230,6 +232,8 @@ def rl_question(cells: Cells) -> dict[str, Any]:
         asked["critic"] = named[1]
     if UNPACKED.search(cells.get("notes") or ""):
         asked["packing"] = "batch"
+    if own := LOG_PROB.search(cells.get("notes") or ""):
+        asked["log_prob_mbs"] = int(own[1])
     if asked["placement"] == "async":
         asked |= staleness_of(cells)
     words = [

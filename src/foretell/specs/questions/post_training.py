@@ -173,6 +173,13 @@ class PostTrainingQuestion(LayoutFlags):
             "Tokens of a micro-batch on one rank (default: 16384, or the plan's mbs).", MOST_LENGTH
         ),
     ] = None
+    log_prob_mbs: Annotated[
+        int | None,
+        _whole("Sequences of a micro-batch of log-probabilities (default: as the updates).", 2**20),
+    ] = None
+    reference_mbs: Annotated[
+        int | None, _whole("The same of the reference (default: as --log-prob-mbs).", 2**20)
+    ] = None
     tool_time: Annotated[
         str | None, flag("Seconds of a tool call: median and 99th percentile.", "MEDIAN:P99")
     ] = None

@@ -150,3 +150,23 @@ def test_the_gpus_of_a_node_that_a_hybrid_strategy_needs_are_asked_for() -> None
     )
     assert any("hybrid sharding" in ask for ask in launch.asks)
     assert not launch.not_understood
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "used"),
+    [
+        ('ARGS="--bf16"', 'ARGS="$ARGS {}"', "$ARGS"),
+        ("ARGS=(--bf16)", "ARGS+=({})", '"${ARGS[@]}"'),
+    ],
+)
+@pytest.mark.parametrize(("flags", "asks"), [("--recompute-granularity full", 1), ("--save /x", 0)])
+def test_flags_behind_an_undecided_test_are_asked_for(
+    first: str, more: str, used: str, flags: str, asks: int
+) -> None:
+    told = more.format(flags)
+    launch = read_launch(
+        f"#!/bin/bash\n{first}\nif [ $(hostname) == foo ]; then\n  {told}\nfi\n"
+        f"torchrun --nproc_per_node 8 {PRETRAIN} {used}\n"
+    )
+    assert "precision=bf16" in launch.plan.split()
+    assert sum("line 3" in ask for ask in launch.asks) == asks

@@ -226,14 +226,15 @@ def _branch(
         return signal
     line = shell.source.place(node.start_byte)[0]
     if shell.scope.merge(taken, before, line, decider(verdict)):
-        _ask(shell, verdict)
+        _ask(shell, verdict, line)
     return signal if signal == other else ""
 
 
-def _ask(shell: "Shell", verdict: Verdict) -> None:
-    """Note the variable that decides words of a command; what a cluster sets decides none that matter."""
-    name = decider(verdict)
-    if name and not CLUSTER.fullmatch(name):
+def _ask(shell: "Shell", verdict: Verdict, line: int) -> None:
+    """Note the variable, or the line of the test, that decides words of a command; what a cluster sets
+    decides none that matter."""
+    name = decider(verdict) or f"what line {line} tests"
+    if not CLUSTER.fullmatch(name):
         shell.house.deciders[_called(shell, name)] = None
 
 

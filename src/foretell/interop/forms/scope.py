@@ -123,13 +123,47 @@ class Scope:
                 if name not in before.values and kept is not None:
                     self.values[name] = kept
                     continue
-            both = isinstance(mine, ArrayValue) or isinstance(theirs, ArrayValue)
-            if both:  # words that one branch adds: those of the other are kept
-                arrays = True
+            if isinstance(mine, ArrayValue) or isinstance(theirs, ArrayValue):
+                arrays = arrays or _matter(mine, theirs)
+                continue  # words that one branch adds: those of the other are kept
+            ends = sorted((text_of(mine or ()), text_of(theirs or ())), key=len)
+            if ends[0] and " --" in ends[1].removeprefix(ends[0]) and ends[1].startswith(ends[0]):
+                self.values[name] = min(mine or (), theirs or (), key=lambda one: len(text_of(one)))
+                arrays = arrays or _matter(mine, theirs)
                 continue
             self.values[name] = unknown(decider or name, line)
         self.exported |= other.exported
         return arrays
+
+
+_QUIET = re.compile(
+    r"load|save|resume|restore|ckpt|checkpoint(?!ing)|wandb|log|tensorboard|debug|profil|eval|data|path|"
+    r"dir|name|seed|token|host|port|addr|rank|rdzv|verbose|timeout"
+)
+"""Parts of flags that move neither time nor memory."""
+
+
+_STARTS = frozenset("python python3 uv torchrun srun mpirun accelerate deepspeed run".split())
+"""Words that start a program: flags beside them are its launcher's."""
+
+
+def _matter(mine: Value | ArrayValue | None, theirs: Value | ArrayValue | None) -> bool:
+    """Whether flags that one of two values has alone may move time or memory."""
+    one, other = _words(mine), _words(theirs)
+    if _STARTS & (one | other):
+        return False
+    flags = [
+        {word.partition("=")[0] for word in words if word[:1] == "-"} for words in (one, other)
+    ]
+    alone = (flags[0] ^ flags[1]) if any(flags) else one ^ other
+    return any(not _QUIET.search(word.lower()) for word in alone)
+
+
+def _words(value: Value | ArrayValue | None) -> set[str]:
+    """The words of a value."""
+    if isinstance(value, ArrayValue):
+        return {word for _, words in value.items for word in text_of(words).split()}
+    return {*text_of(value or ()).split()}
 
 
 def _same(mine: Value | ArrayValue | None, theirs: Value | ArrayValue | None) -> bool:

@@ -10,7 +10,7 @@ bytes, 1 Gbit is 10**9 / 8 bytes. Case matters, and a spelling that two people r
 import math
 import re
 
-from foretell.errors import BadInput, Problem, nearest_name
+from foretell.errors import BadInput, bad_input, nearest_name
 from foretell.records import dataclass
 
 LONGEST_TEXT = 100
@@ -352,6 +352,4 @@ def _bad(path: str, value: object, unit: str, message: str, nearest: str | None 
     alone = f" (in {symbol(unit)})" if unit else ""
     allowed = f"a number alone{alone} or with {', '.join(_accepted(unit))}"
     allowed += ", k, M, B or T after it" if counted else ""
-    return BadInput(
-        [Problem(path=path, value=value, message=message, allowed=allowed, nearest=nearest)]
-    )
+    return bad_input(path, value, message, allowed, nearest)

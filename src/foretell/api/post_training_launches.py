@@ -15,7 +15,7 @@ from foretell.api.launches import (
     system_of,
 )
 from foretell.catalog import model as catalog_model
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.launch import Launch, ReadValue
 from foretell.interop.policy_step import ONE_UPDATE
 from foretell.specs.plan_words import read_words
@@ -54,7 +54,7 @@ def read_post_training(
     if not named:
         message = f"the {launch.tool} arguments name no model that is known here"
         allowed = "MODEL, or --hub for a repository of the Hugging Face hub"
-        raise BadInput([Problem(path="model", value=None, message=message, allowed=allowed)])
+        raise bad_input("model", None, message, allowed)
     if any(name in by_hand for name in POOLS):
         told = {name: value for name, value in told.items() if name not in POOLS}
     arguments = {**told, **by_hand, "model": named}

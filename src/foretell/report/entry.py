@@ -7,7 +7,7 @@ from foretell import catalog, units
 from foretell.catalog.files import read_table
 from foretell.catalog.models import find_model, model, show_model
 from foretell.catalog.names import exists, nearest
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, bad_input
 from foretell.interop.user_files import are_read, is_there
 from foretell.report.console import table
 from foretell.report.presentation.text import bullets
@@ -65,7 +65,7 @@ def _unknown(name: str) -> BadInput:
         near = [p.nearest for p in error.problems if p.nearest] + near
     message = "is neither a model, chip or system of the catalogue nor a file"
     said = " or ".join(near) or None
-    return BadInput([Problem(path="name", value=name, message=message, nearest=said)])
+    return bad_input("name", name, message, nearest=said)
 
 
 def _model(name: str) -> Shown:

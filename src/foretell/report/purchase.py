@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.interop.user_files import write_whole
 from foretell.records import with_values
 from foretell.report.presentation.text import bullets, card_text
@@ -44,7 +44,7 @@ def report_file(name: str | None) -> Path | None:
     elif path.suffix.lower() == ".pdf" and browser() is None:
         message, allowed = "needs a browser", INSTALL
     if message:
-        raise BadInput([Problem(path="report", value=name, message=message, allowed=allowed)])
+        raise bad_input("report", name, message, allowed)
     return path
 
 

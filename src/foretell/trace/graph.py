@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.records import dataclass
 
 FORMAT, VERSION = "foretell-trace", 1
@@ -229,7 +229,7 @@ def _loaded(path: str, _: int) -> TracedModel:
         return traced_of(table)
     except (KeyError, TypeError, ValueError) as error:
         message = f"no traced model: {error}; write it again with foretell trace"
-        raise BadInput([Problem(path="model", value=path, message=message)]) from None
+        raise bad_input("model", path, message) from None
 
 
 def traced_of(table: Mapping[str, Any]) -> TracedModel:

@@ -24,7 +24,7 @@ from foretell.economics.actuary import (
     package_columns,
 )
 from foretell.economics.yields import perfect_share
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.specs._base import Num
 from foretell.specs.silicon import Process
@@ -49,7 +49,7 @@ def score_cost(path: Path) -> Scores:
     if not packages and not all(name in columns for name in DIE_INPUTS):
         allowed = f"columns {', '.join(DIE_INPUTS)}, or {', '.join(PACKAGE_INPUTS)}"
         message = "is no table of die or package costs"
-        raise BadInput([Problem(path=str(path), value=None, message=message, allowed=allowed)])
+        raise bad_input(str(path), None, message, allowed)
     row_of = package_row if packages else die_row
     predictions: list[Prediction] = []
     groups = ("by_source", "by_metric", "by_node", "by_package")
@@ -196,11 +196,9 @@ def _read(path: Path) -> tuple[list[dict[str, str]], Sequence[str]]:
         text = read_bytes(path).decode("utf-8-sig")
     except (OSError, EOFError) as error:
         said = getattr(error, "strerror", None) or "is cut short"
-        message = f"cannot be read: {said}"
-        raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
+        raise bad_input(str(path), None, f"cannot be read: {said}") from None
     except UnicodeDecodeError:
-        message = "is not text in UTF-8"
-        raise BadInput([Problem(path=str(path), value=None, message=message)]) from None
+        raise bad_input(str(path), None, "is not text in UTF-8") from None
     columns, found = csv_rows(text, str(path))
     rows = [{name.strip(): value.strip() for name, value in row.items()} for row in found]
     return rows, [name.strip() for name in columns]

@@ -16,7 +16,7 @@ from foretell.api.answers import Estimate
 from foretell.api.training import estimate
 from foretell.catalog.files import csv_rows, read_bytes
 from foretell.catalog.software_printed import recognise_framework
-from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
+from foretell.errors import Infeasible, ProblemsError, bad_input
 from foretell.records import as_json, dataclass
 from foretell.specs.plan_forms import GENERIC
 
@@ -99,8 +99,7 @@ def score_famous(path: Path) -> FamousRuns:
     columns, rows = csv_rows(read_bytes(path).decode(), str(path))
     missing = [name for name in COLUMNS if name not in columns]
     if missing:
-        message = f"has no column {', '.join(missing)}"
-        raise BadInput([Problem(path=str(path), value=None, message=message)])
+        raise bad_input(str(path), None, f"has no column {', '.join(missing)}")
     return FamousRuns(runs=tuple(famous_run(row) for row in rows))
 
 

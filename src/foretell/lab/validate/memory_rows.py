@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from foretell.catalog.files import csv_rows
-from foretell.errors import BadInput, Problem, unknown
+from foretell.errors import BadInput, bad_input, unknown
 from foretell.lab.validate.training_rows import NEEDED, TrainingRow, row_of, table_text
 
 OOM_NEEDED = ("layers", "hidden", "tp", "pp", "dp", "micro_batch")
@@ -43,7 +43,7 @@ def read_memory_rows(path: Path) -> list[TrainingRow]:
     missing = [name for name in OOM_NEEDED if name not in have]
     if missing:
         message = f"is no table of training runs: it has no column {', '.join(missing)}"
-        raise BadInput([Problem(path=str(path), value=None, message=message)])
+        raise bad_input(str(path), None, message)
     return checked_outcomes(
         [failed_row(cells, str(n)) for n, cells in enumerate(rows, start=1)], path
     )

@@ -19,7 +19,7 @@ from foretell.catalog import model as catalogue_model
 from foretell.catalog.models import stand_in
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.sightings import QuestionFacts
-from foretell.errors import BadInput, Problem, ProblemsError
+from foretell.errors import ProblemsError, bad_input
 from foretell.inputs.system import system_of
 from foretell.lab.validate.post_training_anchors import anchored_facts, anchored_figures
 from foretell.lab.validate.post_training_rows import (
@@ -101,12 +101,10 @@ def read_cells(path: Path) -> list[dict[str, str]]:
         missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
         if missing:
             message = f"is no table of post-training runs: it has no column {', '.join(missing)}"
-            raise BadInput([Problem(path=str(path), value=None, message=message)])
+            raise bad_input(str(path), None, message)
         return [{key: value or "" for key, value in row.items() if key} for row in reader]
     except csv.Error as error:
-        raise BadInput(
-            [Problem(path=str(path), value=None, message=f"cannot be read: {error}")]
-        ) from None
+        raise bad_input(str(path), None, f"cannot be read: {error}") from None
 
 
 def predictions_of(cells: Cells, left_out: bool = True) -> list[PostTrainingPrediction] | str:

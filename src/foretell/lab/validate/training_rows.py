@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.catalog.files import csv_rows, read_bytes
-from foretell.errors import BadInput, Problem
+from foretell.errors import bad_input
 from foretell.lab.calibrate.cells import LARGEST
 from foretell.records import dataclass
 from foretell.units import as_number
@@ -146,7 +146,7 @@ def read_rows(path: Path) -> list[TrainingRow]:
     missing = [name for name in NEEDED if name not in have]
     if missing:
         message = f"is no table of training runs: it has no column {', '.join(missing)}"
-        raise BadInput([Problem(path=str(path), value=None, message=message)])
+        raise bad_input(str(path), None, message)
     return [row_of(cells, str(number)) for number, cells in enumerate(rows, start=1)]
 
 
@@ -160,7 +160,7 @@ def table_text(path: Path) -> str:
         message = f"cannot be read: {error}"
     except UnicodeDecodeError:
         message = "is not text in UTF-8"
-    raise BadInput([Problem(path=str(path), value=None, message=message)])
+    raise bad_input(str(path), None, message)
 
 
 def row_of(cells: Mapping[str, str | None], number: str = "1") -> TrainingRow:

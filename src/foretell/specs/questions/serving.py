@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from foretell.records import dataclass
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 PLAYED: Mapping[Surface, str] = {"study": CLOSED_FORM}
 """Where requests are not simulated."""
+played, played_count = partial(flag, without=PLAYED), partial(whole, without=PLAYED)
+"""Flags of that: texts, and whole numbers."""
 PromptLength = Annotated[float, decimal("Tokens of a prompt.", most=MOST_LENGTH)]
 AnswerLength = Annotated[float, decimal("Tokens of an answer.", most=2**17)]
 SERVED_PROMPT, SERVED_ANSWER = (
@@ -127,60 +130,48 @@ class RequestSource:
 
     arrivals: Annotated[
         str | None,
-        flag(
+        played(
             "Simulated: closed, poisson, gamma, burst, or a .csv or .jsonl trace.",
             "KIND|FILE",
             names_file="maybe",
-            without=PLAYED,
         ),
     ] = None
     seed: Annotated[
-        int | None, whole("Simulated: seed of all random draws (default 0).", without=PLAYED)
+        int | None, played_count("Simulated: seed of all random draws (default 0).")
     ] = None
     prefixes: Annotated[
-        int | None,
-        whole("Simulated: number of distinct shared prefixes.", most=20_000, without=PLAYED),
+        int | None, played_count("Simulated: number of distinct shared prefixes.", most=20_000)
     ] = None
     prefix_tokens: Annotated[
-        int | None, whole("Simulated: tokens of a shared prefix, on top of --isl.", without=PLAYED)
+        int | None, played_count("Simulated: tokens of a shared prefix, on top of --isl.")
     ] = None
     routing: Annotated[
         str | None,
-        flag(
-            "Simulated: round-robin (default), least-loaded, prefix-aware or sticky.",
-            "RULE",
-            without=PLAYED,
-        ),
+        played("Simulated: round-robin (default), least-loaded, prefix-aware or sticky.", "RULE"),
     ] = None
     trace_unit: Annotated[
         str | None,
-        flag(
+        played(
             "Simulated: unit of a trace's timestamps: s, ms, us or ns (default: its format's).",
             "UNIT",
-            without=PLAYED,
         ),
     ] = None
     block_tokens: Annotated[
         int | None,
-        whole(
-            "Simulated: tokens of one hash id of a trace (default 512 or 16, whichever fits).",
-            without=PLAYED,
+        played_count(
+            "Simulated: tokens of one hash id of a trace (default 512 or 16, whichever fits)."
         ),
     ] = None
     sessions: Annotated[
         str | None,
-        flag(
-            'Simulated: requests as turns of sessions, e.g. "turns=8 pause=5 new=500".',
-            "WORDS",
-            without=PLAYED,
+        played(
+            'Simulated: requests as turns of sessions, e.g. "turns=8 pause=5 new=500".', "WORDS"
         ),
     ] = None
     kv_tiers: Annotated[
         str | None,
-        flag(
-            'Simulated: KV tiers behind the GPUs, e.g. "host:1TB@50GB/s ssd:8TB@6GB/s".',
-            "TIERS",
-            without=PLAYED,
+        played(
+            'Simulated: KV tiers behind the GPUs, e.g. "host:1TB@50GB/s ssd:8TB@6GB/s".', "TIERS"
         ),
     ] = None
 
@@ -195,26 +186,20 @@ class RequestOptions(RequestSource):
     ] = False
     lengths: Annotated[
         str | None,
-        flag(
+        played(
             f"With --simulate: {SHAPES_HELP}; default fixed, or uniform with --spread.",
             "SHAPE|FILE",
             names_file="maybe",
-            without=PLAYED,
         ),
     ] = None
     autoscale: Annotated[
         str | None,
-        flag(
-            'With --simulate: autoscaling, e.g. "min=1 max=16 start=120 target=0.7".',
-            "WORDS",
-            without=PLAYED,
-        ),
+        played('With --simulate: autoscaling, e.g. "min=1 max=16 start=120 target=0.7".', "WORDS"),
     ] = None
     queue_limit: Annotated[
         int | None,
-        whole(
-            "With --simulate: requests that may wait at an instance; one more is refused.",
-            without=PLAYED,
+        played_count(
+            "With --simulate: requests that may wait at an instance; one more is refused."
         ),
     ] = None
     urgent: Annotated[
@@ -227,19 +212,14 @@ class RequestOptions(RequestSource):
     ] = None
     fail_at: Annotated[
         str | None,
-        flag(
+        played(
             "With --simulate: when one of the instances fails, as in 60s; others do its work anew.",
             "TIME",
-            without=PLAYED,
         ),
     ] = None
     preemption: Annotated[
         str | None,
-        flag(
-            "With --simulate: recompute (default) or swap, when the KV cache is full.",
-            "RULE",
-            without=PLAYED,
-        ),
+        played("With --simulate: recompute (default) or swap, when the KV cache is full.", "RULE"),
     ] = None
 
 
@@ -294,25 +274,21 @@ class ServingQuestion(RequestOptions, ServiceQuestion):
 
     requests: Annotated[
         int | None,
-        whole(
+        played_count(
             "Requests of a benchmark (default: 10 for each concurrent one), or of --simulate (2000).",
             most=20_000,
-            without=PLAYED,
         ),
     ] = None
     warmup: Annotated[
         int | None,
-        whole(
-            "Of a benchmark's requests, the first N that are not counted (default 0).",
-            most=20_000,
-            without=PLAYED,
+        played_count(
+            "Of a benchmark's requests, the first N that are not counted (default 0).", most=20_000
         ),
     ] = None
     batching: Annotated[
         Batching,
-        flag(
-            "continuous; static: one batch of --concurrency requests; offline: an endless queue.",
-            without=PLAYED,
+        played(
+            "continuous; static: one batch of --concurrency requests; offline: an endless queue."
         ),
     ] = "continuous"
     steps: Annotated[

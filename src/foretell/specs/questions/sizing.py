@@ -27,7 +27,6 @@ from foretell.specs.questions.common import (
 from foretell.specs.questions.flags import Flag, decimal, flag, switch, whole
 from foretell.specs.questions.plan_flags import DegreeFlags
 from foretell.specs.questions.serving import (
-    PLAYED,
     RATE,
     AdapterRank,
     Adapters,
@@ -41,6 +40,7 @@ from foretell.specs.questions.serving import (
     RequestSource,
     Speculative,
     Tuned,
+    played_count,
 )
 
 PARETO = switch(
@@ -134,10 +134,9 @@ class SizeQuestion(RequestSource, TargetsQuestion):
 
     requests: Annotated[
         int | None,
-        whole(
+        played_count(
             "Simulated: requests drawn, or the first of a trace (default: ten minutes of them, or all).",
             most=20_000,
-            without=PLAYED,
         ),
     ] = None
     prices: PriceList = ""

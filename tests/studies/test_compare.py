@@ -375,3 +375,16 @@ def test_long_answers_report_how_far_they_are() -> None:
         done, total = zip(*told[name], strict=True)
         assert list(done) == sorted(done), name
         assert max(done) <= min(total), name
+
+
+def test_tokens_of_a_mix_are_those_of_what_is_trained() -> None:
+    """They made the service another question, which nothing paid for."""
+    served = {"kind": "serving", "isl": 9, "osl": 9, "weight": 2, "name": "served"}
+    mix = {"base": {"model": "gpt2"}, "workload": [{"name": "trained", "global_batch": 64}, served]}
+    systems = ["h100-sxm", "tpu-v5p"]
+    found = foretell.compare(systems, gpus=8, tokens="1B", workload=mix).to_dict()
+    facts = found["systems"][0]["workloads"]
+    assert facts["trained"]["tokens"] == 1e9
+    assert "tokens" not in facts["served"]
+    with pytest.raises(BadInput, match="nothing is trained"):
+        foretell.compare(systems, gpus=8, tokens="1B", workload={**mix, "workload": [served]})

@@ -9,10 +9,10 @@ from typing import Any
 from foretell import units
 from foretell.api.cost import Payment, check_payment
 from foretell.catalog.files import read_table
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput, Problem, wrong
 from foretell.interop.user_files import user_file
 from foretell.specs.study import Axis, Study
-from foretell.studies.flags import PAID
+from foretell.studies.flags import PAID, RUN
 from foretell.studies.procurement.clusters import Given, name_of
 from foretell.studies.procurement.workloads import TPOT_MS, LatencyTargets
 from foretell.studies.study_file import read_study
@@ -88,7 +88,22 @@ def mix_of(
         one.pop("gpus", None)
         levels[str(one.get("name", place))] = level_of(one, f"workload.{place}.", problems)
     whole = {"kind": "training", **head}
+    if mix:
+        given = _runs_apart(mix, whole["kind"], given, problems)
     return {"study": whole, "base": _paid_for({**base, **given}), "workload": mix}
+
+
+def _runs_apart(
+    mix: Sequence[dict[str, Any]], kind: str, given: Mapping[str, Any], problems: list[Problem]
+) -> dict[str, Any]:
+    """What is given without the flags of a whole run, which go to what is trained of a mix."""
+    runs = {name: value for name, value in given.items() if name in RUN}
+    trained = [one for one in mix if one.get("kind", kind) == "training"]
+    for one in trained:
+        one |= {**runs, **one}
+    if not trained:
+        problems += [wrong(name, value, "nothing is trained") for name, value in runs.items()]
+    return {name: value for name, value in given.items() if name not in runs}
 
 
 def _tables(file: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:

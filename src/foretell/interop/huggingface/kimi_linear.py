@@ -55,21 +55,26 @@ def _text(config: Config) -> Model:
 
 
 def _mixers(config: Config, depth: int) -> tuple[Mixer, ...]:
-    """Latent attention on the layers that `full_attn_layers` names, counted from one."""
-    linear = config.sub("linear_attn_config")
-    heads, dim = linear.need("num_heads"), linear.need("head_dim")
+    """Latent attention where `full_attn_layers`, counted from one, or `layer_types` says."""
+    plain = config.has("linear_num_heads")  # the library's own names
+    linear = config if plain else config.sub("linear_attn_config")
+    before = "linear_" if plain else ""
+    heads, dim = linear.need(f"{before}num_heads"), linear.need(f"{before}head_dim")
     delta = DeltaNet(
         key_heads=heads,
         value_heads=heads,
         key_dim=dim,
         value_dim=dim,
-        conv_kernel=linear.need("short_conv_kernel_size"),
+        conv_kernel=linear.need("linear_conv_kernel_dim" if plain else "short_conv_kernel_size"),
         decay="channel",
         decay_rank=dim,
         gate_rank=None if linear.flag("use_full_rank_gate", False) else dim,
     )
     gated = config.flag("mla_use_output_gate", False)
     latent = replace(latent_attention(config, WHY), output_gate="element" if gated else "none")
+    kinds = config.layer_types(depth, ("full_attention", "linear_attention")) if plain else None
+    if kinds:
+        return tuple(latent if kind == "full_attention" else delta for kind in kinds)
     full = set(linear.wholes("full_attn_layers", low=1) or ())
     named = linear.wholes("kda_layers", low=1)
     whole = set(range(1, depth + 1))
@@ -101,7 +106,8 @@ def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
         latent=latent,
         latent_norm=latent is not None and config.flag("latent_moe_use_norm", False),
     )
-    first = leading_dense(config, depth, 1, WHY)
+    marked = config.texts("mlp_layer_types", depth)
+    first = marked.count("dense") if marked else leading_dense(config, depth, 1, WHY)
     every = config.get("moe_layer_freq", 1, None, low=1)
     dense = Dense(width=config.need("intermediate_size"), activation=activation)
     return tuple(sparse if i >= first and i % every == 0 else dense for i in range(depth))

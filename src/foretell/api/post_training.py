@@ -1,6 +1,5 @@
 """Records in, records out: `foretell.post_train`."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -132,10 +131,7 @@ def answer_given_measured(
         "interval": {key: list(ends) for key, ends in before.interval.items()},
     }
     ends = {
-        key: (
-            after.step_s * math.exp(low - told.median),
-            after.step_s * math.exp(high - told.median),
-        )
+        key: spread_interval(after.step_s, (low - told.median, high - told.median))
         for key, (low, high) in told.interval.items()
     }
     return replace(
@@ -176,14 +172,12 @@ def answer_from(
         (setup.trainer_gpus, setup.scenario.system.chip.id),
         (setup.rollout_gpus if setup.placement != "colocated" else 0, setup.rollout_system.chip.id),
     ]
-    usd: float | None = 0.0
-    for gpus, chip in rents:
-        rent = float(rent_of(chip, question.price, settings_of(question)).usd_per_chip_hour)
-        usd = (
-            None
-            if usd is None or (gpus and not rent)
-            else usd + gpus * rent * result.step_s / 3600.0
-        )
+    known = [
+        (gpus, float(rent_of(chip, question.price, settings_of(question)).usd_per_chip_hour))
+        for gpus, chip in rents
+    ]
+    open_rent = any(gpus and not rent for gpus, rent in known)
+    usd = None if open_rent else sum(gpus * rent for gpus, rent in known) * result.step_s / 3600.0
     fails = failing(result.memory)
     run_s = run_seconds(question, result.step_s)
     tail = 0.0 if rollout is None else rollout.tail_s / max(rollout.seconds, 1e-9)
@@ -215,11 +209,7 @@ def answer_from(
         interval_reason=figure_reason(facts, figure),
         phases=phases,
         memory=result.memory,
-        fits="no"
-        if fails
-        else "too_close"
-        if any(m.fits != "yes" for m in result.memory)
-        else "yes",
+        fits="no" if fails else "too_close" if {m.fits for m in result.memory} - {"yes"} else "yes",
         fails_in=fails,
         ways_to_fit=(),
         idle_share=result.idle_share,
@@ -266,13 +256,8 @@ def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...
     for name, theirs in sorted(log.items(), key=lambda item: -item[1]):
         if name in ours and ours[name] > 0.0:
             ratio = theirs / ours[name]
-            verdict = (
-                "as expected"
-                if 0.7 <= ratio <= 1.4
-                else "slower than expected"
-                if ratio > 1.4
-                else "faster"
-            )
+            usual = "as expected" if ratio >= 0.7 else "faster"
+            verdict = "slower than expected" if ratio > 1.4 else usual
             found.append(
                 f"{name}: {theirs:,.1f} s logged, {ours[name]:,.1f} s predicted: {verdict} ({ratio:.2f} x)"
             )

@@ -48,8 +48,7 @@ METHODS: Mapping[str, str] = {
     r"adalora": "adalora", r"dora": "dora", r"lokr": "lokr", r"loha": "loha", r"boft": "boft",
     r"oft": "oft", r"vera": "vera", r"\(?ia\^?\)?3": "ia3", r"prefix[ _-]?tuning": "prefix",
     r"p-?tuning[ _-]?v2": "prefix", r"prompt[_ -]tuning": "prompt", r"p-?tuning": "prompt",
-    r"ln[_ -]tuning": "norms", r"bitfit": "norms", r"adapter v2": "llama-adapter",
-    r"llama-adapter": "llama-adapter", r"adapter": "llama-adapter",
+    r"ln[_ -]tuning": "norms", r"bitfit": "norms", r"adapter": "llama-adapter",
 }  # fmt: skip
 """Names of methods that train a few weights -> the plan's words."""
 LORA = re.compile(r"(?<![a-z])(?:q-?|rs|long|pi[sz]sa-?)?lora(?![a-z])|\bpeft\b")

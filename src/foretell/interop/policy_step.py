@@ -116,17 +116,7 @@ def launch_of_step(
         "model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len,
     }  # fmt: skip
     drop_unset(keys, values, job, sources)
-    for name in (
-        "samples",
-        "prompts",
-        "isl",
-        "max_osl",
-        "rollout_plan",
-        "rollout_gpus",
-        "micro_tokens",
-        "log_prob_mbs",
-        "reference_mbs",
-    ):
+    for name in UNSET_TOO:
         if keys.unset & {*sources.get(name, ())}:
             record.pop(name, None)
     rows = read_back(keys, {**job, **values, **_apart(record)}, sources)
@@ -151,6 +141,11 @@ STEP_VALUES = (
     "critic", "partial", "log_prob_mbs", "reference_mbs",
 )  # fmt: skip
 """Values of a step that an update alone does not have, as the read-back table names them."""
+
+
+UNSET_TOO = ("samples", "prompts", "isl", "max_osl", "rollout_plan", "rollout_gpus", "micro_tokens",
+             "log_prob_mbs", "reference_mbs")  # fmt: skip
+"""Those that a launch may leave unset."""
 
 
 def _apart(record: Mapping[str, Any]) -> dict[str, object]:

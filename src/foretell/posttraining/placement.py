@@ -24,6 +24,7 @@ from foretell.specs.deployment import Deployment
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, batch_of
+from foretell.specs.post_training import SyncName
 from foretell.specs.scenario import Scenario
 from foretell.training.step import evaluate
 
@@ -190,20 +191,16 @@ def best_layout(setup: StepSetup) -> Deployment:
 def rank_placements(setup: StepSetup, options: Mapping[str, Any]) -> tuple[RankedPlacement, ...]:
     """Every placement of the chips, those that fit first, then by the time of a step."""
     total = max(setup.trainer_gpus, setup.rollout_gpus)
-    found = [*_colocated(setup, total, options), *_apart(setup, total, options)]
+    found = _apart(setup, total, options)
+    if options.get("placement") == "best" and not options.get("pools_given"):
+        one = _placed(setup, "colocated", total, total, options, {})
+        found = [*([] if one is None else [one]), *found]
     if not found:
         message = "no placement of these chips holds the model in every phase"
         raise Infeasible(
             [Problem(path="placement", value=None, message=message, allowed="more chips")]
         )
     return tuple(sorted(found, key=lambda one: (not one.fits, one.result.step_s)))
-
-
-def _colocated(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[RankedPlacement]:
-    if options.get("pools_given") or options.get("placement") != "best":
-        return []
-    one = _placed(setup, "colocated", total, total, options, {})
-    return [] if one is None else [one]
 
 
 def _apart(setup: StepSetup, total: int, options: Mapping[str, Any]) -> list[RankedPlacement]:
@@ -237,6 +234,7 @@ def _placed(
 ) -> RankedPlacement | None:
     """One placement; None where a pool cannot hold the model. `known` has the trainer's plans so far."""
     loop = setup.loop
+    usual: SyncName = "ipc" if name == "colocated" else "broadcast"
     fraction = loop.memory_fraction if name == "colocated" else loop.split_memory_fraction
     deployment = setup.deployment
     if not options.get("fraction_given"):
@@ -257,11 +255,7 @@ def _placed(
             plan=plan,
             rollout_gpus=rollout,
             deployment=deployment,
-            sync=setup.sync
-            if options.get("sync_given")
-            else "ipc"
-            if name == "colocated"
-            else "broadcast",
+            sync=setup.sync if options.get("sync_given") else usual,
             offload=setup.offload if name == "colocated" else frozenset(),
         )
         if rollout % moved.deployment.gpus or not options.get("layout_given"):

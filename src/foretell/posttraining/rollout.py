@@ -54,14 +54,10 @@ class RolloutTimes:
     """How many answers that is, of all replicas."""
     busy_share: float
     """Share of the time in which the mean replica has anything to do."""
-    tokens_per_s: float
-    """Answer tokens a second of all replicas in the full part of the phase."""
     steady_s: float
     """What the trajectories would take in an endless queue, where no tail shows."""
     latency_s: float
     """Seconds of the mean answer from its first prompt token to its last."""
-    preempted: int
-    """How often a sequence had to leave its cache."""
     memory: Memory
     """What one chip of the engine holds."""
 
@@ -138,7 +134,6 @@ def _times(
     # What was left out of a thinned queue would have run while the batch was full.
     extra_s = (thinned - 1.0) * full_s
     end_s, full_s = LOGPROBS * (end_s + extra_s), LOGPROBS * (full_s + extra_s)
-    tokens = float(np.sum(played.osl)) * thinned
     stay_s = float(np.nanmean(played.done_s - played.first_s)) * LOGPROBS
     return RolloutTimes(
         seconds=end_s,
@@ -146,23 +141,20 @@ def _times(
         tail_s=end_s - full_s,
         tail_requests=max(round(TAIL * work.trajectories), 1),
         busy_share=min((full_s + 0.5 * (end_s - full_s)) / max(end_s, 1e-9), 1.0),
-        tokens_per_s=replicas * tokens / max(full_s, 1e-9),
-        steady_s=steady_seconds(tokens, full_s, len(done), rules.max_batch, stay_s),
+        steady_s=steady_seconds(full_s, len(done), rules.max_batch, stay_s),
         latency_s=stay_s,
-        preempted=played.preempted * replicas,
         memory=memory,
     )
 
 
-def steady_seconds(tokens: float, full_s: float, many: int, batch: int, stay_s: float) -> float:
+def steady_seconds(full_s: float, many: int, batch: int, stay_s: float) -> float:
     """Seconds of the same answers at the rate of a queue that never drains.
 
     A queue of many batches runs at the rate of its full part. One that fits the batch whole decodes beside
     fewer and fewer: in an endless queue its places would be filled again, as the mean answer leaves.
     """
     waves = max(many / max(min(batch, many), 1), 1.0)
-    mean_s = waves * stay_s
-    return min(full_s, mean_s) if waves <= 1.5 else full_s
+    return min(full_s, waves * stay_s) if waves <= 1.5 else full_s
 
 
 def check_room(memory: Memory, deployment: Deployment) -> None:

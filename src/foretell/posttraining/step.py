@@ -206,14 +206,8 @@ def scaled_step(result: StepResult, factors: Mapping[str, float]) -> StepResult:
     seconds = {p.name: (p.seconds * factors.get(p.name, 1.0), p.pool) for p in result.phases}
     rollout, longer = result.rollout, factors.get("generate", 1.0)
     if rollout is not None:
-        rollout = replace(
-            rollout,
-            seconds=rollout.seconds * longer,
-            tail_s=rollout.tail_s * longer,
-            steady_s=rollout.steady_s * longer,
-            latency_s=rollout.latency_s * longer,
-            tokens_per_s=rollout.tokens_per_s / longer,
-        )
+        times = ("seconds", "tail_s", "steady_s", "latency_s")
+        rollout = replace(rollout, **{name: getattr(rollout, name) * longer for name in times})
     return _joined(result.setup, result.passes, rollout, seconds, result.memory)
 
 

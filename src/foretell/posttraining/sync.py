@@ -140,9 +140,7 @@ def tensor_count(model: Model, joined: bool) -> float:
     """Tensors that a model's weights are sent as."""
     total = 3.0
     for layer in model.stack.layers:
+        total += DENSE_TENSORS
         if isinstance(layer.ffn, Experts):
-            each = JOINED_EXPERTS if joined else EXPERT_TENSORS * layer.ffn.experts
-            total += DENSE_TENSORS + each
-        else:
-            total += DENSE_TENSORS
+            total += JOINED_EXPERTS if joined else EXPERT_TENSORS * layer.ffn.experts
     return total

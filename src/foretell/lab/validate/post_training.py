@@ -74,9 +74,8 @@ def score_post_training(
             found += told
     facts = bars(rows, found)
     if anchors[0]:
-        known = {
-            cells["id"]: (cells, cells_facts(cells)) for cells in rows if asked_of(cells, found)
-        }
+        scored = {one.id for one in found}
+        known = {row["id"]: (row, cells_facts(row)) for row in rows if row["id"] in scored}
         found = anchored_figures(known, found, lambda p: figure_kind(p.kind, p.metric), anchors)
         facts |= {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(found)}
     labels = {
@@ -87,11 +86,6 @@ def score_post_training(
     return scores_of(
         len(rows), found, unsupported, labels, leave_one_out=leave_one_out, facts=facts
     )
-
-
-def asked_of(cells: Cells, found: Sequence[PostTrainingPrediction]) -> bool:
-    """Whether a row has a prediction."""
-    return any(one.id == cells["id"] for one in found)
 
 
 def read_cells(path: Path) -> list[dict[str, str]]:
@@ -193,10 +187,13 @@ def step_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, flo
     for column, name in PHASES.items():
         if name in ours:
             pairs[name] = (ours[name], number(cells, column))
+    return pairs | run_pair(cells, answer)
+
+
+def run_pair(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, float | None]]:
+    """The whole run of a row that prints its steps."""
     steps, hours = number(cells, "run_steps"), number(cells, "run_hours")
-    if steps and hours:
-        pairs["run"] = (answer.step_s * steps / HOUR, hours)
-    return pairs
+    return {"run": (answer.step_s * steps / HOUR, hours)} if steps and hours else {}
 
 
 def printed_step(cells: Cells, answer: PostTraining) -> float | None:
@@ -213,13 +210,10 @@ def printed_step(cells: Cells, answer: PostTraining) -> float | None:
 
 def tuning_pairs(cells: Cells, answer: PostTraining) -> dict[str, tuple[float, float | None]]:
     """Step and memory of a row of fine-tuning."""
-    pairs: dict[str, tuple[float, float | None]] = {}
+    pairs = run_pair(cells, answer)
     # A run's time stands on a data set whose lengths the row does not have.
     if cells["kind"] == "finetune_step":
-        pairs["step"] = (answer.step_s, printed_step(cells, answer))
-    steps, hours = number(cells, "run_steps"), number(cells, "run_hours")
-    if steps and hours:
-        pairs["run"] = (answer.step_s * steps / HOUR, hours)
+        pairs = {"step": (answer.step_s, printed_step(cells, answer)), **pairs}
     peak = number(cells, "peak_mem_gib")
     if peak:
         pairs["memory"] = (peak_of(cells, answer), peak)

@@ -404,10 +404,7 @@ def sync_question(cells: Cells) -> dict[str, Any]:
     """The arguments of `foretell.post_train` for a synchronisation alone."""
     kept = {**cells, "chip": cells.get("chip") or "H100-SXM"}
     kept["gpus_total"] = cells.get("gpus_total") or cells.get("rollout_gpus") or "8"
-    notes, apart = (
-        lower(cells, "notes"),
-        bool(cells.get("train_gpus") and cells.get("rollout_gpus")),
-    )
+    notes, apart = lower(cells, "notes"), cells.get("train_gpus") and cells.get("rollout_gpus")
     kept["placement"] = cells.get("placement") or ("split" if apart else "colocated")
     tp = whole(cells, "rollout_tp")
     layout = [f"tp{tp}"] if tp else []
@@ -443,10 +440,7 @@ def tuning_words(cells: Cells) -> list[str]:
     words += [word for word in ladder_words(cells.get("notes") or "") if word != "compile=on"]
     recompute, parts = lower(cells, "recompute"), host_parts(cells)
     if recompute == "offload":
-        recompute, parts = (
-            "full",
-            [*parts, *(["activations"] if "activations" not in parts else [])],
-        )
+        recompute, parts = "full", [*dict.fromkeys((*parts, "activations"))]
     words += [f"offload={'+'.join(parts)}"] if parts else []
     words += [f"recompute={recompute}"] if recompute in ("none", "full", "selective") else []
     return words

@@ -9,7 +9,7 @@ from foretell.api.training import estimate
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Infeasible
 from foretell.lab.reproduce.ladder import Ladder, ladder_of
-from foretell.lab.reproduce.records import estimated, ours
+from foretell.lab.reproduce.records import plain_estimate, ours
 from foretell.records import dataclass
 from foretell.search.explain import ends
 
@@ -49,7 +49,7 @@ def training_rows() -> list[dict[str, Any]]:
         gpus = degrees[0] * degrees[1] * degrees[2]
         words = f"{run.words} framework=megatron@{'2022-05' if gpus < 1000 else '2021-04'}"
         asked = {"gpus": gpus, "global_batch": run.batch, "seq_len": 2048, "plan": words}
-        found = estimated(run.model, system="dgx-a100", **asked)
+        found = plain_estimate(run.model, system="dgx-a100", **asked)
         published = {"measured_s": run.measured_s, "published_s": run.published_s}
         rows.append({"run": run.name, "gpus": gpus, "plan": words, **published, **ours(found)})
     return rows
@@ -155,7 +155,7 @@ def expert_rows() -> list[dict[str, Any]]:
     ):
         row: dict[str, Any] = {"plan": words, "ep": 8 if "ep8" in words else 1, "days": None}
         asked = {"gpus": 512, "global_batch": 1024, "seq_len": 8192, "plan": f"{words} mbs1"}
-        found = estimated("mixtral-8x22b", system="dgx-h100", **asked)
+        found = plain_estimate("mixtral-8x22b", system="dgx-h100", **asked)
         if found is None:
             continue
         answer = found.to_dict()

@@ -99,7 +99,7 @@ def ours(found: Any) -> dict[str, float]:
     return {"ours_s": found.step_s, "ours_low_s": low, "ours_high_s": high}
 
 
-def estimated(model: str, **asked: Any) -> Any:
+def plain_estimate(model: str, **asked: Any) -> Any:
     """Our answer of a step, where it does not fit too; None where there is none."""
     from foretell.api.training import estimate
 

@@ -106,7 +106,10 @@ def example_inputs(module: Any, batch: int, tokens: int | None) -> dict[str, Any
         given["pixel_values"] = torch.empty(_image(config, batch), dtype=kind, device="meta")
     elif main == "input_features":
         frames = 2 * getattr(config, "max_source_positions", 1500)
-        shape = (batch, getattr(config, "num_mel_bins", 80), frames)
+        encoder = getattr(config, "encoder_config", None) or config
+        shape = (batch, getattr(encoder, "num_mel_bins", 80), frames)
+        if hasattr(encoder, "subsampling_factor"):  # as Conformers take them: features last
+            shape = (batch, frames, shape[1])
         given["input_features"] = torch.empty(shape, dtype=kind, device="meta")
     elif main == "input_values":
         given["input_values"] = torch.empty((batch, RATE * SECONDS), dtype=kind, device="meta")

@@ -59,10 +59,12 @@ def config_factory(
         if made is not None:
             module = made._from_config(config)
         else:
-            auto: Any = transformers.AutoModelForCausalLM
-            if type(config) not in auto._model_mapping:
-                auto = transformers.AutoModel
-            module = auto.from_config(config)
+            others = sorted(n for n in dir(transformers) if n.startswith("AutoModelFor"))
+            autos = [
+                getattr(transformers, n) for n in ("AutoModelForCausalLM", "AutoModel", *others)
+            ]
+            fit = (one for one in autos if type(config) in one._model_mapping)
+            module = next(fit, transformers.AutoModel).from_config(config)
         module.train()
         return module, example_inputs(module, batch, tokens)
 

@@ -19,7 +19,7 @@ from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.inputs.question import collect
 from foretell.posttraining.evidence import GROUPS, loop_novelty, setup_facts
-from foretell.posttraining.step import StepResult, scaled_step
+from foretell.posttraining.step import StepResult, scaled_step, spread_interval
 from foretell.records import dataclass
 from foretell.specs.corrections import POST_TRAINING
 from foretell.specs.measurement import Measurement
@@ -65,8 +65,7 @@ class ConditionedLoop:
     def phase(self, one: Phase, said: NextRun) -> Phase:
         """A phase with the interval of its group."""
         wide = 1.645 * float(said.deviations[POST_TRAINING.index(GROUPS[one.name])])
-        low, high = one.seconds * math.exp(-wide), one.seconds * math.exp(wide)
-        return replace(one, interval=(low, high))
+        return replace(one, interval=spread_interval(one.seconds, (-wide, wide)))
 
 
 def figure_runs(result: StepResult, figures: Printed) -> dict[str, MeasuredRun]:
@@ -74,14 +73,9 @@ def figure_runs(result: StepResult, figures: Printed) -> dict[str, MeasuredRun]:
     base = figures(result)
     slopes: dict[str, list[float]] = {name: [] for name in base}
     for group in POST_TRAINING:
-        sides = [
-            figures(
-                scaled_step(
-                    result, {p: math.exp(sign * STEP) for p in GROUPS if GROUPS[p] == group}
-                )
-            )
-            for sign in (1.0, -1.0)
-        ]
+        moved = [name for name in GROUPS if GROUPS[name] == group]
+        factors = (math.exp(STEP), math.exp(-STEP))
+        sides = [figures(scaled_step(result, dict.fromkeys(moved, one))) for one in factors]
         for name in base:
             up, down = (max(side[name], 1e-12) for side in sides)
             slopes[name].append(math.log(up / down) / (2.0 * STEP))
@@ -150,9 +144,7 @@ def _chips(question: PostTrainingQuestion, told: dict[str, Any]) -> dict[str, An
     if many is None or question.trainer_gpus is not None:
         return {}
     kind = re.match(r"\d+(x.+)", str(question.gpus or ""))
-    if isinstance(many, str) or kind is None:
-        return {"gpus": many}
-    return {"gpus": f"{many}{kind[1]}"}
+    return {"gpus": many if isinstance(many, str) or kind is None else f"{many}{kind[1]}"}
 
 
 def _seen(result: StepResult, one: Measurement, figures: Printed) -> list[MeasuredRun]:

@@ -36,12 +36,12 @@ def budget_of(
     if question.micro_tokens is not None:
         return float(question.micro_tokens)
     named = _named(question.plan)
+    fixed = "micro_batch" in named or isinstance(question.plan, Plan)
     if loop.adapter_batches and work.generated and "lora" in named and "micro_batch" not in named:
         return work.passed_tokens / work.samples / work.updates / ranks
     if loop.bins and work.generated and isinstance(question.plan, str | None):
         many = read_words(question.plan or "")[0].get("micro_batch", loop.sequences(trainer))
         return float(str(many)) * (work.prompt_tokens + work.answers.cap)
-    fixed = "micro_batch" in _named(question.plan) or isinstance(question.plan, Plan)
     form = find_algorithm(question.algorithm)
     assert form is not None
     own = loop.sequences(trainer) > 0 if form.generates else question.plan is not None
@@ -99,11 +99,10 @@ def trainer_of(
     text = words
     scenario = ask(question.model, **asked, plan=text)
     degrees = {"tp", "pp", "ep", "cp", "dp", "zero"} & {*named}
-    if given is not None and (degrees or trainer != "megatron"):
-        scenario, plan = plan_of(scenario, text, settings_of(question), left_out=left_out)
-        checked_degrees(scenario, plan)
-        return scenario, trainer, plan
     scenario, base = plan_of(scenario, text, settings_of(question), left_out=left_out)
+    if given is not None and (degrees or trainer != "megatron"):
+        checked_degrees(scenario, base)
+        return scenario, trainer, base
     budget = budget_of(question, loop, trainer, work, chips)
     plan, fits = candidate_plans(scenario, base, trainer, work, budget)
     if not fits and given is None and trainer == "fsdp" and loop.megatron and form.generates:
@@ -226,9 +225,6 @@ def checked_degrees(scenario: Scenario, plan: Plan) -> None:
     step = plan.tp * plan.cp * 2
     job = replace(
         scenario.job,
-        gpus=plan.gpus
-        if scenario.job.gpus % plan.gpus == 0 and plan.gpus == scenario.job.gpus
-        else scenario.job.gpus,
         global_batch=plan.dp * plan.micro_batch * plan.pp * plan.vpp * 4,
         seq_len=-(-scenario.job.seq_len // step) * step,
     )

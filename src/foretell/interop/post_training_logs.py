@@ -190,14 +190,9 @@ def _timed(step: dict[str, float]) -> Iterable[dict[str, float]]:
 def line_values(line: str) -> dict[str, float]:
     """Our names and their numbers in one line; of several keys for one name the first of `NAMES`."""
     text = line.strip()[:LONGEST]
-    raw: Mapping[str, Any] = {}
     begin = text.find("{")
-    if begin >= 0:
-        raw = _object(text[begin:])
-    if not raw:
-        raw = dict(PAIR.findall(text))
-    if not raw:
-        raw = {name.strip(): value.replace(",", "") for name, value in BULLET.findall(text)}
+    raw = (_object(text[begin:]) if begin >= 0 else {}) or dict(PAIR.findall(text))
+    raw = raw or {name.strip(): value.replace(",", "") for name, value in BULLET.findall(text)}
     if not raw:  # most lines of a log
         return {}
     found = {

@@ -53,10 +53,9 @@ def pipeline_of(
     pools: PoolTimes, staleness: float, partial: bool, partial_hides: float
 ) -> Pipeline:
     """A step of two pools that work at once; `partial_hides` as in catalog/posttraining.toml."""
-    if partial:
-        hidden = pools.generate_s / (1.0 + partial_hides * staleness)
-    else:
-        hidden = pools.generate_s / max(staleness, 1.0)
+    hidden = pools.generate_s / (
+        1.0 + partial_hides * staleness if partial else max(staleness, 1.0)
+    )
     rollout_s = max(pools.steady_s, hidden) if staleness > 0 else pools.generate_s
     trainer_s = pools.trainer_s
     power = MEETING * max(staleness, 1.0) if partial or staleness > 1.0 else WHOLE

@@ -9,7 +9,7 @@ from foretell.api.training import estimate
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Infeasible
 from foretell.lab.reproduce.ladder import Ladder, ladder_of
-from foretell.lab.reproduce.records import plain_estimate, ours
+from foretell.lab.reproduce.records import ours, plain_estimate
 from foretell.records import dataclass
 from foretell.search.explain import ends
 

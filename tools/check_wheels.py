@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = [f"python3.{minor}" for minor in range(11, 16)]
 CARRIED = {
     "foretell/py.typed": 1,
-    "foretell/catalog/parsed.jsonl": 1,
+    "foretell/interop/parsed.jsonl": 1,
     "foretell/catalog/chips/*.toml": 40,
     "foretell/catalog/systems/*.toml": 40,
     "foretell/catalog/models/*.json": 150,

@@ -1,4 +1,4 @@
-"""What a build makes besides the files of the repository: the catalogue as JSON (catalog/cache.py)."""
+"""What a build makes besides the files of the repository: its tables as JSON (package_tables.py)."""
 
 import runpy
 from pathlib import Path
@@ -13,8 +13,8 @@ class CustomBuildHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the store; a folder that cannot be written has none, and is a little slower."""
         del version, build_data
-        script = Path(self.root) / "src" / "foretell" / "catalog" / "cache.py"
+        script = Path(self.root) / "src" / "foretell" / "interop" / "package_tables.py"
         try:
             runpy.run_path(str(script), run_name="__main__")
         except OSError as error:
-            self.app.display_warning(f"no parsed catalogue: {error}")
+            self.app.display_warning(f"no parsed tables: {error}")

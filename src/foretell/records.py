@@ -1,9 +1,10 @@
 """Frozen records that are quick to define: dataclasses for which fewer functions are made.
 
-An estimate defines some 150 records before it computes anything, and up to Python 3.12 the standard library
-compiles six functions for each, a fifth of the whole time. Here `__init__` alone is compiled; what compares,
-hashes, prints and forbids is written once for all. To a type checker, to `dataclasses.fields`, `replace`
-and `asdict`, and to `pickle`, a record is what the standard library's decorator makes.
+An estimate defines some 250 records before it computes anything, and up to Python 3.12 the standard
+library compiles six functions for each, a fifth of the whole time. Here `__init__` alone is compiled, when
+it is first asked for; what compares, hashes, prints and forbids is written once for all. To a type checker,
+to `dataclasses.fields`, `replace` and `asdict`, and to `pickle`, a record is what the standard library's
+decorator makes.
 """
 
 import dataclasses
@@ -227,7 +228,7 @@ def _record(plain: type, *, slots: bool = True) -> type:
     # The standard library would not make a record of frozen ones without six more functions.
     made.__dataclass_params__.frozen = made.__dataclass_params__.eq = slots
     fields = dataclasses.fields(made)
-    made.__init__ = _init_of(made, fields)
+    made.__init__ = _InitLater(made, fields)
     methods = {**_SHARED, **_comparison([field.name for field in fields if field.compare])}
     for name, method in methods.items():
         if name not in plain.__dict__:  # what a record says itself stays
@@ -247,6 +248,22 @@ def _comparison(names: list[str]) -> dict[str, Any]:
         return hash(get(self))
 
     return {"__eq__": equal, "__hash__": hashed}
+
+
+class _InitLater:
+    """The `__init__` of a class, compiled when it is first asked for: most classes never are."""
+
+    __slots__ = ("fields", "made")
+
+    def __init__(self, made: type, fields: tuple[dataclasses.Field[Any], ...]) -> None:
+        self.made, self.fields = made, fields
+
+    def __get__(self, record: object, owner: type | None = None) -> Any:
+        made: Any = self.made
+        if made.__dict__["__init__"] is self:
+            made.__init__ = _init_of(made, self.fields)
+        init = made.__dict__["__init__"]
+        return init if record is None else init.__get__(record, owner)
 
 
 def _init_of(made: type, fields: tuple[dataclasses.Field[Any], ...]) -> FunctionType:

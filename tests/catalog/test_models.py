@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.catalog import models
-from foretell.catalog.models import FOLDER, find_model, model, model_entries, show_model
+from foretell.catalog import model_names, models
+from foretell.catalog.model_names import FOLDER, find_model, model_entries
+from foretell.catalog.models import model, show_model
 from foretell.errors import BadInput
 from foretell.workload.parameters import count
 from tests.catalog.tables import rows
@@ -46,7 +47,7 @@ NOT_PUBLIC = {
 
 
 @pytest.mark.parametrize("entry", PUBLISHED, ids=lambda entry: entry.id)
-def test_published_counts(entry: models.ModelEntry) -> None:
+def test_published_counts(entry: model_names.ModelEntry) -> None:
     assert entry.published_source
     found = count(model(entry.id)).total
     if entry.check == "match":
@@ -187,11 +188,11 @@ def test_no_name_means_two_models() -> None:
     owner: dict[str, str] = {}
     for entry in ENTRIES:
         for name in (entry.id, *entry.aliases):
-            assert owner.setdefault(models.name_key(name), entry.id) == entry.id, name
+            assert owner.setdefault(model_names.name_key(name), entry.id) == entry.id, name
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
-def test_every_entry(entry: models.ModelEntry) -> None:
+def test_every_entry(entry: model_names.ModelEntry) -> None:
     made = model(entry.id)
     assert made.id == entry.id
     assert (FOLDER / entry.file).is_file()
@@ -212,7 +213,9 @@ def test_files_and_index_agree() -> None:
 
 
 @given(entry=st.sampled_from(ENTRIES), data=st.data())
-def test_case_and_punctuation_are_forgiven(entry: models.ModelEntry, data: st.DataObject) -> None:
+def test_case_and_punctuation_are_forgiven(
+    entry: model_names.ModelEntry, data: st.DataObject
+) -> None:
     name = data.draw(st.sampled_from((entry.id, *entry.aliases)))
     mark = data.draw(st.sampled_from("-_ /"))
     spelled = "".join(mark if ch in "-_ /" else ch for ch in name)
@@ -344,7 +347,7 @@ def test_show_model_has_no_number_that_json_lacks() -> None:
 
 
 def test_a_question_reads_the_index_and_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    models.load_names.cache_clear()
+    model_names.entries_by_id.cache_clear()
     models.catalogue_model.cache_clear()
     opened: list[str] = []
     real = Path.open
@@ -372,7 +375,7 @@ def test_a_question_reads_the_index_and_one_file(monkeypatch: pytest.MonkeyPatch
 )
 def test_repacked_models_are_those_that_they_were(name: str, wanted: str, dtype: str) -> None:
     """Who packed the weights, and how, leaves the shape as it is."""
-    entry = models.find_model(name)
+    entry = model_names.find_model(name)
     assert entry is not None
     assert entry.id == wanted
     assert models.model(name).dtype in (dtype, models.catalogue_model(wanted).dtype)
@@ -382,4 +385,4 @@ def test_repacked_models_are_those_that_they_were(name: str, wanted: str, dtype:
 
 @pytest.mark.parametrize("name", ["someone/Llama-9-70B-AWQ", "fp8", "x/instruct", "chat-hf"])
 def test_endings_alone_mean_nothing(name: str) -> None:
-    assert models.find_model(name) is None
+    assert model_names.find_model(name) is None

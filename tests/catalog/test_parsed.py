@@ -1,17 +1,17 @@
-"""The parsed catalogue gives what its TOML files say, or nothing."""
+"""The parsed tables give what its TOML files say, or nothing."""
 
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from foretell.catalog import cache as parsed
 from foretell.catalog import files
+from foretell.interop import package_tables as parsed
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh store of the whole catalogue in the place of the package's."""
+    """A fresh store of all tables in the place of the package's."""
     path = tmp_path / "parsed.jsonl"
     parsed.write(path)
     monkeypatch.setattr(parsed, "STORE", path)
@@ -21,7 +21,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_holds_what_the_files_say(store: Path) -> None:
-    paths = sorted(files.ROOT.rglob("*.toml"))
+    paths = sorted(parsed.FOLDER.rglob("*.toml"))
     assert len(paths) > 200
     for path in paths:
         content = path.read_bytes()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from foretell.catalog.models import model, model_entries
+from foretell.catalog.model_names import model_entries
+from foretell.catalog.models import model
 from foretell.interop.huggingface import read_model
 from foretell.interop.huggingface.registry import FAMILIES, load
 from foretell.workload.parameters import count

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.catalog.models import model, model_entries
+from foretell.catalog.model_names import model_entries
+from foretell.catalog.models import model
 from foretell.errors import BadInput
 from foretell.interop import own_model
 from foretell.interop.huggingface import read_model

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import foretell as package
-from foretell.catalog.models import FOLDER
+from foretell.catalog.model_names import FOLDER
 from foretell.errors import BadInput
 from foretell.interop.huggingface import read_model
 from foretell.interop.huggingface.registry import FAMILIES

@@ -53,9 +53,9 @@ def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
 
 
 def test_nothing_else_replaces_files(root: Path) -> None:
-    """One writer: no other module renames a file into its place (the catalogue's store imports nothing)."""
+    """One writer: no other module renames a file into its place (the store of tables imports nothing)."""
     source = root / "src" / "foretell"
-    allowed = {"interop/user_files.py", "catalog/cache.py"}
+    allowed = {"interop/user_files.py", "interop/package_tables.py"}
     found = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*.py")

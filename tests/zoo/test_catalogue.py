@@ -5,7 +5,8 @@ A fixed tenth runs always, all of them with `--full`.
 
 import pytest
 
-from foretell.catalog.models import model, model_entries
+from foretell.catalog.model_names import model_entries
+from foretell.catalog.models import model
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, DeltaNet, Mamba2
 from foretell.specs.model import Embedding, Layer, Model

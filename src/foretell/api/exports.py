@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell.api.answers import scenario_of
 from foretell.catalog.engines import profile as profile_named
-from foretell.catalog.models import find_model
+from foretell.catalog.model_names import find_model
 from foretell.errors import BadInput, unknown
 from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, service_file
 from foretell.interop.launch import Launch, ToolArguments, Training

@@ -14,12 +14,8 @@ from foretell.api.prefill import decode_gpus, moved_options, prefill_pool
 from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
-from foretell.catalog.models import (
-    find_model,
-    is_catalogue_model,
-    stand_in,
-    states_size,
-)
+from foretell.catalog.model_names import find_model, stand_in, states_size
+from foretell.catalog.models import is_catalogue_model
 from foretell.catalog.names import exists
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price

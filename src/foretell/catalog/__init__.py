@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.catalog.models import ModelEntry, model, model_entries, model_table, show_model
+from foretell.catalog.model_names import ModelEntry, model_entries
+from foretell.catalog.models import model, model_table, show_model
 from foretell.catalog.names import Match, find, normalise
 from foretell.catalog.prices import Offer, offers, price
 from foretell.catalog.show import Entry, entries, show

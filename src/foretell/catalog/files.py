@@ -4,8 +4,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from foretell.catalog.cache import stored_table
 from foretell.errors import BadInput, bad_input
+from foretell.interop.package_tables import stored_table
 from foretell.interop.user_files import check_file, is_too_deep
 
 Table = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from foretell.catalog.models import find_model
+from foretell.catalog.model_names import find_model
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported, show_read_back
 from foretell.cli.output import no_as_json, no_as_text, write_json

@@ -8,7 +8,7 @@ from typing import Any
 def models(context: Any) -> dict[str, str]:
     """Ids of models, each with its source."""
     del context
-    from foretell.catalog.models import model_entries
+    from foretell.catalog.model_names import model_entries
 
     return {entry.id: entry.source for entry in model_entries()}
 

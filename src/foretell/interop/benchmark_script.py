@@ -6,11 +6,11 @@ columns of the run as it was planned, and the median step of its log, the first 
 
 import json
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 
 
 def collect_script(row: Mapping[str, object]) -> str:
     """The script for one run: benchmark_collect.txt with a row in its place."""
     cells = {name: "" if value is None else str(value) for name, value in row.items()}
-    text = resources.files("foretell.interop").joinpath("benchmark_collect.txt").read_text("utf-8")
+    text = Path(__file__).with_name("benchmark_collect.txt").read_text("utf-8")
     return text.replace("__ROW__", json.dumps(cells))

@@ -7,11 +7,11 @@ repository, named in comments.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from foretell.interop.package_tables import packaged_table
 from foretell.records import dataclass
 
 NUMBER = r"([0-9][0-9,]{0,24}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?(?:[KMBGT](?![A-Za-z]))?)"
@@ -93,9 +93,7 @@ def present(table: Sequence[Needing], text: str) -> tuple[Needing, ...]:
     return tuple(one for one in table if one.needs in text)
 
 
-_TABLE = tomllib.loads(
-    resources.files("foretell.interop").joinpath("log_formats.toml").read_text("utf-8")
-)
+_TABLE = packaged_table(Path(__file__).with_name("log_formats.toml"))
 
 
 def _figure(told: Mapping[str, Any]) -> LineFigure:

@@ -6,11 +6,11 @@ script sets. The text is parsed, never run. A recipe that is not in the table is
 
 import ast
 import re
-import tomllib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from foretell.interop.package_tables import packaged_table
 from foretell.interop.python_calls import dotted_name, parsed, plain
 
 FILE = Path(__file__).with_suffix(".toml")
@@ -30,7 +30,7 @@ _OVERRIDE = re.compile(r"(?<=\s)([a-z_]+(?:\.[a-z_]+)+)=(\S+)")
 @lru_cache(maxsize=1)
 def recipes() -> dict[str, dict[str, Any]]:
     """Every recipe of the table, by its name."""
-    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+    return packaged_table(FILE)
 
 
 def read_recipe(text: str) -> tuple[tuple[str, Any], ...]:

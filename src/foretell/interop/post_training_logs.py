@@ -15,15 +15,14 @@ osl, max_osl, and from tokens and rates trajectories and gpus), `steps_s` every 
 import ast
 import json
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
 from foretell.errors import BadInput, bad_input
+from foretell.interop.package_tables import packaged_table
 from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 from foretell.specs.measurement import Measurement
@@ -40,8 +39,8 @@ BULLET = re.compile(
     r"[•*-]\s*([A-Za-z][\w /().]*?)\s*:\s*(-?\d[\d,]*(?:\.\d+)?)\s*(?:s\b|sec|$|\(|tokens)"
 )
 """A line of a console's list: a name and its number."""
-NAMES: Mapping[str, Sequence[str]] = tomllib.loads(
-    resources.files("foretell.interop").joinpath("post_training_logs.toml").read_text("utf-8")
+NAMES: Mapping[str, Sequence[str]] = packaged_table(
+    Path(__file__).with_name("post_training_logs.toml")
 )
 """Numbers of a step -> the keys under which loops log them, the one that counts first."""
 MARKS = {

@@ -5,11 +5,11 @@ in a file; names that the script sets to a literal stand for it. What is compute
 """
 
 import ast
-import tomllib
 from collections.abc import Callable, Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from foretell.interop.package_tables import packaged_table
 from foretell.interop.python_calls import dotted_name, parsed, plain
 
 SIGNS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -17,9 +17,7 @@ SIGNS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: lambda a, b: a // b if b else 0,
 }  # fmt: skip
 """Arithmetic of literals."""
-_TABLE = tomllib.loads(
-    resources.files("foretell.interop").joinpath("python_trainers.toml").read_text("utf-8")
-)
+_TABLE = packaged_table(Path(__file__).with_name("python_trainers.toml"))
 METHODS: Mapping[str, str] = _TABLE["methods"]
 """Classes of a training's arguments, and the method that each is for."""
 OLMO: Mapping[str, str] = _TABLE["olmo"]

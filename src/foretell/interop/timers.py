@@ -6,11 +6,11 @@ time (ms) | forward-compute: 320.1 | backward-compute: 871.3 | optimizer: 12.3
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
-from importlib import resources
+from pathlib import Path
 from statistics import median
 
+from foretell.interop.package_tables import packaged_table
 from foretell.records import dataclass
 
 PAIR = re.compile(r"\|\s*([A-Za-z][\w/-]*):\s*([0-9.]+)")
@@ -35,9 +35,7 @@ class TimedPart:
     """Timers inside of them that are another part's."""
 
 
-_TABLE = tomllib.loads(
-    resources.files("foretell.interop").joinpath("timers.toml").read_text("utf-8")
-)
+_TABLE = packaged_table(Path(__file__).with_name("timers.toml"))
 PARTS = tuple(
     TimedPart(
         name=one["name"],

@@ -23,13 +23,13 @@ b.c and b.d. A key in no list is unknown.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
+from foretell.interop.package_tables import packaged_table
 from foretell.records import dataclass
 
 Verdict = Literal["sets", "bears", "quiet"]
@@ -183,17 +183,14 @@ def _near(one: str, other: str) -> bool:
     return max(inner) <= 2
 
 
+TOOLS = Path(__file__).parent / "tools"
+"""A file for each tool."""
+
+
 @cache
 def tool_names() -> tuple[str, ...]:
     """Tools that have a table."""
-    folder = resources.files("foretell.interop").joinpath("tools")
-    return tuple(
-        sorted(
-            one.name.removesuffix(".toml")
-            for one in folder.iterdir()
-            if one.name.endswith(".toml") and not one.name.startswith("_")
-        )
-    )
+    return tuple(sorted(path.stem for path in TOOLS.glob("[!_]*.toml")))
 
 
 @cache
@@ -201,10 +198,9 @@ def heads() -> Mapping[str, str]:
     """Tool -> everything by which it is recognised, in one line each: parts of programs and telling keys.
 
     Tables are long, and most launches need one of them: their heads are found without reading the rest."""
-    folder = resources.files("foretell.interop").joinpath("tools")
     found: dict[str, str] = {}
     for name in tool_names():
-        text = folder.joinpath(f"{name}.toml").read_text("utf-8")[:4000]
+        text = (TOOLS / f"{name}.toml").read_text("utf-8")[:4000]
         found[name] = " ".join(
             re.findall(r'^(?:programs|weak|marks) = "(.*)"$', text, re.MULTILINE)
         )
@@ -214,13 +210,7 @@ def heads() -> Mapping[str, str]:
 @cache
 def table_of(name: str) -> ToolTable:
     """A tool's table, with the keys of those that it includes."""
-    text = (
-        resources.files("foretell.interop")
-        .joinpath("tools")
-        .joinpath(f"{name}.toml")
-        .read_text("utf-8")
-    )
-    raw = tomllib.loads(text)
+    raw = packaged_table(TOOLS / f"{name}.toml")
     inner = [
         (
             table_of(one["table"]) if not one.get("unread") else _unread(table_of(one["table"])),

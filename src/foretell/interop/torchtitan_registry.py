@@ -1,14 +1,13 @@
 """torchtitan's own configurations and flavours of models (torchtitan_configs.toml); a flag beside one counts
 first."""
 
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
-_TABLE = tomllib.loads(
-    resources.files("foretell.interop").joinpath("torchtitan_configs.toml").read_text("utf-8")
-)
+from foretell.interop.package_tables import packaged_table
+
+_TABLE = packaged_table(Path(__file__).with_name("torchtitan_configs.toml"))
 REGISTRY: Mapping[str, Mapping[str, Any]] = _TABLE["configs"]
 """Functions and what they set."""
 FLAVORS: Mapping[str, tuple[str, str]] = {

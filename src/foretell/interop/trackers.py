@@ -6,12 +6,12 @@ them; nothing here depends on any of these. A line of JSON holds both: `{"config
 
 import json
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from foretell.interop.package_tables import packaged_table
 from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import Plan
 
@@ -19,9 +19,7 @@ Metrics = dict[str, float]
 """Numbers by their slash-separated keys."""
 ESTIMATE: Mapping[str, str] = {name: output.metric for name, output in OUTPUTS.items()}
 """Numbers of an estimate and their keys."""
-_TABLE = tomllib.loads(
-    resources.files("foretell.interop").joinpath("trackers.toml").read_text("utf-8")
-)
+_TABLE = packaged_table(Path(__file__).with_name("trackers.toml"))
 SERVED: Mapping[str, str] = _TABLE["served"]
 """Numbers of a service and their keys; a latency has one for each percentile."""
 CHOICE: Mapping[str, str] = _TABLE["choice"]

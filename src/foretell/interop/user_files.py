@@ -5,7 +5,6 @@ refuses with the same problem whether the file is there or not. What the package
 """
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -127,7 +126,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield beside
         if target.exists():
-            shutil.copymode(target, beside)
+            beside.chmod(stat.S_IMODE(target.stat().st_mode))
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)

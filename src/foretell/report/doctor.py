@@ -189,7 +189,7 @@ def _browser() -> Check:
 
 def _catalogue() -> Check:
     """What the package itself knows."""
-    from foretell.catalog.models import model_entries
+    from foretell.catalog.model_names import model_entries
     from foretell.catalog.names import load
 
     counts = {kind: len(ids) for kind, ids in load().titles.items()}

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from foretell import catalog, units
 from foretell.catalog.files import read_table
-from foretell.catalog.models import find_model, model, show_model
+from foretell.catalog.model_names import find_model
+from foretell.catalog.models import model, show_model
 from foretell.catalog.names import exists, nearest
 from foretell.errors import BadInput, bad_input
 from foretell.interop.user_files import are_read, is_there

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foretell import catalog
-from foretell.catalog.models import model, model_entries
+from foretell.catalog.model_names import model_entries
+from foretell.catalog.models import model
 from foretell.report.console import table
 from foretell.report.entry import Shown, value_text
 from foretell.specs.chip import Chip

@@ -12,7 +12,8 @@ import numpy as np
 
 from foretell.catalog.engine_releases import release_of_profile
 from foretell.catalog.engines import profile
-from foretell.catalog.models import catalogue_model, model_entries
+from foretell.catalog.model_names import model_entries
+from foretell.catalog.models import catalogue_model
 from foretell.records import JsonRecord, dataclass
 from foretell.serving.cache_report import cache_report
 from foretell.serving.memory import ANY_LENGTH, memory_of, sequences_that_fit

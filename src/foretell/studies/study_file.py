@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from foretell.catalog.files import read_table
-from foretell.catalog.models import find_model
+from foretell.catalog.model_names import find_model
 from foretell.catalog.names import exists
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import ROOTS

@@ -17,7 +17,7 @@ def catalogue(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def show_entry(given: Mapping[str, Any]) -> dict[str, Any]:
     """`foretell catalog show NAME`, of names of the catalogue alone."""
-    from foretell.catalog.models import find_model
+    from foretell.catalog.model_names import find_model
     from foretell.catalog.names import exists, find, nearest
     from foretell.report.entry import entry
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foretell.api.post_training_words import SYNCS, first_word
-from foretell.catalog.models import stand_in
+from foretell.catalog.model_names import stand_in
 from foretell.cli import run
 from foretell.lab.validate.post_training import (
     commands,

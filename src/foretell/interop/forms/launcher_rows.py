@@ -1,12 +1,12 @@
 """Launchers as rows: which of their options take no value, or which do; and commands that launch nothing."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from foretell.interop.package_tables import packaged_table
 from foretell.records import dataclass
 
 
@@ -42,9 +42,7 @@ class Launcher:
     """Nodes, GPUs or processes, and the options that state them."""
 
 
-_TABLE = tomllib.loads(
-    resources.files("foretell.interop.forms").joinpath("launchers.toml").read_text("utf-8")
-)
+_TABLE = packaged_table(Path(__file__).with_name("launchers.toml"))
 PYTHON_SWITCHES = _set(_TABLE["python_switches"])
 """Options of an interpreter without a value."""
 OUTER = _set(_TABLE["outer"])

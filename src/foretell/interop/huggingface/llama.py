@@ -1,8 +1,7 @@
 """Llama and the families that differ from it in a trait or two, or in equal experts: rows of llamas.toml."""
 
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from foretell.interop.huggingface.common import HeadNames
@@ -17,6 +16,7 @@ from foretell.interop.huggingface.llamalike import (
     read_like,
     used_windows,
 )
+from foretell.interop.package_tables import packaged_table
 from foretell.specs.model import Model
 
 
@@ -54,8 +54,8 @@ def _traits(row: dict[str, Any]) -> Traits:
     return Traits(why=why, names=HeadNames(**names), windows=windows, **told)
 
 
-_TEXT = resources.files("foretell.interop.huggingface").joinpath("llamas.toml").read_text("utf-8")
-TRAITS = {name: _traits(row) for name, row in tomllib.loads(_TEXT).items()}
+_TABLE = packaged_table(Path(__file__).with_name("llamas.toml"))
+TRAITS = {name: _traits(row) for name, row in _TABLE.items()}
 """model_type -> its traits. Families of the library are compared with its modules in the tests."""
 
 

@@ -22,7 +22,8 @@ from typing import Any
 
 from foretell.catalog.acceptance import read_speculative
 from foretell.catalog.engines import profile as profile_for
-from foretell.catalog.models import catalogue_model, find_model
+from foretell.catalog.model_names import find_model
+from foretell.catalog.models import catalogue_model
 from foretell.catalog.names import exists, find
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput

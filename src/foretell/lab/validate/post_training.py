@@ -16,7 +16,7 @@ import numpy as np
 
 from foretell.api.post_training import PostTraining, post_training_of, printed_phases
 from foretell.catalog import model as catalogue_model
-from foretell.catalog.models import stand_in
+from foretell.catalog.model_names import stand_in
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import ProblemsError, bad_input

@@ -23,7 +23,7 @@ from foretell.api.post_training_words import (
     tuned_method,
 )
 from foretell.catalog.datasets import dataset_names
-from foretell.catalog.models import find_model, stand_in
+from foretell.catalog.model_names import find_model, stand_in
 from foretell.catalog.names import exists, find
 from foretell.catalog.post_training import post_training_loop, recognise_loop
 from foretell.errors import ProblemsError

@@ -12,7 +12,8 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 
-from foretell.catalog.models import catalogue_model, find_model, model_entries, plain_key
+from foretell.catalog.model_names import find_model, model_entries, plain_key
+from foretell.catalog.models import catalogue_model
 from foretell.errors import BadInput
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.ffn import Experts

@@ -1,8 +1,8 @@
-"""The catalogue as JSON, made when the package is built: Python reads that some ten times as fast as TOML.
+"""The package's tables in TOML, also as JSON made when it is built: Python reads that ten times as fast.
 
-`python src/foretell/catalog/cache.py` writes it; a build does so by itself (tools/hatch_build.py), in an
-environment that has nothing but the standard library, so this file imports nothing of ours. A line is the
-hash of a TOML file's bytes, a blank, and its table: a file that was changed since finds no line and is
+`python src/foretell/interop/package_tables.py` writes it; a build does so by itself (tools/hatch_build.py),
+in an environment that has nothing but the standard library, so this file imports nothing of ours. A line is
+the hash of a TOML file's bytes, a blank, and its table: a file that was changed since finds no line and is
 read as TOML. What JSON would not give back the same, such as dates, gets no line.
 """
 
@@ -13,10 +13,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent
-"""The catalogue."""
-STORE = FOLDER / "parsed.jsonl"
+FOLDER = Path(__file__).parent.parent
+"""The package."""
+STORE = FOLDER / "interop" / "parsed.jsonl"
 """What is made; not in the repository."""
+
+
+def packaged_table(path: Path) -> dict[str, Any]:
+    """The table of a TOML file of the package, a new one in every call."""
+    content = path.read_bytes()
+    table = stored_table(content)
+    if table is None:
+        import tomllib  # only what was not stored when the package was built pays for it
+
+        table = tomllib.loads(content.decode())
+    return table
 
 
 def stored_table(content: bytes) -> dict[str, Any] | None:

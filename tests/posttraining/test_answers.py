@@ -88,6 +88,49 @@ def test_help_names_the_engine_of_the_framework(capsys: pytest.CaptureFixture[st
     assert any("vllm-0.6" in said for said in assumed)
 
 
+def test_modules_that_write_their_own_answers_have_no_engine_to_wake() -> None:
+    asked = {**RL, "framework": "trl"}
+    engine, own = (foretell.post_train(**asked, engine=name) for name in (None, "transformers"))
+    times = {phase.name: phase.seconds for phase in own.phases}
+    assert max(times["wake"], times["sleep"]) < 1e-6
+    assert times["weight_sync"] < 1e-6
+    assert times["generate"] > engine.phases[1].seconds
+    assert "no-graph" in own.rollout_plan
+
+
+def test_an_engine_that_never_sleeps_holds_its_memory_beside_the_trainer() -> None:
+    held = {
+        name: next(
+            m for m in foretell.post_train(**RL, framework=name).memory if m.phase == "update_actor"
+        )
+        for name in ("trl", "openrlhf")
+    }
+    beside = {name: one.parts["engine beside"] for name, one in held.items()}
+    assert beside["trl"] > 4.0 * beside["openrlhf"]
+    assert foretell.post_train(**RL, framework="trl").offload == ()
+
+
+@pytest.mark.parametrize("algorithm", ["online-dpo", "gkd", "grpo"])
+def test_a_loop_leaves_out_penalties_alone(algorithm: str) -> None:
+    found = foretell.post_train(**{**RL, "framework": "trl", "algorithm": algorithm})
+    compared = any(phase.name == "ref_logprob" for phase in found.phases)
+    assert compared == (algorithm != "grpo")
+
+
+def test_micro_batches_of_adapters_are_no_fuller_than_others() -> None:
+    asked = {**RL, "framework": "verl", "plan": "lora=32", "prompts": 4096}
+    assert foretell.post_train(**asked).micro_tokens == 16384
+
+
+def test_a_plan_that_fills_the_card_comes_before_the_smallest() -> None:
+    """Of gpt-oss-120b no plan leaves most of a card free; experts are cut all the same."""
+    found = foretell.post_train(
+        "gpt-oss-120b", gpus="32xH200", framework="nemo-rl", prompts=16, samples=8, max_osl=2048
+    )
+    assert " ep1" not in found.plan
+    assert "ep" in found.plan
+
+
 def test_a_quantised_base_on_one_card_is_told_to_compute_layers_again() -> None:
     asked: dict[str, Any] = {
         "model": "llama-3.1-70b",

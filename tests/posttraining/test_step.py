@@ -304,7 +304,9 @@ def test_adapters_alone_are_sent_unless_the_loop_merges_them() -> None:
     # Frozen weights are gathered in 16 bits, trained ones in the 32 that FSDP keeps.
     loop, many = post_training_loop("generic"), float(count(model("qwen2.5-7b")).text)
     wider_s = 2.0 * many / loop.sync_ipc_bytes_per_s
-    assert seconds(merged)["weight_sync"] == pytest.approx(full - wider_s)
+    # Nothing is paused in a process of its own.
+    calls_s = loop.sync_fixed_s - post_training_loop("trl").sync_fixed_s
+    assert seconds(merged)["weight_sync"] == pytest.approx(full - wider_s - calls_s)
 
 
 def test_samples_are_by_algorithm_and_then_by_framework() -> None:

@@ -35,6 +35,8 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.units import as_number
 
+OWN_MODULES = ("transformers", "hf")
+"""Engines that are none: the trainer's modules write the answers."""
 PLACEMENTS = ("colocated", "split", "async", "best")
 SYNCS = ("ipc", "broadcast", "p2p", "delta", "file")
 PACKINGS = ("auto", "packed", "padded", "batch", "grouped")
@@ -64,10 +66,12 @@ def setups_of(
         question = replace(question, placement="split")
         said.append("placement split: both pools have chips of their own")
     loop = collect(lambda: post_training_loop(question.framework, left_out), problems)
+    if question.engine in OWN_MODULES and loop is not None:
+        loop, question = loop.in_own_modules(), replace(question, engine=None)
     form = find_algorithm(question.algorithm)
     question = replace(question, model=model_or_stand_in(question.model, said))
     if form is not None and loop is not None:
-        own = form.reference and (loop.reference or not form.generates)
+        own = form.reference and (loop.reference or not form.penalty)
         told = {"pass": True, "none": False, "cached": False}
         form = replace(form, reference=told.get(question.reference, own))
     if form is None:
@@ -94,7 +98,7 @@ def setups_of(
         )
         engine = replace(engine, profile=profile)
     placement = question.placement if question.placement != "best" else "colocated"
-    offload = offload_of(question, placement, form)
+    offload = offload_of(question, placement, form, loop)
     sync = question.sync or ("ipc" if placement == "colocated" else "broadcast")
     setup = StepSetup(
         algorithm=form,
@@ -335,12 +339,12 @@ def workload_of(
 
 
 def offload_of(
-    question: PostTrainingQuestion, placement: str, form: AlgorithmForm
+    question: PostTrainingQuestion, placement: str, form: AlgorithmForm, loop: PostTrainingLoop
 ) -> frozenset[str]:
     """What the trainer keeps on the host."""
     if question.offload is not None:
         return frozenset() if question.offload == "none" else frozenset(question.offload.split("+"))
-    if placement == "colocated" and form.generates:
+    if placement == "colocated" and form.generates and not loop.awake:
         return frozenset(("weights", "optimizer"))
     return frozenset()
 

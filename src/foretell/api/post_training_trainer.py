@@ -37,17 +37,18 @@ def budget_of(
         return float(question.micro_tokens)
     named = _named(question.plan)
     fixed = "micro_batch" in named or isinstance(question.plan, Plan)
+    longest = work.prompt_tokens + work.answers.cap if work.generated else 0.0
+    # A budget is at least the longest sequence, of which ranks of context parallelism hold a part each.
+    usual = max(float(loop.micro_tokens), longest)
     if loop.adapter_batches and work.generated and "lora" in named and "micro_batch" not in named:
-        return work.passed_tokens / work.samples / work.updates / ranks
+        return min(work.passed_tokens / work.samples / work.updates / ranks, usual)
     if loop.bins and work.generated and isinstance(question.plan, str | None):
         many = read_words(question.plan or "")[0].get("micro_batch", loop.sequences(trainer))
         return float(str(many)) * (work.prompt_tokens + work.answers.cap)
     form = find_algorithm(question.algorithm)
     assert form is not None
     own = loop.sequences(trainer) > 0 if form.generates else question.plan is not None
-    # A budget is at least the longest sequence, of which ranks of context parallelism hold a part each.
-    longest = work.prompt_tokens + work.answers.cap if work.generated else 0.0
-    return 0.0 if fixed or own else max(float(loop.micro_tokens), longest)
+    return 0.0 if fixed or own else usual
 
 
 def _named(plan: Any) -> tuple[str, ...]:

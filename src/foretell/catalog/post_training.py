@@ -1,7 +1,7 @@
 """Post-training loops: one table of catalog/posttraining.toml each, what it leaves out as in `generic`."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,9 @@ FILE = ROOT / "posttraining.toml"
 """Every loop that is known."""
 GENERIC = "generic"
 """The loop of a question that names none."""
+MODULE_LAYER_S, MODULE_BATCH, ALREADY_THERE = 1e-3, 1024, 1e18
+"""Host's time of a layer where Python modules write answers (some 30 ms a token of 7 billion weights), the
+sequences that they write at once, and a rate at which weights take no time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,8 @@ class PostTrainingLoop:
     longest), or grouped (of sequences that are alike)."""
     max_batch: int
     """Sequences that the rollout engine runs at once."""
+    awake: bool
+    """Whether the engine keeps its memory, and the trainer what it has, where both have the same chips."""
     memory_fraction: float
     """Share of the memory that the engine takes where the trainer has the same cards."""
     split_memory_fraction: float
@@ -164,6 +169,15 @@ class PostTrainingLoop:
         """The word for the training software of a trainer."""
         return str(getattr(self, f"software_{trainer}"))
 
+    def in_own_modules(self) -> "PostTrainingLoop":
+        """The loop where the trainer's modules write the answers, as `generate()` of Hugging Face does: no
+        graphs, each batch to its last answer, and no engine that is woken or sent weights."""
+        return replace(
+            self, graphs_since="never", eager_layer_s=MODULE_LAYER_S, static_batches=True,
+            max_batch=MODULE_BATCH, awake=False, wake_s=0.0, sync_fixed_s=0.0, sync_tensor_s=0.0,
+            sync_ipc_bytes_per_s=ALREADY_THERE, wake_bytes_per_s=ALREADY_THERE,
+        )  # fmt: skip
+
     def runs_eagerly(self, word: str, architecture: str) -> str:
         """Why rollouts of a release (as in verl@0.4) run without graphs; empty where they have them, as those
         of today do where no release is named."""
@@ -171,7 +185,7 @@ class PostTrainingLoop:
             return f"engines on {architecture} chips launch kernel by kernel"
         release, first = (release_numbers(n) for n in (word.partition("@")[2], self.graphs_since))
         if self.graphs_since == "never" or (release and release < first):
-            return f"recipes of {word} set enforce_eager"
+            return f"recipes of {word} have none"
         return ""
 
 

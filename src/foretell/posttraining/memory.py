@@ -3,8 +3,9 @@
 generate   engine: weights, cache, workspaces; the trainer's share where both have the same cards and
            nothing was offloaded, else what a trainer that sleeps leaves behind
 sync       weights of both, and a bucket
-logprob    weights, a layer's tensors or the scores; states unless they are on the host; a sleeping engine
-update     everything of a training step; a sleeping engine
+logprob    weights, a layer's tensors or the scores; states unless they are on the host; the engine,
+           asleep or awake
+update     everything of a training step; the engine
 load       a shard, and all weights where a loop gathers them to load them
 """
 
@@ -32,6 +33,8 @@ class Residency:
 
     colocated: bool
     """Whether trainer and engine have the same cards."""
+    awake: bool
+    """Whether the engine keeps its memory while the trainer works."""
     offload: frozenset[str]
     """What the trainer keeps on the host outside its own phases: weights, optimizer, reference."""
     trainer_bytes: float
@@ -58,6 +61,8 @@ def phase_memory(
     resident["reference"] = reference
     resident["critic"] = where.critic * (held["weights"] + held["states"] + held["gradients"])
     asleep = ENGINE_RESIDUE_BYTES if rollout is not None and where.colocated else 0.0
+    if rollout is not None and where.colocated and where.awake:
+        asleep = rollout.memory.weight_bytes + max(rollout.memory.kv_bytes, 0.0)
     found = []
     if where.loaded_bytes:
         loading = {"weights": held["weights"], "gathered": where.loaded_bytes}
@@ -83,7 +88,7 @@ def phase_memory(
         "passing": passes.forward.passing_bytes,
         "framework": held["framework"],
         "allocator": held["allocator"],
-        "sleeping engine": asleep,
+        "engine beside": asleep,
     }
     if where.passes_forward:
         found.append(_phase("logprob", "trainer", forward, where.trainer_bytes))
@@ -91,7 +96,7 @@ def phase_memory(
         **held,
         "reference": reference,
         "critic": resident["critic"],
-        "sleeping engine": asleep,
+        "engine beside": asleep,
     }
     found.append(_phase("update_actor", "trainer", update, where.trainer_bytes))
     return tuple(found)

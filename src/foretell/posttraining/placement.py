@@ -36,6 +36,8 @@ RATIOS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
 BESIDE_ENGINE = 0.4
 """Share of a card that Megatron plans of published loops fill: they leave the rolling-out engine its share,
 and cut the model over four cards or more where one would hold it."""
+FILLED_MOST = 0.85
+"""Share of a card that plans may fill at most."""
 FILLED = (1.0, 2.0, 4.0, 8.0)
 """Parts of the usual tokens of a micro-batch that are tried where a plan is chosen for fine-tuning."""
 CLOSE = 0.02
@@ -80,10 +82,12 @@ def candidate_plans(
     """The fastest of a few plans of a trainer that fit, the smallest where none does; and whether it does."""
     gpus = scenario.job.gpus
     found = trainer_candidates(scenario.model, base, trainer, gpus, work_generates=work.generated)
-    share = BESIDE_ENGINE if work.generated and trainer == "megatron" else 0.85
-    room = share * float(scenario.system.chip.memory_bytes)
+    have = float(scenario.system.chip.memory_bytes)
+    room = FILLED_MOST * have
     step, peak = _alike(scenario, found, work, budget)
-    order: list[int] = np.lexsort((np.where(peak <= room, step, peak), peak > room)).tolist()
+    beside = BESIDE_ENGINE * have if work.generated and trainer == "megatron" else room
+    over = (peak > room).astype(float) + (peak > beside)
+    order: list[int] = np.lexsort((np.where(peak <= room, step, peak), over)).tolist()
     for row in order:
         batch = packed_batch(scenario, found[row], work, 1.0 / work.updates, budget, True)
         if not all_broken(batch.scenario, batch.plan, batch_of([batch.plan])):

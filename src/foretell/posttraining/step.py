@@ -172,6 +172,7 @@ def step_of(setup: StepSetup) -> StepResult:
     seconds = phase_seconds(setup, passes, valued, rollout)
     where = Residency(
         colocated=setup.placement == "colocated" and rollout is not None,
+        awake=setup.loop.awake,
         offload=setup.offload,
         trainer_bytes=float(setup.scenario.system.chip.memory_bytes),
         rollout_bytes=float(setup.rollout_system.chip.memory_bytes),

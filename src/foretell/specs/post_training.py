@@ -34,6 +34,8 @@ class AlgorithmForm:
     """Sequences that the trainer passes for each trajectory: a pair is two."""
     samples: int = 1
     """Answers to each prompt where nothing says; 0: as the framework has it."""
+    penalty: bool = False
+    """Whether its reference is for a KL penalty alone, which a loop may leave out."""
     head: bool = True
     """Whether there are scores over the vocabulary; a reward model has one number."""
     policy: bool = False
@@ -53,7 +55,10 @@ def usual_prompt(limit: float | None) -> float:
 
 _TUNED: Mapping[str, Any] = {"generates": False, "old": False, "reference": False, "critic": False}
 _PAIRS: Mapping[str, Any] = {**_TUNED, "sequences": 2.0}
-_SAMPLED: Mapping[str, Any] = {"generates": True, "old": True, "reference": True, "critic": False}
+_SAMPLED: Mapping[str, Any] = {
+    "generates": True, "old": True, "reference": True, "critic": False, "penalty": True,
+}  # fmt: skip
+_COMPARED: Mapping[str, Any] = {**_SAMPLED, "old": False, "penalty": False}
 _GROUPS: Mapping[str, Any] = {**_SAMPLED, "samples": 0}
 _WITHOUT_KL: Mapping[str, Any] = {**_GROUPS, "reference": False}
 ALGORITHMS: Mapping[str, AlgorithmForm] = {
@@ -71,8 +76,8 @@ ALGORITHMS: Mapping[str, AlgorithmForm] = {
         AlgorithmForm(id="cpo", **_PAIRS),
         AlgorithmForm(id="reward", **_PAIRS, head=False),
         AlgorithmForm(id="raft", **{**_SAMPLED, "old": False, "reference": False}, samples=8),
-        AlgorithmForm(id="on-policy-distillation", **{**_SAMPLED, "old": False}),
-        AlgorithmForm(id="online-dpo", **{**_SAMPLED, "old": False}, samples=2),
+        AlgorithmForm(id="on-policy-distillation", **_COMPARED),
+        AlgorithmForm(id="online-dpo", **_COMPARED, samples=2),
         AlgorithmForm(id="ppo", **{**_SAMPLED, "critic": True}),
         AlgorithmForm(id="vapo", **{**_SAMPLED, "critic": True, "reference": False}),
         AlgorithmForm(id="reinforce", **_SAMPLED),

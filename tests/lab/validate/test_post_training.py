@@ -20,6 +20,7 @@ from foretell.lab.validate.post_training import (
 from foretell.lab.validate.post_training_rows import (
     adapter_words,
     chip_of,
+    command_of,
     ladder_words,
     model_of,
     rl_question,
@@ -281,6 +282,12 @@ def test_commands_give_the_scored_numbers(tmp_path: Path, capsys: Any) -> None:
         metric = "sync" if one["id"] == "c" else "step"
         found = next(p for p in scored if p.id == one["id"] and p.metric == metric)
         assert told["step_s"] == pytest.approx(found.predicted, rel=1e-6)
+
+
+def test_no_staleness_is_said() -> None:
+    streamed = {**RL, "placement": "split_async", "staleness": "stream, staleness 0", "train_gpus": "4",
+                "rollout_gpus": "4"}  # fmt: skip
+    assert "--staleness 0 " in command_of(streamed)
 
 
 def test_a_strange_row_does_not_take_the_table_with_it() -> None:

@@ -104,7 +104,7 @@ def command_of(cells: Cells) -> str:
     asked = question_of(cells)
     flags: list[str] = []
     for name, value in asked.items():
-        if name == "model" or value in (None, False, ""):
+        if name == "model" or value is None or value is False or value == "":
             continue
         flags.append(f"--{name.replace('_', '-')}")
         if value is not True:
@@ -263,13 +263,15 @@ def engine_arguments(cells: Cells) -> dict[str, Any]:
     """The rollout engine, and its layout as far as it is stated."""
     tp, fraction = whole(cells, "rollout_tp"), number(cells, "rollout_mem_fraction")
     notes, engine = lower(cells, "notes"), lower(cells, "rollout_engine")
-    eager = engine.startswith(("hf", "transformers", "hugging")) or "enforce_eager" in notes
+    modules = engine.startswith(("hf", "transformers", "hugging"))
     layout = [f"tp{tp}"] if tp else []
     layout += [f"memory_fraction={fraction:g}"] if fraction else []
-    layout += ["no-graph"] if eager and "enforce_eager false" not in notes else []
+    eager = "enforce_eager" in notes and "enforce_eager false" not in notes
+    layout += ["no-graph"] if eager else []
     layout += stored_words(cells)
     asked: dict[str, Any] = {"rollout_plan": " ".join(layout)} if layout else {}
-    return asked | ({"engine": "sglang"} if engine.startswith("sglang") else {})
+    own = "sglang" if engine.startswith("sglang") else "transformers" if modules else None
+    return asked | ({"engine": own} if own else {})
 
 
 def stored_words(cells: Cells) -> list[str]:

@@ -108,7 +108,8 @@ class PostTrainingQuestion(LayoutFlags):
     engine: Annotated[
         str | None,
         flag(
-            "Rollout engine: vllm, trtllm, sglang, or the id of a profile (default: the framework's).",
+            "Rollout engine: vllm, trtllm, sglang, transformers (the trainer's own generate()), or the id of "
+            "a profile (default: the framework's).",
             "NAME",
         ),
     ] = None

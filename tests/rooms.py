@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 import foretell
-from foretell.cli.run import run
+from foretell.cli.dispatch import run
 
 PACKAGE = Path(foretell.__file__).parent
 ESTIMATE = (

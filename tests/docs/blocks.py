@@ -201,7 +201,7 @@ def plain_words(text: str) -> list[str]:
 
 def _run_here(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """A command of ours in this process."""
-    from foretell.cli.run import run
+    from foretell.cli.dispatch import run
 
     said, before = io.StringIO(), {name: os.environ.get(name) for name in TERMINAL}
     try:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from foretell.cli.app import EXAMPLES
-from foretell.cli.run import ANSWERED, BAD_INPUT, FAULT, NO, run
+from foretell.cli.dispatch import ANSWERED, BAD_INPUT, FAULT, NO, run
 from foretell.specs.questions import QUESTIONS, question_type
 from foretell.specs.questions.flags import QuestionField, edges_of, fields_of
 from tests.fuzz.harness import KILLED_S, Hang, fuzz

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from foretell.cli.run import BAD_INPUT, run
+from foretell.cli.dispatch import BAD_INPUT, run
 from tests.fuzz.__main__ import ROOT, fuzz_commands, fuzz_web
 
 

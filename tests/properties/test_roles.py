@@ -256,6 +256,7 @@ ROOMS = (
 ALLOWED = {
     "kernels/traced_ops.py: op.name.partition('.')": "the operator that was called, not a label",
     "kernels/traced_ops.py: PASSES.get(op.name.partition('.')[2], PassForm())": "the same operator",
+    "training/traced_memory.py: 'dropout' not in graph.ops[graph.op[row]].name": "the same operator",
     "training/traced_step.py: tensor.name.startswith(f'{path}.')": "modules by their path in a traced model",
     "kernels/power.py: table[field.name]": "fields of a record, by which its file is read",
     "kernels/families/spread.py: _carried().get(chosen.family.name, WIDEST)": "a kernel family",

@@ -219,7 +219,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         # The command's own streams are texts here.
-        patch.setattr(import_module("foretell.cli.run"), "_drop_output", lambda: None)
+        patch.setattr(import_module("foretell.cli.dispatch"), "_drop_output", lambda: None)
         outcome = command("sweep", str(file), "--out", str(folder))
     assert outcome.code == 74
     assert outcome.out == ""

@@ -17,13 +17,13 @@ def main() -> None:
         100_000, 50, 50
     )  # loading makes no garbage: looking for it takes a tenth longer
 
-    from foretell.cli.run import run
+    from foretell.cli.dispatch import run
 
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run arguments, as a shell would pass them, and give the exit code."""
-    from foretell.cli.run import run
+    from foretell.cli.dispatch import run
 
     return run(arguments)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from foretell.cli.dispatch import complain
 from foretell.cli.flags import Json, Processes, Top, arg, number
 from foretell.cli.output import no_as_dict, write_json
 from foretell.cli.progress import late_bar
-from foretell.cli.run import complain
 from foretell.errors import BadInput, Problem, wrong
 
 STAND_IN: Mapping[str, Any] = {

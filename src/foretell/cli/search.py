@@ -1,6 +1,7 @@
 """`foretell search`."""
 
 from foretell.cli.command import Edges, Given, command
+from foretell.cli.dispatch import complain
 from foretell.cli.exchange import (
     append,
     bundle_of,
@@ -14,7 +15,6 @@ from foretell.cli.exchange import (
 from foretell.cli.output import no_as_dict, no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
-from foretell.cli.run import complain
 from foretell.specs.questions.training import SearchQuestion
 
 

@@ -42,10 +42,12 @@ def test_cache_of_latent_attention_is_rank_and_rotary_key_whole_on_every_rank():
 def test_an_indexer_keeps_a_byte_an_element_and_a_scale_for_each_of_its_keys():
     """DeepSeek sparse attention; a layer that uses the choice of an earlier one keeps none of its own."""
     latent, indexer = LATENT, INDEXER
-    plain = mixer_bytes(replace(latent, indexer=None), Deployment(), 60.0, True, 0.0)
+    plain = mixer_bytes(replace(latent, indexer=None), Deployment(), 60.0, windows=True, cross=0.0)
     for ratio, own, expected in ((1, True, 60), (4, True, 15), (1, False, 0)):
         chosen = replace(indexer, ratio=ratio, owns_weights=own)
-        found = mixer_bytes(replace(latent, indexer=chosen), Deployment(), 60.0, True, 0.0)
+        found = mixer_bytes(
+            replace(latent, indexer=chosen), Deployment(), 60.0, windows=True, cross=0.0
+        )
         assert found - plain == (indexer.head_dim + 4) * expected
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from foretell.catalog import cache as parsed
 from foretell.cli.app import VERBS, make_app
+from foretell.interop import package_tables as parsed
 from foretell.report import doctor as looked
 from tests.surfaces.command import foretell
 from tests.surfaces.test_contract import verbs
@@ -36,7 +36,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     program.chmod(0o755)
     # A copy: what other tests read meanwhile is left as it is, and a checkout need not be writable.
     shutil.copytree(ROOT / "src", folder / "src", ignore=NOT_COPIED)
-    parsed.write(folder / "src" / "foretell" / "catalog" / parsed.STORE.name)
+    parsed.write(folder / "src" / "foretell" / "interop" / parsed.STORE.name)
     return {
         **kept,
         "PYTHONPATH": str(folder / "src"),

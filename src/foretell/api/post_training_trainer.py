@@ -90,7 +90,9 @@ def trainer_of(
         whole = with_open_words(text, question, loop, form, both, 0)
         scenario = ask(question.model, **asked, plan=whole)
         scenario, plan = plan_of(scenario, whole, settings_of(question), left_out=left_out)
-        held = step_numbers(packed_batch(scenario, plan, work, 1.0 / work.updates, 0.0, True))[1]
+        held = step_numbers(
+            packed_batch(scenario, plan, work, 1.0 / work.updates, 0.0, balanced=True)
+        )[1]
         have = float(scenario.system.chip.memory_bytes)
         if memory_verdict(held_of_parts(held), have) == "yes":
             words = whole

@@ -185,7 +185,7 @@ def batching_problems(
 
 def served(asked: ServeQuestion, given: bool) -> ServiceEstimate:
     """The closed form's answer, with what a benchmark of it prints and tails of simulated requests."""
-    return with_own_tails(served_plainly(asked, given), asked)
+    return with_own_tails(served_plainly(asked, given=given), asked)
 
 
 def with_own_tails(found: ServiceEstimate, asked: ServeQuestion) -> ServiceEstimate:
@@ -193,7 +193,7 @@ def with_own_tails(found: ServiceEstimate, asked: ServeQuestion) -> ServiceEstim
     return with_tails(found, as_answered(found, asked))
 
 
-def served_plainly(asked: ServeQuestion, given: bool) -> ServiceEstimate:
+def served_plainly(asked: ServeQuestion, *, given: bool) -> ServiceEstimate:
     """The closed form's answer with what a benchmark of it prints, percentiles in closed form as well."""
     found = closed_form(asked, given)
     here = as_answered(found, asked)

@@ -98,7 +98,7 @@ def price(
         if provider.lower() not in providers:
             raise _unknown("prices.provider", provider, providers)
         known = tuple(offer for offer in known if offer.provider == provider.lower())
-    found = _standing(known, term, provider is None)
+    found = _standing(known, term, many_clouds=provider is None)
     if provider is not None and found is None:
         raise _unknown("prices.term", term, sorted({offer.term for offer in known}))
     site = operating()
@@ -119,7 +119,7 @@ def rent(chip_id: str, term: str, listed: tuple[Offer, ...] | None = None) -> Re
 
     The middle is that of `price`. Where it lies outside the listed rents the range is stretched to it.
     """
-    return _standing(offers(chip_id) if listed is None else listed, term, True)
+    return _standing(offers(chip_id) if listed is None else listed, term, many_clouds=True)
 
 
 def provider_rents(chip_id: str, term: str) -> dict[str, float]:
@@ -128,7 +128,7 @@ def provider_rents(chip_id: str, term: str) -> dict[str, float]:
     return {offer.provider: offer.latest_usd_per_chip_hour for offer in reversed(current)}
 
 
-def _standing(known: tuple[Offer, ...], term: str, many_clouds: bool) -> Rent | None:
+def _standing(known: tuple[Offer, ...], term: str, *, many_clouds: bool) -> Rent | None:
     """The rent that stands for a term; a spot rent of many clouds by what spot takes off (`price`)."""
     current = _of_providers(_latest([offer for offer in known if offer.term == term]))
     if not current:

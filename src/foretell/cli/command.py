@@ -143,8 +143,8 @@ def _parameters(record: Any) -> list[inspect.Parameter]:
     imported = ("model", "algorithm") if IMPORT in getattr(record, "edges", ()) else ()
     edges = edges_of(record)
     shown = _shown_flags([*fields, *edges])
-    made = [_parameter(field, field.name in imported, shown) for field in fields]
-    return [*made, *(_parameter(edge, False, shown) for edge in edges)]
+    made = [_parameter(field, optional=field.name in imported, shown=shown) for field in fields]
+    return [*made, *(_parameter(edge, optional=False, shown=shown) for edge in edges)]
 
 
 def _shown_flags(fields: list[QuestionField]) -> set[str]:
@@ -162,7 +162,7 @@ def _in_order(fields: list[QuestionField]) -> list[QuestionField]:
     )
 
 
-def _parameter(field: QuestionField, optional: bool, shown: set[str]) -> inspect.Parameter:
+def _parameter(field: QuestionField, *, optional: bool, shown: set[str]) -> inspect.Parameter:
     """One flag; `optional`: something else may say what it would; `shown`: what help shows."""
     flag = field.flag
     kind: Any = inspect.Parameter.KEYWORD_ONLY
@@ -175,12 +175,12 @@ def _parameter(field: QuestionField, optional: bool, shown: set[str]) -> inspect
         default = None if optional else _shown(field.default)
     name = f"{field.name}_" if field.name == "import" else field.name
     typed: Any = Annotated
-    about = _about(field, optional, show=field.name in shown)
+    about = _about(field, optional=optional, show=field.name in shown)
     hint = typed[str if field.several else _hint(flag.kind, default), about]
     return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
-def _about(field: QuestionField, optional: bool, *, show: bool = True) -> Parameter:
+def _about(field: QuestionField, *, optional: bool, show: bool = True) -> Parameter:
     """What the parser is told of a flag."""
     flag = field.flag
     told: dict[str, Any] = {"help": flag.help} | ({} if show else {"show": False})
@@ -205,7 +205,7 @@ def parameter(flag: Flag, default: Any = None) -> Parameter:
     """The parser's description of a flag by itself."""
     return _about(
         QuestionField(name="", flag=replace(flag, names=()), default=default, positional=False),
-        False,
+        optional=False,
     )
 
 

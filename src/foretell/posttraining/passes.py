@@ -44,6 +44,7 @@ def packed_batch(
     work: TrajectoryWorkload,
     share: float,
     budget: float,
+    *,
     balanced: bool,
 ) -> PackedBatch:
     """The part `share` of a step's trajectories as a job; `budget` tokens a micro-batch and rank, 0: as many
@@ -116,13 +117,15 @@ def trainer_passes(
     passes, 0: as updates fill theirs."""
     if plan.lora and plan.method == "prompt":  # its tokens pass the model too
         work = replace(work, prompt_tokens=work.prompt_tokens + plan.lora)
-    batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, balanced)
+    batch = packed_batch(scenario, plan, work, 1.0 / work.updates, budget, balanced=balanced)
     update_s, held = step_numbers(batch)
     if work.together and not budget:
-        held = step_numbers(packed_batch(scenario, plan, work.longest(), 1.0, budget, balanced))[1]
-    whole = packed_batch(scenario, plan, work, 1.0, budget, balanced)
+        held = step_numbers(
+            packed_batch(scenario, plan, work.longest(), 1.0, budget, balanced=balanced)
+        )[1]
+    whole = packed_batch(scenario, plan, work, 1.0, budget, balanced=balanced)
     own, frozen = (
-        packed_batch(scenario, replace(plan, micro_batch=many), work, 1.0, 0.0, balanced)
+        packed_batch(scenario, replace(plan, micro_batch=many), work, 1.0, 0.0, balanced=balanced)
         if many
         else whole
         for many in (log_prob_mbs, reference_mbs)

@@ -89,7 +89,7 @@ def candidate_plans(
     over = (peak > room).astype(float) + (peak > beside)
     order: list[int] = np.lexsort((np.where(peak <= room, step, peak), over)).tolist()
     for row in order:
-        batch = packed_batch(scenario, found[row], work, 1.0 / work.updates, budget, True)
+        batch = packed_batch(scenario, found[row], work, 1.0 / work.updates, budget, balanced=True)
         if not all_broken(batch.scenario, batch.plan, batch_of([batch.plan])):
             return found[row], bool(peak[row] <= room)
     message = f"no {trainer} plan divides {gpus} chips and the model's heads and layers"

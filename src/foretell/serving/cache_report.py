@@ -96,8 +96,8 @@ def layer_kinds(model: Model, d: Deployment, p: EngineProfile) -> list[LayerKind
         for mixer in layer.mixers:
             if isinstance(mixer, MixerBlock) or (isinstance(mixer, Attention) and mixer.cross):
                 return []
-            state = float(mixer_bytes(mixer, d, 0.0, False, 0.0))
-            token = float(mixer_bytes(mixer, d, 1.0, False, 0.0)) - state
+            state = float(mixer_bytes(mixer, d, 0.0, windows=False, cross=0.0))
+            token = float(mixer_bytes(mixer, d, 1.0, windows=False, cross=0.0)) - state
             window = mixer.window if isinstance(mixer, Attention) and p.window_saved else None
             if token or state:
                 key = (token, state, window)

@@ -230,11 +230,13 @@ def kv_bytes(
                 kept = mixer.cache_elements(model.stack.hidden, np.asarray(context, float), cross)
                 total = total + many * kept * KV_BYTES[deployment.kv] / deployment.tp
                 continue
-            total = total + many * mixer_bytes(mixer, deployment, context, windows, cross)
+            total = total + many * mixer_bytes(
+                mixer, deployment, context, windows=windows, cross=cross
+            )
     return np.asarray(total / deployment.pp)
 
 
-def mixer_bytes(mixer: Mixer, d: Deployment, context: Num, windows: bool, cross: Num) -> Num:
+def mixer_bytes(mixer: Mixer, d: Deployment, context: Num, *, windows: bool, cross: Num) -> Num:
     """What one mixer keeps of one sequence on one rank."""
     element, tp = KV_BYTES[d.kv], float(d.tp)
     match mixer:

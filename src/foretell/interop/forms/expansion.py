@@ -217,20 +217,20 @@ class Expander:
         value = None if names else worked_out(text, number)
         if value is None:
             shown = f"$(({text.strip()}))"
-            return [TextPiece(shown, line, line, tuple(names) or ("$((...))",))]
+            return [TextPiece(shown, line, line, names=tuple(names) or ("$((...))",))]
         origin = next((one.origin for one in pieces if one.origin != one.line), line)
-        return [TextPiece(str(value), line, origin, (), not quoted)]
+        return [TextPiece(str(value), line, origin, names=(), split=not quoted)]
 
     def _all(self, name: str, *, line: int, quoted: bool, keys: bool = False) -> list[TextPiece]:
         """Every element of an array or every position, a word each."""
         if name == "@":
             if self.scope.positions is None:
-                return [TextPiece("${@}", line, line, ("@",), True)]
+                return [TextPiece("${@}", line, line, names=("@",), split=True)]
             elements = list(self.scope.positions)
         else:
             array = self.scope.array(name)
             if array is None:
-                return [TextPiece(f"${{{name}}}", line, line, (name,), True)]
+                return [TextPiece(f"${{{name}}}", line, line, names=(name,), split=True)]
             elements = [
                 literal(key, line) if keys else value for key, value in array.items
             ]  # fmt: skip
@@ -336,7 +336,7 @@ class Expander:
             return default
         if value is None or names_of(value):
             names = names_of(value) if value else (name,)
-            return [TextPiece(f"${{{names[0]}}}", line, line, names)]
+            return [TextPiece(f"${{{names[0]}}}", line, line, names=names)]
         argument = text_of(self._argument(start, end, quoted=True))
         parts = self._parts(value) if every else [value]
         found: list[TextPiece] = []
@@ -344,7 +344,7 @@ class Expander:
             changed = changed_text(text_of(part), operator, argument, self.scope.number)
             origin = part[0].origin if part else line
             found += [BREAK] if found else []
-            found.append(TextPiece(changed[:LONGEST], line, origin, (), not quoted))
+            found.append(TextPiece(changed[:LONGEST], line, origin, names=(), split=not quoted))
         return found
 
     def _argument(self, start: int, end: int, *, quoted: bool) -> list[TextPiece]:

@@ -21,7 +21,7 @@ def unknown_output(words: Sequence[Token], line: int) -> Value:
     """The output of a command that is not known, named after it."""
     name = words[0].text if words else "..."
     shown = f"OUTPUT_OF_{UNKNOWN.sub('_', name)[:40].strip('_')}"
-    return (TextPiece(f"${{{shown}}}", line, line, (f"$({name[:60]})",)),)
+    return (TextPiece(f"${{{shown}}}", line, line, names=(f"$({name[:60]})",)),)
 
 
 def printed(

@@ -84,7 +84,7 @@ def read_script(
 def _value(word: Word) -> Value:
     from foretell.interop.forms.values import TextPiece
 
-    return (TextPiece(word.text, word.line, word.line, word.unknown),)
+    return (TextPiece(word.text, word.line, word.line, names=word.unknown),)
 
 
 def _argument_lists(shell: Shell, text: str) -> None:

@@ -226,7 +226,7 @@ def _inner(
     scope = shell.scope if same else shell.scope.copied()
     env = {**shell.env, **(found.env if found else {})}
     for name, word in (found.env if found else {}).items():
-        scope.set(name, (TextPiece(word.text, word.line, word.line, word.unknown),))
+        scope.set(name, (TextPiece(word.text, word.line, word.line, names=word.unknown),))
     if found is not None and positions:
         scope.positions = tuple(positions)
     batch = batch_layer(text_of(text), text[0].line if text else 0)
@@ -297,7 +297,7 @@ def _is_other_verb(base: str) -> bool:
 
 
 def _plain(word: Word) -> Value:
-    return (TextPiece(word.text, word.line, word.set_line or word.line, word.unknown),)
+    return (TextPiece(word.text, word.line, word.set_line or word.line, names=word.unknown),)
 
 
 def _word(value: Value) -> Word:

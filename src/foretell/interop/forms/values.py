@@ -91,7 +91,7 @@ def literal(text: str, line: int, origin: int | None = None) -> Value:
 
 def unknown(name: str, line: int) -> Value:
     """What the file does not set."""
-    return (TextPiece(f"${{{name}}}", line, line, (name,)),)
+    return (TextPiece(f"${{{name}}}", line, line, names=(name,)),)
 
 
 def placed_at(value: Value, line: int, *, split: bool) -> Value:
@@ -168,7 +168,9 @@ def tokens_of(value: Sequence[TextPiece], raw: str = "") -> list[Token]:
                     made += [current] if current is not None else []
                     current = None
                 ends = piece.text.count("\n", 0, found.start())
-                part = TextPiece(found[0], piece.line + ends, piece.origin + ends, piece.names)
+                part = TextPiece(
+                    found[0], piece.line + ends, piece.origin + ends, names=piece.names
+                )
                 current = [] if current is None else current
                 current.append(part)
                 at = found.end()

@@ -14,10 +14,10 @@ def read(config: Config) -> Model:
     why = WHY[config.family]
     hidden, depth = config.need("hidden_size"), config.layers()
     shape = read_heads(config, hidden, kv_default=8, why=why)
-    biased = config.flag("attention_bias", False, why)
+    biased = config.flag("attention_bias", default=False, why=why)
     attention = shape.attention(biased=biased)
     mamba = _mamba(config, hidden, why)
-    mlp_bias = config.flag("mlp_bias", False, why)
+    mlp_bias = config.flag("mlp_bias", default=False, why=why)
     ffn = Dense(width=config.need("intermediate_size"), up_bias=mlp_bias, down_bias=mlp_bias)
     both = Layer(mixers=(attention, mamba), ffn=ffn)
     if config.family == "falcon_h1":
@@ -56,8 +56,8 @@ def _mamba(config: Config, hidden: int, why: str) -> Mamba2:
         state=config.need("mamba_d_state"),
         groups=config.get("mamba_n_groups", 1, why, low=1),
         conv_kernel=config.get("mamba_d_conv", 4, why, low=1),
-        conv_bias=config.flag("mamba_conv_bias", True, why),
-        proj_bias=config.flag(proj_key, False, why),
-        gated_norm=config.flag("mamba_rms_norm", False, why) if falcon else True,
+        conv_bias=config.flag("mamba_conv_bias", default=True, why=why),
+        proj_bias=config.flag(proj_key, default=False, why=why),
+        gated_norm=config.flag("mamba_rms_norm", default=False, why=why) if falcon else True,
         chunk=config.get("mamba_chunk_size", 256, why, low=1),
     )

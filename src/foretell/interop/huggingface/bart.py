@@ -48,7 +48,9 @@ def read(config: Config) -> Model:
         encoder=Stack(hidden=hidden, layers=encoder, final_norm=kind.final_norm),
         embedding=Embedding(vocab=vocab, positions=positions, norm=kind.table_norm),
         encoder_embedding=Embedding(positions=positions, norm=kind.table_norm),
-        head=Head(outputs=vocab, tied=config.flag("tie_word_embeddings", True, kind.why)),
+        head=Head(
+            outputs=vocab, tied=config.flag("tie_word_embeddings", default=True, why=kind.why)
+        ),
         max_positions=length,
         dtype=dtype(config),
     )

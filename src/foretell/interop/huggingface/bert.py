@@ -91,7 +91,9 @@ def _head(config: Config, shape: EncoderShape) -> Head:
     projections = (transform,)
     if kind == "ForPreTraining" and config.family == "bert":
         extra += hidden * (hidden + 1) + 2 * hidden + 2  # pooler and next-sentence scores
-    tied = config.flag("tie_word_embeddings", True, "the library's default for encoders")
+    tied = config.flag(
+        "tie_word_embeddings", default=True, why="the library's default for encoders"
+    )
     return Head(
         outputs=shape.vocab, tied=tied, bias=True, projections=projections, extra_parameters=extra
     )

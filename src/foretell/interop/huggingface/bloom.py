@@ -18,7 +18,9 @@ def read(config: Config) -> Model:
         config,
         (layer,) * config.layers("num_hidden_layers", key="n_layer"),
         embedding=Embedding(vocab=vocab, norm="layer"),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, True, "BloomConfig's defaults")),
+        head=Head(
+            outputs=vocab, tied=tied_embeddings(config, default=True, why="BloomConfig's defaults")
+        ),
         hidden=hidden,
         max_positions=config.get(
             "seq_length", 2048, "the length BLOOM was trained on", "max_position_embeddings", low=1

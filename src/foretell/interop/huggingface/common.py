@@ -112,9 +112,9 @@ def positions(config: Config, *others: str, default: int = 2048) -> int:
     return config.get("max_position_embeddings", default, why, *others, low=1)
 
 
-def tied_embeddings(config: Config, default: bool, why: str) -> bool:
+def tied_embeddings(config: Config, *, default: bool, why: str) -> bool:
     """Whether the scoring matrix is the token table."""
-    return config.flag("tie_word_embeddings", default, why)
+    return config.flag("tie_word_embeddings", default=default, why=why)
 
 
 def decoder(
@@ -158,7 +158,9 @@ def token_decoder(
         config,
         layers,
         embedding=Embedding(vocab=vocab, positions=length if learned else 0),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, tied, why), bias=head_bias),
+        head=Head(
+            outputs=vocab, tied=tied_embeddings(config, default=tied, why=why), bias=head_bias
+        ),
         hidden=hidden,
         max_positions=length,
         final_norm=norm,

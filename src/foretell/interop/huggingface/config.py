@@ -189,7 +189,7 @@ class Config:
             return default
         return self._whole(found, low, LARGEST)
 
-    def flag(self, key: str, default: bool | None = None, why: str | None = None) -> bool:
+    def flag(self, key: str, *, default: bool | None = None, why: str | None = None) -> bool:
         """true or false; a problem where absent without a default."""
         value = self._data.get(key)
         if value is None:

@@ -48,7 +48,7 @@ def latent_attention(config: Config, why: str) -> LatentAttention:
         nope_dim=config.need("qk_nope_head_dim"),
         rope_dim=config.need("qk_rope_head_dim"),
         value_dim=config.need("v_head_dim"),
-        bias=config.flag("attention_bias", False, why),
+        bias=config.flag("attention_bias", default=False, why=why),
     )
 
 

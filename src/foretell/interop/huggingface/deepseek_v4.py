@@ -56,7 +56,7 @@ def read(config: Config) -> Model:
         embedding=Embedding(vocab=vocab),
         head=Head(
             outputs=vocab,
-            tied=tied_embeddings(config, False, WHY),
+            tied=tied_embeddings(config, default=False, why=WHY),
             projections=(_collapse(shape),),
             extra_parameters=1,  # its scale
         ),

@@ -31,11 +31,13 @@ def read(config: Config) -> Model:
         embedding=Embedding(
             vocab=vocab,
             positions=length if kind == "absolute" else 0,
-            norm="layer" if config.flag("emb_layer_norm_before", False, WHY) else "none",
+            norm="layer"
+            if config.flag("emb_layer_norm_before", default=False, why=WHY)
+            else "none",
         ),
         head=Head(
             outputs=vocab,
-            tied=config.flag("tie_word_embeddings", True, WHY),
+            tied=config.flag("tie_word_embeddings", default=True, why=WHY),
             bias=True,
             projections=(transform,),
             extra_parameters=2 * hidden,

@@ -12,9 +12,9 @@ def read(config: Config) -> Model:
     hidden = config.need("hidden_size", "n_embed")
     heads = config.need("num_attention_heads", "n_head")
     depth = config.layers("n_layer")
-    new = config.flag("new_decoder_architecture", config.family == "RefinedWeb", WHY)
-    parallel = new or config.flag("parallel_attn", True, WHY)
-    biased = config.flag("bias", False, WHY)
+    new = config.flag("new_decoder_architecture", default=config.family == "RefinedWeb", why=WHY)
+    parallel = new or config.flag("parallel_attn", default=True, why=WHY)
+    biased = config.flag("bias", default=False, why=WHY)
     attention = even_heads(
         config,
         hidden,
@@ -39,7 +39,7 @@ def read(config: Config) -> Model:
 def _kv_heads(config: Config, heads: int, *, new: bool) -> int:
     """New architecture: `num_kv_heads`; else one with `multi_query`, or as many as heads."""
     if not new:
-        return 1 if config.flag("multi_query", True, WHY) else heads
+        return 1 if config.flag("multi_query", default=True, why=WHY) else heads
     shared = config.get("num_kv_heads", heads, None, "n_head_kv", low=1)
     config.check(
         heads % shared == 0,

@@ -45,7 +45,7 @@ def _text(config: Config) -> Model:
         config,
         layers,
         embedding=_embedding(config, vocab, hidden, side * depth),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, True, WHY)),
+        head=Head(outputs=vocab, tied=tied_embeddings(config, default=True, why=WHY)),
         hidden=hidden,
         max_positions=positions(config, default=131072),
     )
@@ -70,9 +70,9 @@ def _mixers(config: Config, depth: int, shared: int) -> tuple[Attention, ...]:
     """
     heads = config.need("num_attention_heads")
     kv_heads = config.get("num_key_value_heads", 4, WHY, low=1)
-    biased = config.flag("attention_bias", False, WHY)
+    biased = config.flag("attention_bias", default=False, why=WHY)
     window = config.get("sliding_window", 512, WHY, low=1)
-    same = config.flag("attention_k_eq_v", False, WHY)
+    same = config.flag("attention_k_eq_v", default=False, why=WHY)
     local = Attention(
         heads=heads,
         kv_heads=kv_heads,
@@ -105,7 +105,7 @@ def _mixers(config: Config, depth: int, shared: int) -> tuple[Attention, ...]:
 def _layer(config: Config, mixer: Attention, hidden: int, *, side: int, sharing: bool) -> Layer:
     """Norms before and after each half; with experts, three more and the router's two scales; with
     inputs of its own, a gate down, a map up and one more norm."""
-    wide = sharing and config.flag("use_double_wide_mlp", False, WHY)
+    wide = sharing and config.flag("use_double_wide_mlp", default=False, why=WHY)
     dense = Dense(
         width=config.need("intermediate_size") * (2 if wide else 1),
         activation=config.text("hidden_activation", "gelu_pytorch_tanh", WHY),
@@ -117,7 +117,7 @@ def _layer(config: Config, mixer: Attention, hidden: int, *, side: int, sharing:
             Projection(name="per_layer.up", inputs=side, outputs=hidden),
         )
     norms = 5 if side else 4
-    if not config.flag("enable_moe_block", False, WHY):
+    if not config.flag("enable_moe_block", default=False, why=WHY):
         return Layer(mixers=(mixer,), ffn=dense, norms=norms, projections=maps)
     experts, top_k = routed_experts(config, experts=("num_experts",), top_k=("top_k_experts",))
     sparse = Experts(

@@ -32,12 +32,12 @@ def _chatglm(config: Config) -> Model:
     hidden = config.need("hidden_size")
     depth = config.layers(key="num_layers")
     shape = read_heads(config, hidden, CHATGLM_NAMES)
-    everywhere = config.flag("add_bias_linear", False, why)
-    qkv = config.flag("add_qkv_bias", False, why) or everywhere
+    everywhere = config.flag("add_bias_linear", default=False, why=why)
+    qkv = config.flag("add_qkv_bias", default=False, why=why) or everywhere
     attention = Attention(
         heads=shape.heads,
         kv_heads=shape.kv_heads
-        if config.flag("multi_query_attention", False, why)
+        if config.flag("multi_query_attention", default=False, why=why)
         else shape.heads,
         head_dim=shape.head_dim,
         q_bias=qkv,
@@ -50,13 +50,13 @@ def _chatglm(config: Config) -> Model:
     layer = Layer(
         mixers=(attention,),
         ffn=ffn,
-        norm_kind="rms" if config.flag("rmsnorm", True, why) else "layer",
+        norm_kind="rms" if config.flag("rmsnorm", default=True, why=why) else "layer",
     )
     return decoder(
         config,
         (layer,) * depth,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=config.flag("tie_word_embeddings", False, why)),
+        head=Head(outputs=vocab, tied=config.flag("tie_word_embeddings", default=False, why=why)),
         hidden=hidden,
         max_positions=config.get("seq_length", 2048, why, low=1),
         final_norm=layer.norm_kind,

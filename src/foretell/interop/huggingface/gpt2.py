@@ -12,7 +12,7 @@ def read(config: Config) -> Model:
     why = WHY[config.family]
     hidden = config.need("n_embd", "hidden_size")
     heads = config.need("n_head", "num_attention_heads")
-    one = config.family == "gpt_bigcode" and config.flag("multi_query", True, why)
+    one = config.family == "gpt_bigcode" and config.flag("multi_query", default=True, why=why)
     attention = even_heads(
         config, hidden, heads, ("n_embd", "n_head"), kv_heads=1 if one else heads
     ).attention(biased=True)

@@ -14,7 +14,7 @@ def read(config: Config) -> Model:
 def _neox(config: Config) -> Model:
     why = "GPTNeoXConfig's defaults"
     hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
-    biased = config.flag("attention_bias", True)
+    biased = config.flag("attention_bias", default=True)
     attention = even_heads(config, hidden, heads).attention(biased=biased)
     ffn = plain_ffn(
         config.need("intermediate_size"), config.text("hidden_act", "gelu"), biased=True
@@ -23,7 +23,7 @@ def _neox(config: Config) -> Model:
         mixers=(attention,),
         ffn=ffn,
         norm_kind="layer",
-        parallel=config.flag("use_parallel_residual", True, why),
+        parallel=config.flag("use_parallel_residual", default=True, why=why),
     )
     length = config.get("max_position_embeddings", 2048, why, low=1)
     return token_decoder(config, (layer,) * config.layers(), hidden, length, why=why, tied=False)

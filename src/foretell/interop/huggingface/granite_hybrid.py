@@ -32,7 +32,7 @@ def read(config: Config) -> Model:
 def _mixer(config: Config, hidden: int, kind: str) -> Attention | Mamba2:
     if kind == "attention":
         shape = read_heads(config, hidden)
-        biased = config.flag("attention_bias", False, WHY)
+        biased = config.flag("attention_bias", default=False, why=WHY)
         return shape.attention(biased=biased)
     heads = config.get("mamba_n_heads", 128, WHY, low=1)
     inner = config.get("mamba_expand", 2, WHY, low=1) * hidden
@@ -51,8 +51,8 @@ def _mixer(config: Config, hidden: int, kind: str) -> Attention | Mamba2:
         state=config.get("mamba_d_state", 256, WHY, low=1),
         groups=config.get("mamba_n_groups", 1, WHY, low=1),
         conv_kernel=config.get("mamba_d_conv", 4, WHY, low=1),
-        conv_bias=config.flag("mamba_conv_bias", True, WHY),
-        proj_bias=config.flag("mamba_proj_bias", False, WHY),
+        conv_bias=config.flag("mamba_conv_bias", default=True, why=WHY),
+        proj_bias=config.flag("mamba_proj_bias", default=False, why=WHY),
         chunk=config.get("mamba_chunk_size", 256, WHY, low=1),
     )
 

@@ -54,14 +54,14 @@ def _mamba(config: Config, hidden: int) -> tuple[tuple[Projection, ...], int]:
         rank = -(-hidden // 16)
     else:
         rank = config.need("mamba_dt_rank")
-    biased = config.flag("mamba_proj_bias", False, WHY)
+    biased = config.flag("mamba_proj_bias", default=False, why=WHY)
     maps = (
         Projection(name="mamba.in", inputs=hidden, outputs=2 * inner, bias=biased, split="col"),
         Projection(name="mamba.x", inputs=inner, outputs=rank + 2 * state, split="row"),
         Projection(name="mamba.dt", inputs=rank, outputs=inner, bias=True, split="col"),
         Projection(name="mamba.out", inputs=inner, outputs=hidden, bias=biased, split="row"),
     )
-    extra = inner * taps + (inner if config.flag("mamba_conv_bias", True, WHY) else 0)
+    extra = inner * taps + (inner if config.flag("mamba_conv_bias", default=True, why=WHY) else 0)
     return tuple(
         replace(one, part="mixer") for one in maps
     ), extra + inner * state + inner + rank + 2 * state

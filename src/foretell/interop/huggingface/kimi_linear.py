@@ -44,7 +44,11 @@ def _text(config: Config) -> Model:
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=tied_embeddings(config, False, WHY), extra_parameters=mixed),
+        head=Head(
+            outputs=vocab,
+            tied=tied_embeddings(config, default=False, why=WHY),
+            extra_parameters=mixed,
+        ),
         hidden=hidden,
         max_positions=positions(config, "model_max_length", default=1048576),
     )
@@ -68,9 +72,9 @@ def _mixers(config: Config, depth: int) -> tuple[Mixer, ...]:
         conv_kernel=linear.need("linear_conv_kernel_dim" if plain else "short_conv_kernel_size"),
         decay="channel",
         decay_rank=dim,
-        gate_rank=None if linear.flag("use_full_rank_gate", False) else dim,
+        gate_rank=None if linear.flag("use_full_rank_gate", default=False) else dim,
     )
-    gated = config.flag("mla_use_output_gate", False)
+    gated = config.flag("mla_use_output_gate", default=False)
     latent = replace(latent_attention(config, WHY), output_gate="element" if gated else "none")
     kinds = config.layer_types(depth, ("full_attention", "linear_attention")) if plain else None
     if kinds:
@@ -104,7 +108,7 @@ def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
         shared_width=width * config.get("num_shared_experts", 0, None, "n_shared_experts"),
         router_bias=True,
         latent=latent,
-        latent_norm=latent is not None and config.flag("latent_moe_use_norm", False),
+        latent_norm=latent is not None and config.flag("latent_moe_use_norm", default=False),
     )
     marked = config.texts("mlp_layer_types", depth)
     first = marked.count("dense") if marked else leading_dense(config, depth, 1, WHY)

@@ -18,7 +18,7 @@ def read(config: Config) -> Model:
         heads=shape.heads, kv_heads=shape.kv_heads, head_dim=shape.head_dim, qk_norm="head"
     )
     taps = config.get("conv_L_cache", 3, WHY, low=1)
-    biased = config.flag("conv_bias", False, WHY)
+    biased = config.flag("conv_bias", default=False, why=WHY)
     maps = (
         Projection(name="conv.in", inputs=hidden, outputs=3 * hidden, bias=biased, split="col"),
         Projection(name="conv.out", inputs=hidden, outputs=hidden, bias=biased, split="row"),
@@ -36,7 +36,7 @@ def read(config: Config) -> Model:
         config,
         layers,
         embedding=Embedding(vocab=vocab),
-        head=Head(outputs=vocab, tied=config.flag(key, True, WHY)),
+        head=Head(outputs=vocab, tied=config.flag(key, default=True, why=WHY)),
         hidden=hidden,
         max_positions=positions(config, default=128000),
     )
@@ -62,7 +62,7 @@ def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
         experts=experts,
         top_k=top_k,
         width=config.need("moe_intermediate_size"),
-        router_bias=config.flag("use_expert_bias", True, WHY),
+        router_bias=config.flag("use_expert_bias", default=True, why=WHY),
     )
     first = min(config.get("num_dense_layers", 2, WHY), depth)
     return (Dense(width=config.need("intermediate_size")),) * first + (sparse,) * (depth - first)
@@ -71,7 +71,7 @@ def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
 def _width(config: Config) -> int:
     """Two thirds of the given width, scaled and rounded up, unless that is turned off."""
     width = config.need("block_ff_dim" if config.has("block_ff_dim") else "intermediate_size")
-    if not config.flag("block_auto_adjust_ff_dim", True, WHY):
+    if not config.flag("block_auto_adjust_ff_dim", default=True, why=WHY):
         return width
     scale = config.number("block_ffn_dim_multiplier", 1.0, WHY)
     step = config.get("block_multiple_of", 256, WHY, low=1)

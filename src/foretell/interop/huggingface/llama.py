@@ -24,7 +24,7 @@ def _if_used(why: str) -> Windows:
     """SmolLM3: windows where `use_sliding_window` is on, on layers that `layer_types` marks."""
 
     def windows(config: Config, layers: int) -> tuple[int | None, ...]:
-        if not config.flag("use_sliding_window", False, why):
+        if not config.flag("use_sliding_window", default=False, why=why):
             return (None,) * layers
         return every_layer(None, why)(config, layers)
 

@@ -38,7 +38,7 @@ def _mixers(config: Config, hidden: int, depth: int) -> tuple[Attention, ...]:
     Queries and keys are normalised without weights.
     """
     shape = read_heads(config, hidden, kv_default=8, dim_default=128, why=WHY)
-    biased = config.flag("attention_bias", False, WHY)
+    biased = config.flag("attention_bias", default=False, why=WHY)
     chunk = config.get("attention_chunk_size", 8192, WHY, low=1)
     kinds = config.layer_types(depth, ("chunked_attention", "full_attention"))
     if kinds is not None:

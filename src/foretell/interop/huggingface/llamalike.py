@@ -93,7 +93,7 @@ def bias(config: Config, rule: Bias, why: str) -> bool:
     if isinstance(rule, bool):
         return rule
     key, default = rule
-    return config.flag(key, default, why)
+    return config.flag(key, default=default, why=why)
 
 
 def activation(config: Config, traits: Traits) -> str:
@@ -122,7 +122,7 @@ def read_like(
     """The model of a config whose layers differ at most in windows and feed-forward parts."""
     if ffns is None and traits.experts:
         ffns = traits.experts(config)
-    if traits.parallel_key and config.flag(traits.parallel_key, False, traits.why):
+    if traits.parallel_key and config.flag(traits.parallel_key, default=False, why=traits.why):
         traits = replace(traits, norms=1, parallel=True)
     hidden = config.need("hidden_size")
     depth = config.layers(key=traits.layers_key)
@@ -164,7 +164,9 @@ def attentions(config: Config, traits: Traits, hidden: int, depth: int) -> tuple
     qkv = bias(config, traits.qkv_bias, traits.why)
     out = bias(config, traits.o_bias, traits.why)
     normed = traits.qk_norm
-    if traits.qk_norm_key is not None and not config.flag(traits.qk_norm_key, False, traits.why):
+    if traits.qk_norm_key is not None and not config.flag(
+        traits.qk_norm_key, default=False, why=traits.why
+    ):
         normed = "none"
     made = {
         window: Attention(
@@ -237,7 +239,7 @@ def used_windows(why: str, *, first_full: int | None = 28) -> Windows:
     """Where `use_sliding_window` is on: by `layer_types`, else from `max_window_layers` on."""
 
     def windows(config: Config, layers: int) -> tuple[int | None, ...]:
-        if not config.flag("use_sliding_window", False, why):
+        if not config.flag("use_sliding_window", default=False, why=why):
             return (None,) * layers
         width = window_width(config, 4096, why)
         found = by_kind(config, layers, width)

@@ -23,8 +23,8 @@ def read(config: Config) -> Model:
         state=config.need("state_size"),
         groups=config.get("n_groups", 8, WHY, low=1),
         conv_kernel=config.get("conv_kernel", 4, WHY, low=1),
-        conv_bias=config.flag("use_conv_bias", True, WHY),
-        proj_bias=config.flag("use_bias", False, WHY),
+        conv_bias=config.flag("use_conv_bias", default=True, why=WHY),
+        proj_bias=config.flag("use_bias", default=False, why=WHY),
         chunk=config.get("chunk_size", 256, WHY, low=1),
     )
     expand = config.number("expand", 2, WHY)
@@ -36,7 +36,12 @@ def read(config: Config) -> Model:
     _rule(config, mixer, ("num_heads", "n_groups"))
     vocab = config.need("vocab_size")
     return _model(
-        config, mixer, hidden, config.layers(), vocab, tied_embeddings(config, False, WHY)
+        config,
+        mixer,
+        hidden,
+        config.layers(),
+        vocab,
+        tied_embeddings(config, default=False, why=WHY),
     )
 
 
@@ -57,14 +62,14 @@ def _own(config: Config) -> Model:
         state=inner.get("d_state", 128, None, low=1),
         groups=inner.get("ngroups", 1, None, low=1),
         conv_kernel=inner.get("d_conv", 4, None, low=1),
-        conv_bias=inner.flag("conv_bias", True),
-        proj_bias=inner.flag("bias", False),
+        conv_bias=inner.flag("conv_bias", default=True),
+        proj_bias=inner.flag("bias", default=False),
         chunk=inner.get("chunk_size", 256, None, low=1),
     )
     _rule(inner, mixer, ("headdim", "ngroups"))
     multiple = config.get("pad_vocab_size_multiple", 8, OWN, low=1)
     vocab = -(-config.need("vocab_size") // multiple) * multiple
-    same = config.flag("tie_embeddings", True, OWN)
+    same = config.flag("tie_embeddings", default=True, why=OWN)
     return _model(config, mixer, hidden, config.layers(key="n_layer"), vocab, same)
 
 

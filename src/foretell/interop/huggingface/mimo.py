@@ -24,8 +24,8 @@ def read(config: Config) -> Model:
         pattern = (0,) * depth
     whole, local = _mixers(config, hidden)
     sinks = (
-        config.flag("add_full_attention_sink_bias", False, WHY),
-        config.flag("add_swa_attention_sink_bias", True, WHY),
+        config.flag("add_full_attention_sink_bias", default=False, why=WHY),
+        config.flag("add_swa_attention_sink_bias", default=True, why=WHY),
     )
     layers = []
     for kind, ffn in zip(pattern, _ffns(config, depth), strict=True):
@@ -42,7 +42,7 @@ def _mixers(config: Config, hidden: int) -> tuple[Attention, Attention]:
     whole = read_heads(config, hidden)
     local = read_heads(config, hidden, WINDOWED)
     value = config.get("v_head_dim", whole.head_dim, low=1)
-    biased = config.flag("attention_bias", False, WHY)
+    biased = config.flag("attention_bias", default=False, why=WHY)
     window = config.need("sliding_window", "sliding_window_size")
     return (
         Attention(

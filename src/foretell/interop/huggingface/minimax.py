@@ -24,13 +24,13 @@ def read(config: Config) -> Model:
         top_k=top_k,
         width=config.need("intermediate_size"),
         shared_width=width,
-        router_bias=config.flag("use_routing_bias", True, TRAITS.why),
+        router_bias=config.flag("use_routing_bias", default=True, why=TRAITS.why),
     )
-    normed = config.flag("use_qk_norm", True, TRAITS.why)
+    normed = config.flag("use_qk_norm", default=True, why=TRAITS.why)
     traits = TRAITS if normed else replace(TRAITS, qk_norm="none")
     model = read_like(config, traits, (ffn,) * config.layers())
     repeats = config.get("num_mtp_modules", 0)
-    if not repeats or not config.flag("use_mtp", True):
+    if not repeats or not config.flag("use_mtp", default=True):
         return model
     each = config.get("mtp_transformer_layers", 1, TRAITS.why, low=1)
     config.check(repeats * each <= 100, ("num_mtp_modules",), "is more than any model has")

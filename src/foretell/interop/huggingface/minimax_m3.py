@@ -102,7 +102,7 @@ def _ffns(config: Config, depth: int) -> tuple[Dense | Experts, ...]:
         top_k=top_k,
         width=config.need("intermediate_size"),
         shared_width=shared * config.get("n_shared_experts", 1, WHY),
-        router_bias=config.flag("use_routing_bias", True, WHY),
+        router_bias=config.flag("use_routing_bias", default=True, why=WHY),
     )
     kinds = config.texts("mlp_layer_types", depth)
     marks = config.wholes("moe_layer_freq", depth)

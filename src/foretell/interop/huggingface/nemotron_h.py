@@ -82,7 +82,7 @@ def _layer(config: Config, hidden: int, kind: str) -> Layer:
         return Layer(mixers=(_attention(config, hidden),), norms=1)
     if kind == "moe":
         return Layer(ffn=_experts(config), norms=1)
-    biased = config.flag("mlp_bias", False, WHY)
+    biased = config.flag("mlp_bias", default=False, why=WHY)
     dense = plain_ffn(
         config.need("intermediate_size"), config.text("mlp_hidden_act", "relu2", WHY), biased=biased
     )
@@ -96,8 +96,8 @@ def _mamba(config: Config) -> Mamba2:
         state=config.need("ssm_state_size"),
         groups=config.get("n_groups", 8, WHY, "mamba_n_groups", low=1),
         conv_kernel=config.get("conv_kernel", 4, WHY, "mamba_d_conv", low=1),
-        conv_bias=config.flag("use_conv_bias", True, WHY),
-        proj_bias=config.flag("use_bias", False, WHY),
+        conv_bias=config.flag("use_conv_bias", default=True, why=WHY),
+        proj_bias=config.flag("use_bias", default=False, why=WHY),
         chunk=config.get("chunk_size", 128, WHY, low=1),
     )
 
@@ -105,7 +105,7 @@ def _mamba(config: Config) -> Mamba2:
 def _attention(config: Config, hidden: int) -> Attention:
     width = "attention_head_dim" if config.has("attention_head_dim") else "head_dim"
     shape = read_heads(config, hidden, kv_default=8, why=WHY)
-    biased = config.flag("attention_bias", False, WHY)
+    biased = config.flag("attention_bias", default=False, why=WHY)
     return Attention(
         heads=shape.heads,
         kv_heads=shape.kv_heads,

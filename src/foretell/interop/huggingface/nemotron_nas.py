@@ -33,10 +33,10 @@ def _layer(config: Config, block: Config, hidden: int) -> Layer:
 
 def _mixer(config: Config, part: Config, hidden: int) -> Mixer | None:
     """Attention whose key and value heads serve `n_heads_in_group` queries each."""
-    if part.flag("no_op", False):
+    if part.flag("no_op", default=False):
         return None
-    biased = config.flag("attention_bias", False, WHY)
-    if part.flag("replace_with_linear", False):
+    biased = config.flag("attention_bias", default=False, why=WHY)
+    if part.flag("replace_with_linear", default=False):
         return Replacement(bias=biased)
     heads, group = config.need("num_attention_heads"), part.need("n_heads_in_group")
     part.check(
@@ -52,10 +52,10 @@ def _mixer(config: Config, part: Config, hidden: int) -> Mixer | None:
 
 def _ffn(config: Config, part: Config, hidden: int) -> Dense | None:
     """2/3 `ffn_mult` hidden, cut to a whole number and rounded up to a multiple of 256."""
-    if part.flag("no_op", False):
+    if part.flag("no_op", default=False):
         return None
-    biased = config.flag("mlp_bias", False, WHY)
-    if part.flag("replace_with_linear", False):
+    biased = config.flag("mlp_bias", default=False, why=WHY)
+    if part.flag("replace_with_linear", default=False):
         return Dense(width=hidden, linear=True, up_bias=biased)
     width = part.get("intermediate_size", None, low=1)
     if width is None:

@@ -13,10 +13,12 @@ def read(config: Config) -> Model:
     """Learned positions with an offset; a token table narrower than the model is projected."""
     hidden = config.need("hidden_size")
     heads = config.need("num_attention_heads")
-    biased = config.flag("enable_bias", True)
-    norm: NormKind = "layer" if config.flag("layer_norm_elementwise_affine", True) else "none"
-    before = config.flag("do_layer_norm_before", True, WHY)
-    last = before and not config.flag("_remove_final_layer_norm", False)
+    biased = config.flag("enable_bias", default=True)
+    norm: NormKind = (
+        "layer" if config.flag("layer_norm_elementwise_affine", default=True) else "none"
+    )
+    before = config.flag("do_layer_norm_before", default=True, why=WHY)
+    last = before and not config.flag("_remove_final_layer_norm", default=False)
     attention = even_heads(config, hidden, heads).attention(biased=biased)
     ffn = plain_ffn(
         config.need("ffn_dim"), config.text("activation_function", "relu"), biased=biased
@@ -37,7 +39,7 @@ def read(config: Config) -> Model:
         ),
         head=Head(
             outputs=vocab,
-            tied=tied_embeddings(config, True, WHY),
+            tied=tied_embeddings(config, default=True, why=WHY),
             projections=(out,) if narrow else (),
         ),
         hidden=hidden,

@@ -38,7 +38,7 @@ def _text(config: Config) -> Model:
     ]
     vocab = config.need("vocab_size")
     model = plain_decoder(config, layers, hidden, longest=32768, why=WHY)
-    own = config.flag("mtp_use_dedicated_embeddings", False)
+    own = config.flag("mtp_use_dedicated_embeddings", default=False)
     block = joined_block(
         config,
         replace(layers[-1], mixers=(attention,)),
@@ -53,11 +53,11 @@ def _text(config: Config) -> Model:
 def _attention(config: Config, hidden: int) -> Attention:
     """Attention whose output a gate per value scales (Qwen3-Next: always)."""
     shape = read_heads(config, hidden, kv_default=2, dim_default=256, why=WHY)
-    biased = config.flag("attention_bias", False, WHY)
+    biased = config.flag("attention_bias", default=False, why=WHY)
     return shape.attention(
         biased=biased,
         qk_norm="head",
-        output_gate="element" if config.flag("attn_output_gate", True) else "none",
+        output_gate="element" if config.flag("attn_output_gate", default=True) else "none",
     )
 
 

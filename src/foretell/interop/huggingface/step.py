@@ -24,7 +24,7 @@ def read(config: Config) -> Model:
     model = _text(text)
     if config.family == "step3p5" or not has_tower(config, "vision_config", "vision"):
         return finish(config, model, ())
-    biased = config.flag("projector_bias", False)
+    biased = config.flag("projector_bias", default=False)
     tower = towers.step(config.sub("vision_config"), model.stack.hidden, biased)
     return finish(config, model, (tower,))
 
@@ -80,7 +80,7 @@ def _mixers(config: Config, hidden: int) -> tuple[Attention, Attention]:
     """(whole, windowed): `attention_other_setting` gives the windowed layers heads of their own."""
     shape = read_heads(config, hidden, NAMES, kv_default=8, dim_default=128, why=WHY)
     window = config.need("sliding_window")
-    gated = config.flag("use_head_wise_attn_gate", True, WHY)
+    gated = config.flag("use_head_wise_attn_gate", default=True, why=WHY)
     whole = Attention(
         heads=shape.heads,
         kv_heads=shape.kv_heads,
@@ -115,7 +115,7 @@ def _ffns(config: Config, depth: int, dense: Dense) -> tuple[Dense | Experts, ..
         top_k=top_k,
         width=config.need("moe_intermediate_size"),
         shared_width=config.need("share_expert_dim", "share_expert_dims", low=0),
-        router_bias=config.flag("use_moe_router_bias", True, WHY),
+        router_bias=config.flag("use_moe_router_bias", default=True, why=WHY),
     )
     marked = _marked(config)
     if marked is None:

@@ -45,7 +45,7 @@ def read(config: Config) -> Model:
         embedding=Embedding(vocab=vocab),
         head=Head(
             outputs=vocab,
-            tied=config.flag("tie_word_embeddings", config.family == "t5", why),
+            tied=config.flag("tie_word_embeddings", default=config.family == "t5", why=why),
         ),
         max_positions=config.get("n_positions", 512, "the length T5 was trained on", low=1),
         dtype=dtype(config),

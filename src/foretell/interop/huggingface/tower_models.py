@@ -33,11 +33,11 @@ ENCODERS: dict[str, Callable[[Config], int]] = {
 
 def two_maps(config: Config, tower: Config, text: int) -> int:
     """tower -> text -> text."""
-    biased = config.flag("multimodal_projector_bias", True)
+    biased = config.flag("multimodal_projector_bias", default=True)
     chosen = config.raw("vision_feature_layer")
     read = len(chosen) if isinstance(chosen, list) else 1
     wide = tower.need("hidden_size") * max(read, 1)
-    return linear(wide, text, biased) + linear(text, text, biased)
+    return linear(wide, text, bias=biased) + linear(text, text, bias=biased)
 
 
 def newline(config: Config, tower: Config, text: int) -> int:
@@ -47,7 +47,7 @@ def newline(config: Config, tower: Config, text: int) -> int:
 
 def one_map(config: Config, tower: Config, text: int) -> int:
     """tower -> text with a bias."""
-    return linear(tower.need("hidden_size", "d_model"), text, True)
+    return linear(tower.need("hidden_size", "d_model"), text, bias=True)
 
 
 def projector_gemma3(config: Config, tower: Config, text: int) -> int:
@@ -60,8 +60,8 @@ def projector_mistral3(config: Config, tower: Config, text: int) -> int:
     """Mistral-Small-3: a norm, neighbouring patches merged into one, two maps."""
     wide = tower.need("hidden_size")
     patches = config.get("spatial_merge_size", 2, towers.WHY, low=1) ** 2
-    biased = config.flag("multimodal_projector_bias", False)
-    maps = linear(wide, text, biased) + linear(text, text, biased)
+    biased = config.flag("multimodal_projector_bias", default=False)
+    maps = linear(wide, text, bias=biased) + linear(text, text, bias=biased)
     return wide + linear(wide * patches, wide) + maps
 
 
@@ -69,7 +69,7 @@ def projector_internvl(config: Config, tower: Config, text: int) -> int:
     """InternVL: pixels shuffled into channels, a layer norm of that width, two maps."""
     ratio = config.number("downsample_ratio", 0.5, towers.WHY, low=1e-3)
     wide = tower.need("hidden_size") * round(1.0 / ratio) ** 2
-    return 2 * wide + linear(wide, text, True) + linear(text, text, True)
+    return 2 * wide + linear(wide, text, bias=True) + linear(text, text, bias=True)
 
 
 def projector_idefics3(config: Config, tower: Config, text: int) -> int:

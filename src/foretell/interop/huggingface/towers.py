@@ -13,7 +13,7 @@ from foretell.specs.model import Tower
 WHY = "the tower's usual size"
 
 
-def linear(inputs: int, outputs: int, bias: bool = False) -> int:
+def linear(inputs: int, outputs: int, *, bias: bool = False) -> int:
     """inputs x outputs, and one weight per output where there is a bias."""
     return inputs * outputs + (outputs if bias else 0)
 
@@ -46,10 +46,10 @@ def block(hidden: int, inner: int, form: Form = PLAIN, attention: int | None = N
     """
     width = hidden if attention is None else attention
     return (
-        3 * linear(hidden, width, form.qkv_bias)
-        + linear(width, hidden, form.out_bias)
-        + (2 if form.gated else 1) * linear(hidden, inner, form.mlp_bias)
-        + linear(inner, hidden, form.mlp_bias)
+        3 * linear(hidden, width, bias=form.qkv_bias)
+        + linear(width, hidden, bias=form.out_bias)
+        + (2 if form.gated else 1) * linear(hidden, inner, bias=form.mlp_bias)
+        + linear(inner, hidden, bias=form.mlp_bias)
         + 2 * hidden * (2 if form.layer_norm else 1)
     )
 
@@ -80,14 +80,14 @@ def siglip(vision: Config) -> int:
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
     patch = side(vision, "patch_size")
     body = (
-        linear(channels(vision) * patch * patch, h, True)
+        linear(channels(vision) * patch * patch, h, bias=True)
         + patches(vision) * h
         + vision.layers() * block(h, inner)
         + 2 * h
     )
-    pool = linear(h, 3 * h, True) + linear(h, h, True) + h + 2 * h
-    pool += linear(h, inner, True) + linear(inner, h, True)
-    return body + (pool if vision.flag("vision_use_head", True) else 0)
+    pool = linear(h, 3 * h, bias=True) + linear(h, h, bias=True) + h + 2 * h
+    pool += linear(h, inner, bias=True) + linear(inner, h, bias=True)
+    return body + (pool if vision.flag("vision_use_head", default=True) else 0)
 
 
 def clip(vision: Config) -> int:
@@ -115,7 +115,7 @@ def idefics(vision: Config) -> int:
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
     patch = side(vision, "patch_size")
     return (
-        linear(channels(vision) * patch * patch, h, True)
+        linear(channels(vision) * patch * patch, h, bias=True)
         + patches(vision) * h
         + vision.layers() * block(h, inner)
         + 2 * h
@@ -128,15 +128,15 @@ def internvit(vision: Config) -> int:
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
     patch = side(vision, "patch_size")
     own = vision.has("qkv_bias")
-    biased = vision.flag("qkv_bias" if own else "attention_bias", False)
+    biased = vision.flag("qkv_bias" if own else "attention_bias", default=False)
     rms = vision.text("norm_type", "layer_norm") == "rms_norm"
     each = block(h, inner, Form(qkv_bias=biased, layer_norm=not rms)) + 2 * h
-    if vision.flag("qk_normalization" if own else "use_qk_norm", False):
+    if vision.flag("qk_normalization" if own else "use_qk_norm", default=False):
         each += 2 * h
-    after = 0 if vision.flag("use_mean_pooling", True) else 2 * h
+    after = 0 if vision.flag("use_mean_pooling", default=True) else 2 * h
     return (
         h
-        + linear(channels(vision) * patch * patch, h, True)
+        + linear(channels(vision) * patch * patch, h, bias=True)
         + (patches(vision) + 1) * h
         + vision.layers() * each
         + after
@@ -151,7 +151,7 @@ def qwen2_vl(vision: Config) -> Tower:
     depth = vision.get("depth", 32, WHY, low=1)
     merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
     total = _two_frames(vision, h, 14) + depth * block(h, inner)
-    total += 2 * h + linear(merged, merged, True) + linear(merged, out, True)
+    total += 2 * h + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
     return Tower(name="vision", parameters=total)
 
 
@@ -163,7 +163,7 @@ def qwen2_5_vl(vision: Config) -> Tower:
     depth = vision.get("depth", 32, WHY, low=1)
     merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
     total = _two_frames(vision, h, 14) + depth * block(h, inner, Form(gated=True, layer_norm=False))
-    total += h + linear(merged, merged, True) + linear(merged, out, True)
+    total += h + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
     return Tower(name="vision", parameters=total)
 
 
@@ -174,7 +174,7 @@ def qwen3_vl(vision: Config) -> Tower:
     out = vision.need("out_hidden_size")
     merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
     deep = vision.wholes("deepstack_visual_indexes")
-    maps = linear(merged, merged, True) + linear(merged, out, True)
+    maps = linear(merged, merged, bias=True) + linear(merged, out, bias=True)
     total = _two_frames(vision, h, 16) + h  # this generation's patch map has a bias
     total += vision.need("num_position_embeddings") * h + vision.layers(key="depth") * block(
         h, inner
@@ -196,10 +196,10 @@ def glm4v(vision: Config) -> Tower:
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
     out = vision.need("out_hidden_size")
     merge = vision.get("spatial_merge_size", 2, WHY, low=1)
-    biased = vision.flag("attention_bias", False)
+    biased = vision.flag("attention_bias", default=False)
     each = block(h, out, replace(BARE, qkv_bias=biased))
     total = _two_frames(vision, h, 14) + h + patches(vision) * h + vision.layers(key="depth") * each
-    total += 2 * h + linear(merge * merge * h, out, True)
+    total += 2 * h + linear(merge * merge * h, out, bias=True)
     return Tower(name="vision", parameters=total + out * out + 2 * out + 3 * out * inner)
 
 
@@ -228,12 +228,15 @@ def moonvit(vision: Config) -> Tower:
     rms = vision.choice("norm_type", ("layernorm", "rmsnorm"), "layernorm") == "rmsnorm"
     per_norm = h if rms else 2 * h
     attention = vision.get("qkv_hidden_size", h, low=1)
-    attn_bias, mlp_bias = vision.flag("attn_bias", True), vision.flag("linear_bias", True)
+    attn_bias, mlp_bias = (
+        vision.flag("attn_bias", default=True),
+        vision.flag("linear_bias", default=True),
+    )
     form = Form(qkv_bias=attn_bias, out_bias=attn_bias, mlp_bias=mlp_bias, layer_norm=not rms)
     each = block(h, inner, form, attention)
     tall = vision.need("init_pos_emb_height", "pos_emb_height")
     wide = vision.need("init_pos_emb_width", "pos_emb_width")
-    total = linear(3 * patch * patch, h, vision.flag("patch_embed_proj_bias", True))
+    total = linear(3 * patch * patch, h, bias=vision.flag("patch_embed_proj_bias", default=True))
     total += tall * wide * h + depth * each + per_norm
     total += _patch_merger(vision, h)
     return Tower(name="vision", parameters=total)
@@ -251,7 +254,7 @@ def _patch_merger(vision: Config, hidden: int) -> int:
     known = ("patchmerger", "patchmergerv2")
     if vision.choice("mm_projector_type", known, "patchmerger") == "patchmergerv2":
         return linear(merged, merged) + linear(merged, out) + out
-    return 2 * norm_in + linear(merged, merged, True) + linear(merged, out, True)
+    return 2 * norm_in + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
 
 
 def gemma4(vision: Config, text_hidden: int) -> Tower:
@@ -262,9 +265,9 @@ def gemma4(vision: Config, text_hidden: int) -> Tower:
     kv = vision.get("num_key_value_heads", heads, low=1)
     dim = vision.get("head_dim", h // heads, low=1)
     patch = side(vision, "patch_size")
-    biased = vision.flag("attention_bias", False)
-    each = linear(h, heads * dim, biased) + 2 * linear(h, kv * dim, biased)
-    each += linear(heads * dim, h, biased) + 3 * h * inner + 2 * dim + 4 * h
+    biased = vision.flag("attention_bias", default=False)
+    each = linear(h, heads * dim, bias=biased) + 2 * linear(h, kv * dim, bias=biased)
+    each += linear(heads * dim, h, bias=biased) + 3 * h * inner + 2 * dim + 4 * h
     total = linear(3 * patch * patch, h) + 2 * vision.need("position_embedding_size") * h
     total += vision.layers() * each + linear(h, text_hidden)
     return Tower(name="vision", parameters=total)
@@ -281,7 +284,7 @@ def mllama(vision: Config, text_hidden: int) -> Tower:
     total = h + linear(3 * patch * patch, h) + 1 + rows * h + tables * tiles * rows * h
     total += 2 * (1 + tables * tiles * h) + 4 * h
     total += vision.layers() * each + vision.layers(key="num_global_layers") * (each + 2)
-    total += linear(vision.need("vision_output_dim"), text_hidden, True)
+    total += linear(vision.need("vision_output_dim"), text_hidden, bias=True)
     return Tower(name="vision", parameters=total)
 
 
@@ -293,8 +296,8 @@ def step(vision: Config, text_hidden: int, bias: bool) -> Tower:
     patch = side(vision, "patch_size")
     total = linear(3 * patch * patch, h) + patches(vision) * h + 2 * h
     total += vision.layers("num_hidden_layers", key="layers") * (block(h, inner) + 2 * h)
-    total += linear(9 * h, 2 * h, True) + linear(9 * 2 * h, 4 * h, True)
-    total += linear(4 * h, text_hidden, bias)
+    total += linear(9 * h, 2 * h, bias=True) + linear(9 * 2 * h, 4 * h, bias=True)
+    total += linear(4 * h, text_hidden, bias=bias)
     return Tower(name="vision", parameters=total)
 
 
@@ -305,7 +308,7 @@ def whisper(audio: Config) -> int:
     inner = audio.need("encoder_ffn_dim", "intermediate_size")
     depth = audio.layers("num_hidden_layers", key="encoder_layers")
     mel = audio.get("num_mel_bins", 128, WHY, low=1)
-    total = linear(3 * mel, h, True) + linear(3 * h, h, True)
+    total = linear(3 * mel, h, bias=True) + linear(3 * h, h, bias=True)
     total += audio.get("max_source_positions", 1500, WHY, low=1) * h
     return total + depth * (block(h, inner) - h) + 2 * h
 
@@ -325,7 +328,7 @@ def gemma4_audio(audio: Config, text_hidden: int) -> Tower:
     convolution = 3 * h * h + taps * h + 2 * h
     depth = audio.get("num_hidden_layers", 12, WHY, low=1)
     total += depth * (2 * feed + attention + convolution + 3 * h)
-    total += linear(h, out, True) + linear(out, text_hidden)
+    total += linear(h, out, bias=True) + linear(out, text_hidden)
     return Tower(name="audio", parameters=total)
 
 
@@ -335,6 +338,6 @@ def minimax_m3(vision: Config, text_hidden: int, projector: int) -> Tower:
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
     merged = text_hidden * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
     total = _two_frames(vision, h, 14) + 2 * h + vision.layers() * block(h, inner)
-    total += linear(h, projector, True) + linear(projector, text_hidden, True)
-    total += linear(merged, projector, True) + linear(projector, text_hidden, True)
+    total += linear(h, projector, bias=True) + linear(projector, text_hidden, bias=True)
+    total += linear(merged, projector, bias=True) + linear(projector, text_hidden, bias=True)
     return Tower(name="vision", parameters=total)

@@ -15,7 +15,7 @@ def read(config: Config) -> Model:
     why = WHY[config.family]
     dino = config.family == "dinov2"
     hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
-    biased = config.flag("qkv_bias", True, why)
+    biased = config.flag("qkv_bias", default=True, why=why)
     attention = even_heads(config, hidden, heads).attention(
         biased=biased, o_bias=True, causal=False
     )
@@ -29,7 +29,7 @@ def read(config: Config) -> Model:
     config.check(patch <= image, ("patch_size", "image_size"), "a patch is larger than the image")
     tokens = 2 if config.family == "deit" else 1
     positions = (image // patch) ** 2 + tokens
-    mask = dino and config.flag("use_mask_token", True)
+    mask = dino and config.flag("use_mask_token", default=True)
     return Model(
         id=config.id,
         family=config.family,
@@ -52,7 +52,7 @@ def _ffn(config: Config, hidden: int, why: str) -> Dense:
     gated = False
     if config.family == "dinov2":
         width = int(hidden * config.number("mlp_ratio", 4.0, why, low=0.01))
-        gated = config.flag("use_swiglu_ffn", False, why)
+        gated = config.flag("use_swiglu_ffn", default=False, why=why)
         if gated:
             width = (int(width * 2 / 3) + 7) // 8 * 8
     else:

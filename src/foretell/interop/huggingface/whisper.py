@@ -37,7 +37,7 @@ def read(config: Config) -> Model:
         ),
         embedding=Embedding(vocab=vocab, positions=length),
         encoder_embedding=Embedding(positions=frames, projections=convolutions),
-        head=Head(outputs=vocab, tied=config.flag("tie_word_embeddings", True, WHY)),
+        head=Head(outputs=vocab, tied=config.flag("tie_word_embeddings", default=True, why=WHY)),
         max_positions=length,
         dtype=dtype(config),
     )

@@ -128,7 +128,7 @@ def row_figures(case: ServingCase, profile: EngineProfile) -> Figures | str:
     The tails of latencies, of simulated requests there, are not scored.
     """
     try:
-        return answer_figures(served_plainly(case.asked_of(profile), True))
+        return answer_figures(served_plainly(case.asked_of(profile), given=True))
     except Infeasible as error:
         return "; ".join(p.message for p in error.problems)
 

@@ -169,7 +169,7 @@ def leave(x: Tensor, cut: TensorCut) -> Tensor:
 class ColumnParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
     """A linear map cut by its outputs, at the start of a region."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool, cut: TensorCut) -> None:
+    def __init__(self, inputs: int, outputs: int, *, bias: bool, cut: TensorCut) -> None:
         super().__init__()
         self.cut = cut
         self.weight = nn.Parameter(torch.empty(outputs // cut.parts, inputs))
@@ -187,7 +187,7 @@ class ColumnParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
 class RowParallelLinear(nn.Module):  # type: ignore[misc, unused-ignore]
     """A linear map cut by its inputs, at the end of a region."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool, cut: TensorCut) -> None:
+    def __init__(self, inputs: int, outputs: int, *, bias: bool, cut: TensorCut) -> None:
         super().__init__()
         self.cut = cut
         self.weight = nn.Parameter(torch.empty(outputs, inputs // cut.parts))
@@ -261,12 +261,12 @@ class RunnerLayer(nn.Module):  # type: ignore[misc, unused-ignore]
         self.width = sizes.head_dim
         bias, wide = not self.llama, (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
         self.first, self.second = norm_of(sizes), norm_of(sizes)
-        self.qkv = ColumnParallelLinear(sizes.hidden, wide, bias, cut)
-        self.out = RowParallelLinear(sizes.hidden, sizes.hidden, bias, cut)
+        self.qkv = ColumnParallelLinear(sizes.hidden, wide, bias=bias, cut=cut)
+        self.out = RowParallelLinear(sizes.hidden, sizes.hidden, bias=bias, cut=cut)
         self.up = ColumnParallelLinear(
-            sizes.hidden, sizes.ffn * (2 if self.llama else 1), bias, cut
+            sizes.hidden, sizes.ffn * (2 if self.llama else 1), bias=bias, cut=cut
         )
-        self.down = RowParallelLinear(sizes.ffn, sizes.hidden, bias, cut)
+        self.down = RowParallelLinear(sizes.ffn, sizes.hidden, bias=bias, cut=cut)
 
     def forward(self, x: Tensor, turns: Angles) -> Tensor:
         """(batch, tokens, hidden) -> the same."""
@@ -327,7 +327,7 @@ class LossHead(nn.Module):  # type: ignore[misc, unused-ignore]
         self.cut, self.rows = cut, sizes.vocab // cut.parts
         self.wide = not narrow_loss(cut.groups.plan)
         self.norm = norm_of(sizes)
-        self.scores = ColumnParallelLinear(sizes.hidden, sizes.vocab, False, cut)
+        self.scores = ColumnParallelLinear(sizes.hidden, sizes.vocab, bias=False, cut=cut)
 
     def forward(self, x: Tensor, targets: Tensor) -> Tensor:
         """The loss of a micro-batch."""

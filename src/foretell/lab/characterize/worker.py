@@ -207,7 +207,7 @@ class RunnerWorld:
         from foretell.lab.calibrate.measure.bench import open_bench
         from foretell.lab.calibrate.measure.environment import environment
 
-        bench = open_bench(self.device, True, self.world)  # type: ignore[arg-type]
+        bench = open_bench(self.device, short=True, world=self.world)  # type: ignore[arg-type]
         told = environment(bench)
         if self.device == "cuda":  # a bench measures on a stream of its own
             self.torch.cuda.set_stream(self.torch.cuda.default_stream())

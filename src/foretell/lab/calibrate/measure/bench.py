@@ -105,7 +105,7 @@ def free_host_bytes() -> float:
     return 4e9
 
 
-def open_bench(device: Literal["auto", "cuda", "cpu"], short: bool, world: int) -> Bench:
+def open_bench(device: Literal["auto", "cuda", "cpu"], *, short: bool, world: int) -> Bench:
     """torch on the device asked for, or on the one there is."""
     import torch
 

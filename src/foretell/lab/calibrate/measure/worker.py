@@ -96,7 +96,7 @@ def _end_with_supervisor() -> None:
 def _run(task: WorkerTask, tell: Tell) -> int:
     begin = time.monotonic()
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    bench = open_bench(task.device, task.short, ranks)
+    bench = open_bench(task.device, short=task.short, world=ranks)
     world = collectives.BenchWorld(bench) if ranks > 1 else None
     first = world is None or world.rank == 0
     path = Path(task.out) if first else None

@@ -309,6 +309,19 @@ def test_adapters_alone_are_sent_unless_the_loop_merges_them() -> None:
     assert seconds(merged)["weight_sync"] == pytest.approx(full - wider_s - calls_s)
 
 
+def test_an_early_release_has_its_own_values() -> None:
+    trainers = [post_training_loop(f"areal{release}").trainer for release in ("@0.3", "@1.0", "")]
+    assert trainers == ["megatron", "fsdp", "fsdp"]
+
+
+def test_graphs_where_an_engine_has_its_chips() -> None:
+    asked = {**GRPO, "framework": "openrlhf"}
+    shared = foretell.post_train(**asked)
+    apart = foretell.post_train(**{**asked, "gpus": "16xH100", "placement": "split"})
+    assert "no-graph" in shared.rollout_plan
+    assert "no-graph" not in apart.rollout_plan
+
+
 def test_samples_are_by_algorithm_and_then_by_framework() -> None:
     def samples(**changes: Any) -> int:
         asked = {k: v for k, v in GRPO.items() if k != "samples"}
@@ -346,9 +359,9 @@ def test_batches_in_turn_wait_for_the_longest_of_each() -> None:
 
 def test_engines_on_ascend_launch_kernel_by_kernel() -> None:
     loop = post_training_loop("slime")
-    assert "ascend" in loop.runs_eagerly("slime", "ascend")
-    assert loop.runs_eagerly("slime", "hopper") == ""
-    assert post_training_loop("skyrl").runs_eagerly("skyrl", "hopper")
+    assert "ascend" in loop.runs_eagerly("slime", "ascend", apart=False)
+    assert loop.runs_eagerly("slime", "hopper", apart=False) == ""
+    assert post_training_loop("skyrl").runs_eagerly("skyrl", "hopper", apart=False)
 
 
 def test_passes_of_one_timer_are_one_figure() -> None:

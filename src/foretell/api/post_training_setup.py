@@ -208,7 +208,7 @@ def engine_of(
     if deployment.max_batch is None:
         deployment = replace(deployment, max_batch=loop.max_batch)
     words = str(question.rollout_plan).split()
-    eager = loop.runs_eagerly(question.framework, rollout.system.chip.architecture)
+    eager = loop.runs_eagerly(question.framework, rollout.system.chip.architecture, apart=apart)
     if eager and not {"graph", "no-graph"} & {*words}:
         deployment = replace(deployment, graph=False)
         said.append(f"rollouts without graphs: {eager}")

@@ -48,9 +48,9 @@ METHODS: Mapping[str, str] = {
     r"adalora": "adalora", r"dora": "dora", r"lokr": "lokr", r"loha": "loha", r"boft": "boft",
     r"oft": "oft", r"vera": "vera", r"\(?ia\^?\)?3": "ia3", r"prefix[ _-]?tuning": "prefix",
     r"p-?tuning[ _-]?v2": "prefix", r"prompt[_ -]tuning": "prompt", r"p-?tuning": "prompt",
-    r"ln[_ -]tuning": "norms", r"bitfit": "norms", r"adapter": "llama-adapter",
+    r"ln[_ -]tuning": "norms", r"bitfit": "norms", r"adapter[ _-]?v2": "ia3", r"adapter": "llama-adapter",
 }  # fmt: skip
-"""Names of methods that train a few weights -> the plan's words."""
+"""Names of methods that train a few weights -> the plan's words; LLaMA-Adapter v2 scales all results."""
 LORA = re.compile(r"(?<![a-z])(?:q-?|rs|long|pi[sz]sa-?)?lora(?![a-z])|\bpeft\b")
 """Adapters of low rank by any of their names."""
 ADAPTER_RANK = 8

@@ -42,7 +42,7 @@ class PostTrainingLoop:
     samples: int
     """Answers to each prompt where neither the question nor the algorithm says."""
     graphs_since: str
-    """Release from which rollouts capture graphs; empty: every one; never: none."""
+    """Release from which rollouts capture graphs; empty: all; apart: on chips of their own; never: none."""
     eager_chips: str
     """Architectures of chips on which rollouts run without graphs."""
     static_batches: bool
@@ -178,33 +178,38 @@ class PostTrainingLoop:
             sync_ipc_bytes_per_s=ALREADY_THERE, wake_bytes_per_s=ALREADY_THERE,
         )  # fmt: skip
 
-    def runs_eagerly(self, word: str, architecture: str) -> str:
+    def runs_eagerly(self, word: str, architecture: str, *, apart: bool) -> str:
         """Why rollouts of a release (as in verl@0.4) run without graphs; empty where they have them, as those
-        of today do where no release is named."""
+        of today do where no release is named. `apart`: they have chips of their own."""
         if architecture in self.eager_chips.split():
             return f"engines on {architecture} chips launch kernel by kernel"
+        shared = self.graphs_since == "apart" and not apart
         release, first = (release_numbers(n) for n in (word.partition("@")[2], self.graphs_since))
-        if self.graphs_since == "never" or (release and release < first):
+        if shared or self.graphs_since == "never" or (release and release < first):
             return f"recipes of {word} have none"
         return ""
 
 
 @lru_cache(maxsize=256)
 def post_training_loop(word: str, left_out: tuple[str, ...] = ()) -> PostTrainingLoop:
-    """The loop of a word, its release behind @ left away; BadInput with the nearest where there is none.
+    """The loop of a word, as its release behind @ had it; BadInput with the nearest where there is none.
 
     Values that were read from the runs of no other sources than those in `left_out` are what would be assumed
     without them.
     """
     table = _table()["loop"]
-    name = word.partition("@")[0].lower()
+    name, _, release = word.partition("@")
+    name = name.lower()
     if name not in table:
         raise BadInput([unknown("framework", word, table)])
+    own, early = table[name], table[name].get("early", {})
+    if release and release_numbers(release) < release_numbers(early.get("before", "")):
+        own = {**own, **early}
     given: dict[str, Any] = {}
     for field in fields(PostTrainingLoop):
         if field.name in ("id", "name"):
             continue
-        raw = table[name].get(field.name) or table[GENERIC][field.name]
+        raw = own.get(field.name) or table[GENERIC][field.name]
         out = bool(raw.get("seen")) and set(raw["seen"]) <= set(left_out)
         given[field.name] = raw["without"] if out else raw["value"]
     return PostTrainingLoop(id=name, name=table[name]["name"], **given)

@@ -464,7 +464,11 @@ def adapter_words(cells: Cells) -> list[str]:
         words.append(f"lora={rank if rank.isdigit() else next(iter(ranks), ADAPTER_RANK)}")
     words += [f"method={method}"] if method else []
     words += [f"weights={stored}"] if stored else []
-    maps = maps_of(notes) if words else ""
+    maps = (
+        (maps_of(notes) or ("all" if method == "ia3" and "adapter" in first else ""))
+        if words
+        else ""
+    )
     return [*words, f"adapters={maps}"] if maps else words
 
 

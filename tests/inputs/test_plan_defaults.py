@@ -73,7 +73,7 @@ def test_choices_are_the_records_unless_stated(
     assert plan.micro_batch * length <= max(scenario.software.micro_tokens, length)
     others = {
         name: getattr(plan, name)
-        for name in (*OPEN, "micro_batch", "master", "states", "optimizer")
+        for name in (*OPEN, "micro_batch", "zero", "master", "states", "optimizer")
     }
     assert replace(alone, **others) == plan
     # What is printed parses back to the same plan, with the software's help and without.

@@ -25,6 +25,7 @@ def planned(text: str, model: str = NEXT, system: str = "h100-sxm", gpus: int = 
 def test_every_rule_can_be_read(family: str) -> None:
     for rule in family_rules(family):
         known = {*BY_SOFTWARE, *OF_EXPERTS, "capacity", "recompute", "etp", "adapters", "framework"}
+        known |= {"zero"}
         known |= {"cp_cut"} if family in OWN_CUTS else set()
         stated = family in {family_of(word)[0] for word in OWN_DTYPES}
         own = {"master", "states", "wire"} if stated else set()
@@ -59,6 +60,15 @@ def test_every_rule_can_be_read(family: str) -> None:
         ("cp2 framework=torchtitan", "cp_cut", "zigzag"),
         ("framework=torchtitan@2024", "cp_cut", "zigzag"),
         ("zero3 lora=16 framework=transformers", "master", "none"),
+        ("tp2 framework=megatron-core", "zero", 1),
+        ("tp2 zero0 framework=megatron-core", "zero", 0),
+        ("tp8 cp2 framework=nemo", "zero", 1),
+        ("tp8 pp2 framework=nemo", "zero", 0),
+        ("tp2 framework=megatron-lm@2020", "zero", 0),
+        ("tp2 framework=megatron-lm", "zero", 1),
+        ("tp2 framework=olmo-core", "zero", 3),
+        ("tp2 framework=maxtext", "zero", 3),
+        ("tp2 framework=transformers", "zero", 0),
     ],
 )
 def test_rules_by_release_and_layout(text: str, field: str, value: object) -> None:

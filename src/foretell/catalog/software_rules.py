@@ -9,8 +9,9 @@ Of a model a rule may ask only what the framework's code asks.
     precision             format of the products
     schedule_plan         whether Megatron-Core can run two micro-batches in one pass: its GPTModel builds
                           such plans, its model of Mamba layers none
-    cp_above, ep_above, tp_above, zero_above
-                          more ranks, or a higher stage of ZeRO, than this
+    cp_above, dp_above, ep_above, tp_above, zero_above
+                          more ranks, or a higher stage of ZeRO, than this; dp_above counts the ranks of
+                          context parallelism too, which share states with the replicas
     domain_above          more chips that the fastest links join than this
     drops                 whether experts leave out tokens beyond their capacity
     etp_divides           whether tp ranks inside each expert divide the ranks of a stage
@@ -21,14 +22,14 @@ from dataclasses import fields
 from functools import lru_cache
 
 from foretell.catalog.files import Table
-from foretell.catalog.software import families, family_of, family_table, releases
+from foretell.catalog.software import family_of, family_table, releases
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 from foretell.specs.plan import Plan
 
 FACTS = (
-    "lora", "drops", "cp_above", "ep_above", "tp_above", "zero_above", "etp_divides", "precision",
-    "schedule_plan", "domain_above",
+    "lora", "drops", "cp_above", "dp_above", "ep_above", "tp_above", "zero_above", "etp_divides",
+    "precision", "schedule_plan", "domain_above",
 )  # fmt: skip
 """What a rule may ask for."""
 KEYS = frozenset({"since", "before", "when", "set", "source", "why"})
@@ -74,7 +75,7 @@ def family_rules(family: str) -> tuple[SoftwareRule, ...]:
     if problems:
         raise BadInput(problems)
     base = table["family"].get("based_on", "")
-    inherited = family_rules(base) if base in families() else ()
+    inherited = family_rules(family_of(base)[0]) if base else ()
     return (*(rule for rule in found if rule is not None), *inherited)
 
 

@@ -34,6 +34,7 @@ def holds(rule: SoftwareRule, scenario: Scenario, plan: Plan) -> bool:
     }
     above = {
         "cp_above": float(plan.cp),
+        "dp_above": float(plan.dp * plan.cp),
         "ep_above": float(plan.ep),
         "tp_above": float(plan.tp),
         "zero_above": float(plan.zero),

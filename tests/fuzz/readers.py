@@ -265,9 +265,10 @@ def _words(text: str) -> object:
 
 
 def _post_log(path: Path) -> object:
-    from foretell.interop.post_training_logs import read_post_training_log
+    from foretell.interop.post_training_logs import log_of
+    from foretell.interop.user_files import user_text
 
-    return read_post_training_log(path)
+    return log_of(user_text(path, "log"))
 
 
 def _lengths(path: Path) -> object:

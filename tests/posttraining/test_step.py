@@ -207,15 +207,6 @@ def test_a_trace_has_the_pools_as_processes(tmp_path) -> None:  # type: ignore[n
     assert shown == pytest.approx(1e6 * seconds(answer)["update_actor"])
 
 
-def test_a_log_is_laid_beside_the_prediction(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    log = tmp_path / "run.log"
-    line = "step:{n} - timing_s/gen:30.0 - timing_s/step:{s} - timing_s/testing:5\n"
-    log.write_text("".join(line.format(n=n, s=45.0 if n > 2 else 99.0) for n in range(1, 8)))
-    answer = foretell.post_train(**GRPO, log=log)
-    assert answer.measured["step"] == pytest.approx(40.0)
-    assert any(note.startswith("generation is 75%") for note in answer.measured_notes)
-
-
 def test_a_smaller_value_model_makes_its_phases_shorter() -> None:
     asked = {**GRPO, "algorithm": "ppo"}
     alike, small = foretell.post_train(**asked), foretell.post_train(**asked, critic="qwen2.5-0.5b")

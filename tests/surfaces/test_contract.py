@@ -69,7 +69,7 @@ FLAGS = {
         "--max-osl --osl-end --lengths --updates --plan --rollout-plan --engine --speculative --critic "
         "--filtered --framework --placement "
         "--staleness --partial --sync --offload --reference --packing --micro-tokens --log-prob-mbs "
-        "--reference-mbs --tool-time --turns --steps --price --set --fit --measured --log --trace --plot "
+        "--reference-mbs --tool-time --turns --steps --price --set --fit --measured --trace --plot "
         "--import --accept-unknown --hub --export --jsonl --json"
     ).split(),
     "catalog chips": ["--json"],

@@ -150,7 +150,7 @@ def test_fields_that_may_name_a_file() -> None:
     }  # fmt: skip
     files = {
         "prices", "import", "plot", "out", "picture", "report", "trace", "storage", "jsonl", "files",
-        "log", "save", "once",
+        "save", "once",
     }  # fmt: skip
     assert files == FILES
     for field in every_field():

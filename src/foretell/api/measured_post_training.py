@@ -135,7 +135,7 @@ def measured_question(question: PostTrainingQuestion, one: Measurement) -> PostT
         told["max_osl"] = max(int(told["osl"]), question.max_osl or 0)
     if question.max_osl is not None and told.get("osl", 0.0) > question.max_osl:
         told["max_osl"] = int(told["osl"])
-    return replace(question, **told, measured=(), log=None, trace=None, steps=None, osl_end=None)
+    return replace(question, **told, measured=(), trace=None, steps=None, osl_end=None)
 
 
 def _chips(question: PostTrainingQuestion, told: dict[str, Any]) -> dict[str, Any]:

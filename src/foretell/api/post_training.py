@@ -12,7 +12,6 @@ from foretell.api.post_training_words import in_our_words
 from foretell.api.serving import rent_of
 from foretell.catalog.post_training import PostTrainingLoop
 from foretell.inputs.question import settings_of
-from foretell.interop.post_training_logs import read_post_training_log
 from foretell.posttraining.evidence import figure_ends, figure_reason, setup_facts
 from foretell.posttraining.placement import best_setup, rank_placements
 from foretell.posttraining.step import StepResult, StepSetup, spread_interval, step_of
@@ -160,7 +159,6 @@ def answer_from(
 ) -> PostTraining:
     """The answer with prices, intervals and sentences."""
     setup, rollout, work = result.setup, result.rollout, result.setup.work
-    log = {} if question.log is None else dict(read_post_training_log(question.log).medians)
     facts = setup_facts(setup)
     figure = "step" if setup.algorithm.generates else "finetune"
     ends = figure_ends(facts, figure)
@@ -223,8 +221,6 @@ def answer_from(
         run_s=run_s,
         steps=question.steps,
         alternatives=alternatives,
-        measured=log,
-        measured_notes=compared_log(log, result),
         assumptions=tuple(dict.fromkeys((*setup.scenario.assumptions, *said, *_sentences(result)))),
     )
 
@@ -244,28 +240,6 @@ def run_seconds(question: PostTrainingQuestion, step_s: float) -> float | None:
         for osl in (0.5 * sum(ends), ends[1])
     ]
     return question.steps * (step_s + 4.0 * later[0].step_s + later[1].step_s) / 6.0
-
-
-def compared_log(log: Mapping[str, float], result: StepResult) -> tuple[str, ...]:
-    """A log's phases beside ours, in words: the largest first, and what its generation is made of."""
-    if not log:
-        return ()
-    ours = printed_phases(result.phases, result.setup.placement, result.setup.loop)
-    ours |= {"step": result.step_s}
-    found = []
-    for name, theirs in sorted(log.items(), key=lambda item: -item[1]):
-        if name in ours and ours[name] > 0.0:
-            ratio = theirs / ours[name]
-            usual = "as expected" if ratio >= 0.7 else "faster"
-            verdict = "slower than expected" if ratio > 1.4 else usual
-            found.append(
-                f"{name}: {theirs:,.1f} s logged, {ours[name]:,.1f} s predicted: {verdict} ({ratio:.2f} x)"
-            )
-    step, gen, rollout = log.get("step"), log.get("gen"), result.rollout
-    if step and gen and rollout is not None:
-        tail = rollout.tail_s / max(rollout.seconds, 1e-9)
-        found.append(tail_sentence(gen / step, tail, rollout.tail_requests))
-    return tuple(found)
 
 
 def tail_sentence(share: float, tail: float, requests: int) -> str:

@@ -35,7 +35,7 @@ def ways_to_fit(
         if done & {*kind.split("+")}:
             continue
         try:
-            tried = answer(replace(question, log=None, trace=None, **change))
+            tried = answer(replace(question, trace=None, **change))
         except ProblemsError:
             continue
         if tried.fits == "yes":  # what is advised is more than borderline

@@ -33,7 +33,7 @@ def tuning_fits(question: PostTrainingQuestion, answer: Answer) -> tuple[TuningF
         question = replace(
             question, algorithm="update", gpus=chips, trainer_gpus=None, rollout_gpus=None
         )
-    plain = replace(question, fit=False, measured=(), log=None, trace=None, steps=None, lengths="fixed",
+    plain = replace(question, fit=False, measured=(), trace=None, steps=None, lengths="fixed",
                     placement="colocated", packing="packed", micro_tokens=None)  # fmt: skip
     return tuple(one_way(plain, name, answer) for name in WAYS)
 

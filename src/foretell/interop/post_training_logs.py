@@ -23,7 +23,6 @@ from typing import Any
 
 from foretell.errors import BadInput, bad_input
 from foretell.interop.package_tables import packaged_table
-from foretell.interop.user_files import user_file, user_text
 from foretell.records import dataclass
 from foretell.specs.measurement import Measurement
 from foretell.units import as_number
@@ -71,14 +70,6 @@ class PostTrainingLog:
     """By our names; a step without its validation and checkpoint."""
     steps_s: tuple[float, ...] = ()
     """Every step of them, in order; empty where steps are not timed."""
-
-
-def read_post_training_log(path: str | Path) -> PostTrainingLog:
-    """The medians of a log; BadInput where it has no such keys."""
-    file = user_file(path, "log", "a log with timing_s/... keys")
-    if not file.is_file():
-        raise bad_input("log", str(path), "there is no such file")
-    return log_of(user_text(file, "log"))
 
 
 def log_of(text: str) -> PostTrainingLog:

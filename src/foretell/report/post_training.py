@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 
 def post_training_text(found: PostTraining) -> "RenderableType":
-    """Headline, numbers, phases, memory, reasons, a log beside, and what was assumed."""
+    """Headline, numbers, phases, memory, reasons, and what was assumed."""
     beside: list[RenderableType] = [loop_table(found)] if found.prior is not None else []
     lists = {
-        "The log beside it": found.measured_notes if found.measured else (),
         "What fits": found.ways_to_fit,
         "Placement": found.placement_reasons,
     }

@@ -306,10 +306,6 @@ class PostTrainingEstimate:
     """Steps of the run."""
     alternatives: tuple[Mapping[str, Any], ...]
     """Placements that were ranked, the best first; empty where one was given."""
-    measured: Mapping[str, float]
-    """Phases of a log, by their names; empty where none was given."""
-    measured_notes: tuple[str, ...]
-    """The log beside the prediction, phase by phase, in words."""
     assumptions: tuple[str, ...]
     """Every default or guess."""
     prior: Mapping[str, Any] | None = None

@@ -21,7 +21,6 @@ from foretell.lab.validate.post_training_rows import (
     adapter_words,
     chip_of,
     command_of,
-    ladder_words,
     model_of,
     rl_question,
     staleness_of,
@@ -150,12 +149,6 @@ def test_rates_of_samples_are_steps() -> None:
     row = {**TUNED, "step_s": "", "samples_per_s": "2"}
     steps = [p for p in predictions_of(row) if not isinstance(p, str) and p.metric == "step"]
     assert [p.measured for p in steps] == [4.0]
-
-
-def test_rungs_of_a_ladder_add_up() -> None:
-    notes = "+ activation checkpointing; each row adds to the one before, but LoRA runs without"
-    assert ladder_words(notes) == ["compile=on", "recompute=full"]
-    assert "loss=plain" in ladder_words("+ packed data; each row adds to the one before")
 
 
 @pytest.mark.parametrize(

@@ -439,7 +439,6 @@ def tuning_words(cells: Cells) -> list[str]:
     words += [*software_words(cells), *attention_words(cells)]
     if "true" in lower(cells, "precision_train"):
         words += ["master=none", "states=bf16", "gradients=bf16"]
-    words += [word for word in ladder_words(cells.get("notes") or "") if word != "compile=on"]
     recompute, parts = lower(cells, "recompute"), host_parts(cells)
     if recompute == "offload":
         recompute, parts = "full", [*dict.fromkeys((*parts, "activations"))]
@@ -507,8 +506,8 @@ def software_words(cells: Cells) -> list[str]:
     if own == "transformers":
         release = re.search(r"transformers (\d)", cells.get("framework_version") or "")
         return [f"framework=transformers@{release[1] if release else 4}"]
-    compiled = "torch.compile" in notes or "compile=on" in ladder_words(notes)
-    return ["framework=torchtune-compiled"] if loop == "torchtune" and compiled else []
+    compiled = loop == "torchtune" and "torch.compile" in notes
+    return ["framework=torchtune-compiled"] if compiled else []
 
 
 def attention_words(cells: Cells) -> list[str]:
@@ -527,35 +526,6 @@ def host_parts(cells: Cells) -> list[str]:
     names = {"optimizer": ("optimizer", "host", "cpu"), "activations": ("activation",),
              "weights": ("weights", "param", "host", "cpu")}  # fmt: skip
     return [name for name, marks in names.items() if any(mark in text for mark in marks)]
-
-
-LADDER = (
-    ("packed", ()),
-    ("compile", ("compile=on",)),
-    ("chunked cross entropy", ("loss=auto",)),
-    ("activation checkpointing", ("recompute=full",)),
-    ("optimizer in backward", ()),
-    ("activation offload", ("offload=activations",)),
-    ("8-bit", ("optimizer=adam8bit",)),
-)
-"""Rungs of a table in which each row adds to the one before, and their words."""
-
-
-def ladder_words(notes: str) -> list[str]:
-    """Words of all rungs up to a row's own, where its notes say that each row adds to the one before."""
-    if "each row adds to the one before" not in notes:
-        return []
-    first = notes.split(";")[0].strip().lower()
-    names = [name for name, _ in LADDER]
-    own = [i for i, name in enumerate(names) if name in first]
-    adapters = "lora" in first
-    upto = len(LADDER) if adapters else (own[0] + 1 if own else 0)
-    without = ("optimizer in backward", "8-bit") if adapters else ()
-    found = [word for name, words in LADDER[:upto] if name not in without for word in words]
-    if "recompute=full" not in found:
-        found.append("recompute=none")
-    chunked = "loss=auto" in found
-    return [w for w in found if w != "loss=auto"] if chunked else [*found, "loss=plain"]
 
 
 FUSED_CODE = re.compile(r"Qwen/Qwen-")

@@ -198,10 +198,6 @@ class PostTrainingQuestion(LayoutFlags):
         ),
     ] = False
     measured: MeasuredRuns = ()
-    log: Annotated[
-        str | Path | None,
-        file_flag("A log with timing_s/... keys (verl and the like): laid beside the prediction."),
-    ] = None
     trace: Annotated[
         str | Path | None,
         file_flag("Write the step as a Chrome trace for ui.perfetto.dev; .gz is gzipped.", "PATH"),

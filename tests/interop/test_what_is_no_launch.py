@@ -170,3 +170,30 @@ def test_flags_behind_an_undecided_test_are_asked_for(
     )
     assert "precision=bf16" in launch.plan.split()
     assert sum("line 3" in ask for ask in launch.asks) == asks
+
+
+def test_a_comment_that_ends_a_command_is_told() -> None:
+    text = (
+        "#!/bin/bash\npython3 -m verl.trainer.main_ppo data.train_batch_size=64 \\\n"
+        "    actor_rollout_ref.model.path=Qwen/Qwen3-8B \\\n    # where it is saved\n"
+        "    trainer.n_gpus_per_node=4 \\\n    trainer.nnodes=2\n"
+    )
+    (doubt,) = read_launch(text).doubts
+    assert doubt.startswith("a comment in line 4 ends the command: trainer.n_gpus_per_node")
+    inside = "#!/bin/bash\nARGS=(\n  --bf16 \\\n  # a comment in an array\n  --micro-batch-size 2\n)\n"
+    array = read_launch(f"{inside}torchrun --nproc_per_node 8 pretrain_gpt.py ${{ARGS[@]}}\n")
+    assert array.doubts == ()
+
+
+def test_frozen_layers_stop_a_training() -> None:
+    text = (
+        "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --freeze_llm {}"
+    )
+    assert any("freeze_llm" in doubt for doubt in read_launch(text.format("True")).doubts)
+    assert read_launch(text.format("False")).doubts == ()
+
+
+def test_servers_of_a_trainer_are_no_training() -> None:
+    text = "uv run -m skyrl.train.entrypoints.serve trainer.policy.model.path=Qwen/Qwen2.5-1.5B"
+    with pytest.raises(BadInput):
+        read_launch(text)

@@ -201,7 +201,7 @@ def _expert_tensor(keys: Keys, tp: int, ep: int) -> int | None:
 
 def _zero(keys: Keys) -> int:
     """What data-parallel ranks share."""
-    shared = (keys.text("name") or "") == "distributed_fused_adam"
+    shared = (keys.text("name") or "") in ("distributed_fused_adam", "mcore_distributed_optim")
     plain = 1 if keys.flag("use_distributed_optimizer") or shared else 0
     fsdp = keys.flag("use_megatron_fsdp", "use_custom_fsdp")
     strategy = keys.choice(["data_parallel_sharding_strategy"], WORDS["sharding"])

@@ -24,7 +24,7 @@ LEAST = 3.0
 """The least score of a tool; below it none is recognised."""
 _BESIDE = re.compile(
     r"router|proxy|simulator|pytest|text_gen|(?:^|[ /_])ptq[ _]|load_balanc|bench|frontend|disaggregated|"
-    r"convert|download|tokenize|"
+    r"convert|conversion/|roundtrip|mmlu|download|tokenize|"
     r"(?:^|[ /_.-])(?:preprocess(?:_\w+)?|analyze\w*|prune|quantize|export|generat(?:e|ion)|predict|"
     r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights|samples))*\.py\b"
 )

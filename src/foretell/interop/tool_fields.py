@@ -294,6 +294,8 @@ def _referred(name: str, pairs: Mapping[str, Any], key: str, depth: int) -> Any:
         base = key.split(".")[:-levels]
         name = ".".join([*base, name.lstrip(".")])
     value = pairs.get(name.replace("-", "_"))
+    if value is None:  # a group's own name in front, which its file does not have
+        value = pairs.get(name.partition(".")[2].replace("-", "_"))
     if isinstance(value, str) and "${" in value:
         return _follow(value, pairs, name, depth - 1)
     return value

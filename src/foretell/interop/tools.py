@@ -12,7 +12,7 @@ from typing import Any
 
 from foretell.errors import BadInput, bad_input
 from foretell.interop import deepspeed, megatron_write, torchtitan_write
-from foretell.interop.arguments import ArgumentTable, parse_arguments
+from foretell.interop.arguments import ArgumentTable, parse_arguments, spell_key
 from foretell.interop.deepspeed import read_deepspeed
 from foretell.interop.launch import (
     SERVERS,
@@ -103,7 +103,7 @@ def _sweep(runs: list[ArgumentTable], tool: Tool) -> list[str]:
 
 
 def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
-    given = with_files(_environment(alone, whose), beside.files, whose)
+    given = with_files(_environment(_on_pods(alone, whose), whose), beside.files, whose)
     launch = _instances(_judged(reader_of(whose)(given, beside), given), given, beside)
     opened = [f"{one.key} {one.name} was opened".strip() for one in beside.files]
     if given.bare and beside.files == () and not given.copies > 1 and _of_file(given):
@@ -111,6 +111,7 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
             "the file holds flags and no program that takes them: import the script that uses them"
         )
         launch = replace(launch, doubts=(*launch.doubts, told))
+    launch = replace(launch, doubts=(*launch.doubts, *_cut_short(given)))
     opened_names = {one.name for one in beside.files}
     parents = _parents(given, whose, opened_names)
     closed = [] if parents else _not_opened(given, opened_names)
@@ -130,6 +131,15 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
             ),
         )
     )
+
+
+def _on_pods(given: ArgumentTable, tool: Tool) -> ArgumentTable:
+    """Arguments of a training whose pods are its nodes, where its launcher does not say how many there are."""
+    told = given.variables
+    alone = "nnodes" not in told and not {"world_size", "num_machines", "nnodes"} & {*dict(given.pairs)}
+    if tool in SERVERS or not given.wrapped or given.copies < 2 or "gpus_per_node" not in told or not alone:
+        return given
+    return replace(given, variables={**told, "nnodes": str(given.copies)})
 
 
 EMPTY = ("null", "none", "")
@@ -155,6 +165,7 @@ def _judged(launch: Launch, given: ArgumentTable) -> Launch:
     """A launch whose unknown keys that may matter stop it; the others, and those that are set to nothing,
     are named and no more."""
     empty = {key for key, value in given.pairs if value is None or str(value).lower() in EMPTY}
+    empty |= {key for key, value in given.pairs if "freeze" in key and str(value).lower() == "false"}
     table = table_of(launch.tool)
     recipes = [one for one in launch.unknown if "_recipe " in one]
     plain = (one for one in launch.unknown if one not in recipes and one not in empty)
@@ -237,6 +248,25 @@ def _names_batch(launch: Launch) -> bool:
     first = shared.sources.get("global_batch", ("global_batch",))[0]
     row = next((one for one in launch.values if one.name == "global_batch"), None)
     return row is None or row.key.split(", ")[0] in table.fields.get(first, (first,))
+
+
+_AFTER_COMMENT = re.compile(
+    r"\\\n(?:[ \t]*#[^\n]*\n)+[ \t]*(?:--([A-Za-z][\w-]*)|\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=)"
+)
+"""A flag or override in the line after a comment that follows a line which goes on."""
+
+
+def _cut_short(given: ArgumentTable) -> list[str]:
+    """A doubt where a comment ends a command whose further lines are meant for it: a shell runs them apart."""
+    keys = {key for key, _ in given.pairs}
+    lost = (match for match in _AFTER_COMMENT.finditer(given.text) if given.started)
+    named = ((match, spell_key(match[1] or match[2])) for match in lost)
+    return [
+        f"a comment in line {given.text.count(chr(10), 0, match.start()) + 2} ends the command: {key} and "
+        "what follows do not reach the program"
+        for match, key in named
+        if key not in keys
+    ][:1]
 
 
 def _of_file(given: ArgumentTable) -> bool:

@@ -31,7 +31,7 @@ from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.specs.plan_forms import OPTIMIZER_NAMES
 from foretell.specs.plan_words import CHOICES
-from foretell.specs.post_training import usual_prompt
+from foretell.specs.post_training import USUAL_PROMPT, usual_prompt
 
 STAGED = re.compile(r"(?:zero|z|stage)[-_]?([0-3])", re.IGNORECASE)
 """How names of DeepSpeed's files say their stage."""
@@ -56,7 +56,12 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     tp, pp, cp = (known.over(name, keys.whole(name, low=-1) or 1) for name in ("tp", "pp", "cp"))
     ep = keys.whole("ep", low=-1) or 1
     gpus, dp, shard = _replicas(keys, known, table, tp * pp * cp, ep)
-    micro, batch = _batch(keys, known, gpus, dp)
+    devices = table.options.get("chip_devices", {}).get((given.accelerator or "").lower(), 1)
+    if devices > 1 and (tp * pp * cp > 1 or ep > 1):
+        keys.doubt(f"degrees count {devices} devices of a chip: words of --plan say them by chip")
+    micro, batch = _batch(keys, known, gpus, dp, devices=devices)
+    if pp > 1 and keys.whole("pipeline_micro"):
+        micro = known.over("micro_batch", keys.whole("pipeline_micro") or 1)
     lacks = table.options.get("no_batch") and not keys.said_as("micro_batch", "global_batch")
     if lacks and "micro_batch" not in known.degrees:
         micro, batch = None, None
@@ -64,7 +69,7 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
     plan = dict(told.plan)
     stage = plan.pop("zero", None)
     values: dict[str, object] = {
-        "tp": tp, "pp": pp, "vpp": (keys.whole("vpp") or 1) if pp > 1 else None, "dp": dp,
+        "tp": tp, "pp": pp, "vpp": _chunks(keys, known, pp), "dp": dp,
         "cp": cp if cp > 1 else None,
         "ep": _experts(ep, dp, keys), "zero": stage or 0, "micro_batch": micro,
         "sp": False if tp > 1 else None, "shard": shard,
@@ -106,6 +111,8 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
         post = post_training(
             keys, job, plan_words({k: v for k, v in own.items() if k != "dp"}), table
         )
+        if "max_osl" in post and not keys.said_as("seq_len"):  # a sequence is a prompt and an answer
+            job["seq_len"] = (keys.whole("prompt_len") or USUAL_PROMPT) + int(str(post["max_osl"]))
     step = {name: post[name] for name in STEP_VALUES if name in post} if post else {}
     sources = {**table_of("_training").sources, **told.sources}
     rows = read_back(keys, {**job, **values, **step}, sources)
@@ -113,6 +120,16 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
         told, given, table, job, values, sources, models=models, table=table_of_model,
         values=rows, post_training=post,
     )  # fmt: skip
+
+
+def _chunks(keys: Keys, known: Known, pp: int) -> int | None:
+    """Virtual stages of a rank: told, or by the layers of each, rounded as the tool rounds."""
+    each = keys.whole("stage_layers")
+    if pp == 1 or each is None or known.layers is None:
+        return (keys.whole("vpp") or 1) if pp > 1 else None
+    stages = -(-known.layers // each)
+    up = (keys.text("stage_rounding") or "").lower() == "up"
+    return max(-(-stages // pp) if up else stages // pp, 1)
 
 
 def _experts(ep: int, dp: int | None, keys: Keys) -> int | None:
@@ -158,15 +175,17 @@ def _replicas(
 
 
 def _batch(
-    keys: Keys, known: Known, gpus: int | None, dp: int | None
+    keys: Keys, known: Known, gpus: int | None, dp: int | None, *, devices: int = 1
 ) -> tuple[int | None, int | None]:
-    """(sequences of a replica, sequences of a step), None where they follow from chips that are not named."""
+    """(sequences of a replica, sequences of a step), None where they follow from chips that are not named.
+
+    A batch of a device counts `devices` times for a chip."""
     each = keys.number("device_batch", high=1e6)
     steps = keys.whole("accumulation") or 1
     told = keys.whole("global_batch", low=-1)
     told = None if told == -1 else told
     if each is not None and gpus is not None and dp:
-        batch = max(round(each * gpus * steps), 1)
+        batch = max(round(each * devices * gpus * steps), 1)
         return known.over("micro_batch", max(batch // (dp * steps), 1)), batch
     if each is not None:  # of a chip: what a replica has follows from their number
         return known.degrees.get("micro_batch"), None
@@ -331,6 +350,8 @@ def _rank(keys: Keys, table: ToolTable) -> int:
         return 0
     if kind in ADAPTERS[4:] or used or (rank and not kind):
         return rank or int(table.options.get("rank", 8))
+    if keys.flag("lora_open"):
+        keys.ask("the rank of the adapters is the program's own: lora in --plan says it")
     return 0
 
 
@@ -577,7 +598,7 @@ def _generation(keys: Keys, answers: object) -> dict[str, object]:
     samples = keys.whole("samples") or 8
     fraction = keys.number("fraction", high=1.0) or 0.3
     tp = keys.whole("rollout_tp") or 1
-    prompt = keys.whole("prompt_len") or 512
+    prompt = keys.whole("prompt_len") or USUAL_PROMPT
     return {
         "prompts": max(int(str(answers)) // samples, 1) if answers else None,
         "samples": samples,

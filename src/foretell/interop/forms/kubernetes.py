@@ -328,6 +328,11 @@ def _widened(tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext
         place = tree.line(*path, "multinode", "nodeCount")
         lines = (*lines, stated("nodes", hosts, place, "nodeCount"))
     name, role = around.name, around.role
+    held = table(node.get("metadata"))
+    told = {str(v) for k, v in table(held.get("labels")).items() if re.search(r"role$", str(k))}
+    for text in (str(held.get("name") or ""), *told):
+        halves = {one.lower() for one in _ROLE.findall(text)}
+        role = halves.pop() if len(halves) == 1 else role
     kind = f"{node.get('subComponentType') or ''} {node.get('type') or ''}"
     if isinstance(node.get("name"), str) and {
         "podTemplate",

@@ -180,15 +180,15 @@ def test_a_comment_that_ends_a_command_is_told() -> None:
     )
     (doubt,) = read_launch(text).doubts
     assert doubt.startswith("a comment in line 4 ends the command: trainer.n_gpus_per_node")
-    inside = "#!/bin/bash\nARGS=(\n  --bf16 \\\n  # a comment in an array\n  --micro-batch-size 2\n)\n"
+    inside = (
+        "#!/bin/bash\nARGS=(\n  --bf16 \\\n  # a comment in an array\n  --micro-batch-size 2\n)\n"
+    )
     array = read_launch(f"{inside}torchrun --nproc_per_node 8 pretrain_gpt.py ${{ARGS[@]}}\n")
     assert array.doubts == ()
 
 
 def test_frozen_layers_stop_a_training() -> None:
-    text = (
-        "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --freeze_llm {}"
-    )
+    text = "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --freeze_llm {}"
     assert any("freeze_llm" in doubt for doubt in read_launch(text.format("True")).doubts)
     assert read_launch(text.format("False")).doubts == ()
 

@@ -134,10 +134,18 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
 
 
 def _on_pods(given: ArgumentTable, tool: Tool) -> ArgumentTable:
-    """Arguments of a training whose pods are its nodes, where its launcher does not say how many there are."""
+    """Arguments of a training whose pods are its nodes, where no launcher says how many there are."""
     told = given.variables
-    alone = "nnodes" not in told and not {"world_size", "num_machines", "nnodes"} & {*dict(given.pairs)}
-    if tool in SERVERS or not given.wrapped or given.copies < 2 or "gpus_per_node" not in told or not alone:
+    alone = "nnodes" not in told and not {"world_size", "num_machines", "nnodes"} & {
+        *dict(given.pairs)
+    }
+    if (
+        tool in SERVERS
+        or not given.wrapped
+        or given.copies < 2
+        or "gpus_per_node" not in told
+        or not alone
+    ):
         return given
     return replace(given, variables={**told, "nnodes": str(given.copies)})
 
@@ -165,7 +173,9 @@ def _judged(launch: Launch, given: ArgumentTable) -> Launch:
     """A launch whose unknown keys that may matter stop it; the others, and those that are set to nothing,
     are named and no more."""
     empty = {key for key, value in given.pairs if value is None or str(value).lower() in EMPTY}
-    empty |= {key for key, value in given.pairs if "freeze" in key and str(value).lower() == "false"}
+    empty |= {
+        key for key, value in given.pairs if "freeze" in key and str(value).lower() == "false"
+    }
     table = table_of(launch.tool)
     recipes = [one for one in launch.unknown if "_recipe " in one]
     plain = (one for one in launch.unknown if one not in recipes and one not in empty)
@@ -257,7 +267,7 @@ _AFTER_COMMENT = re.compile(
 
 
 def _cut_short(given: ArgumentTable) -> list[str]:
-    """A doubt where a comment ends a command whose further lines are meant for it: a shell runs them apart."""
+    """A doubt where a comment ends a command whose next lines are meant for it: a shell runs them apart."""
     keys = {key for key, _ in given.pairs}
     lost = (match for match in _AFTER_COMMENT.finditer(given.text) if given.started)
     named = ((match, spell_key(match[1] or match[2])) for match in lost)

@@ -111,7 +111,9 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
         post = post_training(
             keys, job, plan_words({k: v for k, v in own.items() if k != "dp"}), table
         )
-        if "max_osl" in post and not keys.said_as("seq_len"):  # a sequence is a prompt and an answer
+        if "max_osl" in post and not keys.said_as(
+            "seq_len"
+        ):  # a sequence is a prompt and an answer
             job["seq_len"] = (keys.whole("prompt_len") or USUAL_PROMPT) + int(str(post["max_osl"]))
     step = {name: post[name] for name in STEP_VALUES if name in post} if post else {}
     sources = {**table_of("_training").sources, **told.sources}

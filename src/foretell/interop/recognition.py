@@ -3,8 +3,9 @@ many of its
 keys a tool's table knows."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
+from functools import cache, lru_cache
 
 from foretell.errors import BadInput, bad_input
 from foretell.interop.arguments import ArgumentTable
@@ -38,13 +39,7 @@ _PROGRAM = re.compile(r"(?:[\w.-]+/)*[\w.-]+\.(?:py|sh)|\w+(?:\.\w+)+")
 
 def recognise(given: ArgumentTable) -> Tool:
     """The tool of a launch; BadInput where none has enough of its marks."""
-    keys = {key for key, _ in given.pairs}
-    program = program_of(given)
-    near = [
-        name
-        for name, head in heads().items()
-        if any(_named(one, program) or _marked(one, keys) for one in head.split())
-    ]
+    near = _near(program_of(given), frozenset(key for key, _ in given.pairs))
     scores = {name: score(given, table_of(name)) for name in near or tool_names()}
     best = max(scores.values())
     likely = [name for name in scores if scores[name] == best]
@@ -64,6 +59,16 @@ def recognise(given: ArgumentTable) -> Tool:
         message,
         f"a launch of {names}; the command before the arguments says whose",
     )
+
+
+@lru_cache(maxsize=256)
+def _near(program: str, keys: frozenset[str]) -> list[str]:
+    """Tools of which a program or a telling key is there; a file may run one program many times."""
+    return [
+        name
+        for name, head in heads().items()
+        if any(_named(one, program) or _marked(one, keys) for one in head.split())
+    ]
 
 
 def launched_tools(
@@ -191,12 +196,18 @@ def _program_score(table: ToolTable, program: str) -> int:
 
 def _named(part: str, program: str) -> bool:
     """Whether a program's name has a part where a word begins: `a+b` is two words, `a$` a whole one."""
-    text = re.escape(part.lower().removesuffix("$").replace("+", " "))
+    text = part.lower().removesuffix("$").replace("+", " ")
+    return text in program and _pattern(part, text).search(program) is not None
+
+
+@cache
+def _pattern(part: str, text: str) -> re.Pattern[str]:
+    """Where a word begins with a part of a program's name; parts are those of the tables."""
     end = r"(?![\w.])" if part.endswith("$") else "(?!-workspace)"
-    return bool(re.search(rf"(?<![a-z0-9]){text}{end}", program))
+    return re.compile(rf"(?<![a-z0-9]){re.escape(text)}{end}")
 
 
-def _marked(mark: str, keys: set[str], last: bool = True) -> bool:
+def _marked(mark: str, keys: Set[str], last: bool = True) -> bool:
     """Whether a telling key is there, or a part of a longer one."""
     if mark in keys or any(key.startswith(f"{mark}.") for key in keys):
         return True

@@ -31,15 +31,12 @@ from foretell.lab.calibrate.collectives_start import (
     BETWEEN_FREE,
     CUSTOM_FREE,
     CUSTOM_START,
+    FABRICS,
     FAMILIES,
     IN_NETWORK_HELD,
     INSIDE_FREE,
     INSIDE_START,
-    KIN,
-    SCALE_FROM,
-    SHARED,
     TRANSPORT_START,
-    VERSIONED,
     FreeCoefficient,
 )
 from foretell.network.library import Custom, InsideNode
@@ -80,7 +77,10 @@ def fit(rows: Sequence[CollectiveRow]) -> LibraryFit:
         inside={**start.inside, **INSIDE_START},
         custom={**start.custom, **CUSTOM_START},
         between={**start.between, **TRANSPORT_START},
-        hop_factor={**start.hop_factor, **{fabric: {} for fabric in VERSIONED}},
+        hop_factor={
+            **start.hop_factor,
+            **{name: {} for name, one in FABRICS.items() if one.versions},
+        },
     )
     near = [part for part in parts if not part.spans and not part.site.custom]
     for link in sorted({part.site.link for part in near} & INSIDE_START.keys()):
@@ -94,8 +94,8 @@ def fit(rows: Sequence[CollectiveRow]) -> LibraryFit:
     now = _kin_custom(now, {part.site.link for part in own})
     # Where the links of a node were never measured, what is theirs would pass for the fabric's.
     far = [part for part in parts if part.spans and part.site.link in INSIDE_START]
-    measured = {part.site.fabric for part in far} & SHARED.keys()
-    for fabric in sorted(measured, key=lambda name: (name in SCALE_FROM, name)):
+    measured = {part.site.fabric for part in far} & FABRICS.keys()
+    for fabric in sorted(measured, key=lambda name: (FABRICS[name].scale_from != "", name)):
         mine = [part for part in far if part.site.fabric == fabric]
         now = _solve(_at_scale(_from_kin(now, fabric), fabric), _fabric_free(fabric, mine), mine)
     now = _empty(now, batches(told))
@@ -130,7 +130,7 @@ def _kin_custom(now: Coefficients, fitted: set[str]) -> Coefficients:
 
 def _from_kin(now: Coefficients, fabric: str) -> Coefficients:
     """A fabric that has a kin starts where that one's fit ended, with its own share of large messages."""
-    kin = KIN.get(fabric, fabric)
+    kin = FABRICS[fabric].kin or fabric
     begun = {
         name: replace(
             now.between[f"{kin}/{name.split('/')[1]}"], id=name, efficiency=own.efficiency
@@ -143,9 +143,10 @@ def _from_kin(now: Coefficients, fabric: str) -> Coefficients:
 
 def _at_scale(now: Coefficients, fabric: str) -> Coefficients:
     """A fabric measured on few nodes, with what is the library's from one measured on a hundred."""
-    if fabric not in SCALE_FROM:
+    measured = FABRICS[fabric].scale_from
+    if not measured:
         return now
-    known = now.between[SCALE_FROM[fabric]]
+    known = now.between[measured]
     between = {
         name: replace(
             own,
@@ -192,14 +193,14 @@ def _inside_free(now: Coefficients, link: str) -> list[tuple[str, FreeCoefficien
 def _fabric_free(fabric: str, parts: Sequence[SiteRows]) -> list[tuple[str, FreeCoefficient]]:
     """Free coefficients of a fabric: shared by all its transports, by a family of them, or one's own."""
     names = sorted({part.site.transport for part in parts})
-    shared, family, held = SHARED[fabric]
+    rules = FABRICS[fabric]
     free: list[tuple[str, FreeCoefficient]] = []
     for item in BETWEEN_FREE:
-        if item.name in held:
+        if item.name in rules.held:
             continue
-        if item.name in shared:
+        if item.name in rules.all:
             free.append((f"between:{fabric}/*", item))
-        elif item.name in family:
+        elif item.name in rules.family:
             kinds = sorted({FAMILIES[name] for name in names})
             free += [(f"between:{fabric}/@{kind}", item) for kind in kinds]
         else:
@@ -210,7 +211,7 @@ def _fabric_free(fabric: str, parts: Sequence[SiteRows]) -> list[tuple[str, Free
             f"version:{fabric}/{version}",
             FreeCoefficient(name="hop_factor", field="hop_factor", start=1.0),
         )
-        for version in sorted(seen & set(VERSIONED.get(fabric, ())))
+        for version in sorted(seen & set(rules.versions))
     ]
 
 
@@ -324,14 +325,13 @@ def _with(now: Coefficients, target: str, item: FreeCoefficient, value: float) -
         return replace(now, hop_factor=factors)
     records = dict(getattr(now, kind))
     for key in [name] if kind != "between" else _targets(name, list(records)):
-        held = getattr(records[key], item.field)
-        if item.place is not None:
-            held = tuple(value if i == item.place else v for i, v in enumerate(held))
-        else:
-            held = value
+        held: Any = value
+        if item.shares:
+            held = tuple(share * value for share in item.shares)
+        elif item.place is not None:
+            before = getattr(records[key], item.field)
+            held = (*before[: item.place], value, *before[item.place + 1 :])
         records[key] = replace(records[key], **{item.field: held})
-        if item.also is not None:
-            records[key] = replace(records[key], **item.also(value))
     return replace(now, **{kind: records})
 
 

@@ -18,7 +18,7 @@ from foretell.lab.reproduce.nersc_2024 import NerscStudy
 from foretell.lab.reproduce.nersc_layers import PARTS, fixed_rows, layer_rows, measured_rows
 from foretell.lab.reproduce.nersc_maps import BANDWIDTH, CAPACITY, published_map
 from foretell.lab.reproduce.nersc_ours import OurTask, days_of, our_map, search_row
-from foretell.lab.reproduce.scaling_2024 import CLOSE_POINTS, retention_rows
+from foretell.lab.reproduce.scaling_runs import CLOSE_POINTS, found_of_selene, retention_rows
 from foretell.lab.reproduce.works import WORKS, reproduce, work_named
 from foretell.report.reproduce.files import drawn_figure
 from foretell.report.reproduce.page import page_text
@@ -118,6 +118,21 @@ def test_retention_is_close_to_what_was_measured() -> None:
     kept = retention_rows(compare_published())
     assert [round(100 * row["measured"]) for row in kept] == [47, 88, 61]
     assert all(abs(row["predicted"] - row["measured"]) <= CLOSE_POINTS for row in kept)
+
+
+def test_what_slows_selene_is_named() -> None:
+    """States on the host are what 25B loses on one node; gathers by module what all lose on many."""
+    finding, rows = found_of_selene()
+    assert finding.ladder is not None
+    (*known, rest) = finding.ladder.rungs[1:]
+    assert all(rung.factor > 1.05 for rung in known)
+    assert rest.factor < 2.0
+    of = {(row["case"], row["mechanism"]): row["factor"] for row in rows}
+    host, gathers = "states and weights in the host's memory", "weights gathered module by module"
+    assert of["GenSLM 25B, ZeRO-3, Selene, 8 GPUs", host] > 4.0
+    assert of["GenSLM 25B, ZeRO-3, Selene, 1024 GPUs", host] < 1.05
+    assert of["GenSLM 2.5B, ZeRO-3, Selene, 1024 GPUs", gathers] > 1.5
+    assert of["GenSLM 2.5B, ZeRO-2, Selene, 512 GPUs", gathers] == 1.0
 
 
 def test_intervals_hold_four_fifths_of_what_sources_leave_open() -> None:

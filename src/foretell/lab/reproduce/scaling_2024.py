@@ -5,9 +5,8 @@ published side is the rule of volumes that the work builds on (ZeRO, arXiv 1910.
 weights of 16 bits over the ring's bus bandwidth as NCCL measured it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from statistics import median
 from typing import Any
 
 from foretell.api.network import collective
@@ -22,7 +21,8 @@ from foretell.lab.reproduce.records import (
     verdict,
     widest,
 )
-from foretell.studies.scaling.published import PublishedFigure, compare_published, model_named
+from foretell.lab.reproduce.scaling_runs import coverage, found_of_selene, retention, wide
+from foretell.studies.scaling.published import compare_published, model_named
 from foretell.studies.scaling.records import ScalingPoint
 from foretell.studies.scaling.run import scaling
 from foretell.studies.scaling.study import (
@@ -42,14 +42,8 @@ BUS_BYTES_PER_S = {"polaris-ss10": 9.81e9, "thetagpu-sophia": 178e9}
 """Bus bandwidth of 1 GiB collectives between nodes (argonne-lcf/alcf-nccl-tests, Polaris and Sophia)."""
 VOLUMES = {"zero1": 2.0, "zero2": 2.0, "zero3": 3.0}
 """Times the weights that a rank sends and takes in a step (arXiv 1910.02054, sections 7 and 8)."""
-RETENTION_GPUS = (8, 512)
-"""Between which numbers of GPUs the measured runs keep a share of their throughput."""
-COVERAGE = 0.8
-"""Share of the runs that intervals should hold."""
 NEAR = 1.5
 """Times a time of the rule of volumes, up or down, within which a time follows it."""
-CLOSE_POINTS = 0.15
-"""How far a predicted retention may be from the measured one."""
 FIGURES = {
     "throughput": "Tokens per second and GPU, six sizes, three ways of sharing, on Slingshot-10",
     "efficiency": "What each keeps of its throughput",
@@ -82,22 +76,19 @@ class ScalingReproduction:
         """The six sizes on the fast system."""
         return scaling(*SIZES, system=HIGH, gpus="1..128", plan=WORDS, micro_batch=4, seq_len=2048)
 
+    @cached_property
+    def points(self) -> list[Row]:
+        """Every point of the six sizes on the slow system."""
+        curves = self.study.data_parallel.curves
+        return [_point_row(c.model, c.system, p) for c in curves for p in c.points]
+
     def throughput(self) -> PaperFigure:
         """Rates of six sizes."""
-        rows = [
-            _point_row(c.model, c.system, p)
-            for c in self.study.data_parallel.curves
-            for p in c.points
-        ]
-        return _figure("throughput", rows)
+        return _figure("throughput", self.points)
 
     def efficiency(self) -> PaperFigure:
         """The same over the fewest chips."""
-        rows = [
-            _point_row(c.model, c.system, p)
-            for c in self.study.data_parallel.curves
-            for p in c.points
-        ]
+        rows = self.points
         node = [r for r in rows if r["gpus"] == 4 and r["efficiency"]]
         most = [r for r in rows if r["gpus"] == 512 and r["efficiency"]]
         node_end, later = [r["efficiency"] for r in node], [r["efficiency"] for r in most]
@@ -111,7 +102,7 @@ class ScalingReproduction:
                     "bandwidth-limited system",
                     published="argued in the abstract against TFLOP/s of DGX-class machines",
                     ours=f"efficiency {min(node_end):.2f} to {max(node_end):.2f} inside a node, "
-                    f"{min(later):.2f} to {max(later):.2f} on 512 GPUs; {_wide(width)}",
+                    f"{min(later):.2f} to {max(later):.2f} on 512 GPUs; {wide(width)}",
                     verdict=verdict(min(node_end) > 0.95 and max(later) < 0.75, width),
                 ),
             ),
@@ -152,7 +143,7 @@ class ScalingReproduction:
                     published="the abstract's bottom-up split of throughput",
                     ours=f"exposed communication of ZeRO-3 on 128 GPUs: {least[0]:.0f} to "
                     f"{least[1]:.0f} % of a step on Slingshot-10, {most[0]:.0f} to {most[1]:.0f} % "
-                    f"on HDR InfiniBand; {_wide(width)}",
+                    f"on HDR InfiniBand; {wide(width)}",
                     verdict=verdict(least[0] > 50.0 > most[1], width),
                 ),
             ),
@@ -197,7 +188,7 @@ class ScalingReproduction:
                     published="three combinations on one system with much and one with little bandwidth",
                     ours="best on 128 GPUs, and what the worst loses by: "
                     + ", ".join(f"{s} {w}, {lost[s]:.0f} %" for s, w in best.items())
-                    + f"; {_wide(width)}",
+                    + f"; {wide(width)}",
                     verdict=verdict(len(set(best.values())) > 1, width),
                 ),
             ),
@@ -244,18 +235,13 @@ class ScalingReproduction:
                     published="2, 2 and 3 times the weights (ZeRO-1, 2 and 3) over the bus bandwidth "
                     "of 1 GiB",
                     ours=f"{min(ratios):.2f} to {max(ratios):.2f} times that on Slingshot-10; "
-                    f"{_wide(width)}",
+                    f"{wide(width)}",
                     verdict=verdict(max(ratios) < NEAR and min(ratios) > 1.0 / NEAR, width),
                     why=found.because,
                     ladder=found,
                 )
             )
-        return PaperFigure(
-            name="volume",
-            title=FIGURES["volume"],
-            tables={"volume": rows, "volume-ladder": ladders},
-            findings=tuple(findings),
-        )
+        return _figure("volume", rows, tuple(findings), {"volume-ladder": ladders})
 
     def bandwidth(self) -> PaperFigure:
         """Gain from more bandwidth."""
@@ -296,7 +282,9 @@ class ScalingReproduction:
             }
             for r in found
         ]
-        return _figure("measured", rows, (_retention(every), _coverage(found)))
+        ladder, steps = found_of_selene()
+        findings = (retention(every), coverage(found), ladder)
+        return _figure("measured", rows, findings, {"measured-ladder": steps})
 
 
 @lru_cache(maxsize=32)
@@ -321,70 +309,6 @@ def _volume_ladder(row: Row) -> Ladder:
     )
 
 
-def retention_rows(rows: Sequence[PublishedFigure]) -> list[dict[str, Any]]:
-    """Share of the throughput kept from 8 to 512 GPUs, measured and predicted, of runs on Slingshot-10."""
-    return [
-        {"run": r.name, "measured": r.measured, "predicted": r.predicted}
-        for r in rows
-        if r.quantity == "efficiency"
-        and r.gpus == RETENTION_GPUS[1]
-        and "SS-10" in r.name
-        and "25B" not in r.name
-    ]
-
-
-def _retention(rows: Sequence[PublishedFigure]) -> Finding:
-    kept = retention_rows(rows)
-    gaps = [r["predicted"] - r["measured"] for r in kept]
-    names = ", ".join(
-        f"{r['run'].split()[1].rstrip(',')} {100 * r['measured']:.0f} %" for r in kept
-    )
-    ours = ", ".join(f"{100 * r['predicted']:.0f} %" for r in kept)
-    runs = {r["run"] for r in kept}
-    width = max(
-        r.p90[1] / r.p90[0]
-        for r in rows
-        if r.p90 and r.name in runs and r.gpus in RETENTION_GPUS and r.quantity == "samples/s"
-    )
-    return Finding(
-        statement="throughput kept from 8 to 512 GPUs of Slingshot-10 with ZeRO-3 (GenSLM, measured)",
-        published=names,
-        ours=f"{ours}: at most {100 * max(abs(g) for g in gaps):.0f} points off; {_wide(width)}",
-        verdict=verdict(max(abs(g) for g in gaps) <= CLOSE_POINTS, width),
-    )
-
-
-def _coverage(rows: Sequence[PublishedFigure]) -> Finding:
-    known = [r for r in rows if r.inside is not None and r.quantity == "samples/s"]
-    inside = sum(bool(r.inside) for r in known)
-    wide = sum(bool(r.inside_open) for r in known)
-    widths = [r.open_p90[1] / r.open_p90[0] for r in known if r.open_p90 is not None]
-    return Finding(
-        statement="measured runs of GenSLM lie in our 90 % interval",
-        published="",
-        ours=f"{inside} of {len(known)} as the runs are assumed; {wide} of {len(known)} with what their "
-        f"sources leave open in the interval (its ends a factor {median(widths):.1f} apart at the median)",
-        verdict=verdict(wide >= COVERAGE * len(known), median(widths)),
-        why="The runs record neither the sequences per GPU, nor whether states were on the host, nor "
-        "how many of a node's ports a job used. On Selene rates grow faster than the GPUs (25B: twice a "
-        "GPU's rate from 8 to 64), as offloaded states make them. 25B stays slower than any of this by "
-        f"something inside a node: {_alike(known)}.",
-    )
-
-
-def _alike(rows: Sequence[PublishedFigure]) -> str:
-    """Seconds of a GPU for a sequence of the largest model on each system."""
-    found = []
-    for system in ("Polaris", "Selene"):
-        own = [
-            r.gpus / r.measured
-            for r in rows
-            if "25B" in r.name and system in r.name and 64 <= r.gpus <= 512
-        ]
-        found.append(f"{min(own):.1f} to {max(own):.1f} s on {system}")
-    return f"a GPU takes {' and '.join(found)} for a sequence on 64 to 512 GPUs, whatever is between nodes"
-
-
 def _point_row(model: str, system: str, point: ScalingPoint) -> Row:
     return {
         "model": model,
@@ -406,12 +330,14 @@ def _ends(point: ScalingPoint) -> Row:
     return {"low_s": low, "high_s": high}
 
 
-def _wide(width: float) -> str:
-    return f"90 % intervals up to a factor of {width:.1f} wide"
-
-
-def _figure(name: str, rows: Sequence[Row], findings: tuple[Finding, ...] = ()) -> PaperFigure:
-    return PaperFigure(name=name, title=FIGURES[name], tables={name: rows}, findings=findings)
+def _figure(
+    name: str,
+    rows: Sequence[Row],
+    findings: tuple[Finding, ...] = (),
+    more: Mapping[str, Sequence[Row]] | None = None,
+) -> PaperFigure:
+    tables = {name: rows, **(more or {})}
+    return PaperFigure(name=name, title=FIGURES[name], tables=tables, findings=findings)
 
 
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:

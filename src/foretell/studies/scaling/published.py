@@ -87,6 +87,25 @@ def compare_published() -> tuple[PublishedFigure, ...]:
     return (*found, *(_of_collective(row) for row in known["collective"]))
 
 
+def rung_steps() -> dict[tuple[str, int], dict[str, float]]:
+    """Seconds of a step by run and chips: plain PyTorch first, then with one more of what the code of the run
+    does, and what was measured last; for runs of which all of that is in the plan."""
+    rungs = table()["rung"]
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for run in table()["run"]:
+        if rungs[0]["words"] not in run["plan"]:
+            continue
+        for done, name in enumerate(("plain PyTorch", *(rung["name"] for rung in rungs))):
+            plan = run["plan"]
+            for rung in rungs[done:]:
+                plan = plan.replace(rung["words"], rung["without"])
+            for point in _predicted({**run, "plan": plan}, run["gpus"]).curves[0].points:
+                found.setdefault((run["name"], point.gpus), {})[name] = point.step_s or 0.0
+        for gpus, rate in zip(run["gpus"], run["samples_per_s"], strict=True):
+            found[run["name"], gpus]["what is not found"] = gpus / rate
+    return found
+
+
 def median_error(rows: Sequence[PublishedFigure]) -> float:
     """Median of the errors' sizes."""
     return median(abs(row.error) for row in rows)

@@ -6,7 +6,8 @@ import pytest
 
 from foretell.lab.reproduce.ladder import HALF, Ladder, ladder_of, mean_ladder
 from foretell.lab.reproduce.nersc_findings import COUNTS, STATEMENTS, findings_of, tasks_of
-from foretell.lab.reproduce.nersc_ladder import EQUATIONS, MECHANISMS, Climb, climb
+from foretell.lab.reproduce.nersc_ladder import EQUATIONS, MECHANISMS, SPACE, Climb, climb
+from foretell.lab.reproduce.nersc_layers import PARTS
 from foretell.lab.reproduce.nersc_ours import OurTask, search_row
 from foretell.lab.reproduce.records import verdict
 
@@ -39,7 +40,13 @@ def test_our_equations_under_the_studys_assumptions_are_close_to_its(
     climbs: dict[OurTask, Climb],
 ) -> None:
     for found in climbs.values():
-        assert 0.7 < found.days[EQUATIONS]["any"] / found.days["its code corrected"]["any"] < 1.25
+        theirs = found.days["its code corrected"]["any"]
+        assert 0.7 < found.days[SPACE]["any"] / theirs < 1.25
+        assert 0.7 < found.days[list(EQUATIONS)[-1]]["any"] / theirs < 1.4
+
+
+def test_every_part_of_the_time_is_on_a_rung() -> None:
+    assert sorted(part for some in EQUATIONS.values() for part in some) == sorted(PARTS)
 
 
 def test_factors_multiply_to_the_whole(climbs: dict[OurTask, Climb]) -> None:

@@ -9,6 +9,7 @@ sequences are searched on every rung: both models have them.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from foretell.inputs.question import plan_of
 from foretell.lab.reference import search
 from foretell.lab.reference.records import CHIPS, STRATEGIES, Quirks
 from foretell.lab.reproduce.ladder import Ladder, ladder_of, mean
+from foretell.lab.reproduce.nersc_layers import PUBLISHED_PARTS as COLUMNS
 from foretell.lab.reproduce.nersc_ours import (
     SUMMA,
     Fastest,
@@ -23,6 +25,7 @@ from foretell.lab.reproduce.nersc_ours import (
     days_of,
     estimate_of,
     fastest_plans,
+    parts_of,
     scenario_of,
     spaces_of,
 )
@@ -34,6 +37,7 @@ from foretell.specs.host import Host
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.surface import Surface
+from foretell.training.answer import answer_of
 
 STUDY = CHIPS["B200"]
 """The study's efficiencies, launches and latencies are the same for all chips."""
@@ -180,8 +184,16 @@ MECHANISMS = (
     Mechanism(name="recomputation", narrow=lambda space: _some(space, "recompute", 0.0)),
 )
 """In the order of the rungs."""
-PUBLISHED, CORRECTED, EQUATIONS = "published", "its code corrected", "equations and space of plans"
+PUBLISHED, CORRECTED, SPACE = "published", "its code corrected", "our space of plans"
 """The rungs before them."""
+EQUATIONS = {
+    "layers by our operations": ("compute", "memory", "recompute"),
+    "tensor and context communication by ours": ("tensor",),
+    "data-parallel communication by ours": ("data",),
+    "sends and bubble by ours": ("pipeline", "bubble"),
+    "embedding, loss and update": ("other",),
+}
+"""The plan of the published search in our equations, one part of the time after the other."""
 KINDS = ("any", "1d")
 """Whose days are kept."""
 
@@ -198,13 +210,16 @@ class Climb:
 
 def climb(task: OurTask) -> Climb:
     """One search on every rung."""
+    corrected = _published(task, Quirks.corrected())
     days = {
-        PUBLISHED: _published(task, Quirks()),
-        CORRECTED: _published(task, Quirks.corrected()),
+        PUBLISHED: {kind: _days(row) for kind, row in _published(task, Quirks()).items()},
+        CORRECTED: {kind: _days(row) for kind, row in corrected.items()},
     }
+    parts = {kind: _by_parts(task, row) for kind, row in corrected.items()}
+    days |= {name: {kind: parts[kind][name] for kind in KINDS} for name in EQUATIONS}
     spaces = spaces_of(task)
     best: Mapping[str, Fastest] = {}
-    for done, name in enumerate((EQUATIONS, *(one.name for one in MECHANISMS))):
+    for done, name in enumerate((SPACE, *(one.name for one in MECHANISMS))):
         best = {one.strategy: one for one in _ours(task, spaces, MECHANISMS[done:])}
         best = {"any": min(best.values(), key=lambda one: one.step_s), **best} if best else {}
         days[name] = {
@@ -214,8 +229,9 @@ def climb(task: OurTask) -> Climb:
     return Climb(days=days, plans={k: str(best[k].plan) for k in KINDS if k in best})
 
 
-def _published(task: OurTask, quirks: Quirks) -> dict[str, float]:
-    days = {}
+def _published(task: OurTask, quirks: Quirks) -> dict[str, Mapping[str, Any] | None]:
+    """The fastest plan of the published model, of any strategy and of 1d; None where none fits."""
+    found: dict[str, Mapping[str, Any]] = {}
     for strategy in STRATEGIES:
         plans = search(
             model=task.model,
@@ -226,8 +242,44 @@ def _published(task: OurTask, quirks: Quirks) -> dict[str, float]:
             top=1,
             quirks=quirks,
         ).plans
-        days[strategy] = days_of(task.model, float(str(plans[0]["t"]))) if plans else np.inf
-    return {"any": min(days.values()), "1d": days["1d"]}
+        if plans:
+            parts = {n: days_of(task.model, float(str(plans[0][c]))) for n, c in COLUMNS.items()}
+            found[strategy] = {**plans[0], "strategy": strategy, "parts": parts}
+    return {"any": min(found.values(), key=_days, default=None), "1d": found.get("1d")}
+
+
+def _days(row: Mapping[str, Any] | None) -> float:
+    return np.inf if row is None else sum(row["parts"].values())
+
+
+def _by_parts(task: OurTask, row: Mapping[str, Any] | None) -> dict[str, float]:
+    """Days of a published plan with one more part of its time by our equations, without our mechanisms."""
+    if row is None:
+        return dict.fromkeys(EQUATIONS, np.inf)
+    summa = SUMMA if row["strategy"] == "2d" else ""
+    first, second = (row["tp"], 1) if row["strategy"] == "1d" else (row["tp1"], row["tp2"])
+    split = f"tp{first * second} tp2={second} {summa}" if summa else f"tp{first} cp{second}"
+    words = f"{split} pp{row['pp']} dp{row['dp']} mbs{row['mbs']} zero1 recompute=none"
+    scenario, plan = plan_of(scenario_of(task), f"{_words(MECHANISMS)} {words}", ())
+    ours = parts_of(task.model, answer_of(_without(scenario, MECHANISMS), plan, chosen=False))
+    parts: dict[str, float] = dict(row["parts"])
+    found: dict[str, float] = {}
+    for name, taken in EQUATIONS.items():
+        parts |= {part: ours.get(part, 0.0) for part in taken}
+        found[name] = sum(parts.values())
+    return found
+
+
+def _words(missing: Sequence[Mechanism]) -> str:
+    """Words of plans without some mechanisms."""
+    return " ".join(one.words for one in missing if one.words)
+
+
+def _without(scenario: Scenario, missing: Sequence[Mechanism]) -> Scenario:
+    """The question without some mechanisms."""
+    for one in missing:
+        scenario = one.without(scenario)
+    return scenario
 
 
 def _ours(
@@ -235,7 +287,7 @@ def _ours(
 ) -> Iterable[Fastest]:
     """Our search without some mechanisms."""
     asked = scenario = scenario_of(task)
-    words = " ".join(one.words for one in missing if one.words)
+    words = _words(missing)
     narrowed = {}
     for strategy, space in spaces.items():
         grid = SUMMA if strategy == "2d" else ""
@@ -244,9 +296,7 @@ def _ours(
         for one in missing:
             space = one.narrow(space)
         narrowed[strategy] = space
-    for one in missing:
-        scenario = one.without(scenario)
-    return fastest_plans(scenario, narrowed).values()
+    return fastest_plans(_without(scenario, missing), narrowed).values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,13 +200,16 @@ def estimate_of(task: OurTask, plan: str) -> StepEstimate | None:
 def breakdown(task: OurTask, plan: str) -> dict[str, float]:
     """Days of each of the study's columns, by our model at one plan; they sum to the days."""
     answer = estimate_of(task, plan)
-    found: dict[str, float] = {}
-    if answer is None:
-        return found
+    return {} if answer is None else parts_of(task.model, answer)
+
+
+def parts_of(model: str, answer: StepEstimate) -> dict[str, float]:
+    """Days of each of the study's columns of an answer of ours."""
     assert answer.breakdown is not None
+    found: dict[str, float] = {}
     for leaf in answer.breakdown.children:
         name = SHARES.get(leaf.name, "other")
-        found[name] = found.get(name, 0.0) + days_of(task.model, leaf.value)
+        found[name] = found.get(name, 0.0) + days_of(model, leaf.value)
     return found
 
 

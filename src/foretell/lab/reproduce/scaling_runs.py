@@ -89,7 +89,7 @@ def _alike(rows: Sequence[PublishedFigure]) -> str:
     return f"a GPU takes {' and '.join(found)} for a sequence on 64 to 512 GPUs, whatever is between nodes"
 
 
-def found_of_selene() -> tuple[Finding, list[Row]]:
+def found_of_selene() -> tuple[Finding, Sequence[Row]]:
     """What makes the runs on Selene slower than plain PyTorch, and the rungs of every run."""
     each = {
         f"{name}, {gpus} GPUs": ladder_of(steps) for (name, gpus), steps in rung_steps().items()

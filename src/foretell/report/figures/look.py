@@ -199,10 +199,17 @@ def log_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def log_values(low: float, high: float) -> list[float]:
-    """Ones, and where there is room twos and fives, of the powers of ten around a range."""
+    """Ones, and where there is room twos and fives, of the powers of ten around a range; equal steps where
+    fewer than two of those lie within it."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     some = (1, 2, 5) if len(powers) <= 5 else (1,)
-    return [digit * 10.0**power for power in powers for digit in some]
+    found = [digit * 10.0**power for power in powers for digit in some]
+    if sum(low <= value <= high for value in found) > 1 or low == high:
+        return found
+    unit = 10.0 ** math.floor(math.log10((high - low) / 2.0))
+    step = max(unit * digit for digit in (1, 2, 5) if unit * digit <= (high - low) / 2.0)
+    first = math.floor(low / step)
+    return [step * count for count in range(max(first, 1), math.ceil(high / step) + 1)]
 
 
 def value_axis(text: str, values: Sequence[float]) -> dict[str, Any]:

@@ -1,36 +1,29 @@
 """Figures of Anthe (arXiv 2305.10991), from the tables of lab/reproduce/anthe_2023.py."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from foretell.lab.reproduce.records import PaperFigure
 from foretell.report.figures.look import COLOURS, Figure, counts_axis, log_axis
 from foretell.report.figures.multiples import SmallPanel, small_multiples
+from foretell.report.reproduce.traces import NAMED, bars, line, span
 
 
 def weights(found: PaperFigure) -> Figure:
     """Counts of both sides."""
     rows = found.tables[found.name]
     names = [str(r["model"]) for r in rows]
-    traces = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": names,
-            "y": [r[column] / 1e6 for r in rows],
-            "marker": {"color": colour},
-            "text": [f"{r[column] / 1e6:.1f} M" for r in rows],
-            "textposition": "outside",
-        }
-        for name, column, colour in (
-            ("by the paper's code", "published", COLOURS[1]),
-            ("Foretell", "ours", COLOURS[0]),
-        )
-    ]
+    traces = []
+    for name, column, colour in (
+        ("by the paper's code", "published", COLOURS[1]),
+        ("Foretell", "ours", COLOURS[0]),
+    ):
+        millions = [r[column] / 1e6 for r in rows]
+        text = {"text": [f"{value:.1f} M" for value in millions], "textposition": "outside"}
+        traces.append(bars(name, names, millions, colour, **text))
     part = SmallPanel(
         title="",
         traces=traces,
-        x={"text": "", "type": "category", "tickangle": 0},
+        x=NAMED,
         y={"text": "million weights", "rangemode": "tozero"},
     )
     return small_multiples([part], found.title, 1, width=1100, height=320, key=160, barmode="group")
@@ -47,20 +40,9 @@ def chains(found: PaperFigure) -> Figure:
         traces = []
         for i, name in enumerate(dict.fromkeys(str(r["map"]) for r in rows)):
             own = [r for r in rows if r["map"] == name]
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines+markers",
-                    "name": name,
-                    "x": [r["bond"] for r in own],
-                    "y": [r[column] for r in own],
-                    "line": {"color": COLOURS[i]},
-                    "marker": {
-                        "color": COLOURS[i],
-                        "size": [12 if r["used_by_anthe"] else 6 for r in own],
-                    },
-                }
-            )
+            drawn = line(name, [(r["bond"], r[column]) for r in own], i)
+            drawn["marker"]["size"] = [12 if r["used_by_anthe"] else 6 for r in own]
+            traces.append(drawn)
         parts.append(
             SmallPanel(
                 title=f"{title} (large marks: Anthe's)",
@@ -86,20 +68,10 @@ def study(found: PaperFigure) -> Figure:
             known = [r for r in own if r[column] is not None]
             if not known:
                 continue
-            trace: dict[str, Any] = {
-                "type": "bar",
-                "name": title,
-                "showlegend": False,
-                "x": [str(r["model"]) for r in known],
-                "y": [r[column] for r in known],
-                "marker": {"color": COLOURS[len(parts) % 3]},
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [r[f"{column}_most"] - r[column] for r in known],
-                    "arrayminus": [r[column] - r[f"{column}_least"] for r in known],
-                },
-            }
+            colour, values = COLOURS[len(parts) % 3], [r[column] for r in known]
+            trace = bars(title, [str(r["model"]) for r in known], values, colour, showlegend=False)
+            least, most = f"{column}_least", f"{column}_most"
+            trace["error_y"] = span((r[least], r[column], r[most]) for r in known)
             parts.append(
                 SmallPanel(
                     title=f"{title}: {corpus}",

@@ -1,70 +1,56 @@
 """Figures of the work on performance and cost (arXiv 2507.02456), from lab/reproduce/imec_2025.py."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from foretell.lab.reproduce.records import PaperFigure
 from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis, nth_colour
 from foretell.report.figures.multiples import SmallPanel, small_multiples
-
-Rows = Sequence[Mapping[str, Any]]
+from foretell.report.reproduce.traces import NAMED, Rows, bars, line, over_measured, span
 
 
 def training(found: PaperFigure) -> Figure:
     """Time over measured time."""
-    sides = (
-        ("measured", "measured_s", GREY),
-        ("arXiv 2407.14645 (stored)", "published_s", COLOURS[1]),
-        ("Foretell, 90 % interval", "ours_s", COLOURS[0]),
-    )
-    return _beside(found, sides, "Megatron-LM on A100 80 GB: time over measured time")
+    sides = {
+        "measured": "measured_s",
+        "arXiv 2407.14645 (stored)": "published_s",
+        "Foretell, 90 % interval": "ours_s",
+    }
+    rows = found.tables[found.name]
+    names = [str(r["run"]).replace(", ", "<br>") for r in rows]
+    part = SmallPanel(title="", traces=over_measured(rows, names, sides), x=NAMED, y=OVER_MEASURED)
+    title = "Megatron-LM on A100 80 GB: time over measured time"
+    return small_multiples([part], title, 1, height=320, key=200, gap=130, barmode="group")
 
 
 def inference(found: PaperFigure) -> Figure:
-    """Latency over measured latency."""
-    sides = (
-        ("measured", "measured_s", GREY),
-        ("GenZ", "genz_s", COLOURS[1]),
-        ("LLMCompass", "llmcompass_s", COLOURS[2]),
-        ("Vidur", "vidur_s", COLOURS[3]),
-        ("Foretell, 90 % interval", "ours_s", COLOURS[0]),
-    )
-    return _beside(
-        found,
-        sides,
-        "Llama-2 on A100 and H100, 200 tokens in and out, batch 1: latency over measured latency",
-    )
-
-
-def _beside(found: PaperFigure, sides: Sequence[tuple[str, str, str]], title: str) -> Figure:
-    rows = found.tables[found.name]
-    names = [str(r["run"]).replace(", ", "<br>").replace(" tp", "<br>tp") for r in rows]
-    traces: list[dict[str, Any]] = []
-    for name, column, colour in sides:
-        values = [None if r[column] is None else r[column] / r["measured_s"] for r in rows]
-        traces.append(
-            {"type": "bar", "name": name, "x": names, "y": values, "marker": {"color": colour}}
-        )
-    traces[-1]["error_y"] = {
-        "type": "data",
-        "symmetric": False,
-        "array": [(r["ours_high_s"] - r["ours_s"]) / r["measured_s"] for r in rows],
-        "arrayminus": [(r["ours_s"] - r["ours_low_s"]) / r["measured_s"] for r in rows],
+    """Latency over measured latency, a panel for each chip."""
+    sides = {
+        "measured": "measured_s",
+        "GenZ": "genz_s",
+        "LLMCompass": "llmcompass_s",
+        "Vidur": "vidur_s",
+        "Foretell, 90 % interval": "ours_s",
     }
-    part = SmallPanel(
-        title="",
-        traces=traces,
-        x={"text": "", "type": "category", "tickangle": 0},
-        y={"text": "over measured", "rangemode": "tozero"},
-    )
-    return small_multiples([part], title, 1, height=320, key=200, gap=130, barmode="group")
+    parts = []
+    for chip in ("A100", "H100"):
+        rows = [r for r in found.tables[found.name] if r["chip"] == chip]
+        names = [str(r["run"]).rpartition("llama-2-")[2].replace(" ", "<br>") for r in rows]
+        traces = over_measured(rows, names, sides)
+        parts.append(SmallPanel(title=f"Llama-2, {chip}", traces=traces, x=NAMED, y=OVER_MEASURED))
+    title = "200 tokens in and out at batch 1: latency over measured latency"
+    return small_multiples(parts, title, 1, height=260, key=200, gap=120, barmode="group")
+
+
+OVER_MEASURED = {"text": "over measured", "rangemode": "tozero"}
+"""The axis of times over measured times."""
 
 
 def flash(found: PaperFigure) -> Figure:
     """Attention of a layer over the sequence."""
     rows = found.tables[found.name]
     traces = [
-        _line(name, [(r["seq_len"], r[column]) for r in rows if r[column] is not None], i)
+        line(name, [(r["seq_len"], r[column]) for r in rows if r[column] is not None], i)
         for i, (name, column) in enumerate(
             (
                 ("additive form (arXiv 2507.02456)", "additive_ms"),
@@ -83,19 +69,6 @@ def flash(found: PaperFigure) -> Figure:
     return small_multiples(
         [part], "Attention of one layer of Llama-2-7B on A100", 1, width=1000, height=340, key=240
     )
-
-
-def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> dict[str, Any]:
-    colour = nth_colour(place)
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": [x for x, _ in points],
-        "y": [y for _, y in points],
-        "line": {"color": colour, "width": 2},
-        "marker": {"color": colour, "size": 6},
-    }
 
 
 LEAVES = (
@@ -120,27 +93,17 @@ def experts(found: PaperFigure) -> Figure:
         for r in rows
     ]
     traces = [
-        {
-            "type": "bar",
-            "name": leaf.replace("_", " "),
-            "x": names,
-            "y": [float(r.get(leaf) or 0.0) for r in rows],
-            "marker": {"color": COLOURS[i]},
-        }
+        bars(leaf.replace("_", " "), names, [float(r.get(leaf) or 0.0) for r in rows], COLOURS[i])
         for i, leaf in enumerate(LEAVES)
         if any(r.get(leaf) for r in rows)
     ]
     tops = [sum(float(r.get(leaf) or 0.0) for leaf in LEAVES) for r in rows]
-    traces[-1]["error_y"] = {
-        "type": "data",
-        "symmetric": False,
-        "array": [max(r["high_s"] - top, 0.0) for r, top in zip(rows, tops, strict=True)],
-        "arrayminus": [max(top - r["low_s"], 0.0) for r, top in zip(rows, tops, strict=True)],
-    }
+    ends = zip(rows, tops, strict=True)
+    traces[-1]["error_y"] = span((r["low_s"], top, r["high_s"]) for r, top in ends)
     part = SmallPanel(
         title="",
         traces=traces,
-        x={"text": "", "type": "category", "tickangle": 0},
+        x=NAMED,
         y={"text": "seconds of a step", "rangemode": "tozero"},
     )
     return small_multiples(
@@ -162,7 +125,7 @@ def topologies(found: PaperFigure) -> Figure:
     for kind in dict.fromkeys(r["collective"] for r in rows):
         own = [r for r in rows if r["collective"] == kind]
         traces = [
-            _line(
+            line(
                 name,
                 [(bytes_of[r["size"]], r["seconds"] * 1e3) for r in own if r["topology"] == name],
                 i,
@@ -202,13 +165,8 @@ def front(found: PaperFigure) -> Figure:
         },
     ]
     for i, row in enumerate(best):
-        span = {
-            "type": "data",
-            "symmetric": False,
-            "array": [max((row["usd_high"] or row[PRICE]) - row[PRICE], 0.0)],
-            "arrayminus": [max(row[PRICE] - (row["usd_low"] or row[PRICE]), 0.0)],
-        }
-        traces.append({**_points(str(row["label"]), [row], nth_colour(i)), "error_y": span})
+        ends = span([(row["usd_low"], row[PRICE], row["usd_high"])])
+        traces.append({**_points(str(row["label"]), [row], nth_colour(i)), "error_y": ends})
     xs = [float(r[RATE]) for r in rows]
     ys = [float(r[k]) for r in rows for k in (PRICE, "usd_low", "usd_high") if r[k] is not None]
     wide, tall = max(xs) - min(xs), max(ys) - min(ys)
@@ -249,14 +207,9 @@ def chiplet_cost(found: PaperFigure) -> Figure:
         traces = []
         for i, node in enumerate(dict.fromkeys(r["node"] for r in some)):
             own = [r for r in some if r["node"] == node]
-            line = _line(node, [(r["dies"], r["usd"]) for r in own], i)
-            line["error_y"] = {
-                "type": "data",
-                "symmetric": False,
-                "array": [r["high_usd"] - r["usd"] for r in own],
-                "arrayminus": [r["usd"] - r["low_usd"] for r in own],
-            }
-            traces.append(line)
+            drawn = line(node, [(r["dies"], r["usd"]) for r in own], i)
+            drawn["error_y"] = span((r["low_usd"], r["usd"], r["high_usd"]) for r in own)
+            traces.append(drawn)
         parts.append(
             SmallPanel(
                 title=f"{area:,.0f} mm2 of logic",
@@ -285,21 +238,10 @@ def nodes(found: PaperFigure) -> Figure:
         ),
         ("a good die of 800 mm2 (USD)", "die_usd", "die_low_usd", "die_high_usd"),
     ):
-        trace: dict[str, Any] = {
-            "type": "bar",
-            "name": title,
-            "showlegend": False,
-            "x": names,
-            "y": [r[column] for r in rows],
-            "marker": {"color": COLOURS[len(parts)]},
-        }
+        colour = COLOURS[len(parts)]
+        trace = bars(title, names, [r[column] for r in rows], colour, showlegend=False)
         if low and high:
-            trace["error_y"] = {
-                "type": "data",
-                "symmetric": False,
-                "array": [r[high] - r[column] for r in rows],
-                "arrayminus": [r[column] - r[low] for r in rows],
-            }
+            trace["error_y"] = span((r[low], r[column], r[high]) for r in rows)
         parts.append(
             SmallPanel(
                 title=title,

@@ -6,11 +6,11 @@ from typing import Any
 from foretell.lab.reproduce.nersc_layers import PARTS
 from foretell.lab.reproduce.nersc_maps import MAPS
 from foretell.lab.reproduce.records import PaperFigure
-from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis
+from foretell.report.figures.look import COLOURS, Figure, log_axis
 from foretell.report.figures.multiples import SmallPanel, small_multiples
 from foretell.report.reproduce.nersc_maps import MODELS, SIDES, heat_maps
+from foretell.report.reproduce.traces import NAMED, Rows, bars, gpus_axis, line, over_measured
 
-Rows = Sequence[Mapping[str, Any]]
 CHIPS = ("A100", "H200", "B200")
 DOMAINS = (4, 8, 64)
 STRATEGY_WORDS = {
@@ -55,39 +55,14 @@ def _over_gpus(found: PaperFigure, column: str, y_title: str, title: str) -> Fig
                             gpus, value = row["gpus"], row[column]
                             best[gpus] = better(value, best.get(gpus, value))
                     ours = " (ours)" if side == "ours" else ""
-                    traces.append(_line(f"NVS {domain}{ours}", best, COLOURS[i], dash))
+                    traces.append(line(f"NVS {domain}{ours}", sorted(best.items()), i, dash))
             values = [row[column] for row in own]
             counts = [row["gpus"] for row in own]
             y = log_axis(y_title, values)
             parts.append(
-                SmallPanel(title=f"{words}, {chip}", traces=traces, x=_gpus_axis(counts), y=y)
+                SmallPanel(title=f"{words}, {chip}", traces=traces, x=gpus_axis(counts), y=y)
             )
     return small_multiples(parts, title, 3, key=130)
-
-
-def _gpus_axis(counts: Sequence[int]) -> dict[str, Any]:
-    """A logarithmic axis with every second or third count named."""
-    found = counts_axis("GPUs", counts or [1])
-    step = -(-len(found["tickvals"]) // 5)
-    return {
-        **found,
-        "tickvals": found["tickvals"][::-step][::-1],
-        "ticktext": found["ticktext"][::-step][::-1],
-    }
-
-
-def _line(name: str, points: Mapping[int, float], colour: str, dash: str) -> dict[str, Any]:
-    at = sorted(points)
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": at,
-        "y": [points[gpus] for gpus in at],
-        "line": {"color": colour, "dash": dash, "width": 2},
-        "marker": {"color": colour, "size": 5},
-        "hovertemplate": "%{x:,} GPUs: %{y:.4g}",
-    }
 
 
 def speedup(found: PaperFigure) -> Figure:
@@ -101,7 +76,7 @@ def speedup(found: PaperFigure) -> Figure:
             ]
             traces = []
             for i, domain in enumerate(DOMAINS):
-                for strategy, dash in (("2d", "solid"), ("2d-seqp", "dash"), ("any", "solid")):
+                for strategy, dash in (("2d", "solid"), ("2d-seqp", "dash"), ("1d", "solid")):
                     points = {
                         r["gpus"]: r["speedup"]
                         for r in own
@@ -109,13 +84,13 @@ def speedup(found: PaperFigure) -> Figure:
                     }
                     if points:
                         name = f"NVS {domain}, {STRATEGY_WORDS[strategy]}"
-                        traces.append(_line(name, points, COLOURS[i], dash))
+                        traces.append(line(name, sorted(points.items()), i, dash))
             base = STRATEGY_WORDS[str(own[0]["over"])] if own else "1-D"
             parts.append(
                 SmallPanel(
                     title=f"{words}: {of}",
                     traces=traces,
-                    x=_gpus_axis([r["gpus"] for r in own]),
+                    x=gpus_axis([r["gpus"] for r in own]),
                     y={"text": f"speed-up over {base}", "range": [0.85, 1.5]},
                 )
             )
@@ -178,16 +153,8 @@ def _shares(rows: Rows, names: Sequence[str], scale: str = "share") -> list[dict
                 100.0 * v / (float(r["days"]) or 1.0) for v, r in zip(values, rows, strict=True)
             ]
         if any(value > 0.0 for value in values):
-            traces.append(
-                {
-                    "type": "bar",
-                    "name": part,
-                    "x": list(names),
-                    "y": values,
-                    "marker": {"color": PART_COLOURS[part]},
-                    "hovertemplate": "%{x}: %{y:.3g}",
-                }
-            )
+            colour = PART_COLOURS[part]
+            traces.append(bars(part, names, values, colour, hovertemplate="%{x}: %{y:.3g}"))
     return traces
 
 
@@ -252,21 +219,14 @@ def layers(found: PaperFigure) -> Figure:
     for word in ("GPT", "ViT"):
         some = [name for name in names if name.startswith(word)]
         traces = [
-            {
-                "type": "bar",
-                "name": group,
-                "x": some,
-                "y": [sums[name].get(group, 0.0) for name in some],
-                "marker": {"color": colour},
-                "hovertemplate": "%{y:.3g} ms",
-            }
+            bars(group, some, [sums[name].get(group, 0.0) for name in some], colour)
             for group, colour in GROUP_COLOURS.items()
         ]
         parts.append(
             SmallPanel(
                 title=f"{word}: one layer, one sample, forward and backward",
                 traces=traces,
-                x={"text": "", "type": "category", "tickangle": 0},
+                x=NAMED,
                 y={"text": "ms", "rangemode": "tozero"},
             )
         )
@@ -282,24 +242,15 @@ def factor(found: PaperFigure) -> Figure:
     for model, words in MODELS.items():
         own = [r for r in rows if r["model"] == model]
         names = [f"{r['gpus']:,} GPUs<br>x{r['factor']:.2f}" for r in own]
-        traces = [
-            {
-                "type": "bar",
-                "name": part,
-                "x": names,
-                "y": [
-                    (r[f"our_{part}"] - r[f"published_{part}"]) / r["published_days"] for r in own
-                ],
-                "marker": {"color": PART_COLOURS[part]},
-                "hovertemplate": "%{y:+.3f}",
-            }
-            for part in PARTS
-        ]
+        traces = []
+        for part in PARTS:
+            more = [(r[f"our_{part}"] - r[f"published_{part}"]) / r["published_days"] for r in own]
+            traces.append(bars(part, names, more, PART_COLOURS[part]))
         parts.append(
             SmallPanel(
                 title=words,
                 traces=traces,
-                x={"text": "", "type": "category", "tickangle": 0},
+                x=NAMED,
                 y={"text": "(ours - published) / published days", "rangemode": "tozero"},
             )
         )
@@ -311,29 +262,14 @@ def measured_runs(found: PaperFigure) -> Figure:
     """Seconds of real iterations."""
     rows = found.tables[found.name]
     names = [f"{r['run']}, {r['gpus']} GPUs" for r in rows]
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": names,
-            "y": [r[column] / r["measured_s"] for r in rows],
-            "marker": {"color": colour},
-            "text": [f"{r[column]:.3g} s" for r in rows],
-            "textposition": "outside",
-        }
-        for name, column, colour in (
-            ("measured", "measured_s", GREY),
-            ("the published model", "published_s", COLOURS[1]),
-            ("Foretell, 90 % interval", "ours_s", COLOURS[0]),
-        )
-    ]
-    traces[2]["error_y"] = {
-        "type": "data",
-        "symmetric": False,
-        "array": [(r["ours_high_s"] - r["ours_s"]) / r["measured_s"] for r in rows],
-        "arrayminus": [(r["ours_s"] - r["ours_low_s"]) / r["measured_s"] for r in rows],
+    sides = {
+        "measured": "measured_s",
+        "the published model": "published_s",
+        "Foretell, 90 % interval": "ours_s",
     }
-    traces[2]["text"] = []
+    traces = over_measured(rows, names, sides)
+    for trace, column in zip(traces[:2], sides.values(), strict=False):
+        trace |= {"text": [f"{r[column]:.3g} s" for r in rows], "textposition": "outside"}
     part = SmallPanel(
         title="Megatron-LM, A100 80 GB, eight to a node (Korthikanti et al. 2022, Table 5)",
         traces=traces,
@@ -365,9 +301,10 @@ def collectives(found: PaperFigure) -> Figure:
                 ("published", "published_s", "dash"),
                 ("Foretell", "ours_s", "solid"),
             ):
-                points = {r["bytes"]: 1e3 * r[column] for r in some}
-                line = _line(f"{nodes} nodes, {side}", points, COLOURS[i], dash or "solid")
-                traces.append({**line, "mode": "lines" if dash else "markers"})
+                points = sorted((r["bytes"], 1e3 * r[column]) for r in some)
+                name = f"{nodes} {'node' if nodes == 1 else 'nodes'}, {side}"
+                drawn = line(name, points, i, dash or "solid")
+                traces.append({**drawn, "mode": "lines" if dash else "markers"})
         times = [1e3 * r[c] for r in own for c in ("measured_s", "published_s", "ours_s")]
         parts.append(
             SmallPanel(

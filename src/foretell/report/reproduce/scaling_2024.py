@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foretell.lab.reproduce.records import PaperFigure
-from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis, nth_colour
+from foretell.report.figures.look import COLOURS, GREY, Figure, counts_axis, log_axis
 from foretell.report.figures.multiples import SmallPanel, small_multiples
+from foretell.report.reproduce.traces import NAMED, Rows, bars, gpus_axis, line, span
 
-Rows = Sequence[Mapping[str, Any]]
 SHARES = {"compute": COLOURS[0], "communication": COLOURS[5], "idle": GREY}
 SYSTEM_WORDS = {
     "polaris-ss10": "Slingshot-10 (9.8 GB/s)",
@@ -43,7 +43,7 @@ def _lines(found: PaperFigure, column: str, y_title: str, title: str, *, log: bo
     for model in dict.fromkeys(r["model"] for r in rows):
         own = [r for r in rows if r["model"] == model]
         traces = [
-            _line(strategy, [(r["gpus"], r[column]) for r in own if r["strategy"] == strategy], i)
+            line(strategy, [(r["gpus"], r[column]) for r in own if r["strategy"] == strategy], i)
             for strategy, i in places.items()
         ]
         y: Any = (
@@ -52,7 +52,7 @@ def _lines(found: PaperFigure, column: str, y_title: str, title: str, *, log: bo
             else {"text": y_title, "range": [0, 1.1]}
         )
         parts.append(
-            SmallPanel(title=str(model), traces=traces, x=_gpus([r["gpus"] for r in own]), y=y)
+            SmallPanel(title=str(model), traces=traces, x=gpus_axis([r["gpus"] for r in own]), y=y)
         )
     return small_multiples(parts, title, 3, key=90, height=250)
 
@@ -60,25 +60,6 @@ def _lines(found: PaperFigure, column: str, y_title: str, title: str, *, log: bo
 def _places(rows: Rows, column: str) -> dict[str, int]:
     """Name -> its place among all of a table: one colour in every panel."""
     return {name: i for i, name in enumerate(dict.fromkeys(str(r[column]) for r in rows))}
-
-
-def _gpus(counts: Sequence[int]) -> dict[str, Any]:
-    found = counts_axis("GPUs", counts or [1])
-    step = -(-len(found["tickvals"]) // 5)
-    return {**found, **{k: found[k][::-step][::-1] for k in ("tickvals", "ticktext")}}
-
-
-def _line(name: str, points: Sequence[tuple[float, float]], place: int) -> dict[str, Any]:
-    """Later lines are thinner, so that those below them show where they coincide."""
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": [x for x, _ in points],
-        "y": [y for _, y in points],
-        "line": {"color": nth_colour(place), "width": max(6 - 2 * place, 2)},
-        "marker": {"color": nth_colour(place), "size": max(10 - 2 * place, 4)},
-    }
 
 
 def shares(found: PaperFigure) -> Figure:
@@ -106,19 +87,12 @@ def shares(found: PaperFigure) -> Figure:
 
 def _stack(title: str, names: Sequence[str], rows: Rows) -> SmallPanel:
     traces = [
-        {
-            "type": "bar",
-            "name": part,
-            "x": list(names),
-            "y": [100 * r[part] for r in rows],
-            "marker": {"color": colour},
-        }
-        for part, colour in SHARES.items()
+        bars(part, names, [100 * r[part] for r in rows], colour) for part, colour in SHARES.items()
     ]
     return SmallPanel(
         title=title,
         traces=traces,
-        x={"text": "", "type": "category", "tickangle": 0},
+        x=NAMED,
         y={"text": "share of the step (%)", "range": [0, 100]},
     )
 
@@ -141,7 +115,7 @@ def mixes(found: PaperFigure) -> Figure:
                 "marker": {"color": COLOURS[2]},
             }
         ],
-        x={"text": "", "type": "category", "tickangle": 0},
+        x=NAMED,
         y={"text": "tokens/s per GPU", "rangemode": "tozero"},
     )
     return small_multiples(
@@ -164,7 +138,7 @@ def volume(found: PaperFigure) -> Figure:
         for strategy in ("zero1", "zero3"):
             own = [r for r in rows if r["system"] == system and r["strategy"] == strategy]
             traces = [
-                _line(
+                line(
                     model,
                     [
                         (r["gpus"], r["ours_s"] / r["volume_rule_s"])
@@ -179,7 +153,7 @@ def volume(found: PaperFigure) -> Figure:
                 SmallPanel(
                     title=f"{strategy}, {SYSTEM_WORDS[system]}",
                     traces=traces,
-                    x=_gpus([r["gpus"] for r in own]),
+                    x=gpus_axis([r["gpus"] for r in own]),
                     y=log_axis(
                         "communication over the rule's",
                         [r["ours_s"] / r["volume_rule_s"] for r in own],
@@ -199,7 +173,7 @@ def bandwidth(found: PaperFigure) -> Figure:
     for strategy in dict.fromkeys(r["strategy"] for r in rows):
         own = [r for r in rows if r["strategy"] == strategy]
         traces = [
-            _line(model, [(r["factor"], r["gain"]) for r in own if r["model"] == model], i)
+            line(model, [(r["factor"], r["gain"]) for r in own if r["model"] == model], i)
             for model, i in places.items()
         ]
         parts.append(
@@ -223,30 +197,19 @@ def measured_runs(found: PaperFigure) -> Figure:
     parts = []
     for run in dict.fromkeys(r["run"] for r in rows if r["quantity"] == "samples/s"):
         own = [r for r in rows if r["run"] == run]
-        line = _line("predicted, 90 % interval", [(r["gpus"], r["predicted"]) for r in own], 0)
-        line["error_y"] = {
-            "type": "data",
-            "symmetric": False,
-            "array": [max((r["high"] or r["predicted"]) - r["predicted"], 0.0) for r in own],
-            "arrayminus": [max(r["predicted"] - (r["low"] or r["predicted"]), 0.0) for r in own],
-        }
-        points = _line("measured", [(r["gpus"], r["measured"]) for r in own], 5)
-        open_ones = _line(OPEN_WORDS, [(r["gpus"], r["predicted"]) for r in own], 0)
+        middle = [(r["gpus"], r["predicted"]) for r in own]
+        ours = line("predicted, 90 % interval", middle, 0)
+        ours["error_y"] = span((r["low"], r["predicted"], r["high"]) for r in own)
+        points = line("measured", [(r["gpus"], r["measured"]) for r in own], 5)
+        open_ones = line(OPEN_WORDS, middle, 0)
         open_ones |= {"mode": "markers", "marker": {"color": GREY, "size": 1}}
-        open_ones["error_y"] = {
-            "type": "data",
-            "symmetric": False,
-            "color": GREY,
-            "array": [max((r["open_high"] or r["predicted"]) - r["predicted"], 0.0) for r in own],
-            "arrayminus": [
-                max(r["predicted"] - (r["open_low"] or r["predicted"]), 0.0) for r in own
-            ],
-        }
+        ends = ((r["open_low"], r["predicted"], r["open_high"]) for r in own)
+        open_ones["error_y"] = span(ends, color=GREY)
         parts.append(
             SmallPanel(
                 title=str(run),
-                traces=[open_ones, line, points],
-                x=_gpus([r["gpus"] for r in own]),
+                traces=[open_ones, ours, points],
+                x=gpus_axis([r["gpus"] for r in own]),
                 y=log_axis("samples/s", [r[k] for r in own for k in SPAN if r[k]]),
             )
         )

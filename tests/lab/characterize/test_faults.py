@@ -216,3 +216,15 @@ def below(pid: int) -> list[int]:
             child = int(path.parent.name)
             found += [child, *below(child)]
     return found
+
+
+def test_waits_of_tensor_parallelism_are_a_share_of_their_own(tmp_path: Path) -> None:
+    lines = ["[run]", "system = 'h100-sxm'", "[base]", "seq_len = 4096", "processes = 2"]
+    lines += ["[vary]", "model = ['llama-2-7b']", "plan = ['tp2', 'tp2 recompute=full', 'pp2']"]
+    (tmp_path / "matrix.toml").write_text("\n".join(lines))
+    told = foretell("characterize", "run", str(tmp_path / "matrix.toml"), "--dry-run", "--json")
+    plain, again, stages = (p["predicted"]["shares_s"] for p in told.json["points"])
+    assert plain["tensor"] > 0.0
+    assert again["tensor"] == pytest.approx(1.5 * plain["tensor"], rel=0.1)
+    assert again["forward"] == pytest.approx(plain["forward"], rel=0.01)
+    assert stages["tensor"] == 0.0

@@ -17,6 +17,7 @@ from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
 from foretell.training.late_gradients import is_late
+from foretell.training.leaves import part_runs
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, tables_of
@@ -42,7 +43,7 @@ class PointPrediction:
     step_s: float
     """Time of a step."""
     shares_s: dict[str, float]
-    """What it is made of on the slowest rank: forward, backward, optimizer, data, pipeline, other."""
+    """What it is made of on the slowest rank, by the names of `table.SHARES`."""
     low_s: float
     """Low end of the 90 % interval."""
     high_s: float
@@ -92,11 +93,18 @@ def _prediction(found: Estimate, scenario: Scenario, point: JobPoint) -> PointPr
     stages = stages_of_plans(plans, tables)
     many, slow = float(rows.micro_batches[0]), int(rows.slowest[0])
     sends_s = many * float(rows.send_s[0, 0]) * (point.plan.pp > 1)
+    forward_s = many * float(stages.forward_s[0, slow])
+    backward_s = many * float(stages.backward_s[0, slow] + rows.sums_s[0, slow])
+    runs, waits, group = part_runs(plans, tables, rows), tables.exchanges, tables.group[0]
+    again_s = float(runs.repeated[slow] @ waits.forward_s[group])
+    in_forward_s = min(float(runs.once[slow] @ waits.forward_s[group]), forward_s)
+    in_backward_s = min(float(runs.once[slow] @ waits.backward_s[group]) + again_s, backward_s)
     shares = {
-        "forward": many * float(stages.forward_s[0, slow]),
-        "backward": many * float(stages.backward_s[0, slow] + rows.sums_s[0, slow]),
+        "forward": forward_s - in_forward_s,
+        "backward": backward_s - in_backward_s,
         "optimizer": float(rows.seconds.optimizer[0, slow]),
         "data": float(rows.seconds.data_parallel[0, slow]),
+        "tensor": in_forward_s + in_backward_s,
         "pipeline": sends_s + float(rows.bubble_s[0]),
     }
     shares["other"] = max(found.step_s - sum(shares.values()), 0.0)

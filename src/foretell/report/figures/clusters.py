@@ -11,6 +11,7 @@ from foretell.report.figures.look import (
     figure,
     gap_of,
     nth_colour,
+    on_lines,
     title_of,
     words_of,
 )
@@ -25,7 +26,7 @@ def clusters(answer: Mapping[str, Any], column: str) -> Figure:
     trace = {
         "type": "bar",
         "name": words_of(column),
-        "x": [row["system"] for row in rows],
+        "x": on_lines([row["system"] for row in rows]),
         "y": values,
         "text": [f"{row['gpus']:,} GPUs" for row in rows],
         "textposition": "none",

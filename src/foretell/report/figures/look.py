@@ -191,6 +191,10 @@ def counts_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
     return {"text": text, "type": "log", "tickvals": at, "ticktext": words}
 
 
+BESIDE = 128
+"""Characters that the words below the bars of a figure may have together."""
+
+
 def log_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
     """A logarithmic axis with ticks at 1, 2 and 5 of each power of ten."""
     known = [value for value in values if value > 0.0]
@@ -218,6 +222,13 @@ def value_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
     if known and min(known) > 0.0 and max(known) / min(known) >= DECADES:
         return log_axis(text, known)
     return {"text": text, "rangemode": "tozero"}
+
+
+def on_lines(names: Sequence[str]) -> list[str]:
+    """Names below bars, a word to a line, where all of their words are short enough to stand side by side."""
+    words = [word for name in names for word in name.split()]
+    fits = len(names) * max(map(len, words), default=0) <= BESIDE
+    return [name.replace(" ", "<br>") if fits else name for name in names]
 
 
 def sentence(words: str) -> str:

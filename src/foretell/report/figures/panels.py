@@ -15,7 +15,7 @@ NAME = re.compile(r"^(x|y)(\d*)( domain)?$")
 def panels(figures: Sequence[Figure], title: str, columns: int = 1, height: int = HEIGHT) -> Figure:
     """The figures in rows of `columns`, `height` pixels a row.
 
-    How bars stand (`barmode`, `bargap`) is the whole picture's and comes from the first figure.
+    How bars stand (`barmode`, `bargap`) is the whole picture's and comes from the first figure that says it.
     """
     many = -(-len(figures) // columns)
     tall = height * many + 40
@@ -28,8 +28,9 @@ def panels(figures: Sequence[Figure], title: str, columns: int = 1, height: int 
         "shapes": [],
         "showlegend": True,
     }
-    first = figures[0]["layout"] if figures else {}
-    layout |= {key: first[key] for key in ("barmode", "bargap") if key in first}
+    for key in ("barmode", "bargap"):
+        said = [one["layout"][key] for one in figures if key in one["layout"]]
+        layout |= {key: said[0]} if said else {}
     inner = tall - 40 - HEAD - 72
     each = (inner - (many - 1) * (HEAD + 60)) / many
     data: list[dict[str, Any]] = []

@@ -1,13 +1,15 @@
 """Total cost over the years as a waterfall: each part from where the one before ended, and the total."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretell.economics.total_cost import waterfall_steps
-from foretell.report.figures.look import COLOURS, GREY, Figure, figure, gap_of
+from foretell.report.figures.look import COLOURS, GREY, Figure, figure, gap_of, nth_colour, on_lines
 
 UP, DOWN, WHOLE = COLOURS[0], COLOURS[2], GREY
 """What is paid, what comes back, and the sum."""
+APART = 3
+"""Most systems whose costs are waterfalls of their own."""
 
 
 def waterfall(parts: Mapping[str, float], title: str, top_usd: float | None = None) -> Figure:
@@ -35,8 +37,11 @@ def waterfall(parts: Mapping[str, float], title: str, top_usd: float | None = No
 
 
 def total_cost_figures(answer: Mapping[str, Any]) -> list[Figure]:
-    """A waterfall for each system of `compare` that has a price, in its order."""
+    """A waterfall for each system of `compare` that has a price, in its order; one figure with a bar for each
+    where they are more than `APART`."""
     rows = [row for row in answer.get("systems", ()) if row.get("total_cost")]
+    if len(rows) > APART:
+        return [_stacked(rows)]
     top = max((highest_usd(row["total_cost"]) for row in rows), default=1.0)
     return [
         waterfall(
@@ -47,6 +52,25 @@ def total_cost_figures(answer: Mapping[str, Any]) -> list[Figure]:
         )
         for row in rows
     ]
+
+
+def _stacked(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """A bar for each system, made of the parts of its total cost; what comes back is below zero."""
+    names = on_lines([row["system"] for row in rows])
+    parts = dict.fromkeys(name for row in rows for name in row["total_cost"] if name != "total")
+    traces = [
+        {
+            "type": "bar",
+            "name": part,
+            "x": names,
+            "y": [row["total_cost"].get(part, 0.0) / 1e6 for row in rows],
+            "marker": {"color": nth_colour(place)},
+            "hovertemplate": "%{y:,.3g} M USD",
+        }
+        for place, part in enumerate(parts)
+    ]
+    across, up = {"text": "", "type": "category"}, {"text": "total cost (M USD)"}
+    return figure(traces, "Total cost", across, up, bargap=gap_of(len(rows)), barmode="relative")
 
 
 def highest_usd(parts: Mapping[str, float]) -> float:

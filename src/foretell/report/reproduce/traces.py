@@ -9,6 +9,8 @@ Rows = Sequence[Mapping[str, Any]]
 Trace = dict[str, Any]
 NAMED: Mapping[str, Any] = {"text": "", "type": "category", "tickangle": 0}
 """An axis of names, each on its lines."""
+THINNER = 0.82
+"""Width of a line over that of the one below it."""
 
 
 def line(
@@ -23,8 +25,8 @@ def line(
         "name": name,
         "x": list(xs),
         "y": list(ys),
-        "line": {"color": colour, "dash": dash, "width": max(6 - 1.5 * place, 1.5)},
-        "marker": {"color": colour, "size": max(10 - 1.5 * place, 4)},
+        "line": {"color": colour, "dash": dash, "width": round(6.0 * THINNER**place, 1)},
+        "marker": {"color": colour, "size": round(10.0 * THINNER**place, 1)},
     }
 
 

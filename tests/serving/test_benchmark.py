@@ -1,9 +1,11 @@
 """A service as a benchmark measures it beside its steady state, and the tails of both."""
 
+from math import inf
+
 import pytest
 
 import foretell
-from foretell.errors import BadInput
+from foretell.errors import BadInput, Infeasible
 
 PLACE = {"system": "h100-sxm", "gpus": 4, "plan": "tp4", "isl": 2000, "osl": 300, "spread": 0.8}
 
@@ -43,6 +45,32 @@ def test_tails_are_of_simulated_requests_where_these_take_a_moment():
     for found in (short.ttft_ms, short.tpot_ms, short.benchmark.e2e_ms, long.ttft_ms):
         assert found.p50 <= found.p90 <= found.p95 <= found.p99
     assert served(rate=3.0).benchmark is None
+
+
+def test_requests_at_a_rate_are_simulated_beside_the_steady_state():
+    found = served(rate=3.0, requests=200)
+    played = served(rate=3.0, requests=200, simulate=True)
+    assert found.ttft_ms.mean == served(rate=3.0).ttft_ms.mean
+    assert found.benchmark.ttft_ms.mean == pytest.approx(played.ttft_ms.mean, rel=1e-9)
+    whole = played.simulation["whole_run_output_tokens_per_s"]
+    assert found.benchmark.output_tokens_per_s == pytest.approx(whole, rel=1e-9)
+    assert found.benchmark.duration_s > 200 / 3.0 * 0.8
+
+
+def test_more_requests_than_can_be_answered_wait_as_long_as_the_benchmark_lasts():
+    with pytest.raises(Infeasible, match="the queue has no end"):
+        served(rate=100.0)
+    short, long = (served(rate=100.0, requests=n) for n in (200, 400))
+    assert long.benchmark.ttft_ms.mean > 1.5 * short.benchmark.ttft_ms.mean
+    assert long.limited_by == "arrivals: the queue grows"
+
+
+def test_an_infinite_rate_sends_all_requests_at_once():
+    found = served(rate=inf, requests=200)
+    same = served(concurrency=200, requests=200)
+    assert found.benchmark == same.benchmark
+    with pytest.raises(BadInput, match="rate"):
+        served(rate=inf)
 
 
 def test_an_endless_queue_gives_as_much_as_any_concurrency_and_a_static_batch_less():

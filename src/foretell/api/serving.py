@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,8 @@ from foretell.serving.formats import (
 from foretell.serving.layouts import best_layout, chosen_of, launchable
 from foretell.serving.memory import fraction_alike, memory_of
 from foretell.serving.serve import ServeQuestion, serve_one, state_of
-from foretell.serving.simulated_levels import with_tails
-from foretell.serving.simulation import serve_simulated
+from foretell.serving.simulated_levels import is_short, short_benchmark, with_tails
+from foretell.serving.simulation import Play, serve_simulated
 from foretell.serving.simulation_options import read_play
 from foretell.serving.static import offline_limit
 from foretell.serving.steps import step_times
@@ -125,6 +125,8 @@ def serve(question: ServingQuestion) -> ServeAnswer:
 def asked_of(question: ServingQuestion) -> tuple[ServeQuestion, bool]:
     """The question with how requests share steps and how a benchmark begins, and whether its layout was
     given."""
+    if question.rate == inf and question.requests is not None:
+        question = replace(question, rate=None, concurrency=float(question.requests))
     asked, given = question_of(part(ServiceQuestion, question))
     problems = [*benchmark_problems(question), *batching_problems(question, asked, given)]
     if problems:
@@ -190,13 +192,25 @@ def served(asked: ServeQuestion, given: bool) -> ServiceEstimate:
 
 def with_own_tails(found: ServiceEstimate, asked: ServeQuestion) -> ServiceEstimate:
     """The answer with percentiles of simulated requests on its own layout, where these take a moment."""
-    return with_tails(found, as_answered(found, asked))
+    return found if found.simulated else with_tails(found, as_answered(found, asked))
 
 
 def served_plainly(asked: ServeQuestion, *, given: bool) -> ServiceEstimate:
-    """The closed form's answer with what a benchmark of it prints, percentiles in closed form as well."""
-    found = closed_form(asked, given)
+    """The closed form's answer with what a benchmark of it prints, percentiles in closed form as well.
+
+    A short benchmark is simulated; where its requests come faster than they are answered, so is all that is
+    told, since there is no steady state.
+    """
+    try:
+        found = closed_form(asked, given)
+    except Infeasible:
+        if asked.rate is None or asked.requests is None or not given:
+            raise
+        how = Play(arrivals="poisson", requests=round(float(asked.requests or 1)))
+        return replace(serve_simulated(asked, how), benchmark=short_benchmark(asked))
     here = as_answered(found, asked)
+    if is_short(here):
+        return replace(found, benchmark=short_benchmark(here))
     times = step_times(here.model, here.system, here.deployment, here.profile)
     memory = memory_of(here.model, here.system, here.deployment, here.profile)
     state, _ = state_of(here, times, memory)

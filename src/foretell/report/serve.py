@@ -177,7 +177,7 @@ def rates(found: ServeAnswer) -> "Table":
     """Rates, cost and energy; memory, batch and rent."""
     more = []
     if found.benchmark is not None:
-        more.append(("benchmark", benchmark_text(found.benchmark)))
+        more.append(("benchmark", benchmark_text(found.benchmark, found.rate)))
     if found.goodput_requests_per_s is not None:
         share = found.goodput_requests_per_s / max(found.requests_per_s, 1e-12)
         good = f"{found.goodput_requests_per_s:,.2f} requests/s within both targets ({share:.0%})"
@@ -202,16 +202,17 @@ def rates(found: ServeAnswer) -> "Table":
     return numbers_grid(presentation("serve", found.to_dict()), *more, but=("ttft_ms", "tpot_ms"))
 
 
-def benchmark_text(told: BenchmarkFigures) -> str:
-    """What a benchmark prints whose first requests are all sent at once."""
+def benchmark_text(told: BenchmarkFigures, rate: float | None) -> str:
+    """What a benchmark prints."""
     latencies = "; ".join(
         f"{name} {value.mean:,.1f} ms on the mean, median {value.p50:,.1f}, p90 {value.p90:,.1f}, "
         f"p99 {value.p99:,.1f}"
         for name, value in (("TTFT", told.ttft_ms), ("TPOT", told.tpot_ms))
     )
     without = f", the first {told.warmup:,} not counted" if told.warmup else ""
+    begun = "begun all at once" if rate is None else f"{rate:g} a second"
     return (
-        f"{told.requests:,} requests, begun all at once{without}: {latencies}; "
+        f"{told.requests:,} requests, {begun}{without}: {latencies}; "
         f"{told.output_tokens_per_s:,.0f} output tokens/s"
     )
 

@@ -77,6 +77,11 @@ def launches_of(model: Model, chip: Chip, d: Deployment) -> float:
     return _launches(model, d, formats)
 
 
+def casts_of(model: Model, chip: Chip, d: Deployment) -> float:
+    """Those of the launches that cast activations to a narrow format."""
+    return launches_of(model, chip, d) - _launches(model, d, ("bf16", "bf16"))
+
+
 @lru_cache(maxsize=512)
 def _launches(model: Model, d: Deployment, formats: tuple[str, str]) -> float:
     found = 0.0

@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from foretell.serving.engine_options import step_tokens
 from foretell.serving.memory import memory_of
 from foretell.serving.question import ServeQuestion
-from foretell.serving.requests.levels import latencies_ms, spread
+from foretell.serving.requests.levels import latencies_ms, levels, spread
 from foretell.serving.requests.records import RequestOutcomes
 from foretell.serving.requests.run import play
-from foretell.serving.simulation import Play, fleet_of, requests_of, with_lengths
+from foretell.serving.simulation import (
+    Play,
+    fleet_of,
+    percentiles_of,
+    requests_of,
+    with_lengths,
+)
 from foretell.specs.service import BenchmarkFigures, Percentiles, ServiceEstimate
 
 Array = NDArray[np.float64]
@@ -28,6 +34,8 @@ MANY = 2000
 """Requests that are simulated of a steady service, behind those of its beginning."""
 MOST = 6000
 """Requests, each with the steps that its prompt is cut over, that take about 0.3 s."""
+FEW_WAVES = 4.0
+"""Requests over concurrency below which beginning and drain are most of a benchmark."""
 BEGINNING = 2.0
 """Waves of requests that are a loop's beginning."""
 TAIL = ("p90", "p95", "p99")
@@ -38,7 +46,7 @@ def with_tails(found: ServiceEstimate, q: ServeQuestion) -> ServiceEstimate:
     """An estimate with percentiles from simulated requests; unchanged where they would take too long."""
     if q.batching != "continuous":
         return found
-    if found.benchmark is not None and is_quick(q, found.benchmark.requests):
+    if found.benchmark is not None and not is_short(q) and is_quick(q, found.benchmark.requests):
         found = replace(found, benchmark=benchmark_tails(found.benchmark, q))
     if not is_quick(q, MANY):
         return found
@@ -51,6 +59,34 @@ def with_tails(found: ServiceEstimate, q: ServeQuestion) -> ServiceEstimate:
         for name, values in times.items()
     }
     return replace(found, **shown, percentiles_from="simulation")
+
+
+def is_short(q: ServeQuestion) -> bool:
+    """Whether a benchmark has no steady middle that a closed form could tell: requests that come at a rate,
+    and a few waves of a fixed concurrency."""
+    if q.requests is None or q.batching != "continuous":
+        return False
+    return q.rate is not None or float(q.requests) < FEW_WAVES * float(
+        np.max(q.traffic.concurrency)
+    )
+
+
+def short_benchmark(q: ServeQuestion) -> BenchmarkFigures:
+    """What a benchmark of a few requests prints: each of them simulated, the drain included."""
+    requests = round(float(q.requests or MANY))
+    run = simulated(q, requests)
+    times = latencies_ms(run, np.arange(requests) >= q.warmup)
+    shown: Any = {name: percentiles_of(values) for name, values in times.items()}
+    shown.pop("tpot_with_first_ms")
+    found = levels(run)
+    return BenchmarkFigures(
+        requests=requests,
+        warmup=q.warmup,
+        steady_ttft_ms=shown["ttft_ms"].mean,
+        output_tokens_per_s=found.whole_run_output_tokens_per_s,
+        duration_s=run.end_s,
+        **shown,
+    )
 
 
 def benchmark_tails(told: BenchmarkFigures, q: ServeQuestion) -> BenchmarkFigures:

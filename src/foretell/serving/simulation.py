@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass
@@ -345,10 +346,10 @@ def simulated_estimate(
         base,
         simulated=True,
         goodput_requests_per_s=found.goodput_per_s,
-        ttft_ms=_percentiles(found.ttft_ms),
-        tpot_ms=_percentiles(found.tpot_ms),
-        tpot_with_first_ms=_percentiles(found.tpot_with_first_ms),
-        e2e_ms=_percentiles(found.e2e_ms),
+        ttft_ms=known_levels(found.ttft_ms),
+        tpot_ms=known_levels(found.tpot_ms),
+        tpot_with_first_ms=known_levels(found.tpot_with_first_ms),
+        e2e_ms=known_levels(found.e2e_ms),
         requests_per_s=found.requests_per_s,
         output_tokens_per_s=tokens,
         output_tokens_per_s_per_gpu=tokens / q.all_gpus / rented,
@@ -373,8 +374,13 @@ def rented_share(played: RequestOutcomes, q: ServeQuestion) -> float:
     return min(paid / (whole * played.end_s), 1.0)
 
 
-def _percentiles(values: Mapping[str, float]) -> Percentiles:
-    """Of nothing (one token is no time per token after the first) zeros."""
+def percentiles_of(times: NDArray[np.float64]) -> Percentiles:
+    """Mean and percentiles of some times; of none (one token has no time after the first) zeros."""
+    return known_levels(spread(times))
+
+
+def known_levels(values: Mapping[str, float]) -> Percentiles:
+    """The same of levels that are there; zeros for those that are not."""
     names = ("mean", "p50", "p90", "p95", "p99")
     return Percentiles(**{name: values.get(name, 0.0) for name in names})
 

@@ -22,7 +22,7 @@ from foretell.kernels.power import chip_power
 from foretell.records import dataclass
 from foretell.serving.encoders import encoder_costs
 from foretell.serving.engine_options import option_parts_s
-from foretell.serving.launches import EAGER_LAYER_S, launches_of
+from foretell.serving.launches import EAGER_LAYER_S, casts_of, launches_of
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.module_launches import module_launches
@@ -94,6 +94,8 @@ class StepTimes:
     """Layers of the model."""
     launches: float
     """Kernels that a step with prompts launches one by one."""
+    casts: float
+    """Those of them that cast activations to a narrow format."""
     wide: WideExperts | None
     """Kernels that dispatch tokens to experts; None where none do."""
     encoder: tuple[Num, Num]
@@ -281,7 +283,9 @@ class StepTimes:
         late = p.exchange_s * np.log2(d.tp) * self.tables.reduces
         mixtures = p.expert_layer_s * self.tables.mixtures + SELECTION_S * self.tables.selections
         latents = p.latent_layer_s * self.tables.latents
-        return float(p.layer_s * self.layers + p.gap_s * self.launches + late + mixtures + latents)
+        casts = p.cast_s * self.casts
+        kernels = p.layer_s * self.layers + p.gap_s * self.launches + casts
+        return float(kernels + late + mixtures + latents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +397,7 @@ def step_times(
         send_s=(near, (far - near) / 1e4),
         layers=len(model.stack.layers),
         launches=launches_of(model, first_chip(system.chip), layout),
+        casts=casts_of(model, first_chip(system.chip), layout),
         wide=wide_experts(system, deployment, profile),
         encoder=encoder_costs(model, as_predicted(system), layout, profile),
         ring_s=ring_s(model, system, layout),

@@ -81,6 +81,9 @@ class EngineProfile:
     gap_s: float = 0.0
     """The same after each kernel (serving/launches.py counts them); below nothing where a kernel is launched
     before the last one ends (TensorRT-LLM's TRTLLM_ENABLE_PDL)."""
+    cast_s: float = 0.0
+    """What each product of activations that are cast to a narrow format takes beyond its kernel, in every
+    step: the cast as a kernel of its own, and products that nobody tuned for few rows."""
     latent_layer_s: float = 0.0
     """What a layer of latent attention takes beyond its kernels."""
     lockstep_factor: float = 1.1

@@ -28,6 +28,12 @@ def test_mixtures_in_tables_of_offline_maxima_have_attention_data_parallel():
     assert (old.deployment.tp, old.deployment.dp) == (8, 1)
 
 
+def test_no_attention_data_parallel_is_filled_where_it_would_not_start():
+    row = replace(OFFLINE, model="meta-llama/Llama-4-Maverick-17B-128E", gpu="H100 SXM", ep=None)
+    assert case_of(row).deployment.dp == 1
+    assert case_of(replace(row, gpu="H200 SXM")).deployment.dp == 8
+
+
 def test_a_checkpoint_of_4_bits_is_served_as_published_where_8_are_said():
     case = case_of(replace(OFFLINE, model="gpt-oss-20b", tp=1, n_gpus=1, ep=None))
     assert (case.deployment.experts, case.deployment.kv) == ("mxfp4", "fp8")

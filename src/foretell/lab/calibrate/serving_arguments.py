@@ -20,6 +20,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from foretell.catalog.acceptance import read_speculative
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.model_names import find_model
@@ -87,6 +89,10 @@ EVEN_LENGTHS = "uniform 0..that"
 """How notes say that lengths are even from nothing to a most, and that cells have their means."""
 COUNT_NOTES = re.compile(r"(?<![\d.])(\d+) (?:requests|prompts)")
 """How notes say of how many requests a benchmark is."""
+ATTENTION_DP = "attention data parallel"
+"""What is filled where a table of offline maxima does not say it."""
+CAPPED = re.compile(r"\(power-capped (\d+)%\)")
+"""How a chip's name says that its power was limited to a share of the usual."""
 BENCHMARK_SPREAD, LEAST_SPREAD = 0.8, 0.01
 """Shortest over longest length of the public benchmark, and where lengths begin at nothing."""
 APART_NOTES = re.compile(r"disagg|(?<![a-z0-9])\d+p\d+d(?![a-z0-9])")
@@ -134,7 +140,7 @@ def arguments_of(row: ServingRow) -> tuple[Arguments, tuple[str, ...]]:
 
     Raises UnsupportedRow with the reason where the row cannot be asked.
     """
-    model, system = model_of(row), system_of(row)
+    model, (system, settings) = model_of(row), system_of(row)
     reason = unasked(row)
     if reason:
         raise UnsupportedRow(reason)
@@ -143,7 +149,7 @@ def arguments_of(row: ServingRow) -> tuple[Arguments, tuple[str, ...]]:
     needs, fixed = KINDS[row.kind]
     load = {COLUMNS[name]: getattr(row, name) for name in (*needs, "prefix_hit")}
     found: Arguments = {
-        "model": model.id, "system": system, "engine": engine, **load, **fixed,
+        "model": model.id, "system": system, "engine": engine, **load, **fixed, **settings,
     }  # fmt: skip
     if apart(row):
         layout, front = (worker_layout(row, side) for side in (row.decode, row.prefill))
@@ -156,22 +162,26 @@ def arguments_of(row: ServingRow) -> tuple[Arguments, tuple[str, ...]]:
         found["tuned"] = True
     if row.kind == ONLINE:
         found |= benchmark_load(row)
+    if row.kind == RATED and (told := COUNT_NOTES.search(f"{row.notes} {row.source}")):
+        found["requests"] = int(told[1])
     drafts = draft_words(row, model, found, said)
     words = [*layout.words, *option_words(row, model, profile, layout, said), *drafts]
     found |= {"gpus": gpus, "plan": " ".join(words)}
     return {name: value for name, value in found.items() if value is not None}, tuple(said)
 
 
-def command(row: ServingRow) -> str:
+def command(arguments: Arguments, name_of_row: str) -> str:
     """The line that a user would type for a row."""
     words = []
-    arguments = dict(arguments_of(row)[0])
-    model = arguments.pop("model")
+    model = arguments["model"]
     for name, value in arguments.items():
-        words.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            words.append(f"{value:.12g}" if isinstance(value, float) else str(value))
-    return f"foretell serve {shlex.join([model, *words])} # {row.id}"
+        if name == "model":
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            words.append(f"--{name.replace('_', '-')}")
+            if one is not True:
+                words.append(f"{one:.12g}" if isinstance(one, float) else str(one))
+    return f"foretell serve {shlex.join([model, *words])} # {name_of_row}"
 
 
 def is_benchmark(row: ServingRow) -> bool:
@@ -224,11 +234,18 @@ def model_of(row: ServingRow) -> Model:
     return catalogue_model(found.id)
 
 
-def system_of(row: ServingRow) -> str:
-    """The reference system of the chip that a row names, or the system that it names in its place."""
+def system_of(row: ServingRow) -> tuple[str, Arguments]:
+    """The reference system of the chip that a row names, or the system that it names in its place; and the
+    settings of a chip whose power is limited."""
+    capped = CAPPED.search(row.gpu)
+    name = row.gpu[: capped.start()].strip() if capped else row.gpu
     for kind in ("chip", "system"):
-        if row.gpu and exists(row.gpu, (kind,)):
-            return named_system(find(row.gpu, (kind,)).id).id
+        if name and exists(name, (kind,)):
+            found = named_system(find(name, (kind,)).id)
+            if not capped:
+                return found.id, {}
+            watts = float(capped[1]) / 100.0 * float(np.asarray(found.chip.tdp_watts))
+            return found.id, {"set": (f"chip.tdp_watts={watts:g}",)}
     raise UnsupportedRow(f"the chip {row.gpu or '(blank)'} is not in the catalogue")
 
 
@@ -255,7 +272,7 @@ def layout_of(row: ServingRow, model: Model, profile: EngineProfile, said: list[
     offline = row.kind == "max_throughput" and profile.engine == "trtllm" and profile.since >= "1"
     if row.dp is None and offline and mixture_of(model) and tp > 1:
         # Its perf-overview.md since 0.19 has `enable_attention_dp: true` for mixtures.
-        said.append(f"attention data parallel over the {tp} ranks")
+        said.append(f"{ATTENTION_DP} over the {tp} ranks")
         return Layout(pp=pp, dp=tp, ep=row.ep or tp)
     dp, ep = row.dp or 1, row.ep or 1
     first = release_numbers(RANKS_SINCE.get(profile.engine, ""))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from foretell.api.serving import asked_of, served_plainly
 from foretell.errors import Infeasible
 from foretell.lab.calibrate.serving_arguments import (
+    ATTENTION_DP,
     ONLINE,
     Arguments,
     UnsupportedRow,
@@ -32,6 +33,7 @@ from foretell.serving.formats import mixture_of
 from foretell.serving.memory import memory_of
 from foretell.serving.percentiles import first_token_s
 from foretell.serving.serve import ServeQuestion, state_of
+from foretell.serving.simulated_levels import is_short
 from foretell.serving.simulation import Play, serve_simulated
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
@@ -117,6 +119,9 @@ def case_of(row: ServingRow) -> ServingCase:
     """A row understood; UnsupportedRow with the reason, or BadInput, where it cannot be."""
     arguments, notes = arguments_of(row)
     question, _ = asked_of(ServingQuestion(**arguments))
+    memory = memory_of(question.model, question.system, question.deployment, question.profile)
+    if not memory.fits and any(ATTENTION_DP in text for text in notes):
+        return case_of(replace(row, dp=1))
     return ServingCase(
         row=row, arguments=arguments, question=question, said=(*notes, *question.assumptions)
     )
@@ -166,11 +171,14 @@ def predict_case(case: ServingCase, profile: EngineProfile | None = None) -> Fig
 def predicted_all(
     cases: Sequence[ServingCase], profile: Callable[[ServingCase], EngineProfile]
 ) -> list[Figures]:
-    """Our figures of many rows in closed form: those of one deployment at once."""
+    """Our figures of many rows: closed forms of one deployment at once, short benchmarks one by one."""
     found: list[Figures] = [{}] * len(cases)
     groups: dict[Any, list[int]] = {}
     for i, case in enumerate(cases):
-        groups.setdefault(alike(case, profile(case)), []).append(i)
+        if is_short(case.question):
+            found[i] = predict_case(case, profile(case))
+        else:
+            groups.setdefault(alike(case, profile(case)), []).append(i)
     for members in groups.values():
         some = [cases[i].asked_of(profile(cases[i])) for i in members]
         columns = columns_of(some)

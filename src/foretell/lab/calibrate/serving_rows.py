@@ -6,6 +6,7 @@ end-to-end latencies of single batches (device, model, tp, batch, in, out, measu
 
 import csv
 import io
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ class ServingRow:
     batch: float | None = None
     """Sequences of a batch, or requests in flight."""
     rate: float | None = None
-    """Requests a second."""
+    """Requests a second; infinite where all are sent at once."""
     isl: float | None = None
     """Tokens of a prompt."""
     osl: float | None = None
@@ -185,6 +186,8 @@ def _row(number: int, cells: Mapping[str, str]) -> ServingRow:
     found: dict[str, Any] = {field: cells.get(field, "") for field in TEXTS}
     found |= {field: whole(column) for field, column in WHOLE.items()}
     found |= {field: value(column) for field, column in NUMBERS.items()}
+    if cells.get(NUMBERS["rate"], "") == "inf":
+        found["rate"] = math.inf
     return ServingRow(
         id=cells.get("id") or str(number + 1),
         kind=cells["kind"],

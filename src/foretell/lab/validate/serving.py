@@ -172,7 +172,9 @@ def commands(path: Path) -> list[dict[str, str | None]]:
     found: list[dict[str, str | None]] = []
     for row in read_rows(Path(path)):
         case = read_case(row)
-        line, reason = (None, case) if isinstance(case, str) else (command(row), None)
+        line, reason = (
+            (None, case) if isinstance(case, str) else (command(case.arguments, row.id), None)
+        )
         found.append({"id": row.id, "command": line, "reason": reason})
     return found
 

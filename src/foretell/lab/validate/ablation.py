@@ -1,4 +1,5 @@
-"""What every value of software earns on published runs: `python -m foretell.lab.validate.ablation FILE ...`.
+"""What every value of software earns on published runs: `python -m foretell.lab.validate.ablation FILE ...`,
+which writes its table into docs/accuracy.md.
 
 Each field is set back, for the families that have a value of their own, to what is known of software in
 general (the record's default, or what the generic family has), and the runs of these families are predicted
@@ -15,6 +16,7 @@ import numpy as np
 
 from foretell.catalog.software import MADE, software
 from foretell.lab.validate.held_out import LeftOut
+from foretell.lab.validate.published import replace_between
 from foretell.lab.validate.training import prediction_of, source_label
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.records import dataclass
@@ -22,6 +24,8 @@ from foretell.specs.software import Software
 
 MOST_ROWS = 15
 """Rows of a source that count: every so many of its table."""
+MARK = "<!-- generated: software -->"
+"""Where the table stands in its page."""
 MOVED = 0.002
 """Change of a source's median error from which it counts as moved."""
 
@@ -136,9 +140,11 @@ def _text(value: object) -> str:
 
 
 def main(files: Sequence[str]) -> None:
-    """Print the table for some tables of published runs."""
+    """Write the table for some tables of published runs into its page."""
     rows = few_rows([row for file in files for row in read_rows(Path(file))])
-    sys.stdout.write(f"{ablation_text(ablated(rows))}\n")
+    page = Path(__file__).parents[4] / "docs" / "accuracy.md"
+    text = replace_between(page.read_text(), MARK, ablation_text(ablated(rows)))
+    page.write_text(text)
 
 
 if __name__ == "__main__":

@@ -197,3 +197,22 @@ def test_servers_of_a_trainer_are_no_training() -> None:
     text = "uv run -m skyrl.train.entrypoints.serve trainer.policy.model.path=Qwen/Qwen2.5-1.5B"
     with pytest.raises(BadInput):
         read_launch(text)
+
+
+def test_an_open_number_of_processes_is_asked_for_and_not_the_default_of_the_tool() -> None:
+    text = (
+        "torchrun --standalone --nproc_per_node=$1 -m verl.trainer.fsdp_sft_trainer "
+        "model.partial_pretrain=google/gemma-2b-it data.micro_batch_size=8"
+    )
+    launch = read_launch(f"#!/bin/bash\n{text}\n")
+    assert launch.gpus is None
+    assert any("--gpus" in ask for ask in launch.asks)
+
+
+def test_what_a_launcher_file_decides_is_asked_for() -> None:
+    launch = read_launch(
+        "accelerate launch --config_file fsdp2.yaml --num_processes 8 train.py "
+        "--model_name_or_path openai/gpt-oss-20b --per_device_train_batch_size 2"
+    )
+    assert "precision=" not in launch.plan
+    assert any("precision, which fsdp2.yaml may state" in ask for ask in launch.asks)

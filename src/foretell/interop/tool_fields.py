@@ -75,10 +75,14 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
         if ":" in factors[0] or pairs.get(factors[0]) is not None:
             found[name], spelt[name] = _product(pairs, factors)
     silent = {**table.defaults, **dict(table.defaults.get(backend, {}))}
+    # A launcher's open number of processes is not the tool's own default.
+    open_chips = (
+        {*CHIP_KEYS, "gpus", "nodes"} if any("--gpus" in ask for ask in given.asks) else {*()}
+    )
     missing = {
         name: value
         for name, value in silent.items()
-        if name not in found and name != "plan" and not isinstance(value, Mapping)
+        if name not in {*found, *open_chips, "plan"} and not isinstance(value, Mapping)
     }
     own = replace(
         given,
@@ -282,6 +286,9 @@ def _referred(name: str, pairs: Mapping[str, Any], key: str, depth: int) -> Any:
             return parts[0] if parts[0] else None
         if call[1] == "env":
             return parts[1] if len(parts) > 1 else None
+        if call[1] == "select":
+            told = _referred(parts[0], pairs, key, depth)
+            return told if told is not None or len(parts) < 2 else parts[1]
         if call[1] == "not":
             return {"true": False, "false": True}.get(parts[0].lower())
         numbers = [number for one in parts if (number := as_number(one)) is not None]

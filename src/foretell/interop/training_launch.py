@@ -279,6 +279,8 @@ def _sharing(keys: Keys) -> tuple[int, str, bool]:
     if not file and not kind and launched:
         kind, own = _by_name(keys, launched)
         file = own or file
+    if "zero_stage" in keys.unset:  # asked for
+        return 0, "deepspeed", False
     if told is not None or kind == "DEEPSPEED" or file:
         if told is None and file:
             match = STAGED.search(file.rpartition("/")[2])
@@ -375,6 +377,9 @@ def _adapters(keys: Keys, tool: str) -> str | None:
 
 def _optimizer(keys: Keys) -> str | None:
     told = (keys.text("optimizer") or "adamw_torch").lower()
+    if "$" in told:
+        keys.ask_for("optimizer", told)
+        return None
     if told not in OPTIMIZERS:
         keys.doubt(f"optimizer {told[:40]} is not known here: taken as adam")
     kind = OPTIMIZERS.get(told, "adam")
@@ -439,6 +444,10 @@ def _precision(keys: Keys, table: ToolTable, *, frozen: bool) -> dict[str, objec
         return {"precision": name or "bf16", "weights": "fp8"}
     if keys.flag("load_8bit") or bits == 8:
         keys.doubt("weights in 8 bits that are trained are not known here: taken as 16")
+    launched = keys.text("launcher_file")
+    if name is None and brain is None and half is None and launched:
+        keys.ask(f"the precision, which {launched[:60]} may state: precision in --plan")
+        return {}
     if name is None:
         keys.note("neither bf16 nor fp16: 32-bit training")
         return {"precision": "fp32"}

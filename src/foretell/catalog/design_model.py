@@ -194,35 +194,28 @@ def chip_of(design: ChipDesign, parts: DesignParts) -> Chip:
     """The chip as every question sees it: peaks are cores x units x FLOP per clock x clock."""
     clocks = design.cores * design.matrix_units_per_core * design.clock_hz
     lanes = 2 * design.cores * design.vector_clock_hz
+    same = {name: getattr(design, name) for name in AS_DESIGNED}
     return Chip(
-        id=design.id,
+        **same,
         name=design.name or design.id,
-        vendor=design.vendor,
-        architecture=design.architecture,
         matrix_flop_per_s={d: clocks * n for d, n in design.matrix_flop_per_clock.items()},
         vector_flop_per_s=lanes * design.vector_lanes_per_core,
         vector_fp64_flop_per_s=lanes * design.vector_fp64_lanes_per_core,
         memory_bytes=design.memory_stacks * design.memory_stack_bytes * parts.rules.usable_memory,
         memory_bandwidth_bytes_per_s=memory_bytes_per_s(design),
-        l2_bytes=design.l2_bytes,
-        sram_bytes_per_core=design.sram_bytes_per_core,
-        cores=design.cores,
-        clock_hz=design.clock_hz,
-        scale_up_bytes_per_s=design.scale_up_bytes_per_s,
         scale_up_link=parts.scale_up.name,
-        host_bytes_per_s=design.host_bytes_per_s,
-        tdp_watts=design.tdp_watts,
         rated_watts=parts.node.watts_per_mm2 * design.compute_dies * design.die_area_mm2,
         idle_watts=parts.rules.idle_watts_per_mm2 * _silicon_mm2(design),
-        form_factor=design.form_factor,
         process_node=parts.node.name,
-        die_area_mm2=design.die_area_mm2,
-        compute_dies=design.compute_dies,
         memory_type=parts.memory.name,
-        memory_stacks=design.memory_stacks,
-        package=design.package,
-        release_year=design.release_year,
     )
+
+
+AS_DESIGNED = (
+    "id vendor architecture l2_bytes sram_bytes_per_core cores clock_hz scale_up_bytes_per_s "
+    "host_bytes_per_s tdp_watts form_factor die_area_mm2 compute_dies memory_stacks package release_year"
+).split()
+"""Fields that a chip has from its design as they are."""
 
 
 def away_share(design: ChipDesign) -> Num:

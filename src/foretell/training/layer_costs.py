@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,36 +233,24 @@ def _numbers(shape: Shape) -> Shape:
     return Shape(**{f.name: np.asarray(getattr(shape, f.name)).item() for f in fields(Shape)})
 
 
+CUT = (
+    "flash fused precision weights autocast scaling wide_layers lora adapters loss method cp_mode cp_cut "
+    "documents tp_mode panels capacity routing imbalance"
+).split()
+"""What operations are cut and kept by, beside what runs again."""
+
+
 def recipe_of(plan: Plan) -> Plan:
     """A plan reduced to what kernels run by."""
+    same = {
+        name: getattr(plan, name) for name in (*CUT, "attention", "master", "dispatch", "graphs")
+    }
     return Plan(
-        flash=plan.flash,
-        fused=plan.fused,
-        attention=plan.attention,
-        precision=plan.precision,
-        weights=plan.weights,
-        master=plan.master,
-        scaling=plan.scaling,
-        wide_layers=plan.wide_layers,
-        lora=plan.lora,
-        adapters=plan.adapters,
-        loss=plan.loss,
-        method=plan.method,
-        autocast=plan.autocast,
+        **same,
         # Kernels do not depend on these unless matrices are treated apart or modules run again.
         optimizer="adam" if optimizer_of(plan.optimizer).uniform else plan.optimizer,
         recompute=plan.recompute if named_modules(plan.recompute) else "none",
         schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
-        cp_mode=plan.cp_mode,
-        cp_cut=plan.cp_cut,
-        documents=plan.documents,
-        tp_mode=plan.tp_mode,
-        panels=plan.panels,
-        capacity=plan.capacity,
-        dispatch=plan.dispatch,
-        routing=plan.routing,
-        imbalance=plan.imbalance,
-        graphs=plan.graphs,
     )
 
 
@@ -284,28 +273,7 @@ def _one_part_table(
 
 def _cut(recipe: Plan) -> Plan:
     """A recipe reduced to what operations are cut and kept by."""
-    return Plan(
-        flash=recipe.flash,
-        fused=recipe.fused,
-        precision=recipe.precision,
-        weights=recipe.weights,
-        autocast=recipe.autocast,
-        scaling=recipe.scaling,
-        wide_layers=recipe.wide_layers,
-        lora=recipe.lora,
-        adapters=recipe.adapters,
-        loss=recipe.loss,
-        method=recipe.method,
-        recompute=recipe.recompute,
-        cp_mode=recipe.cp_mode,
-        cp_cut=recipe.cp_cut,
-        documents=recipe.documents,
-        tp_mode=recipe.tp_mode,
-        panels=recipe.panels,
-        capacity=recipe.capacity,
-        routing=recipe.routing,
-        imbalance=recipe.imbalance,
-    )
+    return Plan(**{name: getattr(recipe, name) for name in (*CUT, "recompute")})
 
 
 def launch_kind(plan: Plan, software: Software) -> str:
@@ -321,6 +289,101 @@ def fixed_seconds(scenario: Scenario) -> float:
     return host.step_s + many * (host.operation_s + host.kernel_s)
 
 
+def _times_of(
+    flat: list[Op],
+    shapes: Shapes,
+    chip: Chip,
+    base: Plan,
+    software: Software,
+    shape: Shape,
+    known: Corrections,
+    host: Host,
+) -> OpTimes:
+    """Times of all operations, with their dequantisation and what the software launches otherwise."""
+    cut = np.asarray(shape.tp) > 1.0
+    launch = launch_kind(base, software)
+    times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known, (host, launch))
+    wide = wide_share(base, len(shapes.graph.order))
+    if wide:
+        plain = replace(base, precision=plain_format(base))
+        other = op_times(
+            shapes.stacks, len(flat), chip, plain, software, cut, known, (host, launch)
+        )
+        times = mean_times(times, other, wide)
+    if base.weights in QUANTISED:
+        weights = np.broadcast_to(shapes.parameters, (len(flat), np.size(shape.tp)))
+        quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
+        times = with_dequantisation(times, weights * quantised, chip, base)
+    if base.lora and software.modules:
+        of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
+        lighter = np.where(of_adapters, ADAPTER_HOST, 1.0)
+        times = replace(times, host_s=times.host_s * np.concatenate([lighter, lighter]))
+    if base.graphs == "partial":
+        eager = np.array([op.region in UNCAPTURED and op.role not in ROUTING for op in flat])[
+            :, None
+        ]
+        times = replace(times, host_s=times.host_s * np.concatenate([eager, eager]))
+    return times
+
+
+def _routed_host_s(shapes: Shapes, chip: Chip, base: Plan, software: Software, host: Host) -> Array:
+    """The host's time for what sorts tokens among experts, of each part."""
+    each = launch_cost(host, launch_kind(base, software), fused=base.fused)
+    many = software.routed_operations * (UNSORTED if base.dispatch != "dedup" else 1.0)
+    routed_s = many * (each.operation_s + each.kernel_s)
+    spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in shapes.ops])
+    return np.asarray(spread * routed_s / np.reshape(chip.host_speed, (-1, 1)))
+
+
+def _weights_of(
+    flat: list[Op], shapes: Shapes, width: int, chip: Chip, base: Plan, software: Software
+) -> dict[str, Any]:
+    """Fields of each part that count its weights, by what is trained, quantised or treated as a matrix."""
+    ops = shapes.ops
+    weights = np.broadcast_to(shapes.parameters, (len(flat), width))
+    wide = wide_share(base, len(shapes.graph.order))
+    quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
+    parameters = _sum_parts(ops, weights)
+    learns = np.array([is_trained(op, base) for op in flat])[:, None]
+    alike = optimizer_of(base.optimizer).uniform
+    found = None if alike else matrices_of(flat, width, base)
+    return {
+        "parameters": parameters,
+        "trained": parameters if learns.all() else _sum_parts(ops, weights * learns),
+        "matrices": None
+        if found is None
+        else Matrices(
+            weights=_sum_parts(ops, found.weights * learns),
+            edges=_sum_parts(ops, found.edges * learns),
+            counts=_sum_parts(ops, found.counts * learns),
+        ),
+        "products_s": _sum_parts(ops, products_s(flat, width, chip, base) * learns)
+        if found is not None
+        else None,
+        "routed": _sum_parts(ops, np.broadcast_to(shapes.routed, weights.shape)),
+        "linear": _sum_parts(ops, weights * np.array([[is_linear(op)] for op in flat])),
+        "narrow": (1.0 - wide)
+        * _sum_parts(ops, weights * np.array([[is_narrow(op)] for op in flat]))
+        if linear_format(base) is not None
+        else None,
+        "quantised": _sum_parts(ops, weights * quantised) if base.weights in QUANTISED else None,
+        "widened": widened_weights(weights * quantised, flat, software),
+    }
+
+
+def _activations_of(shapes: Shapes, width: int) -> dict[str, Any]:
+    """Fields of each part that say what it keeps for the backward pass."""
+    return {
+        "kept_modules": stack([a.kept_bytes for a in shapes.again], width).T,
+        "dropped": stack([a.dropped_bytes for a in shapes.again], width).T,
+        "kept_whole": stack([k.whole for k in shapes.kept], width).T,
+        "kept_selective": stack([k.selective for k in shapes.kept], width).T,
+        "kept_input": stack([k.input for k in shapes.kept], width).T,
+        "scores": stack([shapes.kept[-1].scores], width)[0],
+        "gradient": stack([k.gradient for k in shapes.kept], width).T,
+    }
+
+
 def _costed(
     shapes: Shapes,
     chip: Chip,
@@ -333,43 +396,15 @@ def _costed(
     """Shapes on a chip."""
     width, ops, whole = np.size(shape.tp), shapes.ops, shapes.whole
     flat = [op for part in ops for op in part]
-    weights = np.broadcast_to(shapes.parameters, (len(flat), width))
-    cut = np.asarray(shape.tp) > 1.0
-    launch = launch_kind(base, software)
-    times = op_times(shapes.stacks, len(flat), chip, base, software, cut, known, (host, launch))
-    wide = wide_share(base, len(shapes.graph.order))
-    if wide:
-        plain = replace(base, precision=plain_format(base))
-        other = op_times(
-            shapes.stacks, len(flat), chip, plain, software, cut, known, (host, launch)
-        )
-        times = mean_times(times, other, wide)
-    quantised = np.array([is_quantised(op, base) for op in flat])[:, None]
-    if base.weights in QUANTISED:
-        times = with_dequantisation(times, weights * quantised, chip, base)
-    if base.lora and software.modules:
-        of_adapters = np.array([op.role in ADAPTER_ROLES for op in flat])[:, None]
-        lighter = np.where(of_adapters, ADAPTER_HOST, 1.0)
-        times = replace(times, host_s=times.host_s * np.concatenate([lighter, lighter]))
-    if base.graphs == "partial":
-        eager = np.array([op.region in UNCAPTURED and op.role not in ROUTING for op in flat])[
-            :, None
-        ]
-        times = replace(times, host_s=times.host_s * np.concatenate([eager, eager]))
+    times = _times_of(flat, shapes, chip, base, software, shape, known, host)
     core = np.array([op.family in CORE for op in flat])[:, None]
     last = np.array([software.stops_early and _is_last(op) for op in flat], float)[:, None]
-    each = launch_cost(host, launch, fused=base.fused)
-    many = software.routed_operations * (UNSORTED if base.dispatch != "dedup" else 1.0)
-    routed_s = many * (each.operation_s + each.kernel_s)
-    spread = np.array([any(op.family == "grouped-gemm" for op in part) for part in ops])
-    routed_host_s = spread * routed_s / np.reshape(chip.host_speed, (-1, 1))
-    parameters = _sum_parts(ops, weights)
-    learns = np.array([is_trained(op, base) for op in flat])[:, None]
-    alike = optimizer_of(base.optimizer).uniform
-    found = None if alike else matrices_of(flat, width, base)
+    routed_host_s = _routed_host_s(shapes, chip, base, software, host)
     again_rows = np.array([run for part in shapes.again for run in part.ops], float)[:, None]
     modules = recompute_modules(base.recompute)
     return Parts(
+        **_weights_of(flat, shapes, width, chip, base, software),
+        **_activations_of(shapes, width),
         names=tuple(part.name for part in whole),
         order=shapes.graph.order,
         ahead=shapes.graph.ahead,
@@ -382,46 +417,20 @@ def _costed(
         stop=_stop(ops, times, last),
         rerun_ops=1.0 - last[:, 0],
         attention_s=_attention_s(ops, times) if shapes.context else (np.empty(0), np.empty(0)),
-        parameters=parameters,
-        trained=parameters if learns.all() else _sum_parts(ops, weights * learns),
         tensors=_tensors(ops, base, software),
-        matrices=None
-        if found is None
-        else Matrices(
-            weights=_sum_parts(ops, found.weights * learns),
-            edges=_sum_parts(ops, found.edges * learns),
-            counts=_sum_parts(ops, found.counts * learns),
-        ),
-        products_s=_sum_parts(ops, products_s(flat, width, chip, base) * learns)
-        if found is not None
-        else None,
         weight_s=_weight_s(ops, times, base)
         if schedule_named(base.schedule).splits_backward
         else None,
         again_ops=again_rows[:, 0],
         again=_again(ops, times, again_rows, routed_host_s) if shapes.again else None,
-        kept_modules=stack([a.kept_bytes for a in shapes.again], width).T,
-        dropped=stack([a.dropped_bytes for a in shapes.again], width).T,
         waits_again={
             name: np.array([waits_again(part, modules, name) for part in whole])
             for name in ("tensor_parallel", "context_parallel", "expert_parallel")
         }
         if shapes.again
         else {},
-        routed=_sum_parts(ops, np.broadcast_to(shapes.routed, weights.shape)),
         tied=stack([shapes.tied], width)[0],
-        kept_whole=stack([k.whole for k in shapes.kept], width).T,
-        kept_selective=stack([k.selective for k in shapes.kept], width).T,
-        kept_input=stack([k.input for k in shapes.kept], width).T,
-        scores=stack([shapes.kept[-1].scores], width)[0],
-        gradient=stack([k.gradient for k in shapes.kept], width).T,
         saved=shapes.saved,
-        linear=_sum_parts(ops, weights * np.array([[is_linear(op)] for op in flat])),
-        narrow=(1.0 - wide) * _sum_parts(ops, weights * np.array([[is_narrow(op)] for op in flat]))
-        if linear_format(base) is not None
-        else None,
-        quantised=_sum_parts(ops, weights * quantised) if base.weights in QUANTISED else None,
-        widened=widened_weights(weights * quantised, flat, software),
         send_bytes=stack([whole[0].input_elements * activation_bytes(base) / shape.tp], width)[0],
         traffic=tuple(tensor_traffic(part) for part in whole),
         edges=tuple(part.edges for part in whole),

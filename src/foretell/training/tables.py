@@ -306,28 +306,13 @@ def shape_columns(plans: Plans) -> list[Array]:
 def select(tables: Tables, rows: Index) -> Tables:
     """The same tables with the rows of some of the plans, as narrow as their stages allow."""
     pair = tables.pair[rows]
-    return Tables(
-        software=tables.software,
-        parts=tables.parts,
+    return replace(
+        tables,
         shape=tables.shape[rows],
         stages=tables.stages.trim(int(tables.stages.distinct[pair].max())),
         pair=pair,
-        exchanges=tables.exchanges,
         group=tables.group[rows],
         spot=tables.spot[rows],
-        data_counts=tables.data_counts,
-        expert_counts=tables.expert_counts,
-        data_links=tables.data_links,
-        expert_links=tables.expert_links,
-        tensor_counts=tables.tensor_counts,
-        pipe_counts=tables.pipe_counts,
-        send_line=tables.send_line,
-        link_needs=tables.link_needs,
-        power=tables.power,
-        pace=tables.pace,
-        bytes_per_s=tables.bytes_per_s,
-        host=tables.host,
-        host_speed=tables.host_speed,
     )
 
 

@@ -17,13 +17,11 @@ from foretell.lab.validate.post_training import (
     read_cells,
     score_post_training,
 )
+from foretell.lab.validate.post_training_cells import chip_of, model_of, staleness_of
 from foretell.lab.validate.post_training_rows import (
     adapter_words,
-    chip_of,
     command_of,
-    model_of,
     rl_question,
-    staleness_of,
     sync_question,
     tuning_question,
 )

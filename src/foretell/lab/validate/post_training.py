@@ -22,15 +22,8 @@ from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import ProblemsError, bad_input
 from foretell.inputs.system import system_of
 from foretell.lab.validate.post_training_anchors import anchored_facts, anchored_figures
-from foretell.lab.validate.post_training_rows import (
-    PHASES,
-    Cells,
-    chip_of,
-    command_of,
-    model_of,
-    number,
-    question_of,
-)
+from foretell.lab.validate.post_training_cells import Cells, chip_of, model_of, number
+from foretell.lab.validate.post_training_rows import PHASES, command_of, question_of
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.lab.validate.training_model import UnsupportedRun
 from foretell.lab.validate.training_rows import table_text

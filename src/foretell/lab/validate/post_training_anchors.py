@@ -16,7 +16,7 @@ import numpy as np
 from foretell.catalog.error_models import error_model
 from foretell.catalog.sightings import QuestionFacts
 from foretell.lab.validate.anchors import facts_of_sources
-from foretell.lab.validate.post_training_rows import Cells
+from foretell.lab.validate.post_training_cells import Cells
 from foretell.lab.validate.scores import Prediction
 from foretell.posttraining.evidence import KIND, loop_novelty, row_features, usual_slopes
 from foretell.specs.corrections import POST_TRAINING

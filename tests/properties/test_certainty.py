@@ -151,3 +151,19 @@ def test_stages_that_nobody_interleaved_may_wait_less(stages: int, many: int) ->
         ends.append((low / found.step_s, high / found.step_s))
     assert ends[0][0] < ends[1][0]
     assert ends[0][1] < 1.2 * ends[1][1]
+
+
+def test_recipes_that_not_all_runs_follow_widen_the_interval() -> None:
+    """What Megatron-Bridge's recipes set and a user's own may not: said, and inside the interval."""
+    place = {"system": "h100-sxm", "gpus": 16, "seq_len": 4096, "global_batch": 128}
+    words = "ep16 mbs2 recompute=full framework=megatron-bridge"
+    silent = estimate("qwen3-30b-a3b", **place, plan=words)
+    told = estimate("qwen3-30b-a3b", **place, plan=f"{words} dispatch=dedup")
+    other = estimate("qwen3-30b-a3b", **place, plan=f"{words} dispatch=alltoall")
+    assert silent.step_s == told.step_s
+    assert any("the interval allows for dispatch=alltoall" in text for text in silent.assumptions)
+    narrow, wide = (found.intervals["step_s"]["p90"] for found in (told, silent))
+    assert wide != narrow
+    assert wide[0] <= narrow[0]
+    assert narrow[1] <= wide[1]
+    assert wide[0] <= other.step_s <= wide[1]

@@ -1,7 +1,8 @@
 """Rules of training software: choices that it makes for some layouts alone.
 
 A family's file has them as `[[rule]]`: `when` the facts of a question are such, `set` these words of the
-plan, with a source and a sentence. `since` and `before` are releases of that file; a family that is
+plan, with a source and a sentence; `or` is what those do that do not follow it, for which intervals leave
+room. `since` and `before` are releases of that file; a family that is
 `based_on` another has its rules behind its own. Of the rules that set one word, the first that holds counts.
 Of a model a rule may ask only what the framework's code asks.
 
@@ -32,7 +33,7 @@ FACTS = (
     "precision", "schedule_plan", "domain_above",
 )  # fmt: skip
 """What a rule may ask for."""
-KEYS = frozenset({"since", "before", "when", "set", "source", "why"})
+KEYS = frozenset({"since", "before", "when", "set", "or", "source", "why"})
 """What a rule's table may hold."""
 AS_TP = "tp"
 """Value of etp that means as many ranks as tp."""
@@ -52,6 +53,8 @@ class SoftwareRule:
     """QuestionFacts that must be so."""
     sets: Mapping[str, object]
     """Fields of the plan, and their values."""
+    others: Mapping[str, object]
+    """Fields, and what they are where a run does not follow it."""
     why: str
     """Why."""
 
@@ -96,7 +99,8 @@ def _rule(
     unknown: list[tuple[str, tuple[str, ...]]] = [
         (key, FACTS) for key in raw["when"] if key not in FACTS
     ]
-    unknown += [(key, tuple(names)) for key in raw["set"] if key not in names]
+    others = raw.get("or", {})
+    unknown += [(key, tuple(names)) for key in (*raw["set"], *others) if key not in names]
     problems += [
         Problem(path=path, value=key, message="no such fact or word", nearest=nearest_name(key, ns))
         for key, ns in unknown
@@ -107,5 +111,6 @@ def _rule(
         before=dates.get(raw.get("before", ""), ""),
         when=raw["when"],
         sets=raw["set"],
+        others=others,
         why=raw["why"],
     )

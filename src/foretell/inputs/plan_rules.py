@@ -4,7 +4,7 @@ Rules are the catalogue's (catalog/software_rules.py); words of the plan win. Wh
 micro-batch has as many sequences as `Software.micro_tokens` hold and divide a replica's.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -68,6 +68,16 @@ def apply_rules(
             plan = replace(plan, **{name: plan.tp if value == AS_TP else value})  # type: ignore[arg-type]
             why[name] = rule.why
     return plan, why
+
+
+def doubts_of(plan: Plan, why: Mapping[str, str]) -> dict[str, object]:
+    """Fields that rules have set, with what they are in runs that do not follow these."""
+    return {
+        name: value
+        for rule in rules_of(plan.framework)
+        for name, value in rule.others.items()
+        if why.get(name) == rule.why
+    }
 
 
 def fill_micro_batch(

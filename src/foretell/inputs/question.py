@@ -15,7 +15,7 @@ from foretell.catalog.models import is_catalogue_model
 from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
 from foretell.inputs.plan_defaults import complete_plan, sentences
-from foretell.inputs.plan_rules import apply_rules, fill_micro_batch
+from foretell.inputs.plan_rules import apply_rules, doubts_of, fill_micro_batch
 from foretell.inputs.software import framework_word, put_software, software_of, with_library
 from foretell.inputs.system import check_record, of_system, system_of
 from foretell.specs.check import field_types, problems_of
@@ -159,10 +159,14 @@ def plan_of(
     if plan.framework == GENERIC:
         return scenario, plan
     said = sentences(plan, own, software, architecture, why, searched=searched, heads=heads)
+    doubts = doubts_of(plan, why)
+    if doubts:
+        words = " ".join(f"{name}={value}" for name, value in doubts.items())
+        said += (f"not all recipes of {plan.framework} do so: the interval allows for {words}",)
     if plan.micro_batch > 1 and "micro_batch" not in named:
         tokens = f"{software.micro_tokens:,} tokens"
         said += (f"mbs{plan.micro_batch}: recipes of {software.name} fill up to {tokens}",)
-    return replace(scenario, assumptions=(*scenario.assumptions, *said)), plan
+    return replace(scenario, assumptions=(*scenario.assumptions, *said), doubts=doubts), plan
 
 
 LAYOUT = ("tp", "tp2", "pp", "vpp", "dp", "cp", "ep", "etp", "zero")

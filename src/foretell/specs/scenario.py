@@ -26,3 +26,6 @@ class Scenario:
     """Every default or guess made on the way."""
     overrides: Mapping[str, object] = field(default_factory=dict)
     """Fields set by hand."""
+    doubts: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the plan that recipes of the software set, and what they are where a run does not follow
+    these: intervals leave room for it."""

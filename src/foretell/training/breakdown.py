@@ -6,7 +6,7 @@ from dataclasses import replace
 from foretell.kernels.memory import StageMemory
 from foretell.records import dataclass
 from foretell.sharding.pipeline import stage_names
-from foretell.specs.plan import Plans
+from foretell.specs.plan import Plans, batch_of
 from foretell.specs.result import Evidence, Leaf
 from foretell.specs.scenario import Scenario
 from foretell.training.energy import ranks_of, sum_joules, update_joules
@@ -17,7 +17,8 @@ from foretell.training.leaves import (
     one_plan,
 )
 from foretell.training.ledger import Ledger
-from foretell.training.tables import Tables
+from foretell.training.step import evaluate_rows
+from foretell.training.tables import Tables, tables_of
 from foretell.uncertainty.evidence import (
     HOST,
     Grounds,
@@ -75,7 +76,19 @@ def time_tree(
         for name, seconds in leaves.seconds.items()
     ]
     step = node("step", [*kernels, *others], float(ledger.step_s[0]))
-    return whole(step, scenario, plans.plan(0), bubble_s)
+    others_s = doubted_steps(scenario, plans)
+    return whole(step, scenario, plans.plan(0), bubble_s=bubble_s, others_s=others_s)
+
+
+def doubted_steps(scenario: Scenario, plans: Plans) -> list[float]:
+    """Step times with what runs do that do not follow a recipe of their software."""
+    plan, found = plans.plan(0), []
+    for name, value in scenario.doubts.items():
+        if getattr(plan, name) != value:
+            other = batch_of([replace(plan, **{name: value})])  # type: ignore[arg-type]
+            ledger = evaluate_rows(scenario, other, tables_of(scenario, other))
+            found.append(float(ledger.step_s[0]))
+    return found
 
 
 def leaf_grounds(grounds: Grounds) -> dict[str, tuple[Evidence, Spread]]:

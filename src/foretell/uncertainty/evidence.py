@@ -106,12 +106,20 @@ def node(name: str, children: Sequence[Leaf], value: float | None = None) -> Lea
     )
 
 
-def whole(step: Leaf, scenario: Scenario, plan: Plan, bubble_s: float = 0.0) -> Leaf:
+def whole(
+    step: Leaf,
+    scenario: Scenario,
+    plan: Plan,
+    *,
+    bubble_s: float = 0.0,
+    others_s: Sequence[float] = (),
+) -> Leaf:
     """A step with the interval of first contacts: by its mechanisms and by what is new about it.
 
     It is fitted at best, and that only where this software ran this kind of model on this generation of
     chips. A generation of which no run was seen is no surer than its kernels and links. The low end
-    allows for stages that are interleaved and wait less than these (`bubble_s`).
+    allows for stages that are interleaved and wait less than these (`bubble_s`); both ends for steps as
+    other recipes of the software have them (`others_s`).
     """
     facts = training_facts(scenario, plan)
     left_out = scenario.software.left_out, scenario.system.chip.left_out
@@ -127,8 +135,13 @@ def whole(step: Leaf, scenario: Scenario, plan: Plan, bubble_s: float = 0.0) -> 
         if novelty["generation"] == 1.0:
             ends = _no_surer(ends, value, join_intervals(value, step.children))
     saved = math.log1p(-interleaving_saves(scenario, plan, bubble_s) / max(value, 1e-30))
+    moved = [math.log(max(other, 1e-30) / max(value, 1e-30)) for other in others_s]
+    less, more = min(moved, default=0.0), max(moved, default=0.0)
     found = {
-        key: (value * math.exp(-math.hypot(low, saved)), value * math.exp(high))
+        key: (
+            value * math.exp(-math.hypot(low, saved, min(less, 0.0))),
+            value * math.exp(math.hypot(high, max(more, 0.0)) if high > 0.0 else high),
+        )
         for key, (low, high) in ends.items()
     }
     return replace(step, interval=found, evidence=evidence)

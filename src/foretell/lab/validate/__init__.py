@@ -5,7 +5,7 @@ scores               what every table gives: predictions, reasons, errors by gro
 training             training runs; of a row: training_rows (cells), training_model, training_system,
                      training_plan (their words), training_question (the whole question)
 serving              serving results (rows are calibrate's)
-post_training, post_training_rows    RL and fine-tuning steps
+post_training, post_training_cells, post_training_rows    RL and fine-tuning steps
 memory, memory_rows  whether runs fit, with those that ran out of memory
 kernels, collectives, dispatch, cost    kernels, NCCL, exchanges of experts, dies and packages
 famous               famous runs by short words

@@ -264,6 +264,12 @@ def test_values_can_leave_a_source_out() -> None:
     assert post_training_loop("verl", ("another",)) == known
 
 
+def test_sequences_alike_are_as_long_as_the_longest() -> None:
+    found = foretell.post_train("llama-3.1-8b", algorithm="sft", gpus="8xH100", prompts=64, osl=600)
+    assert found.max_answer_tokens == 600
+    assert not any("cut at" in said and "four times" in said for said in found.assumptions)
+
+
 def test_a_fine_tuned_sequence_is_counted_once() -> None:
     by_prompt = foretell.post_train(
         "qwen2.5-1.5b", algorithm="sft", gpus="1xH100", prompts=8, isl=1024

@@ -302,13 +302,15 @@ def workload_of(
         said.append(
             f"answers of {mean:.0f} tokens on the mean: what limits of {limit:.0f} usually leave"
         )
+    shape = read.shape
+    if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
+        shape = "fixed"
+    if cap is None and shape == "fixed":
+        cap = math.ceil(mean)
     if cap is None:
         cap = round(4 * mean)
         what = "answers" if form.generates else "sequences"
         said.append(f"{what} are cut at {cap} tokens: four times their mean")
-    shape = read.shape
-    if not form.generates and question.lengths == "lognormal" and question.max_osl is None:
-        shape = "fixed"
     packing = question.packing
     if packing == "auto":
         packing = loop.packing if form.generates else loop.tuning_packing

@@ -194,6 +194,10 @@ def test_chips_in_print(chip: str, found: str) -> None:
     assert chip_of({"chip": chip}) == found
 
 
+def test_a_number_in_a_name_is_no_count() -> None:
+    assert chip_of({"chip": "Intel Max 1550"}) == "max1550-tile"
+
+
 def test_models_in_print() -> None:
     assert model_of({"model": "somebody/new-14B"}) == "somebody/new-14B"
     typed = model_of({"model": "247.2 GB of weights"})

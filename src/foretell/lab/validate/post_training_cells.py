@@ -18,7 +18,9 @@ GIGABYTES = re.compile(r"(\d+(?:\.\d+)?) GB of weights")
 """A model of which only the size of its weights is printed."""
 FIGURE = re.compile(r"[~≈<>≤≥=]*\s*(\d[\d,]*\.?\d*(?:e[+-]?\d+)?)\s*(k\b)?", re.IGNORECASE)
 """A number as cells print it: 1,024, ~120, 8k, 128 (16 nodes)."""
-TIMES = re.compile(r"^\s*(\d+)\s*[x×*]\s*(?=\D)|\s*[x×*]\s*(\d+)\s*$|^\s*(\d+)\s+(?=[A-Z]\w*\d)")
+TIMES = re.compile(
+    r"^\s*(\d+)\s*[x×*]\s*(?=\D)|(?<![A-Za-z])\s*[x×*]\s*(\d+)\s*$|^\s*(\d+)\s+(?=[A-Z]\w*\d)"
+)
 """How many chips there are, beside their name: 8xH100, A100-80G x8."""
 LAYER_WEIGHTS = 856e6
 """Weights of a layer of the dense shape that stands for it (Llama of 70 billion)."""

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.api.serving import closed_form, closed_forms, question_of
+from foretell.api.serving import closed_form, closed_forms
+from foretell.api.serving_questions import question_of
 from foretell.errors import Infeasible
 from foretell.inputs.question import ask, plan_of
 from foretell.serving.serve import serve_one

@@ -85,6 +85,7 @@ def test_an_endless_queue_gives_as_much_as_any_concurrency_and_a_static_batch_le
 @pytest.mark.parametrize(
     ("given", "path"),
     [({"requests": 0}, "requests"), ({"requests": 10, "warmup": 10}, "requests"), ({"warmup": -1}, "warmup"),
+     ({"warmup": "nan"}, "warmup"), ({"requests": "x"}, "requests"),
      ({"batching": "static", "rate": 2.0}, "rate"),
      ({"batching": "offline", "concurrency": 8}, "concurrency")],
 )  # fmt: skip

@@ -102,7 +102,7 @@ def test_a_deployment_that_is_read() -> None:
 
 
 def test_fractions_turned_around_leave_the_same_cache() -> None:
-    from foretell.api.serving import question_of
+    from foretell.api.serving_questions import question_of
     from foretell.specs.questions.serving import ServiceQuestion
 
     plan = "tp1 memory_fraction=0.7"

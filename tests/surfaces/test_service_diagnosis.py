@@ -8,7 +8,7 @@ import pytest
 
 import foretell
 from foretell.api.service_diagnosis import ServicesDiagnosis
-from foretell.api.serving import question_of
+from foretell.api.serving_questions import question_of
 from foretell.serving.corrections import served_slopes
 from foretell.serving.serve import serve_one
 from foretell.specs.corrections import SERVING, Corrections

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretell import units
-from foretell.api.serving import closed_form, question_of
+from foretell.api.serving import closed_form
+from foretell.api.serving_questions import question_of
 from foretell.api.training import estimate
 from foretell.catalog.money import Sheet, sheet
 from foretell.economics.answer import CostAnswer

@@ -9,7 +9,7 @@ from foretell.api.post_training_advice import ways_to_fit
 from foretell.api.post_training_fit import tuning_fits
 from foretell.api.post_training_setup import setups_of
 from foretell.api.post_training_words import in_our_words
-from foretell.api.serving import rent_of
+from foretell.api.serving_questions import rent_of
 from foretell.catalog.post_training import PostTrainingLoop
 from foretell.inputs.question import settings_of
 from foretell.posttraining.evidence import figure_ends, figure_reason, setup_facts

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from foretell.api.post_training_trainer import budget_of, sender_of, trainer_of
-from foretell.api.serving import choices_of, model_or_stand_in
+from foretell.api.serving_questions import choices_of, model_or_stand_in
 from foretell.catalog.datasets import example_lengths
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.model_names import reasons_at_length

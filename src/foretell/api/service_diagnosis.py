@@ -21,7 +21,8 @@ from foretell.api.measured_serving import (
     run_of,
 )
 from foretell.api.run_causes import Cause, likely_causes
-from foretell.api.serving import closed_form, question_of
+from foretell.api.serving import closed_form
+from foretell.api.serving_questions import question_of
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.records import Answer, as_json, dataclass
 from foretell.serving.corrections import served_slopes

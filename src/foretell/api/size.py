@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from foretell.api.prefill import degrees_of, prefill_place
-from foretell.api.serving import NO_LOAD, question_of, rent_of
+from foretell.api.serving_questions import NO_LOAD, question_of, rent_of
 from foretell.api.sizing_answer import Choice, OfflineBatch, Sizing
 from foretell.api.sizing_choices import (
     SLACK,

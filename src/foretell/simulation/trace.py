@@ -42,6 +42,8 @@ LINES = 4096
 """Events that are written at once."""
 EVENTS = 60_000
 """Slices above which `auto` looks from farther away."""
+MOST_TASKS = 500_000
+"""Passes that a trace may have."""
 COUNTS = 4_000
 """Values of a counter that are kept for each rank."""
 
@@ -90,6 +92,12 @@ def trace_events(laid: StepLayout, played: PlayedStep, detail: str = "auto") -> 
     """Every event of the trace."""
     if detail not in DETAILS:
         raise bad_input("detail", detail, "not a choice", ", ".join(DETAILS))
+    tasks = sum(map(len, played.timeline.tasks))
+    if tasks > MOST_TASKS:
+        allowed = (
+            f"at most {MOST_TASKS:,} passes: fewer micro-batches (--global-batch, a larger mbs)"
+        )
+        raise bad_input("trace", f"{tasks:,} passes", "is more than a viewer opens", allowed)
     leaves = Leaves(laid, _fair(laid, played) if detail == "auto" else detail)
     picture = _Picture(laid=laid, played=played, leaves=leaves)
     for rank in range(len(played.spent)):

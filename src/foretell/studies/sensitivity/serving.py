@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields, replace
 from math import log
 from typing import Any
 
-from foretell.api.serving import as_answered, closed_form, closed_forms, question_of
+from foretell.api.serving import as_answered, closed_form, closed_forms
+from foretell.api.serving_questions import question_of
 from foretell.catalog.software import software
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.inputs.question import collect

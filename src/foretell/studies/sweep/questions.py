@@ -16,7 +16,8 @@ from foretell.api.cost import (
     speed_settings,
     token_cost,
 )
-from foretell.api.serving import closed_form, closed_forms, question_of, serve, with_own_tails
+from foretell.api.serving import closed_form, closed_forms, serve, with_own_tails
+from foretell.api.serving_questions import question_of
 from foretell.api.size import size
 from foretell.catalog.names import exists
 from foretell.catalog.prices import price

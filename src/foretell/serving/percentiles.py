@@ -32,14 +32,14 @@ def first_token_s(found: SteadyState, started: float, skipped: float = 0.0) -> A
     place = (np.arange(MANY) + 0.5) / MANY
     first = max(round(MANY * started), 1) if started > 0.0 else 0
     rest = place[: MANY - first] * MANY / max(MANY - first, 1)
-    decode, prefill, busy = (each(x) for x in (found.decode_s, found.prefill_s, found.met))
+    decode, prefill, met = (each(x) for x in (found.decode_s, found.prefill_s, found.met))
     # The rest of the step under way: a decode step's, or a longer one's for the share that meets one.
-    among = np.clip((rest - (1.0 - busy)) / np.maximum(busy, 1e-9), 0.0, 1.0 - 0.5 / MANY)
-    # Prompts that come by chance come in bunches, and wait for each other as in any such queue.
-    queued = 0.5 * (decode + prefill) + each(found.queued_s) / np.maximum(busy, 1e-9)
-    bunched = -np.log1p(-among) * queued
-    longer = found.uneven * bunched + (1.0 - found.uneven) * among * (decode + prefill)
-    waits = np.where(rest < 1.0 - busy, rest / np.maximum(1.0 - busy, 1e-9) * decode, longer)
+    among = np.clip((rest - (1.0 - met)) / np.maximum(met, 1e-9), 0.0, 1.0 - 0.5 / MANY)
+    longer = left_of_step(found, among) * (decode + prefill)
+    if found.uneven > 0.0:
+        # Prompts that come by chance wait for each other as in any such queue.
+        longer = longer - np.log1p(-among) * each(found.queued_s) / np.maximum(met, 1e-9)
+    waits = np.where(rest < 1.0 - met, rest / np.maximum(1.0 - met, 1e-9) * decode, longer)
     settled = each(found.ttft_steady_s)
     steady = settled + waits - waits.mean(axis=-1, keepdims=True) if waits.size else waits
     wave = (
@@ -48,6 +48,19 @@ def first_token_s(found: SteadyState, started: float, skipped: float = 0.0) -> A
         * (skipped + (1.0 - skipped) * (np.arange(first) + 0.5) / max(first, 1))
     )
     return np.concatenate([np.maximum(steady, 0.3 * settled), prefill + wave], axis=-1)
+
+
+def left_of_step(found: SteadyState, among: Array) -> Array:
+    """What is left of a step with prompts that a request meets, as a share of it, at evenly chosen places.
+
+    By chance it is even between nothing and all. Of one of R instances, dealt to in turn, the one before came
+    a time t ago with a density as t^(R - 1), so that most of its step has passed, unless steps take so much of
+    the time that nearly every request meets one.
+    """
+    if not found.uneven:
+        return among
+    early = 1.0 - each(found.met) / np.maximum(each(found.busy), 1e-9)
+    return np.asarray(1.0 - (1.0 - among) ** (1.0 / (1.0 + (1.0 / found.uneven - 1.0) * early)))
 
 
 def each(value: Array) -> Array:
@@ -124,7 +137,7 @@ def latency_levels_s(
 SYSTEMS = 64
 """Systems whose requests are looked at together."""
 SAMPLED = (
-    "decode_s", "prefill_s", "met", "queued_s", "ttft_steady_s", "ttft_start_s", "tpot_s", "token_s",
+    "decode_s", "prefill_s", "met", "busy", "queued_s", "ttft_steady_s", "ttft_start_s", "tpot_s", "token_s",
     "stall_s",
 )  # fmt: skip
 """What times of requests are made of."""

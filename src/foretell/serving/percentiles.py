@@ -37,8 +37,11 @@ def first_token_s(found: SteadyState, started: float, skipped: float = 0.0) -> A
     among = np.clip((rest - (1.0 - met)) / np.maximum(met, 1e-9), 0.0, 1.0 - 0.5 / MANY)
     longer = left_of_step(found, among) * (decode + prefill)
     if found.uneven > 0.0:
-        # Prompts that come by chance wait for each other as in any such queue.
-        longer = longer - np.log1p(-among) * each(found.queued_s) / np.maximum(met, 1e-9)
+        # Prompts that come by chance wait for each other as in any such queue. A step of prompts that waited
+        # for such a step themselves, a share `met` of them, is longer the more of them came meanwhile.
+        queued, chain = each(found.queued_s) / np.maximum(met, 1e-9), found.uneven * met**2
+        bunched = -np.log1p(-among) * (0.5 * chain * (decode + prefill) + queued)
+        longer = (1.0 - chain) * longer + bunched
     waits = np.where(rest < 1.0 - met, rest / np.maximum(1.0 - met, 1e-9) * decode, longer)
     settled = each(found.ttft_steady_s)
     steady = settled + waits - waits.mean(axis=-1, keepdims=True) if waits.size else waits
@@ -53,9 +56,9 @@ def first_token_s(found: SteadyState, started: float, skipped: float = 0.0) -> A
 def left_of_step(found: SteadyState, among: Array) -> Array:
     """What is left of a step with prompts that a request meets, as a share of it, at evenly chosen places.
 
-    By chance it is even between nothing and all. Of one of R instances, dealt to in turn, the one before came
-    a time t ago with a density as t^(R - 1), so that most of its step has passed, unless steps take so much of
-    the time that nearly every request meets one.
+    By chance it is even between nothing and all. Of one of R instances, dealt to in turn, the one before
+    came a time t ago with a density as t^(R - 1), so that most of its step has passed, unless steps take so
+    much of the time that nearly every request meets one.
     """
     if not found.uneven:
         return among

@@ -178,7 +178,7 @@ def test_more_of_everything_takes_longer(net: TracedModel, tmp_path: Path) -> No
 
 def test_what_a_trace_cannot_answer_is_refused(net: TracedModel, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="data parallelism"):
-        step(net, tmp_path, "tp2", gpus="2xH200")
+        step(net, tmp_path, "cp2", gpus="2xH200")
     with pytest.raises(BadInput, match="multiple of 4"):
         step(net, tmp_path, global_batch=6)
     with pytest.raises(BadInput, match="fp32, tf32"):
@@ -325,7 +325,7 @@ def test_words_of_a_plan_that_say_nothing_are_refused(net: TracedModel, tmp_path
         ("offload=optimizer", "keeps all it has on the GPU"),
         ("mbs2", "is the micro-batch"),
         ("states=bf16", "whose module decides"),
-        ("vpp2", "whose module decides"),
+        ("vpp2", "is cut by tensor, pipeline"),
     ):
         with pytest.raises(BadInput, match=message):
             step(net, tmp_path, plan)

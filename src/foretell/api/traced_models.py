@@ -26,7 +26,8 @@ from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.trace.graph import TracedModel, load_traced
 from foretell.training.feasibility import memory_verdict
-from foretell.training.traced_step import UPDATES, ModuleStep, TracedJob, traced_step
+from foretell.training.traced_rows import TracedJob
+from foretell.training.traced_step import UPDATES, ModuleStep, traced_step
 
 ROOTS = ("model", "chip", "system", "network", "plan", "job", "software", "trace")
 """Where the path of a setting may begin."""
@@ -170,10 +171,13 @@ def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan
     wide = plan.weights if "weights" in named else "fp32" if native in ("fp32", "tf32") else native
     said: list[str] = []
     problems = []
-    for degree in ("tp", "pp", "cp", "ep"):
+    for degree in ("vpp", "cp", "ep"):
         if getattr(plan, degree) > 1:
-            message = "a traced model is cut by data parallelism and ZeRO alone so far"
+            message = "a traced model is cut by tensor, pipeline and data parallelism and ZeRO"
             problems.append(wrong(f"plan.{degree}", getattr(plan, degree), message, "1"))
+    if plan.pp > 1 and plan.schedule not in SCHEDULES:
+        message = "a traced model runs whole backward passes of one chunk a rank"
+        problems.append(wrong("plan.schedule", plan.schedule, message, ", ".join(SCHEDULES)))
     if plan.gpus != gpus and not problems:
         message = f"takes {plan.gpus} chips, not {gpus}"
         problems.append(Problem(path="plan.dp", value=plan.dp, message=message, allowed=str(gpus)))
@@ -198,9 +202,12 @@ def _plan(model: TracedModel, given: str | Plan | None, gpus: int) -> tuple[Plan
 
 
 PLAN_WORDS = frozenset(
-    "dp tp pp cp ep zero precision recompute weights autocast compile optimizer framework".split()
+    "dp tp pp vpp cp ep sp schedule zero precision recompute weights autocast compile optimizer "
+    "framework".split()
 )
 """Fields of a plan that say something of a traced model; those refused above among them."""
+SCHEDULES = ("1f1b", "gpipe")
+"""Schedules of the pipeline of a traced model."""
 FROM_PRECISION = frozenset(("master", "states", "gradients", "micro_batch", "scaling"))
 """Fields of a plan record that follow from its others."""
 
@@ -324,7 +331,7 @@ def _answer(
         tflops_per_gpu=flop_per_s / 1e12,
         mfu=flop_per_s / peak,
         hfu=found.hardware_flops / found.step_s / peak,
-        mfu_causal=flop_per_s / peak,
+        mfu_causal=found.causal_flops / found.step_s / peak,
         allocated_bytes=float(found.held.allocated_bytes),
         reserved_bytes=float(found.held.reserved_bytes),
         peak_memory_bytes=float(found.held.peak_bytes),
@@ -334,8 +341,8 @@ def _answer(
         interval=bands,
         interval_words=_why(found),
         breakdown=found.time,
-        memory=found.memory,
-        memory_by_stage=(found.memory,),
+        memory=max(found.stages, key=lambda leaf: leaf.value),
+        memory_by_stage=found.stages,
         assumptions=tuple(said),
         overrides=seen,
     )

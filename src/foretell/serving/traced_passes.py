@@ -3,7 +3,7 @@
     sample = steps x passes x pass + what runs once (text encoders, the decoder of latents)
 
 A pass is played as a training step's is: the host starts operations, the GPU runs them (training/
-traced_step.py). Every GPU is a replica that takes one batch after the other.
+traced_rows.py). Every GPU is a replica that takes one batch after the other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,9 @@ from foretell.specs.plan import Plan
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.trace.graph import TracedModel
+from foretell.training.traced_held import workspace_bytes
 from foretell.training.traced_memory import live_bytes
-from foretell.training.traced_step import (
+from foretell.training.traced_rows import (
     HOST,
     UNKNOWN,
     TracedJob,
@@ -27,7 +28,6 @@ from foretell.training.traced_step import (
     speed_of,
     steady_seconds,
     timed_rows,
-    workspace_bytes,
 )
 
 FORM = "inference"

@@ -229,9 +229,12 @@ class _Session:
         return tree_map(narrow, self.inputs)
 
     def _run(self, inputs: Any, form: str) -> TracedGraph:
-        static = [*self.module.parameters(), *self.module.buffers()]
-        static += [one for one in tree_flatten(inputs)[0] if isinstance(one, torch.Tensor)]
-        keys = {one.untyped_storage()._cdata: "static" for one in static}
+        keys: dict[int, int] = {}
+        for one in self.module.parameters():  # places in `tensors`, which has each storage once
+            keys.setdefault(one.untyped_storage()._cdata, len(keys))
+        static = [one for one in tree_flatten(inputs)[0] if isinstance(one, torch.Tensor)]
+        for one in (*self.module.buffers(), *static):
+            keys.setdefault(one.untyped_storage()._cdata, -1)
         recorder = StepRecorder(self.values, keys)
         with ExitStack() as stack:
             stack.enter_context(gpu_ways(kernels_of(recorder)))

@@ -78,6 +78,8 @@ class TracedGraph:
     """Of each storage: the first row that ran when it was gone; FOREVER where it outlives the step."""
     gradient: NDArray[np.bool_]
     """Of each storage: whether it is a parameter's gradient."""
+    weights: tuple[tuple[int, ...], ...] = ()
+    """Of each row: parameters that it reads, as places in `TracedModel.tensors`; older files lack it."""
     notes: tuple[str, ...] = ()
     """What was assumed while it was traced."""
 
@@ -263,8 +265,24 @@ def _graph(table: Mapping[str, Any]) -> TracedGraph:
         born=ints("born"),
         died=ints("died"),
         gradient=np.array(table["gradient"], dtype=bool),
+        weights=_rows(table.get("weights", ())),
         notes=tuple(table["notes"]),
     )
+
+
+def layer_of_rows(graph: TracedGraph, layers: Sequence[str]) -> Ints:
+    """The layer of each row, as a place in `layers`; -1 outside of them."""
+    places = {path: n for n, path in enumerate(layers)}
+
+    def place(path: str) -> int:
+        while path:
+            if path in places:
+                return places[path]
+            path = path.rpartition(".")[0]
+        return -1
+
+    by_path = np.array([place(path) for path in graph.paths] or [-1], dtype=np.int64)
+    return by_path[graph.path] if len(graph.op) else np.zeros(0, dtype=np.int64)
 
 
 def _rows(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

@@ -39,7 +39,7 @@ Tensors = Sequence[torch.Tensor]
 class StepRecorder(TorchDispatchMode):
     """Writes down rows and storages while it is on."""
 
-    def __init__(self, values: Values, static: dict[int, str]) -> None:
+    def __init__(self, values: Values, static: dict[int, int]) -> None:
         super().__init__()
         self.values = values
         self.static = static
@@ -47,7 +47,9 @@ class StepRecorder(TorchDispatchMode):
         self.ops: dict[tuple[Any, ...], int] = {}
         self.records: list[TracedOp] = []
         self.paths: dict[str, int] = {}
-        self.rows: list[tuple[int, int, int, tuple[int, ...], tuple[int, ...]]] = []
+        self.rows: list[
+            tuple[int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+        ] = []
         self.sizes: list[float] = []
         self.born: list[int] = []
         self.died: list[int] = []
@@ -120,6 +122,7 @@ class StepRecorder(TorchDispatchMode):
             )
         phase, path = self.place()
         read = {self.storage(one) for one in inputs}
+        weights = {self.static.get(one.untyped_storage()._cdata, -1) for one in inputs}
         written = {self.storage(one) for one in outputs}
         self.rows.append(
             (
@@ -128,6 +131,7 @@ class StepRecorder(TorchDispatchMode):
                 phase,
                 tuple(sorted(n for n in read if n is not None)),
                 tuple(sorted(n for n in written if n is not None)),
+                tuple(sorted(n for n in weights if n >= 0)),
             )
         )
         if phase != BACKWARD:
@@ -312,7 +316,7 @@ class StepRecorder(TorchDispatchMode):
     def graph(self, gradients: set[int], notes: Sequence[str]) -> TracedGraph:
         """What was written down, as a record; `gradients` are keys of the storages of gradients."""
         kept = {self.alive[key] for key in gradients if key in self.alive}
-        columns = list(zip(*self.rows, strict=True)) if self.rows else [(), (), (), (), ()]
+        columns = list(zip(*self.rows, strict=True)) if self.rows else [()] * 6
         return TracedGraph(
             ops=tuple(self.records),
             paths=tuple(self.paths),
@@ -321,6 +325,7 @@ class StepRecorder(TorchDispatchMode):
             phase=np.array(columns[2], dtype=np.int64),
             reads=tuple(columns[3]),
             writes=tuple(columns[4]),
+            weights=tuple(columns[5]),
             storage_bytes=np.array(self.sizes, dtype=np.float64),
             born=np.array(self.born, dtype=np.int64),
             died=np.array(self.died, dtype=np.int64),

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.trace.graph import FOREVER, LOSS, PHASES, TracedGraph
+from foretell.trace.graph import FOREVER, LOSS, PHASES, TracedGraph, layer_of_rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -74,13 +74,15 @@ def compiled_graph(graph: TracedGraph) -> TracedGraph:
 
 
 def temporary_bytes(graph: TracedGraph) -> Array:
-    """Bytes that each row takes while it runs: convolutions put channels last, in a copy of all operands."""
+    """Bytes that each row takes while it runs: convolutions put channels last, in a copy of all operands;
+    ranks that share a sequence gather it for a product."""
     own = np.zeros(len(graph.ops))
     for number, op in enumerate(graph.ops):
         s = op.sizes or {}
         moves = op.kind == "conv" and not s["channels_last"] and s["groups"] == 1.0
         if moves and (s["taps"] > 1.0 or s["in_points"] != s["out_points"]):
             own[number] = op.read_bytes + op.write_bytes
+        own[number] += s.get("gathered", 0.0)
     return np.asarray(own[graph.op] if len(graph.op) else np.zeros(1))
 
 
@@ -111,21 +113,6 @@ def running(born: Ints, died: Ints, size: Array, rows: int) -> Array:
     np.add.at(change, np.minimum(born, rows), size)
     np.add.at(change, np.minimum(died, rows + 2), -size)
     return np.asarray(np.cumsum(change)[: max(rows, 1)])
-
-
-def layer_of_rows(graph: TracedGraph, layers: Sequence[str]) -> Ints:
-    """The layer of each row, as a place in `layers`; -1 outside of them."""
-    places = {path: n for n, path in enumerate(layers)}
-
-    def place(path: str) -> int:
-        while path:
-            if path in places:
-                return places[path]
-            path = path.rpartition(".")[0]
-        return -1
-
-    by_path = np.array([place(path) for path in graph.paths] or [-1], dtype=np.int64)
-    return by_path[graph.path] if len(graph.op) else np.zeros(0, dtype=np.int64)
 
 
 def recomputation_bytes(

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,7 +98,7 @@ def test_ranks_share_operations_parameters_and_messages(
     traced: TracedModel, tp: int, sp: bool
 ) -> None:
     graph = traced.graphs["as-is"]
-    cut = tensor_cut(traced, graph, tp, sp=sp)
+    cut = tensor_cut(traced, "as-is", tp, sp=sp)
     assert cut.whole_share == 0.0
     flops = [sum(one.ops[n].flops for n in one.op) for one in (graph, cut.graph)]
     # Keys and values of 4 heads are cut in 4 where there are 8 ranks.
@@ -189,8 +188,50 @@ def test_what_has_no_such_pattern_is_refused(traced: TracedModel) -> None:
         given("tp2", 2, one)
 
 
+def test_search_tries_every_degree(traced: TracedModel) -> None:
+    found = foretell.search(traced, gpus="4xH200", plan="recompute=none", global_batch=8)
+    assert {(one.plan.tp, one.plan.pp, one.plan.dp) for one in found.plans} >= {
+        (1, 1, 4),
+        (1, 4, 1),
+    }
+    best = foretell.estimate(traced, gpus="4xH200", plan=str(found.best.plan), global_batch=8)
+    assert best.step_s == found.best.step_s == min(one.step_s for one in found.plans)
+    assert found.plans_evaluated == 3 * 4 + 3  # ZeRO says nothing on one replica
+    with pytest.raises(BadInput, match=r"plan\.dp"):
+        foretell.search(traced, gpus="4xH200", plan="dp3")
+
+
+def test_tokens_are_served_as_by_the_readers_model(traced: TracedModel, config: str) -> None:
+    given: dict[str, Any] = {"isl": 512, "osl": 64}
+    one, other = (
+        foretell.serve(model, gpus="1xH200", concurrency=8, **given) for model in (traced, config)
+    )
+    assert one.tpot_ms == other.tpot_ms
+    assert one.kv_bytes == pytest.approx(other.kv_bytes, rel=0.01)
+    one, other = (
+        foretell.size(model, system="h200-sxm", rate=50, ttft=2000, tpot=30, **given)
+        for model in (traced, config)
+    )
+    assert one.gpus == other.gpus
+    with pytest.raises(BadInput, match="whole passes"):
+        foretell.serve(traced, gpus="1xH200", steps=4, **given)
+    assert foretell.serve(traced, gpus="1xH200").pass_s > 0.0  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="no form for a traced module"):
+        foretell.explain(traced, gpus="1xH200", plan="tp1")
+
+
+def test_what_writes_no_tokens_says_what_is_missing() -> None:
+    from torch import nn
+
+    layer = nn.TransformerEncoderLayer(256, 4, batch_first=True)
+    module = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    model = foretell.trace(module, torch.empty(2, 64, 256, device="meta"))
+    with pytest.raises(BadInput, match="no table of words in front of its layers"):
+        foretell.serve(model, gpus="1xH200", isl=512, osl=64, concurrency=8)
+
+
 def test_a_norm_over_all_queries_leaves_their_map_whole() -> None:
     model = foretell.trace(lambda: decoder(normed=True))
-    cut = tensor_cut(model, model.graphs["as-is"], 2, sp=True)
+    cut = tensor_cut(model, "as-is", 2, sp=True)
     assert 0.0 < cut.whole_share < 0.2
     assert [note.partition(":")[0] for note in cut.notes] == ["layers.*.q"]

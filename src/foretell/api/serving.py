@@ -52,14 +52,16 @@ def serve(question: ServingQuestion) -> ServeAnswer:
     requests through the engine: True, with what is known of them in the arguments that follow; or a mapping
     of these (serving/simulation_options.py).
 
-    A traced module (`foretell trace`) has forward passes, and answers a `SampledAnswer`.
+    A traced module (`foretell trace`) that is asked for passes (`steps`, or no word of tokens) answers a
+    `SampledAnswer`; one that is asked for tokens is served as the decoder that its trace shows.
 
     Raises BadInput for what cannot be understood and Infeasible where the answer is no.
     """
     if is_traced_file(question.model):
-        from foretell.api.traced_serving import serve_traced
+        from foretell.api.traced_serving import asks_passes, serve_traced
 
-        return serve_traced(question, rent_of)  # type: ignore[return-value]
+        if asks_passes(question):
+            return serve_traced(question, rent_of)  # type: ignore[return-value]
     sampling = {name: getattr(question, name) for name in OF_TRACES}
     if any(sampling.values()):
         raise BadInput([Problem(path=name, value=value, message="is of a traced module",

@@ -20,7 +20,7 @@ from foretell.records import dataclass, with_values
 from foretell.specs.plan import Plan, named_fields, parse_plan
 from foretell.specs.questions.serving import ServingQuestion
 from foretell.specs.questions.tracing import TraceModuleQuestion
-from foretell.specs.questions.training import TrainingQuestion
+from foretell.specs.questions.training import PlaceQuestion, TrainingQuestion
 from foretell.specs.result import StepEstimate
 from foretell.specs.software import Software
 from foretell.specs.system import System
@@ -145,7 +145,7 @@ class TracedPlace:
 
 
 def place_of(
-    question: TrainingQuestion | ServingQuestion, seen: dict[str, object], problems: list[Problem]
+    question: PlaceQuestion | ServingQuestion, seen: dict[str, object], problems: list[Problem]
 ) -> TracedPlace:
     """The system, GPUs and settings of a question about a traced module; raises all problems at once."""
     chosen = collect(lambda: parse_settings(as_texts(question.set), ROOTS), problems) or ()

@@ -23,6 +23,8 @@ KNOWN = frozenset(
      "progress")
 )  # fmt: skip
 """What of a question says something of a traced module."""
+PASSES = frozenset(("steps", "passes", "rows", "once", "images_per_s"))
+"""What of it asks for whole passes, and not for tokens."""
 WORDS = {"compile=on": True, "compile=off": False}
 """Words of its plan -> whether a compiler makes the kernels."""
 
@@ -37,6 +39,12 @@ class SampledAnswer(SampledService, JsonRecord):
         return {f.name: getattr(self, f.name) for f in fields(SampledService)}
 
 
+def asks_passes(question: ServingQuestion) -> bool:
+    """Whether a question about a traced module is of whole passes: it says so, or says nothing of tokens."""
+    given = given_of(question)
+    return bool(PASSES & given.keys()) or not given.keys() - KNOWN
+
+
 def serve_traced(
     question: ServingQuestion, rent_of: Callable[[str, float | None], Prices]
 ) -> SampledAnswer:
@@ -47,8 +55,8 @@ def serve_traced(
     others = [_served(file) for file in files]
     for name, value in given_of(question).items():
         if name not in KNOWN:
-            message = "says nothing of a traced module, which has passes and no tokens"
-            allowed = "--steps, --passes, --rows, --once, --images-per-s, --price"
+            message = "says nothing of whole passes of a traced module"
+            allowed = "--steps, --passes, --rows, --once, --images-per-s, --price; none of these for tokens"
             problems.append(Problem(path=name, value=value, message=message, allowed=allowed))
     word = "compile=on" if model.compiled else "compile=off"
     for one in str(question.plan or "").split():

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foretell.api.answers import Estimate, estimate_answer, scenario_of
-from foretell.errors import BadInput, Infeasible, Problem, at_path, unknown, wrong
+from foretell.errors import BadInput, Infeasible, Problem, at_path, bad_input, unknown, wrong
 from foretell.inputs.question import (
     as_texts,
     collect,
@@ -141,7 +141,16 @@ def step_answer(
 @asks(StepQuestion)
 def explain(question: StepQuestion) -> "Explanation":
     """Where the time and memory of a step go and what would move them; the question as of `estimate`."""
+    _no_trace("explain", question)
     return estimate(**values_of(question)).explain()
+
+
+def _no_trace(verb: str, question: PlaceQuestion) -> None:
+    """Refuse a traced module where the verb looks into layers that a config describes."""
+    if is_traced_file(question.model):
+        message = f"{verb} has no form for a traced module"
+        allowed = "estimate, search, serve and size; or the module's config.json"
+        raise bad_input("model", str(question.model), message, allowed)
 
 
 def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
@@ -160,6 +169,7 @@ def compare_plans(question: PlansQuestion) -> "Comparison":
 
     A plan that breaks a rule is Infeasible; one that does not fit is compared all the same.
     """
+    _no_trace("compare-plans", question)
     answers = []
     place = values_of(part(PlaceQuestion, question))
     for name, plan in (("A", question.a), ("B", question.b)):
@@ -180,6 +190,7 @@ def memory(question: MemoryQuestion) -> "MemoryAnswer":
     from foretell.simulation.memory_answer import MemoryAnswer
     from foretell.simulation.memory_timeline import step_memory
 
+    _no_trace("memory", question)
     settings, plan = as_texts(question.set), question.plan
     scenario = scenario_for(question)
     known = conditioned(scenario, question)
@@ -205,6 +216,10 @@ def search(question: SearchQuestion) -> "Search":
     from foretell.api.search_answers import search_answer
     from foretell.search.choices import over_names
 
+    if is_traced_file(question.model):
+        from foretell.api.traced_search import search_traced
+
+        return search_traced(question)
     settings, plan = as_texts(question.set), question.plan
     top, workers = question.top, question.workers
     problems = [
@@ -236,6 +251,7 @@ def simulate(question: SimulateQuestion) -> "Simulation":
     from foretell.simulation.chance import Chance, chance_problems
     from foretell.simulation.trace import DETAILS
 
+    _no_trace("simulate", question)
     q = question
     problems = chance_problems(
         {"jitter": q.jitter, "stragglers": q.stragglers, "slowdown": q.slowdown},

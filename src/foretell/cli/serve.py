@@ -16,8 +16,8 @@ from foretell.cli.exchange import (
 from foretell.cli.output import no_as_json, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
+from foretell.serving.traced_passes import SampledService
 from foretell.specs.questions.serving import ServingQuestion
-from foretell.trace.graph import is_traced_file
 
 
 @command(ServingQuestion)
@@ -31,8 +31,8 @@ def serve(given: Given, edges: Edges) -> int:
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json), late_bar("requests") as progress:
         asked = imported(given, edges, serving=True)
-        found = answer(**asked, progress=progress)
-    if is_traced_file(asked.get("model")):
+        found: Any = answer(**asked, progress=progress)
+    if isinstance(found, SampledService):
         return _sampled(found, asjson=edges.json)
     write_plot(file, "serve", found.to_dict, quiet=edges.json)
     written = None

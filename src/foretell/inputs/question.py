@@ -29,6 +29,8 @@ from foretell.specs.questions.flags import asks, fields_of
 from foretell.specs.questions.training import StepQuestion
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
+from foretell.trace.decoder import decoder_of
+from foretell.trace.graph import is_traced_file, load_traced
 from foretell.workload.towers import read_loads
 
 DEFAULT_STEP_TOKENS = 4 * 2**20
@@ -212,6 +214,8 @@ def _model(given: Any, settings: Sequence[Setting], seen: dict[str, object]) -> 
 
     One of the catalogue with the same settings is the same object: thousands of layers are compared once.
     """
+    if is_traced_file(given):
+        given = decoder_of(load_traced(given))
     own = tuple(s for s in settings if s.root == "model")
     if not own or not isinstance(given, str) or not is_catalogue_model(given):
         return _changed_model(given, settings, seen)

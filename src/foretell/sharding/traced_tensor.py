@@ -14,14 +14,15 @@ What is left stays whole on every rank; with sp rows outside of cut regions have
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
 from foretell.errors import BadInput, wrong
 from foretell.records import dataclass
-from foretell.sharding.traced_regions import MapCuts, Flow, LinearMap, left_whole
 from foretell.trace.graph import TracedGraph, TracedModel, TracedOp
+from foretell.trace.regions import Flow, LinearMap, MapCuts, left_whole
 
 MOST_WHOLE = 0.5
 """Share of the operations of maps that may stay whole; a plan with more of them is refused."""
@@ -56,8 +57,10 @@ class RankShare:
     """Which maps stay whole, and why."""
 
 
-def tensor_cut(model: TracedModel, graph: TracedGraph, tp: int, *, sp: bool) -> RankShare:
+@lru_cache(maxsize=8)
+def tensor_cut(model: TracedModel, form: str, tp: int, *, sp: bool) -> RankShare:
     """A traced step on one of `tp` ranks; BadInput where most of its maps cannot be cut."""
+    graph = model.graphs[form]
     if len(graph.weights) != len(graph.op):
         message = f"{model.id} was traced before rows said which parameters they read"
         raise BadInput([wrong("plan.tp", tp, message, "1, or a new trace (foretell trace)")])

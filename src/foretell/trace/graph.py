@@ -146,6 +146,10 @@ class TracedModel:
     source: str = ""
     """Where the module came from."""
 
+    def __hash__(self) -> int:
+        """Its own: to compare all rows would cost more than what is kept of them."""
+        return id(self)
+
     def summary(self) -> dict[str, Any]:
         """What was traced, in numbers."""
         parameters = self.of_kind("parameter")

@@ -152,7 +152,7 @@ def traced_step(model: TracedModel, job: TracedJob) -> ModuleStep:
     graph, own, plan = whole, model, job.plan
     exchanges, notes = tuple[TracedExchange, ...](), list[str]()
     if plan.tp > 1:
-        cut = tensor_cut(model, graph, plan.tp, sp=plan.sp)
+        cut = tensor_cut(model, job.form, plan.tp, sp=plan.sp)
         own, graph, exchanges = cut.model, cut.graph, cut.exchanges
         if cut.notes:
             notes.append(

@@ -44,7 +44,7 @@ def pipeline_stages(model: TracedModel, graph: TracedGraph, pp: int) -> tuple[Tr
         message = f"{model.id} has {many} repeated layers to cut between"
         raise BadInput([wrong("plan.pp", pp, message, f"1 to {max(many, 1)}")])
     if len(graph.weights) != len(graph.op):
-        message = f"{model.id} was traced before rows said which parameters they read"
+        message = f"{model.id} was traced by an earlier version, without the parameters of each row"
         raise BadInput([wrong("plan.pp", pp, message, "1, or a new trace (foretell trace)")])
     stage = _stage_of_rows(graph, layer, _stage_of_layers(graph, layer, pp))
     sent = _sent_bytes(graph, stage, pp)

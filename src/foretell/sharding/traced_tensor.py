@@ -62,7 +62,7 @@ def tensor_cut(model: TracedModel, form: str, tp: int, *, sp: bool) -> RankShare
     """A traced step on one of `tp` ranks; BadInput where most of its maps cannot be cut."""
     graph = model.graphs[form]
     if len(graph.weights) != len(graph.op):
-        message = f"{model.id} was traced before rows said which parameters they read"
+        message = f"{model.id} was traced by an earlier version, without the parameters of each row"
         raise BadInput([wrong("plan.tp", tp, message, "1, or a new trace (foretell trace)")])
     flow = Flow(model, graph)
     cuts = MapCuts(flow, tp)

@@ -50,7 +50,9 @@ def decoder_of(model: TracedModel) -> Model:
     graph = model.graphs[FORM if FORM in model.graphs else "as-is"]
     try:
         if len(graph.weights) != len(graph.op):
-            raise _Missing("it was traced before rows said which parameters they read")
+            raise _Missing(
+                "it was traced by an earlier version, without the parameters of each row"
+            )
         if not model.layers:
             raise _Missing("it has no repeated blocks")
         return _decoder(Flow(model, graph))

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from foretell.lab.reference import Quirks
-from foretell.lab.reference.findings import SECTION, all_sections, quick_sections, update
-from foretell.lab.reference.tables import best_of, figure, markdown
+from tests.docs.reference import (
+    SECTION,
+    all_sections,
+    best_of,
+    figure,
+    markdown,
+    quick_sections,
+    update,
+)
 
 
 @pytest.fixture(scope="module")

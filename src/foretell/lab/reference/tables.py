@@ -1,11 +1,8 @@
 """The study's best plans, and the small helpers that the pages of findings share."""
 
-from collections.abc import Iterable, Sequence
-
-from foretell.lab.reference.records import Quirks
 from foretell.lab.reference.report import days
 from foretell.lab.reference.rows import Row
-from foretell.lab.reference.study import STUDY_CHIPS, STUDY_FAST_DOMAINS, STUDY_GPUS, run_study
+from foretell.lab.reference.study import STUDY_CHIPS, STUDY_FAST_DOMAINS, STUDY_GPUS
 from foretell.records import dataclass
 
 GPT, VIT = "gpt3_1T", "vit_era5"
@@ -57,12 +54,6 @@ class BestPlans:
         ]
 
 
-def best_of(quirks: Quirks | None = None, workers: int = 2) -> BestPlans:
-    """Run the whole study and keep the fastest plan of each search."""
-    rows = run_study(workers=workers, quirks=quirks, top=1).plans
-    return BestPlans(rows={key_of(row): row for row in rows})
-
-
 def key_of(row: Row) -> Key:
     """Which search a row answers."""
     return (
@@ -84,29 +75,3 @@ def real(cell: object) -> float:
     """A cell that holds a number."""
     assert isinstance(cell, int | float)
     return float(cell)
-
-
-def system_name(chip: str, domain: int) -> str:
-    """As the published outputs name their systems."""
-    return f"{chip}-NVS{domain}"
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def figure(value: float | None) -> str:
-    """Four significant digits, or a dash for what does not exist."""
-    return "–" if value is None else f"{value:#.4g}".rstrip(".")
-
-
-def days_cell(best: BestPlans, model: str, chip: str, domain: int, gpus: int) -> str:
-    """Days of the three strategies, the fastest in bold."""
-    winner = best.winner(model, chip, domain, gpus)
-    cells = []
-    for strategy in ORDER:
-        text = figure(best.days(model, strategy, chip, domain, gpus))
-        cells.append(f"**{text}**" if winner and strategy == winner[1] else text)
-    return " / ".join(cells)

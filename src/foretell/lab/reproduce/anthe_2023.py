@@ -2,7 +2,7 @@
 
 import csv
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from foretell.lab.reproduce.records import (
     PaperFigure,
     PublishedWork,
     Row,
+    figure_maker,
     run_of,
 )
 from foretell.specs.block import MapShape
@@ -45,6 +46,7 @@ FIGURES = {
     "study": "Five variants trained on text of our own making: loss, BLEU, chrF",
     "claims": "The paper's claims beside what is measured here",
 }
+_figure = figure_maker(FIGURES)
 
 
 def weights() -> PaperFigure:
@@ -179,10 +181,6 @@ def claims() -> PaperFigure:
         dict(one) for one in tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["claim"]
     ]
     return _figure("claims", rows)
-
-
-def _figure(name: str, rows: Sequence[Row], findings: tuple[Finding, ...] = ()) -> PaperFigure:
-    return PaperFigure(name=name, title=FIGURES[name], tables={name: rows}, findings=findings)
 
 
 MAKERS: Mapping[str, Callable[[], PaperFigure]] = {

@@ -5,17 +5,15 @@ predecessor for Megatron-LM (as a public repository stores them), those of other
 additive form of its flash-attention term; everything else is the same question put to our model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from foretell.lab.reproduce.imec_designs import (
     LOGIC_MM2,
     collective_rows,
     cost_rows,
     front_rows,
-    memory_study,
     node_rows,
-    package_study,
-    topology_study,
+    study_of,
 )
 from foretell.lab.reproduce.imec_validation import (
     attention_rows,
@@ -29,7 +27,7 @@ from foretell.lab.reproduce.records import (
     Finding,
     PaperFigure,
     PublishedWork,
-    Row,
+    figure_maker,
     run_of,
     shared_width,
     verdict,
@@ -48,6 +46,7 @@ FIGURES = {
     "chiplet-cost": "Cost of a package against its number of dies",
     "nodes": "A die of 800 mm2 from N16 to A14: arithmetic, cost and training",
 }
+_figure = figure_maker(FIGURES)
 
 
 def training() -> PaperFigure:
@@ -119,12 +118,7 @@ def flash() -> PaperFigure:
         why=found.because,
         ladder=found,
     )
-    return PaperFigure(
-        name="flash",
-        title=FIGURES["flash"],
-        tables={"flash": rows, "flash-ladder": ladder_rows(statement, ladders)},
-        findings=(finding,),
-    )
+    return _figure("flash", rows, (finding,), {"flash-ladder": ladder_rows(statement, ladders)})
 
 
 def experts() -> PaperFigure:
@@ -171,12 +165,7 @@ def topologies() -> PaperFigure:
 
 def front(name: str) -> PaperFigure:
     """One of the fronts."""
-    study = {
-        "topology-front": topology_study,
-        "chiplet-front": package_study,
-        "memory-front": memory_study,
-    }
-    rows = front_rows(study[name]())
+    rows = front_rows(study_of(name))
     on = [r for r in rows if r["front"]]
     finding = Finding(
         statement=f"performance and cost trade off: {FIGURES[name].split(':')[0].lower()}",
@@ -225,10 +214,6 @@ def nodes() -> PaperFigure:
         verdict=verdict(gain < 0.8 * more, width),
     )
     return _figure("nodes", rows, (finding,))
-
-
-def _figure(name: str, rows: Sequence[Row], findings: tuple[Finding, ...] = ()) -> PaperFigure:
-    return PaperFigure(name=name, title=FIGURES[name], tables={name: rows}, findings=findings)
 
 
 MAKERS: Mapping[str, Callable[[], PaperFigure]] = {

@@ -1,12 +1,15 @@
 """Designs on both sides of performance and cost: topologies, chiplets, memory and process nodes."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from foretell.api.network import collective
 from foretell.api.serving import serve
 from foretell.api.training import estimate
+from foretell.catalog.files import read_table
 from foretell.economics.ask import package_cost
 from foretell.errors import BadInput, Infeasible
 from foretell.specs.questions.cost import PackageQuestion
@@ -25,134 +28,21 @@ COST_NODES, COST_DIES = ("N7", "N5", "N3", "A14"), (1, 2, 4, 8, 16)
 KINDS = ("all-reduce", "all-gather", "all-to-all")
 
 
+FILE = read_table(Path(__file__).with_suffix(".toml"))
+"""The machine that does not exist, and the studies of it."""
+
+
 def own_system(**design: Any) -> dict[str, Any]:
     """A chip that does not exist, eight in a node, on a fat tree."""
-    return {
-        "chips_per_node": 8,
-        "chip": {
-            "design": {
-                "id": "own-chip",
-                "architecture": "blackwell",
-                "node": "N3",
-                "compute_dies": 2,
-                "die_area_mm2": 700,
-                "memory_type": "HBM4",
-                "memory_stacks": 8,
-                "scale_up_bytes_per_s": "1.2 TB/s",
-                "scale_up_link": "serdes-200g",
-                "volume": 1_000_000,
-                **design,
-            }
-        },
-        "network": {
-            "node": {"size": 8, "latency_s": "2 us"},
-            "cluster": {
-                "size": 512,
-                "bandwidth_bytes_per_s": "800 Gbit/s",
-                "latency_s": "5 us",
-                "topology": "fat-tree",
-            },
-        },
-    }
+    machine: dict[str, Any] = deepcopy(FILE["machine"])
+    machine["chip"]["design"] |= design
+    return machine
 
 
-_PIPELESS = {"plan.pp": 1, "plan.cp": 1}
-_TRAINED = {"global_batch": 512, "seq_len": 8192, **_PIPELESS}
-_WISHES = {"usd_per_million_work_tokens": "min", "work_tokens_per_s_per_gpu": "max"}
-
-
-def topology_study() -> dict[str, Any]:
-    """Domains, topologies and links between nodes, for a dense model, experts and decoding."""
-    return {
-        "study": {"kind": "training"},
-        "base": {"system": own_system(), "rent": "own", "gpus": 512},
-        "vary": {
-            "network.node.size": [8, 64],
-            "network.cluster.topology": ["fat-tree", "dragonfly", "torus-3d"],
-            "network.cluster.bandwidth_bytes_per_s": ["200 Gbit/s", "800 Gbit/s"],
-        },
-        "workload": [
-            {"name": "dense", "weight": 0.4, "model": "llama-3.1-70b", **_TRAINED},
-            {"name": "experts", "weight": 0.4, "model": "mixtral-8x22b", **_TRAINED},
-            {
-                "name": "decode",
-                "kind": "serving",
-                "weight": 0.2,
-                "model": "llama-3.1-405b",
-                "isl": 512,
-                "osl": 2048,
-                "concurrency": 4096,
-            },
-        ],
-        "objectives": _WISHES,
-    }
-
-
-def _phases() -> list[dict[str, Any]]:
-    return [
-        {
-            "name": "train",
-            "weight": 0.5,
-            "gpus": 64,
-            "global_batch": 256,
-            "seq_len": 8192,
-            **_PIPELESS,
-        },
-        {
-            "name": "prefill",
-            "kind": "serving",
-            "weight": 0.3,
-            "gpus": 8,
-            "isl": 8192,
-            "osl": 1,
-            "concurrency": 16,
-        },
-        {
-            "name": "decode",
-            "kind": "serving",
-            "weight": 0.2,
-            "gpus": 8,
-            "isl": 512,
-            "osl": 2048,
-            "concurrency": 64,
-        },
-    ]
-
-
-def package_study() -> dict[str, Any]:
-    """192 cores and eight stacks, cut into dies."""
-    return {
-        "study": {"kind": "training"},
-        "base": {
-            "system": own_system(),
-            "model": "llama-3.1-70b",
-            "rent": "own",
-            "chip.design.cores": 192,
-            "chip.design.die_area_mm2": 0,
-            "chip.design.tdp_watts": 1800,
-        },
-        "vary": {
-            "chip.design.compute_dies": [2, 4, 8],
-            "chip.design.io_dies": [0, 4],
-            "chip.design.die_to_die_bytes_per_s": ["1 TB/s", "4 TB/s"],
-        },
-        "workload": _phases(),
-        "objectives": _WISHES,
-    }
-
-
-def memory_study() -> dict[str, Any]:
-    """Die area and stacks of HBM."""
-    return {
-        "study": {"kind": "training"},
-        "base": {"system": own_system(), "model": "llama-3.1-70b", "rent": "own"},
-        "vary": {
-            "chip.design.die_area_mm2": [500, 650, 800],
-            "chip.design.memory_stacks": [4, 6, 8],
-        },
-        "workload": _phases(),
-        "objectives": _WISHES,
-    }
+def study_of(name: str) -> dict[str, Any]:
+    """The study of a front; the mix of training, prefill and decode where it has no work of its own."""
+    found = {"workload": FILE["phases"], **deepcopy(FILE[name])}
+    return found | {"base": {"system": own_system(), **found["base"]}}
 
 
 def front_rows(study: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -69,6 +69,24 @@ class PublishedWork:
     """What of the work cannot be computed, and why."""
 
 
+def figure_maker(titles: Mapping[str, str]) -> Callable[..., PaperFigure]:
+    """How the figures of a work are put together: its name, its rows and findings, and further tables."""
+
+    def made(
+        name: str,
+        rows: Sequence[Row],
+        findings: tuple[Finding, ...] = (),
+        more: Mapping[str, Sequence[Row]] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> PaperFigure:
+        tables = {name: rows, **(more or {})}
+        return PaperFigure(
+            name=name, title=titles[name], tables=tables, findings=findings, notes=notes
+        )
+
+    return made
+
+
 def run_makers(
     makers: Mapping[str, Callable[[], PaperFigure]], names: Sequence[str], progress: Progress | None
 ) -> list[PaperFigure]:

@@ -5,7 +5,7 @@ published side is the rule of volumes that the work builds on (ZeRO, arXiv 1910.
 weights of 16 bits over the ring's bus bandwidth as NCCL measured it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from foretell.lab.reproduce.records import (
     Progress,
     PublishedWork,
     Row,
+    figure_maker,
     run_makers,
     verdict,
     widest,
@@ -53,6 +54,7 @@ FIGURES = {
     "bandwidth": "Throughput on 512 GPUs against the bandwidth between nodes",
     "measured": "GenSLM and ALCF runs, measured and predicted",
 }
+_figure = figure_maker(FIGURES)
 
 
 def shares_of(point: ScalingPoint) -> dict[str, float]:
@@ -328,16 +330,6 @@ def _ends(point: ScalingPoint) -> Row:
     """The 90 % interval of a step."""
     low, high = (None, None) if point.interval is None else point.interval["p90"]
     return {"low_s": low, "high_s": high}
-
-
-def _figure(
-    name: str,
-    rows: Sequence[Row],
-    findings: tuple[Finding, ...] = (),
-    more: Mapping[str, Sequence[Row]] | None = None,
-) -> PaperFigure:
-    tables = {name: rows, **(more or {})}
-    return PaperFigure(name=name, title=FIGURES[name], tables=tables, findings=findings)
 
 
 def run(names: Sequence[str], workers: int, progress: Progress | None) -> list[PaperFigure]:

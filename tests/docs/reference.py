@@ -1,36 +1,57 @@
-"""The generated sections of docs/reference.md; `python -m foretell.lab.reference.findings docs/reference.md`.
+"""The generated sections of docs/reference.md; `python -m tests.docs.reference`.
 
 A section stands between `<!-- generated: NAME -->` and `<!-- end -->`, and only those are
 rewritten. What the study concludes is beside both models in `reproduce nersc-2024`.
 """
 
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from foretell.lab.reference.records import Quirks
 from foretell.lab.reference.rows import Row
-from foretell.lab.reference.tables import (
-    GPT,
-    ORDER,
-    SYSTEMS,
-    VIT,
-    BestPlans,
-    best_of,
-    days_cell,
-    markdown,
-    real,
-    system_name,
-)
+from foretell.lab.reference.study import run_study
+from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, BestPlans, key_of, real
 
 SECTION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A generated section of a page."""
 
 Section = Callable[[], str]
 """Makes the text of one section."""
+
+
+def system_name(chip: str, domain: int) -> str:
+    """As the published outputs name their systems."""
+    return f"{chip}-NVS{domain}"
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def figure(value: float | None) -> str:
+    """Four significant digits, or a dash for what does not exist."""
+    return "–" if value is None else f"{value:#.4g}".rstrip(".")
+
+
+def days_cell(best: BestPlans, model: str, chip: str, domain: int, gpus: int) -> str:
+    """Days of the three strategies, the fastest in bold."""
+    winner = best.winner(model, chip, domain, gpus)
+    cells = []
+    for strategy in ORDER:
+        text = figure(best.days(model, strategy, chip, domain, gpus))
+        cells.append(f"**{text}**" if winner and strategy == winner[1] else text)
+    return " / ".join(cells)
+
+
+def best_of(quirks: Quirks | None = None, workers: int = 2) -> BestPlans:
+    """Run the whole study and keep the fastest plan of each search."""
+    rows = run_study(workers=workers, quirks=quirks, top=1).plans
+    return BestPlans(rows={key_of(row): row for row in rows})
 
 
 def days_table(best: BestPlans, model: str) -> str:
@@ -126,11 +147,6 @@ def update(page: str, sections: dict[str, Section]) -> str:
     return SECTION.sub(written, page)
 
 
-def main(path: str) -> None:
-    """Rewrite a page's generated sections in place."""
-    page = Path(path)
-    page.write_text(update(page.read_text(), all_sections()))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    page = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
+    page.write_text(update(page.read_text(), all_sections()))

@@ -17,21 +17,28 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from foretell.errors import BadInput, Problem, bad_input, nearest_name
 from foretell.interop.user_files import check_regular, is_there
-from foretell.lab.characterize.models import STYLES, DecoderSizes, sizes_of
+from foretell.lab.characterize.models import DecoderSizes, Style, sizes_of
 from foretell.lab.characterize.plans import plan_of, plan_problems
 from foretell.records import as_json, dataclass
+from foretell.specs.check import check_value, field_types
 from foretell.specs.plan import Plan, parse_plan
+from foretell.specs.ranges import Ge, Le
 
 Device = Literal["auto", "cuda", "cpu"]
+Count = Annotated[int, Ge(0), Le(10_000)]
+Duration = Annotated[float, Ge(0), Le(1e6)]
+Positive = Annotated[float, Ge(1e-9), Le(1e6)]
+Size = Annotated[int, Ge(1), Le(10**9)]
 TABLES = ("run", "base", "vary", "point", "model")
-WHOLE = ("processes", "nodes", "micro_batch", "micro_batches", "seq_len")
-"""Names of a point that are whole numbers."""
-TEXTS = ("model", "plan")
-"""Names of a point that are texts."""
+OF_POINT: Mapping[str, Any] = {
+    **dict.fromkeys(("model", "plan"), str),
+    **dict.fromkeys(("processes", "nodes", "micro_batch", "micro_batches", "seq_len"), Size),
+}
+"""What a point may name, and what that is."""
 DEFAULTS: Mapping[str, Any] = {"plan": "", "processes": 1, "nodes": 1, "micro_batches": 1}
 MOST_POINTS = 10_000
 """More points than anyone runs: a typing error."""
@@ -45,25 +52,25 @@ class RunnerSettings:
     """cuda (NCCL), cpu (gloo), or whichever there is."""
     system: str = ""
     """What predictions run with: an id of the catalogue, or a file of `calibrate fit`; empty: none."""
-    steps: int = 5
+    steps: Annotated[int, Ge(1), Le(10_000)] = 5
     """Steps measured of each point, at least."""
-    seconds: float = 0.0
+    seconds: Duration = 0.0
     """How long steps are measured, at least."""
-    warmup: int = 3
+    warmup: Count = 3
     """Steps before these, at least."""
-    warmup_s: float = 0.0
+    warmup_s: Duration = 0.0
     """How long a lone process warms up, at least: a card at its power limit holds another clock."""
-    timeout_s: float = 300.0
+    timeout_s: Positive = 300.0
     """Longest time without a sign of life before a run counts as hung."""
     profile: bool = False
     """Whether one more step of each point is traced by PyTorch's profiler."""
     overlap: bool = True
     """Whether data-parallel messages run behind the passes."""
-    memory_share: float = 1.0
+    memory_share: Positive = 1.0
     """Share of the device's memory that a predicted point may take before it is left out."""
     share_gpus: bool = False
     """Whether processes may take turns on a GPU: messages and memory are as on several, times are not."""
-    threads: int = 0
+    threads: Count = 0
     """Threads of each process on a CPU; 0: the cores divided by the processes."""
 
     to_dict = as_json()
@@ -205,14 +212,25 @@ class _ConfigReader:
             Problem(path=path, value=value, message=message, allowed=names, nearest=near)
         )
 
+    def _checked(
+        self, path: str, given: Mapping[str, Any], hints: Mapping[str, Any], needed: Sequence[str]
+    ) -> bool:
+        """Whether every name is known and every value what it should be, and nothing needed is missing."""
+        before = len(self.problems)
+        for name, value in given.items():
+            if name in hints:
+                self.problems += check_value(value, hints[name], f"{path}.{name}")
+            else:
+                self._bad(f"{path}.{name}", value, "no such key", list(hints))
+        for name in needed:
+            if name not in given:
+                self._bad(f"{path}.{name}", None, "missing")
+        return len(self.problems) == before
+
     def _settings(self) -> RunnerSettings:
         given = dict(self.table.get("run", {}))
-        named = {f.name: f.default for f in fields(RunnerSettings)}
-        for name in [n for n in given if n not in named]:
-            self._bad(f"run.{name}", given.pop(name), "no such key", list(named))
-        for name, value in list(given.items()):
-            if not _fits(name, value, named[name]):
-                self._bad(f"run.{name}", given.pop(name), "not a usable value", _wants(name))
+        if not self._checked("run", given, field_types(RunnerSettings), ()):
+            return RunnerSettings()
         system = given.get("system", "")
         if system and is_there(self.folder / system, folder=False):
             given["system"] = str((self.folder / system).resolve())
@@ -241,19 +259,9 @@ class _ConfigReader:
         return rows
 
     def _point(self, path: str, row: dict[str, Any]) -> JobPoint | None:
-        before = len(self.problems)
-        for name, value in row.items():
-            if name not in (*WHOLE, *TEXTS):
-                self._bad(f"{path}.{name}", value, "no such key", (*TEXTS, *WHOLE))
-            elif name in TEXTS and not isinstance(value, str):
-                self._bad(f"{path}.{name}", value, "not a text")
-            elif name in WHOLE and (type(value) is not int or not 1 <= value <= 10**9):
-                self._bad(f"{path}.{name}", value, "not a whole number", "1 to 1e9")
-        for name in ("model", "seq_len"):
-            if name not in row:
-                self._bad(f"{path}.{name}", None, "missing")
-        if len(self.problems) > before:
+        if not self._checked(path, row, OF_POINT, ("model", "seq_len")):
             return None
+        before = len(self.problems)
         row = {**DEFAULTS, **row}
         sizes = self._model(path, row["model"])
         try:
@@ -294,7 +302,6 @@ class _ConfigReader:
         return found
 
     def _sizes(self, path: str, table: Any) -> DecoderSizes | None:
-        before = len(self.problems)
         if not isinstance(table, Mapping):
             self._bad(path, table, "is not a table")
             return None
@@ -302,19 +309,10 @@ class _ConfigReader:
         style = given.setdefault("style", "llama")
         if style == "gpt":
             given.setdefault("positions", 1024)
-        names = [f.name for f in fields(DecoderSizes)]
-        for name, value in given.items():
-            if name not in names:
-                self._bad(f"{path}.{name}", value, "no such key", names)
-            elif name == "style" and value not in STYLES:
-                self._bad(f"{path}.style", value, "no such style", STYLES)
-            elif name != "style" and (type(value) is not int or not 1 <= value <= 10**9):
-                self._bad(f"{path}.{name}", value, "not a whole number", "1 to 1e9")
-        for name in ("hidden", "layers", "heads", "ffn", "vocab"):
-            if name not in given:
-                self._bad(f"{path}.{name}", None, "missing")
-        if len(self.problems) > before:
+        hints = dict.fromkeys(field_types(DecoderSizes), Size) | {"style": Style}
+        if not self._checked(path, given, hints, ("hidden", "layers", "heads", "ffn", "vocab")):
             return None
+        before = len(self.problems)
         sizes = DecoderSizes(**given)
         if sizes.hidden % (2 * sizes.heads):
             self._bad(f"{path}.heads", sizes.heads, f"{sizes.hidden} is no even width for each")
@@ -323,33 +321,3 @@ class _ConfigReader:
         if sizes.positions and style == "llama":
             self._bad(f"{path}.positions", sizes.positions, "llama's are rotary: it has no table")
         return sizes if len(self.problems) == before else None
-
-
-def _fits(name: str, value: object, default: object) -> bool:
-    match name:
-        case "device":
-            return value in ("auto", "cuda", "cpu")
-        case "timeout_s" | "memory_share" | "seconds" | "warmup_s":
-            least = 0.0 if default == 0.0 else 1e-9
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            return number and least <= value < 1e6  # type: ignore[operator]
-        case "steps":
-            return type(value) is int and 1 <= value <= 10_000
-        case "warmup" | "threads":
-            return type(value) is int and 0 <= value <= 10_000
-    return isinstance(value, type(default))
-
-
-def _wants(name: str) -> str:
-    wants = {
-        "device": "auto, cuda, cpu",
-        "timeout_s": "seconds above 0",
-        "seconds": "seconds",
-        "warmup_s": "seconds",
-        "memory_share": "a share above 0",
-        "system": "an id or a file's name",
-        "steps": "a whole number from 1",
-    }
-    return wants.get(
-        name, "a whole number from 0" if name in ("warmup", "threads") else "true or false"
-    )

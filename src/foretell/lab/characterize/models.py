@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from foretell.specs.model import Layer, Model
 
 Style = Literal["llama", "gpt"]
-STYLES: tuple[Style, ...] = ("llama", "gpt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ above the need changes nothing."""
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -126,6 +127,30 @@ def test_the_same_of_chips_that_do_not_exist(
     except BadInput:
         assume(False)
     costs_at_most(*found, less, times)
+
+
+@settings(max_examples=25)
+@given(
+    st.sampled_from(sorted(technology().microarchitectures)),
+    st.sampled_from(list(pairwise(technology().nodes))),
+    st.floats(300.0, 700.0),
+    st.floats(1.0, 1.2),
+)
+def test_a_newer_node_or_a_larger_die_is_never_slower(
+    units: str, nodes: tuple[str, str], area: float, larger: float
+) -> None:
+    """More stacks and wider links may be: they take the edge and the area of cores."""
+    steps = []
+    for node, mm2 in ((nodes[0], area), (nodes[1], area), (nodes[0], larger * area)):
+        machine = designed(node, mm2, 4)
+        machine["chip"]["design"]["microarchitecture"] = units
+        place = {"system": machine, "gpus": 8, "global_batch": 16, "seq_len": 2048}
+        try:
+            found = plan_of(ask(model="llama-3.1-8b", **place), "tp8 mbs1", ())
+        except BadInput:
+            assume(False)
+        steps.append(answer_of(*found, chosen=False).step_s)
+    assert max(steps[1:]) <= steps[0] * (1.0 + 1e-6)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -21,6 +21,8 @@ _TRAILING = re.compile(r",(\s*[}\]])")
 _LITERAL = re.compile(r"[\"'$]|-?\d|true\b|false\b", re.IGNORECASE)
 """How a value begins that is none of another name's."""
 _VARIABLE = re.compile(r"[\"']?\$\{?(\w+)\}?[\"']?")
+_SPEAKING = ("echo", "printf", "NAME", "JOB_NAME", "name")
+"""Words before a variable that no program reads."""
 _NAME = re.compile(r"(?!(?:true|false|none)$)([a-z]\w*)", re.IGNORECASE)
 """A value that is a name of a program."""
 _PYTHON = re.compile(r"^(?:from [\w.]+ )?import \w", re.MULTILINE)
@@ -128,7 +130,7 @@ def _replaced(text: str, key: str, value: str | None, line: int | None) -> str |
         return text[: one.end()] + f" {shlex.quote(value)}".rstrip("' ") + text[one.end() :]
     value = value or "true"
     variable = _VARIABLE.fullmatch(told) or _NAME.fullmatch(told)
-    if variable and (changed := _assigned(text, variable[1], value)) is not None:
+    if variable and (changed := _assigned(text, variable[1], value, key)) is not None:
         return changed
     spelt = _spelt(value, told, python=bool(_PYTHON.search(text)))
     if text[one.start() : one.start() + 2] == "--" and told[:1] not in "\"'":
@@ -136,11 +138,15 @@ def _replaced(text: str, key: str, value: str | None, line: int | None) -> str |
     return text[: one.start("value")] + spelt + text[one.end("value") :]
 
 
-def _assigned(text: str, name: str, value: str) -> str | None:
-    """The text with a variable set to another value, where it is set once and used once."""
+def _assigned(text: str, name: str, value: str, key: str) -> str | None:
+    """The text with a variable set anew, where it is set once and is the value of no other key."""
     python = bool(_PYTHON.search(text))
-    uses = len(re.findall(rf"=[ \t]*{name}\b" if python else rf"\$\{{?{name}\b(?!:-)", text))
-    if uses > 1:
+    last = key.rpartition(".")[2]
+    if python and len(re.findall(rf"=[ \t]*{name}\b", text)) > 1:
+        return None
+    others = re.findall(rf"([\w.-]+)(?:[ \t]+|[ \t]*[=:][ \t]*)[\"']?\$\{{?{name}\b(?!:-)", text)
+    keys = (one.lstrip("-").replace("-", "_").rpartition(".")[2] for one in others)
+    if not python and any(last not in one for one in keys if one not in _SPEAKING):
         return None
     equals = "[ \t]*=[ \t]*" if python else "="
     start = rf"^[ \t]*(?:(?:export|readonly|local)[ \t]+)?{name}{equals}"
@@ -179,6 +185,8 @@ def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
         if one is None:
             continue
         if one.re.pattern == _flag(other).pattern:
+            if "." in key and not re.search(r"--\w+\.\w", text):
+                return None  # a section of a file is no flag
             told = f"{flag_name(text, key)} {shlex.quote(value) if value else ''}".rstrip()
             first, end = text.rfind("\n", 0, one.start()) + 1, text.find("\n", one.end())
             end = len(text) if end < 0 else end
@@ -201,7 +209,8 @@ def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
                 return (
                     text[: one.end()] + f"\n{front}{last} = {_literal(value)}" + text[one.end() :]
                 )
-            told = f", {last}={_literal(value)}" if "(" in text else f" {key}={value}"
+            call = re.compile(r"\s*[,)]").match(text, one.end())
+            told = f", {last}={_literal(value)}" if call else f" {key}={value}"
             return text[: one.end()] + told + text[one.end() :]
         if text.lstrip()[:1] == "{":
             return text[: one.start()] + _member(one["indent"], last, value) + text[one.start() :]

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,12 +89,12 @@ class Line:
     """What it says."""
 
 
-def found(lines: Iterator[Line]) -> list[str]:
+def found(lines: Iterator[Line], phrases: tuple[Phrase, ...] = PHRASES) -> list[str]:
     """Every use of a phrase outside of its contexts."""
     return [
         f"{line.where}: {match[0]!r} -> {phrase.instead}: {line.text.strip()[:120]}"
         for line in lines
-        for phrase in PHRASES
+        for phrase in phrases
         for match in re.finditer(phrase.words, line.text, re.IGNORECASE)
         if not (
             phrase.allowed and re.search(phrase.allowed, _around(line.text, match), re.IGNORECASE)
@@ -147,6 +147,31 @@ def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
         for one in node.body if isinstance(node, kinds) else ():
             if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
                 yield one.value
+
+
+DOCSTRINGS = tuple(
+    replace(
+        one,
+        allowed="|".join(
+            filter(None, (one.allowed, r"stands? (?:for|in for|still|idle)\b|replayed"))
+        ),
+    )
+    for one in PHRASES
+    if re.search(r"told|played|turned away|The same where", one.words)
+)
+"""What docstrings do not say either; matrix products and exchanges are words of their formulas."""
+TELLS = ("studies/sweep/trials.py", "studies/sweep/optimise.py", "serving/requests/")
+"""Modules about what is told to somebody: trials are asked for and told, users of a chat say something."""
+
+
+def docstrings() -> Iterator[Line]:
+    """Lines of the docstrings of the source, without code."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith(TELLS):
+            for one in _docstrings(ast.parse(path.read_text(encoding="utf-8"))):
+                for at, text in enumerate(str(one.value).splitlines()):
+                    yield Line(f"{name}:{one.lineno + at}", re.sub(r"`[^`]*`", "`", text))
 
 
 def commands() -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""What goes wrong, said once: a field's path, its value and what would have been right.
+"""What goes wrong, stated once: a field's path, its value and what would have been right.
 
 `BadInput` is a question that cannot be understood (exit code 2); `Infeasible` is one that was
 understood and whose answer is no (exit code 1). Both carry every problem found, not the first.
@@ -127,7 +127,7 @@ def nearest_name(word: str, names: Iterable[str]) -> str | None:
 
 
 def unknown(path: str, value: object, names: Iterable[str]) -> Problem:
-    """A value that is none of the names that may stand there."""
+    """A value that is none of the names that may be there."""
     known = tuple(names)
     return wrong(path, value, "unknown", ", ".join(known), nearest_name(str(value), known))
 

@@ -91,9 +91,9 @@ class _Unit:
     over: int
     under: int
     up: str | None
-    """What stands above the line; None for a bare count."""
+    """What is above the line; None for a bare count."""
     down: tuple[str, ...]
-    """What stands below it, sorted, nouns left out."""
+    """What is below it, sorted, nouns left out."""
     nouns: frozenset[str]
     """The things counted below the line."""
 

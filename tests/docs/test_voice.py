@@ -2,7 +2,17 @@
 
 import pytest
 
-from tests.voice import PHRASES, Line, commands, found, messages, page_texts, pages
+from tests.voice import (
+    DOCSTRINGS,
+    PHRASES,
+    Line,
+    commands,
+    docstrings,
+    found,
+    messages,
+    page_texts,
+    pages,
+)
 
 
 def test_readme_and_pages_use_the_words_of_the_field() -> None:
@@ -19,9 +29,14 @@ def test_the_web_page_uses_the_words_of_the_field() -> None:
     assert found(page_texts()) == []
 
 
+def test_docstrings_use_the_words_of_the_field() -> None:
+    assert found(docstrings(), DOCSTRINGS) == []
+
+
 def test_every_surface_has_lines() -> None:
     """A walk that finds nothing to read would find nothing wrong."""
-    for surface, least in ((pages, 5000), (messages, 3000), (commands, 40), (page_texts, 300)):
+    surfaces = ((pages, 5000), (messages, 3000), (commands, 40), (page_texts, 300))
+    for surface, least in (*surfaces, (docstrings, 15_000)):
         assert sum(1 for line in surface() if line.text.strip()) >= least
 
 

@@ -44,9 +44,9 @@ FAR = 1.2
 PHASE_NOISE = 0.1
 """Relative standard deviation of a part of a step: programs draw the line between parts differently."""
 CONTRADICTS = 0.5
-"""Probability from which a run is said to contradict the rest."""
+"""Probability from which a run is stated to contradict the rest."""
 OPEN = 0.02
-"""Slope from which a mechanism is told of."""
+"""Slope from which a mechanism is given."""
 RANKED = 12
 """Plans of a search that are ranked by the factors of their own."""
 
@@ -144,7 +144,7 @@ class Conditioned:
     def after(
         self, before: StepEstimate, found: StepEstimate, step: ConditionedStep
     ) -> StepEstimate:
-        """An answer under the factors with the posterior's intervals, and what was said before."""
+        """An answer under the factors with the posterior's intervals, and what was stated before."""
         interval = step.interval(found.step_s)
         deviations = dict(zip(TRAINING, step.said.deviations.tolist(), strict=True))
         tree = found.breakdown

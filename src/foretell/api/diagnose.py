@@ -70,7 +70,7 @@ PART_NAMES: Mapping[str, str] = {
 LITTLE = 0.02
 """Share of the step below which nothing of a part stands out."""
 DRAWS_LESS = -0.25
-"""Gap of a chip's power below which it is told."""
+"""Gap of a chip's power below which it is stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,7 @@ def _edited(
     says: Callable[[Mapping[str, str]], bool],
 ) -> EditedFile:
     """The file with the keys that differ; where one is in a file that the launch only names, or the changed
-    text does not read back as meant, the changes stand alone and a note says so."""
+    text does not read back as meant, the changes are alone and a note says so."""
     place = Path(given) if text != str(given) else None
     files = files_beside(text, place) if place else ()
     wanted = changed_keys(table_of(launch.tool), lambda key: has_key(text, key), *keys)

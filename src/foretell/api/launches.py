@@ -1,6 +1,7 @@
 """Arguments of other tools as a question of ours: `read_launch`, and how they meet the flags given beside.
 
-What is said by hand counts before what a launch says, and is known while the launch is read: its tool's rules
+What is stated by hand counts before what a launch says, and is known while the launch is read: its tool's
+rules
 for batches and replicas are applied to the chips and degrees that count in the end. A plan's words replace
 those of the same field, and the replicas that a launch names go where the chips or another degree are given
 anew. `read_question` also tells where every value comes from, and stops at what it does not understand.
@@ -216,7 +217,7 @@ def serving_only(launch: Launch, wanted: bool) -> None:
 def _rows(
     launch: Launch, arguments: Mapping[str, Any], beside: Mapping[str, Any], *, files: bool
 ) -> tuple[ReadValue, ...]:
-    """The read-back table: the model, the job, then the plan's words; what a flag says stands in its
+    """The read-back table: the model, the job, then the plan's words; what a flag says is in its
     place."""
     record = arguments["model"]
     found = record if isinstance(record, Model) else catalog_model(record, files=files)

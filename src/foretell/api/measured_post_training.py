@@ -45,7 +45,7 @@ class ConditionedLoop:
     posterior: Posterior
     """What is held."""
     notes: tuple[str, ...]
-    """What was said on the way."""
+    """What was stated on the way."""
 
     def after(self, result: StepResult, figures: Printed) -> tuple[StepResult, NextRun]:
         """The step under the factors, and what the posterior says of its time."""

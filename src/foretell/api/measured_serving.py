@@ -29,7 +29,7 @@ from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, cond
 FAR = 1.5
 """Largest log-factor."""
 OPEN = 0.02
-"""Slope from which a mechanism is told of."""
+"""Slope from which a mechanism is given."""
 SCALED = {
     "output_tokens_per_s_per_gpu": "output_tokens_per_s",
     "requests_per_s": "output_tokens_per_s",

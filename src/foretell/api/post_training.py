@@ -272,7 +272,7 @@ def printed_phases(
 
 
 LOGGED_GEN = ("wake", "generate", "environment", "sleep", "weight_sync")
-"""Phases that logs count as generation where both stand on the same chips."""
+"""Phases that logs count as generation where both are on the same chips."""
 LOGGED_PASSES = ("old_logprob", "ref_logprob", "values")
 """Passes without gradients, which some loops time together."""
 

@@ -35,7 +35,7 @@ def read_post_training(
 ) -> LaunchQuestion:
     """A launch and the flags beside it as one post-training question, every value with where it comes from.
 
-    What the launch says stands below what is given by hand; words of `plan` by hand replace those of the same
+    What the launch says is below what is given by hand; words of `plan` by hand replace those of the same
     field. What may change the answer and is not understood is BadInput, unless it is accepted.
     """
     model = beside.get("model") or None

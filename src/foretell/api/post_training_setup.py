@@ -230,7 +230,7 @@ def engine_of(
 
 def with_room(setup: StepSetup, said: list[str], options: dict[str, Any]) -> StepSetup:
     """The setup with the fastest layout of the engine that fits, where none is given; a framework's share of
-    the memory that leaves no cache on these chips is raised, and that is said."""
+    the memory that leaves no cache on these chips is raised, and that is reported."""
     usual = setup.deployment.memory_fraction or 1.0
     shares = [usual, *(share for share in SHARES if share > usual)]
     problem: Infeasible | None = None
@@ -265,7 +265,7 @@ def usual_mean(limit: float, *, reasons: bool = False) -> float:
 def workload_of(
     question: PostTrainingQuestion, form: AlgorithmForm, said: list[str], loop: PostTrainingLoop
 ) -> TrajectoryWorkload:
-    """Trajectories and their lengths; what is left open is said."""
+    """Trajectories and their lengths; what is left open is stated."""
     if form.moves_weights:
         none = AnswerLengths(mean=1.0, cap=1.0, shape="fixed")
         return TrajectoryWorkload(prompts=0, samples=1, prompt_tokens=0.0, answers=none)

@@ -1,7 +1,7 @@
 """What is typed for a post-training step in the words of frameworks and papers, in this project's words.
 
 Placements, mechanisms, packings, offloads, algorithms and frameworks have many names; one that is read as
-another is said. A typing error keeps its message with the nearest name.
+another is stated. A typing error keeps its message with the nearest name.
 """
 
 import difflib
@@ -112,7 +112,7 @@ def algorithm_word(text: str) -> str | None:
 
 
 def in_our_words(question: PostTrainingQuestion, said: list[str]) -> PostTrainingQuestion:
-    """The question in this project's words; what was read as another word is said."""
+    """The question in this project's words; what was read as another word is stated."""
     found: dict[str, str | None] = {
         "placement": _ours(question.placement, PLACEMENTS),
         "sync": question.sync and _ours(question.sync, SYNCS),

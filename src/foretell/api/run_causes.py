@@ -17,9 +17,9 @@ from foretell.uncertainty.causes import REST, SHARED, RunCauses, causes_of
 from foretell.uncertainty.posterior import Posterior
 
 LIKELY = 0.03
-"""Probability from which a cause is told."""
+"""Probability from which a cause is stated."""
 APART = -0.35
-"""Correlation below which two causes cannot be told apart."""
+"""Correlation below which two causes cannot be distinguished."""
 
 FAST, SLOW = 0.7, 1.4
 """Logged over expected, between which a part is as expected: nine in ten phases of published logs are within

@@ -170,7 +170,7 @@ def served_plainly(asked: ServeQuestion, *, given: bool) -> ServiceEstimate:
     """The closed form's answer with what a benchmark of it prints, percentiles in closed form as well.
 
     A short benchmark is simulated; where its requests come faster than they are answered, so is all that is
-    told, since there is no steady state.
+    stated, since there is no steady state.
     """
     try:
         found = closed_form(asked, given)
@@ -305,7 +305,7 @@ def _batch_forms(
 def _told(
     found: ServiceEstimate, asked: ServeQuestion, layouts: Sequence[Deployment], given: bool
 ) -> ServiceEstimate:
-    """An estimate of a batch with what is said of its own question."""
+    """An estimate of a batch with what is stated of its own question."""
     more = () if given else (chosen_of(len(layouts)),)
     own = found.assumptions[len(asked.assumptions) :]
     return replace(

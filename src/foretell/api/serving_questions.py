@@ -214,7 +214,7 @@ def _said_of_formats(plan: str | Deployment | None, deployment: Deployment) -> l
 
 
 def model_or_stand_in(given: Any, said: list[str]) -> Any:
-    """The model that is named, or one of the catalogue that has its shape, which is said."""
+    """The model that is named, or one of the catalogue that has its shape, which is reported."""
     shape = stand_in(given) if isinstance(given, str) else None
     if shape is None:
         return given

@@ -38,7 +38,7 @@ class AcceptanceCurve:
     tokens: tuple[float, ...]
     """Mean tokens of a step with 1, 2, ... drafts, the model's own token included."""
     source: str
-    """Where it stands."""
+    """Where it is."""
     tokens_without_thinking: tuple[float, ...] = ()
     """The same of answers without a chain of thought; empty: not measured."""
 

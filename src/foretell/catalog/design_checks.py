@@ -30,7 +30,7 @@ def shortfalls(
 
 
 def contradictions(given: ChipDesign, path: str) -> list[Problem]:
-    """Numbers that cannot stand, or cannot stand together."""
+    """Numbers that cannot be, or cannot be together."""
     found = [
         Problem(path=f"{path}.{name}", value=getattr(given, name), message="is not a whole number")
         for name in WHOLE
@@ -107,7 +107,7 @@ def _power(built: BuiltChip, node: Node, path: str) -> list[Problem]:
 
 
 def doubts(built: BuiltChip, node: Node) -> list[str]:
-    """What can be built but should be said."""
+    """What can be built but should be reported."""
     design, total, found = built.design, built.die_mm2["total"], []
     found.append(
         f"{design.id}: one compute die takes about {total:.0f} mm2 ({_parts(built, 'die_area_mm2')}) of"

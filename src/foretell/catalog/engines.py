@@ -234,7 +234,7 @@ def _version_in(name: str) -> str:
 
 
 def outside(p: EngineProfile, version: str) -> float:
-    """How far a version, or a year in its place, lies outside a profile's range; 0 where none is told."""
+    """How far a version, or a year in its place, lies outside a profile's range; 0 where none is stated."""
     numbers = release_numbers(version)
     if not numbers:
         return 0.0

@@ -18,7 +18,7 @@ def values_of(table: Table) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def usual_host() -> Host:
-    """The host of a machine of which nothing is told."""
+    """The host of a machine of which nothing is stated."""
     return Host(**values_of(read_table(FILE)["host"]))
 
 

@@ -55,7 +55,7 @@ class ModelEntry:
     published: int | None = None
     """Parameter count in print."""
     published_text: str | None = None
-    """The same where it is printed with few digits."""
+    """Parameter count as its text has it, where that has few digits."""
     published_source: str | None = None
     """Where it is printed."""
     check: str = "none"
@@ -113,7 +113,7 @@ def name_words(name: str) -> tuple[str, ...]:
 def places_in(
     own: tuple[str, ...], words: tuple[str, ...], published: int | None = None
 ) -> tuple[int, ...]:
-    """Where the words of an entry's name stand in another's, in order, its size among them, or that of as
+    """Where the words of an entry's name are in another's, in order, its size among them, or that of as
     many weights as are `published`; () where one does not, or the name has another size beside it."""
     places: list[int] = []
     for word in own:

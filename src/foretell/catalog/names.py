@@ -13,7 +13,7 @@ INDEX_FILE = ROOT / "index.toml"
 KINDS = ("system", "chip")
 """Kinds of this half of the catalogue, in the order in which a name is looked up."""
 _MAKERS = ("nvidia", "tesla", "amd", "instinct", "intel", "google", "aws")
-"""Words that may stand before a name and add nothing to it."""
+"""Words that may be before a name and add nothing to it."""
 _BESIDE = re.compile(
     r"[\s_-]+(?:hbm\d*e?|nvlink|gpus?|cards?|chips?|accelerators?|tensor core|memory)\b",
     re.IGNORECASE,
@@ -80,7 +80,7 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def shorter_spellings(name: str) -> tuple[str, ...]:
-    """The same where a memory size stands in short behind it (`A100-80G`) or before its form (`A100 80GB
+    """Spellings of a name with a memory size in short behind it (`A100-80G`) or before its form (`A100 80GB
     SXM4`), and without that size, its form's generation and words that add nothing (`H100 80GB HBM3`)."""
     bare = re.sub(r"\(([^)]*)\)", r" \1", name)
     while (shorter := _BESIDE.sub("", bare)) != bare:

@@ -38,7 +38,7 @@ class Offer:
     last_seen: str
     """Date of the last listing."""
     source: str
-    """Where the listing stands, in full."""
+    """Where the listing is, in full."""
     status: str
     """published or recalled."""
     basis: str = ""

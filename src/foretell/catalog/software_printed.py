@@ -44,7 +44,7 @@ def recognise_framework(
 ) -> str:
     """The word of a plan for a printed framework; generic where nothing tells.
 
-    `name` is an id that stands beside the text, `date` a text that may have a date, `notes` what is told
+    `name` is an id that is beside the text, `date` a text that may have a date, `notes` what is stated
     besides, `architecture` the chip's.
     """
     return _recognised(text, name, date, notes, architecture)

@@ -32,7 +32,7 @@ _TIER_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 @lru_cache(maxsize=64)
 def named_system(name: str) -> System:
-    """The system that a machine's or a chip's name means, with what the name left open said."""
+    """The system that a machine's or a chip's name means, with what the name left open stated."""
     match = find(name)
     if match.kind == "system":
         table = catalogue_table("system", match.id)
@@ -220,7 +220,7 @@ def _of_dies(system: System, tier: Table, problems: list[Problem]) -> System:
 
 
 def _design(chip: Table) -> ChipDesign | None:
-    """The design of a file's chip, as given; what it is called may stand beside it."""
+    """The design of a file's chip, as given; what it is called may be beside it."""
     from foretell.catalog.designs import design_from_table
 
     named = {key: chip[key] for key in NAMES if key in chip}

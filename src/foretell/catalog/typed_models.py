@@ -9,7 +9,7 @@ What a text leaves out: kv_heads as heads; head_dim hidden / heads; ffn four tim
 rows; positions GPT-2's 1,024, or 2,048 of the first LLaMA. With `params` (weights in billions, as in print)
 the feed-forward part is gated or not and the head tied or not by which of the four comes nearest; `gated` and
 `tied` overrule this. `experts` are in every layer but the first `dense_layers`; `latent=yes` is DeepSeek's
-attention. What was filled in is said.
+attention. What was filled in is stated.
 """
 
 import math
@@ -27,7 +27,7 @@ from foretell.specs.model import Embedding, Head, Layer, Model, Stack
 KINDS = ("llama", "gpt")
 """What a text may begin with beside a model of the catalogue."""
 VOCAB, POSITIONS = 50_304, {"gpt": 1024, "llama": 2048}
-"""Rows of GPT-2's table padded to a multiple of 128, and longest sequences, where nothing is said."""
+"""Rows of GPT-2's table padded to a multiple of 128, and longest sequences, where nothing is stated."""
 LATENT = LatentAttention(
     heads=128, q_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128
 )
@@ -39,7 +39,7 @@ MOST, LAYERS_MOST = 10**9, 10_000
 NEEDED = ("layers", "hidden", "heads")
 """Numbers that a text cannot leave out."""
 CHANGES = ("layers", "dense_layers", "prediction", "towers")
-"""What can be said of a model of the catalogue."""
+"""What can be stated of a model of the catalogue."""
 SWITCHES = {"yes": True, "no": False}
 TYPED = re.compile(r"([^:=\s][^:=]*):\s*([a-z_0-9]+\s*=.*)")
 """A kind or a model, then words."""
@@ -86,7 +86,7 @@ class TypedShape:
     tied: bool | None = None
     """Whether the head is the token table; None: the same."""
     params: float = 0.0
-    """Weights in billions, as in print; 0: not told."""
+    """Weights in billions, as in print; 0: not stated."""
 
 
 def typed_words(text: str) -> tuple[str, str] | None:

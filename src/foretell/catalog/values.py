@@ -1,6 +1,6 @@
 """From a TOML table to the fields of a record: one reader for the catalogue and for users' files.
 
-A value stands alone (`tdp_watts = "700 W"`) or in a table with where it comes from:
+A value is alone (`tdp_watts = "700 W"`) or in a table with where it comes from:
 `{ value = "700 W", source = "sheet", status = "datasheet" }`, the source a key of the file's
 `[sources]`. What a field may hold is read off its record: its type, its range marks and the unit
 that ends its name. Every problem is collected with its path; nothing stops at the first.

@@ -1,6 +1,6 @@
 """The command of a verb, made from its question: flags, help and defaults are the record's.
 
-Numbers are taken as texts: what is wrong with them is then said together with everything else that is
+Numbers are taken as texts: what is wrong with them is then stated together with everything else that is
 wrong, in the words of the Python functions, rather than one by one by the parser.
 """
 
@@ -181,7 +181,7 @@ def _parameter(field: QuestionField, *, optional: bool, shown: set[str]) -> insp
 
 
 def _about(field: QuestionField, *, optional: bool, show: bool = True) -> Parameter:
-    """What the parser is told of a flag."""
+    """What the parser knows of a flag."""
     flag = field.flag
     told: dict[str, Any] = {"help": flag.help} | ({} if show else {"show": False})
     if optional:

@@ -194,7 +194,7 @@ def _plan_word(option: str, arguments: Sequence[str], verb: str) -> str | None:
 
 
 def _fault(error: Exception) -> int:
-    """A defect of Foretell, said in one line."""
+    """A defect of Foretell, stated in one line."""
     what = " ".join(f"{type(error).__name__}: {error}".split())
     said = f"this is a fault of foretell, please report it ({what}); {DEBUG} shows where"
     print(f"error: {said}", file=sys.stderr)

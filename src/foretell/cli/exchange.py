@@ -36,7 +36,8 @@ def imported(
     """What was given, above what `--import` says.
 
     What the reading took for granted goes with the model, so that every answer tells it; with `plain` the
-    model stays a name, and it is told on standard error. Fields of the plan in `free` are left to a search.
+    model stays a name, and it is reported on standard error. Fields of the plan in `free` are left to a
+    search.
     """
     model = given.get("model")
     READ_BACK.set(())
@@ -68,7 +69,7 @@ def imported(
 def _with_notes(
     result: AskedQuestion, said: Sequence[str], *, plain: bool = False
 ) -> AskedQuestion:
-    """The question with what its reading assumed told by its model, else on standard error."""
+    """The question with what its reading assumed stated by its model, else on standard error."""
     from foretell.api.launches import noted_model
 
     record = None if plain else noted_model(result, said)

@@ -1,4 +1,4 @@
-"""`foretell ui`: the page and its JSON API, on this machine unless told otherwise."""
+"""`foretell ui`: the page and its JSON API, on this machine unless stated otherwise."""
 
 import secrets
 import sys

@@ -192,7 +192,7 @@ def _facts(
 
 
 def _rents(system: System, rent: float | None, prices: str) -> Rents:
-    """Rents of the chip by term, of a price list or the catalogue; one given by hand stands alone."""
+    """Rents of the chip by term, of a price list or the catalogue; one given by hand is alone."""
     if rent is not None:
         return [("given", rent, "set by hand")]
     listed = rent_in(prices, system.chip.id) if prices else None

@@ -14,7 +14,7 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What stands in the building."""
+    """What is in the building."""
 
     chips: Num
     """Accelerators."""
@@ -37,7 +37,7 @@ class ClusterPrice:
     tree: Branch
     """All that is bought."""
     watts: Num
-    """Highest draw of what stands in the building."""
+    """Highest draw of what is in the building."""
     switches: Num
     """Switches."""
     links: Num

@@ -55,7 +55,7 @@ class OwnedCluster:
     system: System
     """Of what."""
     cluster: Cluster
-    """What stands there."""
+    """What is there."""
     bought: ClusterPrice
     """What is paid once."""
     year: YearlyCost

@@ -16,7 +16,7 @@ from foretell.specs.check import check_value
 from foretell.specs.cost import Figure
 
 SHORT = {"usd_per_kwh": "site.usd_per_kwh", "pue": "site.pue"}
-"""Names of `prices` that other verbs know too, and where they stand here."""
+"""Names of `prices` that other verbs know too, and where they are here."""
 MOST_ROWS = 2000
 """A sweep of more rows is refused."""
 

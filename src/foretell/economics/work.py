@@ -70,9 +70,9 @@ class PaidWork:
     flop: float
     """Operations of the model, each counted once."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What else is told."""
+    """What else is stated."""
     intervals: Intervals = field(default_factory=dict)
-    """Of what is told of the work itself."""
+    """Of what is stated of the work itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ def by_package(work: PaidWork) -> PaidWork:
 
 
 def _hardware(own: OwnedCluster, package: Package | None) -> dict[str, Any]:
-    """What stands behind the work: capital, draw and silicon; none where a part is not known."""
+    """What is behind the work: capital, draw and silicon; none where a part is not known."""
     bought, known = own.bought, bool(central(own.cluster.node.usd))
     case = own.case
     low, usd, high = spread(bought.tree.usd, case)

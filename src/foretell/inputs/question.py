@@ -1,4 +1,4 @@
-"""From names, files and flags to a scenario: defaults are filled in and said, problems collected."""
+"""From names, files and flags to a scenario: defaults are filled in and stated, problems collected."""
 
 import math
 import re
@@ -43,7 +43,7 @@ _CHIPS = re.compile(r"([0-9]{1,12})(?:\s*[xX\u00d7]\s*(\S.*))?")
 """`512`, and `512xH100`, which names the system too."""
 
 _TURNED = re.compile(r"([A-Za-z][\w.-]*?)\s*[:xX*\u00d7]\s*([0-9]{1,12})")
-"""`H100:8` and the like, which is said to be 8xH100."""
+"""`H100:8` and the like, which is read as 8xH100."""
 NUMBERS = ("global_batch", "seq_len", "target_len")
 """Fields of a job that are given as whole numbers."""
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from foretell.specs.scenario import Scenario
 
 
 def fill_sequences(scenario: Scenario, plan: Plan) -> Scenario:
-    """The scenario with sequences of a length that the plan's ranks divide, said where it is longer.
+    """The scenario with sequences of a length that the plan's ranks divide, stated where it is longer.
 
     Sequence parallelism cuts a sequence over tp x cp ranks, context parallelism over 2 cp parts. A learned
     table of positions is not exceeded, nor a grid's rule or an encoder-decoder's changed.

@@ -24,7 +24,7 @@ BRAIN = ("bf16.enabled", "bfloat16.enabled", "bf16")
 
 
 def read_deepspeed(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
-    """What the file says; of a command, what stands beside it."""
+    """What the file says; of a command, what is beside it."""
     told = translate(given, table)
     keys, words = told.keys, table.words
     tp = keys.whole("tensor_parallel.autotp_size", "tensor_parallel.tp_size") or 1
@@ -106,7 +106,7 @@ def _sharing(keys: Keys, ranks: int | None) -> dict[str, object]:
 
 def _bucket(keys: Keys) -> dict[str, object]:
     """Millions of weights that are joined until a message is full: with stage 3 what is gathered ahead, below
-    it what is reduced at once. Nothing said, or auto, is as the plan has it."""
+    it what is reduced at once. Nothing stated, or auto, is as the plan has it."""
     stage = _stage(keys)
     names = ("stage3_prefetch_bucket_size", "prefetch_bucket_size")
     found = [keys.raw(f"zero_optimization.{name}") for name in names]
@@ -268,5 +268,5 @@ def _groups(run: Training) -> dict[str, Any]:
 
 
 def _named(optimizer: str) -> str:
-    """DeepSpeed's own and torch's optimizers; what they lack is AdamW, and is told as a difference."""
+    """DeepSpeed's own and torch's optimizers; what they lack is AdamW, and is stated as a difference."""
     return {"muon": "Muon", "sgd": "SGD", "adafactor": "Adafactor"}.get(optimizer, "AdamW")

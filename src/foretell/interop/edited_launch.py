@@ -1,7 +1,7 @@
 """A launch with some of its keys changed, all else as its author wrote it: comments, order, other keys.
 
-A key may stand as a flag (`--micro-batch-size 2`), as a line of YAML or JSON, or as a keyword of a call, an
-override or TOML (`micro_batch_size=2`). Where it stands, its value is replaced, or that of the variable that
+A key may be as a flag (`--micro-batch-size 2`), as a line of YAML or JSON, or as a keyword of a call, an
+override or TOML (`micro_batch_size=2`). Where it is, its value is replaced, or that of the variable that
 its value is (`MBS=2 ... --micro-batch-size $MBS`); where not, it is added beside a key that does. Whoever
 asks reads the text again to see that it says what is meant.
 """
@@ -15,7 +15,7 @@ from foretell.interop.tool_tables import ToolTable
 
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|\$\(\w+\)|[^\s,)#\\\"']+)"
 _NEXT = r"(?:=|[ \t]+|[\"']?[ \t]*\n[ \t]*-[ \t]+|[\"'],[ \t\n]*)"
-"""What stands between a flag and its value: in a list of words the end of one and the start of the next."""
+"""What is between a flag and its value: in a list of words the end of one and the start of the next."""
 _TRAILING = re.compile(r",(\s*[}\]])")
 """A comma behind the last member, which JSON does not have."""
 _LITERAL = re.compile(r"[\"'$]|-?\d|true\b|false\b", re.IGNORECASE)
@@ -57,7 +57,8 @@ def edited_launch(
 ) -> str | None:
     """The text with keys set to new values, or left out (None); None where a key has no place in it.
 
-    `beside` are keys that the launch has and that a new one may stand beside, `lines` where keys stand."""
+    `beside` are keys that the launch has and that a new one may be beside, `lines` where keys stay in
+    place."""
     before, at = text, dict(lines or {})
     for key, value in changes.items():
         changed = _replaced(text, key, value, at.get(key))
@@ -82,7 +83,7 @@ def flag_name(text: str, key: str) -> str:
 
 
 def has_key(text: str, key: str) -> bool:
-    """Whether a key stands in a text, in any of the forms."""
+    """Whether a key is in a text, in any of the forms."""
     return _place(text, key, None) is not None
 
 
@@ -108,7 +109,7 @@ def _block(text: str, path: str) -> re.Match[str] | None:
 
 
 def _place(text: str, key: str, line: int | None) -> re.Match[str] | None:
-    """Where a key stands: on its line where that is known, else the last place that is no comment."""
+    """Where a key is: on its line where that is known, else the last place that is no comment."""
     for pattern in (_flag(key), _line(key), _keyword(key)):
         found = [one for one in pattern.finditer(text) if not _commented(text, one.start())]
         near = [one for one in found if text.count("\n", 0, one.end()) + 1 == line]

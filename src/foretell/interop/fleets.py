@@ -197,7 +197,7 @@ def _with_transceiver(before: list[str], command: str) -> tuple[list[str], str]:
 
 
 def _router(tool: Tool, every: Sequence[InstancePlace], port: int) -> str:
-    """What stands in front of the instances."""
+    """What is in front of the instances."""
 
     def url(one: InstancePlace) -> str:
         return f"http://${{HOSTS[{one.node}]}}:{one.port}"

@@ -114,7 +114,7 @@ class Keys:
         return any(name in self._pairs for name in names)
 
     def raw(self, *names: str) -> Any:
-        """The first of the names that is given, as it stands; None where none is."""
+        """The first of the names that is given, as it is; None where none is."""
         for name in names:
             value = self._pairs.get(name)
             if value is not None:
@@ -235,7 +235,7 @@ class Keys:
             raise BadInput(self.problems)
 
     def _one(self, *names: str) -> Any:
-        """A single value; a variable that the text does not set is none, and is said."""
+        """A single value; a variable that the text does not set is none, and is stated."""
         value = self.raw(*names)
         if isinstance(value, list):
             value = value[0] if value else None
@@ -305,7 +305,7 @@ def drop_unset(
 
 def world_size(keys: Keys, known: Known) -> int | None:
     """Chips of a training command: by hand, torchrun's, a batch script's, or a variable's; None where not
-    told.
+    stated.
 
     accelerate's num_processes and a plain world_size count all of them, the others those of a node.
     """
@@ -326,7 +326,7 @@ def enough_chips(keys: Keys, known: Known, gpus: int | None, ranks: int) -> int 
 
 
 def node_size(keys: Keys, gpus: int | None) -> int | None:
-    """Chips of a node of a training command: told, or all of them over its nodes; None where neither is."""
+    """Chips of a node of a training command: stated, or all of them over its nodes; None where neither is."""
     _, each, nodes = _chip_counts(keys)
     if each is None and gpus is not None and nodes is not None and gpus % nodes == 0:
         return gpus // nodes
@@ -360,7 +360,7 @@ def read_back(
 ) -> tuple[ReadValue, ...]:
     """A row for each value: the arguments it is from with their line, else the tool's default.
 
-    `sources` names the arguments of each value; one that has none stands under its own name.
+    `sources` names the arguments of each value; one that has none is under its own name.
     """
     rows = []
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""What a tool was told to run: model, job and plan, read from its arguments; and a plan written as such.
+"""What a tool was asked to run: model, job and plan, read from its arguments; and a plan written as such.
 
 A reader turns text into a `Launch`, a writer turns a plan into a `ToolArguments`; neither opens a file.
 """
@@ -31,7 +31,7 @@ REINFORCEMENT: tuple[Tool, ...] = (
 """Those that alternate between generating and training."""
 Origin = Literal["file", "flag", "tool default", "assumed"]
 """Where a value of a question comes from: the launch, a flag given beside it, what the tool does where
-nothing is said, or what Foretell takes for granted."""
+nothing is stated, or what Foretell takes for granted."""
 JOB = ("gpus", "global_batch", "seq_len", "target_len")
 """What of a launch is the job's."""
 
@@ -63,7 +63,7 @@ class NamedFile:
     name: str
     """Its name there."""
     content: str
-    """What stands in it."""
+    """What is in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ class ToolArguments:
     text: str
     """What to paste."""
     notes: tuple[str, ...] = ()
-    """What the tool cannot be told this way, a sentence each."""
+    """What the tool cannot be given this way, a sentence each."""
 
     def to_dict(self) -> dict[str, Any]:
         """As an answer's JSON carries it."""

@@ -71,7 +71,7 @@ def after(words: str, name: str, factor: float = 1.0, take: Take = "median") -> 
 
 
 def whole(pattern: str, *reads: tuple[str, float], take: Take = "median") -> LineFigure:
-    """Numbers by a pattern of their own; <N> in it is a number, <:> what stands between words and it."""
+    """Numbers by a pattern of their own; <N> in it is a number, <:> what is between words and it."""
     made = re.compile(pattern.replace("<N>", NUMBER).replace("<:>", r"[ \t:|*=]+"))
     names, factors = tuple(name for name, _ in reads), tuple(factor for _, factor in reads)
     return LineFigure(pattern=made, names=names, factors=factors, take=take, needs=literal(pattern))

@@ -251,7 +251,7 @@ def _rates(lines: Sequence[PrintedStep]) -> dict[str, float]:
 
 
 def _parts(found: RunLines, step_s: float | None) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Seconds of the timed parts of a step, and what is to be said of them."""
+    """Seconds of the timed parts of a step, and what is to be reported of them."""
     parts, other = timed_parts(found.timers)
     notes = (f"timers not known here: {', '.join(other[:8])}",) if other and parts else ()
     if not parts or not step_s:

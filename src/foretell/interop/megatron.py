@@ -140,7 +140,7 @@ def _replicas(keys: Keys, gpus: int | None, ranks: int) -> int | None:
 
 
 def _layout(keys: Keys, pp: int, vpp: int, layers: int | None) -> tuple[str | None, int]:
-    """Layers of each chunk where they are told, and virtual stages, which a layout counts too."""
+    """Layers of each chunk where they are stated, and virtual stages, which a layout counts too."""
     text = keys.text("pipeline_model_parallel_layout")
     ends = (
         keys.whole("num_layers_in_first_pipeline_stage", "decoder_first_pipeline_num_layers"),
@@ -170,7 +170,7 @@ def _layout(keys: Keys, pp: int, vpp: int, layers: int | None) -> tuple[str | No
 
 
 def _virtual(keys: Keys, pp: int, layers: int | None) -> int:
-    """Virtual stages per rank, however they are told."""
+    """Virtual stages per rank, however they are stated."""
     told = keys.whole(
         "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"
     )
@@ -187,7 +187,7 @@ def _virtual(keys: Keys, pp: int, layers: int | None) -> int:
 
 
 def _expert_tensor(keys: Keys, tp: int, ep: int) -> int | None:
-    """Ranks inside an expert: tp unless told; without ep, tp cuts the experts here in any case."""
+    """Ranks inside an expert: tp unless stated; without ep, tp cuts the experts here in any case."""
     told = keys.whole("expert_tensor_parallel_size")
     if ep == 1:
         if told not in (None, tp):
@@ -340,7 +340,7 @@ def _on(told: object) -> bool:
 
 
 def _wide_layers(keys: Keys) -> dict[str, object]:
-    """Layers at both ends that stay in 16 bits beside a narrow precision: one each unless told."""
+    """Layers at both ends that stay in 16 bits beside a narrow precision: one each unless stated."""
     ends = [
         keys.whole(name, low=0)
         for name in ("num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16")
@@ -353,14 +353,14 @@ def _wide_layers(keys: Keys) -> dict[str, object]:
 
 
 def _unset(keys: Keys, given: ArgumentTable) -> bool:
-    """Whether the text has variables that it does not set, where flags may stand behind them."""
+    """Whether the text has variables that it does not set, where flags may be behind them."""
     behind = [item for _, value in given.pairs if isinstance(value, list) for item in value[1:]]
     return any(str(word).startswith("$") for word in (*keys.words, *behind))
 
 
 def _dtypes(keys: Keys, *, bridge: bool) -> dict[str, object]:
-    """What gradients, master copy and states are kept in: the flags' own gradients have 32 bits unless told,
-    those of Megatron-Bridge's recipes are as the software has them."""
+    """What gradients, master copy and states are kept in: the flags' own gradients have 32 bits unless
+    stated, those of Megatron-Bridge's recipes are as the software has them."""
     values: dict[str, object] = {} if bridge else {"gradients": "fp32"}
     if keys.flag("grad_reduce_in_bf16") or keys.flag("grad_reduce_in_fp32") is False:
         values["gradients"] = "bf16"

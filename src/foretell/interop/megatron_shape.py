@@ -1,7 +1,7 @@
 """A model as Megatron-LM's arguments: the flags that describe its shape, where they can.
 
 A decoder of equal attention layers, dense or with experts from some layer on, latent attention too. What
-flags cannot say (towers, several kinds of attention, tied parts of their own) is told as a note.
+flags cannot say (towers, several kinds of attention, tied parts of their own) is stated as a note.
 """
 
 from itertools import groupby

@@ -1,6 +1,6 @@
 """Files with further arguments that a launch names, once somebody has opened them (api/launch_files.py).
 
-What stands in such a file counts before the launch's own flags are put over it, as accelerate, vLLM and
+What is in such a file counts before the launch's own flags are put over it, as accelerate, vLLM and
 torchtitan do; TensorRT-LLM does it the other way round. Of a DeepSpeed file that a trainer on transformers
 names, stage and offloading count: the trainer says the rest.
 """

@@ -1,7 +1,7 @@
 """NeMo 2: `llm.llama3_70b.pretrain_recipe(...)` with what is set on it, or `nemo llm pretrain --factory`.
 
 A recipe is Megatron's flags under NeMo's names: its own values first (nemo_recipes.toml), then what the
-script sets. The text is parsed, never run. A recipe that is not in the table is told as unknown.
+script sets. The text is parsed, never run. A recipe that is not in the table is stated as unknown.
 """
 
 import ast

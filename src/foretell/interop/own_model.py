@@ -204,7 +204,7 @@ def _many(hint: Any, value: Any, path: str, problems: list[Problem]) -> tuple[An
 def _kinded(
     records: list[Any], roles: list[type], value: Any, path: str, problems: list[Problem]
 ) -> object:
-    """One of several records, told by `kind`; blocks of a role are looked for where no other has it."""
+    """One of several records, stated by `kind`; blocks of a role are looked for where no other has it."""
     known: dict[str, type] = {NAMES[record]: record for record in records}
     if roles and not (isinstance(value, dict) and value.get("kind") in list(known)):
         blocks = block_kinds().items()
@@ -263,7 +263,7 @@ def _say(
 
 
 def _kind(record: type) -> str | None:
-    """The name of a record that is told by its kind."""
+    """The name of a record that is known by its kind."""
     return record.kind if issubclass(record, Block) else NAMES.get(record)
 
 

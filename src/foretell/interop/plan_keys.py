@@ -48,7 +48,7 @@ def can_say(tool: str, plan: Plan) -> bool:
 
 
 def _stages(table: ToolTable) -> set[object]:
-    """Stages that words of a tool's keys stand for, with the one that it has where nothing is said."""
+    """Stages that words of a tool's keys stand for, with the one that it has where nothing is stated."""
     words = [words for values in table.plan.values() for words in values.values()]
     said = {_read(one).get("zero") for one in words} - {None}
     return said | {_read(str(table.defaults.get("plan", ""))).get("zero", 0)} if said else said

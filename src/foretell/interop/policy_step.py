@@ -134,7 +134,7 @@ def _names(model: str | None) -> tuple[str, ...]:
 ONE_UPDATE = (
     "one update of the policy is read as the training step: post-train takes the whole step"
 )
-"""What a training question is told of such a launch."""
+"""What a training question takes from such a launch."""
 STEP_VALUES = (
     "algorithm", "prompts", "samples", "isl", "max_osl", "updates", "rollout_plan", "rollout_gpus",
     "placement", "staleness", "engine", "micro_tokens", "turns", "steps", "reference", "offload",

@@ -128,7 +128,7 @@ def step_measurement(text: str, name: str) -> Measurement | None:
 
 
 def _notes(text: str, log: PostTrainingLog) -> Iterable[str]:
-    """What of a log was left out or stands apart."""
+    """What of a log was left out or is apart."""
     left = len(list(_steps(text.splitlines()))) - log.steps
     if left > 0:
         yield f"warm-up skipped: the first {left} steps"

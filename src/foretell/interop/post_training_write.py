@@ -23,7 +23,7 @@ CONFIGS = {"sft": "SFTConfig", "dpo": "DPOConfig", "reward": "RewardConfig"}
 
 
 def write_configuration(found: PostTrainingEstimate, tool: str, model: str = "") -> ToolArguments:
-    """The configuration of an answer; what the loop cannot be told is a note. `model` is the repository that
+    """The configuration of an answer; what the loop cannot be given is a note. `model` is the repository that
     the loop loads, else the model's id."""
     writers = {"verl": _verl, "nemo-rl": _nemo_rl, "trl": _trl}
     if tool not in writers:

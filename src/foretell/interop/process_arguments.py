@@ -83,7 +83,7 @@ def argument_tables(given: str | Path, text: str) -> list[ArgumentTable]:
 
 
 def _is_command(one: ArgumentTable) -> bool:
-    """Whether a process has a program and something that it is told."""
+    """Whether a process has a program and something that it is given."""
     files = any(word.endswith(CONFIGURATIONS[:-1]) for word in one.words)
     return bool(one.words and (one.pairs or files))
 

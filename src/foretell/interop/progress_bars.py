@@ -52,7 +52,7 @@ class Progress:
     global_batch: int | None
     """Samples of a step, where they come out whole."""
     notes: tuple[str, ...]
-    """What is to be said."""
+    """What is to be reported."""
 
 
 def progress_of(lines: Sequence[str]) -> Progress | None:

@@ -223,7 +223,7 @@ def _is_set(call: ast.Call) -> bool:
 
 
 def _dictionary(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """A literal, or a dictionary with what can be told of its values."""
+    """A literal, or a dictionary with what is known of its values."""
     if isinstance(node, ast.Call | ast.BinOp | ast.BoolOp):
         return _value(node, known)
     if not isinstance(node, ast.Dict):

@@ -29,7 +29,7 @@ _BESIDE = re.compile(
     r"(?:^|[ /_.-])(?:preprocess(?:_\w+)?|analyze\w*|prune|quantize|export|generat(?:e|ion)|predict|"
     r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights|samples))*\.py\b"
 )
-"""Programs that stand beside a server, prepare a run or use a model: they are no launch of one that is
+"""Programs that are beside a server, prepare a run or use a model: they are no launch of one that is
 known."""
 _MODULE = re.compile(r"[\w.]+\.\w*(?:inference|infer|evaluate|convert)")
 """A module that uses or turns a model, as a word of its own."""

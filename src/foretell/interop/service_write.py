@@ -36,7 +36,7 @@ class Serving:
     launch: Launch | None = None
     """The launch that it comes from, whose flags stay where they do not change."""
     as_read: Deployment | None = None
-    """The deployment that the launch said."""
+    """The deployment that the launch stated."""
     alone: bool = True
     """Whether it is the only instance."""
     narrowed: bool = True

@@ -458,7 +458,7 @@ def _gguf(one: Service, file: str, values: dict[str, object]) -> tuple[str, ...]
 
 
 def gguf_format(one: Service, file: str) -> str | None:
-    """The format of the weights by the file's name: Q4_K_M, Q8_0; of 5 bits 4, of 6 bits 8, and said."""
+    """The format of the weights by the file's name: Q4_K_M, Q8_0; of 5 bits 4, of 6 bits 8, and reported."""
     match = re.search(r"(?:^|[^A-Z0-9])(I?Q)([2-8])(?:[_0-9A-Z]*)", file.upper())
     if match is None:
         return None

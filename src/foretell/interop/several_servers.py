@@ -2,7 +2,7 @@
 
 A half is known by its own flag (SGLang's --disaggregation-mode, Dynamo's --is-prefill-worker, vLLM's
 kv_role), by the
-role that a manifest gives it, else by the port that a router is told.
+role that a manifest gives it, else by the port that a router is given.
 """
 
 import re

@@ -8,7 +8,7 @@ import numpy as np
 from foretell.records import dataclass
 
 OUTLIER = 5.0
-"""Steps so many robust deviations above the median are told apart."""
+"""Steps so many robust deviations above the median are distinguished."""
 LEAST_SPREAD = 0.002
 """No log is steadier than this share of its step."""
 WARM = 1.1
@@ -21,7 +21,7 @@ MOST_WARM = 0.3
 REGULAR = 0.1
 """Outliers whose distances differ by less than this share come at an interval."""
 DRIFT = 0.01
-"""Change of the step over the log from which it is told."""
+"""Change of the step over the log from which it is stated."""
 UNEVEN = 0.05
 """Robust spread of steady steps from which they are uneven."""
 

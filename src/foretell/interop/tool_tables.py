@@ -8,7 +8,7 @@
     backends   the same for one trainer behind the tool (`backend` says which runs)
     values     field = their word and ours
     words      field = our word and theirs, where a reader asks for them by name
-    tables     keys that are tables: what stands in one and is in no list matters
+    tables     keys that are tables: what is in one and is in no list matters
     sources    value = the keys or fields that it is from; CHIPS are all names for chips
     writes     flag or key = what of a plan it says, for the writer (export_tables.py)
     products   degree = keys whose product it is, each with its own default
@@ -101,7 +101,7 @@ class ToolTable:
     products: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Degree -> keys whose product it is, each with what it is where it is not given."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Field -> what the tool does where nothing is said."""
+    """Field -> what the tool does where nothing is stated."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """How the step is put together, where the family leaves it open."""
     bears: frozenset[str] = frozenset()
@@ -111,7 +111,7 @@ class ToolTable:
     read: frozenset[str] = frozenset()
     """Keys that set something."""
     switches: frozenset[str] = frozenset()
-    """Flags that take no value: a word behind one stands by itself."""
+    """Flags that take no value: a word behind one is by itself."""
     last: bool = False
     """Whether the last part of a dotted key counts alone: `model.seq_length` is seq_length."""
     free: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Which tool a text of arguments is for, and its reader; every writer, with what it could not say.
 
 A writer's text is read back by the tool's own reader: each field of the plan that comes back otherwise is
-told in a note, so that nothing is lost in silence.
+stated in a note, so that nothing is lost in silence.
 """
 
 import re
@@ -86,7 +86,8 @@ def read_arguments(
 
 
 def _sweep(runs: list[ArgumentTable], tool: Tool) -> list[str]:
-    """What is to be said of runs of one command that a loop starts with other values: the first is read."""
+    """What is to be reported of runs of one command that a loop starts with other values: the first is
+    read."""
     first, table = dict(runs[0].pairs), table_of(tool)
     again = [dict(one.pairs) for one in runs[1:] if one.places == runs[0].places]
     keys = dict.fromkeys(
@@ -280,7 +281,7 @@ def _cut_short(given: ArgumentTable) -> list[str]:
 
 
 def _of_file(given: ArgumentTable) -> bool:
-    """Whether flags without a program stand in a script rather than in a command that somebody pasted."""
+    """Whether flags without a program are in a script rather than in a command that somebody pasted."""
     return given.started and "\n" in given.text.strip() and not given.text.lstrip().startswith("-")
 
 

@@ -89,7 +89,7 @@ def _with_registry(given: ArgumentTable) -> ArgumentTable:
 
 
 def _layout(keys: Keys, pp: int, vpp: int, layers: int | None, schedule: str | None) -> str | None:
-    """Layers of each stage: the first and the last have some fewer, one each unless told
+    """Layers of each stage: the first and the last have some fewer, one each unless stated
     (pipeline_parallel.py, generate_llm_fqn_per_model_part); what does not divide goes to the earlier
     stages."""
     first, last = (
@@ -113,7 +113,7 @@ def _layout(keys: Keys, pp: int, vpp: int, layers: int | None, schedule: str | N
 
 
 def _sectioned(given: ArgumentTable) -> ArgumentTable:
-    """Keys with their section: one that is given alone stands where the tree has it."""
+    """Keys with their section: one that is given alone is where the tree has it."""
     pairs = []
     for key, value in given.pairs:
         if "." not in key:
@@ -126,7 +126,7 @@ def _sectioned(given: ArgumentTable) -> ArgumentTable:
 def _data(
     keys: Keys, chips: int | None, degree: dict[str, int]
 ) -> tuple[int | None, int, int | None]:
-    """Replicas, ZeRO's stage, and ranks that share where replicas stand beside them; context-parallel ranks
+    """Replicas, ZeRO's stage, and ranks that share where replicas are beside them; context-parallel ranks
     share too."""
     copies = keys.whole("parallelism.data_parallel_replicate_degree") or 1
     told = keys.whole("parallelism.data_parallel_shard_degree", low=-1)
@@ -196,7 +196,7 @@ LOCAL_BATCH, SEQUENCE = 8, 2048
 
 
 def _sequences(keys: Keys, name: str, tokens: int, seq_len: int) -> int:
-    """Sequences in so many tokens; a part of one is rounded, and said."""
+    """Sequences in so many tokens; a part of one is rounded, and reported."""
     whole = max(round(tokens / seq_len), 1)
     if whole * seq_len != tokens:
         keys.note(

@@ -8,7 +8,7 @@ one key decides is in its table's `plan`.
 
 A file of DeepSpeed's that is named and not at hand is not opened; its stage is read from its name, as these
 tools name
-theirs (zero3.json, ds_z3_config.json), and said.
+theirs (zero3.json, ds_z3_config.json), and reported.
 """
 
 import re
@@ -42,7 +42,7 @@ METHODS = table_of("_training").words["method"]
 TAUGHT = ("gkd", "gold", "distill", "forwardkl", "online", "nash", "xpo", "spin")
 """Parts of methods whose step has a teacher or answers of its own, which is not computed."""
 ADAPTERS = ("", "full", "freeze", "none", "lora", "qlora", "dora", "vera")
-"""What a trainer may be told to train: all weights, some layers of them, or adapters."""
+"""What a trainer may be asked to train: all weights, some layers of them, or adapters."""
 QV = ("q_proj", "v_proj")
 """PEFT's own modules of a Llama-like model where none are named."""
 MIXERS = ("q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "out_proj")
@@ -125,7 +125,7 @@ def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launc
 
 
 def _chunks(keys: Keys, known: Known, pp: int) -> int | None:
-    """Virtual stages of a rank: told, or by the layers of each, rounded as the tool rounds."""
+    """Virtual stages of a rank: stated, or by the layers of each, rounded as the tool rounds."""
     each = keys.whole("stage_layers")
     if pp == 1 or each is None or known.layers is None:
         return (keys.whole("vpp") or 1) if pp > 1 else None
@@ -147,7 +147,7 @@ def _experts(ep: int, dp: int | None, keys: Keys) -> int | None:
 def _replicas(
     keys: Keys, known: Known, table: ToolTable, ranks: int, ep: int
 ) -> tuple[int | None, int | None, int | None]:
-    """Chips, replicas, and those that share where not all do: told, or what the chips leave."""
+    """Chips, replicas, and those that share where not all do: stated, or what the chips leave."""
     shard, copies = keys.whole("dp_shard", low=-1), keys.whole("dp_replicate", low=-1)
     inside = ep if table.options.get("expert_axis") else 1
     open_experts = inside == -1

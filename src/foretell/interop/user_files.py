@@ -91,7 +91,7 @@ def user_text(path: Path, field: str) -> str:
 
 
 def is_too_deep(value: object) -> bool:
-    """Whether tables and lists stand inside one another deeper than any description of a machine."""
+    """Whether tables and lists are inside one another deeper than any description of a machine."""
     level = [value]
     for _ in range(MOST_NESTED):
         level = [

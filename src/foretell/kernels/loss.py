@@ -8,16 +8,16 @@ KERNEL_LOSS_BYTES = 8.0
 """Bytes held for each score by a loss that is one kernel in modules that shift the scores by a copy: both,
 and the gradients of both, in 16 bits."""
 INPLACE_LOSS_BYTES = 4.0
-"""The same where the gradient is written over the scores."""
+"""Bytes of a score whose gradient is written over it."""
 COPIED_LOSS_BYTES = 6.0
 """The same of a compiled loss in modules whose vocabulary is filled up: the gradient's copy besides (peaks of
 the allocator on one H200)."""
 CHUNKED_LOSS_BYTES = 0.5
-"""The same where scores exist for a chunk of tokens alone: eight chunks at the least among common models, 4
-bytes each (Liger's fused linear cross-entropy)."""
+"""Bytes of a score where scores exist for a chunk of tokens alone: eight chunks at the least among common
+models, 4 bytes each (Liger's fused linear cross-entropy)."""
 
 PIECES_LOSS_BYTES = 2.5
-"""The same where the head gives the scores in eight pieces in 16 bits, and the loss widens a piece at a time
+"""Bytes of a score that the head gives in eight pieces in 16 bits, of which the loss widens one at a time
 (torchtune's chunked outputs)."""
 
 PLAIN_LOSS_BYTES, NARROW_LOSS_BYTES = 12.0, 8.0

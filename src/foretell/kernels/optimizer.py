@@ -130,7 +130,7 @@ def _weight_s(chip: Chip, plan: Plan, *, matrix: bool, casts: float) -> Num:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrices:
-    """Of a list of operations or of what stands on a stage: what is in matrices, as the optimizer sees it."""
+    """Of a list of operations or of what is on a stage: what is in matrices, as the optimizer sees it."""
 
     weights: Array
     """Weights in matrices."""

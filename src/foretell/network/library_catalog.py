@@ -210,7 +210,7 @@ def pat_of(label: str, version: str) -> Pat | None:
 
 
 def evidence_of(system: System) -> Evidence:
-    """What the times of a system's collectives stand on: its link's and its fabric's fits, the weaker."""
+    """What the times of a system's collectives are on: its link's and its fabric's fits, the weaker."""
     link = links_by_chip().get(system.chip.id)
     if link is None:
         return "datasheet"
@@ -248,7 +248,7 @@ def transport_of(fabric: Fabric, transport: str = "", version: str = "") -> Betw
 
 
 def transport_named(fabric: Fabric, system: str, env_setup: str, version: str) -> str:
-    """The transport that a log's set-up means on a system; the fabric's default where none is told."""
+    """The transport that a log's set-up means on a system; the fabric's default where none is stated."""
     for setup in fabric.setups:
         told = system in setup.systems and env_setup in setup.env_setup
         if told and (not setup.versions or version in setup.versions):

@@ -52,7 +52,7 @@ class InsideNode:
     copy_share: float
     """Speed of copying the own block, as a multiple of the ring's bandwidth."""
     reduce_copy_share: float
-    """The same where the own block is written by the last addition: all-reduce, reduce-scatter."""
+    """Speed of copying the own block where it is written by the last addition: all-reduce, reduce-scatter."""
     in_network_base_s: float
     """Start of an in-network reduction; inf where the switches have none."""
     in_network_share: float

@@ -1,8 +1,8 @@
-"""Where the members of a group stand: how many of them share each tier.
+"""Where the members of a group are: how many of them share each tier.
 
 A job fills units of a tier (nodes, racks) one after the other, with equally many chips in each: the
 largest divisor of its chips that a unit holds, or the whole unit where the chips do not divide well.
-Ranks are numbered along an order of the groups, innermost first. Inside a unit of u chips stand, of a
+Ranks are numbered along an order of the groups, innermost first. Inside a unit of u chips are, of a
 group whose inner neighbours take `stride` ranks, gcd(size, u / stride) members: what every group has at
 least, so that the slowest is the one described. A tier's count is how many units of the level below the
 group touches inside one unit of it.
@@ -210,7 +210,7 @@ def group_counts(plans: Plans, network: Network, gpus: int) -> Mapping[str, Arra
 def folded_counts(
     plans: Plans, inner: Array, filled: tuple[float, ...], gpus: int
 ) -> tuple[Array, Array, Array]:
-    """Where the groups of the experts stand, which are folded over those of the rest of the model.
+    """Where the groups of the experts are, which are folded over those of the rest of the model.
 
     The ranks of one pipeline stage, in the order of its tensor, context and data groups, are numbered anew:
     etp innermost, then ep, then edp = tp cp dp / (ep etp) replicas (Megatron-Core's parallel folding:

@@ -1,6 +1,6 @@
 """Collectives on a stack of tiers without a fitted library: each tier's topology under its best algorithms.
 
-A group stands on tier i with n_i members (of the level below). A gather of S runs over every tier on what the
+A group is on tier i with n_i members (of the level below). A gather of S runs over every tier on what the
 levels below leave of it, S / (n_1 ... n_(i-1)); chunks follow each other, so that the slowest tier sets the
 pace and the latencies add up (algorithms/hierarchical.py). On each tier two algorithms of those at home there
 compete: the one with the least latency and the one with the least time per byte; a candidate is one choice
@@ -50,7 +50,7 @@ class CollectiveCandidates:
     s_per_byte: Array
     """Seconds of each further byte of the full buffer."""
     names: NDArray[np.str_]
-    """Algorithms from the innermost tier out; told of a single group only, else empty."""
+    """Algorithms from the innermost tier out; stated of a single group only, else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class TierStack:
 def stack_of(
     counts: Array, network: Network, kinds: Sequence[Collective], algorithm: str = ""
 ) -> TierStack:
-    """Groups whose members stand as `counts` (tiers, groups) says; by one algorithm only if named."""
+    """Groups whose members are as `counts` (tiers, groups) says; by one algorithm only if named."""
     whole = np.maximum(np.rint(np.asarray(counts, float)), 1.0)
     return TierStack(
         members=np.prod(whole, axis=0),
@@ -207,7 +207,7 @@ def _all_reduce(counts: Array, chosen: list[TierOption], heads: list[TierOption]
 
 
 def _joined(counts: Array, options: list[TierOption]) -> NDArray[np.str_]:
-    """Algorithms of the tiers that one group touches, from the innermost out; of a batch none is told."""
+    """Algorithms of the tiers that one group touches, from the innermost out; of a batch none is stated."""
     if counts.shape[1] != 1:
         return np.full(counts.shape[1], "")
     return np.array([" + ".join(o.names[0] for o in options if o.names[0]) or "none"])

@@ -1,7 +1,7 @@
 """Networks that cannot be, fields that move nothing, and rates beyond anything in use.
 
 One gate for every verb: a tier's topology has a file, a field set by hand moves a result, and every rate and
-latency lies where a machine could have it. What is merely unusual is said with the result.
+latency lies where a machine could have it. What is merely unusual is stated with the result.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,8 @@ USUAL_LATENCIES_S = (1e-8, 1e-3)
 ROUNDED = 1.05
 """How far two datasheets may round one rate apart."""
 FEWER_LINKS = 2.0
-"""Links of a chip over those that its node has, up to which nothing is said: 1.75 in Frontier's packages."""
+"""Links of a chip over those that its node has, up to which nothing is stated: 1.75 in Frontier's
+packages."""
 DRAGONFLY_FIELDS = ("groups", "group_routers", "router_globals")
 """Fields that dragonflies alone have."""
 

@@ -41,7 +41,7 @@ FILLED_MOST = 0.85
 FILLED = (1.0, 2.0, 4.0, 8.0)
 """Parts of the usual tokens of a micro-batch that are tried where a plan is chosen for fine-tuning."""
 CLOSE = 0.02
-"""Placements whose steps are nearer than this are told to be alike."""
+"""Placements whose steps are nearer than this are asked to be alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

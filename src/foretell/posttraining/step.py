@@ -84,7 +84,7 @@ class StepSetup:
     profile: EngineProfile
     """Its overheads."""
     placement: PlacementName
-    """Where both stand."""
+    """Where both stay in place."""
     sync: SyncName
     """How weights get from one to the other."""
     offload: frozenset[str]

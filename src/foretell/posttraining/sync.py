@@ -1,7 +1,7 @@
 """Weights from the trainer to the rollout engine: Y = fixed + gather + tensors x c + wire.
 
 gather      what the trainer keeps is gathered from its layout at the loop's rate: 32-bit weights under FSDP,
-            16-bit ones of Megatron and of frozen weights; nothing where it stands whole on the hosts
+            16-bit ones of Megatron and of frozen weights; nothing where it is whole on the hosts
 tensors     each is named, converted and loaded by Python code on both sides: c of the loop and its release,
             from tens of microseconds (buckets) to a call each
 wire        ipc         the same cards: nothing leaves them
@@ -126,7 +126,7 @@ def port_rate(q: SyncQuestion, system: System) -> float:
 
 
 def broadcast_rate(q: SyncQuestion, system: System) -> float:
-    """Bytes a second that reach every receiver: over the scale-up fabric where all stand on one node, else
+    """Bytes a second that reach every receiver: over the scale-up fabric where all are on one node, else
     over all ports of the sender's, which it reaches over the fabric."""
     tiers = system.network.tiers
     inside = NETWORK_SHARE * float(tiers[0].bandwidth_bytes_per_s)

@@ -25,7 +25,7 @@ RUN_COLUMNS = {
     "USD/M tokens": ("usd_per_million_tokens", 1.0), "tokens/s": ("tokens_per_s", 1.0),
     "days": ("days", 1.0), "MWh": ("energy_mwh", 1.0), "t CO2e": ("carbon_kg", 1e-3),
 }  # fmt: skip
-"""What a sweep over runs shows: where it stands, and times what."""
+"""What a sweep over runs shows: where it is, and times what."""
 TOKEN_COLUMNS = {
     "USD/M tokens": ("usd", 1.0), "from": ("low_usd", 1.0), "to": ("high_usd", 1.0),
     "tokens/s": ("tokens_per_s", 1.0), "of a user": ("tokens_per_s_per_user", 1.0),

@@ -158,7 +158,7 @@ def _amount(value: float, unit: str) -> str:
 
 
 def _causes(causes: Sequence[Cause], apart: Sequence[tuple[str, str]]) -> "list[RenderableType]":
-    """Likely causes, and those that cannot be told apart."""
+    """Likely causes, and those that cannot be distinguished."""
     made = table(
         "Likely causes", "probability", "then takes", "gain if fixed", "check",
         right=("probability", "then takes", "gain if fixed"),

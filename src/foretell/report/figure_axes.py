@@ -193,7 +193,7 @@ def _error_ends(trace: Mapping[str, Any], axis: str, values: Sequence[Any]) -> I
 
 
 def _is_stacked(trace: Mapping[str, Any], axis: str, layout: Mapping[str, Any]) -> bool:
-    """Whether a trace's values on this axis stand on those of others."""
+    """Whether a trace's values on this axis are on those of others."""
     bars = layout.get("barmode") in ("stack", "relative") and "base" not in trace
     return (_long_axis(trace) == axis and bars) or bool(trace.get("stackgroup") and axis == "y")
 
@@ -208,7 +208,7 @@ def _long_axis(trace: Mapping[str, Any]) -> str:
 def _stacked_ends(
     name: str, own: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]
 ) -> Iterator[float]:
-    """Sums of bars and areas that stand on each other, and the error bars at their ends."""
+    """Sums of bars and areas that are on each other, and the error bars at their ends."""
     axis = name[0]
     ends: dict[Any, float] = {}
     for trace in own:
@@ -227,7 +227,7 @@ def _stacked_ends(
 
 
 def _shape_ends(name: str, layout: Mapping[str, Any]) -> Iterator[Any]:
-    """Where lines at values of an axis stand, such as a chip's capacity."""
+    """Where lines at values of an axis are, such as a chip's capacity."""
     axis = name[0]
     for shape in layout.get("shapes", ()):
         if shape.get(f"{axis}ref", "paper") == name:

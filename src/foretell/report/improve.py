@@ -16,7 +16,7 @@ UNITS = {"tokens_per_s": "tokens/s", "output_tokens_per_s": "output tokens/s"}
 
 
 def improvement_text(found: Improvement) -> "RenderableType":
-    """Everything but the launch itself, which is printed as it stands: folded it could not be pasted."""
+    """Everything but the launch itself, which is printed as it is: folded it could not be pasted."""
     unit = UNITS[found.metric]
     times = ("memory",) if found.load is None else ("TTFT ms", "TPOT ms")
     rates = table("", "plan", unit, *times, right=(unit, *times))

@@ -129,12 +129,12 @@ class Schedule:
     name: str
     """Its word in a plan's text."""
     layout: Layout
-    """Which chunks stand on a rank."""
+    """Which chunks are on a rank."""
     bubble_s: Callable[[RankTimes, Pipe], Array]
     """Waiting of the slowest rank where all ranks begin a step together; (plans,)."""
     apart_s: Callable[[RankTimes, Pipe], Array]
-    """The same where each rank begins the next step when it is done: no norm over all gradients, or one
-    that is checked afterwards (Qi et al. 2024, section 4)."""
+    """Waiting of the slowest rank where each begins the next step when it is done: no norm over all
+    gradients, or one that is checked afterwards (Qi et al. 2024, section 4)."""
     in_flight: Callable[[Pipe, Array], Array]
     """Micro-batches (in units of the whole rank) held at the peak, by position; (plans, ranks)."""
     tasks: Callable[[int, int, int, int], list[Task]]

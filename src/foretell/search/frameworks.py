@@ -79,7 +79,7 @@ def _layers(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> M
 
 
 def _chunks(scenario: Scenario, cuts: Cuts, plans: Plans, version: Version) -> Mask:
-    """A layer in every chunk; embedding and loss may stand alone in theirs where they count as a layer."""
+    """A layer in every chunk; embedding and loss may be alone in theirs where they count as a layer."""
     chunks, layers = plans.pp * plans.vpp, layers_of(scenario.model)
     return np.asarray((chunks <= layers) | (chunks == layers + ENDS) | (plans.pp == 1))
 

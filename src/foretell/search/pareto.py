@@ -1,6 +1,6 @@
 """Exact Pareto fronts: the rows that no other row beats.
 
-A row beats another where it is nowhere worse and somewhere better; rows that are equal everywhere stand or
+A row beats another where it is nowhere worse and somewhere better; rows that are equal everywhere are or
 fall together. Distinct rows in lexicographic order can only be beaten by rows before them, which takes the
 first column out of the question: two columns are one running minimum. Each further column halves the rows
 at every level of a merge, and asks of the right half what the left half beats in one column less (Kung,

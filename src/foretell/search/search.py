@@ -229,7 +229,7 @@ def launchers_of(found: StepEstimate) -> tuple[str, ...]:
 
 
 def _laid_out(scenario: Scenario, plan: Plan) -> Plan:
-    """The plan as its framework must be told: with its layout as a word where layers do not divide, and
+    """The plan as its framework must state it: with its layout as a word where layers do not divide, and
     without the framework's choices of context parallelism where there is none."""
     if plan.cp == 1 and plan.framework != GENERIC:
         plan = replace(plan, cp_mode=BLANK.cp_mode, cp_cut=BLANK.cp_cut)

@@ -383,7 +383,7 @@ def all_orders(base: Plan) -> tuple[tuple[str, ...], ...]:
 
 
 def spell_order(order: tuple[str, ...], base: Plan) -> tuple[str, ...]:
-    """The order as ORDERS spells it: a context-parallel group of one may stand anywhere."""
+    """The order as ORDERS spells it: a context-parallel group of one may be anywhere."""
     if base.cp > 1:
         return order
     rest = [name for name in order if name != "cp"]

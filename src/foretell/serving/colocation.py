@@ -32,7 +32,7 @@ ROUNDS = 40
 SHARES = {"mean": 1.0, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 """Percentile -> share of the requests; of the mean every engine counts as often as it is busy."""
 DIVISIBLE = ("vllm", "trtllm", "sglang")
-"""Rules of memory that can be told to leave room for others."""
+"""Rules of memory that can be asked to leave room for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,7 @@ def launchable(question: ServeQuestion, domain: int) -> list[Deployment]:
 
 
 def chosen_of(tried: int) -> str:
-    """What is said of a layout that was chosen."""
+    """What is stated of a layout that was chosen."""
     return f"layout chosen: the best of {tried} by output tokens/s, at the low end of its 90 % interval"
 
 

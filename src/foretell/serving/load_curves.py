@@ -114,7 +114,7 @@ class Curves:
     backs: tuple[LoadCurve, ...]
     """Decode alone."""
     placed: tuple[LoadCurve, ...] = ()
-    """Prefill alone, where it must be; empty: nothing was said of it."""
+    """Prefill alone, where it must be; empty: nothing was stated of it."""
 
 
 def curves_of(
@@ -128,14 +128,14 @@ def curves_of(
 ) -> Curves:
     """Curves of every layout whose weights, and one request, fit: the same whatever is asked of them.
 
-    `progress` is told of each layout.
+    `progress` is given each layout.
     """
     plain = replace(wanted, rate=1.0, ttft_ms=1.0, tpot_ms=1.0, headroom=0.0)
     return _curves(model, system, base, profile, (plain, place), Listener(progress))
 
 
 class Listener:
-    """Who is told how many of how many are done: no part of a question, so that all of them are equal."""
+    """Who is informed how many of how many are done: no part of a question, so that all of them are equal."""
 
     __slots__ = ("progress",)
 

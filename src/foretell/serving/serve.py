@@ -172,7 +172,7 @@ def _no(q: ServeQuestion, path: str, message: str, allowed: str) -> Problem:
 def service_estimate(
     q: ServeQuestion, times: StepTimes, memory: Memory, state: SteadyState, flight: Num
 ) -> ServiceEstimate:
-    """Everything that is told of one deployment."""
+    """Everything that is stated of one deployment."""
     numbers = service_numbers(q, times, memory, state, flight)
     return replace(estimate_of(q, numbers), **prefill_facts(q, state))
 
@@ -212,7 +212,7 @@ def estimate_of(q: ServeQuestion, numbers: Mapping[str, Any]) -> ServiceEstimate
 
 
 def context_notes(q: ServeQuestion, longest: int) -> list[str]:
-    """What vLLM must be told to start where the cache cannot hold one request of the model's own limit."""
+    """What vLLM must be asked to start where the cache cannot hold one request of the model's own limit."""
     if q.profile.engine != "vllm" or q.deployment.max_context or longest >= q.model.max_positions:
         return []
     limit = f"{q.model.max_positions:,} tokens"

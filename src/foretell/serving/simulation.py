@@ -3,7 +3,7 @@
     serving/requests/        the engine's queue, batch and cache, from event to event
     serving/clock.py         what its steps take
 
-Rates, memory, cost and energy are told as the closed form tells them, at the rate that was simulated; the
+Rates, memory, cost and energy are stated as the closed form tells them, at the rate that was simulated; the
 latencies are those of the requests.
 """
 
@@ -72,7 +72,7 @@ SWAP_BYTES_PER_S = 50e9
 """Between chip and host, one way: PCIe 5 x16 as copies reach it."""
 GROWING, GROWING_S = 1.5, 0.1
 """Waits of the last quarter of requests over those of the second, and seconds besides, from which a queue is
-said to grow."""
+stated to grow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ SHORT_LIST = 16
 Systems = tuple[System, PrefillPlace | None]
 """Where decode is, and where prefill must be; None: on chips of the same system."""
 BLOCKED_LIST = 4
-"""The same where those that the engine does not launch are looked at."""
+"""Layouts of each kind that are paired where the engine does not launch them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class SizingSearch:
     options: tuple[Option, ...]
     """Ways to serve it within the targets, in the order of `place`; with prefill where it must be."""
     others: tuple[Option, ...]
-    """Ways with prefill on other instances than it must be on; none where nothing was said of it."""
+    """Ways with prefill on other instances than it must be on; none where nothing was stated of it."""
     candidates: tuple[Option, ...]
     """Layouts with fewer replicas than they take, to be simulated, in the order of their rent."""
     other_candidates: tuple[Option, ...]
@@ -152,7 +152,7 @@ def plain_options(
 
 
 def place(option: Option, wanted: ServiceTargets) -> tuple[float, float, float]:
-    """Where an option stands: least rent, then most headroom that is sure (in percent), then soonest."""
+    """Where an option is: least rent, then most headroom that is sure (in percent), then soonest."""
     sure = option.sure_per_s / wanted.rate
     return option.worth, -round(sure, 2), option.tpot_ms + option.ttft_ms
 

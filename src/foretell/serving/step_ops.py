@@ -1,4 +1,4 @@
-"""Which of a layer's operations stand where in a step: by token, by sequence, or in the experts' kernels."""
+"""Which of a layer's operations are where in a step: by token, by sequence, or in the experts' kernels."""
 
 from collections.abc import Sequence
 

@@ -260,7 +260,7 @@ class StepTimes:
         return np.asarray(spent + base * held)
 
     def _places(self, on: "FullestRank") -> tuple[Reader, Reader]:
-        """Readers of the tables of decoding sequences and of prompts, where a load stands in them."""
+        """Readers of the tables of decoding sequences and of prompts, where a load is in them."""
         points = self.tables.points
         spots = axis_of(on.sequences, points.sequences), axis_of(on.context, points.contexts)
         prompt = axis_of(on.new, points.lengths), axis_of(on.past, points.pasts)

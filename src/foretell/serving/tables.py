@@ -81,7 +81,7 @@ BESIDE_S = 20e-6
 """What of a layer's shared experts hides: they run beside the routed ones, on a stream of their own or as one
 expert more, and three small kernels take about this."""
 UNEVEN = 0.75
-"""Of its answer what a sequence of a running batch counts as having in the cache. Sequences stand anywhere
+"""Of its answer what a sequence of a running batch counts as having in the cache. Sequences are anywhere
 between their first token and their last, half of the answer on the mean, but kernels wait for the longest."""
 MOMENTS, MOMENTS_S = 8.0, 6e-6
 """Where queries and keys are normalised over all heads, ranks that have some of them sum the squares of both:
@@ -146,7 +146,7 @@ class ServingTables:
     gather_s: Array
     """What experts wait for tokens of other ranks, by tokens of the stage; (tokens,)."""
     dispatch_s: Array
-    """The same where tokens are dispatched, by tokens of a rank, in decode steps; (tokens,)."""
+    """What experts wait for dispatched tokens in decode steps, by tokens of a rank; (tokens,)."""
     prompt_dispatch_s: Array
     """The same in steps with prompts; (tokens,)."""
     decode_s: Array
@@ -190,7 +190,7 @@ class Links:
     stage: Group
     """All ranks that share the experts."""
     pipe_counts: Array
-    """Where the stages stand; (tiers, 1)."""
+    """Where the stages are; (tiers, 1)."""
     network: Network
     """The network."""
 

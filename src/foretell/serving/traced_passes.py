@@ -2,7 +2,7 @@
 
     sample = steps x passes x pass + what runs once (text encoders, the decoder of latents)
 
-A pass is played as a training step's is: the host starts operations, the GPU runs them (training/
+A pass is simulated as a training step's is: the host starts operations, the GPU runs them (training/
 traced_rows.py). Every GPU is a replica that takes one batch after the other.
 """
 

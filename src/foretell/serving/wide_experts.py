@@ -156,7 +156,8 @@ def families(
 
 
 def is_balanced(d: Deployment) -> bool:
-    """Whether experts are placed by their loads: where a deployment is wide, unless it is said otherwise."""
+    """Whether experts are placed by their loads: where a deployment is wide, unless it is stated
+    otherwise."""
     return d.ep >= WIDE if d.eplb is None else d.eplb
 
 

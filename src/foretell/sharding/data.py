@@ -127,7 +127,7 @@ def data_parallel(
 
 
 def split_counts(counts: Array, group: Num) -> tuple[Array, Array]:
-    """Where the members of a sharing group stand, and where its replicas; both (tiers, plans).
+    """Where the members of a sharing group are, and where its replicas; both (tiers, plans).
 
     `counts` (tiers, plans) says how all data-parallel ranks divide over the tiers, innermost first; the first
     `group` of them are one sharing group, so that it takes as much of each inner tier as there is.

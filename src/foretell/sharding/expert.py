@@ -1,4 +1,4 @@
-"""Expert parallelism with parallel folding: the routed experts stand on ranks of their own grouping.
+"""Expert parallelism with parallel folding: the routed experts are on ranks of their own grouping.
 
 The tp x cp x dp ranks of a pipeline stage are grouped anew for the routed experts, as etp x ep x edp
 (Liu et al. 2025, "MoE Parallel Folding"; Megatron-Core: etp x ep x edp x pp = world). A rank holds 1/ep of

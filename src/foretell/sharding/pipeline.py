@@ -1,8 +1,8 @@
-"""Pipeline parallelism: which layers stand on which stage, as counts per layer kind.
+"""Pipeline parallelism: which layers are on which stage, as counts per layer kind.
 
 L layers are dealt to pp x vpp chunks as evenly as possible; where they do not divide, the outer chunks,
 which also hold embedding and head, get the fewer (126 layers on 16 stages: 7, 14 x 8, 7, as Llama 3.1
-405B was trained). Chunk j stands on stage j mod pp; schedules with another layout put them elsewhere.
+405B was trained). Chunk j is on stage j mod pp; schedules with another layout put them elsewhere.
 A plan's word layout= says the layers of every chunk instead, where it is of these chunks.
 Stages of equal content are one row with a multiplicity, so that no array is ragged.
 
@@ -44,7 +44,7 @@ class StageTable:
 
     @property
     def distinct(self) -> NDArray[np.int64]:
-        """Distinct stages of each pair; they stand first."""
+        """Distinct stages of each pair; they are first."""
         return np.asarray((self.multiplicity > 0).sum(axis=1))
 
     def trim(self, width: int) -> "StageTable":

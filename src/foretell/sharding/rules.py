@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 Array = NDArray[np.float64]
 
 ENDS = 2
-"""Embedding and head may stand alone on the outer chunks, in the place of layers."""
+"""Embedding and head may be alone on the outer chunks, in the place of layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Pipeline parallelism of a traced module: its rows dealt to stages between repeated layers.
 
-Layers stand in the order in which they first run, and are dealt to stages of equal operations. What runs
+Layers are in the order in which they first run, and are dealt to stages of equal operations. What runs
 before the first layer belongs to the first stage, what runs after the last to the last; backward rows
 likewise. A stage receives what earlier ones made and it reads, and sends what later ones read.
 """

@@ -52,7 +52,7 @@ def kept_elements(method: TuningMethod, op: Gemm, size: float) -> Num:
 
 
 def pass_beside(op: Gemm, name: str, elements: Num, split: Split, **work: float) -> Pointwise:
-    """A pass of what stands beside a map; `work` are further fields."""
+    """A pass of what is beside a map; `work` are further fields."""
     return Pointwise(
         name=f"{op.name}.{name}", elements=op.groups * elements, split=split, role=OpRole.ADAPTER_SUM,
         region=op.region, beside=op.role, **work,  # type: ignore[arg-type]  # numbers alone

@@ -22,7 +22,7 @@ from foretell.records import dataclass
 Array = NDArray[np.float64]
 
 PERCENTILES = (10, 50, 90, 99)
-"""What is told of a distribution."""
+"""What is stated of a distribution."""
 DRAWS = 20_000
 """Draws of a whole job's step from what the repeats show."""
 

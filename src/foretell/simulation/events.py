@@ -92,7 +92,7 @@ class Timeline:
 
 
 def play(schedule: Schedule, times: ChunkTimes, micro_batches: int) -> Timeline:
-    """Play a step; the number of ranks and chunks is that of the times."""
+    """Simulate a step; the number of ranks and chunks is that of the times."""
     pp, chunks = len(times.forward_s), len(times.forward_s[0])
     # The two chunks of a DualPipe rank are copies for one half of the micro-batches each.
     vpp = 1 if schedule.layout == "both" else chunks

@@ -64,7 +64,7 @@ class RankTensors:
     chunks: tuple[tuple[LayerTensors, ...], ...]
     """Layers of each chunk in the order they run."""
     head_bytes: tuple[float, ...]
-    """Bytes of the head's tensors of one micro-batch on each chunk; 0 where it does not stand there."""
+    """Bytes of the head's tensors of one micro-batch on each chunk; 0 where it does not be there."""
     made_bytes: tuple[float, float] = (0.0, 0.0)
     """Gradients of head and table that the backward pass makes first and last."""
     updated_bytes: float = 0.0

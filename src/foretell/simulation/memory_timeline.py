@@ -244,7 +244,7 @@ def _made_late(plans: Plans, software: Software, rows: Ledger, stages: Stages, i
 
 
 def _has_head(plan: Plan, rank: int, chunk: int) -> bool:
-    """Whether the head stands on a chunk of a rank."""
+    """Whether the head is on a chunk of a rank."""
     if plan.pp == 1:
         return True
     layout = schedule_named(plan.schedule).layout
@@ -256,7 +256,7 @@ def _has_head(plan: Plan, rank: int, chunk: int) -> bool:
 
 
 def _behind(chunk: tuple[int, ...], stays: bool) -> list[int]:
-    """For each layer of a chunk how many stand behind it, where their inputs stay."""
+    """For each layer of a chunk how many are behind it, where their inputs stay."""
     return [stays * (len(chunk) - 1 - i) for i in range(len(chunk))]
 
 

@@ -96,7 +96,7 @@ class DataCollective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """What stands on one chunk of one rank."""
+    """What is on one chunk of one rank."""
 
     forward: Pass
     """Forward pass."""

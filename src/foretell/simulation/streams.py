@@ -355,7 +355,7 @@ class StepPlayer(Player):
 def play_step(
     schedule: Schedule, program: Program, factors: Sequence[Array] | None = None
 ) -> PlayedStep:
-    """Play a step, from the first pass to the end of the update."""
+    """Simulate a step, from the first pass to the end of the update."""
     pp = len(program.ranks)
     vpp = 1 if schedule.layout == "both" else len(program.ranks[0])
     check_sizes(schedule, pp, vpp, program.micro_batches)

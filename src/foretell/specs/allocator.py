@@ -18,6 +18,6 @@ class MemoryAllocator:
     fused_share: Share
     """Reserved beyond what tensors take, as a share of that, where modules are fused."""
     plain_share: Share
-    """The same where they are plain: every operation takes a tensor and gives it back, and leaves holes."""
+    """That share where modules are plain: every operation takes a tensor, gives it back and leaves holes."""
     workspace_bytes: Amount
     """Workspaces that matrix and attention libraries keep allocated."""

@@ -1,4 +1,5 @@
-"""Where a chip's numbers lie: what no chip has is a wrong unit and refused, what none in use has is said."""
+"""Where a chip's numbers lie: what no chip has is a wrong unit and refused, what none in use has is
+stated."""
 
 import numpy as np
 

@@ -10,7 +10,7 @@ class Figure:
     """One number with its range and where it comes from."""
 
     path: str
-    """Where it stands: processes.N5.wafer_usd."""
+    """Where it is: processes.N5.wafer_usd."""
     value: float
     """The one that is used."""
     low: float

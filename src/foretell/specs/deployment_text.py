@@ -21,7 +21,7 @@ WHOLE = (
 SHARES = ("memory_fraction", "accepted", "wait_steps", "balance", "offload_gb", "cache_gb")
 """Words whose value is a number."""
 SWITCHES = ("graph", "eplb", "tbo", "overlap", "chunked", "mixed")
-"""Words that stand alone, or with no- before them."""
+"""Words that are alone, or with no- before them."""
 DISPATCHES = (
     "auto", "gather", "deepep", "deepep-2", "deepep-low-latency", "nvlink-one-sided",
     "nvlink-two-sided", "mori", "mori-low-latency", "pplx", "pplx-proxy", "nccl",

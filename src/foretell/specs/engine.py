@@ -42,7 +42,7 @@ class EngineProfile:
     until: str
     """Last version or year; empty: any."""
     years: tuple[int, int]
-    """First and last year it stands for, where a version is told as a date; 0: to this day."""
+    """First and last year it stands for, where a version is stated as a date; 0: to this day."""
     architectures: tuple[str, ...]
     """Chip generations it was fitted on; empty: any."""
     software: tuple[str, ...]
@@ -116,9 +116,9 @@ class EngineProfile:
     wait_steps: float = 0.0
     """Decode steps that new prompts wait for to come together."""
     dp_wait_steps: float = 0.0
-    """The same where attention is data parallel: at most, until there is a prompt for every rank."""
+    """Those under data-parallel attention: at most, until there is a prompt for every rank."""
     wide_wait_steps: float = 0.0
-    """The same where experts are spread over many ranks (ep16 and wider) and the engine has it as an option
+    """Those with experts over many ranks (ep16 and wider), where the engine has it as an option
     (SGLang's prefill delayer, TensorRT-LLM's attention_dp_config)."""
     policy: Policy = "mixed"
     """How prompts and decoding share steps."""

@@ -1,4 +1,4 @@
-"""A measured run or service: what was run, as far as it is told, and what was measured of it."""
+"""A measured run or service: what was run, as far as it is stated, and what was measured of it."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -83,9 +83,9 @@ class Measurement:
     """Relative standard deviation of the mean, from repeated steps."""
     steps_s: tuple[float, ...] = ()
     """Every step of a log, in its order: seconds, or what goes with them where only rates are printed; empty
-    where a single number is told."""
+    where a single number is stated."""
     source: str = ""
-    """Where it stands: a file and line, or the text."""
+    """Where it is: a file and line, or the text."""
     notes: tuple[str, ...] = ()
     """What was left out or could not be read, a sentence each."""
 

@@ -80,7 +80,7 @@ class Attention:
     """Sparse choice of keys."""
     compress_ratio: int | None = None
     """Positions merged into one further key, seen beside the window (all of them, or those that the
-    indexer keeps); none: no such keys. The maps that merge stand in `Layer.projections`."""
+    indexer keeps); none: no such keys. The maps that merge are in `Layer.projections`."""
     factor: MapBlock | None = None
     """What stands for each of the maps before the scores where they are factorised (tensor chains)."""
 

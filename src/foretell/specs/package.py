@@ -75,7 +75,7 @@ class StackPrice:
     usd_per_gib: NotNegative
     """Price of a GiB: what is sold as one GB."""
     stack_mm2: NotNegative = 121.0
-    """Place that a stack takes on the carrier; 0: it stands elsewhere on the board."""
+    """Place that a stack takes on the carrier; 0: it is elsewhere on the board."""
     quality: Fraction = 1.0
     """Share of stacks delivered that work once they are bonded."""
 
@@ -111,7 +111,7 @@ class Finish:
     chip_nre_share: NotNegative = 0.3
     """Share that is their integration and verification; the rest is fixed, masks included."""
     nre_reference_mm2: Positive = 300.0
-    """Area of the die for which a node's NRE stands."""
+    """Area of the die for which a node's NRE is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

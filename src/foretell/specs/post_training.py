@@ -125,7 +125,7 @@ def find_algorithm(name: str) -> AlgorithmForm | None:
 def algorithm_in(text: str) -> AlgorithmForm | None:
     """The algorithm that a text names: as a whole, else its longest name in it; None where there is none.
 
-    What stands in brackets says more about an algorithm that stands outside, and of two the last is the one
+    What is in brackets says more about an algorithm that is outside, and of two the last is the one
     that the other describes: DAPO-Math GRPO, GRPO (DAPO clip).
     """
     outside = re.sub(r"\([^()]*\)", " ", text)

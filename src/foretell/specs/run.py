@@ -11,7 +11,7 @@ CheckpointWay = Literal["async", "sync"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongRun:
-    """Conditions of a long run, each with a default that is said."""
+    """Conditions of a long run, each with a default that is reported."""
 
     tokens: float
     """Tokens to train on."""

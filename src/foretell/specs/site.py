@@ -1,4 +1,4 @@
-"""What stands around chips and is paid over years: servers, fabric, building, money, people."""
+"""What is around chips and is paid over years: servers, fabric, building, money, people."""
 
 from typing import Annotated
 
@@ -105,7 +105,7 @@ class Site:
     usd_per_kwh: NotNegative
     """Electricity."""
     pue: Positive
-    """Power of the building over that of what stands in it."""
+    """Power of the building over that of what is in it."""
     mean_load: Fraction
     """Mean draw over the highest while in use."""
     rest_load: Fraction = 0.61

@@ -45,7 +45,7 @@ HOLDS = (
 """What `holds` may name; the properties of the record say what each is."""
 COPIES = ("gathers", "tokens")
 """What `copies` may name: what ZeRO 3 gathers and scatters, where each parameter is shared by itself; tokens
-that a tensor-parallel region gathers or scatters, where sequences stand behind the batch."""
+that a tensor-parallel region gathers or scatters, where sequences are behind the batch."""
 ALWAYS, NEVER = 0, 4
 """Values of `overlap_stage`: data-parallel messages are hidden with any stage of ZeRO, and with none."""
 
@@ -230,7 +230,7 @@ class Software:
         return "gathered" in self.holds.split()
 
     def in_pieces(self, architecture: str) -> bool:
-        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless told."""
+        """Whether tensor-parallel gathers and scatters run in pieces behind the products, unless stated."""
         on = self.pieces_on
         return on == EVERYWHERE or (on != "" and architecture.startswith(tuple(on.split())))
 

@@ -54,7 +54,7 @@ class Workload:
     base: Mapping[str, Any]
     """Flags that are its own, on top of the study's."""
     kind: str = ""
-    """Training or serving where it is said; else as the study's."""
+    """Training or serving where it is reported; else as the study's."""
     verb: Verb = "estimate"
     """The question that its kind and flags come to."""
 

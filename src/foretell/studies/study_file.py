@@ -132,7 +132,7 @@ class _StudyReader(Faults):
         return {name: value for name, value in whole.items() if value}
 
     def _with_paths(self, flags: dict[str, Any]) -> dict[str, Any]:
-        """Flags with files that stand beside the study under their full names."""
+        """Flags with files that are beside the study under their full names."""
         for name in BY_CONTENT:
             text = flags.get(name)
             # A name of the catalogue is that, whatever files stand about, as for every other verb.
@@ -255,7 +255,7 @@ class _StudyReader(Faults):
     def _contradictions(
         self, mode: str, plan: str, axes: Sequence[Axis], mix: Sequence[Workload]
     ) -> None:
-        """What is said twice, or cannot be together."""
+        """What is stated twice, or cannot be together."""
         fixed = {s.partition("=")[0]: "base.set" for s in settings_of(self.base)}
         fixed |= dict.fromkeys(self.base, "base")
         fixed |= {name: f"workload {w.name}" for w in mix for name in w.base}
@@ -304,7 +304,7 @@ def _is_known(name: str) -> bool:
 
 
 def settings_of(base: Mapping[str, Any]) -> tuple[str, ...]:
-    """The `--set` texts of a table: its paths, and what stands under `set`."""
+    """The `--set` texts of a table: its paths, and what is under `set`."""
     texts = [f"{name}={text_of(value)}" for name, value in base.items() if "." in name]
     given = base.get("set", ())
     if isinstance(given, Mapping):

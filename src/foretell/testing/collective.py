@@ -69,7 +69,7 @@ def check_floor(algorithm: Algorithm, collective: Collective, topology: Topology
 
 
 def check_play(algorithm: Algorithm, topology: Topology, closed_s: float, played_s: float) -> None:
-    """The simulation stands to the closed form as claimed."""
+    """The simulation relates to the closed form as claimed."""
     said = algorithm.claim_on(topology)
     near = RELATIVE * max(closed_s, played_s)
     holds = {

@@ -1,4 +1,4 @@
-"""Whether a Chrome trace is well formed: what its viewers silently draw wrong is said here.
+"""Whether a Chrome trace is well formed: what its viewers silently draw wrong is stated here.
 
 for text in trace_problems(read_trace("step.json.gz")):
     print(text)

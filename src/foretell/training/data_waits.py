@@ -244,7 +244,8 @@ def copies_beside(plans: Plans, stages: Stages, copies_s: Array) -> Array:
 
 
 def held_up(one: HidingPasses, waits: NDArray[np.bool_], copies_s: Array) -> HidingPasses:
-    """The same where copies to and from the host take longer than the pass, unless it `waits` by itself."""
+    """What a pass hides where copies to and from the host take longer than the pass, unless it `waits` by
+    itself."""
     sums_s: Num = 0.0 if one.sums_s is None else one.sums_s
     many: Num = 1.0 if one.passes is None else one.passes
     still_s = np.maximum(many * copies_s - sums_s - one.pass_s, 0.0) * ~waits[:, None]
@@ -252,7 +253,7 @@ def held_up(one: HidingPasses, waits: NDArray[np.bool_], copies_s: Array) -> Hid
 
 
 def each_sends(plans: Plans) -> NDArray[np.bool_]:
-    """Whether each micro-batch sends its gradients: with ZeRO 2 and 3 below no pipeline, unless told."""
+    """Whether each micro-batch sends its gradients: with ZeRO 2 and 3 below no pipeline, unless stated."""
     alone = (plans.zero >= 2) & (plans.pp <= 1)
     often = {"auto": alone, "step": plans.zero < 0, "micro-batch": plans.zero >= 0}
     return often[plans.base.reduce]
@@ -264,7 +265,7 @@ def weights_apart(schedule: Schedule) -> bool:
 
 
 def of_each(one: HidingPasses, plans: Plans, each: NDArray[np.bool_], shown: Num) -> HidingPasses:
-    """The same where each micro-batch sends its own: beside the passes of as many micro-batches as there are
+    """What hides messages that each micro-batch sends: the passes of as many micro-batches as there are
     copies of the weights, and meeting no exchange where a framework sends while no pass runs."""
     copies = schedule_named(plans.base.schedule).weight_copies
     whole = np.asarray(shown >= 1.0).reshape(-1)

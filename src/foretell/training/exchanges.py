@@ -1,6 +1,6 @@
 """Seconds of the exchanges inside the layers: tensor, context and expert parallelism.
 
-They depend on shapes (training/layer_costs.py) and on where a group's members stand, so they are computed
+They depend on shapes (training/layer_costs.py) and on where a group's members are, so they are computed
 on the distinct combinations of these ("groups") and gathered to the plans. What no plan of a batch has is
 not computed.
 """
@@ -113,7 +113,8 @@ def exchanges_of(
     base: Plan,
     software: Software,
 ) -> Exchanges:
-    """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stand."""
+    """Times by group: `shape` says which shape each has, `counts` (tiers, groups) where members stay in
+    place."""
     if parts.grid:
         (forward, backward), behind = grid_seconds(parts, shape, counts["tp"], system, base)
         tensor = Exchange(

@@ -101,14 +101,14 @@ class PassSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Costs of every part for every shape; arrays are (shapes, parts) unless said otherwise."""
+    """Costs of every part for every shape; arrays are (shapes, parts) unless stated otherwise."""
 
     names: tuple[str, ...]
     """Layer kinds, then embedding, then head."""
     order: tuple[int, ...]
     """Kind of each layer of the model."""
     ahead: int
-    """Of these, layers of towers, which stand on the first stage."""
+    """Of these, layers of towers, which are on the first stage."""
     counts: Array
     """How often each part is there in the whole model; (parts,)."""
     ops: tuple[tuple[Op, ...], ...]
@@ -181,7 +181,7 @@ class Parts:
     edges: tuple[tuple[Edge, ...], ...]
     """Ends of the tensor-parallel regions of each part."""
     spread_traffic: tuple[TensorTraffic, ...]
-    """The same where expert parallelism spreads the experts; empty where it never does."""
+    """Those messages where expert parallelism spreads the experts; empty where it never does."""
     context: tuple[ContextTraffic, ...]
     """Context-parallel messages of each part; empty where there is none."""
     experts: tuple[ExpertTraffic, ...]
@@ -456,7 +456,7 @@ def _stop(ops: tuple[tuple[Op, ...], ...], times: OpTimes, last: Array) -> PassS
 
 
 def _is_last(op: Op) -> bool:
-    """Whether nothing that a layer keeps stands behind an operation."""
+    """Whether nothing that a layer keeps is behind an operation."""
     return op.role is OpRole.DOWN and op.region is Region.FEED_FORWARD
 
 

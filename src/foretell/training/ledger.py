@@ -50,7 +50,7 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """A chunk of plans, fully evaluated; arrays are (plans, stages) unless said otherwise."""
+    """A chunk of plans, fully evaluated; arrays are (plans, stages) unless stated otherwise."""
 
     micro_batches: Array
     """Micro-batches per step and replica; (plans,)."""

@@ -1,7 +1,7 @@
 """From a step to a whole run: steps, checkpoints, failures and restarts (training/goodput.py).
 
 Failure rates, restarts, checkpoints and storage that a question does not give are those of catalog/runs.toml,
-each said with the answer.
+each stated with the answer.
 """
 
 import math

@@ -59,7 +59,7 @@ def kept_activations(
     (combinations, stages).
 
     The backward pass of a layer holds a gradient as large as its largest tensor. full:N drops what the first
-    N layers of a stage keep: while any other stands behind them, its own bytes are freed before the first is
+    N layers of a stage keep: while any other is behind them, its own bytes are freed before the first is
     computed again, and that adds nothing; schedules that split the backward pass free too little for that.
     """
     mode, is_layer = plans.recompute[first][:, None], np.arange(len(parts.names)) < parts.kinds
@@ -105,7 +105,7 @@ def block_share(plans: Plans, first: Index, tables: Tables) -> Array | None:
 
 
 def largest_here(counts: Array, values: Array) -> Array:
-    """The largest of a quantity over the parts that stand on each stage."""
+    """The largest of a quantity over the parts that are on each stage."""
     return np.asarray(np.where(counts > 0.0, values[:, None, :], 0.0).max(axis=2, initial=0.0))
 
 
@@ -230,8 +230,8 @@ def gathered_copies(plans: Plans, shares: tuple[GroupWeights, ...]) -> Array:
 
 
 def after_update(memory: StageMemory, copies: Array, passing: Array) -> StageMemory:
-    """The same where gathered weights, which stand there from the update to the next step's passes, take more
-    than what those passes take."""
+    """Memory of a stage where gathered weights, which are there from the update to the next step's passes,
+    take more than what those passes take."""
     more = copies > memory.activations + passing
     return replace(
         memory,

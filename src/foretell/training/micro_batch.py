@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """What one micro-batch takes on a rank of each stage; arrays are (plans, stages) unless said."""
+    """What one micro-batch takes on a rank of each stage; arrays are (plans, stages) unless stated."""
 
     stages: Stages
     """Its passes."""

@@ -1,4 +1,4 @@
-"""Where the ranks of plans stand on the network and what joins them: what depends on degrees and order."""
+"""Where the ranks of plans are on the network and what joins them: what depends on degrees and order."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,12 +36,12 @@ class DataLinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLinks:
-    """The groups of plans on the network; arrays are (tiers, spots) unless said otherwise."""
+    """The groups of plans on the network; arrays are (tiers, spots) unless stated otherwise."""
 
     system: System
     """The system as the job finds it."""
     counts: Mapping[str, Array]
-    """Group -> where its members stand."""
+    """Group -> where its members stay in place."""
     data: DataLinks
     """The ranks that reduce gradients, placed."""
     experts: DataLinks | None
@@ -117,7 +117,7 @@ def data_kinds(zero: Array, software: Software) -> tuple[Kind, ...]:
 def links_of(
     counts: Array, ranks: Array, sent: tuple[Plan, tuple[Kind, ...]], system: System
 ) -> DataLinks:
-    """Groups of `ranks` replicas (by spot) that stand as `counts` says, for the kinds that plans send."""
+    """Groups of `ranks` replicas (by spot) that are as `counts` says, for the kinds that plans send."""
     base, kinds = sent
 
     def placed(where: Array, sent: tuple[Kind, ...]) -> Group:

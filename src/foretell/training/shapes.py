@@ -1,4 +1,4 @@
-"""What of a model stands on one rank: the operations of each part, cut as a shape says, and what they keep.
+"""What of a model is on one rank: the operations of each part, cut as a shape says, and what they keep.
 
 A part depends on micro-batch, tensor, sequence, context and expert parallelism alone: its shape.
 """

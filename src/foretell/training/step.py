@@ -23,7 +23,7 @@ Read this file to know where everything is:
     dualpipe.py              what schedules from both ends save and pay
     offload.py               copies to and from the host
     memory.py                what a stage holds at its peak
-      late_gradients.py        the same where the backward pass makes the gradients on its way
+      late_gradients.py        memory where the backward pass makes the gradients on its way
       kernels/memory.py        what the sums are
       specs/software.py        what a framework holds beside them, and all else that is its own
     pace.py                  which stage sets the pace, and its waiting

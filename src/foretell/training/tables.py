@@ -58,7 +58,7 @@ class Tables:
     spot: Index
     """Degrees and placement of each plan, numbered."""
     data_counts: Array
-    """Where the ranks that reduce gradients stand, dp x cp of them; (tiers, spots)."""
+    """Where the ranks that reduce gradients are, dp x cp of them; (tiers, spots)."""
     expert_counts: Array | None
     """The same for spread experts, edp of them; None where no plan spreads any."""
     data_links: DataLinks
@@ -68,7 +68,7 @@ class Tables:
     tensor_counts: Array
     """The same of the tensor-parallel group."""
     pipe_counts: Array
-    """Where the stages stand; (tiers, spots)."""
+    """Where the stages are; (tiers, spots)."""
     send_line: tuple[Array, Array]
     """Seconds of an empty message to the next stage, and of each byte of one; (spots,) both."""
     link_needs: Array
@@ -87,7 +87,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """Exchanges of one parallelism; arrays are (plans, stages) unless said otherwise."""
+    """Exchanges of one parallelism; arrays are (plans, stages) unless stated otherwise."""
 
     passes: tuple[Array | Overlap, Array | Overlap]
     """Forward and backward, recomputation included: what the pass waits for, or what can hide that too."""
@@ -120,7 +120,7 @@ class LateWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """What does not depend on data parallelism; arrays are (plans, stages) unless said otherwise."""
+    """What does not depend on data parallelism; arrays are (plans, stages) unless stated otherwise."""
 
     forward_s: Array
     """Forward pass of one micro-batch."""
@@ -149,7 +149,7 @@ class Stages:
     again_bytes: Array
     """The backward pass of one layer, beyond what it keeps: what is computed again, a gradient."""
     head_bytes: Array
-    """Scores, loss and inputs of the head of one micro-batch, where it stands."""
+    """Scores, loss and inputs of the head of one micro-batch, where it is."""
     placeholders: Array | None
     """Weights whose gradients have an empty tensor in their place; None where none have."""
     narrow: Array | None

@@ -51,7 +51,7 @@ def grid_seconds(
 ) -> tuple[tuple[Array, Array], tuple[Overlap, Overlap]]:
     """What the passes wait for on a grid, forward and backward, and what can hide it; (groups, parts).
 
-    The ranks of a row (m1) stand nearest to each other. `counts` (tiers, groups) says where all stand.
+    The ranks of a row (m1) are nearest to each other. `counts` (tiers, groups) says where all stay in place.
     """
     wide = np.size(parts.shape.tp)
     tp, tp2 = (np.broadcast_to(x, wide)[shape] for x in (parts.shape.tp, parts.shape.tp2))
@@ -113,7 +113,7 @@ def panels_shown(
 
 
 def summed(one: Overlap, on: Array) -> Overlap:
-    """Exchanges of products or ends together, by part; `on` says which stands in which."""
+    """Exchanges of products or ends together, by part; `on` says which is in which."""
     return Overlap(fixed_s=one.fixed_s @ on, hidden_s=one.hidden_s @ on, slack_s=one.slack_s @ on)
 
 
@@ -146,7 +146,7 @@ class End:
     """One end of a tensor-parallel region, and the products that it feeds or is fed by."""
 
     part: int
-    """The part that it stands in."""
+    """The part that it is in."""
     leave: bool
     """Whether tokens leave there."""
     rows: tuple[int, ...]

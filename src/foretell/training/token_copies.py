@@ -8,7 +8,7 @@ Asynchronous tensor parallelism (`torch/_inductor/fx_passes/micro_pipeline_tp.py
 one product or several, and a scatter of what one product makes. So stay whole:
 
     enter_scatter   backward, where maps of one input are products of their own: it scatters their sum
-    gathers         of products scaled by row or block: between gather and product stands the cast
+    gathers         of products scaled by row or block: between gather and product is the cast
                     (pytorch issue 149990; their scatters are cut)
 
 What comes in pieces lies with its tokens first: for the weights' gradients, which take all tokens of a batch

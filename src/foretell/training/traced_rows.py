@@ -38,11 +38,11 @@ class HostTimes:
     tensor_s: float
     """Each trained tensor of a micro-batch: its gradient is put in place or added, and given up."""
     compiled_tensor_s: float
-    """The same where a compiler made the backward pass."""
+    """Each trained tensor whose backward pass a compiler made."""
     pass_s: float
     """Starting a forward and a backward pass."""
     compiled_pass_s: float
-    """The same where a compiler made them: guards, and what wraps its graphs."""
+    """Starting passes that a compiler made: guards, and what wraps its graphs."""
     recurrent_s: float
     """Each step of each recurrent layer and direction, forward or backward."""
     again_s: float

@@ -412,7 +412,7 @@ def _summing(model: TracedModel, job: TracedJob) -> tuple[float, float]:
 
 
 def _counts(job: TracedJob, size: int, stride: int) -> Array:
-    """How the members of a group stand on the tiers of the network, so many ranks apart."""
+    """How the members of a group are on the tiers of the network, so many ranks apart."""
     filled = filled_units(job.system.network, job.plan.gpus)
     return tier_counts(np.array([float(size)]), np.array([float(stride)]), filled, job.plan.gpus)
 
@@ -423,7 +423,7 @@ def _group(job: TracedJob, size: int, stride: int) -> Group:
 
 
 def _exchange_seconds(job: TracedJob, exchanges: Sequence[TracedExchange]) -> Array:
-    """Seconds of each message among ranks that share layers, which stand next to one another."""
+    """Seconds of each message among ranks that share layers, which are next to one another."""
     if not exchanges:
         return np.zeros(0)
     group = _group(job, job.plan.tp, 1)

@@ -3,7 +3,7 @@
 A cause is a factor around 1 with its p50 and p90, each (low, high): the time of a step or of a request from
 its residuals, the draw of a chip, a rent from the offers that there are. A number that rises with a cause has
 its ends, one that falls with it has them turned; independent causes add up as squares of logarithms. So each
-rule stands here once, and an interval holds the number that it is of.
+rule is here once, and an interval holds the number that it is of.
 
     of_estimate    step, rates, utilisation, peak memory, energy
     of_run         days, chip-hours and energy of a whole run

@@ -148,7 +148,7 @@ def _text(about: str) -> Schema:
 def _tool(
     verb: str, about: str, properties: Mapping[str, Schema], needed: Sequence[str] | None = None
 ) -> Schema:
-    """A tool with the fields that it must have; all of them where nothing else is said."""
+    """A tool with the fields that it must have; all of them where nothing else is stated."""
     schema: Schema = {"type": "object", "properties": dict(properties)}
     if required := list(properties if needed is None else needed):
         schema["required"] = required
@@ -214,7 +214,7 @@ def _in_body(errors: Any) -> list[Any]:
 def short(record: Mapping[str, Any]) -> dict[str, Any]:
     """An answer cut to what can be read: few digits, few rows, no tree below its first levels.
 
-    What was left out is said, and `full` has it.
+    What was left out is stated, and `full` has it.
     """
     cut: dict[str, Any] = {}
     for rows, deep in ((MOST_ROWS, MOST_DEEP), (5, 4), (3, 3), (2, 2), (1, 1)):

@@ -1,6 +1,6 @@
 """From questions to typed request bodies: names, types, help, defaults and limits are the records'.
 
-A question's fields say what they are (specs/questions/flags.py); here stands what each kind is in JSON.
+A question's fields say what they are (specs/questions/flags.py); here is what each kind is in JSON.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What stands before every answer: the host asked for, the size of a body, and headers that keep a page in.
+"""What is before every answer: the host asked for, the size of a body, and headers that keep a page in.
 
 Pure ASGI, so that a body is counted while it comes in and nothing larger than the limit is ever held.
 """
@@ -128,7 +128,7 @@ def _cookie(token: str) -> bytes:
 
 
 def _tokens(scope: Scope) -> dict[str, str]:
-    """Tokens of a request, by where they stand: a header, the address, a cookie."""
+    """Tokens of a request, by where they are: a header, the address, a cookie."""
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
     found = {}
     way, _, told = headers.get(b"authorization", "").partition(" ")

@@ -1,6 +1,6 @@
 """Models, systems and chips as a stranger may name them: an id, an alias or an inline object, never a file.
 
-What is wrong with a name is said here, under the path of its field. That no file is opened does not hang on
+What is wrong with a name is stated here, under the path of its field. That no file is opened does not hang on
 it: questions are answered inside `names_only`, where every reader of a user's files refuses.
 """
 
@@ -28,7 +28,7 @@ FILES = {
     for field in every_field()
     if field.flag.names_file == "always" and not field.flag.inline
 }
-"""Flags that name a file and nothing else: no question has them, nor what stands in one."""
+"""Flags that name a file and nothing else: no question has them, nor what is in one."""
 NAMES_A_FILE = "names a file; files are not read here"
 NAMED = tuple(
     dict.fromkeys(
@@ -94,7 +94,7 @@ def _named(given: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def path_of(path: str, name: str, within: str) -> str:
-    """Where a problem of a flag's value is; of a flag that stands alone, without its name."""
+    """Where a problem of a flag's value is; of a flag that is alone, without its name."""
     if within in ("", name):
         return path
     return within if path == name else f"{path}.{within}"
@@ -120,7 +120,7 @@ def check_name(name: str, value: Any) -> None:
 
 
 def _check_model(value: Any) -> None:
-    """A model is a name or an object; what is wrong with an object is said where it is read."""
+    """A model is a name or an object; what is wrong with an object is stated where it is read."""
     if isinstance(value, Mapping):
         return
     if not isinstance(value, str) or _looks_like_path(value):

@@ -91,7 +91,7 @@ class Worker:
     def ask(self, question: str, report: Report | None = None) -> Reply:
         """The worker's reply to `[verb, flags]` in JSON; 422 where it took too long, 503 where it ended.
 
-        With `report`, which is told how far the answer is, it may take as long as a watched one may.
+        With `report`, which is informed how far the answer is, it may take as long as a watched one may.
         """
         most_s = self._limits.deadline_s if report is None else self._limits.watched_s
         try:
@@ -232,7 +232,7 @@ class Pool:
     ) -> Reply | None:
         """The reply to `[verb, flags]` in JSON; None where `gone` says that nobody waits for it any more.
 
-        Of two questions that are alike the second has the first one's answer. `report` is told how far a
+        Of two questions that are alike the second has the first one's answer. `report` is informed how far a
         long answer is.
         """
         key = key_of(question)
@@ -267,7 +267,7 @@ class Pool:
         gone: Callable[[], Awaitable[bool]],
         report: Report | None,
     ) -> Reply | None:
-        """The reply of the next idle worker; it is told to stop where nobody waits any more."""
+        """The reply of the next idle worker; it is asked to stop where nobody waits any more."""
         worker = await self._idle.get()
         try:
             if key in self._kept:

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any
 
 Report = Callable[[int, int], None]
-"""Told how many of how many are done."""
+"""Takes how many of how many are done."""
 Reply = tuple[int, str, bytes]
 """Status, content type, content."""
 Gone = Callable[[], Awaitable[bool]]
@@ -40,7 +40,7 @@ def report(done: int, total: int) -> None:
 
 @contextmanager
 def watching(watcher: Report | None) -> Iterator[None]:
-    """What reports within is told to `watcher`, a few times a second."""
+    """What reports within is asked to `watcher`, a few times a second."""
     if watcher is None:
         yield
         return
@@ -71,7 +71,7 @@ def event(name: str, data: bytes) -> bytes:
 
 
 async def stream_job(job: Job) -> AsyncIterator[bytes]:
-    """Events of a job; where the stream is left before its end, the job is told that nobody waits."""
+    """Events of a job; where the stream is left before its end, the job is informed that nobody waits."""
     left = False
     far: dict[str, Any] = {"state": "queued", "done": 0, "total": 0}
     loop = asyncio.get_running_loop()

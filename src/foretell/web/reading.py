@@ -1,4 +1,4 @@
-"""`POST /api/read`: what a dropped or pasted text is, and what stands in it; it is kept nowhere.
+"""`POST /api/read`: what a dropped or pasted text is, and what is in it; it is kept nowhere.
 
 A text is a system (our TOML), a model (a Hugging Face config.json, or our TOML), measured runs (a log, a
 table, lines) or a launch of another tool (a command, a script, a config). The page then asks its questions

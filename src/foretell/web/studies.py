@@ -1,6 +1,6 @@
 """Studies as a stranger may give them: tables whose models and systems are names or tables, never files.
 
-What a study's file has stands in the body: `study`, `base`, `vary`, `objectives`, `limits`, `workload`.
+What a study's file has is in the body: `study`, `base`, `vary`, `objectives`, `limits`, `workload`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

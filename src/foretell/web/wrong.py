@@ -82,7 +82,7 @@ def errors_of(problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _short(value: object) -> object:
-    """A value that may be sent back: what is not a short text or a number is told by its kind."""
+    """A value that may be sent back: what is not a short text or a number is known by its kind."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

@@ -112,7 +112,7 @@ class Graph:
     order: tuple[int, ...]
     """Kind of each layer, first to last (a tower's or an encoder's layers before the decoder's)."""
     ahead: int = 0
-    """Of these, layers of towers, which stand on the first stage whatever it has besides."""
+    """Of these, layers of towers, which are on the first stage whatever it has besides."""
     embedding: LayerGraph
     """Before the first layer."""
     head: LayerGraph
@@ -126,7 +126,7 @@ class Graph:
 
 
 def with_region(graph: LayerGraph, region: Region) -> LayerGraph:
-    """The graph with all that names no region of its own in this one: how a block stands where it is used."""
+    """The graph with all that names no region of its own in this one: how a block is where it is used."""
 
     return with_fields(
         graph,

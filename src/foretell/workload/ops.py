@@ -297,7 +297,7 @@ class Pointwise:
     copies: float = 1.0
     """Elements for each of its inputs: tokens that several experts take."""
     beside: OpRole = OpRole.OTHER
-    """Of an adapter's sums, what the map does that the adapter stands beside."""
+    """Of an adapter's sums, what the map does that the adapter is beside."""
 
     @property
     def parameters(self) -> Num:

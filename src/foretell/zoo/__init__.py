@@ -20,7 +20,7 @@ def build(model: Model, *, fused: bool = False, dropout: float = 0.0) -> "Transf
 
     `fused` takes torch's scaled_dot_product_attention instead of separate products; `dropout`
     is behind the embeddings and each part of a layer, in training alone. Towers are not
-    built. Weights that no operation reads (`extra_parameters`) stand as flat, unused parameters, so
+    built. Weights that no operation reads (`extra_parameters`) are as flat, unused parameters, so
     that the module's count is the model's.
     """
     if find_spec("torch") is None:

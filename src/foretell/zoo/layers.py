@@ -158,7 +158,7 @@ def attention_mask(
 ) -> tuple[Tensor | None, bool]:
     """(mask, causal) of a whole attention: which keys are tokens, and whether order decides alone.
 
-    Padding stands behind the tokens, so that a causal attention's own never sees it.
+    Padding is behind the tokens, so that a causal attention's own never sees it.
     """
     present = carry.states_present if cross else None if causal else carry.present
     return (None if present is None else present[:, None, None, :]), causal and not cross

@@ -1,7 +1,7 @@
 """Values of Helm charts that start servers: the vLLM production stack, llm-d's model service, KubeAI, others.
 
 A chart's values are tables whose parts look like containers: an image, a command, arguments, resources. Such
-parts are found wherever they stand; the tables of charts that name values of their own are written as the
+parts are found wherever they are; the tables of charts that name values of their own are written as the
 flags that the chart makes of them.
 """
 

@@ -35,4 +35,4 @@ class House:
     steps: list[int] = field(default_factory=lambda: [0])
     """Statements so far."""
     rays: list[Word] = field(default_factory=list)
-    """GPUs that `ray start` is told of."""
+    """GPUs that `ray start` is given."""

@@ -1,6 +1,6 @@
 """Kubernetes objects: pods and what makes them, Dynamo graphs, KServe and llm-d services, Ray clusters.
 
-Every container is found wherever it stands. Fields on the way multiply it: replicas, parallelism, the size of
+Every container is found wherever it is. Fields on the way multiply it: replicas, parallelism, the size of
 a LeaderWorkerSet's group, `multinode.nodeCount` of a Dynamo service, `minReplicas` of a predictor. A service
 that is one half of a split one is known by its name or its `subComponentType`.
 """
@@ -58,14 +58,14 @@ _ROLE = re.compile(r"prefill|decode", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodContext:
-    """What stands around a container."""
+    """What is around a container."""
 
     copies: int = 1
     """Pods that run it."""
     nodes: int = 1
     """Pods that make one copy."""
     lines: tuple[StatedFact, ...] = ()
-    """Where that is said."""
+    """Where that is reported."""
     labels: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Labels of its node with their lines."""
     env: Mapping[str, Word] = field(default_factory=dict)
@@ -366,7 +366,7 @@ def _container(
     tree: Tree, node: Mapping[str, Any], path: Path, around: PodContext, files: Mapping[str, str],
     more: Sequence[Word] = (),
 ) -> Iterator[LaunchedProcess]:  # fmt: skip
-    """One container's processes with what stands around it; `more` is behind its own words."""
+    """One container's processes with what is around it; `more` is behind its own words."""
     env = {**around.env, **variables_at(tree, (*path, "env"), node.get("env"), files)}
     words = [*words_at(tree, (*path, "command"), node.get("command"), split=True),
              *words_at(tree, (*path, "args"), node.get("args"), split=True), *more]  # fmt: skip

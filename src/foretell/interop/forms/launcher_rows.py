@@ -16,7 +16,7 @@ def _set(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How the own options of a launcher are told from the command behind them."""
+    """How the own options of a launcher are distinguished from the command behind them."""
 
     switches: frozenset[str] = frozenset()
     """Options without a value, where every other one has a value."""
@@ -35,7 +35,7 @@ class Launcher:
     python: bool = False
     """Whether the program is of Python: a file, or a module behind -m."""
     dashes: bool = False
-    """Whether the command is what stands behind `--`."""
+    """Whether the command is what is behind `--`."""
     command: str = ""
     """The option that holds a whole command as one word: `--command`."""
     states: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

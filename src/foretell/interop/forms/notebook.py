@@ -19,7 +19,7 @@ def is_notebook(value: Any) -> bool:
 def read_notebook(text: str) -> LaunchContents:
     """The Python of a notebook, as one text whose lines are those of the file, and what its shell starts.
 
-    A source line of a notebook stands on a line of its own in the file, so that its number is known.
+    A source line of a notebook is on a line of its own in the file, so that its number is known.
     """
     try:
         value = json.loads(text)

@@ -45,7 +45,7 @@ class Word:
 
 
 def plain_word(text: str, line: int) -> Word:
-    """A word that stands in a file as it is."""
+    """A word that is in a file as it is."""
     return Word(text=text, line=line, raw=text)
 
 

@@ -39,7 +39,7 @@ _SPELT = re.compile(r"[A-Za-z_]\w*")
 
 
 class Scope:
-    """Variables as they stand at one place of a script."""
+    """Variables as they are at one place of a script."""
 
     __slots__ = ("exported", "positions", "values")
 

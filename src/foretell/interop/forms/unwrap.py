@@ -1,6 +1,6 @@
 """Launchers around a command, taken off one after the other: srun, torchrun, docker, `python -m`, `bash -c`.
 
-A launcher is a row of a table: which of its options take no value, or which do. What it is told is kept as a
+A launcher is a row of a table: which of its options take no value, or which do. What it is given is kept as a
 `LauncherLayer`; the words behind it are the next command.
 """
 
@@ -217,7 +217,7 @@ def _entry(own: Sequence[Word]) -> list[Word]:
 
 
 def _variables(name: str, own: Sequence[Word]) -> dict[str, Word]:
-    """Variables that a launcher is told to set: docker -e, mpirun -x, srun --export, apptainer --env."""
+    """Variables that a launcher is asked to set: docker -e, mpirun -x, srun --export, apptainer --env."""
     flags = {"-e", "--env", "-x", "-genv", "--export"} if name != "apptainer" else {"--env"}
     found: dict[str, Word] = {}
     for at, word in enumerate(own):

@@ -1,6 +1,6 @@
 """Values of shell variables with where they are written, and their splitting into words.
 
-A value is a row of pieces. A piece knows two lines: where it stands in the command (or in the text that a
+A value is a row of pieces. A piece knows two lines: where it is in the command (or in the text that a
 variable holds), and where the literal behind it is written. What the file does not set stays in the text as
 `${NAME}`, so that a text can be parsed once more.
 """
@@ -30,7 +30,7 @@ class TextPiece(NamedTuple):
     text: str
     """Its characters."""
     line: int
-    """Line on which it stands."""
+    """Line on which it is."""
     origin: int
     """Line on which the literal behind it is written."""
     names: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ Value = tuple[TextPiece, ...]
 BREAK = TextPiece("", -1, -1)
 """Between the elements of an array."""
 SPACE = TextPiece(" ", 0, 0)
-"""The same where an array becomes one text."""
+"""Between the elements of an array that becomes one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def unknown(name: str, line: int) -> Value:
 
 
 def placed_at(value: Value, line: int, *, split: bool) -> Value:
-    """A variable's value where it is used: a plain word stands there, flags and texts of many keep their
+    """A variable's value where it is used: a plain word is there, flags and texts of many keep their
     lines."""
     words = text_of(value).split()
     several = len(words) > 1 or (len(words) == 1 and words[0].startswith("-"))

@@ -57,7 +57,7 @@ def read_heads(
     """Heads, key and value heads, width of a head, and the rules between them.
 
     Absent key and value heads are as many as query heads, and an absent width is hidden / heads,
-    unless the family has a default of its own, which is said with `why`.
+    unless the family has a default of its own, which is stated with `why`.
     """
     heads = config.need(*names.heads)
     kv_heads = heads
@@ -96,7 +96,7 @@ def even_heads(
     *,
     kv_heads: int | None = None,
 ) -> Heads:
-    """Heads that divide the width evenly, as many for keys and values unless it is said."""
+    """Heads that divide the width evenly, as many for keys and values unless it is reported."""
     width = config.divides(hidden, heads, keys)
     return Heads(heads=heads, kv_heads=heads if kv_heads is None else kv_heads, head_dim=width)
 
@@ -107,7 +107,7 @@ def plain_ffn(width: int, activation: str, *, biased: bool) -> Dense:
 
 
 def positions(config: Config, *others: str, default: int = 2048) -> int:
-    """`max_position_embeddings`, or the default, which is said."""
+    """`max_position_embeddings`, or the default, which is reported."""
     why = "a length assumed here"
     return config.get("max_position_embeddings", default, why, *others, low=1)
 

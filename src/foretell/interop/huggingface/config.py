@@ -96,13 +96,13 @@ class Config:
         return key in self._data
 
     def raw(self, key: str) -> Value:
-        """The value as it stands, None where absent; the caller checks it."""
+        """The value as it is, None where absent; the caller checks it."""
         return self._data.get(key)
 
     def sub(self, key: str, inherit: Sequence[str] = ()) -> "Config":
         """The config under `key`; a problem, and an empty one, where it is absent or no table.
 
-        Of the keys in `inherit`, those that stand at this level hold there too.
+        Of the keys in `inherit`, those that are at this level hold there too.
         """
         value = self._data.get(key)
         if not isinstance(value, Mapping):
@@ -181,7 +181,7 @@ class Config:
     def get(
         self, key: str, default: int | None, why: str | None = None, *others: str, low: int = 0
     ) -> int | None:
-        """A whole number that may be absent; `why` is said with the default, None where it needs no
+        """A whole number that may be absent; `why` is stated with the default, None where it needs no
         saying (the key's absence is itself the family's way to say it)."""
         found = self._find(key, others)
         if found is None:

@@ -37,7 +37,7 @@ class Traits:
     """Where a family differs from Llama; the defaults are Llama's."""
 
     why: str
-    """Whose defaults are taken for absent keys, as said in the assumptions."""
+    """Whose defaults are taken for absent keys, as stated in the assumptions."""
     norm: NormKind = "rms"
     """Kind of every normalisation."""
     norms: int = 2
@@ -188,7 +188,7 @@ def attentions(config: Config, traits: Traits, hidden: int, depth: int) -> tuple
 
 
 def window_width(config: Config, default: int | None, why: str) -> int | None:
-    """`sliding_window`: null means none, absent means the family's default, which is said."""
+    """`sliding_window`: null means none, absent means the family's default, which is reported."""
     if config.given("sliding_window") or default is None:
         return config.get("sliding_window", None, low=1)
     return config.get("sliding_window", default, why, low=1)

@@ -53,7 +53,7 @@ def finish(config: Config, model: Model, towers: Sequence[Tower]) -> Model:
 
 
 def has_tower(config: Config, key: str, what: str) -> bool:
-    """Whether the config describes a tower; where it does not, that is said."""
+    """Whether the config describes a tower; where it does not, that is reported."""
     if config.has(key):
         return True
     config.assume(f"the config has no {key}: no {what} tower is counted")

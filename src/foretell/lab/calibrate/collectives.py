@@ -44,7 +44,7 @@ from foretell.records import dataclass
 
 Array = NDArray[np.float64]
 PRINTED = Path(__file__).parent / "published_collectives.csv"
-"""Collectives over nodes from logs in print, by hand; the source stands in each row."""
+"""Collectives over nodes from logs in print, by hand; the source is in each row."""
 SMALL_BYTES, LARGE_BYTES = 65536.0, 16.0 * 2**20
 SPREAD, PRIOR = 0.12, 1.0
 """Residual, in logarithms, that counts as one; and how far a coefficient may lightly leave its start."""

@@ -1,7 +1,7 @@
 """Measured collectives from the tables they are published in, in one form.
 
-Five forms are told apart by their columns: NCCL tests over nodes; single-node NCCL and custom all-reduce
-tables, whose chip and software stand only in the file's name (`h200_sxm_nccl_2.29.2.csv.gz`); the
+Five forms are distinguished by their columns: NCCL tests over nodes; single-node NCCL and custom all-reduce
+tables, whose chip and software are only in the file's name (`h200_sxm_nccl_2.29.2.csv.gz`); the
 collectives of two published simulators (columns `collective, gpu, ...` and `num_workers, ...`).
 """
 

@@ -114,7 +114,7 @@ def catalogue_coefficients() -> Coefficients:
 
 
 def site_of(row: CollectiveRow) -> Installation | str:
-    """The row's site, or why it cannot be told."""
+    """The row's site, or why it is unknown."""
     if row.problem:
         return row.problem
     key = (row.system, row.chip, row.fabric, row.software, row.version, row.env_setup, row.per_node)

@@ -73,7 +73,7 @@ class DispatchRow:
     seconds: float
     """Measured."""
     source: str
-    """Where it stands."""
+    """Where it is."""
     unit: str = ""
     """What a row is sent for, where a version of the kernels differs from their family; else blank."""
     known: bool = True

@@ -5,7 +5,7 @@ surfaces alone, as the catalogue keeps them (kernels/CHIP-torch.toml).
 
 What is fitted is the clock of short bursts: what slows long kernels in the forms (`fade`, `warm`) is held at
 their least, since the power limit is a pass of its own (kernels/power.py). Runs of seconds are not fitted but
-predicted with that pass, and told apart. Few points move few coefficients: those that change a time most,
+predicted with that pass, and distinguished. Few points move few coefficients: those that change a time most,
 one for three points; the others stay where they were.
 """
 
@@ -45,7 +45,7 @@ FEW = 40
 KIN_WEIGHT = 0.1
 """Weight of the points of a group that begins where another ended: it leaves that place with reason."""
 FELT = 0.001
-"""Least change of the times, for a quarter more or less of a coefficient, that counts as told."""
+"""Least change of the times, for a quarter more or less of a coefficient, that counts as known."""
 HELD: Mapping[str, tuple[str, ...]] = {
     "gemm": ("fade",),
     "prefill": ("warm",),
@@ -102,7 +102,7 @@ class SustainedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Everything a file told."""
+    """Everything that a file states."""
 
     measured: Measurements
     """The file."""

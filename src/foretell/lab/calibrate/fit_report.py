@@ -59,7 +59,7 @@ def facts_dict(found: Calibration) -> dict[str, Any]:
 
 
 def surface_dict(each: FittedSurface) -> dict[str, Any]:
-    """A surface with which of its coefficients the points told."""
+    """A surface with which of its coefficients the points determine."""
     s = each.surface
     names = (
         *("family", "dtype", "software", "version", "points", "median_ape", "p90_ape"),
@@ -177,7 +177,7 @@ def text(found: Calibration) -> str:
 
 
 def _network_line(tier: Mapping[str, float]) -> str:
-    """The tier that collectives told of."""
+    """The tier that collectives were measured on."""
     rate, latency = tier["bandwidth_bytes_per_s"] / 1e9, tier["latency_s"] * 1e6
     return (
         f"network: {tier['size']:g} ranks on one machine, {rate:.4g} GB/s, {latency:.3g} us a hop"

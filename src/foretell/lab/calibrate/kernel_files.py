@@ -1,7 +1,7 @@
 """Tables of measured kernels: their columns, and what their names say of chip and software.
 
 A file is called `h200_sxm_trtllm_1.3.0rc20_gemm_bfloat16.csv.gz`: chip, software, version, the rest. The
-family is told by the columns; one table may hold several dtypes and kernels.
+family is known by the columns; one table may hold several dtypes and kernels.
 """
 
 import csv

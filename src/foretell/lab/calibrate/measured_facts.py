@@ -32,7 +32,7 @@ OUT_OF_CACHE = 2.0
 CACHE_BYTES = 32e6
 """A cache where its size is unknown."""
 CPU_WATTS, CARD_WATTS = 200.0, 400.0
-"""Power limits where none is told: guesses."""
+"""Power limits where none is stated: guesses."""
 CPU_MEMORY_BYTES = 64 * 2.0**30
 """Memory of a host that tells none: a guess."""
 PEAKS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")

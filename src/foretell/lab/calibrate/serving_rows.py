@@ -88,7 +88,7 @@ class ServingRow:
     notes: str
     """What else the source tells."""
     source: str
-    """Where it stands."""
+    """Where it is."""
     disaggregated: bool = False
     """Whether prefill and decode have workers of their own."""
     prefill: WorkerCells = WorkerCells()

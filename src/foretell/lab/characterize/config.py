@@ -89,7 +89,7 @@ class JobPoint:
     processes: int
     """Processes of all nodes together."""
     nodes: int
-    """Nodes that they stand on."""
+    """Nodes that they are on."""
     micro_batches: int
     """Micro-batches of each replica and step."""
     seq_len: int

@@ -1,4 +1,4 @@
-"""The folder of a run: one file for each finished or failed point, and what processes are told.
+"""The folder of a run: one file for each finished or failed point, and what processes are given.
 
 points/KEY.json     a finished point: every rank, every step
 failed/KEY.json     a point that failed, and why
@@ -21,7 +21,7 @@ POINTS, FAILED = "points", "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTask:
-    """What the processes of one launch are told."""
+    """What the processes of one launch are given."""
 
     out: str
     """The folder."""

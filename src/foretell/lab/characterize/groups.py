@@ -1,4 +1,4 @@
-"""The processes of one plan: who stands where, and what they send each other, counted as it is sent."""
+"""The processes of one plan: who is where, and what they send each other, counted as it is sent."""
 
 import warnings
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class RankGroups:
         self.handles = {axis: self._made(axis) for axis in order}
 
     def _made(self, axis: str) -> Any:
-        """The group of an axis that this rank stands in; all ranks make all groups in one order."""
+        """The group of an axis that this rank is in; all ranks make all groups in one order."""
         if self.sizes[axis] < 2:
             return None
         mine = None

@@ -338,7 +338,7 @@ class LossHead(nn.Module):  # type: ignore[misc, unused-ignore]
         return self._cut_loss(scores, targets.flatten())
 
     def _cut_loss(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The same where every rank has some of the scores: three numbers a token are exchanged."""
+        """The loss where every rank has some of the scores: three numbers a token are exchanged."""
         cut = self.cut
         most = scores.detach().amax(-1)
         cut.groups.wait(cut.groups.all_reduce("tp", "loss", most, largest=True))

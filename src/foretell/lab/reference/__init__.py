@@ -1,6 +1,6 @@
 """The published 2024 analytic model of transformer training (arXiv 2410.00273), exactly.
 
-It stands alone, as a baseline and as an oracle: `search` ranks the plans of one job, `evaluate`
+It is alone, as a baseline and as an oracle: `search` ranks the plans of one job, `evaluate`
 times given plans, `study` runs the whole published study, `render` shows a result as text. What the
 published code does differently from what it means is kept, named and switchable in `Quirks`.
 """

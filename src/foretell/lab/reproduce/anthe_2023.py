@@ -176,7 +176,7 @@ def study_rows() -> list[dict[str, Any]]:
 
 
 def claims() -> PaperFigure:
-    """What the paper states, and what stands here."""
+    """What the paper states, and what is here."""
     rows: list[Row] = [
         dict(one) for one in tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["claim"]
     ]

@@ -1,4 +1,4 @@
-"""From a published number to ours, one mechanism after the other, and what may be said of the difference.
+"""From a published number to ours, one mechanism after the other, and what may be stated of the difference.
 
 Every rung is the number with one more mechanism of ours; a factor is a rung over the one before it, so that
 factors multiply to the whole. A mechanism is named as the reason only where it carries at least half of the

@@ -64,7 +64,7 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def exact_match(found: Sequence[str], wanted: Sequence[str]) -> float:
-    """Share of the lines that are said exactly so."""
+    """Share of the lines that are stated exactly so."""
     right = sum(a.strip() == b.strip() for a, b in zip(found, wanted, strict=True))
     return right / max(len(wanted), 1)
 

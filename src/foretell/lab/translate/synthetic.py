@@ -1,6 +1,6 @@
 """Text of our own: two small languages with grammar, for runs that need no download.
 
-A sentence is drawn as a tree (tense, subject, verb, object, place, clause) and said twice:
+A sentence is drawn as a tree (tense, subject, verb, object, place, clause) and stated twice:
 
     source   subject verb object place: articles, adjectives before their noun, plural in -s, tense by a
              helper word before the verb, `not` behind it, relative clauses with `that`

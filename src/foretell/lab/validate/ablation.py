@@ -25,7 +25,7 @@ from foretell.specs.software import Software
 MOST_ROWS = 15
 """Rows of a source that count: every so many of its table."""
 MARK = "<!-- generated: software -->"
-"""Where the table stands in its page."""
+"""Where the table is in its page."""
 MOVED = 0.002
 """Change of a source's median error from which it counts as moved."""
 

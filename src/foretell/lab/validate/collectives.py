@@ -1,7 +1,7 @@
 """Measured collectives beside our predictions: `validate collectives`.
 
 Reads a table with the columns of NCCL tests over nodes, or of a single-node NCCL or custom all-reduce table
-whose chip, software and version stand in the file's name. Every row is scored or said to be unsupported.
+whose chip, software and version are in the file's name. Every row is scored or reported as unsupported.
 """
 
 import math

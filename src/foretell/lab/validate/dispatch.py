@@ -1,6 +1,6 @@
 """Measured dispatches and combines beside our predictions: `validate collectives` of a table that has them.
 
-Every row is scored or said to be unsupported. With a library left out, its rows are predicted by what the
+Every row is scored or reported as unsupported. With a library left out, its rows are predicted by what the
 other libraries are fitted to (lab/calibrate/dispatch_kin.py).
 """
 

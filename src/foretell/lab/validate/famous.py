@@ -88,7 +88,7 @@ class FamousRuns:
 
     @property
     def refused(self) -> int:
-        """Runs that are said not to fit, or not answered."""
+        """Runs that are predicted not to fit, or not answered."""
         return sum(run.fits in ("no", "") for run in self.runs)
 
     to_dict = as_json(more=("median_ape", "inside_p90", "refused"))

@@ -4,7 +4,7 @@
                 what is known without them
     framework   every source that has runs of the run's family of frameworks
     chip        every source whose runs are on that chip alone, and the chip's own kernels and watts, in whose
-                place those of its kin stand
+                place those of its kin are
 
 `[seen]` of a family's file names the runs that were in sight of each value (catalog/software). Residuals of
 what is left out count for no interval either (catalog/sightings.py). What is not left out: formulas, which

@@ -1,6 +1,6 @@
 """Measured kernels beside our predictions: `validate kernels`.
 
-Chip, software and version stand in the file's name. `leave_one_out="site"` refits the table's own surface
+Chip, software and version are in the file's name. `leave_one_out="site"` refits the table's own surface
 without each fifth of its sites; `"chip"` predicts it from the surfaces of other chips alone.
 """
 
@@ -30,7 +30,7 @@ LLM_WIDTH, LLM_WEIGHTS = 512, 1e6
 def score_kernels(
     path: Path, *, chip: str = "", software: str = "", leave_one_out: Left | None = None
 ) -> Scores:
-    """Score a file of kernels; every row is predicted or said to be unsupported."""
+    """Score a file of kernels; every row is predicted or reported as unsupported."""
     table = read_kernels(Path(path), chip=chip, software=software)
     predictions: list[Prediction] = []
     labels: dict[str, list[str]] = {name: [] for name in LABELS}

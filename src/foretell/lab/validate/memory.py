@@ -18,7 +18,7 @@ from foretell.specs.result import Fits
 from foretell.uncertainty.intervals import fit_of
 
 EVEN = 0.5
-"""Probability from which a run is said to fit."""
+"""Probability from which a run is predicted to fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class MemoryVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryScores:
-    """A table of runs, each said to fit or not."""
+    """A table of runs, each predicted to fit or not."""
 
     rows: int
     """Rows of the file."""

@@ -107,7 +107,7 @@ def sources_text(data: Path) -> str:
 
 
 def memory_text(data: Path) -> str:
-    """Peaks that runs print beside ours, and what is said of runs that ran out of memory."""
+    """Peaks that runs print beside ours, and what is stated of runs that ran out of memory."""
     rows = {row.id: row for row in read_rows(data / "training" / "measured_runs.csv.gz")}
     groups: dict[str, list[tuple[TrainingRow, float]]] = {}
     for one in training_scores(data)["memory_predictions"]:

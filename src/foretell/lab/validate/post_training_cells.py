@@ -121,7 +121,7 @@ def chips_of(cells: Cells) -> dict[str, Any]:
 
 
 def placement_of(cells: Cells) -> str:
-    """Where trainer and engine stand; pools that are printed with chips of their own are apart."""
+    """Where trainer and engine are; pools that are printed with chips of their own are apart."""
     printed = first_word(f"{lower(cells, 'placement')} {lower(cells, 'staleness')}", PLACEMENTS)
     own = lower(cells, "placement").replace("_", " ")
     pools = whole(cells, "train_gpus"), whole(cells, "rollout_gpus"), whole(cells, "gpus_total")

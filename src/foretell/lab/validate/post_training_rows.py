@@ -198,7 +198,7 @@ def tuning_question(cells: Cells) -> dict[str, Any]:
 
 
 def tuning_lengths(cells: Cells) -> dict[str, Any]:
-    """Mean and longest sequence; a public data set's where that is all that is told."""
+    """Mean and longest sequence; a public data set's where that is all that is stated."""
     notes, longest = lower(cells, "notes"), whole(cells, "max_total")
     mean = number(cells, "seq_len") or number(cells, "mean_total_len")
     printed = re.search(r"longest (?:[\d,]+-)?([\d,]+)", notes)
@@ -288,7 +288,7 @@ def adapter_words(cells: Cells) -> list[str]:
 
 
 def method_of(first: str) -> str:
-    """The word of the method that notes begin with, or that stands behind a name; empty: LoRA, or none."""
+    """The word of the method that notes begin with, or that is behind a name; empty: LoRA, or none."""
     head, _, rest = first.partition("/")
     begins = re.match(r"[\w.-]+(?: v2)?", head)
     return tuned_method(begins[0] if begins else "") or (tuned_method(rest) if rest else "")

@@ -37,7 +37,7 @@ class PublishedRun:
     """One published step beside ours."""
 
     table: str
-    """Which table it stands in."""
+    """Which table it is in."""
     source: str
     """Where it is printed."""
     model: str
@@ -205,7 +205,7 @@ def with_runs(root: Path) -> dict[Path, str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Render README.md and pages of docs/ of the repository that this file stands in."""
+    """Render README.md and pages of docs/ of the repository that this file is in."""
     root = Path(__file__).parents[4]
     kept.FILE.write_text(kept.kept_text(runs()), encoding="ascii")
     from foretell.lab.first_contact.render import with_ledger

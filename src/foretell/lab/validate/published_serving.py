@@ -36,7 +36,7 @@ class PublishedService:
     """One published figure beside ours."""
 
     table: str
-    """Which table it stands in."""
+    """Which table it is in."""
     source: str
     """Where it is printed."""
     row: ServingRow

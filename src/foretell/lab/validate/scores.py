@@ -1,4 +1,4 @@
-"""What every `validate` verb gives: each row predicted or said to be unsupported, and errors by groups."""
+"""What every `validate` verb gives: each row predicted or reported as unsupported, and errors by groups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -38,7 +38,7 @@ class Prediction:
     plain_factor: float | None = None
     """Ours times the median of measured / predicted of those rows, for comparison."""
     source: str = ""
-    """Where the row stands in print; empty of tables that name none."""
+    """Where the row is in print; empty of tables that name none."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON shape; what is anchored only where that was asked for."""

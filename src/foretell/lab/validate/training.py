@@ -1,8 +1,8 @@
 """Published training runs beside our predictions: `validate training`.
 
 Every row of a table is predicted, step time and peak memory, as the question that a user would type
-(training_question.py), its blank cells filled as a user's are, or said to be unsupported with the reason. The
-step time is scored against the table's, or against what its rate and the global batch imply. Memory stands
+(training_question.py), its blank cells filled as a user's are, or reported as unsupported with the reason.
+The step time is scored against the table's, or against what its rate and the global batch imply. Memory is
 apart.
 
 Rows of grade C are beside their source in `by_source`, under a name of their own: what they state is a trend.
@@ -179,7 +179,7 @@ def predict_row(
 ) -> RunPrediction:
     """A row predicted; UnsupportedRun or ProblemsError with the reason where it cannot be.
 
-    `named` is False where its framework is not to be told; `settings` are of its software besides.
+    `named` is False where its framework is not to be stated; `settings` are of its software besides.
     """
     asked = question_of(row) if named else unnamed(question_of(row))
     # The plan's words may be settings too, where no split is told; those of the system are in its record.
@@ -287,7 +287,7 @@ def printed_peak(row: TrainingRow) -> str:
 
 
 def source_label(row: TrainingRow) -> str:
-    """The source a row counts for, or the name under which it stands beside it."""
+    """The source a row counts for, or the name under which it is beside it."""
     if row.quality == "C":
         return f"{row.source} [grade C]"
     return row.source

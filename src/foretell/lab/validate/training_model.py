@@ -36,7 +36,7 @@ NOISE = re.compile(
     r"dropless|tokendrop|proxy|cut to \d+ layers)\b|\b\d\d\.\d\d(\.\d\d)?\b",
     re.IGNORECASE,
 )
-"""What stands beside a model's name in tables: precision, tool, release."""
+"""What is beside a model's name in tables: precision, tool, release."""
 HEAD_DIMS = (
     (re.compile(r"qwen.?3", re.IGNORECASE), 128),
     (re.compile(r"gpt.?oss", re.IGNORECASE), 64),
@@ -99,7 +99,7 @@ def typed_text(row: TrainingRow) -> str:
 
 
 def changed_text(id: str, row: TrainingRow) -> str:
-    """A model of the catalogue with as many layers as the cells say, prediction blocks where told."""
+    """A model of the catalogue with as many layers as the cells say, prediction blocks where stated."""
     model = catalogue_model(id)
     words = [f"layers={row.layers}"] if row.layers not in (None, len(model.stack.layers)) else []
     words += [f"dense_layers={told[1]}" for told in [DENSE_CUT.search(row.notes)] if told]

@@ -53,7 +53,7 @@ FLASH = re.compile(r"flash-?attn?(?:ention)?[ -]?([123])\b", re.IGNORECASE)
 CHUNKED = re.compile(r"chunked cross|fused linear cross|liger fused cross", re.IGNORECASE)
 """Words of runs whose head and loss are one operation over chunks of tokens."""
 FUSED_KERNELS = re.compile(r"fused norm\b", re.IGNORECASE)
-"""Words of runs with fused kernels of their own for what stands between the products."""
+"""Words of runs with fused kernels of their own for what is between the products."""
 FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
 """Words of runs whose loss is one kernel."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)

@@ -36,11 +36,11 @@ class PublishedQuestion:
     gpus: int
     """Chips."""
     global_batch: int | None
-    """Sequences per step; None: not told."""
+    """Sequences per step; None: not stated."""
     seq_len: int | None
-    """Tokens per sequence; None: not told."""
+    """Tokens per sequence; None: not stated."""
     plan: str | None
-    """The plan's words; None: no split is told, so that the best plan is searched for."""
+    """The plan's words; None: no split is stated, so that the best plan is searched for."""
 
     def flags(self) -> list[str]:
         """The arguments of `foretell estimate`."""

@@ -1,6 +1,6 @@
 """Published training runs: the rows of a table as records, cell by cell, blank where nothing is known.
 
-What the cells say in a user's words is told by training_question; what is blank is filled as a user's blanks
+What the cells say in a user's words is known by training_question; what is blank is filled as a user's blanks
 are.
 """
 

@@ -89,10 +89,10 @@ class Algorithm:
     schedule: Callable[[Collective, Topology], MessageSchedule] = field(kw_only=False)
     """Its messages, for one group of whole numbers."""
     claim: Claim = "exact"
-    """How the closed form stands to the simulation where all its patterns are exact."""
+    """How the closed form relates to the simulation where all its patterns are exact."""
 
     def claim_on(self, topology: Topology) -> Claim | None:
-        """How the closed form stands to the simulation on this topology; None: not at home there."""
+        """How the closed form relates to the simulation on this topology; None: not at home there."""
         claims = {topology.claim(pattern) for pattern in self.patterns} | {self.claim}
         if None in claims or len(claims - {"exact"}) > 1:
             return None

@@ -18,7 +18,7 @@ from foretell.specs._base import Num
 
 Array = NDArray[np.float64]
 Claim = Literal["exact", "at most", "at least"]
-"""How a closed form stands to the simulation of its messages: equal to it, or the simulation takes at most
+"""How a closed form relates to the simulation of its messages: equal to it, or the simulation takes at most
 (at least) that long."""
 Pattern = Literal[
     "ring",
@@ -147,7 +147,7 @@ def both_ways(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineAxis:
-    """One direction along which members stand in lines."""
+    """One direction along which members are in lines."""
 
     extent: Num
     """Members of one line."""
@@ -220,7 +220,7 @@ class Topology:
         return IMPOSSIBLE
 
     def axes(self) -> tuple[LineAxis, ...]:
-        """The axes along which members stand; none where there are no such lines."""
+        """The axes along which members are; none where there are no such lines."""
         return ()
 
     def reduction(self) -> Cost:

@@ -133,7 +133,7 @@ class Groups(Topology):
         return LinkGraph(members=count, links=tuple(links))
 
     def _inside(self) -> Array:
-        """Members of the collective's group that stand in one group of the machine."""
+        """Members of the collective's group that are in one group of the machine."""
         return np.asarray(np.minimum(np.asarray(self.members, float), self.group_members))
 
     def _used(self) -> Array:

@@ -1,7 +1,7 @@
 """Members on an optical circuit switch: each port has one circuit at a time, to any other.
 
-Circuits of a ring stand. Another partner than the next on the ring takes a new circuit, and mirrors take
-`reconfiguration_s` to turn; no packet is looked at, so that nothing is added up on the way.
+Circuits of a ring stay in place. Another partner than the next on the ring takes a new circuit, and mirrors
+take `reconfiguration_s` to turn; no packet is looked at, so that nothing is added up on the way.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class CircuitSwitch(Switch):
     )
 
     def ring(self) -> Cost:
-        """The circuits that stand."""
+        """The circuits that stay in place."""
         cost = Cost(latency_s=self.latency_s, s_per_byte=1.0 / self.bandwidth_bytes_per_s)
         return cost_among(self.members, cost)
 

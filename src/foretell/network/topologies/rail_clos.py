@@ -37,7 +37,7 @@ def forwards(tier: Tier) -> bool:
 def off_rail(tier: Tier, nodes: Num, rails: Num) -> Num:
     """An all-to-all's time per byte over that with all messages on their rails; 1 with PXN.
 
-    `rails` members of the group stand in each of its `nodes`. Without PXN all but one in `rails` of what a
+    `rails` members of the group are in each of its `nodes`. Without PXN all but one in `rails` of what a
     chip sends to other nodes is for chips of another index, and crosses the spines from leaf to leaf even
     where both nodes are near.
     """

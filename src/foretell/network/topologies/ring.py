@@ -11,7 +11,7 @@ NAMES = ("ring",)
 
 
 def from_tier(tier: Tier, members: Num) -> Grid:
-    """Half of a chip's rate to each side; fewer members than the ring has stand on a line of it."""
+    """Half of a chip's rate to each side; fewer members than the ring has are on a line of it."""
     (extent,), (fills,) = group_extents((int(tier.size),), members)
     axis = LineAxis(
         extent=extent,

@@ -204,7 +204,7 @@ def _stacked(
 
 
 def _places(labels: Sequence[str]) -> list[str]:
-    """Labels as categories of an axis: long ones broken into lines, doubled ones told apart."""
+    """Labels as categories of an axis: long ones broken into lines, doubled ones distinguished."""
     found: list[str] = []
     for label in labels:
         lines = [""]

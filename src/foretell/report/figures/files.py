@@ -146,7 +146,7 @@ if (told.still) {
 
 
 def _inside_script(told: Mapping[str, Any]) -> str:
-    """JSON that cannot end the script it stands in."""
+    """JSON that cannot end the script it is in."""
     return json.dumps(told, allow_nan=False).replace("<", "\\u003c")
 
 

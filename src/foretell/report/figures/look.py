@@ -1,8 +1,9 @@
 """What all figures share: colours, axes, units in titles, intervals as error bars.
 
-Colours of traces read on white and on near-black, and are told apart by who sees few colours (Okabe and Ito,
+Colours of traces read on white and on near-black, and are distinguished by who sees few colours (Okabe and
+Ito,
 Color Universal Design, 2008, with the yellow darkened, since lines of it vanish on white, and grey in the
-place of black). Everything else of a theme stands in `layout.template`: for the dark one replace it by
+place of black). Everything else of a theme is in `layout.template`: for the dark one replace it by
 `template("dark")`.
 """
 
@@ -225,7 +226,7 @@ def value_axis(text: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def on_lines(names: Sequence[str]) -> list[str]:
-    """Names below bars, a word to a line, where all of their words are short enough to stand side by side."""
+    """Names below bars, a word to a line, where all of their words are short enough to be side by side."""
     words = [word for name in names for word in name.split()]
     fits = len(names) * max(map(len, words), default=0) <= BESIDE
     return [name.replace(" ", "<br>") if fits else name for name in names]

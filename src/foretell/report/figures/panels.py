@@ -15,7 +15,7 @@ NAME = re.compile(r"^(x|y)(\d*)( domain)?$")
 def panels(figures: Sequence[Figure], title: str, columns: int = 1, height: int = HEIGHT) -> Figure:
     """The figures in rows of `columns`, `height` pixels a row.
 
-    How bars stand (`barmode`, `bargap`) is the whole picture's and comes from the first figure that says it.
+    How bars are (`barmode`, `bargap`) is the whole picture's and comes from the first figure that says it.
     """
     many = -(-len(figures) // columns)
     tall = height * many + 40

@@ -33,7 +33,7 @@ def trace_figure(found: TraceReport) -> Figure:
 
 
 def _played(answer: StepEstimate, rank: int) -> RankTrace:
-    """The predicted step, simulated, as a trace: of the stage that a rank stands on."""
+    """The predicted step, simulated, as a trace: of the stage that a rank is on."""
     if answer.scenario is None:  # made by hand
         raise ValueError("an estimate without its question")
     laid, played = played_step(answer.scenario, answer.plan)

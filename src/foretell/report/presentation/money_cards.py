@@ -104,7 +104,7 @@ def cost_card(told: Told) -> Presentation:
 
 
 def _lister(source: str) -> str:
-    """Who lists a rent and when: the first word and the last of what stands before the citation.
+    """Who lists a rent and when: the first word and the last of what is before the citation.
 
     A spot rent that is a share of another says so.
     """

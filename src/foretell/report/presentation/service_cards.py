@@ -201,7 +201,7 @@ def network_card(told: Told) -> Presentation:
 
 
 def placement_text(placement: Mapping[str, float]) -> str:
-    """Where a group stands: `8 chips a node, 4 nodes`."""
+    """Where a group is: `8 chips a node, 4 nodes`."""
     below, words = "chip", list[str]()
     for at, (tier, count) in enumerate(placement.items(), start=1):
         outermost = 1 < at == len(placement)

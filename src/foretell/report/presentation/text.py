@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def card_text(
     shown: Presentation, *more: tuple[str, str], beside: Sequence["RenderableType"] = ()
 ) -> "RenderableType":
-    """Headline, conclusions, why the answer is no, numbers and `more` lines, tables, what stands `beside`,
+    """Headline, conclusions, why the answer is no, numbers and `more` lines, tables, what is `beside`,
     assumptions."""
     from rich.console import Group
     from rich.text import Text

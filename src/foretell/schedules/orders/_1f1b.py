@@ -6,7 +6,7 @@ Rank s runs p - s - 1 forward passes, then forward and backward in turn, then th
     held   = min(mu, p - s) micro-batches
 
 Uneven ranks: the step is at least mu max(t) and, where the ends alone differ or every rank's backward pass is
-as many times its forward pass, at most what the sum says. That is too long where the slowest rank stands
+as many times its forward pass, at most what the sum says. That is too long where the slowest rank is
 early in the pipeline, since its own work fills the gaps: by 0.3 % on average where the ends differ, by 1.6 %
 where all ranks differ by up to 30 % (tests/simulation/test_uneven.py).
 """

@@ -34,7 +34,8 @@ FORMS = (
 """Longest paths with n = p / 2 - 1, as `largest_form` reads them."""
 FILLED = 3.0
 """Times n: how much of the bubble a rank fills that is longer than the others, by what it is longer. From
-simulating uneven ranks: 1.5 for the middle ranks, 4.5 for the ends, where embedding and head stand."""
+simulating uneven ranks: 1.5 for the middle ranks, 4.5 for the ends, where embedding and head stay in
+place."""
 
 
 def bubble_s(times: RankTimes, pipe: Pipe) -> Array:

@@ -1,4 +1,4 @@
-"""Which parts stand on which chunk, and what a chunk's passes take: the closed form's sums, dealt out."""
+"""Which parts are on which chunk, and what a chunk's passes take: the closed form's sums, dealt out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ def contents_of(
     head: float = 0.0,
     told: tuple[int, ...] = (),
 ) -> Contents:
-    """Which parts stand on each chunk of each rank; DualPipe's two chunks are two stages.
+    """Which parts are on each chunk of each rank; DualPipe's two chunks are two stages.
 
     `head` is the head's cost in layers where layers are dealt by cost (sharding/pipeline.py).
     """

@@ -117,7 +117,7 @@ def usd_of(system: Given, gpus: int, paid: Payment) -> float:
 
 
 def lacks_price(error: ProblemsError) -> bool:
-    """Whether a cost cannot be told for the one reason that no price is known."""
+    """Whether a cost is unknown for the one reason that no price is known."""
     return any(problem.path in PRICES for problem in error.problems)
 
 

@@ -182,7 +182,7 @@ def _unpriced(
     error: ProblemsError,
     measured: Sequence[Measurement],
 ) -> ClusterKind:
-    """What a cluster does of which no price is known: a rent stands in, and nothing of it is told."""
+    """What a cluster does of which no price is known: a rent is in, and nothing of it is stated."""
     cluster = ClusterBill(system=system, gpus=gpus, usd=None, years=None, paid=NO_PRICE)
     stand_in = replace(study, base={**study.base, "rent": "on-demand", "price": 1.0})
     try:

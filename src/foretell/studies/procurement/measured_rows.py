@@ -38,7 +38,7 @@ def rows_of(
 
 
 def notes_of(rows: Sequence[Measurement]) -> tuple[str, ...]:
-    """Where each run was measured, and what was said on the way of reading it."""
+    """Where each run was measured, and what was stated on the way of reading it."""
     places = dict.fromkeys(str(one.asked.get("system", "")) for one in rows)
     said = [f"measured: {one.source}: {note}" for one in rows for note in one.notes]
     told = f"measured runs of {', '.join(places)} bear on every system, less on another chip"

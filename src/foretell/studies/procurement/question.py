@@ -107,7 +107,7 @@ def _runs_apart(
 
 
 def _tables(file: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
-    """The tables of a mix; what is none is said, and left out."""
+    """The tables of a mix; what is none is stated, and left out."""
     found: dict[str, Any] = {}
     for name in ("study", "base"):
         if name in file and isinstance(file[name], Mapping):

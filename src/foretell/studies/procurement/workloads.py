@@ -36,7 +36,7 @@ TOLD = (
     "work_tokens_per_s_per_gpu", "usd_per_million_work_tokens", "usd_per_gpu_hour",
     "joules_per_work_token", "carbon_g_per_million_work_tokens",
 )  # fmt: skip
-"""Columns of a bill that are told of each workload."""
+"""Columns of a bill that are stated of each workload."""
 PRICE_ERROR = 0.1
 """How far a published price without a range may be from what is paid; judged."""
 TPOT_MS = 50.0
@@ -62,7 +62,7 @@ class WorkloadResult:
     architecture: str
     """Of the chip."""
     facts: dict[str, Any]
-    """What else is told."""
+    """What else is stated."""
     assumptions: tuple[str, ...]
     """What it rests on."""
 
@@ -183,7 +183,7 @@ def _under_loads(
 
 
 def without_money(done: WorkloadResult) -> WorkloadResult:
-    """The same where no price is known: its speed, and a price above every other."""
+    """A result without a known price: its speed, and a price above every other."""
     facts = {name: None if "usd" in name else value for name, value in done.facts.items()}
     said = tuple(text for text in done.assumptions if "rent" not in text and "USD" not in text)
     part = replace(done.part, usd=math.inf, figures={})

@@ -66,7 +66,7 @@ class StrategyCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyBatch:
-    """Plans that share their structural choices, each on all systems; a plan's rows stand together."""
+    """Plans that share their structural choices, each on all systems; a plan's rows are together."""
 
     scenario: Scenario
     """The question, on the system as it is."""

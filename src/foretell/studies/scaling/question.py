@@ -11,7 +11,7 @@ from foretell.specs.plan import named_fields, parse_plan
 
 _RANGE = re.compile(r"([0-9]{1,10})\s*\.\.\s*([0-9]{1,10})")
 _COMMA = re.compile(r",(?!\s*(?:tp|cp|dp|pp)\s*(?:,|$|\s))")
-"""Commas between strategies; those of an order of placement, order=tp,cp,dp,pp, stand before a bare name."""
+"""Commas between strategies; those of an order of placement, order=tp,cp,dp,pp, are before a bare name."""
 MOST_COUNTS = 64
 """Numbers of chips of one study."""
 MOST_STRATEGIES = 24

@@ -59,7 +59,7 @@ class Knob:
     """One number of a service."""
 
     path: str
-    """Where it stands."""
+    """Where it is."""
     words: str
     """What it is."""
     kind: str

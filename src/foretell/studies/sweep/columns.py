@@ -94,7 +94,7 @@ BILL: Columns = {
     **_columns("float", "joules_per_work_token carbon_g_per_million_work_tokens"),
     **_columns("float", "capital_usd peak_watts package_usd silicon_mm2 good_die_share"),
 }
-"""Where it is said how work is paid for. Work tokens are those trained on, read or written."""
+"""Where it is stated how work is paid for. Work tokens are those trained on, read or written."""
 WORK: Columns = {
     **_columns("text", "name system"),
     **_columns("int", "gpus"),
@@ -189,7 +189,7 @@ def has_run(study: Study) -> bool:
 
 
 def is_paid(study: Study) -> bool:
-    """Whether it is said how work is paid for."""
+    """Whether it is stated how work is paid for."""
     given = _given(study)
     return bool(given & {*PAID}) or (study.verbs == ("estimate",) and "price" in given)
 

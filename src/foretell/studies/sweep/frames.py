@@ -29,13 +29,13 @@ SHARD_POINTS: dict[Verb, int] = {
 }  # fmt: skip
 """Points of one shard, by the verb: about a second's work."""
 SHARD_SEARCHES = 2
-"""The same where every point is a search."""
+"""Points of one shard where every point is a search."""
 SHARD_PLANS = 1 << 18
-"""The same where points are plans of one batch."""
+"""Points of one shard where they are plans of one batch."""
 SHARD_SYSTEMS = 1 << 15
-"""The same where they are systems."""
+"""Points of one shard where they are systems."""
 SHARD_SERVICES = 1 << 12
-"""The same where they are systems that serve."""
+"""Points of one shard where they are systems that serve."""
 BATCH_S, PLAN_S = 0.015, 1.0 / SHARD_PLANS
 """Seconds of a batch whatever its size, and of each plan in it."""
 

@@ -36,7 +36,7 @@ PAID_WISHES: Mapping[str, Direction] = {
 """What is wanted of a study that is paid for and says nothing."""
 _DIGITS = re.compile(r"[0-9][0-9.,]*")
 REASONS = 6
-"""Reasons that are told why points cannot be."""
+"""Reasons that are stated why points cannot be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

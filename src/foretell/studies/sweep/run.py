@@ -36,7 +36,7 @@ from foretell.studies.sweep.shards import (
 MANY = 100_000
 """Points that are asked without a `yes`."""
 MOST = 10**9
-"""Points that are refused whatever is said."""
+"""Points that are refused whatever is stated."""
 TRIED = 200
 """Values of one axis that are looked at before a sweep begins."""
 Progress = Callable[[int, int], None]

@@ -115,7 +115,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def manifest_of(study: Study) -> dict[str, Any]:
-    """What must be the same for results to stand in one folder."""
+    """What must be the same for results to be in one folder."""
     return {
         "format": FORMAT,
         "program": program_hash(),

@@ -268,7 +268,7 @@ def _steps(chain: Chain, order: tuple[int, ...]) -> Steps:
 def _fold(chain: Chain, inputs: tuple[int, ...]) -> list[tuple[int, int, int]]:
     """(m, k, n) of the products that join the cores from the last to the first.
 
-    Larger factors stand first, so that this order takes the fewest multiply-adds. `inputs` are the
+    Larger factors are first, so that this order takes the fewest multiply-adds. `inputs` are the
     cores' input dims, or ones where a row of each has been looked up.
     """
     right = inputs[-1] * chain.outputs[-1]

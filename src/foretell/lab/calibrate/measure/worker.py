@@ -31,7 +31,7 @@ SETTLE_S = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTask:
-    """What a worker is told."""
+    """What a worker is given."""
 
     out: str
     """The file."""

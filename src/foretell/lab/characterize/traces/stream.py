@@ -30,7 +30,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def _after_blanks(text: str, at: int) -> int:
-    """Where the next sign stands that is no blank."""
+    """Where the next sign is that is no blank."""
     found = _BLANKS.match(text, at)
     return at if found is None else found.end()
 

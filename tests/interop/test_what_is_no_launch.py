@@ -216,3 +216,15 @@ def test_what_a_launcher_file_decides_is_asked_for() -> None:
     )
     assert "precision=" not in launch.plan
     assert any("precision, which fsdp2.yaml may state" in ask for ask in launch.asks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torchrun --nprco_per_node 8 pretrain_gpt.py --bf16 --seq-length 64",
+        "#!/bin/bash\n#SBATCH --gpus-pre-node=8\ntorchrun pretrain_gpt.py --bf16 --seq-length 64",
+    ],
+)
+def test_options_that_a_launcher_does_not_have_are_named(text: str) -> None:
+    launch = read_launch(text)
+    assert any("nprco_per_node" in one or "gpus_pre_node" in one for one in launch.doubts)

@@ -331,3 +331,24 @@ def test_layers_of_a_virtual_stage_go_with_the_stages(free: str, each: int) -> N
     assert changes[flag] == (str(each), None)
     assert flag not in told["export"]
     assert (ours in told["export"]) == (" pp1 " not in told["plan_after"])
+
+
+def test_a_field_that_another_key_needs_stays_as_it_is() -> None:
+    text = (
+        "base_model: meta-llama/Llama-3.1-8B\nadapter: lora\nlora_r: 16\nsequence_len: 2048\n"
+        "micro_batch_size: 1\ngradient_accumulation_steps: 4\nbf16: true\noptimizer: adamw_torch_fused\n"
+        "gradient_checkpointing: true\nactivation_offloading: {}\ndatasets: [d]\n"
+    )
+    kept, freed = (
+        package.improve(text.format(word), system="h100-sxm", gpus=8) for word in ("true", "false")
+    )
+    assert "gradient_checkpointing" not in {change.flag for change in kept.changes}
+    assert "gradient_checkpointing" in {change.flag for change in freed.changes}
+
+
+def test_a_variable_is_set_where_no_other_flag_has_it() -> None:
+    text = "MBS=2\nrun --micro-batch-size $MBS\nsed s/A/${MBS}/ a.json > b.json\n"
+    assert edited_launch(text, {"micro_batch_size": "4"}) == text.replace("MBS=2", "MBS=4")
+    text = "N=2\nrun --nproc_per_node $N --tensor-model-parallel-size $N\n"
+    changed = edited_launch(text, {"tensor_model_parallel_size": "1"})
+    assert changed == text.replace("parallel-size $N", "parallel-size 1")

@@ -56,6 +56,12 @@ def earlier_fields(launch: Launch) -> tuple[str, ...]:
     return ("tp", "pp", "dp", "micro_batch", *(("recompute",) if saved else ()))
 
 
+def held_fields(launch: Launch) -> tuple[str, ...]:
+    """Fields that the tool lets no launch change that has a key which needs them (its table's `holds`)."""
+    holds = table_of(launch.tool).options.get("holds", {})
+    return tuple(field for key, field in holds.items() if key in launch.unmodelled)
+
+
 def edited_plan(
     given: str | Path, launch: Launch, before: Estimate | None, best: Estimate
 ) -> EditedFile:

@@ -17,6 +17,7 @@ from foretell.api.edited_files import (
     earlier_fields,
     edited_plan,
     edited_service,
+    held_fields,
     written_by,
 )
 from foretell.api.exports import export_plan
@@ -117,6 +118,7 @@ def _training(
     told: tuple[str, ...] = FREED
     if own:
         told = earlier_fields(launch) or (FREED if written_by(launch) else sayable(launch.tool))
+        told = tuple(name for name in told if name not in held_fields(launch))
     plain = own and bool(earlier_fields(launch))
     free, over = freed_fields(question.free, told)
     before, refusal = _as_it_is(arguments)

@@ -21,6 +21,8 @@ from foretell.interop.arguments import (
     written_pairs,
 )
 from foretell.interop.forms import LaunchContents, LaunchedProcess, Word, gpu_count, read_form
+from foretell.interop.forms.launcher_rows import LAUNCHERS
+from foretell.interop.forms.records import LauncherLayer
 from foretell.interop.nemo_recipes import read_recipe
 from foretell.interop.python_calls import read_calls
 from foretell.interop.python_trainers import read_config_module, read_olmo, read_trainer_script
@@ -41,6 +43,8 @@ VARIABLES = {
     "processes_per_node": "gpus_per_node",
 }
 """What a form states of chips, and the name that readers count them by."""
+LISTED = {"#SBATCH": "srun", "sbatch": "srun", "torch.distributed.run": "torchrun"}
+"""Launchers and the row that lists their options."""
 INNER = ("accelerate", "deepspeed", "accelerate launch")
 """Launchers whose flags set what the program would."""
 
@@ -116,6 +120,7 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
             outer = command_pairs([(word.text, word.line) for word in layer.argv])
             pairs += outer.pairs
             places |= outer.places
+        pairs += _strange(layer)
     inner = [layer.name for layer in process.layers if layer.name in INNER]
     values = " ".join(word.text for word in process.argv)
     for name, content in {**found.files, **process.files}.items():
@@ -180,6 +185,17 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
         copies=process.copies * (copies.value if copies and isinstance(copies.value, int) else 1),
         started=True,
     )
+
+
+def _strange(layer: LauncherLayer) -> list[tuple[str, Any]]:
+    """Options that a launcher whose options are listed does not have."""
+    row = LAUNCHERS.get(LISTED.get(layer.name, layer.name))
+    if row is None or not row.options:
+        return []
+    own = {one.replace("-", "_") for one in row.options}
+    said = [word.text[2:].partition("=") for word in layer.argv if word.text.startswith("--")]
+    told = [(spell_key(name), value or True) for name, _, value in said if name and "$" not in name]
+    return [(name, value) for name, value in told if name.replace("-", "_") not in own]
 
 
 def _modules(process: LaunchedProcess) -> Sequence[str]:

@@ -38,6 +38,8 @@ class Launcher:
     """Whether the command is what is behind `--`."""
     command: str = ""
     """The option that holds a whole command as one word: `--command`."""
+    options: frozenset[str] = frozenset()
+    """All of its long options without their dashes, where these are listed."""
     states: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes, GPUs or processes, and the options that state them."""
 
@@ -54,7 +56,7 @@ UTILITIES = _set(_TABLE["utilities"])
 def _launcher(row: Mapping[str, Any]) -> Launcher:
     """A row of the table; one that is like another is that."""
     told = dict(_TABLE["launchers"][row["like"]] if "like" in row else row)
-    told |= {name: _set(told[name]) for name in ("switches", "values") if name in told}
+    told |= {name: _set(told[name]) for name in ("switches", "values", "options") if name in told}
     states = {name: tuple(options.split()) for name, options in told.get("states", {}).items()}
     return Launcher(**told | {"verbs": tuple(told.get("verbs", ())), "states": states})
 

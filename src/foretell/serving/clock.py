@@ -7,6 +7,7 @@ for tokens that are in the cache already.
 """
 
 from bisect import bisect_right
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,15 @@ class SampledClock:
         total = batches[:, None] * CONTEXTS
         seconds = times.seconds(StepLoad(decoding=batches[:, None], context_tokens=total))
         slopes = np.diff(seconds, axis=1) / np.diff(total, axis=1)
-        self._totals: list[list[float]] = total.tolist()
-        self._starts: list[list[float]] = (seconds[:, :-1] - slopes * total[:, :-1]).tolist()
-        self._slopes: list[list[float]] = slopes.tolist()
+        starts = seconds[:, :-1] - slopes * total[:, :-1]
+        # By place, of the batches and numbers of prompts that are asked for: all of them would take longer.
+        self._lines = cache(
+            lambda place: (total[place].tolist(), starts[place].tolist(), slopes[place].tolist())
+        )
         self._batches = _grid(max_batch)
         self._tokens: list[float] = TOKENS.tolist()
-        self._mixed = [self._sampled(times, k) for k in FEW]
-        self._past = [self._increments(times, k) for k in FEW]
+        self._mixed = cache(lambda place: self._sampled(times, FEW[place]))
+        self._past = cache(lambda place: self._increments(times, FEW[place]))
         self._pasts: list[float] = PASTS.tolist()
 
     def _increments(self, times: StepTimes, k: int) -> list[list[float]]:
@@ -77,14 +80,14 @@ class SampledClock:
 
     def line(self, decoding: int, context_tokens: float) -> tuple[float, float, float]:
         """a, b and the context up to which a decode step takes a + b context."""
-        totals = self._totals[decoding - 1]
+        totals, starts, slopes = self._lines(decoding - 1)
         last = len(totals) - 2
         longer = decoding * self._longer
         i = bisect_right(totals, context_tokens + longer) - 1
         i = 0 if i < 0 else last if i > last else i
         upto = totals[i + 1] - longer if i < last else float("inf")
-        slope = self._slopes[decoding - 1][i]
-        return self._starts[decoding - 1][i] + slope * longer, slope, upto
+        slope = slopes[i]
+        return starts[i] + slope * longer, slope, upto
 
     def mixed(
         self, decoding: int, context_tokens: float, new: float, past: float, prompts: int
@@ -92,17 +95,17 @@ class SampledClock:
         """Seconds of a step with prompt tokens."""
         context_tokens += decoding * self._longer
         k = bisect_right(FEW, prompts) - 1
-        seconds = self._one(self._mixed[k], decoding, context_tokens, new)
+        seconds = self._one(self._mixed(k), decoding, context_tokens, new)
         if prompts > FEW[k] and k + 1 < len(FEW):
             share = (prompts - FEW[k]) / (FEW[k + 1] - FEW[k])
-            more = self._one(self._mixed[k + 1], decoding, context_tokens, new)
+            more = self._one(self._mixed(k + 1), decoding, context_tokens, new)
             seconds += share * (more - seconds)
         if past > 0.0:
             # Between two numbers of prompts the nearer one below tells, for as many.
             seconds += (
                 prompts
                 / FEW[k]
-                * self._increment(self._past[k], new * FEW[k] / prompts, past / prompts)
+                * self._increment(self._past(k), new * FEW[k] / prompts, past / prompts)
             )
         return seconds
 

@@ -167,12 +167,12 @@ def _enough(miss: Callable[[int], float], counts: tuple[int, float]) -> int | No
     few, most = counts
     if math.isfinite(most):
         return int(most) if most > few and miss(int(most)) <= 0.0 else None
-    if miss(LIGHT * few) > 0.0:
-        return None
-    for _ in range(TRIES):
+    for turn in range(TRIES):
         few += max(few // GROWTH, 1)
         if miss(few) <= 0.0:
             return few
+        if not turn and miss(LIGHT * few) > 0.0:
+            return None
     return None
 
 

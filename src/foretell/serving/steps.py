@@ -167,7 +167,7 @@ class StepTimes:
         half = StepLoad(**{f.name: 0.5 * np.asarray(getattr(load, f.name)) for f in fields(load)})
         # A prompt may be cut in two; what a half computes it does with the same weights again.
         part = {name: 2.0 * value for name, value in self._parts_s(half).items()}
-        sent = 2.0 * self._sent_s(half)
+        sent = 2.0 * self._sent_s(self._spread(half))
         own = np.asarray(sum(part.values())) - sent
         turns = part | {"exchanges": part["exchanges"] - OVERLAP * np.minimum(sent, own)}
         if self.deployment.tbo:
@@ -175,43 +175,46 @@ class StepTimes:
         better = np.asarray(sum(turns.values())) < np.asarray(sum(whole.values()))
         return {name: np.where(better, turns[name], value) for name, value in whole.items()}
 
+    def _spread(self, load: StepLoad) -> "FullestRank":
+        """A load as the fullest rank has it."""
+        return spread(load, self.deployment, encoder=self.model.encoder is not None)
+
     def _reduces_s(self, load: StepLoad) -> Array:
         """All-reduces of tensor parallelism in a step."""
-        on = spread(load, self.deployment, encoder=self.model.encoder is not None)
-        return self.at_tokens(self.tables.exchange_s, on.tokens)
+        return self.by_tokens(self._spread(load).tokens)(self.tables.exchange_s)
 
-    def _sent_s(self, load: StepLoad) -> Array:
+    def _sent_s(self, on: "FullestRank") -> Array:
         """Dispatches and combines of a step."""
         if self.wide is None:
             return np.zeros(())
-        on = spread(load, self.deployment, encoder=self.model.encoder is not None)
-        prefill = np.asarray(load.prefill_tokens, float) > 0.0
-        steps, prompts = self.tables.dispatch_s, self.tables.prompt_dispatch_s
-        return np.where(
-            prefill, self.at_tokens(prompts, on.tokens), self.at_tokens(steps, on.tokens)
-        )
+        own = self.by_tokens(on.tokens)
+        prompts, steps = own(self.tables.prompt_dispatch_s), own(self.tables.dispatch_s)
+        return np.where(on.prompts > 0.0, prompts, steps)
 
     def _parts_s(self, load: StepLoad) -> dict[str, Array]:
         """Parts of a step that runs whole."""
         d, tables, p = self.deployment, self.tables, self.profile
-        on = spread(load, d, encoder=self.model.encoder is not None)
-        ranks = float(d.dp * d.cp)
+        on, ranks = self._spread(load), float(d.dp * d.cp)
         decode, prefill = self._places(on)
         known = self.system.corrections
+        own, stage = self.by_tokens(on.tokens), self.by_tokens(on.stage)
         found = {
-            "matrices": self.at_tokens(tables.token_s - tables.exchange_s, on.tokens)
-            + self.at_tokens(tables.encoder_s, on.read),
-            "exchanges": self.at_tokens(tables.exchange_s, on.tokens)
-            + self.at_tokens(tables.gather_s, on.stage)
-            + self._sent_s(load)
+            "matrices": own(tables.token_s - tables.exchange_s),
+            "exchanges": own(tables.exchange_s)
+            + self._sent_s(on)
             + self.ring_s * on.prompts * on.new * d.cp,
-            "experts": p.expert_factor * self.at_tokens(tables.experts_s, on.stage),
+            "experts": np.zeros(()),
             "attention": decode(tables.decode_s) + prefill(tables.prefill_s),
-            "head": self.at_tokens(tables.head_s, on.rows),
+            "head": self.by_tokens(on.rows)(tables.head_s),
             "gaps": self.gaps_s()
             * known.step_overhead
             * chance_of_any(on.stage, tables.points.tokens),
         }
+        if tables.mixtures:
+            found["exchanges"] = found["exchanges"] + stage(tables.gather_s)
+            found["experts"] = p.expert_factor * stage(tables.experts_s)
+        if self.model.encoder is not None:
+            found["matrices"] = found["matrices"] + self.by_tokens(on.read)(tables.encoder_s)
         if known is not AS_PREDICTED:
             # Steps with prompts have a factor of their own.
             alone = np.asarray(load.prefill_tokens, float) <= 0.0
@@ -220,12 +223,10 @@ class StepTimes:
             found["attention"] = found["attention"] * np.where(alone, known.decode_cache, 1.0)
         if d.draft_tokens and d.drafter != "ngram":
             # A draft is one layer and the head, once for each token that it proposes.
-            own = on.sequences
-            body = self.at_tokens(tables.token_s, own) + p.expert_factor * self.at_tokens(
-                tables.experts_s, own * ranks
-            )
-            body = (body + decode(tables.decode_s)) / self.layers
-            found["draft"] = d.draft_tokens * (body + self.at_tokens(tables.head_s, own))
+            one = self.by_tokens(on.sequences)
+            body = one(tables.token_s) + decode(tables.decode_s)
+            body = body + p.expert_factor * self.by_tokens(on.sequences * ranks)(tables.experts_s)
+            found["draft"] = d.draft_tokens * (body / self.layers + one(tables.head_s))
         if p.encoders:
             found["encoders"] = self.encoder[0] * on.prompts * on.new * d.cp
         found |= option_parts_s(self.model, self.system, d, on.rows, self.layers)
@@ -240,14 +241,10 @@ class StepTimes:
         decode, prefill = self._places(on)
         # Every rank with tokens of its own reads the dense weights for its share of them.
         ranks = float(self.deployment.dp * self.deployment.cp)
-        spent = self.at_tokens(tables.token_joules, on.tokens / ranks) + self.at_tokens(
-            tables.encoder_joules, on.read / ranks
-        )
-        spent = (
-            spent
-            + self.at_tokens(tables.experts_joules, on.stage)
-            + self.at_tokens(tables.head_joules, on.rows)
-        )
+        spent = self.by_tokens(on.tokens / ranks)(tables.token_joules)
+        spent = spent + self.by_tokens(on.read / ranks)(tables.encoder_joules)
+        spent = spent + self.by_tokens(on.stage)(tables.experts_joules)
+        spent = spent + self.by_tokens(on.rows)(tables.head_joules)
         spent = spent + decode(tables.decode_joules) + prefill(tables.prefill_joules)
         new = np.asarray(load.prefill_tokens, float)
         spent = spent + self.encoder[1] * new
@@ -272,10 +269,11 @@ class StepTimes:
             lambda table: read(table, steps) * any_new,
         )
 
-    def at_tokens(self, table: Array, tokens: Array) -> Array:
-        """A table over tokens; nothing costs nothing."""
+    def by_tokens(self, tokens: Array) -> Reader:
+        """A reader of tables over tokens, at so many; nothing costs nothing."""
         points = self.tables.points.tokens
-        return np.asarray(read(table, (axis_of(tokens, points),)) * chance_of_any(tokens, points))
+        place, some = (axis_of(tokens, points),), chance_of_any(tokens, points)
+        return lambda table: np.asarray(read(table, place) * some)
 
     def gaps_s(self) -> float:
         """What the engine's layers, exchanges and mixtures take in every step beyond their kernels."""

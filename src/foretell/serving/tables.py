@@ -280,14 +280,15 @@ def _new_tables(
     dispatched = wide_experts(system, deployment, profile)
     experts, routed_exchange = expert_costs(stack, kernels, links, points, dispatched)
     sent, prompts_sent = dispatch_costs(model, deployment, points, dispatched)
-    decode = sequence_cost(model, stack, kernels, "decode", points)
-    prefill = sequence_cost(model, stack, kernels, "prefill", points)
+    alone = replace(kernels, deployment=replace(deployment, dp=1, pp=1, ep=1, cp=1))
+    decode = sequence_cost_of(model, stack, alone, "decode", points)
+    prefill = sequence_cost_of(model, stack, alone, "prefill", points)
     head = head_costs(model, kernels, links, points)
     none = np.zeros(len(points.tokens) * many)
     encoder = PowerLimitedCost(seconds=none, joules=none)
     if model.encoder is not None:
         encoder, _ = token_costs(model, model.encoder, kernels, links, points)
-        own = sequence_cost(model, model.encoder, kernels, "prefill", points)
+        own = sequence_cost_of(model, model.encoder, alone, "prefill", points)
         prefill = PowerLimitedCost(
             seconds=prefill.seconds + own.seconds, joules=prefill.joules + own.joules
         )
@@ -493,6 +494,22 @@ def shared_costs(layer: Layer, stack: Stack, kernels: Kernels, stage: Array) -> 
     graph = tensor_parallel(layer_graph(layer, stack.hidden, tokens), float(d.tp), 0.0)
     ops = [op for op in graph.ops if op.region is Region.SHARED_EXPERTS]
     return kernels.cost(ops, [1.0] * len(ops), len(rows))
+
+
+def sequence_cost_of(
+    model: Model, stack: Stack, kernels: Kernels, phase: Phase, points: TablePoints
+) -> PowerLimitedCost:
+    """What depends on sequences, remembered: layouts that cut a sequence alike share it."""
+    if points is not WHOLE or kernels.systems > 1:
+        return sequence_cost(model, stack, kernels, phase, points)
+    return _known_sequence_cost(model, stack, kernels, phase)
+
+
+@lru_cache(maxsize=128)
+def _known_sequence_cost(
+    model: Model, stack: Stack, kernels: Kernels, phase: Phase
+) -> PowerLimitedCost:
+    return sequence_cost(model, stack, kernels, phase, WHOLE)
 
 
 def sequence_cost(

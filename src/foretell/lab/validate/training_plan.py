@@ -10,7 +10,9 @@ weights in fp8, 8-bit optimizers, offloading.
 """
 
 import re
+from pathlib import Path
 
+from foretell.catalog.files import read_table
 from foretell.catalog.software import software as catalogued
 from foretell.catalog.software_printed import recognise_framework
 from foretell.lab.validate.training_model import UnsupportedRun
@@ -19,84 +21,29 @@ from foretell.specs.software import Software
 
 PRECISIONS = ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4")
 """What precision_id may be beside bf16-pure."""
-KEEPS_PRODUCTS = re.compile(r"minimal|save.?dot|dots", re.IGNORECASE)
-"""Names of JAX's policies that compute no product again."""
-DROPPED = re.compile(r"token.?drop|capacity.?factor 1\b", re.IGNORECASE)
-"""Words of runs that drop tokens."""
 NARROW_LAYERS = re.compile(r"\b(\d+)/(\d+) layers\b")
 """Layers in a narrow precision, of how many."""
-NO_OVERLAP = re.compile(r"overlap[^;,.]{0,12}(?:disabled|off)|no overlap", re.IGNORECASE)
-"""Words of runs that wait for every exchange."""
-ASYNC = re.compile(r"async ?tp", re.IGNORECASE)
-"""Words of runs whose tensor-parallel exchanges run behind the products."""
-DISPATCHERS = (
-    ("deepep", re.compile(r"DeepEP", re.IGNORECASE)),
-    ("dedup", re.compile(r"HybridEP", re.IGNORECASE)),
-    ("alltoall", re.compile(r"(?:all-to-all|alltoall) dispatch", re.IGNORECASE)),
-)
-"""Dispatchers by the words that say so: two that send one copy to a node, and the plain all-to-all."""
-EP_OVERLAPS = (
-    (
-        "on",
-        re.compile(
-            r"(?:all-to-all|a2a|EP) overlap|exchange hidden behind the other micro-batch",
-            re.IGNORECASE,
-        ),
-    ),
-    ("off", re.compile(r"experts exchange exposed", re.IGNORECASE)),
-)
-"""Whether tokens are dispatched behind another micro-batch's work, by the words that say so."""
-FOLDED = re.compile(r"fold", re.IGNORECASE)
-"""A word of runs whose experts are not cut by tensor parallelism."""
 FLASH = re.compile(r"flash-?attn?(?:ention)?[ -]?([123])\b", re.IGNORECASE)
 """A release of FlashAttention in print."""
-CHUNKED = re.compile(r"chunked cross|fused linear cross|liger fused cross", re.IGNORECASE)
-"""Words of runs whose head and loss are one operation over chunks of tokens."""
-FUSED_KERNELS = re.compile(r"fused norm\b", re.IGNORECASE)
-"""Words of runs with fused kernels of their own for what is between the products."""
-FUSED_LOSS = re.compile(r"\bfoak\b|fused cross|unsloth", re.IGNORECASE)
-"""Words of runs whose loss is one kernel."""
 RANK = re.compile(r"\brank (\d+)", re.IGNORECASE)
 """The rank of adapters."""
-ADAPTERS = (
-    ("all", re.compile(r"all linear|qkvo? and mlp|q,k,v,o(?:,| and) ?mlp", re.IGNORECASE)),
-    ("q+v+o+mlp", re.compile(r"\bon q,v,o and mlp\b", re.IGNORECASE)),
-    ("mlp", re.compile(r"\bon (?:the )?mlp\b", re.IGNORECASE)),
-    ("attention", re.compile(r"q,k,v,o|output projection", re.IGNORECASE)),
-    ("qkv", re.compile(r"\bon (?:qkv|q,k,v)\b", re.IGNORECASE)),
-    ("qv", re.compile(r"\bon q,v\b", re.IGNORECASE)),
-)
-"""Which maps have adapters, by the words that say so."""
-STORED = (
-    ("int4", re.compile(r"gptq|int4", re.IGNORECASE)),
-    ("nf4-dq", re.compile(r"nf4-dq|double quant|qlora", re.IGNORECASE)),
-    ("nf4", re.compile(r"nf4|4-bit", re.IGNORECASE)),
-)
-"""In what a frozen base is stored, by the words that say so; QLoRA's scales are in 8 bits (Dettmers et al.
-2023)."""
-OPTIONS = (
-    ("weights=fp8", re.compile(r"\bfp8 weights\b", re.IGNORECASE)),
-    ("optimizer=muon", re.compile(r"\bmuon\b(?! or\b)", re.IGNORECASE)),
-    ("optimizer=adam8bit", re.compile(r"8-bit (?:paged )?AdamW", re.IGNORECASE)),
-    (
-        "offload=activations",
-        re.compile(r"checkpointing, offloading|activation offload", re.IGNORECASE),
-    ),
-    (
-        "offload=optimizer",
-        re.compile(
-            r"(?:optimizer in CPU memory|adamw? on the host|offloaded optimizer)(?!.*parameters in CPU)",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "offload=optimizer+weights",
-        re.compile(r"offload of parameters and states|parameters in CPU", re.IGNORECASE),
-    ),
-)
-"""Options of fine-tuning recipes as words of a plan, and how notes state them."""
+WORDS = {
+    group: {word: re.compile(pattern, re.IGNORECASE) for word, pattern in table.items()}
+    for group, table in read_table(Path(__file__).parent / "training_words.toml").items()
+}
+"""Words of a plan by group, with the patterns by which runs say them."""
 LORA_RANK = 16
 """Rank of adapters that is not printed: a plan must name one."""
+
+
+def said(group: str, text: str) -> list[str]:
+    """Words of a group that a text says, in their order."""
+    return [word for word, pattern in WORDS[group].items() if pattern.search(text)]
+
+
+def says(fact: str, text: str) -> bool:
+    """Whether a text says a fact."""
+    return WORDS["facts"][fact].search(text) is not None
 
 
 def framework_word(row: TrainingRow, architecture: str = "") -> str:
@@ -142,7 +89,7 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
     words += [f"shard={shared}"] if 0 < shared < dp else []
     words += ["sp" if row.sp == "yes" else "no-sp"] if row.sp and tp > 1 else []
     # Asynchronous tensor parallelism is an option of torchtitan.
-    words += ["tp_overlap=on"] if tp > 1 and row.sp != "no" and ASYNC.search(row.notes) else []
+    words += ["tp_overlap=on"] if tp > 1 and row.sp != "no" and says("async", row.notes) else []
     words += _no_overlap(row, tp)
     words += [
         *_attention(row),
@@ -152,7 +99,7 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
         *_experts(row),
         *_lora(row),
     ]
-    words += [word for word, pattern in OPTIONS if pattern.search(row.notes)]
+    words += said("options", row.notes)
     words += _recompute(row, catalogued(word), -(-layers // pp))
     return (*words, f"framework={word}")
 
@@ -164,7 +111,7 @@ def _expert_ranks(asked: int, ranks: int) -> int:
 
 def _no_overlap(row: TrainingRow, tp: int) -> list[str]:
     """Exchanges that nothing hides, where a run says so."""
-    if not NO_OVERLAP.search(row.notes):
+    if not says("no-overlap", row.notes):
         return []
     return ["grad_overlap=off", "param_overlap=off", *(["tp_overlap=off"] if tp > 1 else [])]
 
@@ -182,16 +129,14 @@ def _attention(row: TrainingRow) -> list[str]:
 
 def _loss(row: TrainingRow) -> list[str]:
     """A loss that a run names: with the head over chunks of tokens, or one kernel."""
-    if CHUNKED.search(row.framework):
-        return ["loss=chunked"]
-    return ["loss=kernel"] if FUSED_LOSS.search(row.framework) else []
+    return [f"loss={word}" for word in said("loss", row.framework)[:1]]
 
 
 def _fused(row: TrainingRow) -> list[str]:
-    said = f"{row.framework} {row.notes}"
-    if "eager" in said.lower():
+    text = f"{row.framework} {row.notes}"
+    if "eager" in text.lower():
         return ["no-fused"]
-    return ["fused"] if FUSED_KERNELS.search(said) else []
+    return ["fused"] if says("fused-kernels", text) else []
 
 
 def _dtypes(row: TrainingRow) -> list[str]:
@@ -213,13 +158,13 @@ def _experts(row: TrainingRow) -> list[str]:
     if not row.experts and row.family != "moe":
         return []
     # A table's header says of all its rows that none is dropped; the model's own name knows better.
-    words = ["capacity=1"] if DROPPED.search(f"{row.model} {row.framework} {row.notes}") else []
-    spread = (row.ep or 1) > 1
-    said = f"{row.framework}; {row.notes}"
-    for word, patterns in (("dispatch", DISPATCHERS), ("ep_overlap", EP_OVERLAPS)):
-        named = [name for name, pattern in patterns if spread and pattern.search(said)]
-        words += [f"{word}={name}" for name in named[:1]]
-    return words + (["etp1"] if spread and FOLDED.search(row.framework) else [])
+    text = f"{row.model} {row.framework} {row.notes}"
+    words = ["capacity=1"] if says("drops-tokens", text) else []
+    if (row.ep or 1) <= 1:
+        return words
+    for word in ("dispatch", "ep_overlap"):
+        words += [f"{word}={name}" for name in said(word, f"{row.framework}; {row.notes}")[:1]]
+    return words + (["etp1"] if says("folded", row.framework) else [])
 
 
 def _lora(row: TrainingRow) -> list[str]:
@@ -227,10 +172,8 @@ def _lora(row: TrainingRow) -> list[str]:
     if not row.lora:
         return []
     rank = RANK.search(row.notes)
-    maps = [name for name, pattern in ADAPTERS if pattern.search(row.notes)]
+    maps, stored = said("adapters", row.notes), said("stored", f"{row.model}; {row.precision}")
     found = [f"lora={rank[1] if rank else LORA_RANK}", *(f"adapters={name}" for name in maps[:1])]
-    said = f"{row.model}; {row.precision}"
-    stored = [name for name, pattern in STORED if pattern.search(said)]
     return found + [f"weights={name}" for name in stored[:1]]
 
 
@@ -243,7 +186,7 @@ def _recompute(row: TrainingRow, software: Software, stage_layers: int) -> list[
     if software.selective == "layers":
         many = round(_repeated(row) * stage_layers)
         return ["recompute=none" if many == 0 else f"recompute=full:{many}"]
-    keeps = software.selective != "products" and KEEPS_PRODUCTS.search(row.notes)
+    keeps = software.selective != "products" and says("keeps-products", row.notes)
     return [f"recompute={'selective' if keeps else software.selective or 'selective'}"]
 
 

@@ -228,3 +228,20 @@ def test_what_a_launcher_file_decides_is_asked_for() -> None:
 def test_options_that_a_launcher_does_not_have_are_named(text: str) -> None:
     launch = read_launch(text)
     assert any("nprco_per_node" in one or "gpus_pre_node" in one for one in launch.doubts)
+
+
+def test_nodes_alone_are_no_gpus_where_another_file_has_those_of_a_node() -> None:
+    launch = read_launch(
+        "defaults: ../grpo.yaml\npolicy:\n  model_name: Qwen/Qwen3-8B\n  megatron_cfg:\n"
+        "    tensor_model_parallel_size: 2\ngrpo:\n  num_prompts_per_step: 64\ncluster:\n  num_nodes: 4\n"
+    )
+    assert launch.gpus is None
+
+
+def test_a_stage_that_is_asked_for_has_no_value() -> None:
+    launch = read_launch(
+        "deepspeed --num_gpus 8 train.py --deepspeed_config config/mine.json --model_name_or_path gpt2 "
+        "--per_device_train_batch_size 2"
+    )
+    assert any("zero in --plan" in ask for ask in launch.asks)
+    assert not {"zero0", "precision=fp32"} & {*launch.plan.split()}

@@ -27,7 +27,8 @@ _BESIDE = re.compile(
     r"router|proxy|simulator|pytest|text_gen|(?:^|[ /_])ptq[ _]|load_balanc|bench|frontend|disaggregated|"
     r"convert|conversion/|roundtrip|mmlu|download|tokenize|"
     r"(?:^|[ /_.-])(?:preprocess(?:_\w+)?|analyze\w*|prune|quantize|export|generat(?:e|ion)|predict|"
-    r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights|samples))*\.py\b"
+    r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights|samples))*\.py\b|"
+    r"(?:^|[ /_.-])(?:generate|inference|infer)(?:_\w+)?\.py\b"
 )
 """Programs that are beside a server, prepare a run or use a model: they are no launch of one that is
 known."""

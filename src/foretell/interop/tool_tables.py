@@ -38,7 +38,7 @@ _MATTERS = re.compile(
     r"batch|bsz|parallel|shard|zero|offload|recompute|remat|precision|dtype|fp8|fp4|fp16|bf16|quant|lora|"
     r"length|seq|tokens?_per|max_tokens|gpu|node|device|memory|mem_|cache|compile|fus(?:ed|ion)|flash|attn|"
     r"attention|overlap|accum|micro|layers|hidden_size|heads|expert|moe|pack|graph|world_size|replica|"
-    r"n_samples|recipe|num_generations|freeze_(?:llm|language|lm|layers|model)|^freeze$|speculative|draft|vocab_size|(?:^|[._])(?:tp|pp|dp|cp|ep|sp|etp|vpp)(?:_|$)",
+    r"n_samples|recipe|num_generations|unfrozen|freeze_(?:llm|language|lm|layers|model)|^freeze$|speculative|draft|vocab_size|(?:^|[._])(?:tp|pp|dp|cp|ep|sp|etp|vpp)(?:_|$)",
     re.IGNORECASE,
 )
 _TALK = re.compile(

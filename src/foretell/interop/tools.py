@@ -231,6 +231,9 @@ def only_told(launch: Launch) -> Launch:
     told -= {"dp"}
     if not _names_batch(launch):
         told -= {"global_batch"}
+    row = next((one for one in launch.values if one.name == "gpus"), None)
+    if row and {*row.key.split(", ")} <= {*table_of(launch.tool).fields.get("nodes", ())}:
+        told -= {"gpus"}  # the GPUs of a node are in the other file
     words = [word for word in launch.plan.split() if _field_of(word) in told]
     post = launch.post_training
     return replace(

@@ -245,8 +245,9 @@ def _transformers(
 ) -> dict[str, object]:
     """What trainers on transformers decide by several keys together."""
     zero, engine, hybrid = _sharing(keys)
+    asked = any("zero in --plan" in ask for ask in keys.asks)
     values: dict[str, object] = {
-        "zero": zero, "reshard": _reshard(keys, zero),
+        "zero": None if asked else zero, "reshard": _reshard(keys, zero),
         "recompute": "full" if _checkpoints(keys) else "none",
         "lora": rank or None, "adapters": _adapters(keys, table.tool) if rank else None,
         "optimizer": _optimizer(keys), "offload": _offload(keys),
@@ -444,7 +445,7 @@ def _precision(keys: Keys, table: ToolTable, *, frozen: bool) -> dict[str, objec
         return {"precision": name or "bf16", "weights": "fp8"}
     if keys.flag("load_8bit") or bits == 8:
         keys.doubt("weights in 8 bits that are trained are not known here: taken as 16")
-    launched = keys.text("launcher_file")
+    launched = keys.text("launcher_file", "engine_file")
     if name is None and brain is None and half is None and launched:
         keys.ask(f"the precision, which {launched[:60]} may state: precision in --plan")
         return {}

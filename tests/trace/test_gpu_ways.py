@@ -97,3 +97,65 @@ def test_products_say_how_their_rows_lie() -> None:
     loads = [op.sizes["load"] for op in traced(Odd(), *inputs).ops if op.kind == "gemm"]
     assert loads[0] == 1.0  # rows of 33 numbers
     assert set(loads) <= {1.0, 2.0, 4.0, 8.0}
+
+
+def test_flex_attention_is_one_kernel_over_the_blocks_of_its_mask() -> None:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    class Net(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            mask = create_block_mask(
+                lambda b, h, q, k: q >= k, None, None, 512, 512, device=x.device
+            )
+            return flex_attention(x, x, x, block_mask=mask)
+
+    model = foretell.trace(Net(), torch.empty(2, 4, 512, 64, requires_grad=True))
+    calls = [op for op in model.graphs["as-is"].ops if op.kind == "attention"]
+    assert [op.name for op in calls] == ["aten.flex_attention", "aten.flex_attention_backward"]
+    assert calls[0].flops == 2 * 2 * 4 * (10 * 128 * 128) * 2 * 64  # 10 of 16 blocks
+    assert not model.compiled
+
+
+def test_a_module_that_needs_32_bits_is_served_as_it_was_given() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.empty(64, 64, device="meta"))
+
+        def forward(self, x: Any, label: Any) -> Any:
+            return torch.fft.rfft(x, dim=1).abs() @ self.weight
+
+    inputs = torch.empty(4, 16, 64, device="meta"), torch.empty(4, device="meta")
+    model = foretell.trace(Net(), *inputs)
+    assert {"inference-as-is"} == {name for name in model.graphs if "inference" in name}
+    assert foretell.serve(model, gpus="1xH200").pass_s > 0.0  # type: ignore[attr-defined]
+
+
+def test_inputs_of_the_loss_alone_are_no_inputs_of_a_pass() -> None:
+    def loss(module: Any, x: Any, y: Any) -> Any:
+        return torch.nn.functional.cross_entropy(module(x), y)
+
+    inputs = torch.empty(8, 16, device="meta"), torch.zeros(8, dtype=torch.int64)
+    model = foretell.trace(torch.nn.Sequential(torch.nn.Linear(16, 10)), *inputs, loss=loss)
+    assert "inference" in model.graphs
+
+
+def test_layers_that_compute_themselves_again_are_not_computed_thrice() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            part = [torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)]
+            self.layers = torch.nn.ModuleList(torch.nn.Sequential(*part) for _ in range(4))
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = checkpoint(layer, x, use_reentrant=False)
+            return x
+
+    model = foretell.trace(Net, torch.empty(512, 64, device="meta"))
+    plain, again = (
+        foretell.estimate(model, gpus="1xH200", plan=f"recompute={way}") for way in ("none", "full")
+    )
+    assert (plain.step_s, plain.allocated_bytes) == (again.step_s, again.allocated_bytes)

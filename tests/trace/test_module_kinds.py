@@ -130,6 +130,14 @@ def einsum_and_scan():
     run = lambda m, x: torch.einsum("bsd,dk->bsk", x, m.l.weight).cumsum(1).sort(-1)[0]
     return Made(run, l=nn.Linear(16, 16)), torch.randn(2, 8, 16)
 
+def attention_by_functions():
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    def run(m, x):
+        mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device=x.device)
+        q, k, v = (one.unflatten(-1, (2, 16)).transpose(1, 2) for one in m.l(x).chunk(3, -1))
+        return torch.compile(flex_attention)(q, k, v, block_mask=mask)
+    return Made(run, l=nn.Linear(32, 96)), torch.randn(2, 256, 32)
+
 def frozen():
     return nn.Linear(16, 16).requires_grad_(False), torch.randn(4, 16)
 

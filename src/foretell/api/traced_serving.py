@@ -10,7 +10,7 @@ from foretell.api.traced_models import BAND, native_format, place_of
 from foretell.errors import Infeasible, Problem, bad_input
 from foretell.inputs.software import framework_word
 from foretell.records import JsonRecord, values_as_held
-from foretell.serving.traced_passes import FORM, SampledService, ServedPass, sampled, served_pass
+from foretell.serving.traced_passes import FORMS, SampledService, ServedPass, sampled, served_pass
 from foretell.specs.plan import parse_plan
 from foretell.specs.prices import Prices
 from foretell.specs.questions.flags import given_of
@@ -71,7 +71,8 @@ def serve_traced(
     software = place.software(framework_word(parse_plan("", 1)), seen)
 
     def passed(one: TracedModel) -> ServedPass:
-        plan = parse_plan("", 1, "bf16" if native_format(one) == "fp32" else native_format(one))
+        native = native_format(one)
+        plan = parse_plan("", 1, "bf16" if native == "fp32" and FORMS[0] in one.graphs else native)
         return served_pass(one, place.system, software, plan, compiled=WORDS[word])
 
     main, once = passed(model), [passed(one) for one in others]
@@ -99,14 +100,14 @@ def serve_traced(
 def _served(file: Any) -> TracedModel:
     """A trace with a form that is served."""
     model = load_traced(file)
-    if FORM not in model.graphs:
-        why = next((n for n in model.graphs["as-is"].notes if n.startswith(FORM)), "")
+    if not set(FORMS) & model.graphs.keys():
+        why = next((n for n in model.graphs["as-is"].notes if n.startswith(FORMS[0])), "")
         message = f"{model.id} has no pass without gradients in its trace"
         message += f" ({why})" if why else ""
         allowed = (
             "a module whose forward runs by itself, in eval(); traces of 0.11 are to be made anew"
         )
-        raise bad_input("model", str(file), message, allowed)
+        raise bad_input("model", model.source or model.id, message, allowed)
     return model
 
 

@@ -30,8 +30,8 @@ from foretell.training.traced_rows import (
     timed_rows,
 )
 
-FORM = "inference"
-"""The form of a trace that is served: forward alone, in 16 bits where it was given in 32."""
+FORMS = ("inference", "inference-as-is")
+"""Forms of a trace that are served: forward alone in 16 bits, or as it was given where it does not run so."""
 LOST = 0.08
 """Share of what a pass holds that the allocator loses."""
 
@@ -59,10 +59,11 @@ class ServedPass:
 def served_pass(
     model: TracedModel, system: System, software: Software, plan: Plan, *, compiled: bool
 ) -> ServedPass:
-    """One forward pass of a model; it has the form of inference."""
-    graph = model.graphs[FORM]
+    """One forward pass of a model; it has a form of FORMS."""
+    form = next(one for one in FORMS if one in model.graphs)
+    graph = model.graphs[form]
     job = TracedJob(
-        system=system, software=software, plan=plan, form=FORM, compiled=compiled, update="fused",
+        system=system, software=software, plan=plan, form=form, compiled=compiled, update="fused",
         micro_batches=1,
     )  # fmt: skip
     gpu, host, notes = timed_rows(graph, job)
@@ -80,7 +81,8 @@ def served_pass(
         kind = graph.ops[row].kind
         by_kind[kind] = by_kind.get(kind, 0.0) + float(spent)
     held = [t for t in model.tensors if t.kind != "input"]
-    narrow = [t.bytes / (2.0 if t.dtype == "fp32" else 1.0) for t in held]
+    half = form == FORMS[0]
+    narrow = [t.bytes / (2.0 if half and t.dtype == "fp32" else 1.0) for t in held]
     return ServedPass(
         seconds=seconds,
         range_s=ranges_of(taken_s),

@@ -26,6 +26,8 @@ from foretell.trace.regions import Flow, LinearMap, MapCuts, left_whole
 
 MOST_WHOLE = 0.5
 """Share of the operations of maps that may stay whole; a plan with more of them is refused."""
+BETWEEN_TOKENS = ("attention", "conv", "fft", "rnn", "scan", "sort")
+"""Families that a rank with its share of the tokens cannot run by itself: they stay whole."""
 Kind = Literal["all-reduce", "all-gather", "reduce-scatter"]
 
 
@@ -234,7 +236,8 @@ class _Walk:
         if reads and self.partial.issuperset(reads):
             self.partial.update(graph.writes[row])
             return "whole", 1
-        if self.sp and self.data.intersection(graph.writes[row]):
+        shared = self.sp and op.kind not in BETWEEN_TOKENS
+        if shared and self.data.intersection(graph.writes[row]):
             return "tokens", self.tp
         return "whole", 1
 

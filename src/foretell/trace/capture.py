@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -23,8 +23,9 @@ from foretell.trace.values import Values
 
 LONG_S = 12.0
 """Seconds of a first trace from which on the form under autocast is left out."""
-FORMS = ("as-is", "autocast", "cast", "inference")
-"""Forms that are traced: as given, under autocast in bf16, all in bf16, and these forward alone."""
+FORMS = ("as-is", "autocast", "cast", "inference", "inference-as-is")
+"""Forms that are traced: as given, under autocast in bf16, all in bf16, these forward alone, and where that
+fails, forward as given."""
 LABELS = frozenset(("labels", "start_positions", "end_positions", "return_loss"))
 """Inputs of transformers' classes that are of their loss alone."""
 Loss = Callable[..., Any] | str | None
@@ -110,6 +111,9 @@ def _traced(found: Built, inputs: Any, loss: Loss, name: str, source: str = "") 
             graphs[form] = session.run(form)
         except (RuntimeError, TypeError, ValueError) as error:
             graphs["as-is"] = _noted(graphs["as-is"], f"{form}: not traced: {error}"[:300])
+    if FORMS[3] not in graphs:
+        with suppress(RuntimeError, TypeError, ValueError):
+            graphs[FORMS[4]] = session.run(FORMS[4])
     _restore(module, before)
     leaves = [t for t in tree_flatten(inputs)[0] if isinstance(t, torch.Tensor) and t.dim()]
     batch = leaves[0].shape[0] if leaves else 1
@@ -144,6 +148,14 @@ def _required(module: torch.nn.Module) -> set[str]:
     """Arguments that a module's forward cannot be called without."""
     given = inspect.signature(module.forward).parameters.values()
     return {one.name for one in given if one.default is one.empty}
+
+
+def _taken(module: torch.nn.Module) -> int | None:
+    """Arguments by place that a module's forward takes; none: any number. Others are of the loss alone."""
+    given = inspect.signature(module.forward).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in given):
+        return None
+    return sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in given)
 
 
 def _restore(module: torch.nn.Module, before: Sequence[tuple[Any, str, str, Any]]) -> None:
@@ -243,7 +255,7 @@ class _Session:
             stack.enter_context(self.mode)
             stack.enter_context(recorder)
             try:
-                if form == "inference":
+                if form in FORMS[3:]:
                     self._pass(inputs)
                 else:
                     self._step(inputs, form)
@@ -275,7 +287,7 @@ class _Session:
                     of_loss = LABELS - _required(self.module)
                     self.module(**{n: one for n, one in inputs.items() if n not in of_loss})
                 else:
-                    self.module(*inputs)
+                    self.module(*inputs[: _taken(self.module)])
         finally:
             for one, before in training.items():
                 one.training = before
@@ -355,7 +367,6 @@ HINTS = {
     "DynamicOutputShape": "a result of a fixed size: a trace has no numbers that say how large this one is",
     "DataDependentOutput": "code that reads no activations: a trace has their shapes, and no numbers",
     ".numpy()": "operations of PyTorch: a trace has shapes, and no numbers for NumPy",
-    "FlexAttention": "scaled_dot_product_attention with a mask: flex_attention is made by a GPU's compiler",
 }
 """What an error of a module has in it -> what would trace."""
 

@@ -2,12 +2,16 @@
 products of groups."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
 
+from foretell.trace.kinds import attention_flops, attention_sizes
 from foretell.trace.recorder import StepRecorder
 
+FLEX = "flex_attention"
+"""PyTorch's attention whose scores and mask are functions, which a compiler makes on a GPU."""
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """Products of a step and direction of a recurrent layer, over its width."""
 KEPT = {"lstm": 6, "gru": 5, "rnn_tanh": 1, "rnn_relu": 1}
@@ -24,7 +28,60 @@ def kernels_of(recorder: StepRecorder) -> Mapping[str, Callable[..., Any]]:
     ctc = {f"ctc_loss.{form}": _ctc_loss(recorder) for form in ("Tensor", "IntList")}
     own = {"rms_norm": _rms_norm(recorder), "_grouped_mm": _grouped_product(recorder)}
     cells = {f"{name}_cell": _cell(name, recorder) for name in CELLS}
-    return {**own, **ctc, **recurrent, **cells}
+    return {**own, **ctc, **recurrent, **cells, FLEX: _flex(recorder)}
+
+
+def _flex(recorder: StepRecorder) -> Callable[..., Any]:
+    """`flex_attention` as its compiler makes it: one kernel over the blocks of pairs that its mask leaves."""
+
+    class Flex(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, query: Any, key: Any, value: Any, pairs: float) -> Any:
+            sizes = attention_sizes(query.shape, key.shape, value.shape, causal=False, masked=False)
+            sizes |= {"pairs": pairs, "efficient": 0.0, "backward": 0.0}
+            made = recorder.kernel(
+                f"aten.{FLEX}",
+                "attention",
+                [query, key, value],
+                [
+                    ((*query.shape[:-1], value.shape[-1]), query.dtype),
+                    (query.shape[:-1], torch.float32),
+                ],
+                flops=attention_flops(sizes, backward=False),
+                sizes=sizes,
+            )
+            ctx.save_for_backward(query, key, value, *made)
+            ctx.sizes = sizes
+            ctx.mark_non_differentiable(made[1])
+            return tuple(made)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any, *_: Any) -> Any:
+            saved = ctx.saved_tensors
+            made = recorder.kernel(
+                f"aten.{FLEX}_backward",
+                "attention",
+                [gradient, *saved],
+                [(one.shape, one.dtype) for one in saved[:3]],
+                flops=attention_flops(ctx.sizes, backward=True),
+                sizes={**ctx.sizes, "backward": 1.0},
+            )
+            return (*made, None)
+
+    def run(query: Any, key: Any, value: Any, _: Any, mask: Sequence[Any], *__: Any) -> Any:
+        square = float(query.shape[2] * key.shape[2])
+        many, counted = 0.0, [one for one in (mask[2], mask[4]) if one is not None]
+        for one in counted:
+            blocks = recorder.values.numbers(one)
+            if blocks is None:  # a mask is made to leave pairs out: half of them
+                recorder.values.guessed += 1
+                blocks = [0.5 * square / (mask[-3] * mask[-2])] if one is counted[0] else [0.0]
+            many += sum(blocks) / max(prod(one.shape[:-1]), 1)
+        pairs = min(many * mask[-3] * mask[-2], square)
+        out, sums = Flex.apply(query, key, value, pairs)  # type: ignore[no-untyped-call]
+        return out, sums, sums
+
+    return run
 
 
 def _ctc_loss(recorder: StepRecorder) -> Callable[..., torch.Tensor]:

@@ -76,8 +76,11 @@ class Flow:
                 continue
             for weight in self.weights[row]:
                 tensor, s = self.model.tensors[weight], op.sizes
-                many = s["k"] * s["n"] * (s["batch"] if len(tensor.shape) > 2 else 1.0)
-                if len(tensor.shape) > 1 and tensor.elements == many and self.graph.reads[row]:
+                one = s["k"] * s["n"]  # a matrix, or one of several, or all of them
+                fits = tensor.elements in (one, one * s["batch"]) or (
+                    len(tensor.shape) > 2 and tensor.shape[-1] * tensor.shape[-2] == one
+                )
+                if len(tensor.shape) > 1 and fits and self.graph.reads[row]:
                     yield LinearMap(row=row, weight=weight, inputs=int(s["k"]), outputs=int(s["n"]))
                     break
 

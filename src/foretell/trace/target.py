@@ -6,6 +6,7 @@ dropout and RMS norm are one kernel, recurrent layers are cuDNN's, and `autocast
 lists of operations (aten/src/ATen/autocast_mode.h).
 """
 
+import importlib
 import logging
 import sys
 import warnings
@@ -192,7 +193,8 @@ def _on_cpu(made: Callable[..., None]) -> Callable[..., None]:
 
 def _identity(model: Any = None, *_: Any, **__: Any) -> Any:
     """`torch.compile` that compiles nothing, as a function or as a decorator."""
-    COMPILED.append(True)
+    if getattr(model, "__name__", "") not in ("flex_attention", "create_block_mask"):
+        COMPILED.append(True)
     return (lambda one: one) if model is None else model
 
 
@@ -214,11 +216,14 @@ def gpu_ways(kernels: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
         log.setLevel(logging.CRITICAL)
         aten = torch.library.Library("aten", "IMPL")
         stack.callback(aten._destroy)
-        for name, made in (
-            ("dropout", _dropout),
-            ("scaled_dot_product_attention", _attention),
-            *kernels.items(),
-        ):
+        functions = {"dropout": _dropout, "scaled_dot_product_attention": _attention, **kernels}
+        flex = functions.pop("flex_attention", None)
+        if flex is not None:
+            own = importlib.import_module("torch.nn.attention.flex_attention")
+            stack.enter_context(patch.object(own, "flex_attention_hop", flex))
+            stack.enter_context(patch.object(own, "_validate_device", lambda *_: None))
+            stack.enter_context(patch.object(own, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True))
+        for name, made in functions.items():
             aten.impl(name, made, "AutogradCPU")
         for names, format_of in CASTS:
             for name in names:

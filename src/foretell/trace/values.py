@@ -51,7 +51,7 @@ class Values:
 
     def numbers(self, fake: torch.Tensor) -> list[int] | None:
         """All numbers of a fake tensor in a row; None where they are not known."""
-        real = self.known.get(fake)
+        real = self._number(fake)
         if real is None:
             return None
         with unset_fake_temporarily():

@@ -15,7 +15,7 @@ from foretell.trace.graph import FOREVER, LOSS, PHASES, TracedGraph, layer_of_ro
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-BACKWARD = PHASES.index("backward")
+RECOMPUTE, BACKWARD = PHASES.index("recompute"), PHASES.index("backward")
 LIBRARY = ("gemm", "conv", "attention", "rnn", "sort", "scatter", "fft", "solve", "sync", "unknown")
 """Families that a compiler leaves to kernels of their own: it joins what runs between them."""
 
@@ -129,6 +129,8 @@ def recomputation_bytes(
     crossing = _read_outside(graph, layer, forward)
     twice = np.zeros(rows, dtype=bool)
     for n in range(len(layers)):
+        if (graph.phase[layer == n] == RECOMPUTE).any():  # it does so by itself
+            continue
         own = np.flatnonzero((layer == n) & forward)
         back = np.flatnonzero((layer == n) & ~forward)
         if not len(own) or not len(back):

@@ -73,10 +73,11 @@ def _flex(recorder: StepRecorder) -> Callable[..., Any]:
         many, counted = 0.0, [one for one in (mask[2], mask[4]) if one is not None]
         for one in counted:
             blocks = recorder.values.numbers(one)
-            if blocks is None:  # a mask is made to leave pairs out: half of them
+            if blocks is not None:
+                many += sum(blocks) / max(prod(one.shape[:-1]), 1)
+            elif one is counted[0]:  # a mask is made to leave pairs out: half of them
                 recorder.values.guessed += 1
-                blocks = [0.5 * square / (mask[-3] * mask[-2])] if one is counted[0] else [0.0]
-            many += sum(blocks) / max(prod(one.shape[:-1]), 1)
+                many += 0.5 * square / (mask[-3] * mask[-2])
         pairs = min(many * mask[-3] * mask[-2], square)
         out, sums = Flex.apply(query, key, value, pairs)  # type: ignore[no-untyped-call]
         return out, sums, sums

@@ -9,12 +9,13 @@ from foretell.specs.questions.reproduce import ReproduceQuestion
 @command(ReproduceQuestion)
 def reproduce(given: Given, edges: Edges) -> int:
     """The figures and tables of a published work, by its model and by ours."""
+    from foretell.interop.user_files import made_folder
     from foretell.lab.reproduce.works import reproduce as run
     from foretell.lab.reproduce.works import work_named
-    from foretell.report.reproduce.files import out_folder, write_work
+    from foretell.report.reproduce.files import write_work
 
     work = work_named(given.get("work"))
-    folder = out_folder(edges.out)
+    folder = made_folder(edges.out)
     with late_bar("figures") as progress:
         figures = run(**given, progress=progress)
     files = write_work(folder, work, figures)

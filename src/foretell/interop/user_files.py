@@ -6,10 +6,11 @@ refuses with the same problem whether the file is there or not. What the package
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from foretell.errors import BadInput, bad_input
 
@@ -110,6 +111,39 @@ def refusal(field: str, value: object, allowed: str = NAMES) -> BadInput:
     """The problem of a path where names alone are taken."""
     shown = os.fspath(value) if isinstance(value, os.PathLike) else value
     return bad_input(field, shown, NOT_READ, allowed)
+
+
+def made_folder(name: str | os.PathLike[str] | None, field: str = "out") -> Path:
+    """A folder to write in, made where it is missing; BadInput where there can be none."""
+    if name is None:
+        raise bad_input(field, None, "missing", "a folder to write in")
+    try:
+        folder = Path(os.fspath(name))
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{os.getpid()}.writable"
+        probe.touch()
+        probe.unlink()
+    except (TypeError, ValueError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        message = f"is not a folder to write in: {reason}"
+        raise bad_input(field, str(name), message, "a folder to write in") from None
+    return folder
+
+
+def write_rows(
+    path: str | os.PathLike[str],
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] = (),
+) -> Path:
+    """A CSV file with these columns, else with every column that a row has; None is an empty cell."""
+    import csv
+
+    names = columns or list(dict.fromkeys(name for row in rows for name in row))
+    with whole_file(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return Path(path)
 
 
 @contextmanager

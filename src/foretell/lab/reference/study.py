@@ -4,18 +4,18 @@ The candidates do not depend on the chip, so one task enumerates a space once an
 each chip.
 """
 
-import csv
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import whole_file
+from foretell.inputs.question import collect
+from foretell.interop.user_files import made_folder, write_rows
 from foretell.lab.reference.check import check_quirks, whole
 from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.records import CHIPS, MODELS, STRATEGIES, Quirks, Strategy
-from foretell.lab.reference.rows import COLUMNS, Cell, Row
+from foretell.lab.reference.rows import COLUMNS, Row
 from foretell.lab.reference.search import ReferenceSearch, search_space
 from foretell.lab.reference.space import enumerate_space, join
 from foretell.records import dataclass
@@ -118,13 +118,13 @@ def study(
     problems: list[Problem] = []
     whole("workers", workers, MAX_WORKERS, problems)
     check_quirks(quirks, problems)
-    folder = _folder(out_dir, problems)
+    folder = collect(lambda: made_folder(out_dir), problems)
     if problems or folder is None:
         raise BadInput(problems)
     found = run_study(workers=workers, quirks=quirks, progress=progress)
     paths = (folder / "best_plans.csv", folder / "candidate_counts.csv")
-    _write(paths[0], COLUMNS, found.plans)
-    _write(paths[1], COUNT_COLUMNS, found.counts)
+    write_rows(paths[0], found.plans, COLUMNS)
+    write_rows(paths[1], found.counts, COUNT_COLUMNS)
     return StudyResult(
         plans=found.plans,
         counts=found.counts,
@@ -229,25 +229,3 @@ def _counts(done: Iterable[TaskResult]) -> list[Row]:
             row[f"cand_{short}"] = result.candidates
             row[f"enum_s_{short}"] = round(part.enumerate_s[result.gpus], 6)
     return list(rows.values())
-
-
-def _folder(out_dir: object, problems: list[Problem]) -> Path | None:
-    """The folder, made where it is missing."""
-    try:
-        folder = Path(os.fspath(out_dir))  # type: ignore[call-overload]  # what is no path raises
-        folder.mkdir(parents=True, exist_ok=True)
-    except (TypeError, ValueError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        problems.append(
-            Problem(path="out", value=out_dir, message=f"is not a folder to write in: {reason}")
-        )
-        return None
-    return folder
-
-
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> None:
-    """A CSV file; empty cells for None, floats in their shortest exact form."""
-    with whole_file(path) as beside, beside.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

@@ -24,7 +24,7 @@ class Finding:
     ours: str
     """What ours gives; empty where it has no counterpart."""
     verdict: str
-    """survives, survives in part, does not survive, not decided, or not comparable."""
+    """survives, does not survive, not decided, or not comparable."""
     why: str = ""
     """Why the two differ, where they do."""
     ladder: Ladder | None = None
@@ -150,10 +150,3 @@ def shared_width(above: Row, below: Row, *ends: str) -> float:
     """The same of a quotient of two rows that are wrong for the same causes: at one end both are."""
     found = [float(above[end]) / float(below[end]) for end in ends]
     return max(found) / min(found)
-
-
-def text_of(value: object) -> str:
-    """A cell of a CSV file."""
-    if value is None:
-        return ""
-    return repr(value) if isinstance(value, float) else str(value)

@@ -106,7 +106,7 @@ def found_of_selene() -> tuple[Finding, Sequence[Row]]:
         statement=statement,
         published=f"steps of {len(each)} runs, x{found.whole:.2f} of plain PyTorch",
         ours=f"x{ours.value / found.first:.2f}; x{measured.factor:.2f} is not found",
-        verdict="survives" if explained >= EXPLAINED else "survives in part",
+        verdict=verdict(explained >= EXPLAINED, 1.0),
         why=Ladder(rungs=found.rungs[:-1]).because,
         ladder=found,
     ), ladder_rows(statement, each)

@@ -27,19 +27,6 @@ SETTINGS, MODEL, TOKENIZER = "settings.json", "model.toml", "tokenizer.json"
 CHECKPOINT, BEST, HISTORY = "checkpoint.pt", "best.pt", "history.jsonl"
 
 
-def make_folder(folder: Path) -> None:
-    """The folder, or BadInput where there can be none."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise bad_input(
-            "out", str(folder), f"cannot be written: {error.strerror or error}"
-        ) from None
-
-
 def read_settings(folder: Path) -> dict[str, Any] | None:
     """What a run was asked; none where the folder has no run."""
     path = folder / SETTINGS

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from foretell.catalog.models import model as catalogue_model
 from foretell.errors import bad_input
-from foretell.interop.user_files import whole_file, write_whole
+from foretell.interop.user_files import made_folder, whole_file, write_whole
 from foretell.lab.translate import folder as files
 from foretell.lab.translate.models import TranslationSizes, resize_model
 from foretell.lab.translate.text import need_tokenizers, need_torch
@@ -237,7 +237,7 @@ def import_keras(path: Path, *, model: str, tokenizer: Path, out: Path) -> dict[
     except RuntimeError as error:
         first = " ".join(str(error).split())[:300]
         raise bad_input("file", str(path), f"does not fit {model}: {first}") from None
-    files.make_folder(out)
+    made_folder(out)
     with whole_file(out / files.TOKENIZER) as beside:
         words.save(str(beside))
     write_whole(out / files.MODEL, write_toml(record))

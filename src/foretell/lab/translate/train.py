@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.catalog.models import model as catalogue_model
 from foretell.errors import bad_input
 from foretell.interop.own_model import write_toml
-from foretell.interop.user_files import whole_file, write_whole
+from foretell.interop.user_files import made_folder, whole_file, write_whole
 from foretell.lab.translate import folder as files
 from foretell.lab.translate.models import resize_model, with_form
 from foretell.lab.translate.ranks import TrainRanks, train_ranks
@@ -114,7 +114,7 @@ def train(
     need_torch()
     need_tokenizers()
     ranks = train_ranks(chosen_device(settings.device))
-    files.make_folder(out)
+    made_folder(out)
     pairs = read_pairs(Path(settings.source), Path(settings.target))
     parts = split(pairs, settings.held_out, settings.seed)
     if not ranks.first:  # the others read what the first has written

@@ -1,31 +1,15 @@
 """A reproduction as files: every figure as .svg and .html, every table as .csv, and the page."""
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from foretell.errors import bad_input
-from foretell.interop.user_files import whole_file, write_whole
-from foretell.lab.reproduce.records import PaperFigure, PublishedWork, text_of
+from foretell.interop.user_files import write_rows, write_whole
+from foretell.lab.reproduce.records import PaperFigure, PublishedWork
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.files import html
 from foretell.report.figures.look import Figure
 from foretell.report.reproduce.page import page_text
-
-
-def out_folder(name: object) -> Path:
-    """The folder, made where it is missing; BadInput where it cannot be."""
-    if name is None:
-        raise bad_input("out", None, "missing", "a folder to write in")
-    folder = Path(str(name))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"is not a folder to write in: {error.strerror}"
-        raise bad_input("out", str(name), message) from error
-    return folder
 
 
 def drawn_figure(work: str, figure: PaperFigure) -> Figure | None:
@@ -41,7 +25,7 @@ def write_work(folder: Path, work: PublishedWork, figures: Sequence[PaperFigure]
     pictures: dict[str, str] = {}
     for figure in figures:
         for name, rows in figure.tables.items():
-            files.append(write_table(folder / f"{name}.csv", rows))
+            files.append(write_rows(folder / f"{name}.csv", rows))
         drawn = drawn_figure(work.name, figure)
         if drawn is not None:
             for ending, text in ((".svg", figure_svg(drawn)), (".html", html(drawn))):
@@ -52,13 +36,3 @@ def write_work(folder: Path, work: PublishedWork, figures: Sequence[PaperFigure]
     page = folder / f"{work.name}.md"
     write_whole(page, page_text(work, figures, pictures))
     return [*files, page]
-
-
-def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """A CSV file with every column that a row has; floats in their shortest exact form."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    with whole_file(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([text_of(row.get(name)) for name in columns] for row in rows)
-    return path

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import BadInput, Problem
-from foretell.interop.user_files import write_whole
+from foretell.interop.user_files import made_folder, write_whole
 from foretell.records import Answer, JsonRecord
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import OptimiseQuestion
@@ -176,7 +176,7 @@ def _frame(study: Study, kept: Trials) -> Any:
 
 def _write(folder: Path, result: OptimiseResult) -> None:
     """The front as JSON and as a picture's data, and every trial as a table."""
-    folder.mkdir(parents=True, exist_ok=True)
+    made_folder(folder)
     text = json.dumps(result.to_dict(), indent=1, allow_nan=False, default=str)
     write_whole(folder / "front.json", text + "\n")
     table = result.found.table

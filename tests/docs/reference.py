@@ -13,7 +13,7 @@ from statistics import median
 from foretell.lab.reference.records import Quirks
 from foretell.lab.reference.rows import Row
 from foretell.lab.reference.study import run_study
-from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, BestPlans, key_of, real
+from foretell.lab.reference.tables import GPT, ORDER, SYSTEMS, VIT, BestPlans, key_of
 
 SECTION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A generated section of a page."""
@@ -109,7 +109,7 @@ def _firsts(best: BestPlans, model: str) -> str:
 
 def _seconds(row: Row) -> float:
     """Iteration time."""
-    return real(row["t"])
+    return float(str(row["t"]))
 
 
 def _plan(row: Row) -> list[object]:

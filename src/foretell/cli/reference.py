@@ -75,7 +75,7 @@ def _complete(asked: Mapping[str, Any]) -> None:
         return
     given = {name: value for name, value in asked.items() if value is not None}
     try:
-        check_search(**{**STAND_IN, **given}, quirks=None)
+        check_search(**{**STAND_IN, **given})
     except BadInput as error:
         missing += error.problems
     raise BadInput(missing)

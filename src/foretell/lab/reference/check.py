@@ -1,10 +1,10 @@
 """Arguments to a checked question: names resolved, numbers in range, every problem at once."""
 
-import contextlib
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from foretell.lab.reference.records import (
 )
 from foretell.lab.reference.rows import PLAN_COLUMNS, Cell, plans_of
 from foretell.lab.reference.space import ReferencePlans
+from foretell.records import dataclass
 
 MAX_GPUS = 1 << 20
 """Largest job; beyond it ring latencies alone make the model meaningless, and products stay in
@@ -55,21 +56,53 @@ Bools = npt.NDArray[np.bool_]
 _Value = TypeVar("_Value")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSearch:
+    """A search whose arguments are all usable."""
+
+    question: ReferenceQuestion
+    """What is searched."""
+    gpus: int
+    """GPUs of the job."""
+    top: int
+    """Plans wanted."""
+    notes: tuple[str, ...]
+    """What the solver's records leave out of a model or chip that is not the study's."""
+
+
 def check_search(
     *,
     model: str | StudyModel,
     strategy: str,
     chip: str | StudyChip,
     fast_domain: int,
-    gpus: int,
-    global_batch: int,
-    top: int,
-    quirks: Quirks | None,
-) -> tuple[ReferenceQuestion, int, int]:
-    """The question, the GPU count and the number of plans wanted, or BadInput with all problems."""
+    gpus: int = 1,
+    global_batch: int = 4096,
+    top: int = 1,
+    quirks: Quirks | None = None,
+    seq_len: int | None = None,
+) -> CheckedSearch:
+    """The question, or BadInput with all problems; `seq_len` are tokens of a sample in the place of the
+    model's own."""
     problems: list[Problem] = []
-    found_model = _model(model, problems)
-    found_chip = _chip(chip, problems)
+    length = None if seq_len is None else whole("seq_len", seq_len, MAX_GPUS, problems)
+    found_model, found_chip = None, None
+    notes: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    if isinstance(model, StudyModel):
+        found_model = model
+    else:
+        read_model = partial(model_from_name, seq_len=length or None)
+        found_model, notes = _named("model", model, MODEL_NAMES, read_model, problems)
+    if isinstance(chip, StudyChip):
+        found_chip = chip
+    else:
+        found_chip, more = _named("chip", chip, CHIP_NAMES, chip_from_name, problems)
+    if found_model is not None:
+        found_model = replace(found_model, seq_len=length) if length else found_model
+        _check_model(found_model, problems)
+    if found_chip is not None:
+        _check_chip(found_chip, problems)
     found_strategy = find_word("strategy", strategy, STRATEGY_NAMES, problems)
     domain = whole("fast_domain", fast_domain, MAX_FAST_DOMAIN, problems)
     count = whole("gpus", gpus, MAX_GPUS, problems)
@@ -88,7 +121,7 @@ def check_search(
         global_batch=batch,
         quirks=quirks or Quirks(),
     )
-    return question, count, kept
+    return CheckedSearch(question=question, gpus=count, top=kept, notes=(*notes, *more))
 
 
 def check_plans(question: ReferenceQuestion, rows: Sequence[Mapping[str, Cell]]) -> ReferencePlans:
@@ -187,79 +220,41 @@ def _plain(word: str) -> str:
     return word.lower().translate({ord(ch): None for ch in "-_ "})
 
 
-def resolve(
-    model: str | StudyModel, chip: str | StudyChip, seq_len: object = None
-) -> tuple[str | StudyModel, str | StudyChip, tuple[str, ...]]:
-    """Models and chips of the catalogue and of files as the solver's records, with notes on them.
-
-    A name of the study stays a name; one that names nothing stays too, and `check_search` says so.
-    """
-    problems: list[Problem] = []
-    length = None if seq_len is None else whole("seq_len", seq_len, MAX_GPUS, problems)
-    if problems:
-        raise BadInput(problems)
-    notes: tuple[str, ...] = ()
-    named: list[Problem] = []
-    if isinstance(model, str) and find_word("model", model, MODEL_NAMES, named) is None:
-        with contextlib.suppress(BadInput):
-            model, notes = model_from_name(model, length)
-    if isinstance(chip, str) and find_word("chip", chip, CHIP_NAMES, named) is None:
-        try:
-            chip, more = chip_from_name(chip)
-            notes += more
-        except BadInput:
-            pass
-    if length is not None:
-        known = (
-            model if isinstance(model, StudyModel) else find_word("model", model, MODEL_NAMES, [])
-        )
-        model = model if known is None else replace(known, seq_len=length)
-    return model, chip, notes
-
-
-def _other(
+def _named(
     path: str,
-    word: object,
+    given: object,
     table: Mapping[str, _Value],
-    read: Callable[[str], _Value],
+    read: Callable[[str], tuple[_Value, tuple[str, ...]]],
     problems: list[Problem],
-) -> _Value | None:
-    """What a word names in the study, else in the catalogue or a file; None and the problems."""
+) -> tuple[_Value | None, tuple[str, ...]]:
+    """What a word names in the study, else in the catalogue or a file, with notes on it; None and the
+    problems where it names nothing."""
     found: list[Problem] = []
-    named = find_word(path, word, table, found)
-    if named is not None or not isinstance(word, str):
-        problems += found if named is None else []
-        return named
+    named = find_word(path, given, table, found)
+    if named is not None or not isinstance(given, str):
+        problems += found
+        return named, ()
     try:
-        return read(word)
+        return read(given)
     except BadInput as error:
         elsewhere = ", an id of the catalogue, or a file"
-        own = word.endswith((".toml", ".json")) or all(
+        own = given.endswith((".toml", ".json")) or all(
             problem.path.startswith(f"{path}.") for problem in error.problems
         )
         problems += error.problems if own else [
             replace(one, allowed=f"{one.allowed}{elsewhere}") for one in found
         ]  # fmt: skip
-        return None
+        return None, ()
 
 
-def _model(model: object, problems: list[Problem]) -> StudyModel | None:
-    """A named model, a file, or a record of whole positive sizes."""
-    if not isinstance(model, StudyModel):
-        model = _other("model", model, MODEL_NAMES, lambda name: model_from_name(name)[0], problems)
-        if not isinstance(model, StudyModel):
-            return None
+def _check_model(model: StudyModel, problems: list[Problem]) -> None:
+    """Whole positive sizes."""
     for name in ("seq_len", "embed", "heads", "layers"):
         whole(f"model.{name}", getattr(model, name), MAX_GPUS, problems)
-    return model
 
 
-def _chip(chip: object, problems: list[Problem]) -> StudyChip | None:
-    """A named chip, a file, or a record of positive finite rates; only latencies may be zero."""
-    if not isinstance(chip, StudyChip):
-        chip = _other("chip", chip, CHIP_NAMES, lambda name: chip_from_name(name)[0], problems)
-        if not isinstance(chip, StudyChip):
-            return None
+def _check_chip(chip: StudyChip, problems: list[Problem]) -> None:
+    """Positive finite rates; only latencies may be zero."""
     for field in fields(chip):
         value = getattr(chip, field.name)
         if field.name == "name":
@@ -270,4 +265,3 @@ def _chip(chip: object, problems: list[Problem]) -> StudyChip | None:
             problems.append(
                 wrong(f"chip.{field.name}", value, "is not a usable number", "finite and positive")
             )
-    return chip

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.lab.reference.check import check_plans, check_search, resolve
+from foretell.lab.reference.check import check_plans, check_search
 from foretell.lab.reference.iteration import (
     ReferenceMemory,
     ReferenceQuestion,
@@ -72,8 +72,7 @@ def search(
     A model and a chip may be a name of the study, an id of the catalogue, or a file (inputs.py);
     `seq_len` are tokens of a sample in the place of the model's.
     """
-    model, chip, notes = resolve(model, chip, seq_len)
-    question, count, kept = check_search(
+    asked = check_search(
         model=model,
         strategy=strategy,
         chip=chip,
@@ -82,11 +81,13 @@ def search(
         global_batch=global_batch,
         top=top,
         quirks=quirks,
+        seq_len=seq_len,
     )
+    question = asked.question
     space = enumerate_space(
-        question.model, question.strategy, count, question.fast_domain, question.global_batch
+        question.model, question.strategy, asked.gpus, question.fast_domain, question.global_batch
     )
-    return replace(search_space(question, space, [count], kept)[0], notes=notes)
+    return replace(search_space(question, space, [asked.gpus], asked.top)[0], notes=asked.notes)
 
 
 def evaluate(
@@ -105,16 +106,14 @@ def evaluate(
     ignored and one left out is 1. Degrees must divide what they split, but need not be in the
     published search space, so that real training runs can be put to the same equations.
     """
-    question, _, _ = check_search(
+    question = check_search(
         model=model,
         strategy=strategy,
         chip=chip,
         fast_domain=fast_domain,
-        gpus=1,
         global_batch=global_batch,
-        top=1,
         quirks=quirks,
-    )
+    ).question
     plans = check_plans(question, rows)
     memory = memory_of(question, plans)
     return rows_of(question, plans, memory, times_of(question, plans, memory))

@@ -39,11 +39,6 @@ class BestPlans:
         ]
         return min(found, default=None)
 
-    def best(self, model: str, chip: str, domain: int, gpus: int) -> float:
-        """Days of the fastest strategy; infinite where nothing fits."""
-        found = self.winner(model, chip, domain, gpus)
-        return float("inf") if found is None else found[0]
-
     def places(self, model: str) -> list[tuple[str, int, int]]:
         """Chip, domain and GPUs of every job of the model that some strategy can run."""
         return [
@@ -69,9 +64,3 @@ def whole(cell: object) -> int:
     """A cell that holds a whole number."""
     assert isinstance(cell, int)
     return cell
-
-
-def real(cell: object) -> float:
-    """A cell that holds a number."""
-    assert isinstance(cell, int | float)
-    return float(cell)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from foretell.errors import Problem
-from foretell.lab.reference.check import check_search, resolve
+from foretell.lab.reference.check import check_search
 from foretell.lab.reference.iteration import ReferenceQuestion
 from foretell.lab.reference.space import divisors, enumerate_space, splits_of
 
@@ -13,12 +13,8 @@ MOST_TRIED = 400
 
 def why_none(**asked: Any) -> Problem:
     """Why `reference.search` with these arguments has no candidate."""
-    seq_len = asked.pop("seq_len", None)
-    model, chip, _ = resolve(asked.pop("model"), asked.pop("chip"), seq_len)
-    question, gpus, _ = check_search(
-        **{"global_batch": 4096, "top": 1, "quirks": None, **asked}, model=model, chip=chip
-    )
-    return no_candidate(question, gpus)
+    checked = check_search(**asked)
+    return no_candidate(checked.question, checked.gpus)
 
 
 def no_candidate(question: ReferenceQuestion, gpus: int) -> Problem:

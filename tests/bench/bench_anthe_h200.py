@@ -13,6 +13,7 @@ import json
 import statistics
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def trained_row(
         source="",
         target="",
         model=name,
-        sizes=sizes,
+        **asdict(sizes),
         batch=given.batch,
         rate=given.rate,
         dropout=0.1,

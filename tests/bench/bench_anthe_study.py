@@ -82,7 +82,7 @@ def trained(model: Model, text: tuple[Path, Path], given: Any, seed: int) -> dic
             source=str(text[0]),
             target=str(text[1]),
             model=str(file),
-            sizes=TranslationSizes(vocab=model.embedding.vocab),
+            vocab=model.embedding.vocab,
             batch=given.batch,
             rate=given.rate,
             dropout=0.0,

@@ -151,9 +151,9 @@ FLAGS = {
         "--config --out --dry-run --resume --timeout --system --node --master --json".split()
     ),
     "translate train": (
-        "--source --target --out --model --vocab --width --layers --heads --ffn --form --batch --rate "
+        "--model --source --target --vocab --width --layers --heads --ffn --form --batch --rate "
         "--dropout --max-source --max-target --held-out --epochs --steps --evaluate-every --patience "
-        "--checkpoint-every --seed --precision --device --json"
+        "--checkpoint-every --seed --precision --device --out --json"
     ).split(),
     "trace": "--module --inputs --loss --batch --seq-len --size --name --save --hub --json".split(),
     "translate run": (

@@ -5,9 +5,12 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from foretell.cli.command import Edges, Given, command
 from foretell.cli.flags import Json, arg, switch
 from foretell.cli.output import write_json
 from foretell.cli.progress import late_bar
+from foretell.interop.user_files import made_folder
+from foretell.lab.translate.settings import TranslationSettings
 
 Size = int | None
 Beam = Annotated[int, arg("Beams; 1 takes the likeliest token each time.", "N")]
@@ -15,74 +18,17 @@ LengthPenalty = Annotated[float, arg("Beams: log probability over ((5 + length) 
 Last = Annotated[bool, switch("Take the last weights, not the best ones.")]
 
 
-def train(
-    *,
-    source: Annotated[str, arg("Source lines, UTF-8; .gz too.", "FILE")],
-    target: Annotated[str, arg("Target lines, one for each source.", "FILE")],
-    out: Annotated[str, arg("The run's folder; one there goes on.", "DIR")],
-    model: Annotated[
-        str, arg("An encoder-decoder of the catalogue, or its file.", "MODEL")
-    ] = "anthe",
-    vocab: Annotated[int, arg("Byte pairs, of both languages together.", "N")] = 32_000,
-    width: Annotated[Size, arg("Hidden width (default: the model's).", "N")] = None,
-    layers: Annotated[Size, arg("Layers of encoder and decoder each.", "N")] = None,
-    heads: Annotated[Size, arg("Attention heads.", "N")] = None,
-    ffn: Annotated[Size, arg("Feed-forward width; a gated part has two thirds of it.", "N")] = None,
-    form: Annotated[
-        Literal["auto", "build", "contract"],
-        arg("How tensor chains run: their matrix built, or the input contracted."),
-    ] = "auto",
-    batch: Annotated[int, arg("Pairs of lines in a step.", "N")] = 64,
-    rate: Annotated[float, arg("Learning rate, constant.", "R")] = 3.16e-5,
-    dropout: Annotated[float, arg("Dropout.", "P")] = 0.1,
-    max_source: Annotated[int, arg("Longest source, tokens.", "N")] = 100,
-    max_target: Annotated[int, arg("Longest target, tokens.", "N")] = 101,
-    held_out: Annotated[float, arg("Share of the lines held out.", "S")] = 0.1,
-    epochs: Annotated[int, arg("Passes over the text at most.", "N")] = 1000,
-    steps: Annotated[Size, arg("Steps at most.", "N")] = None,
-    evaluate_every: Annotated[
-        Size, arg("Steps between evaluations (default: once an epoch).", "N")
-    ] = None,
-    patience: Annotated[int, arg("Evaluations without a better loss before it stops.", "N")] = 10,
-    checkpoint_every: Annotated[int, arg("Steps between checkpoints.", "N")] = 500,
-    seed: Annotated[int, arg("Seed of split, weights, order and dropout.", "N")] = 0,
-    precision: Annotated[
-        Literal["fp32", "bf16"], arg("Format of matrix multiplications.")
-    ] = "fp32",
-    device: Annotated[Literal["auto", "cpu", "cuda"], arg("Where to train.")] = "auto",
-    json: Json = False,
-) -> int:
+@command(TranslationSettings)
+def train(given: Given, edges: Edges) -> int:
     """Train on two line-aligned files; the same command goes on with a run that was ended."""
-    from foretell.lab.translate.models import TranslationSizes
-    from foretell.lab.translate.settings import TranslationSettings
     from foretell.lab.translate.train import train as run
 
-    settings = TranslationSettings(
-        source=source,
-        target=target,
-        model=model,
-        sizes=TranslationSizes(width=width, layers=layers, heads=heads, ffn=ffn, vocab=vocab),
-        form=form,
-        batch=batch,
-        rate=rate,
-        dropout=dropout,
-        max_source=max_source,
-        max_target=max_target,
-        held_out=held_out,
-        epochs=epochs,
-        steps=steps,
-        evaluate_every=evaluate_every,
-        patience=patience,
-        checkpoint_every=checkpoint_every,
-        seed=seed,
-        precision=precision,
-        device=device,
-    )
+    settings, out = TranslationSettings(**given), made_folder(edges.out)
     with late_bar("steps") as bar:
-        found = run(settings, Path(out), bar, lambda line: print(line, file=sys.stderr, flush=True))
+        found = run(settings, out, bar, lambda line: print(line, file=sys.stderr, flush=True))
     if int(os.environ.get("RANK", "0")):  # of several processes, the first one speaks
         return 0
-    if json:
+    if edges.json:
         write_json(found.to_dict())
         return 0
     lines = found.lines

@@ -31,7 +31,15 @@ def _field_checks(record_type: Any) -> tuple[tuple[str, Check], ...]:
 def field_types(record_type: type[Any]) -> dict[str, Any]:
     """Resolved annotations of a record, ranges included."""
     hints = get_type_hints(record_type, include_extras=True)
-    return {f.name: hints[f.name] for f in dataclasses.fields(record_type)}
+    return {f.name: _ranged(hints[f.name]) for f in dataclasses.fields(record_type)}
+
+
+def _ranged(hint: Any) -> Any:
+    """An annotation with its ranges alone: flags say nothing of values."""
+    if get_origin(hint) is not Annotated:
+        return hint
+    marks = tuple(mark for mark in get_args(hint)[1:] if isinstance(mark, Ge | Le))
+    return Annotated[(hint.__origin__, *marks)] if marks else hint.__origin__
 
 
 def check_value(value: Any, hint: Any, path: str) -> list[Problem]:

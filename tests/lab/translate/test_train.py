@@ -1,7 +1,7 @@
 """Training, going on, and translating, with models that take a second."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ def tiny(text: tuple[Path, Path]) -> TranslationSettings:
     return TranslationSettings(
         source=str(text[0]),
         target=str(text[1]),
-        sizes=TINY,
+        **asdict(TINY),
         batch=16,
         rate=3e-3,
         steps=8,
@@ -49,10 +49,9 @@ def tiny(text: tuple[Path, Path]) -> TranslationSettings:
 @pytest.mark.parametrize("model", ["transformer-base-tied", "anthe"])
 def test_both_learn(model: str, tiny: TranslationSettings, tmp_path: Path) -> None:
     """From the loss of a blind guess (ln 300 = 5.7) well below that of the commonest tokens."""
-    wider = replace(tiny.sizes, width=32, ffn=64)
     found = train(
         replace(
-            tiny, model=model, sizes=wider, steps=70, evaluate_every=35, dropout=0.0, rate=1e-2
+            tiny, model=model, width=32, ffn=64, steps=70, evaluate_every=35, dropout=0.0, rate=1e-2
         ),
         tmp_path,
     )
@@ -149,7 +148,7 @@ def test_a_learned_text_is_said_back(tmp_path: Path) -> None:
         source=str(tmp_path / "a"),
         target=str(tmp_path / "b"),
         model="anthe",
-        sizes=replace(TINY, width=32, vocab=265),
+        **asdict(replace(TINY, width=32, vocab=265)),
         batch=20,
         rate=1e-2,
         dropout=0.0,
@@ -178,13 +177,13 @@ def _held_out(folder: Path, pairs: list[tuple[str, str]]) -> set[str]:
         ({"dropout": 1.0}, "dropout"),
         ({"held_out": 0.0}, "held_out"),
         ({"steps": 0}, "steps"),
-        ({"sizes": replace(TINY, heads=3)}, "3 heads cannot share"),
-        ({"sizes": replace(TINY, width=18, heads=2)}, "levels"),
-        ({"sizes": replace(TINY, width=0)}, "width"),
+        ({"heads": 3}, "3 heads cannot share"),
+        ({"width": 18, "heads": 2}, "levels"),
+        ({"width": 0}, "width"),
         ({"model": "llama-3.1-8b"}, "encoder-decoder"),
         ({"model": "anthee"}, "anthe"),
         ({"max_source": 2}, "short enough"),
-        ({"sizes": replace(TINY, vocab=100_000)}, "too large for the text"),
+        ({"vocab": 100_000}, "too large for the text"),
     ],
 )
 def test_mistakes_are_named(

@@ -1,86 +1,79 @@
 """What a training run is asked, and the ranges of its numbers."""
 
-import math
-from dataclasses import field
-from typing import Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
 
-from foretell.errors import BadInput, Problem
+from foretell.errors import BadInput
 from foretell.lab.translate.models import TranslationSizes
 from foretell.records import dataclass
+from foretell.specs.check import problems_of
+from foretell.specs.questions.common import JSON
+from foretell.specs.questions.flags import Flag, decimal, file_flag, flag, whole
+from foretell.specs.ranges import Ge, Le
 
 LATER = ("epochs", "steps", "patience", "checkpoint_every", "evaluate_every", "device")
 """Settings that a run may go on with changed."""
+Size = Annotated[int, Ge(1)] | None
+"""A number of something; none: not given."""
+LEAST, ALL_BUT = 1e-12, 1.0 - 1e-12
+"""Above 0, and below 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=False, kw_only=True)
 class TranslationSettings:
-    """What to train, on what, how; the numbers are the published ones."""
+    """Train on two line-aligned files: `foretell translate train`; the numbers are the published ones."""
 
-    source: str
-    """File of source lines."""
-    target: str
-    """File of target lines."""
-    model: str = "anthe"
-    """Catalogue id or file of an encoder-decoder."""
-    sizes: TranslationSizes = field(default_factory=lambda: TranslationSizes(vocab=32_000))
-    """Other sizes than the model's own."""
-    form: Literal["auto", "build", "contract"] = "auto"
-    """Form of its tensor chains."""
-    batch: int = 64
-    """Pairs in a step."""
-    rate: float = 3.16e-5
-    """Learning rate."""
-    dropout: float = 0.1
-    """Share set to zero behind embeddings and parts."""
-    max_source: int = 100
-    """Longest source in tokens, its end counted."""
-    max_target: int = 101
-    """Longest target in tokens, its end counted."""
-    held_out: float = 0.1
-    """Share of the pairs to measure on."""
-    epochs: int = 1000
-    """Passes over the text at most."""
-    steps: int | None = None
-    """Steps at most."""
-    evaluate_every: int | None = None
-    """Steps between evaluations; none: one at the end of each epoch."""
-    patience: int = 10
-    """Evaluations without a better loss after which to stop."""
-    checkpoint_every: int = 500
-    """Steps between checkpoints."""
-    seed: int = 0
-    """Of the split, the weights, the order and the dropout."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Of the products; weights stay in 32 bits."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to train."""
+    source: Annotated[str, file_flag("Source lines, UTF-8; .gz too.")]
+    target: Annotated[str, file_flag("Target lines, one for each source.")]
+    model: Annotated[
+        str, flag("An encoder-decoder of the catalogue, or its file.", "MODEL", names_file="maybe")
+    ] = "anthe"
+    vocab: Annotated[int, whole("Byte pairs, of both languages together."), Ge(1)] = 32_000
+    width: Annotated[Size, whole("Hidden width (default: the model's).")] = None
+    layers: Annotated[Size, whole("Layers of encoder and decoder each.")] = None
+    heads: Annotated[Size, whole("Attention heads.")] = None
+    ffn: Annotated[Size, whole("Feed-forward width; a gated part has two thirds of it.")] = None
+    form: Annotated[
+        Literal["auto", "build", "contract"],
+        flag("How tensor chains run: their matrix built, or the input contracted."),
+    ] = "auto"
+    batch: Annotated[int, whole("Pairs of lines in a step."), Ge(1)] = 64
+    rate: Annotated[float, decimal("Learning rate, constant.", "R"), Ge(LEAST)] = 3.16e-5
+    dropout: Annotated[float, decimal("Dropout.", "P"), Ge(0), Le(ALL_BUT)] = 0.1
+    max_source: Annotated[int, whole("Longest source in tokens, its end counted."), Ge(2)] = 100
+    max_target: Annotated[int, whole("Longest target in tokens, its end counted."), Ge(2)] = 101
+    held_out: Annotated[
+        float, decimal("Share of the lines held out.", "S"), Ge(LEAST), Le(ALL_BUT)
+    ] = 0.1
+    epochs: Annotated[int, whole("Passes over the text at most."), Ge(1)] = 1000
+    steps: Annotated[Size, whole("Steps at most.")] = None
+    evaluate_every: Annotated[
+        Size, whole("Steps between evaluations (default: once an epoch).")
+    ] = None
+    patience: Annotated[int, whole("Evaluations without a better loss before it stops."), Ge(1)] = (
+        10
+    )
+    checkpoint_every: Annotated[int, whole("Steps between checkpoints."), Ge(1)] = 500
+    seed: Annotated[int, whole("Seed of split, weights, order and dropout.")] = 0
+    precision: Annotated[
+        Literal["fp32", "bf16"], flag("Format of matrix multiplications; weights stay in 32 bits.")
+    ] = "fp32"
+    device: Annotated[Literal["auto", "cpu", "cuda"], flag("Where to train.")] = "auto"
+    edges: ClassVar[tuple[Flag, ...]] = (
+        file_flag("The run's folder; one there goes on.", "DIR", names=("out",)),
+        JSON,
+    )
+
+    @property
+    def sizes(self) -> TranslationSizes:
+        """Other sizes than the model's own."""
+        return TranslationSizes(
+            width=self.width, layers=self.layers, heads=self.heads, ffn=self.ffn, vocab=self.vocab
+        )
 
 
-def check(s: TranslationSettings) -> None:
-    """Every number in range, all problems at once."""
-    problems: list[Problem] = []
-
-    def need(name: str, good: bool, allowed: str) -> None:
-        value = getattr(s, name)
-        if not good:
-            problems.append(
-                Problem(path=name, value=value, message="is out of range", allowed=allowed)
-            )
-
-    for name in ("batch", "epochs", "patience", "checkpoint_every"):
-        need(name, getattr(s, name) >= 1, "1 or more")
-    for name in ("steps", "evaluate_every"):
-        need(name, getattr(s, name) is None or getattr(s, name) >= 1, "1 or more")
-    for name in ("max_source", "max_target"):
-        need(name, getattr(s, name) >= 2, "2 or more")
-    need("rate", 0.0 < s.rate < math.inf, "above 0")
-    need("dropout", 0.0 <= s.dropout < 1.0, "from 0 to below 1")
-    need("held_out", 0.0 < s.held_out < 1.0, "between 0 and 1")
-    for path in ("width", "layers", "heads", "ffn", "vocab"):
-        value = getattr(s.sizes, path)
-        if value is not None and value < 1:
-            problems.append(
-                Problem(path=path, value=value, message="is out of range", allowed="1 or more")
-            )
-    if problems:
-        raise BadInput(problems)
+def check(settings: TranslationSettings) -> None:
+    """Every value is what its field says, all problems at once."""
+    found = [replace(one, path=one.path.lstrip(".")) for one in problems_of(settings, "")]
+    if found:
+        raise BadInput(found)

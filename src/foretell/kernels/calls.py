@@ -472,8 +472,11 @@ def _stack(calls: Sequence[Call], linear: bool, width: int) -> CallStack:
 
 def stack(values: Sequence[Num], width: int) -> Array:
     """Numbers and arrays over shapes as one (values, shapes) array."""
-    if width == 1 and not any(isinstance(value, np.ndarray) and value.ndim for value in values):
-        return np.array(values, dtype=float)[:, None]
+    if width == 1:
+        try:
+            return np.array(values, dtype=float).reshape(-1, 1)
+        except ValueError:  # numbers beside arrays of one number
+            pass
     rows = np.empty((len(values), width))
     for row, value in zip(rows, values, strict=True):
         row[...] = value

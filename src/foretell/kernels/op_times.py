@@ -178,7 +178,6 @@ def op_times(
     table = np.zeros((6, 2 * ops, width))
     grounds: dict[str, tuple[Evidence, tuple[float, ...]]] = {}
     notes: list[str] = []
-    power = chip_power(chip)
     started = started or (usual_host(), software.launch)
     for stack in [with_recasts(stack, plan, software, chip.architecture) for stack in stacks]:
         dtype = call_dtype(stack, plan)
@@ -200,27 +199,12 @@ def op_times(
             seconds = np.maximum(seconds, least_s) + cast_s
         some = (stack.matrix_flop + stack.vector_flop + moved) > 0.0
         seconds = np.where(some, seconds, 0.0)
-        load = OpLoad(
-            seconds=seconds,
-            clock_share=clock_share(arithmetic_s, seconds),
-            matrix_flop=stack.matrix_flop,
-            bits=BITS[engine.dtype.peak],
-            vector_flop=stack.vector_flop,
-            memory_bytes=moved,
-        )
-        values = (
-            seconds,
-            seconds * load.clock_share,
-            core_joules(load, power.coefficients),
-            memory_joules(load, power.coefficients),
-            np.minimum(arithmetic_s, seconds),
-            some * _host_s(stack, kernels, plan, software, started) / chip.host_speed,
-        )
         slower = getattr(corrections, CORRECTED.get(stack.family, "memory_bound"))
         each = np.empty((len(table), len(stack.rows), width))
-        for row, value in zip(each[:5], values[:5], strict=True):
+        spent = _spent(stack, chip, BITS[engine.dtype.peak], moved, seconds, arithmetic_s)
+        for row, value in zip(each[:5], spent, strict=True):
             row[...] = value * slower
-        each[5] = values[5]
+        each[5] = some * _host_s(stack, kernels, plan, software, started) / chip.host_speed
         _add_rows(table, stack.rows, each)
     return OpTimes(
         seconds=table[0],
@@ -231,6 +215,29 @@ def op_times(
         host_s=table[5],
         grounds=grounds,
         notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _spent(
+    stack: CallStack, chip: Chip, bits: float, moved: Array, seconds: Array, arithmetic_s: Array
+) -> tuple[Array, ...]:
+    """Seconds of a stack's calls, those that follow the clock, joules of cores and of memory, and seconds of
+    arithmetic alone."""
+    coefficients = chip_power(chip).coefficients
+    load = OpLoad(
+        seconds=seconds,
+        clock_share=clock_share(arithmetic_s, seconds),
+        matrix_flop=stack.matrix_flop,
+        bits=bits,
+        vector_flop=stack.vector_flop,
+        memory_bytes=moved,
+    )
+    return (
+        seconds,
+        seconds * load.clock_share,
+        core_joules(load, coefficients),
+        memory_joules(load, coefficients),
+        np.minimum(arithmetic_s, seconds),
     )
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -143,25 +143,9 @@ def search_plans(
     rejected: Counter[str] = Counter()
     kept: list[BatchBest] = []
     evaluated = feasible = pruned = 0
-    # Which frameworks and which further choices a plan allows may depend on its ZeRO stage.
-    staged = base.framework == GENERIC and not {*over} & {*BY_STAGE}
     smallest, smallest_bytes = None, np.inf
-    spaces: dict[tuple[object, ...], Space] = {}
     lead_s = NONE
-    for variant, changed in bases_of(scenario, base, over):
-        key = space_key(variant)
-        if key not in spaces:
-            spaces[key] = enumerate_plans(scenario, variant, fixed, staged=staged)
-            rejected.update(spaces[key].rejected)
-        space = replace(spaces[key], plans=replace(spaces[key].plans, base=variant))
-        runs, lost = runs_on(scenario, space.plans, variant.framework)
-        if lost:
-            rejected.update(lost)
-            space = take_candidates(space, np.flatnonzero(runs))
-        if changed:
-            space = take_candidates(space, np.flatnonzero(worth_trying(space.plans, changed)))
-        if space.count == 0:
-            continue
+    for space in _spaces(scenario, base, fixed, over, rejected):
         report = _shifted(progress, evaluated + pruned, space.count)
         found = leading_plans(scenario, space, top, workers, report, lead_s)
         plans, totals, lead_s = found.plans, found.totals, found.lead_s
@@ -196,6 +180,33 @@ def search_plans(
         memory_bytes=capacity,
         asked=scenario,
     )
+
+
+def _spaces(
+    scenario: Scenario,
+    base: Plan,
+    fixed: Collection[str],
+    over: Sequence[str],
+    rejected: Counter[str],
+) -> Iterator[Space]:
+    """The candidates of each combination of structural choices; what a rule leaves out is counted."""
+    # Which frameworks and which further choices a plan allows may depend on its ZeRO stage.
+    staged = base.framework == GENERIC and not {*over} & {*BY_STAGE}
+    spaces: dict[tuple[object, ...], Space] = {}
+    for variant, changed in bases_of(scenario, base, over):
+        key = space_key(variant)
+        if key not in spaces:
+            spaces[key] = enumerate_plans(scenario, variant, fixed, staged=staged)
+            rejected.update(spaces[key].rejected)
+        space = replace(spaces[key], plans=replace(spaces[key].plans, base=variant))
+        runs, lost = runs_on(scenario, space.plans, variant.framework)
+        if lost:
+            rejected.update(lost)
+            space = take_candidates(space, np.flatnonzero(runs))
+        if changed:
+            space = take_candidates(space, np.flatnonzero(worth_trying(space.plans, changed)))
+        if space.count:
+            yield space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,25 +134,10 @@ def shapes_of(
     seq_len, target_len = lengths
     target = None if target_len is None else float(target_len)
     make: Callable[..., Graph] = build_kept if type(shape.micro_batch) is float else build
-    graph = make(
-        model,
-        batch=shape.micro_batch,
-        seq_len=float(seq_len),
-        target_len=target,
-        flash=base.flash,
-    )
-    whole = graph_parts(graph)
-    if base.documents:
-        whole = tuple(within_documents(part, float(base.documents)) for part in whole)
-    if shape.tokens_cut:
-        ways = base.cp_mode, base.cp_cut
-        whole = tuple(context_parallel(part, shape.cp, *ways) for part in whole)
-    even = spread_of(shape.tp, shape.ep, shape.etp, base)
-    # The ranks of a group have the sequences of ep / (tp cp) replicas.
-    sequences = shape.micro_batch * np.maximum(shape.ep / (shape.tp * shape.cp), 1.0)
-    spreads = [even] * len(whole)
-    if shape.experts_spread:
-        spreads = [with_loads(even, part, base, sequences) for part in whole]
+    sizes = {"batch": shape.micro_batch, "seq_len": float(seq_len), "target_len": target}
+    graph = make(model, **sizes, flash=base.flash)
+    whole = _parts_in_context(graph, base, shape)
+    spreads = _spreads(whole, base, shape)
     grid = grid_of(shape.tp, shape.tp2, float(base.panels)) if base.tp_mode == "summa" else None
     form = form_of(model, base, software)
     if grid is None:
@@ -205,17 +190,33 @@ def shapes_of(
         ),
         # Embedding and head are never computed again.
         again=tuple(
-            recompute_layer(
-                part,
-                modules if i < ends else (),
-                flash=base.flash,
-                width=held,
-            )
+            recompute_layer(part, modules if i < ends else (), flash=base.flash, width=held)
             for i, part in enumerate(local)
             if modules
         ),
         tied=tied_weights(local[-1]),
     )
+
+
+def _parts_in_context(graph: Graph, base: Plan, shape: Shape) -> tuple[LayerGraph, ...]:
+    """The parts of a model, within documents and on one rank of context parallelism."""
+    whole = graph_parts(graph)
+    if base.documents:
+        whole = tuple(within_documents(part, float(base.documents)) for part in whole)
+    if shape.tokens_cut:
+        ways = base.cp_mode, base.cp_cut
+        whole = tuple(context_parallel(part, shape.cp, *ways) for part in whole)
+    return whole
+
+
+def _spreads(whole: Sequence[LayerGraph], base: Plan, shape: Shape) -> list[ExpertSpread]:
+    """How each part's experts are spread over ranks, with the load of the busiest one."""
+    even = spread_of(shape.tp, shape.ep, shape.etp, base)
+    if not shape.experts_spread:
+        return [even] * len(whole)
+    # The ranks of a group have the sequences of ep / (tp cp) replicas.
+    sequences = shape.micro_batch * np.maximum(shape.ep / (shape.tp * shape.cp), 1.0)
+    return [with_loads(even, part, base, sequences) for part in whole]
 
 
 def _on_one_rank(

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from foretell.kernels.dequantise import widening_bytes
 from foretell.kernels.optimizer import Matrices
+from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.specs.plan import Plans, spared_share
 from foretell.training.exchanges import Exchange
@@ -20,7 +21,7 @@ from foretell.training.memory import (
     staying_inputs,
 )
 from foretell.training.overlap import Overlap
-from foretell.training.pass_times import held_passes, late_launches
+from foretell.training.pass_times import HeldPasses, held_passes, late_launches
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, Waits, distinct, gather
 
@@ -34,8 +35,6 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     shape = tables.shape[first]
     parts, counts = tables.parts, gather(tables.stages.counts, tables.pair[first])
     mode = plans.recompute[first][:, None]
-    is_layer = np.arange(len(parts.names)) < parts.kinds
-    group = tables.group[first]
     share = block_share(plans, first, tables)
     passes = held_passes(plans, tables, first, late)
     forward, backward, clock = passes.forward_s, passes.backward_s, passes.clock
@@ -50,10 +49,8 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     parameters[:, -1] += parts.tied[shape] * apart
     held = counts if schedule.weight_copies == 1.0 else schedule.weight_copies * counts
 
-    def on_plans(counted: Array, values: Array) -> Array:
-        """Sums over the parts of a stage, gathered to the plans."""
-        return gather(on_stages(counted, values), key)
-
+    sums = StageSums(first=first, key=key, counts=counts)
+    on_plans = sums.of
     on_rank = on_plans(held, parameters)
     learning = parameters
     if parts.trained is not parts.parameters:
@@ -64,52 +61,13 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
     )
     layer_only = placeholders_of(plans.base, tables.software, shape, parts, counts)
 
-    def both(
-        name: str, forward_s: Array, backward_s: Array, behind: bool = False
-    ) -> tuple[Array, Array]:
-        """Exchanges of the forward and of the backward pass, here with those of what is computed again; those
-        `behind` other work as far as the chip, not the host, bounds the pass."""
-        once_more = (mode == 2.0) * is_layer
-        if parts.again is not None:
-            once_more = once_more + (mode == LISTED) * is_layer * parts.waits_again[name]
-        there, back = gather(forward_s, group), gather(backward_s, group)
-        repeat = once_more * there
-        if behind and passes.shows is not None:
-            there, back, repeat = (
-                x * y for x, y in zip((there, back, repeat), passes.shows, strict=True)
-            )
-        sums = on_stages(counts, back + repeat)
-        if share is not None:
-            sums = sums + share * on_stages(counts, is_layer * there)
-        return on_plans(counts, there), gather(sums, key)
-
-    def waits_of(name: str, one: Exchange) -> Waits:
-        """Exchanges of one parallelism on each stage."""
-        tier, waits_s = one.tier[tables.group], None
-        if schedule.layout == "both":
-            waits_s = sum_of(both(name, one.forward_s, one.backward_s))
-        elif one.alone_s is not None:
-            waits_s = sum_of(both(name, *one.alone_s, behind=True))
-        if one.behind is None:
-            passes_s = both(name, one.forward_s, one.backward_s)
-            return Waits(passes=passes_s, tier=tier, waits_s=waits_s)
-        there, back = one.behind
-        fixed = both(name, there.fixed_s, back.fixed_s)
-        hidden = both(name, there.hidden_s, back.hidden_s, behind=True)
-        slack = both(name, there.slack_s, back.slack_s, behind=True)
-        behind = (
-            Overlap(fixed_s=fixed[0], hidden_s=hidden[0], slack_s=slack[0]),
-            Overlap(fixed_s=fixed[1], hidden_s=hidden[1], slack_s=slack[1]),
-        )
-        return Waits(passes=behind, tier=tier, waits_s=waits_s)
-
     return Stages(
         forward_s=on_plans(counts, forward),
         backward_s=gather(on_stages(counts, backward) + again, key),
         weight_s=0.0 if passes.weight_s is None else on_plans(counts, passes.weight_s),
         clock=clock[key],
         core_fall=passes.core_fall[key],
-        waits=tuple(waits_of(name, e) for name, e in tables.exchanges.by_name.items()),
+        waits=exchange_waits(plans, tables, sums, passes, mode, share),
         parameters=on_rank,
         trained=on_rank if learning is parameters else on_plans(held, learning),
         matrices=None
@@ -140,6 +98,78 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
         # A frozen tower is gathered layer by layer; it stands with the embedding.
         largest=(packed if plans.base.lora else learning).max(axis=1)[key],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSums:
+    """Distinct combinations of plans, whose parts are summed over each stage."""
+
+    first: NDArray[np.intp]
+    """First plan of each combination."""
+    key: NDArray[np.intp]
+    """Combination of each plan."""
+    counts: Array
+    """How often each part is on each stage."""
+
+    def of(self, counted: Array, values: Array) -> Array:
+        """Sums over the parts of a stage, gathered to the plans."""
+        return gather(on_stages(counted, values), self.key)
+
+
+def exchange_waits(
+    plans: Plans,
+    tables: Tables,
+    sums: StageSums,
+    passes: HeldPasses,
+    mode: Array,
+    share: Array | None,
+) -> tuple[Waits, ...]:
+    """Exchanges of each parallelism on each stage; `mode` is the code of what runs again, `share` the part of
+    a stage's layers that do where it is stated as a number of them."""
+    parts, group = tables.parts, tables.group[sums.first]
+    is_layer = np.arange(len(parts.names)) < parts.kinds
+    schedule = schedule_named(plans.base.schedule)
+
+    def both(
+        name: str, forward_s: Array, backward_s: Array, behind: bool = False
+    ) -> tuple[Array, Array]:
+        """Exchanges of the forward and of the backward pass, here with those of what is computed again; those
+        `behind` other work as far as the chip, not the host, bounds the pass."""
+        once_more = (mode == 2.0) * is_layer
+        if parts.again is not None:
+            once_more = once_more + (mode == LISTED) * is_layer * parts.waits_again[name]
+        there, back = gather(forward_s, group), gather(backward_s, group)
+        repeat = once_more * there
+        if behind and passes.shows is not None:
+            there, back, repeat = (
+                x * y for x, y in zip((there, back, repeat), passes.shows, strict=True)
+            )
+        total = on_stages(sums.counts, back + repeat)
+        if share is not None:
+            total = total + share * on_stages(sums.counts, is_layer * there)
+        return sums.of(sums.counts, there), gather(total, sums.key)
+
+    def waits_of(name: str, one: Exchange) -> Waits:
+        """Exchanges of one parallelism on each stage."""
+        tier, waits_s = one.tier[tables.group], None
+        if schedule.layout == "both":
+            waits_s = sum_of(both(name, one.forward_s, one.backward_s))
+        elif one.alone_s is not None:
+            waits_s = sum_of(both(name, *one.alone_s, behind=True))
+        if one.behind is None:
+            passes_s = both(name, one.forward_s, one.backward_s)
+            return Waits(passes=passes_s, tier=tier, waits_s=waits_s)
+        there, back = one.behind
+        fixed = both(name, there.fixed_s, back.fixed_s)
+        hidden = both(name, there.hidden_s, back.hidden_s, behind=True)
+        slack = both(name, there.slack_s, back.slack_s, behind=True)
+        behind = (
+            Overlap(fixed_s=fixed[0], hidden_s=hidden[0], slack_s=slack[0]),
+            Overlap(fixed_s=fixed[1], hidden_s=hidden[1], slack_s=slack[1]),
+        )
+        return Waits(passes=behind, tier=tier, waits_s=waits_s)
+
+    return tuple(waits_of(name, one) for name, one in tables.exchanges.by_name.items())
 
 
 def send_seconds(plans: Plans, tables: Tables) -> Array:

@@ -147,6 +147,13 @@ def test_a_quantised_base_on_one_card_is_told_to_compute_layers_again() -> None:
     assert foretell.post_train(**{**asked, "plan": words}).fits == "yes"
 
 
+def test_one_small_card_is_told_of_quantised_adapters() -> None:
+    found = foretell.post_train(
+        "llama-3.1-8b", algorithm="sft", gpus="1xRTX4090", osl=2048, prompts=8
+    )
+    assert any("lora=32" in way and "weights=nf4" in way for way in found.ways_to_fit)
+
+
 def test_ways_to_fit_spread_weights_and_begin_with_the_cheapest() -> None:
     sharded = foretell.post_train(**{**TUNING, "isl": 6144, "plan": "tp1 pp1 zero1"})
     assert sharded.fits == "no"

@@ -17,7 +17,7 @@ TIMES = (2, 4, 8)
 """Multiples of the chips that are tried."""
 RANK = 32
 """Rank of the adapters that are tried."""
-OTHER_TRAINING = ("adapters", "base")
+OTHER_TRAINING = ("adapters", "base", "adapters+base")
 """Kinds of changes that change what is trained, not only how."""
 Answer = Callable[[PostTrainingQuestion], PostTrainingEstimate]
 
@@ -70,6 +70,9 @@ def _changes(
             if "recompute=" not in words:
                 text = f"{text} recompute=full"
                 yield "adapters", f'--plan "{text}"', {"plan": text}
+            if "weights=" not in words:
+                text = f"{text} weights=nf4"
+                yield "adapters+base", f'--plan "{text}"', {"plan": text}
         if "lora=" in words and "weights=" not in words:
             text = f"{words} weights=nf4"
             yield "base", f'--plan "{text}"', {"plan": text}

@@ -110,6 +110,15 @@ def test_an_engine_that_never_sleeps_holds_its_memory_beside_the_trainer() -> No
     assert foretell.post_train(**RL, framework="trl").offload == ()
 
 
+@pytest.mark.parametrize(
+    ("model", "degree"), [("qwen2.5-0.5b", "tp2"), ("qwen2.5-7b", "tp2"), ("qwen2.5-72b", "tp8")]
+)
+def test_a_framework_lays_its_engine_out_where_that_fits(model: str, degree: str) -> None:
+    """rollout.tensor_model_parallel_size of verl is 2 unless set; 72 billion weights need more cards."""
+    found = foretell.post_train(model, gpus="64xH100", framework="verl", prompts=64, max_osl=1024)
+    assert found.rollout_plan.startswith(degree)
+
+
 @pytest.mark.parametrize("algorithm", ["online-dpo", "gkd", "grpo"])
 def test_a_loop_leaves_out_penalties_alone(algorithm: str) -> None:
     found = foretell.post_train(**{**RL, "framework": "trl", "algorithm": algorithm})

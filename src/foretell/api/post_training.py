@@ -299,7 +299,9 @@ def engine_sentences(setup: StepSetup, options: Mapping[str, Any]) -> list[str]:
             f"the engine takes {layout.memory_fraction:.0%} of the memory ({setup.loop.name})"
         )
     if not options["layout_given"]:
-        said.append(f"rollout layout {deployment_text(layout)}: the fastest that fits")
+        usual = layout.tp == setup.loop.rollout_tp
+        why = f"as {setup.loop.name} has it" if usual else "the fastest that fits"
+        said.append(f"rollout layout {deployment_text(layout)}: {why}")
     return said
 
 

@@ -12,7 +12,7 @@ from foretell.catalog.model_names import reasons_at_length
 from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
 from foretell.errors import BadInput, Infeasible, Problem, bad_input, unknown, wrong
 from foretell.inputs.question import ask, collect, settings_of
-from foretell.posttraining.placement import best_layout, best_micro_batch
+from foretell.posttraining.placement import best_micro_batch, usual_layout
 from foretell.posttraining.rollout import check_room
 from foretell.posttraining.step import StepSetup
 from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
@@ -229,7 +229,7 @@ def engine_of(
 
 
 def with_room(setup: StepSetup, said: list[str], options: dict[str, Any]) -> StepSetup:
-    """The setup with the fastest layout of the engine that fits, where none is given; a framework's share of
+    """The setup with the usual layout of the engine, where none is given; a framework's share of
     the memory that leaves no cache on these chips is raised, and that is reported."""
     usual = setup.deployment.memory_fraction or 1.0
     shares = [usual, *(share for share in SHARES if share > usual)]
@@ -241,7 +241,7 @@ def with_room(setup: StepSetup, said: list[str], options: dict[str, Any]) -> Ste
                 chips = (tried.scenario.model, tried.rollout_system)
                 check_room(memory_of(*chips, tried.deployment, tried.profile), tried.deployment)
             else:
-                tried = replace(tried, deployment=best_layout(tried))
+                tried = replace(tried, deployment=usual_layout(tried))
         except Infeasible as error:
             problem = problem or error
             continue

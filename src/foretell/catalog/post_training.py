@@ -68,6 +68,8 @@ class PostTrainingLoop:
     tuning_packing: str
     """How fine-tuning fills micro-batches where nothing says: packed, batch (each sequence up to the
     longest), or grouped (of sequences that are alike)."""
+    rollout_tp: int
+    """Tensor parallelism of the rollout engine where nothing says; 0: as is fastest."""
     max_batch: int
     """Sequences that the rollout engine runs at once."""
     awake: bool

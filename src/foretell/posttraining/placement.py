@@ -40,6 +40,8 @@ FILLED_MOST = 0.85
 """Share of a card that plans may fill at most."""
 FILLED = (1.0, 2.0, 4.0, 8.0)
 """Parts of the usual tokens of a micro-batch that are tried where a plan is chosen for fine-tuning."""
+NOTICED = 2.0
+"""Times as long as the fastest that a generation may take before a framework's layout is changed."""
 CLOSE = 0.02
 """Placements whose steps are nearer than this are asked to be alike."""
 
@@ -165,13 +167,28 @@ def best_micro_batch(setup: StepSetup) -> StepSetup:
     return best.setup
 
 
-def best_layout(setup: StepSetup) -> Deployment:
-    """The fastest layout of the engine that fits its chips."""
+def usual_layout(setup: StepSetup) -> Deployment:
+    """The framework's usual layout of the engine where it fits the chips and nobody would notice that another
+    is faster; else the fastest that fits."""
+    best_s, best = fastest_layout(setup)
+    if setup.loop.rollout_tp:
+        try:
+            usual_s, usual = fastest_layout(setup, (setup.loop.rollout_tp,))
+        except Infeasible:
+            return best
+        return usual if usual_s < NOTICED * best_s else best
+    return best
+
+
+def fastest_layout(
+    setup: StepSetup, degrees: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+) -> tuple[float, Deployment]:
+    """The fastest layout of the engine that fits its chips, and the seconds of its generation."""
     found: list[tuple[float, Deployment]] = []
     problem: Infeasible | None = None
     many = setup.rollout_gpus
     experts = any(isinstance(layer.ffn, Experts) for layer in setup.scenario.model.stack.layers)
-    for tp in (1, 2, 4, 8, 16, 32):
+    for tp in degrees:
         if tp > many or many % tp:
             continue
         layout = replace(setup.deployment, tp=tp, pp=1, dp=1, cp=1, ep=tp if experts else 1)
@@ -189,7 +206,7 @@ def best_layout(setup: StepSetup) -> Deployment:
         raise problem or Infeasible(
             [Problem(path="rollout_plan", value=None, message="no layout fits")]
         )
-    return min(found, key=lambda one: one[0])[1]
+    return min(found, key=lambda one: one[0])
 
 
 def rank_placements(setup: StepSetup, options: Mapping[str, Any]) -> tuple[RankedPlacement, ...]:
@@ -263,7 +280,7 @@ def _placed(
             offload=setup.offload if name == "colocated" else frozenset(),
         )
         if rollout % moved.deployment.gpus or not options.get("layout_given"):
-            moved = replace(moved, deployment=best_layout(moved))
+            moved = replace(moved, deployment=usual_layout(moved))
         result = step_of(moved)
     except Infeasible:
         return None

@@ -100,7 +100,7 @@ class PostTrainingQuestion(LayoutFlags):
     rollout_plan: Annotated[
         "LayoutGiven | None",
         flag(
-            'Engine: words such as "tp2 memory_fraction=0.6 no-graph"; without, the best.',
+            'Engine: words such as "tp2 memory_fraction=0.6 no-graph"; without, as the framework has it.',
             "WORDS",
             "words",
         ),

@@ -280,7 +280,9 @@ def _placed(
             offload=setup.offload if name == "colocated" else frozenset(),
         )
         if rollout % moved.deployment.gpus or not options.get("layout_given"):
-            moved = replace(moved, deployment=usual_layout(moved))
+            best = options.get("placement") == "best"
+            layout = fastest_layout(moved)[1] if best else usual_layout(moved)
+            moved = replace(moved, deployment=layout)
         result = step_of(moved)
     except Infeasible:
         return None

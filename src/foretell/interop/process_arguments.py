@@ -166,7 +166,10 @@ def _of_process(process: LaunchedProcess, found: LaunchContents, text: str) -> A
     }  # fmt: skip
     asks = (*found.asks, *(f"{name} is not set in the file: --gpus" for name in count.unknown))
     first = process.argv[0].text if process.argv else "-"  # the image's own program takes the rest
-    bare = first.startswith("-") or bool(process.image and _REPOSITORY.fullmatch(first))
+    override = bool(re.match(r"[\w.]+=", first))
+    bare = first.startswith("-") or bool(
+        process.image and (override or _REPOSITORY.fullmatch(first))
+    )
     image = process.image if bare else ""
     role = process.fact("role")
     copies = process.fact("replicas")

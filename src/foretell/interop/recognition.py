@@ -25,14 +25,14 @@ LEAST = 3.0
 """The least score of a tool; below it none is recognised."""
 _BESIDE = re.compile(
     r"router|proxy|simulator|pytest|text_gen|(?:^|[ /_])ptq[ _]|load_balanc|bench|frontend|disaggregated|"
-    r"convert|conversion/|roundtrip|mmlu|download|tokenize|"
+    r"convert|conversion/|roundtrip|ch?kpt\.py|checkpoint\.py|maxengine|jetstream|mmlu|download|tokenize|"
     r"(?:^|[ /_.-])(?:preprocess(?:_\w+)?|analyze\w*|prune|quantize|export|generat(?:e|ion)|predict|"
     r"inference|infer|eval|evaluate|zero_?shot|merge\w*)(?:_(?:gpt|data|model|lora|weights|samples))*\.py\b|"
     r"(?:^|[ /_.-])(?:generate|inference|infer)(?:_\w+)?\.py\b"
 )
 """Programs that are beside a server, prepare a run or use a model: they are no launch of one that is
 known."""
-_MODULE = re.compile(r"[\w.]+\.\w*(?:inference|infer|evaluate|convert)")
+_MODULE = re.compile(r"[\w.]+\.\w*(?:inference|infer|evaluate|convert|ckpt|checkpoint)")
 """A module that uses or turns a model, as a word of its own."""
 _PROGRAM = re.compile(r"(?:[\w.-]+/)*[\w.-]+\.(?:py|sh)|\w+(?:\.\w+)+")
 """A file or module of somebody's own."""

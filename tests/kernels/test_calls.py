@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.kernels.calls import FrameworkForm, call_stacks, calls_of
+from foretell.kernels.call_records import FrameworkForm
+from foretell.kernels.calls import call_stacks, calls_of
 from foretell.kernels.fusion import FUSED, PLAIN, kind_of, passes
 from foretell.kernels.op_times import op_times
 from foretell.specs.plan import Plan

@@ -10,7 +10,7 @@ from foretell.catalog import chip as catalogue_chip
 from foretell.catalog.models import catalogue_model
 from foretell.catalog.software import software
 from foretell.catalog.systems import named_system
-from foretell.kernels.calls import CallStack
+from foretell.kernels.call_records import CallStack
 from foretell.kernels.families.base import DTYPES
 from foretell.kernels.op_times import library_bound
 from foretell.sharding.recompute import runs

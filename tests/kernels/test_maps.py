@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from foretell.catalog import model as catalog_model
-from foretell.kernels.calls import FrameworkForm, call_stacks, calls_of, maps_of
+from foretell.kernels.call_records import FrameworkForm
+from foretell.kernels.calls import call_stacks, calls_of, maps_of
 from foretell.workload.build import build
 from foretell.workload.ops import AttentionCore, Gemm, Pointwise
 from foretell.workload.roles import OpRole, Region

@@ -16,7 +16,7 @@ from foretell.api.size import sizing_case, sizing_of
 from foretell.api.sizing_choices import SizingCase
 from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Infeasible, Problem, bad_input, nearest_name, wrong
-from foretell.inputs.question import whole_problems
+from foretell.inputs.job import whole_problems
 from foretell.interop.user_files import user_file
 from foretell.records import dataclass
 from foretell.serving.colocation import Tenant, shared_layouts, turns, with_share

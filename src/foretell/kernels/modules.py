@@ -25,7 +25,7 @@ from typing import Literal
 
 import numpy as np
 
-from foretell.kernels.calls import FrameworkForm
+from foretell.kernels.call_records import FrameworkForm
 from foretell.records import dataclass
 from foretell.specs._base import Num, with_fields
 from foretell.specs.model import Model

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.kernels.calls import CallStack
+from foretell.kernels.call_records import CallStack
 from foretell.kernels.families.base import Engine, matrix_peak
 from foretell.specs.chip import Chip
 from foretell.specs.plan import WIDE_PRECISIONS

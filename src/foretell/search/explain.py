@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.fusion import kind_of
-from foretell.kernels.op_times import traffic_factor
+from foretell.kernels.stack_passes import traffic_factor
 from foretell.records import Answer, JsonRecord, as_json
 from foretell.search.search import rank
 from foretell.search.sensitivity import (

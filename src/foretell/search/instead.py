@@ -10,7 +10,7 @@ from dataclasses import replace
 from foretell.catalog import chip as chip_named
 from foretell.catalog import entries
 from foretell.errors import ProblemsError
-from foretell.inputs.question import default_batch
+from foretell.inputs.job import default_batch
 from foretell.records import dataclass
 from foretell.search.search import SearchResult, search_plans
 from foretell.sharding.rules import chips_of

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.names import exists
-from foretell.kernels.calls import CallStack, call_stacks
+from foretell.kernels.call_records import CallStack
+from foretell.kernels.calls import call_stacks
 from foretell.kernels.families.base import DTYPES, attainable, engine_of
 from foretell.kernels.families.choose import FamilyCoefficients, catalogue_surfaces, choose
 from foretell.kernels.families.experts import LAUNCHES, experts_seconds

@@ -18,8 +18,8 @@ from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
 from foretell.specs.plan import USUAL_SCHEDULES, Plans
 from foretell.specs.scenario import Scenario
-from foretell.training.layer_costs import fixed_seconds
 from foretell.training.pass_times import held_passes, late_launches
+from foretell.training.recipes import fixed_seconds
 from foretell.training.stages import send_seconds
 from foretell.training.tables import Tables, distinct
 

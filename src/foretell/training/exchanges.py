@@ -36,8 +36,9 @@ from foretell.specs._base import Num
 from foretell.specs.plan import ContextMode, Plan, structure_of
 from foretell.specs.software import Software
 from foretell.specs.system import System
-from foretell.training.layer_costs import Parts, beside_host
+from foretell.training.layer_costs import beside_host
 from foretell.training.overlap import Overlap, overlap_of, waited
+from foretell.training.part_costs import Parts
 from foretell.training.shapes import sum_of
 from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends

@@ -12,9 +12,9 @@ from foretell.schedules.rules import pipe_of
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import shares_of
-from foretell.training.layer_costs import fixed_seconds
 from foretell.training.memory import held_weights
 from foretell.training.micro_batch import micro_batch
+from foretell.training.recipes import fixed_seconds
 from foretell.training.stages import stages_of_plans
 from foretell.training.tables import tables_of
 

@@ -11,7 +11,6 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.hosts import host_of
 from foretell.catalog.optimizers import optimizer_of
@@ -22,16 +21,13 @@ from foretell.kernels.fusion import SIDE_BY_SIDE, launch_cost
 from foretell.kernels.op_times import OpTimes, mean_times, op_times
 from foretell.kernels.optimizer import Matrices, matrices_of, products_s, tensors_of
 from foretell.kernels.precision import is_linear, is_narrow, linear_format, plain_format, wide_share
-from foretell.records import dataclass
 from foretell.schedules import schedule_named
-from foretell.sharding.context import ContextTraffic
 from foretell.sharding.expert import (
-    ExpertTraffic,
     without_region,
 )
 from foretell.sharding.lora import backward_products, is_quantised, is_trained
 from foretell.sharding.recompute import waits_again
-from foretell.sharding.tensor import TensorTraffic, tensor_traffic
+from foretell.sharding.tensor import tensor_traffic
 from foretell.sharding.tensor2d import (
     GridTraffic,
 )
@@ -44,19 +40,17 @@ from foretell.specs.plan import QUANTISED, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
+from foretell.training.part_costs import Array, Parts, PassSeconds
+from foretell.training.recipes import launch_kind, operations_recipe, recipe_of
 from foretell.training.shapes import (
     Lengths,
     Shape,
     Shapes,
-    named_modules,
     one_shape,
     shapes_of,
 )
-from foretell.workload.graph import Edge, Saved
 from foretell.workload.ops import AttentionCore, Gemm, Op
 from foretell.workload.roles import OpRole, Region
-
-Array = NDArray[np.float64]
 
 CORE = ("attention", "scan")
 """Families that selective recomputation runs again."""
@@ -83,126 +77,6 @@ ADAPTER_HOST = 0.15
 around them, launched while the chip is busy (4.2 to 5.2 ms a layer with five of them in Qwen's profiles)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassSeconds:
-    """One pass through every part, at the clock of short bursts; arrays are (shapes, parts)."""
-
-    seconds: Array
-    """Time of the chip's kernels."""
-    host_s: Array
-    """Time that the host takes to start them, beside it."""
-    clocked_s: Array
-    """What of the chip's time stretches when the clock falls."""
-    core_joules: Array
-    """What the cores spend."""
-    memory_joules: Array
-    """What the device memory spends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Costs of every part for every shape; arrays are (shapes, parts) unless stated otherwise."""
-
-    names: tuple[str, ...]
-    """Layer kinds, then embedding, then head."""
-    order: tuple[int, ...]
-    """Kind of each layer of the model."""
-    ahead: int
-    """Of these, layers of towers, which are on the first stage."""
-    counts: Array
-    """How often each part is there in the whole model; (parts,)."""
-    ops: tuple[tuple[Op, ...], ...]
-    """Operations of each part on one rank."""
-    times: OpTimes
-    """Times of all operations, forward and then backward; (2 x operations, shapes)."""
-    forward: PassSeconds
-    """Forward pass."""
-    backward: PassSeconds
-    """Backward pass, without recomputation."""
-    core_s: Array
-    """Forward time of attention cores and scans: what selective recomputes."""
-    stop: PassSeconds
-    """Of a layer's forward pass what computing it again leaves out."""
-    rerun_ops: Array
-    """Share of each operation that computing whole layers again runs; (operations,)."""
-    attention_s: tuple[Array, Array]
-    """Forward and backward time of all attention cores; empty without context parallelism."""
-    parameters: Array
-    """Weights on one rank."""
-    trained: Array
-    """Of these, weights with gradients: all (the same array), all but frozen towers, or adapters."""
-    tensors: Array
-    """Trained tensors that hold them; (parts,)."""
-    matrices: Matrices | None
-    """Matrices that the optimizer treats apart; None where it treats none."""
-    products_s: Array | None
-    """Matrix products of the update; None where it treats none."""
-    weight_s: tuple[Array, Array] | None
-    """Backward products for the gradients of weights, and what of it stretches when the clock falls; None
-    where the schedule does not run them apart."""
-    again_ops: Array
-    """Share of each operation that recomputing the plan's modules runs again; empty where it names none."""
-    again: PassSeconds | None
-    """What recomputing the plan's modules runs again; None where it names none."""
-    kept_modules: Array
-    """Bytes kept per micro-batch when the plan's modules are computed again."""
-    dropped: Array
-    """Bytes that these drop."""
-    waits_again: Mapping[str, Array]
-    """Exchange -> share of it that each part repeats; (parts,)."""
-    routed: Array
-    """Of these, weights of routed experts that expert parallelism spreads."""
-    tied: Array
-    """Weights that the head borrows from the token table: a copy where that is elsewhere; (shapes,)."""
-    kept_whole: Array
-    """Bytes kept per micro-batch without recomputation."""
-    kept_selective: Array
-    """Bytes kept when the attention core is computed again."""
-    kept_input: Array
-    """Bytes kept when the whole part is computed again."""
-    scores: Array
-    """Scores of the head; (shapes,)."""
-    gradient: Array
-    """Bytes of the gradient that a part's backward pass holds."""
-    saved: tuple[tuple[Saved, ...], ...]
-    """Tensors that each part keeps on one rank; sizes are (shapes,) or numbers."""
-    linear: Array
-    """Weights of linear maps outside the routed experts."""
-    narrow: Array | None
-    """Weights of which there are copies in a narrow format; None where there are none."""
-    quantised: Array | None
-    """Frozen weights that are stored in 4 bits; None where there are none."""
-    widened: Array
-    """Weights of the largest matrix that is stored in 4 bits, which a product widens; (shapes,)."""
-    send_bytes: Array
-    """What one rank passes to the next stage: its share of the activation; (shapes,)."""
-    traffic: tuple[TensorTraffic, ...]
-    """Tensor-parallel messages of each part."""
-    edges: tuple[tuple[Edge, ...], ...]
-    """Ends of the tensor-parallel regions of each part."""
-    spread_traffic: tuple[TensorTraffic, ...]
-    """Those messages where expert parallelism spreads the experts; empty where it never does."""
-    context: tuple[ContextTraffic, ...]
-    """Context-parallel messages of each part; empty where there is none."""
-    experts: tuple[ExpertTraffic, ...]
-    """Dispatches of each part; empty where expert parallelism never spreads experts."""
-    grid: tuple[GridTraffic, ...]
-    """Messages of each part on a grid of tensor-parallel ranks; empty where they are no grid."""
-    panel_bytes: Array
-    """Panels that a product on a grid holds of other ranks; (shapes,)."""
-    shape: Shape
-    """The shapes, as arrays; (shapes,)."""
-    element_bytes: float
-    """Bytes of an activation."""
-    notes: tuple[str, ...]
-    """What is not timed."""
-
-    @property
-    def kinds(self) -> int:
-        """Number of layer kinds."""
-        return len(self.names) - 2
-
-
 def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
     """Build the graph for all shapes at once, cut it, and cost it in two calls."""
     chip, job, software = scenario.system.chip, scenario.job, scenario.software
@@ -216,7 +90,9 @@ def part_table(scenario: Scenario, base: Plan, shape: Shape) -> Parts:
     if _all_alike(shape):
         # One plan on many systems: its operations are the same on all of them.
         first = Shape(**{f.name: getattr(shape, f.name)[:1] for f in fields(Shape)})
-        shapes = one_shape(scenario.model, lengths, _cut(recipe), software, _numbers(first))
+        shapes = one_shape(
+            scenario.model, lengths, operations_recipe(recipe), software, _numbers(first)
+        )
     else:
         shapes = shapes_of(scenario.model, lengths, recipe, software, shape)
     return _costed(shapes, chip, recipe, software, shape, known, host)
@@ -233,27 +109,6 @@ def _numbers(shape: Shape) -> Shape:
     return Shape(**{f.name: np.asarray(getattr(shape, f.name)).item() for f in fields(Shape)})
 
 
-CUT = (
-    "flash fused precision weights autocast scaling wide_layers lora adapters loss method cp_mode cp_cut "
-    "documents tp_mode panels capacity routing imbalance"
-).split()
-"""What operations are cut and kept by, beside what runs again."""
-
-
-def recipe_of(plan: Plan) -> Plan:
-    """A plan reduced to what kernels run by."""
-    same = {
-        name: getattr(plan, name) for name in (*CUT, "attention", "master", "dispatch", "graphs")
-    }
-    return Plan(
-        **same,
-        # Kernels do not depend on these unless matrices are treated apart or modules run again.
-        optimizer="adam" if optimizer_of(plan.optimizer).uniform else plan.optimizer,
-        recompute=plan.recompute if named_modules(plan.recompute) else "none",
-        schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
-    )
-
-
 @lru_cache(maxsize=512)
 def _one_part_table(
     model: Model,
@@ -267,26 +122,8 @@ def _one_part_table(
 ) -> Parts:
     """Costs of one shape."""
     arrays = Shape(**{f.name: np.array([getattr(shape, f.name)]) for f in fields(Shape)})
-    shapes = one_shape(model, lengths, _cut(recipe), software, shape)
+    shapes = one_shape(model, lengths, operations_recipe(recipe), software, shape)
     return _costed(shapes, chip, recipe, software, arrays, known, host)
-
-
-def _cut(recipe: Plan) -> Plan:
-    """A recipe reduced to what operations are cut and kept by."""
-    return Plan(**{name: getattr(recipe, name) for name in (*CUT, "recompute")})
-
-
-def launch_kind(plan: Plan, software: Software) -> str:
-    """How the kernels of a plan are started: as its software does, or as captured graphs where it says so."""
-    if plan.graphs == "on":
-        return "program"
-    return "eager" if plan.graphs == "off" and software.launch == "program" else software.launch
-
-
-def fixed_seconds(scenario: Scenario) -> float:
-    """What a step takes beside its work: the host's own, and operations that its software launches."""
-    host, many = host_of(scenario.system), scenario.software.step_operations
-    return host.step_s + many * (host.operation_s + host.kernel_s)
 
 
 def _times_of(

@@ -17,9 +17,10 @@ from foretell.records import dataclass
 from foretell.sharding.recompute import full_share
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
-from foretell.training.layer_costs import Parts, beside_host
+from foretell.training.layer_costs import beside_host
 from foretell.training.ledger import Ledger
 from foretell.training.memory import LISTED
+from foretell.training.part_costs import Parts
 from foretell.training.pass_times import late_launches, pass_times
 from foretell.training.tables import Tables
 

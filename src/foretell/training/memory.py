@@ -34,7 +34,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.data_parallel import GroupWeights, packed_weights
 from foretell.training.late_gradients import fullest_moment, in_shards, nothing_summed
-from foretell.training.layer_costs import Parts
+from foretell.training.part_costs import Parts
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, gather
 

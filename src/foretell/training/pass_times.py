@@ -14,8 +14,9 @@ from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.exchanges import tensor_launch_s
-from foretell.training.layer_costs import Parts, PassSeconds, beside_host, chip_share
+from foretell.training.layer_costs import beside_host, chip_share
 from foretell.training.memory import LISTED
+from foretell.training.part_costs import Parts, PassSeconds
 from foretell.training.tables import Tables, distinct, gather
 from foretell.workload.roles import OpRole
 

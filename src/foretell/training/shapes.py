@@ -9,7 +9,8 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.kernels.calls import CallStack, call_stacks, halves_of, maps_of, stack
+from foretell.kernels.call_records import CallStack
+from foretell.kernels.calls import call_stacks, halves_of, maps_of, stack
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width, linear_format, passing_width, wide_share

@@ -53,7 +53,6 @@ from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import shares_of
 from foretell.training.dualpipe import hidden_seconds, mirror_seconds
 from foretell.training.feasibility import PlanTotals, empty_totals
-from foretell.training.layer_costs import fixed_seconds
 from foretell.training.ledger import Ledger, StageSeconds
 from foretell.training.memory import correct_memory, held_micro_batches, stage_memory
 from foretell.training.micro_batch import alone_seconds, micro_batch
@@ -64,6 +63,7 @@ from foretell.training.offload import (
     offload_seconds,
 )
 from foretell.training.pace import set_pace
+from foretell.training.recipes import fixed_seconds
 from foretell.training.stages import stages_of_plans
 from foretell.training.tables import Tables, chunks, gather, largest_stage, select, tables_of
 from foretell.training.update import update_seconds

@@ -23,8 +23,9 @@ from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.exchanges import Exchanges, exchanges_on
-from foretell.training.layer_costs import Parts, part_table
+from foretell.training.layer_costs import part_table
 from foretell.training.overlap import Overlap
+from foretell.training.part_costs import Parts
 from foretell.training.rank_links import DataLinks, data_kinds, rank_links
 from foretell.training.shapes import Shape
 from foretell.workload.build import build

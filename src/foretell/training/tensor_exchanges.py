@@ -22,8 +22,8 @@ from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.system import System
-from foretell.training.layer_costs import Parts
 from foretell.training.overlap import Overlap, overlap_of, waited
+from foretell.training.part_costs import Parts
 from foretell.workload.graph import Edge
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import ALL_EXPERTS, EdgeRole, Region

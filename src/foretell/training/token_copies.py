@@ -25,7 +25,7 @@ from foretell.kernels.precision import linear_format
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
-from foretell.training.layer_costs import Parts
+from foretell.training.part_costs import Parts
 from foretell.training.tensor_exchanges import GATHERS, SCATTERS, EndTimes
 
 Array = NDArray[np.float64]

@@ -5,7 +5,6 @@ from numpy.typing import NDArray
 
 from foretell.catalog.hosts import host_of
 from foretell.catalog.optimizers import optimizer_of
-from foretell.kernels.op_times import pass_made
 from foretell.kernels.optimizer import (
     LIST_LAUNCHES,
     TENSOR_LAUNCHES,
@@ -16,6 +15,7 @@ from foretell.kernels.optimizer import (
     shared_products_s,
     update_bytes,
 )
+from foretell.kernels.stack_passes import pass_made
 from foretell.schedules import schedule_named
 from foretell.specs._base import Num
 from foretell.specs.plan import DTYPE_BYTES, Plan, Plans

@@ -12,7 +12,8 @@ famous               famous runs by short words
 anchors, serving_anchors, post_training_anchors    rows predicted from other rows of their source
 
 held_out, held_out_scores, residuals    errors with a source, a framework or a chip held out
-contacts, error_kinds, error_fit, memory_errors    the models of error behind intervals
+contacts, error_kinds, memory_errors    first contacts, and what each kind of error model has
+error_fit, error_likelihood, error_held_out    the models of error behind intervals
 ablation             what every value of software earns
 
 published, published_serving, own_runs, own_transformers    what pages print of rows in the repository

@@ -25,9 +25,9 @@ from foretell.specs.scenario import Scenario
 from foretell.training.dualpipe import TAKEN_CORES
 from foretell.training.exposed_messages import cores_taken
 from foretell.training.exposure import exposure_of
-from foretell.training.layer_costs import launch_kind
 from foretell.training.ledger import Ledger
 from foretell.training.rank_links import system_as_filled
+from foretell.training.recipes import launch_kind
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of

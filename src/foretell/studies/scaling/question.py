@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from foretell.errors import BadInput, Problem, bad_input, wrong
-from foretell.inputs.question import LARGEST
+from foretell.inputs.job import LARGEST
 from foretell.inputs.software import checked_plan
 from foretell.specs.plan import named_fields, parse_plan
 

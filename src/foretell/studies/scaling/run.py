@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foretell.errors import BadInput, Problem, wrong
-from foretell.inputs.question import LARGEST, Settings, as_texts, ask, collect, plan_of
+from foretell.inputs.job import LARGEST
+from foretell.inputs.question import Settings, as_texts, ask, collect, plan_of
 from foretell.specs.questions.studies import ScalingQuestion
 from foretell.specs.scenario import Scenario
 from foretell.studies.scaling.evaluate import StrategyCase, points_of

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "foretell"
@@ -25,10 +26,11 @@ FIELD = {"Parts": "training: the parts of a model, as its layer costs have them"
 """Names that are such a word and a noun of the field, each with what it means."""
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def trees() -> tuple[tuple[str, ast.Module], ...]:
     """Path in the package and syntax tree of every module."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text("utf-8"))
+    paths = sorted(SOURCE.rglob("*.py"))
+    return tuple((p.relative_to(SOURCE).as_posix(), ast.parse(p.read_text("utf-8"))) for p in paths)
 
 
 def imports_by_name(tree: ast.AST) -> Iterator[int]:
@@ -110,3 +112,55 @@ def test_the_walk_finds_bare_words() -> None:
         "Held",
         "told",
     }
+
+
+LONGEST_FUNCTION, LONGEST_FILE, MANY_LINES = 90, 625, 60
+"""Lines of the longest function and file, and those above which a function is long; nothing new grows to
+it."""
+MOST_LONG = 30
+"""Functions that are long: fewer with time, never more."""
+LIBRARIES = ("get", "pop", "append", "set", "fromkeys", "fill_null", "getattr", "object")
+"""Calls that take a value by place: those of other libraries."""
+
+
+def test_functions_and_files_stay_readable() -> None:
+    """CONTRIBUTING asks for 40 lines of a function and 400 of a file; what is longer is counted down."""
+    long: dict[str, int] = {}
+    for name, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
+                lines = node.end_lineno - node.lineno + 1
+                if lines > MANY_LINES:
+                    long[f"{name}: {node.name}"] = lines
+    assert {name: lines for name, lines in long.items() if lines > LONGEST_FUNCTION} == {}
+    assert len(long) <= MOST_LONG, long
+    files = {p.name: p.read_text("utf-8").count("\n") for p in SOURCE.rglob("*.py")}
+    assert {name: lines for name, lines in files.items() if lines > LONGEST_FILE} == {}
+
+
+def given_by_place(tree: ast.AST) -> Iterator[ast.Call]:
+    """Calls of functions of ours with a bare True or False among their arguments."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and any(
+            isinstance(one, ast.Constant) and isinstance(one.value, bool) for one in node.args
+        ):
+            called = ast.unparse(node.func)
+            if called.rpartition(".")[2] not in LIBRARIES and not called.startswith(
+                ("np.", "aten.")
+            ):
+                yield node
+
+
+def test_truths_are_given_by_name() -> None:
+    found = {
+        f"{name}:{call.lineno}: {ast.unparse(call)[:80]}"
+        for name, tree in trees()
+        for call in given_by_place(tree)
+        if ast.unparse(call.func) != "bad_input"  # its second argument is the value that is wrong
+    }
+    assert found == set()
+
+
+def test_the_walk_finds_truths_by_place() -> None:
+    text = "f(1, True)\nf(1, wide=True)\nt.get('a', False)\nx.make(False)\n"
+    assert [call.lineno for call in given_by_place(ast.parse(text))] == [1, 4]

@@ -48,10 +48,12 @@ def test_one_estimate_enters_few_rooms() -> None:
     assert int(done.stdout.splitlines()[-1].split()[0]) <= MOST_ROOMS, done.stdout
 
 
-@pytest.mark.parametrize("room", ["calibrate", "validate"])
+@pytest.mark.parametrize(
+    "room", ["calibrate", "characterize", "validate", "reference", "reproduce", "translate"]
+)
 def test_a_room_of_the_lab_begins_with_its_table_of_contents(room: str) -> None:
     """Each module of the room once, under the name of its file."""
     folder = PACKAGE / "lab" / room
     told = (folder / "__init__.py").read_text(encoding="utf-8")
-    names = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
     assert {name for name in names if not re.search(rf"\b{name}\b", told)} == set()

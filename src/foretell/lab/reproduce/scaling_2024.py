@@ -22,7 +22,7 @@ from foretell.lab.reproduce.records import (
     verdict,
     widest,
 )
-from foretell.lab.reproduce.scaling_runs import coverage, found_of_selene, retention, wide
+from foretell.lab.reproduce.scaling_runs import coverage, found_of_selene, interval_words, retention
 from foretell.studies.scaling.published import compare_published, model_named
 from foretell.studies.scaling.records import ScalingPoint
 from foretell.studies.scaling.run import scaling
@@ -104,7 +104,7 @@ class ScalingReproduction:
                     "bandwidth-limited system",
                     published="argued in the abstract against TFLOP/s of DGX-class machines",
                     ours=f"efficiency {min(node_end):.2f} to {max(node_end):.2f} inside a node, "
-                    f"{min(later):.2f} to {max(later):.2f} on 512 GPUs; {wide(width)}",
+                    f"{min(later):.2f} to {max(later):.2f} on 512 GPUs; {interval_words(width)}",
                     verdict=verdict(min(node_end) > 0.95 and max(later) < 0.75, width),
                 ),
             ),
@@ -145,7 +145,7 @@ class ScalingReproduction:
                     published="the abstract's bottom-up split of throughput",
                     ours=f"exposed communication of ZeRO-3 on 128 GPUs: {least[0]:.0f} to "
                     f"{least[1]:.0f} % of a step on Slingshot-10, {most[0]:.0f} to {most[1]:.0f} % "
-                    f"on HDR InfiniBand; {wide(width)}",
+                    f"on HDR InfiniBand; {interval_words(width)}",
                     verdict=verdict(least[0] > 50.0 > most[1], width),
                 ),
             ),
@@ -190,7 +190,7 @@ class ScalingReproduction:
                     published="three combinations on one system with much and one with little bandwidth",
                     ours="best on 128 GPUs, and what the worst loses by: "
                     + ", ".join(f"{s} {w}, {lost[s]:.0f} %" for s, w in best.items())
-                    + f"; {wide(width)}",
+                    + f"; {interval_words(width)}",
                     verdict=verdict(len(set(best.values())) > 1, width),
                 ),
             ),
@@ -237,7 +237,7 @@ class ScalingReproduction:
                     published="2, 2 and 3 times the weights (ZeRO-1, 2 and 3) over the bus bandwidth "
                     "of 1 GiB",
                     ours=f"{min(ratios):.2f} to {max(ratios):.2f} times that on Slingshot-10; "
-                    f"{wide(width)}",
+                    f"{interval_words(width)}",
                     verdict=verdict(max(ratios) < NEAR and min(ratios) > 1.0 / NEAR, width),
                     why=found.because,
                     ladder=found,

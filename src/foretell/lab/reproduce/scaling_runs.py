@@ -19,7 +19,7 @@ CLOSE_POINTS = 0.15
 """How far a predicted retention may be from the measured one."""
 
 
-def wide(width: float) -> str:
+def interval_words(width: float) -> str:
     """A width of intervals in words."""
     return f"90 % intervals up to a factor of {width:.1f} wide"
 
@@ -53,7 +53,7 @@ def retention(rows: Sequence[PublishedFigure]) -> Finding:
     return Finding(
         statement="throughput kept from 8 to 512 GPUs of Slingshot-10 with ZeRO-3 (GenSLM, measured)",
         published=names,
-        ours=f"{ours}: at most {100 * max(abs(g) for g in gaps):.0f} points off; {wide(width)}",
+        ours=f"{ours}: at most {100 * max(abs(g) for g in gaps):.0f} points off; {interval_words(width)}",
         verdict=verdict(max(abs(g) for g in gaps) <= CLOSE_POINTS, width),
     )
 

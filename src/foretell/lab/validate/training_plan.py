@@ -36,7 +36,7 @@ LORA_RANK = 16
 """Rank of adapters that is not printed: a plan must name one."""
 
 
-def said(group: str, text: str) -> list[str]:
+def option_words(group: str, text: str) -> list[str]:
     """Words of a group that a text says, in their order."""
     return [word for word, pattern in WORDS[group].items() if pattern.search(text)]
 
@@ -99,7 +99,7 @@ def plan_words(row: TrainingRow, layers: int, architecture: str = "") -> tuple[s
         *_experts(row),
         *_lora(row),
     ]
-    words += said("options", row.notes)
+    words += option_words("options", row.notes)
     words += _recompute(row, catalogued(word), -(-layers // pp))
     return (*words, f"framework={word}")
 
@@ -129,7 +129,7 @@ def _attention(row: TrainingRow) -> list[str]:
 
 def _loss(row: TrainingRow) -> list[str]:
     """A loss that a run names: with the head over chunks of tokens, or one kernel."""
-    return [f"loss={word}" for word in said("loss", row.framework)[:1]]
+    return [f"loss={word}" for word in option_words("loss", row.framework)[:1]]
 
 
 def _fused(row: TrainingRow) -> list[str]:
@@ -163,7 +163,9 @@ def _experts(row: TrainingRow) -> list[str]:
     if (row.ep or 1) <= 1:
         return words
     for word in ("dispatch", "ep_overlap"):
-        words += [f"{word}={name}" for name in said(word, f"{row.framework}; {row.notes}")[:1]]
+        words += [
+            f"{word}={name}" for name in option_words(word, f"{row.framework}; {row.notes}")[:1]
+        ]
     return words + (["etp1"] if says("folded", row.framework) else [])
 
 
@@ -172,7 +174,8 @@ def _lora(row: TrainingRow) -> list[str]:
     if not row.lora:
         return []
     rank = RANK.search(row.notes)
-    maps, stored = said("adapters", row.notes), said("stored", f"{row.model}; {row.precision}")
+    maps = option_words("adapters", row.notes)
+    stored = option_words("stored", f"{row.model}; {row.precision}")
     found = [f"lora={rank[1] if rank else LORA_RANK}", *(f"adapters={name}" for name in maps[:1])]
     return found + [f"weights={name}" for name in stored[:1]]
 

@@ -1,17 +1,18 @@
 """A step of reinforcement learning in our fields, whatever the framework: prompts, answers, updates, trainer
 and engine.
 
-What is read is a `PolicyStep` (policy_step.py). Fields of the trainer are those of training_launch.py; the
-engine's begin
-with `rollout_`. A tool with several trainers says by `backend` which of them runs.
+What is read are the arguments of a post-training question (policy_step.py). Fields of the trainer are those
+of training_launch.py; the engine's begin with `rollout_`. A tool with several trainers says by `backend` which
+of them runs.
 """
 
 import re
+from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, world_size
 from foretell.interop.launch import Known, Launch
-from foretell.interop.policy_step import PolicyStep, launch_of_step, prompt_room
+from foretell.interop.policy_step import launch_of_step, prompt_room
 from foretell.interop.tool_fields import Translated, translate
 from foretell.interop.tool_tables import ToolTable
 from foretell.interop.whole_numbers import whole_number
@@ -50,32 +51,36 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
         if table.options.get("token_batches")
         else _micro_tokens(keys, answer + prompt, tuned=bool(method))
     )
-    step = PolicyStep(
-        model=(keys.text("model") or "").rstrip("/") or None,
-        gpus=gpus,
-        prompts=max(prompts, 1),
-        samples=samples,
-        mini=mini,
-        prompt_len=prompt,
-        answer_len=answer,
-        algorithm=method or kind or "grpo",
-        rollout_tp=_rollout_tp(keys, pools),
-        fraction=keys.number("fraction", high=1.0),
-        micro_tokens=tokens,
-        log_prob_mbs=_of_pass(keys, "log_prob", tokens),
-        reference_mbs=_of_pass(keys, "reference", tokens),
-        colocated=pool is None,
-        rollout_gpus=pool,
-        staleness=ahead if pool is not None else None,
-        engine=_engine(keys, pools),
-        turns=keys.whole("turns") or 1,
-        steps=keys.whole("steps", low=-1) if (keys.whole("steps", low=-1) or 0) > 0 else None,
-        critic=keys.text("critic"),
-        rollout_words=_engine_words(keys),
-        partial=pool is not None and bool(keys.flag("partial")),
-        reference=_reference(keys),
-        offload=_offload(keys, table),
-    )
+    fraction = keys.number("fraction", high=1.0)
+    share = "" if fraction is None else f"memory_fraction={fraction:g}"
+    rollout = (f"tp{_rollout_tp(keys, pools)}", share, _engine_words(keys))
+    turns, steps = keys.whole("turns") or 1, keys.whole("steps", low=-1) or 0
+    copy = _reference(keys)
+    step: dict[str, Any] = {
+        "algorithm": method or kind or "grpo",
+        "model": (keys.text("model") or "").rstrip("/") or None,
+        "gpus": gpus,
+        "rollout_gpus": pool,
+        "prompts": max(prompts, 1),
+        "samples": samples,
+        "mini": mini,
+        "prompt_len": prompt,
+        "max_osl": answer,
+        "rollout_plan": " ".join(filter(None, rollout)),
+        "framework": table.tool,
+        "reference": None if copy else "none",
+        "critic": keys.text("critic"),
+        "partial": (pool is not None and keys.flag("partial")) or None,
+        "offload": _offload(keys, table),
+        "placement": "colocated" if pool is None else "async" if ahead else "split",
+        "staleness": (ahead or None) if pool is not None else None,
+        "engine": _engine(keys, pools),
+        "micro_tokens": tokens,
+        "log_prob_mbs": _of_pass(keys, "log_prob", tokens),
+        "reference_mbs": _of_pass(keys, "reference", tokens) if copy else None,
+        "turns": turns if turns > 1 else None,
+        "steps": steps if steps > 0 else None,
+    }
     own = pools[-1][1] if pools else {}
     degree = {
         name: keys.whole(name, low=0) or own.get(mark)

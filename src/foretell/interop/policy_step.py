@@ -1,7 +1,6 @@
-"""A step of reinforcement learning or fine-tuning as a launch says it, whatever the framework: `PolicyStep`.
+"""The launch that a step of reinforcement learning or fine-tuning makes, whatever the framework.
 
-`launch_of_step` makes the launch of it: one update of the policy as a training run, and the whole step by the
-names of a post-training question.
+One update of the policy is a training run; the whole step has the names of a post-training question.
 """
 
 from collections.abc import Mapping
@@ -10,10 +9,9 @@ from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import drop_unset, enough_chips, plan_words, read_back
-from foretell.interop.launch import Known, Launch, ReadValue, Tool
+from foretell.interop.launch import Known, Launch, ReadValue
 from foretell.interop.tool_fields import Translated, launch_of
 from foretell.interop.tool_tables import ToolTable, table_of
-from foretell.records import dataclass
 from foretell.specs.post_training import USUAL_PROMPT, usual_prompt
 
 ALGORITHMS = {"sft": "sft", "dpo": "dpo", "reward": "reward", "grpo": "grpo",
@@ -24,84 +22,33 @@ ALGORITHMS = {"sft": "sft", "dpo": "dpo", "reward": "reward", "grpo": "grpo",
 """Advantage estimators and the algorithm whose step is theirs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyStep:
-    """What all of them say, under one name each."""
-
-    model: str | None
-    """The policy."""
-    gpus: int | None
-    """Chips of the trainer, and where they are shared of all."""
-    prompts: int
-    """Prompts of a step."""
-    samples: int
-    """Answers to each."""
-    mini: int
-    """Sequences of one optimizer update."""
-    prompt_len: int
-    """Longest prompt."""
-    answer_len: int
-    """Longest answer."""
-    algorithm: str
-    """Its estimator of advantages."""
-    rollout_tp: int
-    """Tensor-parallel ranks of the engine."""
-    fraction: float | None
-    """Share of the memory that the engine takes."""
-    micro_tokens: int | None
-    """Tokens of a micro-batch, where it is packed by them."""
-    colocated: bool = True
-    """Whether trainer and engine share chips."""
-    rollout_gpus: int | None = None
-    """Chips of the engine's own, where they are not shared."""
-    staleness: float | None = None
-    """Batches that generation may be ahead of the trainer, where it runs beside it; None: in turn."""
-    engine: str | None = None
-    """The engine that generates, where it is named."""
-    turns: int = 1
-    """Turns of a trajectory."""
-    steps: int | None = None
-    """Steps of the run."""
-    critic: str | None = None
-    """The value model, where it is named."""
-    rollout_words: str = ""
-    """More words of the engine's plan: graphs, formats, sequences at once."""
-    partial: bool = False
-    """Whether long answers go on under the next weights."""
-    reference: bool = True
-    """Whether a frozen copy of the policy passes over the answers, where the algorithm has one."""
-    offload: str | None = None
-    """What the trainer moves to the host while the engine generates."""
-    log_prob_mbs: int | None = None
-    """Sequences of a micro-batch of log-probabilities, where it is not packed by tokens."""
-    reference_mbs: int | None = None
-    """The same of the reference."""
-
-
 def launch_of_step(
     told: Translated,
     given: ArgumentTable,
     known: Known,
     table: ToolTable,
-    step: PolicyStep,
+    step: Mapping[str, Any],
     degree: Mapping[str, int | None],
     more: Mapping[str, object],
 ) -> Launch:
-    """One update of the policy as a training run, and the whole step beside it."""
+    """One update of the policy as a training run, and the whole step beside it.
+
+    `step` has the arguments of a post-training question, and beside them `mini`, the sequences of an update,
+    `prompt_len`, the longest prompt, and `gpus` of the trainer.
+    """
     keys, sources = told.keys, {**table_of("_policy").sources, **told.sources}
     tp, pp, cp = (known.over(name, degree.get(name) or 1) for name in ("tp", "pp", "cp"))
     ep = degree.get("ep") or 1
-    if step.gpus is None:
+    gpus = step["gpus"]
+    if gpus is None:
         keys.ask("the number of GPUs is not in the file: --gpus")
-    step = replace(step, gpus=enough_chips(keys, known, step.gpus, tp * pp * cp))
-    if step.gpus is not None and step.gpus % (tp * pp * cp) and keys.flag("pool_inside"):
-        keys.ask(
-            f"the {step.gpus} GPUs beside the engine are no multiple of {tp * pp * cp}: --gpus"
-        )
-        step = replace(step, gpus=None)
-    if step.gpus is not None and step.gpus % (tp * pp * cp):
-        keys.problem("gpus", f"are no multiple of tp x pp x cp = {tp * pp * cp}", step.gpus)
-    dp = None if step.gpus is None else max(step.gpus // (tp * pp * cp), 1)
+    gpus = enough_chips(keys, known, gpus, tp * pp * cp)
+    if gpus is not None and gpus % (tp * pp * cp) and keys.flag("pool_inside"):
+        keys.ask(f"the {gpus} GPUs beside the engine are no multiple of {tp * pp * cp}: --gpus")
+        gpus = None
+    if gpus is not None and gpus % (tp * pp * cp):
+        keys.problem("gpus", f"are no multiple of tp x pp x cp = {tp * pp * cp}", gpus)
+    dp = None if gpus is None else max(gpus // (tp * pp * cp), 1)
     values: dict[str, object] = {
         "tp": tp, "pp": pp, "vpp": 1 if pp > 1 else None, "dp": dp, "cp": cp if cp > 1 else None,
         "ep": ep if ep > 1 else None, **more,
@@ -110,10 +57,10 @@ def launch_of_step(
         values["sp"] = values.get("zero") == 1
     keys.note(ONE_UPDATE)
     keys.raise_problems()
-    seq_len = step.prompt_len + step.answer_len
-    record = _record(step, table.tool, values)
+    record = _record({**step, "gpus": gpus}, values)
     job: dict[str, Any] = {
-        "model": step.model, "gpus": step.gpus, "global_batch": step.mini, "seq_len": seq_len,
+        "model": step["model"], "gpus": gpus, "global_batch": step["mini"],
+        "seq_len": step["prompt_len"] + step["max_osl"],
     }  # fmt: skip
     drop_unset(keys, values, job, sources)
     for name in UNSET_TOO:
@@ -121,7 +68,7 @@ def launch_of_step(
             record.pop(name, None)
     rows = read_back(keys, {**job, **values, **_apart(record)}, sources)
     return launch_of(
-        told, given, table, job, values, sources, models=_names(step.model),
+        told, given, table, job, values, sources, models=_names(step["model"]),
         values=_with_limits(step, rows), post_training=record,
     )  # fmt: skip
 
@@ -153,9 +100,9 @@ def _apart(record: Mapping[str, Any]) -> dict[str, object]:
     return {name: record[name] for name in STEP_VALUES if name in record}
 
 
-def _with_limits(step: PolicyStep, rows: tuple[ReadValue, ...]) -> tuple[ReadValue, ...]:
+def _with_limits(step: Mapping[str, Any], rows: tuple[ReadValue, ...]) -> tuple[ReadValue, ...]:
     """Rows, a prompt's length marked as assumed where the launch has only a higher limit."""
-    assumed = step.prompt_len > USUAL_PROMPT and step.answer_len > 0
+    assumed = step["prompt_len"] > USUAL_PROMPT and step["max_osl"] > 0
     return tuple(
         replace(row, origin="assumed") if assumed and row.name == "isl" else row for row in rows
     )
@@ -167,50 +114,26 @@ def prompt_room(total: int, answer: int) -> int:
     return total - answer if total > answer else max(total // 2, 1)
 
 
-def _record(step: PolicyStep, tool: Tool, values: Mapping[str, object]) -> dict[str, Any]:
+TUNING = ("algorithm", "model", "gpus", "micro_tokens", "framework", "steps")
+"""What a question without generation has of a step."""
+
+
+def _record(step: Mapping[str, Any], values: Mapping[str, object]) -> dict[str, Any]:
     """Arguments of a post-training question; what is unknown is left out."""
-    rollout = f"tp{step.rollout_tp}"
-    if step.fraction is not None:
-        rollout += f" memory_fraction={step.fraction:g}"
-    rollout += f" {step.rollout_words}" if step.rollout_words else ""
     plan = {name: value for name, value in values.items() if name != "dp"}
     if plan.get("framework") in ("fsdp2", "deepspeed"):
         plan["framework"] = "transformers"  # the modules that FSDP or ZeRO holds
-    if step.micro_tokens is not None:  # micro-batches are filled by tokens, not by sequences
+    if step["micro_tokens"] is not None:  # micro-batches are filled by tokens, not by sequences
         plan.pop("micro_batch", None)
-    apart = not step.colocated
-    algorithm = ALGORITHMS.get(step.algorithm, "grpo")
+    algorithm = ALGORITHMS.get(step["algorithm"], "grpo")
+    told = {**step, "algorithm": algorithm, "plan": plan_words(plan)}
+    mini, prompt = told.pop("mini"), told.pop("prompt_len")
     if algorithm in ("sft", "dpo", "reward"):
-        tuned = {"algorithm": algorithm, "model": step.model, "gpus": step.gpus, "prompts": step.mini,
-                 "isl": step.prompt_len, "micro_tokens": step.micro_tokens, "plan": plan_words(plan),
-                 "framework": tool,
-                 "steps": step.steps}  # fmt: skip
-        return {name: value for name, value in tuned.items() if value is not None}
-    found = {
-        "algorithm": algorithm,
-        "model": step.model,
-        "gpus": step.gpus if not apart or step.rollout_gpus is None else None,
-        "trainer_gpus": step.gpus if apart and step.rollout_gpus is not None else None,
-        "rollout_gpus": step.rollout_gpus if apart else None,
-        "prompts": step.prompts,
-        "samples": step.samples,
-        "isl": usual_prompt(step.prompt_len),
-        "max_osl": step.answer_len,
-        "updates": max(step.prompts * step.samples // max(step.mini, 1), 1),
-        "plan": plan_words(plan),
-        "rollout_plan": rollout,
-        "framework": tool,
-        "reference": None if step.reference else "none",
-        "critic": step.critic if algorithm == "ppo" else None,
-        "partial": step.partial or None,
-        "offload": step.offload,
-        "placement": "colocated" if not apart else "split" if not step.staleness else "async",
-        "staleness": step.staleness if apart and step.staleness else None,
-        "engine": step.engine,
-        "micro_tokens": step.micro_tokens,
-        "log_prob_mbs": step.log_prob_mbs,
-        "reference_mbs": step.reference_mbs if step.reference else None,
-        "turns": step.turns if step.turns > 1 else None,
-        "steps": step.steps,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+        told = {"prompts": mini, "isl": prompt, **{n: told[n] for n in (*TUNING, "plan")}}
+    else:
+        if told["rollout_gpus"] is not None:
+            told["trainer_gpus"] = told.pop("gpus")
+        told["critic"] = told["critic"] if algorithm == "ppo" else None
+        told["isl"] = usual_prompt(prompt)
+        told["updates"] = max(step["prompts"] * step["samples"] // max(mini, 1), 1)
+    return {name: value for name, value in told.items() if value is not None}

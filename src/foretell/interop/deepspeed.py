@@ -46,20 +46,18 @@ def read_deepspeed(given: ArgumentTable, known: Known, table: ToolTable) -> Laun
     values |= (
         _sharing(keys, None if dp is None else dp * cp)
         | _bucket(keys)
-        | _dtypes(keys, given, words)
-        | _optimizer(keys, words["optimizer"])
+        | _precision(keys, given, words["autocast"])
+        | dict(told.plan)
     )
     values["offload"] = _offload(keys)
-    if keys.raw("activation_checkpointing.number_checkpoints") is not None:
-        values["recompute"] = "full"
-        keys.note("activation_checkpointing.number_checkpoints: whole layers are recomputed")
-    elif any(key.startswith("activation_checkpointing") for key, _ in given.pairs):
+    saved = any(key.startswith("activation_checkpointing") for key, _ in given.pairs)
+    if saved and "recompute" not in values:
         keys.note("activation_checkpointing only says how: recompute=full says that layers are")
     keys.note("sequence length and model are the script's own: --seq-len and MODEL say them")
     keys.raise_problems()
     gpus = chips if chips is not None or dp is None else tp * pp * cp * dp
     job = {"gpus": gpus, "global_batch": batch}
-    return launch_of(told, given, table, job, values, table.sources)
+    return launch_of(told, given, table, job, values, {**table.sources, **told.sources})
 
 
 def _batches(
@@ -89,18 +87,13 @@ def _stage(keys: Keys) -> int:
 
 
 def _sharing(keys: Keys, ranks: int | None) -> dict[str, object]:
-    """Nearer sharings (MiCS, ZeRO++) than over all ranks, and quantised messages."""
+    """Nearer sharings (MiCS, ZeRO++) than over all ranks."""
     near = keys.whole("zero_optimization.mics_shard_size", low=-1)
     second = keys.whole("zero_optimization.zero_hpz_partition_size")
     values: dict[str, object] = {
         "shard": near if near is not None and near > 0 and near != ranks else None,
         "secondary": second if second is not None and second > 1 else None,
     }
-    if keys.flag("zero_optimization.zero_quantized_weights"):
-        keys.note("zero_quantized_weights sends 8-bit integers: taken as fp8 gathers")
-        values["gather"] = "fp8"
-    if keys.flag("zero_optimization.zero_quantized_gradients"):
-        keys.doubt("zero_quantized_gradients is not known here: gradients as they are kept")
     return values
 
 
@@ -137,30 +130,6 @@ def _precision(keys: Keys, given: ArgumentTable, words: Mapping[str, str]) -> di
         return {}
     keys.note("neither bf16 nor fp16 is enabled: 32-bit training, GEMMs without TF32")
     return {"precision": "fp32"}
-
-
-def _dtypes(
-    keys: Keys, given: ArgumentTable, words: Mapping[str, Mapping[str, str]]
-) -> dict[str, object]:
-    """Products, gradients and what goes over the wire."""
-    kept = keys.choice(["data_types.grad_accum_dtype"], words["dtype"])
-    sent = keys.choice(["communication_data_type"], words["dtype"])
-    values = _precision(keys, given, words["autocast"])
-    values["gradients"] = kept if kept in ("bf16", "fp16") else None
-    values["wire"] = sent
-    if keys.flag("bf16.bf16_master_weights_and_grads"):
-        values |= {"master": "bf16", "gradients": "bf16"}
-    if keys.flag("bf16.bf16_optimizer_states"):
-        values["states"] = "bf16"
-    return values
-
-
-def _optimizer(keys: Keys, words: Mapping[str, str]) -> dict[str, object]:
-    told = (keys.text("optimizer.type") or "adam").lower()
-    if told not in words:
-        keys.doubt(f"optimizer {told[:40]} is not known here: taken as adam")
-    kind = words.get(told, "adam")
-    return {"optimizer": None if kind == "adam" else kind}
 
 
 def _offload(keys: Keys) -> str | None:

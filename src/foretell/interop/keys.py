@@ -271,6 +271,8 @@ def plan_words(values: Mapping[str, object]) -> str:
             words.append(f"{degrees[name]}{value}")
         elif isinstance(value, bool):
             words.append(name if value else f"no-{name}")
+        elif isinstance(value, tuple):
+            words.append(f"{name}={','.join(value)}")
         elif isinstance(value, float):
             words.append(f"{name}={value:.6f}".rstrip("0").rstrip("."))
         else:

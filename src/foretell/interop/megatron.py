@@ -63,7 +63,7 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
         "ep": ep if ep > 1 else None, "etp": _expert_tensor(keys, tp, ep), "zero": _zero(keys),
         "micro_batch": micro, "layout": layout,
         "sp": split if tp > 1 else None,
-        "order": "tp,cp,pp,dp" if keys.flag("use_tp_pp_dp_mapping") else None,
+        "capacity": keys.number("moe_expert_capacity_factor", high=100.0) or None,
     }  # fmt: skip
     values |= (
         _kernels(keys, cp)
@@ -71,11 +71,10 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
         | _precision(keys, given, bridge=bridge)
         | _dtypes(keys, bridge=bridge)
     )
-    values |= (
-        _experts(keys)
-        | _data(keys, None if dp is None else dp * cp)
-        | _overlap(keys, sharp=tp > 1 and bool(values["sp"]), bridge=bridge)
+    values |= _data(keys, None if dp is None else dp * cp) | _overlap(
+        keys, sharp=tp > 1 and bool(values["sp"]), bridge=bridge
     )
+    values |= translated.plan
     if tool == "nemo":
         values["framework"] = "nemo"
     if any(key.endswith("peft.dim") for key, _ in given.pairs):
@@ -91,14 +90,15 @@ def read_megatron(given: ArgumentTable, known: Known, of: ToolTable) -> Launch:
     keys.raise_problems()
     name = table["id"] if table is not None else next(iter(models), None)
     job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
-    drop_unset(keys, values, job, of.sources)
+    sources = {**of.sources, **translated.sources}
+    drop_unset(keys, values, job, sources)
     flags = quiet_flags(own_flags(given, dict(given.pairs)), translated.left.quiet)
     post = None
     if of.options.get("loop") and keys.text("method"):
         own = {key: value for key, value in values.items() if key != "dp"}
         post = post_training(keys, job, plan_words(own), of)
     return launch_of(
-        translated, given, of, job, values, of.sources, models=models, table=table, post_training=post,
+        translated, given, of, job, values, sources, models=models, table=table, post_training=post,
         accelerator=given.accelerator or keys.text("accelerator"),
         flags=flags if "--" in given.text else (),
     )  # fmt: skip
@@ -362,11 +362,8 @@ def _dtypes(keys: Keys, *, bridge: bool) -> dict[str, object]:
     """What gradients, master copy and states are kept in: the flags' own gradients have 32 bits unless
     stated, those of Megatron-Bridge's recipes are as the software has them."""
     values: dict[str, object] = {} if bridge else {"gradients": "fp32"}
-    if keys.flag("grad_reduce_in_bf16") or keys.flag("grad_reduce_in_fp32") is False:
+    if keys.flag("grad_reduce_in_fp32") is False:
         values["gradients"] = "bf16"
-    main = keys.choice(["main_grads_dtype"], WORDS["dtype"])
-    if main in ("bf16", "fp16"):
-        values["gradients"] = main
     master = keys.choice(["main_params_dtype"], WORDS["dtype"])
     if master == "bf16":
         values["master"] = master
@@ -380,39 +377,7 @@ def _dtypes(keys: Keys, *, bridge: bool) -> dict[str, object]:
         values["states"] = "bf16" if first == "fp16" else first
     elif first != second and (first or second):
         keys.doubt("the two states differ in dtype: both taken as fp32")
-    if keys.flag("fp8_param_gather", "fp8_param"):
-        values["gather"] = "fp8"
     return values
-
-
-def _experts(keys: Keys) -> dict[str, object]:
-    """How tokens reach their experts."""
-    kind = keys.choice(["moe_token_dispatcher_type"], WORDS["dispatcher"])
-    if kind == "allgather":
-        keys.doubt("moe_token_dispatcher_type allgather is taken as alltoall")
-    backend = (keys.text("moe_flex_dispatcher_backend") or "").lower()
-    deepep = bool(keys.flag("moe_enable_deepep")) or backend == "deepep"
-    fused = "deepep" if deepep else "dedup" if kind == "dedup" or backend else None
-    capacity = keys.number("moe_expert_capacity_factor", low=0.0, high=100.0)
-    return {
-        "routing": _routing(keys),
-        "dispatch": fused,
-        "ep_overlap": "on"
-        if keys.flag("overlap_moe_expert_parallel_comm")
-        else "shared"
-        if keys.flag("moe_shared_expert_overlap")
-        else None,
-        "capacity": f"{capacity:g}" if capacity else None,
-    }
-
-
-def _routing(keys: Keys) -> str | None:
-    """How the router is balanced; None where nothing says it."""
-    kind = WORDS["balance"].get((keys.text("moe_router_load_balancing_type") or "").lower())
-    biased = keys.flag("moe_router_enable_expert_bias")
-    if keys.flag("moe_router_force_load_balancing"):
-        return "random"
-    return "bias" if biased else kind
 
 
 def _of_bridge(given: ArgumentTable) -> bool:

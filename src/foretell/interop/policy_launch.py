@@ -2,8 +2,8 @@
 and engine.
 
 What is read are the arguments of a post-training question (policy_step.py). Fields of the trainer are those
-of training_launch.py; the engine's begin with `rollout_`. A tool with several trainers says by `backend` which
-of them runs.
+of training_launch.py; those of the engine begin with `rollout_`. A tool with several trainers says by
+`backend` which of them runs.
 """
 
 import re

@@ -15,6 +15,7 @@ from foretell.kernels.families.choose import catalogue_surfaces
 from foretell.lab.calibrate.collectives import PRINTED
 from foretell.lab.validate.collectives import score_collectives
 from foretell.lab.validate.dispatch import score_dispatches
+from foretell.lab.validate.famous import score_famous
 from foretell.lab.validate.held_out_scores import readme_sentence
 from foretell.lab.validate.memory import score_memory, score_memory_rows
 from foretell.lab.validate.published import Sections, with_written
@@ -104,6 +105,25 @@ def sources_text(data: Path) -> str:
     return rows_text(
         [{"source": source} | {n: round(one[n], 4) for n in names} for source, one in found.items()]
     )
+
+
+def famous_text(data: Path) -> str:
+    """Famous runs by the words of their reports, beside ours."""
+    found = score_famous(data / "training" / "famous.csv")
+    median_ape = found.median_ape or 0.0
+    lines = [
+        f"{len(found.runs)} numbers of public reports: median error {median_ape:.1%}, "
+        f"{found.inside_p90:.0%} of them inside the 90 % interval, {found.refused} refused.",
+        "",
+        "| run | printed | ours | inside |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {run.run} | {run.printed:,.6g} {run.unit} | {run.error or 0.0:+.0%} | "
+        f"{'yes' if run.inside else 'no'} |"
+        for run in found.runs
+    ]
+    return "\n".join(lines)
 
 
 def memory_text(data: Path) -> str:
@@ -255,6 +275,7 @@ def kernels_sentence() -> str:
 SECTIONS: Sections = (
     ("README.md", "scores", readme_scores),
     ("docs/accuracy.md", "scoreboard", scoreboard),
+    ("docs/accuracy.md", "famous", famous_text),
     ("docs/accuracy/sources.csv", "", sources_text),
     ("docs/memory.md", "memory", memory_text),
     ("docs/serving.md", "held-out serving", held_out_text),

@@ -111,9 +111,12 @@ def famous_text(data: Path) -> str:
     """Famous runs by the words of their reports, beside ours."""
     found = score_famous(data / "training" / "famous.csv")
     median_ape = found.median_ape or 0.0
-    lines = [
+    said = (
         f"{len(found.runs)} numbers of public reports: median error {median_ape:.1%}, "
-        f"{found.inside_p90:.0%} of them inside the 90 % interval, {found.refused} refused.",
+        f"{found.inside_p90:.0%} of them inside the 90 % interval, {found.refused} refused."
+    )
+    lines = [
+        said,
         "",
         "| run | printed | ours | inside |",
         "|---|---|---|---|",

@@ -157,10 +157,10 @@ FLAGS = {
     ).split(),
     "trace": "--module --inputs --loss --batch --seq-len --size --name --save --hub --json".split(),
     "translate run": (
-        "--folder --file --batch --beam --length-penalty --device --last --json".split()
+        "--folder --batch --beam --length-penalty --device --last --file --json".split()
     ),
     "translate evaluate": (
-        "--folder --source --target --beam --length-penalty --lines --out --batch --device --last "
+        "--folder --batch --beam --length-penalty --device --last --source --target --lines --out "
         "--json"
     ).split(),
     "translate import-weights": "--file --tokenizer --out --model --json".split(),

@@ -3,19 +3,19 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.flags import Json, arg, switch
+from foretell.cli.flags import Json, arg
 from foretell.cli.output import write_json
 from foretell.cli.progress import late_bar
 from foretell.interop.user_files import made_folder
-from foretell.lab.translate.settings import TranslationSettings
-
-Size = int | None
-Beam = Annotated[int, arg("Beams; 1 takes the likeliest token each time.", "N")]
-LengthPenalty = Annotated[float, arg("Beams: log probability over ((5 + length) / 6)^A.", "A")]
-Last = Annotated[bool, switch("Take the last weights, not the best ones.")]
+from foretell.lab.translate.settings import (
+    LinesQuestion,
+    ScoresQuestion,
+    TranslationSettings,
+    check,
+)
 
 
 @command(TranslationSettings)
@@ -49,27 +49,20 @@ def train(given: Given, edges: Edges) -> int:
     return 0
 
 
-def run(
-    folder: Annotated[str, arg("What translate train wrote.", "DIR")],
-    *,
-    file: Annotated[str, arg("Lines to translate; - is standard input.", "FILE")] = "-",
-    batch: Annotated[int, arg("Lines at a time.", "N")] = 64,
-    beam: Beam = 1,
-    length_penalty: LengthPenalty = 0.6,
-    device: Annotated[Literal["auto", "cpu", "cuda"], arg("Where to run.")] = "auto",
-    last: Last = False,
-    json: Json = False,
-) -> int:
+@command(LinesQuestion)
+def run(given: Given, edges: Edges) -> int:
     """Translate lines by the likeliest token at each place, or with several beams."""
-    from foretell.lab.translate.evaluate import check_evaluation
     from foretell.lab.translate.run import Translator
 
-    check_evaluation(None, None, beam, length_penalty, batch, None)
-    translator = Translator(folder, device=device, last=last)
-    lines = _given(file)
+    asked = LinesQuestion(**given)
+    check(asked)
+    translator = Translator(asked.folder, device=asked.device, last=asked.last)
+    lines = _given(asked.file)
     with late_bar("lines") as bar:
-        found = translator.translate(lines, batch, bar, beam=beam, alpha=length_penalty)
-    if json:
+        found = translator.translate(
+            lines, asked.batch, bar, beam=asked.beam, alpha=asked.length_penalty
+        )
+    if edges.json:
         write_json([{"source": a, "target": b} for a, b in zip(lines, found, strict=True)])
     else:
         for line in found:
@@ -77,46 +70,21 @@ def run(
     return 0
 
 
-def evaluate(
-    folder: Annotated[str, arg("What translate train wrote.", "DIR")],
-    *,
-    source: Annotated[
-        str | None, arg("Source lines (default: those that training held out).", "FILE")
-    ] = None,
-    target: Annotated[str | None, arg("Reference lines, one for each source.", "FILE")] = None,
-    beam: Beam = 4,
-    length_penalty: LengthPenalty = 0.6,
-    lines: Annotated[Size, arg("The first so many lines alone.", "N")] = None,
-    out: Annotated[str | None, arg("Write the translations there.", "FILE")] = None,
-    batch: Annotated[int, arg("Lines at a time.", "N")] = 64,
-    device: Annotated[Literal["auto", "cpu", "cuda"], arg("Where to run.")] = "auto",
-    last: Last = False,
-    json: Json = False,
-) -> int:
+@command(ScoresQuestion)
+def evaluate(given: Given, edges: Edges) -> int:
     """BLEU and chrF of a trained model, as sacreBLEU counts them."""
     from foretell.interop.user_files import write_whole
     from foretell.lab.translate.evaluate import evaluate as score
 
     with late_bar("lines") as bar:
-        found = score(
-            folder,
-            source=source,
-            target=target,
-            beam=beam,
-            alpha=length_penalty,
-            batch=batch,
-            most=lines,
-            device=device,
-            last=last,
-            report=bar,
-        )
-    if out is not None:
-        write_whole(Path(out), "".join(line + "\n" for line in found.translations))
-    if json:
+        found = score(ScoresQuestion(**given), bar)
+    if edges.out is not None:
+        write_whole(Path(edges.out), "".join(line + "\n" for line in found.translations))
+    if edges.json:
         write_json(found.to_dict())
         return 0
     print(
-        f"{found.folder}: {found.lines:,} lines, {found.beam} beams, length penalty {length_penalty:g}"
+        f"{found.folder}: {found.lines:,} lines, {found.beam} beams, length penalty {found.length_penalty:g}"
     )
     parts = "/".join(f"{value:.1f}" for value in found.precisions)
     print(f"BLEU   {found.bleu:.2f}   {parts}, brevity penalty {found.brevity_penalty:.3f}")

@@ -15,11 +15,9 @@ from foretell.lab.translate.scores import (
     exact_match,
     need_sacrebleu,
 )
+from foretell.lab.translate.settings import ScoresQuestion, problems_in
 from foretell.lab.translate.text import read_pairs, split
 from foretell.records import as_json, dataclass
-
-MOST_BEAMS = 64
-"""More beams than anyone asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,24 +53,17 @@ class TranslationScores:
 
 
 def evaluate(
-    folder: str | Path,
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    beam: int = 4,
-    alpha: float = 0.6,
-    batch: int = 64,
-    most: int | None = None,
-    device: str = "auto",
-    last: bool = False,
-    report: Callable[[int, int], None] | None = None,
+    question: ScoresQuestion, report: Callable[[int, int], None] | None = None
 ) -> TranslationScores:
     """Translate a text and score it; without a text, the lines that training held out."""
-    check_evaluation(source, target, beam, alpha, batch, most)
+    _check(question)
     need_sacrebleu()
-    translator = Translator(folder, device=device, last=last)
-    pairs = _pairs(Path(folder), source, target)[: most or None]
-    said = translator.translate([a for a, _ in pairs], batch, report, beam=beam, alpha=alpha)
+    folder, source, target = question.folder, question.source, question.target
+    translator = Translator(folder, device=question.device, last=question.last)
+    pairs = _pairs(Path(folder), source, target)[: question.lines]
+    beam, alpha = question.beam, question.length_penalty
+    lines = [a for a, _ in pairs]
+    said = translator.translate(lines, question.batch, report, beam=beam, alpha=alpha)
     wanted = [b for _, b in pairs]
     bleu = corpus_bleu(said, wanted)
     return TranslationScores(
@@ -89,22 +80,11 @@ def evaluate(
     )
 
 
-def check_evaluation(
-    source: str | None, target: str | None, beam: int, alpha: float, batch: int, most: int | None
-) -> None:
+def _check(question: ScoresQuestion) -> None:
     """Numbers in range and both files or none; every problem at once."""
-    problems = [
-        Problem(path=name, value=value, message="is out of range", allowed=allowed)
-        for name, value, good, allowed in (
-            ("beam", beam, 1 <= beam <= MOST_BEAMS, f"1 to {MOST_BEAMS}"),
-            ("length-penalty", alpha, 0.0 <= alpha <= 10.0, "0 to 10"),
-            ("batch", batch, batch >= 1, "1 or more"),
-            ("lines", most, most is None or most >= 1, "1 or more"),
-        )
-        if not good
-    ]
-    if (source is None) != (target is None):
-        missing = "source" if source is None else "target"
+    problems = problems_in(question)
+    if (question.source is None) != (question.target is None):
+        missing = "source" if question.source is None else "target"
         allowed = "both files, or none for the lines held out in training"
         problems.append(Problem(path=missing, value=None, message="missing", allowed=allowed))
     if problems:

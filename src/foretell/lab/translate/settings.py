@@ -1,20 +1,22 @@
-"""What a training run is asked, and the ranges of its numbers."""
+"""What training, translating and scoring are asked, and the ranges of their numbers."""
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Annotated, ClassVar, Literal
 
-from foretell.errors import BadInput
+from foretell.errors import BadInput, Problem
 from foretell.lab.translate.models import TranslationSizes
 from foretell.records import dataclass
 from foretell.specs.check import problems_of
 from foretell.specs.questions.common import JSON
-from foretell.specs.questions.flags import Flag, decimal, file_flag, flag, whole
+from foretell.specs.questions.flags import Flag, decimal, file_flag, flag, switch, whole
 from foretell.specs.ranges import Ge, Le
 
 LATER = ("epochs", "steps", "patience", "checkpoint_every", "evaluate_every", "device")
 """Settings that a run may go on with changed."""
 Size = Annotated[int, Ge(1)] | None
 """A number of something; none: not given."""
+MOST_BEAMS = 64
+"""More beams than anyone asks for."""
 LEAST, ALL_BUT = 1e-12, 1.0 - 1e-12
 """Above 0, and below 1."""
 
@@ -72,8 +74,57 @@ class TranslationSettings:
         )
 
 
-def check(settings: TranslationSettings) -> None:
-    """Every value is what its field says, all problems at once."""
-    found = [replace(one, path=one.path.lstrip(".")) for one in problems_of(settings, "")]
-    if found:
+@dataclass(frozen=True, slots=False, kw_only=True)
+class DecodingQuestion:
+    """How a trained model writes lines."""
+
+    folder: Annotated[str, file_flag("What translate train wrote.", "DIR")] = field(kw_only=False)
+    batch: Annotated[int, whole("Lines at a time."), Ge(1)] = 64
+    beam: Annotated[
+        int, whole("Beams; 1 takes the likeliest token each time."), Ge(1), Le(MOST_BEAMS)
+    ] = 1
+    length_penalty: Annotated[
+        float,
+        decimal("Beams: log probability over ((5 + length) / 6)^A.", "A"),
+        Ge(0),
+        Le(10),
+    ] = 0.6
+    device: Annotated[Literal["auto", "cpu", "cuda"], flag("Where to run.")] = "auto"
+    last: Annotated[bool, switch("Take the last weights, not the best ones.")] = False
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class LinesQuestion(DecodingQuestion):
+    """Lines to translate: `foretell translate run`."""
+
+    file: Annotated[str, file_flag("Lines to translate; - is standard input.")] = "-"
+    edges: ClassVar[tuple[Flag, ...]] = (JSON,)
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class ScoresQuestion(DecodingQuestion):
+    """A text to translate and score: `foretell translate evaluate`."""
+
+    source: Annotated[
+        str | None, file_flag("Source lines (default: those that training held out).")
+    ] = None
+    target: Annotated[str | None, file_flag("Reference lines, one for each source.")] = None
+    beam: Annotated[
+        int, whole("Beams; 1 takes the likeliest token each time."), Ge(1), Le(MOST_BEAMS)
+    ] = 4
+    lines: Annotated[Size, whole("The first so many lines alone.")] = None
+    edges: ClassVar[tuple[Flag, ...]] = (
+        file_flag("Write the translations there.", names=("out",)),
+        JSON,
+    )
+
+
+def problems_in(question: object) -> list[Problem]:
+    """Every value that is not what its field says."""
+    return [replace(one, path=one.path.lstrip(".")) for one in problems_of(question, "")]
+
+
+def check(question: object) -> None:
+    """BadInput with every value that is not what its field says."""
+    if found := problems_in(question):
         raise BadInput(found)

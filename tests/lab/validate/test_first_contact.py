@@ -353,7 +353,7 @@ class TestSealedWaves:
         assert main(["remove"]) == 2
         assert "usage" in capsys.readouterr().err
 
-    def test_the_first_score_that_is_no_draft_counts(
+    def test_the_last_score_before_rows_are_opened_leads_and_the_first_is_named(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = tmp_path / "sealed.txt"
@@ -363,10 +363,10 @@ class TestSealedWaves:
         monkeypatch.setattr(page, "sealed_scores", lambda: sealed_scores(file))
         readme = page.readme_text()
         assert (
-            "(wave Z, met by 0123abcd): 480 rows of 24 sources; step time is off by 20.0 %"
-            in readme
+            "(wave Z, by 9999ffff, before its rows were opened): 480 rows of 24 sources; "
+            "step time is off by 11.1 %" in readme
         )
-        assert "9999ffff" not in readme
+        assert "(At the wave's first score, by 0123abcd: step time 20.0 %.)" in readme
         assert "55.5" not in readme
         text = page.sealed_text()
         states = re.findall(r"on [0-9-]+ \(([^)]*)\):", text)

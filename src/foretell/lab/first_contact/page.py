@@ -90,7 +90,7 @@ def sources_text() -> str:
 def sealed_text() -> str:
     """Scores of waves whose rows are sealed, one table for each; the first of a wave and kind counts."""
     scores = sealed_scores()
-    first = [id(one) for one in _counted(scores)]
+    first = [id(one) for one, _ in _counted(scores)]
     parts = [_sealed_part(one, is_first=id(one) in first) for one in scores]
     return "\n\n".join(parts) or "None has been scored yet."
 
@@ -118,19 +118,23 @@ def history_text() -> str:
 
 
 def readme_text() -> str:
-    """What README.md says of first contacts: the newest wave of each kind."""
+    """What README.md says of first contacts: the newest wave of each kind, by the last version that was
+    scored before its rows were opened, with the median of the first that was."""
     newest: dict[str, list[str]] = {}
     for kind in HEADLINES:
         for wave in waves(kind):
             scores = [one for one in wave.scores if not one.seen_before]
             newest[kind] = _sentence(kind, f"{wave.name}, met by {wave.commit}", scores)
-        for one in _counted(sealed_scores()):
-            if one.kind == kind and not one.given:
-                newest[kind] = _sentence(kind, f"{one.wave}, met by {one.commit}", one.scores)
+        for first, last in _counted(sealed_scores()):
+            if last.kind == kind and not last.given:
+                met = f"{last.wave}, by {last.commit}, before its rows were opened"
+                newest[kind] = _sentence(kind, met, last.scores, first)
     return "\n".join(line for lines in newest.values() for line in lines)
 
 
-def _sentence(kind: str, met: str, scores: Sequence[ContactScore]) -> list[str]:
+def _sentence(
+    kind: str, met: str, scores: Sequence[ContactScore], first: SealedScore | None = None
+) -> list[str]:
     """A wave of one kind in words; nothing where it lacks the metrics that README.md reports."""
     wanted, noun = HEADLINES[kind]
     found = [one for metric in wanted for one in scores if one.metric == metric]
@@ -139,7 +143,16 @@ def _sentence(kind: str, met: str, scores: Sequence[ContactScore]) -> list[str]:
     rows, sources = max(one.rows for one in found), max(one.sources for one in found)
     title = f"**{kind.capitalize()}, first contact** ({met})"
     parts = "; ".join(_figures(one, noun.split()[0]) for one in found)
-    return [f"- {title}: {rows:,} rows of {sources} {noun}; {parts}."]
+    earlier = ""
+    if first is not None and first.scores is not scores:
+        medians = [
+            f"{_name(one.metric)} {100.0 * one.median_source:.1f} %"
+            for metric in wanted
+            for one in first.scores
+            if one.metric == metric
+        ]
+        earlier = f" (At the wave's first score, by {first.commit}: {', '.join(medians)}.)"
+    return [f"- {title}: {rows:,} rows of {sources} {noun}; {parts}.{earlier}"]
 
 
 def _figures(score: ContactScore, noun: str) -> str:
@@ -162,12 +175,13 @@ def _figures(score: ContactScore, noun: str) -> str:
     )
 
 
-def _counted(scores: Sequence[SealedScore]) -> list[SealedScore]:
-    """The scores of sealed waves that count: of each question the first that was no draft."""
-    found: dict[tuple[str, str, str], SealedScore] = {}
+def _counted(scores: Sequence[SealedScore]) -> list[tuple[SealedScore, SealedScore]]:
+    """The first and the last score of each question to a sealed wave, drafts apart."""
+    found: dict[tuple[str, str, str], tuple[SealedScore, SealedScore]] = {}
     for one in scores:
         if not one.draft:
-            found.setdefault((one.wave, one.kind, one.given), one)
+            question = one.wave, one.kind, one.given
+            found[question] = found.get(question, (one, one))[0], one
     return list(found.values())
 
 

@@ -193,9 +193,10 @@ class Answer:
         """The JSON shape."""
         raise NotImplementedError
 
-    def to_frame(self, library: str = "polars") -> Any:
-        """The answer as a data frame of polars or pandas: one row per plan, system, option or part."""
-        return _views().answer_frame(self.verb, self.to_dict(), library)
+    def to_frame(self, library: str = "polars", *, every: bool = False) -> Any:
+        """The answer as a data frame of polars or pandas: one row per plan, system, option or part, a dozen
+        columns; `every` adds all others."""
+        return _views().answer_frame(self.verb, self.to_dict(), library, every=every)
 
     def __str__(self) -> str:
         """The main numbers in a few lines."""

@@ -45,7 +45,7 @@ said["topology"] = [one.step_s for one in rings]
 from foretell.inputs.question import ask
 from foretell.interop.trackers import estimate_metrics
 from rich.console import Console
-from foretell.report.estimate import estimate_text
+from foretell.report.presentation.text import verb_text
 from foretell.specs.plan import batch_of
 from foretell.studies.sweep.batches import evaluate_columns
 from foretell.studies.sweep.columns import TRAINING
@@ -54,7 +54,7 @@ one = foretell.estimate(plan="zero1 mbs1", **asked)
 name = "joules_per_token"
 scenario = ask(**asked)
 page = Console(file=io.StringIO(), width=200)
-page.print(estimate_text(one))
+page.print(verb_text("estimate", one.to_dict()))
 said["output"] = [
     one.energy_joules / (job["global_batch"] * job["seq_len"]),
     one.to_dict()[name],

@@ -79,8 +79,6 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "what would move it": ("sensitivity", {**STEP, "plan": "zero3"}),
     "strategies": ("scaling", {"models": ["llama-3.1-8b"], "system": "h100-sxm", "gpus": "8,16"}),
 }
-ONE_TABLE = ("estimate", "serve", "simulate", "memory", "network", "sensitivity", "scaling", "cost")
-"""Verbs whose text has tables of its own beside the shown ones."""
 
 
 def _words(verb: str, asked: dict[str, Any]) -> list[str]:
@@ -144,14 +142,13 @@ def test_every_surface_shows_the_same(name: str) -> None:
             assert f"<b>{fact.text}</b>" in html
     text = command(*_words(verb, asked)).out
     for fact in shown.facts:
-        if verb != "serve" or fact.name not in ("ttft_ms", "tpot_ms"):  # means and percentiles
-            sure = rf" +90%: {re.escape(fact.low)} to {re.escape(fact.high)}" if fact.ends else ""
-            line = rf"^{re.escape(fact.label)} +{re.escape(fact.text)}{sure}"
-            assert re.search(line, text, re.MULTILINE), line
-    if verb.partition(" ")[0] not in ONE_TABLE:
-        for table in shown.tables:
-            assert all(head in text for head in table.headers), table.title
-            assert all(cell in text for row in table.rows for cell in row), table.title
+        sure = rf" +90%: {re.escape(fact.low)} to {re.escape(fact.high)}" if fact.ends else ""
+        line = rf"^{re.escape(fact.label)} +{re.escape(fact.text)}{sure}"
+        assert re.search(line, text, re.MULTILINE), line
+    assert text.startswith(shown.title)
+    for table in shown.tables:
+        assert all(head in text for head in table.headers), table.title
+        assert all(cell in text for row in table.rows for cell in row), table.title
 
 
 def test_a_label_is_one_number_s_alone() -> None:

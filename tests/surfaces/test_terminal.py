@@ -82,7 +82,7 @@ def test_colour_is_for_a_terminal(env: dict[str, str], arguments: list[str]) -> 
 
 def test_a_breakdown_has_its_bar(env: dict[str, str]) -> None:
     said = COLOUR.sub("", on_a_terminal({**env, "COLUMNS": "120"}, *QUESTION))
-    rows = re.findall(r"^compute +([\d,.]+) +([\d.]+) +(█+)", said, re.MULTILINE)
+    rows = re.findall(r"^compute +([\d,.]+) s +([\d.]+) % +(█+)", said, re.MULTILINE)
     ((_, share, bar),) = rows
     assert len(bar) == round(20 * float(share) / 100)
 

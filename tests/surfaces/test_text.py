@@ -12,9 +12,8 @@ from foretell.api.search_answers import Search
 from foretell.cli import progress
 from foretell.report import console
 from foretell.report.entry import entry_text, value_text
-from foretell.report.estimate import estimate_text
+from foretell.report.presentation.text import verb_text
 from foretell.report.presentation.verbs import presentation
-from foretell.report.search import search_text
 from foretell.specs.plan import parse_plan
 from foretell.specs.result import Leaf
 from tests.surfaces.command import foretell
@@ -106,12 +105,12 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_estimate(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
-    console.show(estimate_text(ESTIMATE))
+    console.show(verb_text("estimate", ESTIMATE.to_dict()))
     assert capsys.readouterr().out == snapshot
 
 
 def test_search(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
-    console.show(search_text(SEARCH))
+    console.show(verb_text("search", SEARCH.to_dict()))
     assert capsys.readouterr().out == snapshot
 
 
@@ -128,7 +127,11 @@ def words(text: str) -> list[str]:
 def test_a_narrow_page_loses_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
-    for part in (estimate_text(ESTIMATE), search_text(SEARCH), entry_text(ENTRY)):
+    for part in (
+        verb_text("estimate", ESTIMATE.to_dict()),
+        verb_text("search", SEARCH.to_dict()),
+        entry_text(ENTRY),
+    ):
         console.show(part)
         wide = capsys.readouterr().out
         with monkeypatch.context() as here:
@@ -142,11 +145,11 @@ def test_a_narrow_page_loses_nothing(
 def test_numbers_stay_whole_where_words_can_fold(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    console.show(estimate_text(ESTIMATE))
+    console.show(verb_text("estimate", ESTIMATE.to_dict()))
     lines = capsys.readouterr().out.splitlines()
     numbers = [line.split()[1] for line in lines if line.endswith("datasheet")]
     monkeypatch.setenv("COLUMNS", "40")
-    console.show(estimate_text(ESTIMATE))
+    console.show(verb_text("estimate", ESTIMATE.to_dict()))
     narrow = capsys.readouterr().out.split()
     assert len(numbers) > 2
     assert all(number in narrow for number in numbers)
@@ -166,7 +169,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch, colour: bool) 
     monkeypatch.setenv("TERM", "xterm-256color")
     if not colour:
         monkeypatch.setenv("NO_COLOR", "1")
-    console.show(estimate_text(ESTIMATE))
+    console.show(verb_text("estimate", ESTIMATE.to_dict()))
     assert (re.search(r"\x1b\[[0-9;]*[349][0-9]", out.getvalue()) is not None) is colour
 
 

@@ -176,7 +176,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     text = foretell(*SIMULATE, *plan, "--stragglers", "0.01", "--repeats", "4").out
     assert "closed form" in text
     assert "bubble" in text
-    assert "step of the whole job" in text
+    assert "Step of the whole job" in text
 
 
 def test_python_is_the_command_line() -> None:

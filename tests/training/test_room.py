@@ -5,7 +5,7 @@ import pytest
 import foretell
 from foretell.api.answers import Estimate
 from foretell.errors import Infeasible
-from foretell.report.estimate import headline
+from foretell.report.presentation.verbs import presentation
 
 QUESTION = {
     "model": "llama-3.1-70b",
@@ -76,6 +76,11 @@ def test_a_plan_that_never_fits_has_all_its_numbers() -> None:
     assert found.memory is not None
 
 
+def headline(found: Estimate) -> tuple[str, ...]:
+    shown = presentation("estimate", found.to_dict())
+    return shown.title, *shown.lines
+
+
 def test_what_the_framework_refuses_is_not_filled_in() -> None:
     words = f"{TIGHT} framework=megatron-core"
     found = answer(words)
@@ -84,7 +89,7 @@ def test_what_the_framework_refuses_is_not_filled_in() -> None:
     said = answer(f"{words} offload=activations recompute=none")
     assert any("host" in text for text in said.refusals)
     assert said.assumptions[0].startswith("megatron-core cannot run this plan: ")
-    assert headline(said).plain.startswith("megatron-core cannot run this plan: ")
+    assert headline(said)[0].startswith("megatron-core cannot run this plan: ")
     assert found.refusals == ()
 
 
@@ -97,9 +102,9 @@ def test_the_headline_says_what_was_filled_in() -> None:
     assert found.filled_in == ()
     full = answer(f"{TIGHT} framework=fsdp")
     assert full.filled_in
-    assert f"(as given; filled in: {' '.join(full.filled_in)})" in headline(full).plain
+    assert f"(as given; filled in: {' '.join(full.filled_in)})" in headline(full)[-1]
     assert found.refusals == ()
     again = answer(str(found.plan), **place)
     assert again.filled_in == ()
-    assert headline(again).plain.endswith("(as given)")
+    assert headline(again)[-1].endswith("(as given)")
     assert again.step_s == found.step_s

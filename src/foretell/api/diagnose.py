@@ -30,7 +30,7 @@ from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings
 from foretell.records import Answer, as_json, dataclass
 from foretell.specs.corrections import TRAINING, Corrections
-from foretell.specs.measurement import Measurement
+from foretell.specs.measurement import PART_NAMES, Measurement
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.questions.diagnose import DiagnoseQuestion
@@ -59,14 +59,6 @@ CHECKS: Mapping[str, str] = {
     REST: "a setting that is not stated, or an odd measurement: measure again",
 }
 """Mechanism -> what to look at."""
-PART_NAMES: Mapping[str, str] = {
-    "passes": "forward and backward passes",
-    "forward_backward": "passes with their pipeline",
-    "pipeline_waits": "sends and waits of the pipeline",
-    "gradient_sync": "gradient and parameter communication",
-    "optimizer_step": "updates of the optimizer",
-}
-"""Timed part -> what it is called."""
 LITTLE = 0.02
 """Share of the step below which nothing of a part stands out."""
 DRAWS_LESS = -0.25

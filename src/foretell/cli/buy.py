@@ -1,14 +1,14 @@
 """`foretell buy`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.specs.questions.buy import BuyQuestion
 
 
 @command(BuyQuestion)
 def buy(given: Given, edges: Edges) -> int:
     """What to get for a budget and a deadline, what it costs, when it is done and how sure."""
-    from foretell.report.purchase import purchase_text, report_file, write_report
+    from foretell.report.purchase import report_file, write_report
     from foretell.studies.procurement.buy import buy as answer
 
     file = report_file(edges.report)
@@ -19,8 +19,6 @@ def buy(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json(found.to_dict())
     else:
-        from foretell.report.console import show
-
-        show(purchase_text(found.to_dict()))
+        show_answer("buy", found.to_dict())
     best = found.options[0]
     return 0 if best.within and (best.sure is None or best.sure >= 0.5) else 1

@@ -1,7 +1,7 @@
 """`foretell compare`: systems ranked by cost, then speed."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.compare import CompareQuestion
 
@@ -18,8 +18,5 @@ def compare(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json(found.to_dict())
     else:
-        from foretell.report.compare import compare_text
-        from foretell.report.console import show
-
-        show(compare_text(found, why=edges.why))
+        show_answer("compare", {**found.to_dict(), "with_reasons": edges.why})
     return 0

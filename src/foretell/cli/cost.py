@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.economics.answer import CostAnswer
 from foretell.specs.questions.cost import (
@@ -23,7 +23,7 @@ def chip(given: Given, edges: Edges) -> int:
     """The dies of a chip, good and tested: wafers, defects, harvesting, NRE."""
     from foretell.economics.ask import chip_cost
 
-    return show_answer(chip_cost, PackageQuestion(**given), edges)
+    return ask_cost(chip_cost, PackageQuestion(**given), edges)
 
 
 @command(PackageQuestion)
@@ -31,7 +31,7 @@ def package(given: Given, edges: Edges) -> int:
     """A whole package: dies, memory, carrier, substrate, losses in assembly, test, NRE."""
     from foretell.economics.ask import package_cost
 
-    return show_answer(package_cost, PackageQuestion(**given), edges)
+    return ask_cost(package_cost, PackageQuestion(**given), edges)
 
 
 @command(SystemQuestion)
@@ -39,7 +39,7 @@ def system(given: Given, edges: Edges) -> int:
     """A cluster: servers, fabric, building, years, the hour of a chip, and renting beside it."""
     from foretell.economics.ask_system import system_cost
 
-    return show_answer(system_cost, SystemQuestion(**given), edges)
+    return ask_cost(system_cost, SystemQuestion(**given), edges)
 
 
 @command(RunQuestion)
@@ -47,7 +47,7 @@ def run(given: Given, edges: Edges) -> int:
     """A training run: money, energy and carbon, each part by part; compute-optimal without --tokens."""
     from foretell.api.cost import run_cost
 
-    return show_answer(run_cost, RunQuestion(**imported(given, edges, plain=True)), edges)
+    return ask_cost(run_cost, RunQuestion(**imported(given, edges, plain=True)), edges)
 
 
 @command(TokenQuestion)
@@ -56,10 +56,10 @@ def token(given: Given, edges: Edges) -> int:
     from foretell.api.cost import token_cost
 
     asked = imported(given, edges, serving=True, plain=True)
-    return show_answer(token_cost, TokenQuestion(**asked), edges)
+    return ask_cost(token_cost, TokenQuestion(**asked), edges)
 
 
-def show_answer(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> int:
+def ask_cost(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> int:
     """One answer, or a table of them, as text or JSON, and a picture where one is wanted."""
     from foretell.economics.sweeps import sweep_answers
 
@@ -73,8 +73,5 @@ def show_answer(ask: Callable[[T], CostAnswer], question: T, edges: Edges) -> in
     if edges.json:
         write_json(found)
     else:
-        from foretell.report import console
-        from foretell.report.cost import cost_text, sweep_text
-
-        console.show(sweep_text(found) if edges.sweep else cost_text(found))
+        show_answer("cost", found)
     return 0

@@ -1,7 +1,7 @@
 """`foretell diagnose`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.specs.questions.diagnose import DiagnoseQuestion
 
 
@@ -15,8 +15,5 @@ def diagnose(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json(found.to_dict())
     else:
-        from foretell.report.console import show
-        from foretell.report.diagnose import diagnosis_text
-
-        show(diagnosis_text(found))
+        show_answer("diagnose", found.to_dict())
     return 0

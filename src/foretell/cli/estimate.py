@@ -13,7 +13,7 @@ from foretell.cli.exchange import (
     print_launch,
     show_read_back,
 )
-from foretell.cli.output import no_as_json, no_as_text, write_json
+from foretell.cli.output import no_as_json, no_as_text, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.training import TrainingQuestion
 
@@ -58,7 +58,4 @@ def estimate(given: Given, edges: Edges) -> int:
 
 def show_estimate(result: "Estimate") -> None:
     """An estimate on one screen."""
-    from foretell.report.console import show
-    from foretell.report.estimate import estimate_text
-
-    show(estimate_text(result))
+    show_answer("estimate", result.to_dict())

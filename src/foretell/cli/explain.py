@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from foretell.catalog.model_names import find_model
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported, show_read_back
-from foretell.cli.output import no_as_json, no_as_text, write_json
+from foretell.cli.output import no_as_json, no_as_text, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.plan_words import is_plan_text
 from foretell.specs.questions.training import PlansQuestion, StepQuestion
 
 if TYPE_CHECKING:
-    from foretell.search.explain import Explanation
+    from foretell.api.answers import Estimate
 
 
 @command(StepQuestion)
@@ -20,7 +20,7 @@ def explain(given: Given, edges: Edges) -> int:
     from foretell.api import training as api
 
     file = plot_file(edges.plot)
-    with no_as_json(edges.json), no_as_text(not edges.json, lambda no: show_text(no.explain())):
+    with no_as_json(edges.json), no_as_text(not edges.json, _show_no):
         asked = imported(given, edges)
         found = api.explain(**asked)
     write_plot(file, "explain", found.to_dict, quiet=edges.json)
@@ -28,16 +28,13 @@ def explain(given: Given, edges: Edges) -> int:
         write_json({**found.to_dict(), **asked.told})
     else:
         show_read_back(asked)
-        show_text(found)
+        show_answer("explain", found.to_dict())
     return 0
 
 
-def show_text(found: "Explanation") -> None:
-    """An explanation as text."""
-    from foretell.report.console import show
-    from foretell.report.explain import explain_text
-
-    show(explain_text(found))
+def _show_no(no: "Estimate") -> None:
+    """Where the time and memory of a step that does not fit go."""
+    show_answer("explain", no.explain().to_dict())
 
 
 @command(PlansQuestion)
@@ -54,8 +51,5 @@ def compare_plans(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json(found.to_dict())
     else:
-        from foretell.report.console import show
-        from foretell.report.differences import comparison_text
-
-        show(comparison_text(found))
+        show_answer("compare-plans", found.to_dict())
     return 1 if found.better == "neither" else 0

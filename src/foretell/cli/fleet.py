@@ -1,7 +1,7 @@
 """`foretell fleet`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.specs.questions.sizing import FleetQuestion
 
 
@@ -15,8 +15,5 @@ def fleet(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json(found.to_dict())
     else:
-        from foretell.report.console import show
-        from foretell.report.fleet import fleet_text
-
-        show(fleet_text(found))
+        show_answer("fleet", found.to_dict())
     return 0 if found.fits else 1

@@ -2,7 +2,7 @@
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import print_launch
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.specs.questions.improve import ImproveQuestion
 
 
@@ -21,10 +21,7 @@ def improve(given: Given, edges: Edges) -> int:
     elif edges.export:
         print_launch(ToolArguments(tool="megatron", text=found.export, notes=found.export_notes))
     else:
-        from foretell.report.console import show
-        from foretell.report.improve import improvement_text
-
-        show(improvement_text(found))
+        show_answer("improve", found.to_dict())
         if found.changes and found.export:
             print(f"\nfor {found.export_tool}:\n{found.export}")
     return 0 if found.changes else 1

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported, show_read_back
-from foretell.cli.output import write_json
+from foretell.cli.output import show_answer, write_json
 from foretell.cli.plots import plot_file, say_written, write_plot
 from foretell.specs.questions.training import MemoryQuestion
 
@@ -26,11 +26,8 @@ def memory(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json({**found.to_dict(), **asked.told, "out": edges.plot or None})
     else:
-        from foretell.report.console import show
-        from foretell.report.memory import memory_text
-
         show_read_back(asked)
-        show(memory_text(found))
+        show_answer("memory", found.to_dict())
     return 1 if found.estimate.fits == "no" else 0
 
 

@@ -1,7 +1,7 @@
 """`foretell network`: one collective on a system."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.output import write_json
+from foretell.cli.output import show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.network import NetworkQuestion
 
@@ -17,8 +17,5 @@ def network(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json(found.to_dict())
     else:
-        from foretell.report import console
-        from foretell.report.network import collective_text
-
-        console.show(collective_text(found))
+        show_answer("network", found.to_dict())
     return 0

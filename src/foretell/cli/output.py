@@ -18,6 +18,14 @@ def write_json(record: Mapping[str, Any] | Sequence[Any]) -> None:
     sys.stdout.write(json.dumps(record, indent=2, allow_nan=False, default=str) + "\n")
 
 
+def show_answer(verb: str, told: Mapping[str, Any]) -> None:
+    """The JSON of an answer as text."""
+    from foretell.report.console import show
+    from foretell.report.presentation.text import verb_text
+
+    show(verb_text(verb, told))
+
+
 def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, Any]:
     """The answer no: `fits` and why, on top of what was computed all the same."""
     from foretell.report import refusal as no  # a plain answer starts without it

@@ -8,7 +8,7 @@ from foretell.cli.exchange import (
     print_launch,
     show_read_back,
 )
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.errors import BadInput, bad_input, unknown
 from foretell.specs.post_training import ALGORITHMS
@@ -40,9 +40,6 @@ def post_train(given: Given, edges: Edges) -> int:
     elif written is not None:
         print_launch(written)
     else:
-        from foretell.report.console import show
-        from foretell.report.post_training import post_training_text
-
         show_read_back(asked)
-        show(post_training_text(found))
+        show_answer("post-train", found.to_dict())
     return 1 if found.fits == "no" else 0

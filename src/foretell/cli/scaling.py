@@ -11,7 +11,8 @@ from foretell.specs.questions.studies import ScalingQuestion
 def scaling(given: Given, edges: Edges) -> int:
     """Throughput of strategies over numbers of GPUs, what it is made of, and where it stops."""
     from foretell.report.figures.strategies import scaling_figure, study_figure
-    from foretell.report.scaling import scaling_text, study_text
+    from foretell.report.presentation.text import verb_text
+    from foretell.report.scaling import study_text
 
     file = plot_file(edges.plot, "picture")
     if edges.study:
@@ -20,13 +21,14 @@ def scaling(given: Given, edges: Edges) -> int:
         if given.get("models") or "system" in given:
             raise bad_input("study", True, "has models and systems of its own")
         whole = run_study()
-        drawn, record, told = study_figure(whole), whole.to_dict(), study_text(whole)
+        drawn, record, text = study_figure(whole), whole.to_dict(), study_text(whole)
         fits = True
     else:
         from foretell.studies.scaling.run import scaling as run
 
         found = run(*given.pop("models", ()), **given)
-        drawn, record, told = scaling_figure(found), found.to_dict(), scaling_text(found)
+        drawn, record = scaling_figure(found), found.to_dict()
+        text = verb_text("scaling", record)
         fits = any(curve.fits_from is not None for curve in found.curves)
     if file is not None:
         draw_figure(drawn, file, quiet=edges.json)
@@ -35,5 +37,5 @@ def scaling(given: Given, edges: Edges) -> int:
     else:
         from foretell.report.console import show
 
-        show(told)
+        show(text)
     return 0 if fits else 1

@@ -12,7 +12,7 @@ from foretell.cli.exchange import (
     print_launch,
     show_read_back,
 )
-from foretell.cli.output import no_as_dict, no_as_json, write_json
+from foretell.cli.output import no_as_dict, no_as_json, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
 from foretell.specs.questions.training import SearchQuestion
@@ -53,10 +53,7 @@ def search(given: Given, edges: Edges) -> int:
     elif files:
         print_files(files)
     elif found.plans:
-        from foretell.report.console import show
-        from foretell.report.search import search_text
-
         show_read_back(asked)
-        show(search_text(found))
+        show_answer("search", found.to_dict())
     complain(problems)
     return 1 if problems else 0

@@ -1,7 +1,7 @@
 """`foretell sensitivity`."""
 
 from foretell.cli.command import Edges, Given, command
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
 from foretell.specs.questions.studies import SensitivityQuestion
@@ -20,8 +20,5 @@ def sensitivity(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json(found.to_dict())
     else:
-        from foretell.report.console import show
-        from foretell.report.sensitivity import sensitivity_text
-
-        show(sensitivity_text(found))
+        show_answer("sensitivity", found.to_dict())
     return 0

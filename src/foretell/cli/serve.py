@@ -13,7 +13,7 @@ from foretell.cli.exchange import (
     print_launch,
     show_read_back,
 )
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.cli.progress import late_bar
 from foretell.serving.traced_passes import SampledService
@@ -56,11 +56,8 @@ def serve(given: Given, edges: Edges) -> int:
     elif files:
         print_files(files)
     else:
-        from foretell.report.console import show
-        from foretell.report.serve import serve_text
-
         show_read_back(asked)
-        show(serve_text(found))
+        show_answer("serve", found.to_dict())
     return 1 if found.simulation and found.simulation["queue_grows"] else 0
 
 

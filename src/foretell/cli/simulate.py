@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.cli.command import Edges, Given, command
 from foretell.cli.exchange import imported, show_read_back
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.training import SimulateQuestion
 
@@ -25,11 +25,8 @@ def simulate(given: Given, edges: Edges) -> int:
     if edges.json:
         write_json({**result.to_dict(), **asked.told, "trace": trace})
     else:
-        from foretell.report.console import show
-        from foretell.report.simulation import simulation_text
-
         show_read_back(asked)
-        show(simulation_text(result, trace))
+        show_answer("simulate", {**result.to_dict(), "trace": trace})
     return 0
 
 

@@ -9,7 +9,7 @@ from foretell.cli.exchange import (
     print_files,
     print_launch,
 )
-from foretell.cli.output import no_as_json, write_json
+from foretell.cli.output import no_as_json, show_answer, write_json
 from foretell.cli.plots import plot_file, write_plot
 from foretell.specs.questions.sizing import SizeQuestion
 
@@ -24,8 +24,6 @@ def size(given: Given, edges: Edges) -> int:
     lines, file = lines_file(edges.jsonl), plot_file(edges.plot)
     with no_as_json(edges.json):
         found = answer(**given)
-    from foretell.report.size import size_text
-
     write_plot(file, "size", found.to_dict, quiet=edges.json)
     written, files = None, tuple[str, ...]()
     if folder is not None:
@@ -44,7 +42,5 @@ def size(given: Given, edges: Edges) -> int:
     elif files:
         print_files(files)
     else:
-        from foretell.report.console import show
-
-        show(size_text(found, pareto=edges.pareto))
+        show_answer("size", {**found.to_dict(), "with_front": edges.pareto})
     return 0 if found.best.meets else 1

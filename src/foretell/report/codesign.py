@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foretell.report.console import table
-from foretell.report.cost import number
 from foretell.report.figures.look import Figure, words_of
 from foretell.report.figures.pareto import pareto
+from foretell.report.presentation.money_cards import amount as number
 from foretell.studies.axes import unit_of
 from foretell.units import field_unit
 from foretell.units import format as with_unit

@@ -1,33 +1,16 @@
-"""The buyer's answer as text, and as one printable page with figures, assumptions and sources."""
+"""The buyer's answer as one printable page with figures, assumptions and sources."""
 
 import html
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from foretell.errors import bad_input
 from foretell.interop.user_files import write_whole
-from foretell.records import with_values
-from foretell.report.presentation.text import bullets, card_text
 from foretell.report.presentation.verbs import presentation
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 ENDINGS = (".html", ".pdf")
-
-
-def purchase_text(told: Mapping[str, Any]) -> "RenderableType":
-    """The answer in three lines, every option, what would change the choice, and what is assumed."""
-    from rich.text import Text
-
-    shown = presentation("buy", told)
-    beside: list[RenderableType] = [Text(text, "red") for text in told["problems"]]
-    if told["changes"]:
-        beside.append(bullets("What would change the choice", told["changes"]))
-    assumed = tuple(told["options"][0]["assumptions"])
-    return card_text(with_values(shown, reasons=(), assumptions=assumed), beside=beside)
 
 
 def report_file(name: str | None) -> Path | None:

@@ -4,42 +4,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foretell.report.console import table
-from foretell.report.presentation.text import bullets, card_text
-from foretell.report.presentation.verbs import presentation
-from foretell.studies.scaling.evaluate import BANDWIDTHS
+from foretell.report.presentation.text import bullets
+from foretell.report.presentation.training_cards import SCALED
 from foretell.studies.scaling.published import PublishedFigure, median_error
-from foretell.studies.scaling.records import Curve, Scaling
+from foretell.studies.scaling.records import Scaling
 from foretell.studies.scaling.study import ScalingStudy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
-
-MEANING = (
-    "exposed: waiting for collectives and sends; hidden: messages behind the passes; efficiency: tokens/s "
-    "per GPU over those of the fewest GPUs that fit, were nothing waited for there."
-)
-
-
-def scaling_text(found: Scaling) -> "RenderableType":
-    """Where every model's strategies stop, their points, and what bandwidth would do."""
-    from rich.text import Text
-
-    able = [curves for curves in map(found.of, found.models) if any(c.largest for c in curves)]
-    beside: list[RenderableType] = [*map(bandwidth_table, able), Text(MEANING, "dim")]
-    return card_text(presentation("scaling", found.to_dict()), beside=beside)
-
-
-def bandwidth_table(curves: Sequence[Curve]) -> "Table":
-    """On the most GPUs that fit: throughput with other bandwidths between nodes, over that as it is."""
-    headers = [f"x{factor:g}" for factor in BANDWIDTHS]
-    made = table("Bandwidth between nodes", "GPUs", *headers, "follows", right=("GPUs", *headers))
-    for curve in curves:
-        point = curve.largest
-        if point is not None:
-            gains = [f"{1.0 / ratio:.2f}" for ratio in point.by_bandwidth.values()]
-            made.add_row(curve.strategy, str(point.gpus), *gains, point.follows or "")
-    return made
 
 
 def study_text(found: ScalingStudy) -> "RenderableType":
@@ -52,7 +25,7 @@ def study_text(found: ScalingStudy) -> "RenderableType":
         parts += [Text(f"{one.system}: efficiency, %", "bold"), efficiency_table(one), Text()]
         stops = [f"{c.model}, {c.strategy}: {c.why}" for c in one.curves]
         parts += [bullets("Where it stops", stops), Text()]
-    parts += [compared_table(found.measured), Text(), Text(MEANING, "dim")]
+    parts += [compared_table(found.measured), Text(), Text(SCALED, "dim")]
     return Group(*parts)
 
 

@@ -8,7 +8,7 @@ from foretell.lab.characterize.traces.ranks import Imbalance
 from foretell.lab.characterize.traces.run import TraceReport
 from foretell.lab.characterize.traces.share_rows import ShareRow
 from foretell.report.console import bar, table
-from foretell.report.estimate import headline
+from foretell.report.presentation.step_cards import headlines, step_title
 from foretell.report.presentation.text import bullets
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def traced_text(found: TraceReport) -> "RenderableType":
     if found.imbalance:
         parts += [imbalance_table(found.imbalance), Text()]
     if found.predicted is not None:
-        parts += [headline(found.predicted.estimate)]
+        told = found.predicted.estimate.to_dict()
+        parts += [*map(Text, headlines(told, step_title(told)))]
         for level, title in LEVELS:
             rows = [row for row in found.rows if row.level == level]
             if rows:

@@ -18,6 +18,14 @@ SERVED = (
     "requests_per_s",
 )  # fmt: skip
 """What can be measured of a service."""
+PART_NAMES: Mapping[str, str] = {
+    "passes": "forward and backward passes",
+    "forward_backward": "passes with their pipeline",
+    "pipeline_waits": "sends and waits of the pipeline",
+    "gradient_sync": "gradient and parameter communication",
+    "optimizer_step": "updates of the optimizer",
+}
+"""Timed part -> what it is called."""
 HELD = ("kv_cache_tokens", "kv_bytes", "weight_bytes")
 """What an engine's log says once it is up: tokens that the cache of an instance holds, and of one chip the
 bytes of the cache and of the weights."""

@@ -213,6 +213,8 @@ def estimate_json(result: StepEstimate) -> dict[str, Any]:
     found["evidence"] = result.evidence
     found["fit_probability"] = fit_of(result)
     found["refusals"] = list(result.refusals)
+    if result.filled_in:
+        found["filled_in"] = list(result.filled_in)
     found["plan"] = str(result.plan)
     found["breakdown"] = result.breakdown.to_dict() if result.breakdown else None
     found["memory"] = result.memory.to_dict() if result.memory else None

@@ -9,6 +9,8 @@ from foretell.report.figures.look import COLOURS, figure
 from foretell.report.presentation.numbers import Presentation, ShownNumber, ShownTable
 from foretell.report.presentation.verbs import presentation
 
+MOST_FACTS = 10
+"""Numbers beside which the short text has no table."""
 TEXT_ROWS = 5
 """Rows of a table that the short text has."""
 MOST_ROWS = 12
@@ -40,7 +42,7 @@ def answer_text(verb: str, told: Mapping[str, Any]) -> str:
     for fact in card.facts:
         span = f"   90%: {fact.low} to {fact.high}" if fact.ends else ""
         lines.append(f"{fact.label:<{width}}  {fact.text}{span}")
-    lines += _columns(card)
+    lines += _columns(card) if len(card.facts) < MOST_FACTS else []
     return "\n".join(lines)
 
 

@@ -99,6 +99,7 @@ LABELS: Mapping[str, str] = {
 
 PARTS: Mapping[str, str] = {
     "lost": "fragmentation",
+    "exchanges": "communication",
     "adv": "advantages",
     "logprob": "log-probabilities",
     "old_logprob": "log-probabilities",

@@ -1,6 +1,6 @@
 """What is shown of an answer: headline, main numbers with their intervals, a table, a breakdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foretell.records import dataclass
@@ -63,6 +63,8 @@ class ShownTable:
     """Values with their units."""
     right: tuple[bool, ...]
     """Which columns are numbers."""
+    keys: tuple[str, ...] = ()
+    """Keys of the columns in the JSON's rows."""
 
     def to_dict(self) -> dict[str, Any]:
         """What the page draws."""
@@ -89,6 +91,10 @@ class Presentation:
     """Every default and guess."""
     tables: tuple[ShownTable, ...] = ()
     """Tables, the one that says most first."""
+    lists: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Sentences under a title."""
+    meaning: tuple[str, ...] = ()
+    """What the labels mean."""
     bars: tuple[tuple[str, float], ...] = ()
     """Parts of the breakdown."""
     bar_title: str = ""
@@ -128,6 +134,8 @@ def value_text(name: str, value: Any) -> str:
         return money if "usd_per" in name else f"{money} USD"
     if "per_s" in name and "bytes" not in name:
         return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # the label has the unit
+    if name.endswith("_ms") and abs(value) >= 1e4:
+        return f"{value / 1e3:,.4g} s"
     if name.endswith("_ms"):
         return f"{value:,.4g} ms"
     if name.endswith("days"):
@@ -204,8 +212,15 @@ def table_of(
         headers=tuple((labels or {}).get(name) or _head(name) for name in kept),
         rows=tuple(tuple(map(value_text, keys, row)) for row in cells),
         right=tuple(any(some) for some in numbers),
+        keys=tuple(name.partition(":")[0] for name in kept),
     )
     return (table,)
+
+
+def plain_table(rows: Sequence[Told], title: str) -> tuple[ShownTable, ...]:
+    """Rows whose keys are what their columns are called."""
+    names = tuple(rows[0]) if rows else ()
+    return table_of(rows, *names, title=title, labels={name: name for name in names})
 
 
 def _head(name: str) -> str:
@@ -229,6 +244,17 @@ def _range_text(name: str, ends: Sequence[Any]) -> str:
     unit = low.partition(" ")[2]
     same = unit and high.endswith(f" {unit}")
     return "" if low == high else f"{low.removesuffix(f' {unit}') if same else low} to {high}"
+
+
+def listed(title: str, lines: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Sentences under a title; nothing where there are none."""
+    found = tuple(dict.fromkeys(lines))
+    return ((title, found),) if found else ()
+
+
+def ninety(low: str, high: str) -> str:
+    """A 90 % interval behind a number of a sentence."""
+    return f" (90%: {low} to {high})"
 
 
 def bars_of(parts: Mapping[str, float]) -> tuple[tuple[str, float], ...]:

@@ -3,15 +3,19 @@
 from collections.abc import Mapping
 
 from foretell.report.presentation.labels import part_words
+from foretell.report.presentation.measured import measured_table
 from foretell.report.presentation.numbers import (
     Presentation,
+    ShownTable,
     Told,
     bars_of,
     facts_of,
+    listed,
+    plain_table,
     table_of,
     value_text,
 )
-from foretell.report.presentation.training_cards import fits_words, place
+from foretell.report.presentation.step_cards import fits_words, place, set_by_hand
 from foretell.specs.post_training import ALGORITHMS
 from foretell.units import format as with_unit
 
@@ -37,15 +41,203 @@ PARTS = 4
 """Largest parts of a phase's memory that are named."""
 
 
+LATENCIES = {
+    "ttft_ms": "TTFT",
+    "tpot_ms": "TPOT",
+    "tpot_with_first_ms": "TPOT with the first",
+    "e2e_ms": "end to end",
+}
+"""Latencies of a service, each a row of means and percentiles."""
+PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
+LATENCY_WORDS = (
+    "TTFT is from arrival to the first token. TPOT leaves the first token out: (e2e - TTFT) / (tokens - 1); "
+    "with it, e2e / tokens."
+)
+FRONT = 12
+"""Points of a front that are shown."""
+
+
 def serve_card(told: Told) -> Presentation:
-    """A service under load."""
-    load = f"{told['isl']:g} tokens in, {told['osl']:g} out"
+    """A service under load: latencies, rates, what a GPU holds, where a decode step goes."""
+    intervals = told["intervals"]
+    latencies = [
+        {"name": name, **told[key], "ends": (intervals.get(key) or {}).get("p90")}
+        for key, name in LATENCIES.items()
+    ]
+    whole = sum(told["step_ms"].values()) or 1.0
+    steps = [
+        {"name": part_words(name), "ms": value, "share": value / whole}
+        for name, value in sorted(told["step_ms"].items(), key=lambda item: -item[1])
+    ]
+    first, token = (value_text(name, told[name]["p50"]) for name in ("ttft_ms", "tpot_ms"))
+    rate = value_text("output_tokens_per_s", told["output_tokens_per_s"])
+    asked = f"{_chips(told)}, {_length(told['isl'])} tokens in, {_length(told['osl'])} out"
+    simulation = told["simulation"] or {}
+    shown = [f"{name}:ttft_ms" for name in PERCENTILES]
     return Presentation(
-        title=f"{place(told)}: {told['plan']}, {load}",
+        title=f"TTFT {first}, TPOT {token}, {rate} output tokens/s: {asked}, {_load(told)}",
+        lines=(*(f"warning: {text}" for text in told["warnings"]), *_plan_lines(told)),
         facts=facts_of(told, *SERVED),
-        bars=bars_of(told["step_ms"]),
+        notes=tuple(_held(told)),
+        tables=(
+            *table_of(
+                latencies, "name", *shown, "ends:ttft_ms", title="Latencies",
+                labels={"name": "latency", "ends:ttft_ms": "90 % interval of the mean",
+                        **dict(zip(shown, PERCENTILES, strict=True))},
+            ),
+            *measured_table(told, "ttft_ms", "tpot_ms"),
+            *table_of(
+                steps, "name", "ms:ttft_ms", "share", title="Decode step",
+                labels={"name": "part", "ms:ttft_ms": "time"},
+            ),
+            *_fit_table(told),
+        ),
+        lists=(
+            *listed("Simulated", _simulated(simulation) if simulation else ()),
+            *set_by_hand(told),
+        ),
+        meaning=(LATENCY_WORDS,),
+        bars=bars_of({part_words(name): value for name, value in told["step_ms"].items()}),
         bar_title="decode step",
+    )  # fmt: skip
+
+
+def _length(tokens: float) -> str:
+    """Tokens, whole where there are many."""
+    return f"{tokens:g}" if tokens < 100.0 else f"{tokens:.0f}"
+
+
+def _chips(told: Told) -> str:
+    """The model on the chips of all instances, by kind where prefill has others."""
+    front, many = told["prefill_system"], told["prefill_gpus"] or 0
+    if front is None or front == told["system"]:
+        return place(told)
+    rest = told["gpus"] - many
+    return f"{told['model']} on {rest:,} x {told['system']} + {many:,} x {front}"
+
+
+def _load(told: Told) -> str:
+    if told["batching"] == "offline":
+        return "an endless queue"
+    if told["batching"] == "static":
+        return f"static batches of {told['concurrency']:g}"
+    rate = told["rate"]
+    return f"concurrency {told['concurrency']:g}" if rate is None else f"{rate:.4g} requests/s"
+
+
+def _plan_lines(told: Told) -> list[str]:
+    """Layouts of decode and of prefill, and the engine's profile."""
+    chosen = "chosen, the best found" if told["plan_chosen"] else "as given"
+    lines = [f"plan  {told['plan']}  x {told['replicas']}  ({chosen})"]
+    if told["prefill_plan"] is not None:
+        lines.append(
+            f"prefill  {told['prefill_plan']}  x {told['prefill_replicas']}  ({told['prefill_gpus']} x "
+            f"{told['prefill_system']}, busy {told['prefill_busy']:.0%}; a cache moves in "
+            f"{told['transfer_ms']:,.1f} ms)"
+        )
+    return [*lines, f"engine profile  {told['profile']}  ({told['evidence']})"]
+
+
+def _held(told: Told) -> list[str]:
+    """What a benchmark prints, batch, memory and cache of a GPU, and rent."""
+    notes = []
+    if bench := told["benchmark"]:
+        times = "; ".join(
+            f"{name} {bench[key]['mean']:,.1f} ms on the mean, median {bench[key]['p50']:,.1f}, "
+            f"p90 {bench[key]['p90']:,.1f}, p99 {bench[key]['p99']:,.1f}"
+            for name, key in (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"))
+        )
+        begun = "begun all at once" if told["rate"] is None else f"{told['rate']:g} a second"
+        warm = f", the first {bench['warmup']:,} not counted" if bench["warmup"] else ""
+        notes.append(
+            f"benchmark: {bench['requests']:,} requests, {begun}{warm}: {times}; "
+            f"{bench['output_tokens_per_s']:,.0f} output tokens/s"
+        )
+    if (good := told["goodput_requests_per_s"]) is not None:
+        share = good / max(told["requests_per_s"], 1e-12)
+        notes.append(f"goodput: {good:,.2f} requests/s within both targets ({share:.0%})")
+    weights, cache, room = (
+        told[name] / 2**30 for name in ("weight_bytes", "kv_bytes", "memory_bytes")
     )
+    rent = told["usd_per_chip_hour"]
+    return [
+        *notes,
+        (
+            f"batch: {told['batch']:,.0f} sequences at once, {told['max_batch']:,} at most; up to "
+            f"{told['max_context']:,} tokens in one"
+        ),
+        f"memory: weights {weights:,.1f}, cache {cache:,.1f} of {room:,.1f} GiB a GPU",
+        (
+            f"cache: GPU KV cache size: {told['kv_cache_tokens']:,} tokens; maximum concurrency for "
+            f"{told['max_model_len']:,} tokens per request: {told['max_concurrency']:,.2f}x"
+        ),
+        f"rent: {'unknown: ' if rent is None else f'${rent:,.2f} a GPU-hour: '}{told['price_source']}",
+    ]
+
+
+def _fit_table(told: Told) -> tuple[ShownTable, ...]:
+    """What each engine fits on the chips of an instance."""
+    rows = [
+        {
+            "engine": one["engine"] + (f" {one['release']}+" if one["release"] else ""),
+            "cache": value_text("kv_bytes", one["kv_bytes"]) if one["fits"] else "no",
+            "longest context": f"{one['max_context']:,}" if one["fits"] else "",
+            f"sequences of {_length(told['isl'] + told['osl'])}": f"{one['max_sequences']:,}"
+            if one["fits"]
+            else "",
+            "largest model on these chips": ", ".join(
+                f"{name} ({form})" for form, name in one["largest_models"].items()
+            ),
+        }
+        for one in told["fit"] or ()
+    ]
+    return plain_table(rows, "What engines fit")
+
+
+def _simulated(facts: Told) -> list[str]:
+    """What only a simulation of requests tells."""
+    mean, most = 100 * facts["kv_occupancy_mean"], 100 * facts["kv_occupancy_max"]
+    told = [
+        f"{facts['answered']:,} of {facts['requests']:,} requests in {facts['duration_s']:,.1f} s",
+        f"engines busy {100 * facts['utilisation']:.0f} % of the time",
+        f"queue {facts['queue_mean']:.1f} on the mean, {facts['queue_max']} at most",
+        f"cache {mean:.0f} % full on the mean, {most:.0f} % at most; {facts['preempted']} preempted",
+    ]
+    if facts["queue_grows"]:
+        told.append("more and more requests wait: they come faster than they are answered")
+    if facts["refused"]:
+        told.append(f"{facts['refused']} requests refused: longer than the cache, or a full queue")
+    for name, times in facts["classes"].items():
+        ttft = times["ttft_ms"]
+        told.append(
+            f"class {name}: TTFT {ttft['mean']:,.0f} ms on the mean, p99 {ttft['p99']:,.0f}"
+        )
+    if facts["prefix_hit_tokens"]:
+        told.append(
+            f"{facts['prefix_hit_tokens']:,.0f} prompt tokens found in the cache "
+            f"({facts['prefix_hit_share']:.0%} of all)"
+        )
+    for name, tokens in facts["tier_hit_tokens"].items():
+        told.append(f"{tokens:,.0f} of these came from {name}")
+    told += _scaled(facts["autoscaling"])
+    if facts["goodput_requests_per_s"] is not None:
+        told.append(f"{facts['goodput_requests_per_s']:.3g} requests/s within the latency targets")
+    return told
+
+
+def _scaled(scaled: Told | None) -> list[str]:
+    """What was started, stopped and paid for; of prefill apart in a line of its own."""
+    if not scaled:
+        return []
+    apart = "prefill" in scaled
+    pools = {"decode: ": scaled, "prefill: ": scaled["prefill"]} if apart else {"": scaled}
+    return [
+        f"{name}{pool['replicas_mean']:.1f} replicas on the mean, {pool['replicas_max']} at most: "
+        f"{pool['replica_hours']:,.1f} replica-hours, {pool['replica_hours_fixed']:,.1f} "
+        "with as many all the time"
+        + (f"; ${pool['usd']:,.2f} instead of ${pool['usd_fixed']:,.2f}" if "usd" in pool else "")
+        for name, pool in pools.items()
+    ]
 
 
 def size_card(told: Told) -> Presentation:
@@ -80,12 +272,47 @@ def size_card(told: Told) -> Presentation:
         for one in told["options"]
     ]
     named = ("gpus", "usd_per_hour", "ttft_ms", "tpot_ms", "usd_per_million_output_tokens")
+    step = max(len(told["pareto"]) // FRONT, 1)
+    front = told["pareto"][::step] if told.get("with_front") else []
     return Presentation(
         title=title,
         lines=tuple(lines),
         facts=facts_of(best, *named, "headroom"),
-        tables=table_of(rows, *SIZED),
-    )
+        tables=(
+            *table_of(rows, *SIZED),
+            *table_of(
+                front, "plan", "output_tokens_per_s_per_user", "output_tokens_per_s_per_gpu",
+                "gpus", "batch", "ttft_ms", title="Pareto front",
+            ),
+        ),
+        lists=listed("Other ways", _other_ways(told)),
+        assumptions=(
+            f"rent: {told['price_source']}",
+            f"{told['evaluated']:,} layouts x loads in closed form; options marked * were simulated",
+        ),
+    )  # fmt: skip
+
+
+def _other_ways(told: Told) -> list[str]:
+    """Plain instances beside the best one, and a cheaper way that the engine does not launch."""
+    lines = []
+    for one in told["alternatives"]:
+        usd = "" if one["usd_per_hour"] is None else f", {one['usd_per_hour']:,.2f} $/h"
+        lines.append(
+            f"{one['what']}: {one['name']}, {one['gpus']} GPUs{usd}, TTFT {one['ttft_ms']:,.0f} ms, TPOT "
+            f"{one['tpot_ms']:.1f} ms{'' if one['simulated'] else ' (means)'}"
+        )
+    if no := told["cannot_launch"]:
+        lines.append(
+            f"cheaper, but it cannot launch: {no['name']}, {no['gpus']} GPUs ({no['refusal']})"
+        )
+    if other := told["without_prefill_chips"]:
+        said = f"without the prefill chips asked for: {other['name']}, {other['gpus']} GPUs"
+        best = told["best"]["usd_per_hour"]
+        if best is not None and other["usd_per_hour"] is not None:
+            said += f", {other['usd_per_hour']:,.2f} $/h beside {best:,.2f} $/h"
+        lines.append(said)
+    return lines
 
 
 def _late(option: Told) -> str:
@@ -152,9 +379,17 @@ def post_train_card(told: Told) -> Presentation:
     phases = [{**one, "name": part_words(one["name"])} for one in told["phases"]]
     where = f" in {told['fails_in']}" if told["fits"] == "no" and told["fails_in"] else ""
     known = {**told, "intervals": {"step_s": told["interval"]}}
+    notes = []
+    if told["waiting_pool"]:
+        notes.append(f"pipeline: the {told['waiting_pool']} pool waits")
+    if told["rollout_plan"] and told["tail_requests"]:
+        notes.append(f"generation: its tail is that of {told['tail_requests']} answers")
+    step = value_text("step_s", told["step_s"])
     return Presentation(
-        title=f"{told['algorithm'].upper()} of {told['model']} on {pools} ({fits_words(told)}{where})",
+        title=f"{step} a step, {fits_words(told)}{where}: {told['algorithm'].upper()} of {told['model']} on "
+        f"{pools}",
         lines=(f"{placed}{named}; {many}",),
+        notes=tuple(notes),
         facts=facts_of(known, *TUNED, *(GENERATED if told["rollout_plan"] else ())),
         tables=(
             *table_of(
@@ -169,10 +404,30 @@ def post_train_card(told: Told) -> Presentation:
                 told["alternatives"], "placement", "trainer_gpus", "rollout_gpus", "step_s",
                 "idle_share", title="Placements",
             ),
+            *measured_table(told, "step_s"),
+            *_tunable(told),
+        ),
+        lists=(
+            *listed("What fits", told["ways_to_fit"]),
+            *listed("Placement", told["placement_reasons"]),
         ),
         bars=bars_of({phase["name"]: phase["exposed"] for phase in told["phases"]}),
         bar_title="step time",
     )  # fmt: skip
+
+
+def _tunable(told: Told) -> tuple[ShownTable, ...]:
+    """What the chips can tune, by way."""
+    rows = [
+        {
+            "way": one["way"],
+            "longest sequence": f"{one['max_context']:,}",
+            f"sequences of {one['sequence_tokens']:,}": f"{one['max_sequences']:,}",
+            "largest model": one["largest_model"] or "none",
+        }
+        for one in told["fit"] or ()
+    ]
+    return plain_table(rows, "What these chips tune")
 
 
 def _batch(told: Told) -> str:
@@ -190,8 +445,11 @@ def network_card(told: Told) -> Presentation:
     rows = [{"algorithm": name, "seconds": seconds} for name, seconds in ways]
     asked = f"{told['collective']} of {with_unit(told['size_bytes'], 'bytes')}"
     where = placement_text(told["placement"])
+    took, rate = (value_text(name, told[name]) for name in ("seconds", "bus_bytes_per_s"))
     return Presentation(
-        title=f"{asked} among {told['group']:,} chips of {told['system']} ({where})",
+        title=f"{took}, bus bandwidth {rate}: {asked} among {told['group']:,} chips of {told['system']} "
+        f"({where})",
+        notes=(f"algorithm: {told['algorithm']}: {told['reason']}",),
         facts=facts_of(told, "size_bytes", "seconds", "bus_bytes_per_s"),
         tables=(
             *table_of(told["sizes"], "size_bytes", "seconds", "bus_bytes_per_s", "algorithm"),

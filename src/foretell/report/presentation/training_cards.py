@@ -1,73 +1,35 @@
-"""What is worth showing of a training step, and of plans, stages, parts and sensitivities of it."""
+"""What is worth showing of plans beside each other, of sensitivities, launches, scaling and studies."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretell.report.presentation.labels import part_words
+from foretell.report.presentation.labels import words_of
 from foretell.report.presentation.numbers import (
-    FITS,
     Presentation,
-    ShownNumber,
     Told,
-    bars_of,
-    children,
     fact_of,
     facts_of,
+    listed,
     table_of,
     value_text,
 )
-from foretell.sharding.pipeline import stage_names
-from foretell.specs.outputs import OUTPUTS
+from foretell.report.presentation.step_cards import CONVENTIONS, place, question
+from foretell.training.feasibility import CLOSE_SHARE
 from foretell.units import format as with_unit
 
-_FIRST = (
-    "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "mfu_causal",
-    "peak_memory_bytes", "memory_capacity_bytes", "allocated_bytes", "reserved_bytes", "energy_joules",
-)  # fmt: skip
-TRAINED = (*_FIRST, *(name for name in OUTPUTS if name not in _FIRST))
-"""Numbers of a training step: those that people look for, then every other output."""
 PLANS = (
     "place", "plan", "only_here", "step_s", "tokens_per_s_per_gpu", "mfu", "peak_memory_bytes", "fits",
     "limited_by",
 )  # fmt: skip
 """Columns of plans."""
-MOST_TENSORS = 6
-"""Kept tensors of a stage that are named."""
-SHOWN_OPS = 12
-"""Operations that are shown."""
-
-
-def place(told: Told) -> str:
-    """The model, the GPUs and the system."""
-    return f"{told['model']} on {told['gpus']:,} x {told['system']}"
-
-
-def question(told: Told) -> str:
-    """The same with the batch."""
-    return f"{place(told)}, global batch {told['global_batch']:,} x {told['seq_len']:,} tokens"
-
-
-def fits_words(told: Told) -> str:
-    """Whether it fits, in words."""
-    return FITS.get(str(told.get("fits")), "")
-
-
-def largest_part(told: Told) -> ShownNumber:
-    """The largest share of a step by its name."""
-    return ShownNumber(name="limited_by", label="largest part", text=str(told["limited_by"]))
-
-
-def estimate_card(told: Told) -> Presentation:
-    """A training step: time, throughput, memory, where the time goes."""
-    run = told.get("run")
-    lines = [] if not run else [f"whole run: {run['days']:.3g} days for {run['tokens']:.3g} tokens"]
-    return Presentation(
-        title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
-        lines=tuple(lines),
-        facts=(*facts_of(told, *TRAINED), largest_part(told)),
-        bars=bars_of(children(told.get("breakdown"))),
-        bar_title="step time",
-    )
+LEAST = 5e-4
+"""Numbers that move nothing more than this are left out; JSON has them."""
+MOST_PRICES = 5
+"""Figures of a price that are shown."""
+SCALED = (
+    "exposed: waiting for collectives and sends; hidden: messages behind the passes; efficiency: tokens/s "
+    "per GPU over those of the fewest GPUs that fit, were nothing waited for there."
+)
 
 
 def search_card(told: Told) -> Presentation:
@@ -78,107 +40,132 @@ def search_card(told: Told) -> Presentation:
         {**plan, "place": f"{i + 1}{marks[i] if marks else ''}"} for i, plan in enumerate(plans)
     ]
     many = f"{told['plans_feasible']:,} of {told['plans_evaluated']:,} plans fit"
-    title = many
-    if plans:
-        step = value_text("step_s", plans[0]["step_s"])
-        title = f"{question(plans[0])}: {plans[0]['plan']}, {step} a step; {many}"
-    return Presentation(
-        title=title,
-        facts=facts_of(plans[0], "plan", "step_s", "mfu", "peak_memory_bytes") if plans else (),
-        tables=table_of(rows, *PLANS),
-    )
-
-
-def explain_card(told: Told) -> Presentation:
-    """Where time and memory go, in sentences and parts, and what would move them."""
-    rows = [
-        {
-            **one,
-            "now": with_unit(one["value"], one["unit"]) if one["unit"] else None,
-            "what_if": one["what_if_ratio"] - 1.0,
-        }
-        for one in told["elasticities"]
+    if not plans:
+        return Presentation(title=many)
+    best = plans[0]
+    meaning = [
+        (
+            f"fits: up to {CLOSE_SHARE:.0%} of the chip's memory; borderline while its tensors fit; clear "
+            "ones come first."
+        ),
+        CONVENTIONS,
+        _launchers(plans),
     ]
-    size = "value:peak_memory_bytes"
-    ops = told["ops"][:SHOWN_OPS]
-    memory = [{**one, "name": part_words(one["name"])} for one in told["memory"]]
+    if sum(equal) > 1:
+        meaning.append(
+            f"{sum(equal)} plans are equal to the fastest within 90% (marked =); of them the simplest is "
+            "first."
+        )
     return Presentation(
-        title=f"{place(told)}: {told['plan']}",
-        lines=tuple(told["conclusions"]),
-        facts=(*facts_of(told, "step_s", "peak_memory_bytes"), largest_part(told)),
-        tables=(
-            *table_of(
-                told["time"], "name", "value:seconds", "share", "bound", "evidence",
-                title="Time", labels={"value:seconds": "time"},
-            ),
-            *table_of(
-                ops, "op", "part", "phase", "count", "seconds", "share", "bound",
-                title=f"Operations ({len(ops)} of {len(told['ops'])})",
-            ),
-            *table_of(
-                memory, "name", size, "share", title="Memory", labels={size: "size"}
-            ),
-            *table_of(rows, "words", "now", "elasticity", "what_if", title="What would move it"),
-        ),
-        bars=bars_of({part["name"]: part["value"] for part in told["time"]}),
-        bar_title="step time",
-    )  # fmt: skip
-
-
-def memory_card(told: Told) -> Presentation:
-    """Memory of each stage."""
-    fullest = next(s for s in told["stages"] if s["stage"] == told["fullest_stage"])
-    stages = told["stages"]
-    names = stage_names([one["stage"] for one in stages], [one["alike"] for one in stages])
-    rows = [{**one, "stage": name} for one, name in zip(stages, names, strict=True)]
-    kept = sorted(fullest["kept_at_peak"].items(), key=lambda part: -part[1])[:MOST_TENSORS]
-    held = {**fullest["at_peak"], **{f"of what is kept: {name}": size for name, size in kept}}
-    return Presentation(
-        title=f"{place(told)}: {told['plan']} ({fits_words(told)})",
-        facts=facts_of(
-            told, "peak_memory_bytes", "memory_capacity_bytes", "allocated_bytes", "reserved_bytes"
-        ),
-        tables=(
-            *table_of(
-                rows, "stage", "allocated_bytes", "reserved_bytes", "framework_bytes",
-                "total_bytes", "peak_at_s", title="Stages",
-            ),
-            *table_of(
-                [{"name": part_words(name), "bytes": size} for name, size in held.items() if size],
-                "name", "bytes:total_bytes", labels={"bytes:total_bytes": "size"},
-                title=f"Stage {fullest['stage']} at its peak",
-            ),
-        ),
-        bars=bars_of(fullest["at_peak"]),
-        bar_title="memory of the fullest stage",
-    )  # fmt: skip
-
-
-def simulate_card(told: Told) -> Presentation:
-    """A simulated step beside the closed form."""
-    return Presentation(
-        title=f"{place(told)}: {told['plan']}, simulated",
-        facts=facts_of(told, "step_s", "closed_step_s", "difference", "mfu", "peak_memory_bytes"),
-        bars=bars_of({part["name"]: part["simulated_s"] for part in told["shares"]}),
-        bar_title="step time",
+        title=f"{value_text('step_s', best['step_s'])} a step with {best['plan']}: {question(best)}",
+        lines=(*_counts(told), many),
+        facts=facts_of(best, "plan", "step_s", "mfu", "peak_memory_bytes"),
+        tables=table_of(rows, *PLANS),
+        meaning=tuple(meaning),
     )
+
+
+def _launchers(plans: Sequence[Told]) -> str:
+    """Which plans each framework can run, by their places."""
+    places: dict[str, list[str]] = {}
+    for at, plan in enumerate(plans, start=1):
+        for name in plan.get("launchable_with") or ("none known",):
+            places.setdefault(name, []).append(str(at))
+    said = (f"{name} {', '.join(those)}" for name, those in places.items())
+    return f"launchable with: {'; '.join(said)}."
+
+
+def _counts(told: Told) -> list[str]:
+    """How many plans, how fast, and how many were invalid, by rule."""
+    evaluated, pruned, took = (
+        told[name] for name in ("plans_evaluated", "plans_pruned", "evaluation_seconds")
+    )
+    many = evaluated + pruned
+    lines = [
+        (
+            f"{many:,} plans in {took:.2f} s ({many / max(took, 1e-9):,.0f} per second): {pruned:,} pruned "
+            f"by a bound on their step, {evaluated:,} evaluated"
+        )
+    ]
+    if rejected := told["rejected"]:
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in rejected.items())
+        lines.append(f"Skipped as invalid: {sum(rejected.values()):,} ({rules})")
+    return lines
 
 
 def sensitivity_card(told: Told) -> Presentation:
-    """What would move a result."""
+    """What would move a result: slopes, what becomes of it with each number better and worse."""
     if "elasticities" in told:  # of one result of an estimate
         title = f"{told['result']} = {value_text(told['result'], told['value'])}: {told['plan']}"
         return Presentation(
             title=title, tables=table_of(told["elasticities"], "path", "words", "elasticity")
         )
-    first = next(iter(told["results"]))
-    rows = [{**n, "elasticity": n["elasticities"][first]} for n in told["numbers"]]
-    chosen = " (chosen)" if told["plan_chosen"] else ""
+    names = tuple(told["results"])
+    seen = [one for one in told["numbers"] if any(_strength(one, name) > LEAST for name in names)]
+    prices = [one for one in seen if one["kind"] == "price"]
+    shown = [one for one in seen if one["kind"] != "price"] + prices[:MOST_PRICES]
+    idle = [one["words"] for one in told["numbers"] if one not in seen]
+    chosen = "chosen anew" if told["replanned"] else "held"
+    by = f"{told['factor']:g}"
+    single = [one for one in seen if one["kind"] not in ("joint", "price")]
+    first = max(single, key=lambda one: abs(one["elasticities"][names[0]]), default=None)
+    head = "nothing moves it"
+    if first is not None:
+        slope = first["elasticities"][names[0]]
+        head = f"{first['words']}: 1 % more is {slope:+.2f} % of {words_of(names[0])}"
+    lines = [f"plan  {told['plan']}  ({'chosen' if told['plan_chosen'] else 'as given'})"]
+    best = told["best_now"]
+    if best is not None and best["ratios"] is not None:
+        ratio = next(iter(best["ratios"].values()))
+        if ratio < 1.0 - LEAST:
+            lines.append(f"As it is, `{best['plan']}` takes {1.0 - ratio:.1%} less.")
+    able = [one for one in shown if one["better"] is not None]
+    rows = [
+        {
+            "words": one["words"],
+            **{
+                f"{name} {sign}": _change(one[key], name)
+                for key, sign in (("better", f"x{by}"), ("worse", f"/{by}"))
+                for name in names
+            },
+        }
+        for one in able
+    ]
+    changes = [name for name in (rows[0] if rows else ()) if name != "words"]
     return Presentation(
-        title=f"{place(told)}: {told['plan']}{chosen}",
+        title=f"{head}: {place(told)}",
+        lines=tuple(lines),
         facts=tuple(fact_of(name, value, None) for name, value in told["results"].items()),
-        tables=table_of(rows, "path", "words", "elasticity"),
-    )
+        tables=(
+            *table_of(
+                [{**one, "now": with_unit(one["value"], one["unit"]) if one["unit"] else ""}
+                 for one in shown],
+                "words", "now", *(f"elasticities.{name}:elasticity" for name in names),
+                title="Elasticities",
+                labels={f"elasticities.{name}:elasticity": words_of(name) for name in names},
+            ),
+            *table_of(
+                rows, "words", *changes, title=f"What if (plan {chosen})",
+                labels={name: f"{words_of(name.split()[0])} {name.split()[1]}" for name in changes},
+            ),
+        ),
+        lists=listed("No difference to speak of", [", ".join(idle)] if idle else []),
+        meaning=(f"x{by}: better by the factor, a time shorter; /{by}: worse",),
+    )  # fmt: skip
+
+
+def _strength(moved: Told, result: str) -> float:
+    """How much a number moves a result: the larger of its slope and its what-ifs; all of it where nothing
+    fits any more."""
+    ratios = [one["ratios"] for one in (moved["better"], moved["worse"]) if one is not None]
+    changes = [1.0 if ratio is None else abs(ratio[result] - 1.0) for ratio in ratios]
+    return float(max([abs(moved["elasticities"][result]), *changes]))
+
+
+def _change(what_if: Told | None, name: str) -> str:
+    if what_if is None or what_if["ratios"] is None:
+        return "no fit"
+    return value_text("change", what_if["ratios"][name] - 1.0)
 
 
 def plans_card(told: Told) -> Presentation:
@@ -187,9 +174,10 @@ def plans_card(told: Told) -> Presentation:
         {**told[name], "place": name.upper(), "only_here": " ".join(told[f"only_{name}"])}
         for name in ("a", "b")
     ]
+    first, *rest = told["conclusions"]
     return Presentation(
-        title=f"{question(told['a'])}: A {told['a']['plan']}; B {told['b']['plan']}",
-        lines=tuple(told["conclusions"]),
+        title=first,
+        lines=(f"{question(told['a'])}: A {told['a']['plan']}; B {told['b']['plan']}", *rest),
         facts=(fact_of("difference_s", told["difference_s"], told["interval"]),),
         tables=(
             *table_of(rows, *PLANS),
@@ -208,44 +196,55 @@ def _leaves(leaves: list[Mapping[str, Any]], unit: str, title: str) -> Any:
     return table_of([*leaves, every], "name", *names, title=title, labels=labels)
 
 
-def diagnose_card(told: Told) -> Presentation:
-    """Measured runs beside their prediction."""
-    causes = [cause["mechanism"] for run in told["runs"] for cause in run["causes"]]
-    told_of = [name for run in told["runs"] for name in run]
-    measured = (
-        ("measured_s", "predicted_s")
-        if "measured_s" in told_of
-        else ("metric", "measured", "predicted")
-    )
-    return Presentation(
-        title=f"{told['model']} on {told['system']}: {len(told['runs'])} measured runs",
-        lines=tuple(f"likely cause: {cause}" for cause in dict.fromkeys(causes))[:3],
-        tables=table_of(told["runs"], "source", "plan", *measured, "gap"),
-    )
-
-
-def trace_card(told: Told) -> Presentation:
-    """A measured trace beside its prediction."""
-    first = told["ranks"][0]["mean"] if told["ranks"] else {}
-    return Presentation(
-        title=f"{len(told['ranks'])} ranks, {len(told['steps'])} steps",
-        lines=tuple(told["notes"]),
-        bars=bars_of({name: value for name, value in first.items() if name != "step_s"}),
-        bar_title="measured step",
-    )
-
-
 def improve_card(told: Told) -> Presentation:
-    """A launch, and a faster one."""
-    rows = [
+    """A launch, a faster one, the flags to change, and what was read from the launch."""
+    load = told["load"]
+    speed = told["metric"]
+    launch: dict[str, Any] = {
+        "what": "launch", "plan": told["plan_before"], speed: told["before"],
+        "peak_memory_bytes": told["memory_before"], **(told["latency_before"] or {}),
+        "fits": "does not run" if told["before"] is None else _unless_fits(told["fits_before"]),
+    }  # fmt: skip
+    better = {
+        "what": "better", "plan": told["plan_after"], speed: told["after"],
+        "peak_memory_bytes": told["memory_after"], **(told["latency_after"] or {}),
+    }  # fmt: skip
+    changes = [
         {**one, "before": one["before"] or "-", "after": one["after"] or "leave out"}
         for one in told["changes"]
     ]
+    first, *rest = told["conclusions"]
+    lines = [place(told), *rest]
+    if load is not None:
+        prompt, answer, many = (f"{load[name]:,g}" for name in ("isl", "osl", "concurrency"))
+        lines.append(
+            f"load: prompts of {prompt} tokens, answers of {answer}, {many} requests at a time "
+            "(--isl, --osl, --concurrency)"
+        )
+    times = ("peak_memory_bytes",) if load is None else ("ttft_ms", "tpot_ms")
+    missing = told["export_notes"] if changes else ()
     return Presentation(
-        title=place(told),
-        lines=tuple(told["conclusions"]),
-        tables=table_of(rows, "flag", "before", "after"),
-    )
+        title=first,
+        lines=tuple(lines),
+        tables=(
+            *table_of(
+                [launch, better] if changes else [launch], "what", "plan", speed, *times, "fits",
+                labels={"what": ""},
+            ),
+            *table_of(changes, "flag", "before", "after"),
+            *table_of(
+                [{**row, "line": None if row["line"] is None else str(row["line"])}
+                 for row in told["read_back"]],
+                "name", "value", "origin", "key", "line",
+                labels={"name": "read back", "value": "value", "origin": "from", "key": "argument"},
+            ),
+        ),
+        lists=listed("Not expressed by it", missing),
+    )  # fmt: skip
+
+
+def _unless_fits(fits: str) -> str | None:
+    return None if fits == "yes" else fits
 
 
 def changed_card(told: Told) -> Presentation:
@@ -267,8 +266,28 @@ def scaling_card(told: Told) -> Presentation:
         for point in curve["points"]
     ]  # fmt: skip
     kind = "the batch grows with the GPUs" if told["mode"] == "weak" else "the batch is held"
+    factors = dict.fromkeys(
+        factor for curve in told["curves"] for p in curve["points"] for factor in p["by_bandwidth"]
+    )
+    slower = [
+        {
+            "model": curve["model"] if several else None,
+            "strategy": curve["strategy"],
+            "gpus": point["gpus"],
+            "follows": point["follows"],
+            **{
+                f"x{float(f):g}": f"{1.0 / ratio:.2f}" for f, ratio in point["by_bandwidth"].items()
+            },
+        }
+        for curve in told["curves"]
+        if (point := _largest(curve)) is not None
+    ]
+    names = [f"x{float(factor):g}" for factor in factors]
     return Presentation(
-        title=f"{told['mode']} scaling on {told['system']}: {kind}, sequences of {told['seq_len']:,}",
+        title=_scales(told["curves"]),
+        lines=(
+            f"{told['mode']} scaling on {told['system']}: {kind}, sequences of {told['seq_len']:,}",
+        ),
         tables=(
             *table_of(
                 told["curves"], "model", "strategy", "fits_from", "scales_to", "best_gpus", "why",
@@ -280,8 +299,33 @@ def scaling_card(told: Told) -> Presentation:
                 "tokens_per_s_per_gpu", "efficiency", "peak_memory_bytes", "fits", "why",
                 title="Every point",
             ),
+            *table_of(
+                slower, "model", "strategy", "gpus", *names, "follows",
+                title="Tokens/s with other bandwidths between nodes, over those now",
+                labels={name: name for name in names},
+            ),
         ),
+        meaning=(SCALED,),
     )  # fmt: skip
+
+
+def _scales(curves: Sequence[Told]) -> str:
+    """The strategy that scales to most GPUs, of each model."""
+    found = []
+    for model in dict.fromkeys(curve["model"] for curve in curves):
+        able = [one for one in curves if one["model"] == model and one["scales_to"]]
+        if not able:
+            found.append(f"{model} does not fit at any of these numbers of GPUs")
+            continue
+        best = max(able, key=lambda one: (one["scales_to"], one["best_gpus"] or 0))
+        found.append(f"{model} scales to {best['scales_to']:,} GPUs with {best['strategy']}")
+    return "; ".join(found)
+
+
+def _largest(curve: Told) -> Told | None:
+    """The point of a curve with the most GPUs that fits."""
+    able = [point for point in curve["points"] if point["by_bandwidth"]]
+    return able[-1] if able else None
 
 
 def codesign_card(told: Told) -> Presentation:

@@ -3,7 +3,13 @@
 from collections.abc import Callable, Mapping
 
 from foretell.records import with_values
-from foretell.report.presentation.money_cards import buy_card, compare_card, cost_card
+from foretell.report.presentation.diagnosis_cards import diagnose_card, trace_card
+from foretell.report.presentation.money_cards import (
+    buy_card,
+    compare_card,
+    cost_card,
+    cost_sweep_card,
+)
 from foretell.report.presentation.numbers import Presentation, Told
 from foretell.report.presentation.service_cards import (
     fleet_card,
@@ -12,22 +18,22 @@ from foretell.report.presentation.service_cards import (
     serve_card,
     size_card,
 )
-from foretell.report.presentation.training_cards import (
-    changed_card,
-    codesign_card,
-    diagnose_card,
+from foretell.report.presentation.step_cards import (
     estimate_card,
     explain_card,
     fits_words,
-    improve_card,
     memory_card,
+    simulate_card,
+)
+from foretell.report.presentation.training_cards import (
+    changed_card,
+    codesign_card,
+    improve_card,
     plans_card,
     scaling_card,
     search_card,
     sensitivity_card,
-    simulate_card,
     sweep_card,
-    trace_card,
 )
 
 NO_ANSWER = {"fits", "problems", "hint_on_request"}
@@ -70,12 +76,12 @@ def presentation(verb: str, told: Told) -> Presentation:
     )
     if reasons and len(told) <= len(NO_ANSWER & set(told)):
         return Presentation(title="No", verdict="no", reasons=reasons)
-    made = CARDS[verb](told)
+    made = (cost_sweep_card if "sweep" in told and verb == "cost" else CARDS[verb])(told)
     sure = told.get("interval_reason")
     return with_values(
         made,
         verdict=fits_words(told),
         reasons=reasons,
-        notes=(f"how sure: {sure}",) if sure else (),
-        assumptions=tuple(told.get("assumptions") or ()),
+        notes=(*((f"how sure: {sure}",) if sure else ()), *made.notes),
+        assumptions=(*(told.get("assumptions") or ()), *made.assumptions),
     )

@@ -23,7 +23,7 @@ export function digits(value, figures = 3) {
   const places = size === 0 ? 0 : Math.max(0, figures - 1 - Math.floor(Math.log10(size)));
   const most = Math.min(places, 12);
   const told = { maximumFractionDigits: most, minimumFractionDigits: Number.isInteger(value) ? 0 : most };
-  return value.toLocaleString("en", told).replaceAll(",", " ");
+  return value.toLocaleString("en", told);
 }
 
 function scaled(value, steps) {

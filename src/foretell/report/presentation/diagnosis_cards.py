@@ -1,0 +1,217 @@
+"""What is worth showing of measured runs beside their prediction: gaps, likely causes, what to do next."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from foretell.report.presentation.labels import words_of
+from foretell.report.presentation.measured import WORDS
+from foretell.report.presentation.numbers import (
+    Presentation,
+    ShownTable,
+    Told,
+    bars_of,
+    listed,
+    plain_table,
+    value_text,
+)
+from foretell.specs.measurement import HELD, PART_NAMES
+from foretell.uncertainty.causes import REST, SHARED
+
+CAUSES = {
+    **WORDS,
+    **PART_NAMES,
+    SHARED: "everything alike",
+    REST: "not explained by a mechanism",
+}
+"""Cause -> what it is called."""
+
+
+def diagnose_card(told: Told) -> Presentation:
+    """Measured runs, loops or services beside their prediction."""
+    runs = told["runs"]
+    plans = dict.fromkeys(line for run in runs for line in _plan_lines(run))
+    known = {f"{run['source']}: {line}" for run in runs for line in _over_time(run)}
+    return Presentation(
+        title=f"{_verdict(runs)}: {told['model']} on {told['system']}",
+        lines=tuple(plans),
+        tables=(
+            *plain_table(
+                [row for run in runs for row in _figures(run, _of(run, runs))], "Measured and predicted"
+            ),
+            *_causes(runs),
+            *_phases(runs),
+        ),
+        lists=(
+            *listed("What stands out", [line for run in runs for line in _stands_out(run)]),
+            *listed("This measurement cannot separate", [
+                " and ".join(CAUSES.get(name, name) for name in pair)
+                for run in runs
+                for pair in run.get("not_told_apart") or ()
+            ]),
+            *(
+                part
+                for run in runs
+                for part in listed(
+                    f"Over {(run.get('over_time') or {}).get('steps')} steps", _over_time(run)
+                )
+            ),
+            *listed("Next", _next(told)),
+            *listed("Notes", [note for note in told.get("notes") or () if note not in known]),
+        ),
+        assumptions=tuple(line for run in runs for line in run.get("assumptions") or ()),
+    )  # fmt: skip
+
+
+def _verdict(runs: Sequence[Told]) -> str:
+    """The first run's gap and the likeliest cause of it."""
+    first = runs[0]
+    if first["gap"] is None:
+        return "no step time was measured"
+    name = words_of(first.get("metric") or "step_s")
+    gap = f"{name} {abs(first['gap']):.0%} {'above' if first['gap'] > 0 else 'below'} predicted"
+    outside = _outside(first)
+    gap += f", {outside} the 90 % interval" if outside else ""
+    causes = first.get("causes") or ()
+    if outside == "inside" or not causes or "probability" not in causes[0]:
+        return gap
+    likely = max(causes, key=lambda cause: cause["probability"])
+    called = CAUSES.get(likely["mechanism"], likely["mechanism"])
+    return f"{gap}; likely {called} ({likely['probability']:.0%})"
+
+
+def _outside(run: Told) -> str:
+    """Whether what was measured lies in the interval; empty where there is none."""
+    low, high = (run.get("interval") or {}).get("p90") or (None, None)
+    value = run["measured"] if "measured" in run else run["measured_s"]
+    if low is None or value is None:
+        return ""
+    return "inside" if low <= value <= high else "outside"
+
+
+def _plan_lines(run: Told) -> Iterator[str]:
+    plan = f"{run['source']}: plan  {run['plan']}"
+    if run.get("metric"):
+        load = f"{run['rate']:g} requests/s" if run["rate"] else None
+        load = load or f"concurrency {run['concurrency'] or 0:g}"
+        plan += f", {run['profile']}"
+        if run["metric"] not in HELD:
+            plan += f": {load}, {run['isl']:g} tokens in, {run['osl']:g} out"
+    yield plan
+    if run.get("rollout_plan"):
+        yield f"rollout  {run['rollout_plan']}"
+
+
+def _figures(run: Told, source: str) -> Iterator[dict[str, Any]]:
+    """What was measured of a run, beside its prediction."""
+    name = run.get("metric") or "step_s"
+    measured, predicted = (
+        run[key if run.get("metric") else f"{key}_s"] for key in ("measured", "predicted")
+    )
+    ends = (run.get("interval") or {}).get("p90")
+    every = [(name, measured, predicted, run["gap"], ends, _outside(run))]
+    every += [
+        (one["metric"], one["measured"], one["predicted"], one["gap"], None, "")
+        for one in run.get("watched") or ()
+    ]
+    for figure, seen, expected, gap, interval, outside in every:
+        yield {
+            "run": source,
+            "figure": words_of(figure),
+            "measured": "-" if seen is None else value_text(figure, seen),
+            "predicted": value_text(figure, expected),
+            "90 %": value_text(figure, interval) if interval else "",
+            "gap": "" if gap is None else value_text("gap", gap),
+            "interval": outside,
+        }
+
+
+def _of(run: Told, runs: Sequence[Told]) -> str:
+    """Which run a row is of, where there are several."""
+    if len(runs) == 1:
+        return ""
+    return str(run["source"])
+
+
+def _causes(runs: Sequence[Told]) -> tuple[ShownTable, ...]:
+    rows = [
+        {
+            "run": _of(run, runs),
+            "cause": CAUSES.get(cause["mechanism"], cause["mechanism"]),
+            "probability": f"{cause['probability']:.0%}",
+            "then takes": f"x {cause['factor']:.2f}",
+            "gain if fixed": f"{cause['gain']:.1%}",
+            "check": cause["check"],
+        }
+        for run in runs
+        if run.get("metric") not in HELD
+        for cause in run.get("causes") or ()
+    ]
+    return plain_table(rows, "Likely causes")
+
+
+def _phases(runs: Sequence[Told]) -> tuple[ShownTable, ...]:
+    """Timed parts side by side; what to look at is left out where causes follow."""
+    rows = [
+        {
+            "run": _of(run, runs),
+            "phase": PART_NAMES.get(one["phase"], one["phase"]),
+            "logged": value_text("seconds", one["measured_s"]),
+            "expected": value_text("seconds", one["predicted_s"]),
+            "verdict": one["verdict"]
+            if one["verdict"] == "as expected"
+            else f"{one['ratio']:.1f} x",
+            "check": "" if run.get("causes") else one["check"],
+        }
+        for run in runs
+        for one in run.get("phases") or ()
+    ]
+    return plain_table(rows, "Phases")
+
+
+def _stands_out(run: Told) -> list[str]:
+    if run.get("metric") in HELD:
+        return [f"look at {cause['check']}" for cause in run["causes"]]
+    return list(run.get("said") or ())
+
+
+def _over_time(run: Told) -> Sequence[str]:
+    said: Sequence[str] = (run.get("over_time") or {}).get("said") or ()
+    return said
+
+
+def _next(told: Told) -> Iterator[str]:
+    """The best plan by what was measured, and what to measure next."""
+    best, ahead = told.get("best_plan"), told.get("next")
+    if best is not None:
+        yield f"Best plan given these measurements: {best} ({_expected(told, 'best_')})"
+    if ahead is not None:
+        load = (
+            f", concurrency {ahead['concurrency']:g}, {ahead['isl']:g} tokens in, {ahead['osl']:g} out"
+            if "concurrency" in ahead
+            else ""
+        )
+        doubt = "doubt about the causes" if load else "interval of the best plan"
+        yield (
+            f"Measure next: {ahead['plan']}{load} (predicted {_expected(ahead)}); narrows the {doubt} "
+            f"by {ahead['narrower']:.0%}"
+        )
+
+
+def _expected(one: Told, before: str = "") -> str:
+    if f"{before}step_s" in one:
+        return f"{value_text('step_s', one[f'{before}step_s'])} a step"
+    return ", ".join(
+        f"{words_of(name)} {value_text(name, one[f'{before}{name}'])}"
+        for name in ("ttft_ms", "tpot_ms")
+    )
+
+
+def trace_card(told: Told) -> Presentation:
+    """A measured trace beside its prediction."""
+    first = told["ranks"][0]["mean"] if told["ranks"] else {}
+    return Presentation(
+        title=f"{len(told['ranks'])} ranks, {len(told['steps'])} steps",
+        lines=tuple(told["notes"]),
+        bars=bars_of({name: value for name, value in first.items() if name != "step_s"}),
+        bar_title="measured step",
+    )

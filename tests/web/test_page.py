@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 
 import foretell
+from foretell.report.presentation.verbs import presentation
 from tests.surfaces.command import foretell as command
 from tests.web.browser import Watched
 
@@ -139,8 +140,19 @@ def test_cost_network_and_sensitivities_are_what_the_command_line_says(watched: 
     assert taken(page) == (json.loads(json.dumps(found)),) * 2
     for name, value in found["results"].items():
         assert watched.value(name) == value
-    assert page.locator("#elasticities tbody tr").count() == len(found["numbers"])
+    check_tables(page, "#elasticities", "sensitivity", found)
     assert page.inner_text("#commands").startswith("foretell sensitivity llama-3.1-8b ")
+
+
+def check_tables(page: Any, place: str, verb: str, told: dict[str, Any]) -> None:
+    """The cells of an answer's tables, in their order, are those of the page."""
+    cells = [
+        cell for table in presentation(verb, told).tables for row in table.rows for cell in row
+    ]
+    shown = [
+        text for part in place.split(", ") for text in page.locator(f"{part} td").all_inner_texts()
+    ]
+    assert [text.strip() for text in shown] == [cell.strip() for cell in cells]
 
 
 def taken(page: Any) -> tuple[Any, Any]:
@@ -161,7 +173,8 @@ def test_clusters_are_what_python_says(watched: Watched) -> None:
     assert page.inner_text("[data-name=best]") == found["best"]
     for name in ("tokens_per_s", "usd", "usd_per_million_tokens"):
         assert watched.value(name) == found["systems"][0][name]
-    assert page.locator("#systems tbody tr").count() == page.locator("#beats tbody tr").count() == 2
+    assert page.locator("#systems tbody tr").count() == 2
+    check_tables(page, "#systems, #total", "compare", found)
     assert taken(page) == (found, found)
     for figure in ("clusters", "clusters-cost"):
         assert page.locator(f"[data-figure={figure}] svg.main-svg").count() > 0
@@ -331,10 +344,9 @@ def test_a_pasted_run_is_diagnosed(watched: Watched) -> None:
     told = foretell.diagnose(
         "tp8 zero1 mbs1: 60 s", model="llama-3.1-8b", system="h100-sxm", gpus=16
     ).to_dict()
-    run = told["runs"][0]
-    place = "#summary data[data-name=predicted_s]"
-    assert float(page.get_attribute(place, "value") or 0) == run["predicted_s"]
-    assert page.locator("#runs tbody tr").count() == len(run["causes"])
+    headline = presentation("diagnose", told).title
+    assert page.inner_text("#summary .big") == headline.rpartition(": ")[0]
+    check_tables(page, "#summary, #runs", "diagnose", told)
     assert "mbs1" not in page.url
     page.fill("#runs-text", "nothing of use")
     page.click("#runs-go")

@@ -90,7 +90,7 @@ def test_progress_is_shown_in_words_and_as_a_bar(watched: Watched) -> None:
           return [root.querySelector("p").textContent, bar.max, bar.value];
         }"""
     )
-    assert words.startswith("Searching plans: 1 200 of 48 000 plans · ")
+    assert words.startswith("Searching plans: 1,200 of 48,000 plans · ")
     assert (most, value) == (48000, 1200)
 
 

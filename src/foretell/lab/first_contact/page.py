@@ -121,15 +121,23 @@ def readme_text() -> str:
     """What README.md says of first contacts: the newest wave of each kind, by the last version that was
     scored before its rows were opened, with the median of the first that was."""
     newest: dict[str, list[str]] = {}
+    sealed = [pair for pair in _counted(sealed_scores()) if not pair[0].given]
     for kind in HEADLINES:
+        mine = {_wave_key(pair[1].wave): pair for pair in sealed if pair[1].kind == kind}
         for wave in waves(kind):
+            first, _ = mine.pop(_wave_key(wave.name), (None, None))
+            met = f"{wave.name}, met by {wave.commit} before its rows were opened"
             scores = [one for one in wave.scores if not one.seen_before]
-            newest[kind] = _sentence(kind, f"{wave.name}, met by {wave.commit}", scores)
-        for first, last in _counted(sealed_scores()):
-            if last.kind == kind and not last.given:
-                met = f"{last.wave}, by {last.commit}, before its rows were opened"
-                newest[kind] = _sentence(kind, met, last.scores, first)
+            newest[kind] = _sentence(kind, met, scores, first)
+        for first, last in mine.values():
+            met = f"{last.wave}, by {last.commit}, before its rows were opened"
+            newest[kind] = _sentence(kind, met, last.scores, first)
     return "\n".join(line for lines in newest.values() for line in lines)
+
+
+def _wave_key(name: str) -> str:
+    """A wave's name as scorers and tables both have it."""
+    return name.lower().replace(" ", "-")
 
 
 def _sentence(
@@ -144,7 +152,7 @@ def _sentence(
     title = f"**{kind.capitalize()}, first contact** ({met})"
     parts = "; ".join(_figures(one, noun.split()[0]) for one in found)
     earlier = ""
-    if first is not None and first.scores is not scores:
+    if first is not None and first.commit not in met:
         medians = [
             f"{_name(one.metric)} {100.0 * one.median_source:.1f} %"
             for metric in wanted

@@ -59,7 +59,7 @@ def compare_card(told: Told) -> Presentation:
         for one in systems
         for name, facts in one["workloads"].items()
     ]
-    why = bool(told.get("with_reasons"))
+    why = told.get("with_reasons", True)
     doubts = [f"±{100 * one['half_width']:.0f} %  {one['cause']}" for one in told["doubts"]]
     able = [one for one in systems if one["problem"] is None]
     return Presentation(

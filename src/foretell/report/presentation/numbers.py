@@ -106,7 +106,10 @@ class Presentation:
         rest = {"reasons": list(self.reasons), "notes": list(self.notes)}
         numbers = [fact.to_dict() for fact in self.facts]
         made = [one.to_dict() for one in self.tables] if tables else []
-        shown = told | {"numbers": numbers} | rest | {"tables": made}
+        lists = [{"title": title, "lines": list(lines)} for title, lines in self.lists]
+        shown = (
+            told | {"numbers": numbers} | rest | {"tables": made, "lists": lists if tables else []}
+        )
         return {name: one for name, one in shown.items() if one}
 
 

@@ -1,7 +1,7 @@
 // Clusters: systems ranked by what they do for the money, and how sure the order is.
 
-import { table } from "../dom.js";
-import { assumed, facts, h, noCard, number, range, scenarioCard, show, surely, tableOf, withUsual } from "./shared.js";
+import { showing } from "../api.js";
+import { assumed, facts, h, noCard, number, restOf, scenarioCard, show, shown, tableOf, withUsual } from "./shared.js";
 import { nameOf } from "../own.js";
 
 const PAID = ["rent", "price", "years", "utilisation", "region"];
@@ -29,9 +29,7 @@ export default {
       desk.figureOf("clusters", "Tokens a second of the whole cluster", asked, [name]),
     ]);
     desk.put("systems", tableOf(active, "", `Systems of ${name}, the best first`));
-    desk.put("total", tableOf(active, "What each runs"), tableOf(active, "Total cost", "Total cost", "Part by part; resale is money back"));
-    desk.put("doubts", active.doubts?.length ? doubts(active, name) : "");
-    desk.put("beats", Object.keys(active.beats ?? {}).length > 1 ? beats(active) : "");
+    desk.put("total", ...restOf(active, [""]));
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "compare", flags: questions[i], answer })).filter(({ answer }) => answer.systems));
     return "";
@@ -52,16 +50,12 @@ function card(answer, i, asked) {
   const done = Object.values(first.workloads)[0];
   return scenarioCard(i, `${nameOf(asked.model, "your model")}: best of ${answer.systems.length}`,
     h("p", { class: "big" }, h("span", { "data-name": "best" }, answer.best), h("small", {}, answer.by === "tokens" ? " is the fastest" : first.no_price ? " is the fastest; it has no price" : " costs least")),
-    h("p", { class: "quiet" }, first.no_price ? "" : [number(first.usd_per_million_tokens, "usd", "usd_per_million_tokens"), " per million tokens, ", range(first.interval?.usd_per_million_tokens?.p90, "usd"), " · "],
-      number(first.tokens_per_s, "count", "tokens_per_s"), " tokens/s, ", range(first.interval?.tokens_per_s?.p90, "count")),
     h("p", { class: "plan", "data-name": "plan" }, done?.plan ?? ""),
     facts([
+      ...shown(showing({ ...first }, answer.presentation), ["system"]),
       ["GPUs", number(first.gpus, "count", "gpus")],
       first.no_price ? null : [`Paid over ${show(first.years, "count")} years`, number(first.usd, "usd", "usd")],
       ["Paid", first.paid === "own" ? "bought and run" : first.paid],
-      first.usd_per_run ? ["$ per run", surely(first, "usd_per_run", "usd")] : null,
-      first.usd_per_request ? ["$ per request", surely(first, "usd_per_request", "usd")] : null,
-      first.usd_per_million_output_tokens ? ["$ per million in, out", h("span", {}, number(first.usd_per_million_input_tokens, "usd"), ", ", number(first.usd_per_million_output_tokens, "usd"))] : null,
       others.length ? ["Order", h("span", { class: `tag ${answer.certain ? "yes" : "too_close"}` }, answer.certain ? "certain" : "borderline")] : null,
     ]));
 }
@@ -69,21 +63,4 @@ function card(answer, i, asked) {
 function verdict(answer, name) {
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Verdict for ${name}`)),
     h("ul", { class: "said" }, answer.conclusions.map((text) => h("li", {}, text))));
-}
-
-function doubts(answer, name) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Main uncertainties in the ranking of ${name}`)),
-    table("The widest first, 90 % of draws", [
-      { title: "of", of: (row) => row.cause },
-      { title: "plus or minus", unit: "share", of: (row) => row.half_width },
-    ], answer.doubts));
-}
-
-function beats(answer) {
-  const able = Object.keys(answer.beats);
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "How often one beats another")),
-    table(`Share of draws in which the row is ${answer.by === "tokens" ? "faster" : "cheaper"} than the column`, [
-      { title: "system", of: (one) => one },
-      ...able.map((other) => ({ title: other, unit: "chance", of: (one) => answer.beats[one][other] ?? null })),
-    ], able));
 }

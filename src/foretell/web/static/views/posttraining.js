@@ -11,7 +11,7 @@ export default {
     ["Placement", ["placement", "staleness", "loop"]], ["More", ["plan", "rollout_plan", "measured", "set"]]],
 
   async show(desk) {
-    const questions = desk.names.map((_, i) => withUsual(desk.flags(JOB, i), { gpus: 32, max_osl: 8192 }));
+    const questions = desk.names.map((_, i) => withUsual(desk.flags(JOB, i), { gpus: 32, algorithm: "grpo", max_osl: 8192 }));
     const told = await desk.each((i) => desk.ask("post-train", questions[i]));
     desk.put("trouble");
     desk.put("summary", told.map((answer, i) => (answer.phases ? card(answer, i) : noCard(i, answer, headingOf(answer, questions[i]), "Does not fit"))));

@@ -6,6 +6,8 @@ import { sentence } from "../fields.js";
 import { nameOf } from "../own.js";
 import { NAMES } from "../state.js";
 
+// Characters from which a cell is a sentence.
+const LONG = 40;
 export const PLACE = ["model", "system", "gpus", "global_batch", "seq_len", "plan", "framework", "precision", "tp", "pp", "ep", "zero", "set", "measured"];
 
 export function scenarioCard(i, heading, ...children) {
@@ -92,7 +94,7 @@ export function shown(answer, but = []) {
 // One of them by its name, with the exact value.
 export function named(answer, one) {
   const found = typeof one === "string" ? answer.presentation?.numbers?.find(({ name }) => name === one) : one;
-  const value = answer[found?.name];
+  const value = answer[found?.name] ?? answer.results?.[found?.name];
   return typeof value === "number" ? h("data", { value, "data-name": found.name }, found.text) : h("span", { "data-name": found?.name }, found?.text ?? "–");
 }
 
@@ -102,7 +104,16 @@ export function tableOf(answer, title, heading = title, caption = "") {
   if (!found) return "";
   const columns = found.headers.map((head, i) => ({ title: head, word: head, right: found.right[i], of: (row) => row[i] }));
   return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, heading)),
-    table(caption, columns, found.rows, (row) => !title && row === found.rows[0], heading));
+    table(caption, columns.map((column, i) => ({ ...column, long: !found.right[i] && found.rows.some((row) => row[i].length > LONG) })),
+      found.rows, (row) => !title && row === found.rows[0], heading));
+}
+
+// Every table and list of the answer but those that stand elsewhere, as they are shown everywhere.
+export function restOf(answer, but = []) {
+  const { tables = [], lists = [] } = answer.presentation ?? {};
+  return [...tables.filter(({ title }) => !but.includes(title)).map(({ title }) => tableOf(answer, title)),
+    ...lists.map(({ title, lines }) => h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, title)),
+      h("ul", { class: "said" }, lines.map((text) => h("li", {}, text)))))];
 }
 
 // How sure an answer is, in words.

@@ -1,9 +1,8 @@
 // Timeline: one step simulated event by event, as a picture and as a file that Perfetto opens.
 
 import { file } from "../api.js";
-import { table } from "../dom.js";
 import { save } from "../figure.js";
-import { assumed, facts, h, headingOf, noCard, number, peak, planned, range, scenarioCard, surely, word } from "./shared.js";
+import { assumed, facts, h, headingOf, named, noCard, planned, range, restOf, scenarioCard, shown, word } from "./shared.js";
 
 const OVER_STEP = "memory-over-step";
 
@@ -28,7 +27,7 @@ export default {
     ]);
     if (shown) shown.note.textContent = "One rank of each pipeline stage; drag to look closer, double click to look at all of it.";
     desk.put("keep", question ? keep(desk, question, name) : "");
-    desk.put("stages", active.played ? stages(active.played, name) : "");
+    desk.put("stages", ...(active.played ? restOf(active.played) : [""]));
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "simulate", flags: answer.exact, answer: answer.played })).filter(({ answer }) => answer));
     return "";
@@ -38,11 +37,9 @@ export default {
 function card(answer, i) {
   const played = answer.played;
   return scenarioCard(i, headingOf(answer, {}),
-    h("p", { class: "big" }, number(played.step_s, "s", "step_s"), h("small", {}, " simulated")),
-    h("p", { class: "quiet" }, "closed form ", number(played.closed_step_s, "s", "closed_step_s"), ", ", number(played.difference, "signed"), " apart"),
+    h("p", { class: "big" }, named(played, "step_s"), h("small", {}, " simulated")),
     h("p", { class: "plan", "data-name": "plan" }, played.plan),
-    facts([[word("90 % interval", "interval"), range(played.intervals?.step_s?.p90, "s")], [word("MFU"), surely(played, "mfu", "share")],
-      ["Allocated by tensors", surely(played, "allocated_bytes", "bytes")], ["Peak memory", peak(played)]]));
+    facts([[word("90 % interval", "interval"), range(played.intervals?.step_s?.p90, "s")], ...shown(played, ["step_s"])]));
 }
 
 function overStep(desk, question, name) {
@@ -60,15 +57,4 @@ function keep(desk, question, name) {
     button("save-trace", "Download the trace", async () => save(`foretell-step-${name}.json.gz`, await file("simulate trace", question))),
     button("memory-over-step", "Memory over the step", () => overStep(desk, question, name)),
     h("span", { class: "quiet" }, "The trace opens in ui.perfetto.dev and in chrome://tracing.")));
-}
-
-function stages(played, name) {
-  return h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, `Stages of ${name}`)),
-    table("One rank of each pipeline stage", [
-      { title: "stage", word: "stage", of: (row) => String(row.stage) },
-      { title: "busy", unit: "s", of: (row) => row.busy_s },
-      { title: "bubble", word: "bubble", unit: "s", of: (row) => row.bubble_s },
-      { title: "data parallel", unit: "s", of: (row) => row.data_parallel_s },
-      { title: "peak memory", unit: "bytes", of: (row) => row.peak_memory_bytes },
-    ], played.stages));
 }

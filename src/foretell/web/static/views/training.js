@@ -2,7 +2,7 @@
 
 import { partName, table } from "../dom.js";
 import { differences } from "./differences.js";
-import { assumed, before, facts, fits, h, headingOf, howSure, memoryMeter, named, noCard, number, peak, planned, reasons, scenarioCard, shown, sure, word } from "./shared.js";
+import { assumed, before, facts, fits, h, headingOf, howSure, memoryMeter, named, noCard, number, peak, planned, reasons, scenarioCard, shown, tableOf, word } from "./shared.js";
 
 export default {
   title: "Training",
@@ -23,7 +23,7 @@ export default {
     ];
     if (active?.exact && active.fits !== "no") work.push(limits(desk, active));
     await Promise.all(work);
-    desk.put("plans", active?.found ? plans(active.found, desk) : "");
+    desk.put("plans", active?.found ? plans(active.found, desk) : "", active?.run ? tableOf(active, "The whole run") : "");
     desk.put("assumed", assumed(told));
     desk.export(told.map((answer, i) => ({ name: desk.names[i], verb: "estimate", flags: answer.flags, answer, exact: answer.exact })).filter(({ answer }) => answer.step_s));
     const searched = told.reduce((many, answer) => many + (answer.found?.plans_evaluated ?? 0), 0);
@@ -43,7 +43,6 @@ function step(question) {
 }
 
 function card(answer, i) {
-  const run = answer.run;
   return scenarioCard(i, headingOf(answer, {}),
     h("p", { class: "big" }, named(answer, "step_s"), h("small", {}, " per step "), fits(answer)),
     h("p", { class: "quiet" }, word("90 % interval", "interval"), ` ${answer.presentation.numbers.find(({ name }) => name === "step_s")?.["90%"] ?? ""}`),
@@ -53,8 +52,6 @@ function card(answer, i) {
       ...before(answer, answer.prior?.step_s, "s"),
       howSure(answer),
       ...shown(answer, ["step_s", "peak_memory_bytes", "memory_capacity_bytes"]),
-      run ? ["Whole run", h("span", {}, number(run.days === undefined ? null : run.days * 86400, "s"), sure(run.interval?.p90.map((days) => days * 86400), "s"))] : null,
-      run ? [word("Goodput"), number(run.goodput, "share")] : null,
       [word("peak memory"), peak(answer, " of ", number(answer.memory_capacity_bytes, "bytes"), " ", fits(answer))],
     ]), memoryMeter(answer), answer.problems?.length ? reasons(answer.problems) : "");
 }

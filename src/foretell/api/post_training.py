@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foretell.api.post_training_advice import ways_to_fit
+from foretell.api.post_training_advice import ways_to_fit, with_ways_out
 from foretell.api.post_training_fit import tuning_fits
 from foretell.api.post_training_setup import setups_of
 from foretell.api.post_training_words import in_our_words
 from foretell.api.serving_questions import rent_of
 from foretell.catalog.post_training import PostTrainingLoop
+from foretell.errors import Infeasible
 from foretell.inputs.question import settings_of
 from foretell.posttraining.evidence import figure_ends, figure_reason, setup_facts
 from foretell.posttraining.placement import best_setup, rank_placements
@@ -70,7 +71,10 @@ def post_train(question: PostTrainingQuestion) -> PostTraining:
     Raises BadInput for what cannot be understood and Infeasible where no phase can run at all; a phase that
     does not fit is reported in the answer (`fits`, `fails_in`).
     """
-    found = post_training_of(question)
+    try:
+        found = post_training_of(question)
+    except Infeasible as error:
+        raise with_ways_out(error, question, post_training_of) from None
     question = in_our_words(question, [])
     if question.fit:
         found = replace(found, fit=tuning_fits(question, post_training_of))

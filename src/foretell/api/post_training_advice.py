@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
-from foretell.errors import ProblemsError
+from foretell.errors import Infeasible, ProblemsError
+from foretell.records import later, with_values
 from foretell.specs.post_training import PostTrainingEstimate
 from foretell.specs.questions.post_training import PostTrainingQuestion
 
@@ -13,8 +15,10 @@ BUDGETS = (8192, 4096, 2048)
 """Tokens of a micro-batch that are tried."""
 FRACTIONS = (0.5, 0.4, 0.3)
 """Shares of the memory for the engine that are tried where generation does not fit."""
-TIMES = (2, 4, 8)
+TIMES = (2, 4, 8, 16, 32)
 """Multiples of the chips that are tried."""
+NARROWER = ("weights=fp8", "weights=int4")
+"""Formats of the engine's weights that are tried."""
 RANK = 32
 """Rank of the adapters that are tried."""
 OTHER_TRAINING = ("adapters", "base", "adapters+base")
@@ -43,6 +47,33 @@ def ways_to_fit(
             way = f"{flags} fits ({tried.step_s:,.{0 if tried.step_s >= 10.0 else 1}f} s a step)"
             ways.append((kind in OTHER_TRAINING, tried.gpus * tried.step_s, way))
     return tuple(way for _, _, way in sorted(ways))
+
+
+def with_ways_out(error: Infeasible, question: PostTrainingQuestion, answer: Answer) -> Infeasible:
+    """The refusal with the fewest chips of those tried, or the narrower weights, that hold the rollouts."""
+
+    @cache
+    def words() -> str:
+        chips = ((flags, change) for _, flags, change in _more_chips(question, set()))
+        narrow = ((f'--rollout-plan "{text}"', {"rollout_plan": text}) for text in NARROWER)
+        ways = []
+        for some in (chips, narrow):
+            for flags, change in some:
+                try:
+                    fits = answer(replace(question, trace=None, **change)).fits
+                except ProblemsError:
+                    continue
+                if fits != "no":
+                    ways.append(flags)
+                    break
+        return ", or ".join(ways)
+
+    def allowed(text: str | None) -> Callable[[], str]:
+        return lambda: "; ".join(part for part in (words(), text) if part)
+
+    return Infeasible(
+        with_values(one, allowed=later(allowed(one.allowed))) for one in error.problems
+    )
 
 
 def _changes(
@@ -80,6 +111,14 @@ def _changes(
             kept = [w for w in words.split() if not w.startswith(("recompute=", "zero"))]
             text = " ".join([*kept, "zero3", "recompute=full", "offload=optimizer"])
             yield "host", f'--plan "{text}"', {"plan": text}
+    yield from _more_chips(question, over)
+
+
+def _more_chips(
+    question: PostTrainingQuestion, over: set[str]
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Multiples of the chips; those of the trainer help where more than generation is `over`."""
+    words = question.plan if isinstance(question.plan, str) else ""
     free = re.sub(r"\bdp\d+\s*", "", words).strip()
     for name in ("gpus", "trainer_gpus"):
         given = str(getattr(question, name) or "")

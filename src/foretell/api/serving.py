@@ -10,6 +10,7 @@ import numpy as np
 
 from foretell.api.prefill import moved_options
 from foretell.api.service_answers import ServeAnswer, serve_answer
+from foretell.api.service_ways_out import with_ways_out
 from foretell.api.serving_questions import LARGEST, NO_LOAD, domain_of, question_of, rent_of
 from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.interop.fleets import Role
@@ -80,7 +81,9 @@ def serve(question: ServingQuestion) -> ServeAnswer:
         else:
             found = served(asked, given)
     except Infeasible as error:
-        raise (_with_fit(error, asked) if question.fit else error) from None
+        if question.fit:
+            raise _with_fit(error, asked) from None
+        raise with_ways_out(error, asked, domain_of(asked)) from None
     if question.fit:
         layout = parse_deployment(found.plan, asked.deployment)
         found = replace(found, fit=_fits(asked, layout))

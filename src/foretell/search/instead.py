@@ -14,6 +14,7 @@ from foretell.inputs.job import default_batch
 from foretell.records import dataclass
 from foretell.search.search import SearchResult, search_plans
 from foretell.sharding.rules import chips_of
+from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
 from foretell.units import format as show
@@ -104,7 +105,7 @@ def sizes_beside(scenario: Scenario, base: Plan, *, batch_given: bool) -> tuple[
 
 def instead_words(scenario: Scenario, base: Plan, needs_bytes: float) -> str:
     """The fewest chips and the next larger chip, as the beginning of a list of ways out."""
-    fewest, chip = fewest_chips(scenario, base), larger_chip(scenario, needs_bytes)
+    fewest, chip = fewest_chips(scenario, base), larger_chip(scenario.system.chip, needs_bytes)
     words = ""
     if fewest is not None:
         words += f"--gpus {fewest.gpus}, the fewest that hold it (`{fewest.plan}`), or "
@@ -115,9 +116,8 @@ def instead_words(scenario: Scenario, base: Plan, needs_bytes: float) -> str:
     return words
 
 
-def larger_chip(scenario: Scenario, needs_bytes: float) -> tuple[str, float] | None:
+def larger_chip(own: Chip, needs_bytes: float) -> tuple[str, float] | None:
     """The chip of the same maker with the least memory that holds so much, and its memory."""
-    own = scenario.system.chip
     found = []
     for entry in entries("chip"):
         chip = chip_named(entry.id)

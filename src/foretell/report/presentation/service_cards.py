@@ -384,10 +384,10 @@ def post_train_card(told: Told) -> Presentation:
         notes.append(f"pipeline: the {told['waiting_pool']} pool waits")
     if told["rollout_plan"] and told["tail_requests"]:
         notes.append(f"generation: its tail is that of {told['tail_requests']} answers")
-    step = value_text("step_s", told["step_s"])
+    step = f"{value_text('step_s', told['step_s'])} a step"
+    head = f"{fits_words(told)}{where}" if told["fits"] == "no" else f"{step}, {fits_words(told)}"
     return Presentation(
-        title=f"{step} a step, {fits_words(told)}{where}: {told['algorithm'].upper()} of {told['model']} on "
-        f"{pools}",
+        title=f"{head}: {told['algorithm'].upper()} of {told['model']} on {pools}",
         lines=(f"{placed}{named}; {many}",),
         notes=tuple(notes),
         facts=facts_of(known, *TUNED, *(GENERATED if told["rollout_plan"] else ())),

@@ -1,7 +1,7 @@
 """What makes a post-training step fit that does not: the nearest changes, each tried."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -15,8 +15,10 @@ BUDGETS = (8192, 4096, 2048)
 """Tokens of a micro-batch that are tried."""
 FRACTIONS = (0.5, 0.4, 0.3)
 """Shares of the memory for the engine that are tried where generation does not fit."""
-TIMES = (2, 4, 8, 16, 32)
+TIMES = (2, 4, 8)
 """Multiples of the chips that are tried."""
+MORE_TIMES = (*TIMES, 16, 32)
+"""Those that are tried where the engine's weights alone do not fit."""
 NARROWER = ("weights=fp8", "weights=int4")
 """Formats of the engine's weights that are tried."""
 RANK = 32
@@ -54,7 +56,7 @@ def with_ways_out(error: Infeasible, question: PostTrainingQuestion, answer: Ans
 
     @cache
     def words() -> str:
-        chips = ((flags, change) for _, flags, change in _more_chips(question, set()))
+        chips = ((flags, change) for _, flags, change in _more_chips(question, set(), MORE_TIMES))
         narrow = ((f'--rollout-plan "{text}"', {"rollout_plan": text}) for text in NARROWER)
         ways = []
         for some in (chips, narrow):
@@ -115,7 +117,7 @@ def _changes(
 
 
 def _more_chips(
-    question: PostTrainingQuestion, over: set[str]
+    question: PostTrainingQuestion, over: set[str], several: Sequence[int] = TIMES
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Multiples of the chips; those of the trainer help where more than generation is `over`."""
     words = question.plan if isinstance(question.plan, str) else ""
@@ -125,7 +127,7 @@ def _more_chips(
         count = re.match(r"(\d+)(.*)", given)
         if count is None or (name == "trainer_gpus" and over == {"generate"}):
             continue
-        for times in TIMES:
+        for times in several:
             text = f"{int(count[1]) * times}{count[2]}"
             value: int | str = text if count[2] else int(text)
             change: dict[str, Any] = {name: value}

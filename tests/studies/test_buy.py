@@ -60,6 +60,29 @@ def test_a_service_is_paid_for_too() -> None:
     assert foretell.buy("llama-3.1-8b", **asked, rate=5.0).options[0].days is None
 
 
+def test_users_are_a_rate_and_a_region_is_its_grid() -> None:
+    asked = {"systems": "hgx-h100", "pay": "rent", "isl": 512, "osl": 200}
+    users = foretell.buy("llama-3.1-8b", **asked, users=120)
+    assert users.options == foretell.buy("llama-3.1-8b", **asked, rate=10.0).options
+    assert users.carbon_kg is None
+    with pytest.raises(BadInput, match="users: is the rate"):
+        foretell.buy("llama-3.1-8b", **asked, rate=1.0, users=2)
+    clean, coal = (
+        foretell.buy("llama-3.1-8b", systems="hgx-h100", tokens="200B", region=region)
+        for region in ("france", "poland")
+    )
+    assert (clean.energy_mwh, clean.options) == (coal.energy_mwh, coal.options)
+    assert 0.0 < (clean.carbon_kg or 0.0) < 0.5 * (coal.carbon_kg or 0.0)
+
+
+def test_bought_chips_have_a_range_and_a_small_budget_says_what_would_do() -> None:
+    poor = foretell.buy("llama-3.1-8b", systems="hgx-h100", pay="buy", tokens="10T", budget="600k")
+    low, high = poor.options[0].usd_interval
+    assert low < poor.options[0].usd < high
+    assert any(line.startswith("A budget of ") for line in poor.changes)
+    assert any(line.startswith("Within the budget: Buy ") for line in poor.changes)
+
+
 def test_what_is_wrong_is_said_at_once() -> None:
     with pytest.raises(BadInput) as error:
         foretell.buy("llama-3.1-8b", pay="steal", deadline="soon")

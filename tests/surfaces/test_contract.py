@@ -136,7 +136,7 @@ FLAGS = {
     "codesign": "--study --out --workers --executor --yes --plot --json".split(),
     "optimise": "--study --trials --storage --out --resume --plot --json".split(),
     "buy": (
-        "--model --budget --deadline --tokens --rate --isl --osl --pay --systems --region --years "
+        "--model --budget --deadline --tokens --rate --users --isl --osl --pay --systems --region --years "
         "--utilisation --seq-len --global-batch --plan --set --report --json"
     ).split(),
     "compare": [

@@ -140,7 +140,10 @@ def test_every_surface_shows_the_same(name: str) -> None:
         for fact in shown.facts:
             assert f">{fact.label}</td>" in html
             assert f"<b>{fact.text}</b>" in html
-    text = command(*_words(verb, asked)).out
+    why = (
+        ["--why"] if verb == "compare" else []
+    )  # what the order rests on is asked for on a terminal
+    text = command(*_words(verb, asked), *why).out
     for fact in shown.facts:
         sure = rf" +90%: {re.escape(fact.low)} to {re.escape(fact.high)}" if fact.ends else ""
         line = rf"^{re.escape(fact.label)} +{re.escape(fact.text)}{sure}"

@@ -104,7 +104,10 @@ def buy_card(told: Told) -> Presentation:
     return Presentation(
         title=told["headline"][0],
         lines=tuple(told["headline"][1:]),
-        facts=facts_of(best, "gpus", "usd", "days", "sure"),
+        facts=(
+            *facts_of({**best, "intervals": _spans(best)}, "gpus", "usd", "days", "sure"),
+            *facts_of(told, "energy_mwh", "carbon_kg"),
+        ),
         tables=table_of(told["options"], *BOUGHT, labels={"name": "what to get"}),
         lists=(
             *listed("What would change the choice", told["changes"]),
@@ -112,6 +115,12 @@ def buy_card(told: Told) -> Presentation:
         ),
         assumptions=(*plan, *best["assumptions"]),
     )
+
+
+def _spans(option: Told) -> dict[str, Any]:
+    """Intervals of a way to get the work done."""
+    spans = {name: option[f"{name}_interval"] for name in ("usd", "days")}
+    return {name: {"p90": span} for name, span in spans.items() if span is not None}
 
 
 def cost_card(told: Told) -> Presentation:

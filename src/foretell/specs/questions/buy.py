@@ -38,6 +38,10 @@ class BuyQuestion(PlanFlags):
         flag("Tokens to train, such as 2T; chinchilla: compute-optimal.", kind="amount"),
     ] = None
     rate: Annotated[float | None, decimal("Requests a second to serve, then or alone.", "R")] = None
+    users: Annotated[
+        float | None,
+        decimal("Users at a time, each with one request, in the place of a rate.", "N"),
+    ] = None
     isl: Annotated[float, decimal("Prompt tokens of a request.", None)] = 1024
     osl: Annotated[float, decimal("Answer tokens of a request.", None)] = 1024
     pay: Annotated[str, flag("buy, rent, or both.", "WAY")] = "both"

@@ -8,18 +8,21 @@ adds the chips that `size` gives it: bought chips train first and serve then, re
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
 from foretell import catalog, units
-from foretell.api.cost import Payment
+from foretell.api.cost import Payment, run_cost
 from foretell.api.size import size
 from foretell.api.training import estimate
 from foretell.economics.fabric import per_node_chips
 from foretell.errors import BadInput, Infeasible, Problem, ProblemsError
 from foretell.records import Answer, as_json, dataclass
 from foretell.specs.questions.buy import BuyQuestion
+from foretell.specs.questions.cost import RunQuestion
 from foretell.specs.questions.flags import asks
+from foretell.specs.questions.sizing import SizeQuestion
 from foretell.studies.procurement.clusters import affordable, cost_of, rent_of
 
 SYSTEMS = ("hgx-h100", "hgx-h200", "dgx-b200", "gb200-nvl72")
@@ -31,6 +34,8 @@ TRIES, STEP = 5, 1.2
 """Sizes that are tried for it, and how much larger each is."""
 SPREAD = 2.0 * NormalDist().inv_cdf(0.95)
 """Width of a 90 % interval in standard deviations."""
+TTFT_MS, TPOT_MS = SizeQuestion.ttft, SizeQuestion.tpot
+"""Latency targets of the service."""
 DAY_S, HOURS_PER_YEAR = 86400.0, 8766.0
 
 
@@ -99,6 +104,10 @@ class Purchase(Answer):
     """Systems that cannot do it, with the reason."""
     changes: tuple[str, ...]
     """What would change the choice."""
+    energy_mwh: float | None
+    """Energy of the training run by the first option, at the meter; None: nothing is trained."""
+    carbon_kg: float | None
+    """Its carbon on the grid of the region, that of making the machines included."""
 
     to_dict = as_json(more=("headline",))
 
@@ -125,7 +134,10 @@ class Purchase(Answer):
         )
         low_days, high_days = best.days_interval
         done = f"Training is done in {best.days:.0f} days (90%: {low_days:.0f} to {high_days:.0f}), {sure}"
-        return (*lines, done + (", and serves then." if best.serving_gpus else "."))
+        served = (
+            f"; then {best.serving_gpus} of the GPUs serve the load" if best.serving_gpus else ""
+        )
+        return (*lines, f"{done}{served}.")
 
 
 def money(usd: float) -> str:
@@ -140,9 +152,11 @@ def money(usd: float) -> str:
 def buy(question: BuyQuestion) -> Purchase:
     """What to get for a model: whole nodes or racks, bought or rented, when it is done, and how sure.
 
-    `tokens` are trained by the `deadline`, `rate` requests a second are served; one of the two is needed.
+    `tokens` are trained by the `deadline`, `rate` requests a second or so many `users` are served; one of
+    these is needed.
     """
     budget, deadline_days, systems = _checked(question)
+    question = _with_rate(question)
     options: list[BuyOption] = []
     problems: list[str] = []
     for system in systems:
@@ -153,22 +167,31 @@ def buy(question: BuyQuestion) -> Purchase:
     if not options:
         raise Infeasible([Problem(path="systems", value=None, message=text) for text in problems])
     options.sort(key=lambda one: (not _does(one), not one.within, one.usd))
+    energy, carbon = _footprint(question, options[0])
     return Purchase(
         model=str(question.model),
         budget_usd=budget,
         deadline_days=deadline_days,
         options=tuple(options),
         problems=tuple(problems),
-        changes=_changes(options),
+        changes=_changes(options, budget, deadline_days),
+        energy_mwh=energy,
+        carbon_kg=carbon,
     )
 
 
 def _checked(question: BuyQuestion) -> tuple[float | None, float, Sequence[Any]]:
     """Budget, deadline in days, and the systems; BadInput with all that is wrong."""
     problems: list[Problem] = []
-    if question.tokens is None and question.rate is None:
-        message, allowed = "nothing to do", "--tokens to train, --rate to serve, or both"
+    if question.tokens is None and question.rate is None and question.users is None:
+        message, allowed = "nothing to do", "--tokens to train, --rate or --users to serve, or both"
         problems.append(Problem(path="tokens", value=None, message=message, allowed=allowed))
+    if question.users is not None and (question.rate is not None or not 0 < question.users < 1e9):
+        allowed = "a number above 0, without --rate"
+        message = "is the rate in other words" if question.rate is not None else "out of range"
+        problems.append(
+            Problem(path="users", value=question.users, message=message, allowed=allowed)
+        )
     if question.pay not in WAYS:
         problems.append(
             Problem(path="pay", value=question.pay, message="unknown", allowed=", ".join(WAYS))
@@ -184,6 +207,15 @@ def _checked(question: BuyQuestion) -> tuple[float | None, float, Sequence[Any]]
     if problems or deadline is None:
         raise BadInput(problems)
     return budget, deadline, [text.strip() if isinstance(text, str) else text for text in systems]
+
+
+def _with_rate(question: BuyQuestion) -> BuyQuestion:
+    """The question with the requests a second of so many users: each waits for its answer, at the slowest
+    that is allowed, and sends the next one."""
+    if question.users is None:
+        return question
+    answer_s = (TTFT_MS + float(question.osl) * TPOT_MS) / 1e3
+    return replace(question, rate=question.users / answer_s, users=None)
 
 
 def _does(option: BuyOption) -> bool:
@@ -310,7 +342,8 @@ def _priced(
     many = math.ceil(max(trained.gpus if trained else 0, served or 0) / each)
     bill = cost_of(system, many * each, _own(question))
     years = bill.years or 1.0
-    usd, interval, said = bill.usd or 0.0, (bill.usd or 0.0,) * 2, bill.assumptions
+    usd, said = bill.usd or 0.0, bill.assumptions
+    interval = usd * bill.low, usd * bill.high
     price = f"{usd / (many * each) / years:,.0f} USD a GPU and year in all"
     if way == "rent":
         rents = catalog.price(catalog.system(system).chip.id)
@@ -352,12 +385,40 @@ def _run_hours(trained: Any) -> tuple[float, float, float]:
     return low, run.gpu_hours, high
 
 
-def _changes(options: Sequence[BuyOption]) -> tuple[str, ...]:
-    """What the second best would have to cost to be the best, and what makes neither of them sure."""
+def _footprint(question: BuyQuestion, best: BuyOption) -> tuple[float | None, float | None]:
+    """Energy and carbon of the training run that is proposed."""
+    if question.tokens is None:
+        return None, None
+    asked = {**_run_of(question, best.system), "plan": best.plan}
+    found = run_cost(
+        RunQuestion(model=question.model, gpus=best.gpus, region=question.region, **asked)
+    )
+    return found.facts["energy_mwh"], found.facts["carbon_kg"]
+
+
+def _changes(
+    options: Sequence[BuyOption], budget: float | None, deadline_days: float
+) -> tuple[str, ...]:
+    """What the budget does where it is too small, what the second best would have to cost to be the best, and
+    what makes neither of them sure."""
+    best, said = options[0], []
+    if not best.within and budget is not None:
+        said.append(
+            f"A budget of {money(best.usd)} USD, {100 * (best.usd / budget - 1):.0f}% more, would do."
+        )
+        cheaper = min(
+            (one for one in options if one.within and one.days is not None),
+            key=lambda one: one.days or 0.0,
+            default=None,
+        )
+        if cheaper is not None:
+            said.append(
+                f"Within the budget: {cheaper.name}, done in {cheaper.days:.0f} days instead of "
+                f"{deadline_days:.0f}."
+            )
     if len(options) < 2:
-        return ()
-    best, second = options[:2]
-    said = []
+        return tuple(said)
+    second = options[1]
     if second.usd > best.usd:
         less = 100 * (1 - best.usd / second.usd)
         said.append(f"{second.name} would be the choice if its price fell by {less:.0f}%.")

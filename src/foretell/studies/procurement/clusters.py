@@ -50,6 +50,10 @@ class ClusterBill:
     """Provider -> what it asks for a chip and hour on this term; empty where the rent is given or owned."""
     usd_per_chip_hour: float | None = None
     """The rent that is paid; None where it is bought."""
+    low: float = 1.0
+    """The low end of the sum, nine in ten, over the sum."""
+    high: float = 1.0
+    """The high end."""
 
 
 def name_of(system: Given) -> str:
@@ -68,9 +72,12 @@ def cost_of(system: Given, gpus: int, paid: Payment) -> ClusterBill:
             system=system, gpus=gpus, years=paid.years, utilisation=paid.utilisation, set=money
         )
         facts = system_cost(asked).facts
+        hour = "usd_per_gpu_hour"
+        low, high = (facts[f"{end}_{hour}"] / facts[hour] for end in ("low", "high"))
         return ClusterBill(
             system=system, gpus=gpus, usd=facts["tco_usd"], years=facts["tco_years"], paid="own",
             parts=facts["total_cost"], assumptions=_figures_of(system, paid, facts),
+            low=low, high=high,
         )  # fmt: skip
     way, usd_per_hour = rent_of(system, paid)
     figures = with_flags(sheet(), paid.years, paid.utilisation).figures

@@ -54,7 +54,12 @@ def _capacities(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Lines at what the chips have, and their words: one across, or one over each bar that has its own."""
     if shared:
-        return [_level(shared / GIB)], [_level_name(shared / GIB)]
+        word = _level_name(shared / GIB)
+        first, last = (stages[at].get("value", 0.0) for at in (0, -1)) if stages else (0.0, 0.0)
+        # Over the lower end of the bars, which it would cross elsewhere.
+        return [_level(shared / GIB)], [
+            word | {"x": 0.0, "xanchor": "left"} if last > first else word
+        ]
     own = [(place, stage["capacity_bytes"] / GIB) for place, stage in enumerate(stages)
            if stage.get("capacity_bytes")]  # fmt: skip
     shapes = [

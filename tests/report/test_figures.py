@@ -19,7 +19,7 @@ from foretell.report.figures.breakdown import serve_bars, shares_bars, time_bars
 from foretell.report.figures.files import browser, html, plain_text, write_figure
 from foretell.report.figures.heatmap import heat_map
 from foretell.report.figures.lines import latency_bars, lines
-from foretell.report.figures.look import COLOURS, THEMES, title_of
+from foretell.report.figures.look import COLOURS, THEMES, log_values, title_of
 from foretell.report.figures.memory import memory_bars, memory_over_step
 from foretell.report.figures.panels import panels
 from foretell.report.figures.pareto import pareto
@@ -28,6 +28,7 @@ from foretell.report.figures.scaling import strong_scaling
 from foretell.report.figures.sweep import chosen_columns
 from foretell.report.figures.timeline import timeline
 from foretell.report.figures.tornado import elasticity_rows, tornado
+from foretell.report.figures.waterfall import total_cost_figures
 
 ROWS = [
     {
@@ -355,3 +356,26 @@ def test_names_are_no_markup_to_plotly() -> None:
     assert safe["data"][0]["hovertemplate"] == "%{y}<extra></extra>"
     assert safe["data"][0]["x"] == [1.0]
     assert "<a href" not in html(figure).partition("id='told'")[2]
+
+
+def test_an_axis_has_two_ticks_within_its_values() -> None:
+    for low, high in ((1.05, 1.45), (0.4, 90.0), (3.1, 3.4), (150.0, 170.0), (1e-6, 4e-6)):
+        ticks = log_values(low, high)
+        assert ticks == sorted(ticks)
+        assert sum(low <= tick <= high for tick in ticks) >= 2, (low, high)
+        assert min(ticks) > 0.0
+
+
+def test_many_systems_share_one_figure_of_their_costs() -> None:
+    cost = {"hardware": 3e6, "power": 1e6, "resale": -5e5, "total": 3.5e6}
+    row = {"gpus": 8, "years": 4.0, "paid": "own", "total_cost": cost}
+    few, many = (
+        total_cost_figures({"systems": [{**row, "system": f"node {i}"} for i in range(count)]})
+        for count in (3, 8)
+    )
+    assert len(few) == 3
+    (one,) = many
+    assert [trace["name"] for trace in one["data"]] == ["hardware", "power", "resale"]
+    assert one["data"][0]["x"][7] == "node<br>7"
+    sums = [sum(trace["y"][i] for trace in one["data"]) for i in range(8)]
+    assert sums == pytest.approx([3.5] * 8)

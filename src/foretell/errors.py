@@ -5,7 +5,7 @@ understood and whose answer is no (exit code 1). Both carry every problem found,
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from foretell.records import Later, dataclass, made_when_asked, values_as_held, with_values
 
@@ -104,10 +104,12 @@ def bad_input(
 class Infeasible(ProblemsError):
     """The question was understood and the answer is no: exit code 1.
 
-    `answer` is what was computed all the same, such as the memory of a plan that does not fit.
+    `answer` is what was computed all the same, such as the memory of a plan that does not fit; `read_back` is
+    what was read of a launch.
     """
 
     answer: object
+    read_back: Sequence[object] = ()
 
     def __init__(self, problems: Iterable[Problem], answer: object = None) -> None:
         super().__init__(problems)

@@ -352,3 +352,13 @@ def test_a_variable_is_set_where_no_other_flag_has_it() -> None:
     text = "N=2\nrun --nproc_per_node $N --tensor-model-parallel-size $N\n"
     changed = edited_launch(text, {"tensor_model_parallel_size": "1"})
     assert changed == text.replace("parallel-size $N", "parallel-size 1")
+
+
+def test_what_was_read_is_shown_where_nothing_runs() -> None:
+    text = "vllm serve meta-llama/Llama-3.1-405B --tensor-parallel-size 2"
+    given = ("improve", text, "--system", "h100-sxm")
+    assert "tensor_parallel_size" in foretell(*given).out
+    rows = foretell(*given, "--json").json["read_back"]
+    assert {"name": "tp", "value": "2"}.items() <= next(
+        r for r in rows if r["name"] == "tp"
+    ).items()

@@ -89,9 +89,13 @@ def improved(
         hub=hub,
         files=are_read(),
     )
-    if launch.serves:
-        return _serving(question, asked, export)
-    return _training(question, asked, export, launcher)
+    try:
+        if launch.serves:
+            return _serving(question, asked, export)
+        return _training(question, asked, export, launcher)
+    except Infeasible as error:
+        error.read_back = asked.rows
+        raise
 
 
 def _refuse_generation(launch: Launch) -> None:

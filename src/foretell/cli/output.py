@@ -26,11 +26,13 @@ def show_answer(verb: str, told: Mapping[str, Any]) -> None:
     show(verb_text(verb, told))
 
 
-def no_as_dict(problems: Sequence[Problem], answer: object = None) -> dict[str, Any]:
+def no_as_dict(
+    problems: Sequence[Problem], answer: object = None, read_back: Sequence[Any] = ()
+) -> dict[str, Any]:
     """The answer no: `fits` and why, on top of what was computed all the same."""
     from foretell.report import refusal as no  # a plain answer starts without it
 
-    return no.no_as_dict(problems, answer)
+    return no.no_as_dict(problems, answer, read_back=read_back)
 
 
 READ_BACK: ContextVar[tuple[Any, ...]] = ContextVar(
@@ -55,11 +57,10 @@ def no_as_json(wanted: bool) -> Iterator[None]:
     try:
         yield
     except Infeasible as error:
+        if error.read_back:
+            READ_BACK.set(tuple(error.read_back))
         if wanted:
-            told = [row.to_dict() for row in READ_BACK.get()]
-            write_json(
-                no_as_dict(error.problems, error.answer) | ({"read_back": told} if told else {})
-            )
+            write_json(no_as_dict(error.problems, error.answer, READ_BACK.get()))
         else:
             show_rows()
         raise

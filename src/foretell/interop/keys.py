@@ -372,11 +372,17 @@ def read_back(
         said = keys.said_as(*sources.get(name, (name,)))
         given = [*dict.fromkeys(own.get(key, key) for key in said)]
         line = next((at for at in (line_of(keys.given, key) for key in given) if at), None)
+        word = not given and isinstance(value, str) and value in keys.words
+        if word:
+            line = next(
+                (n for n, one in enumerate(keys.given.text.splitlines(), 1) if str(value) in one),
+                None,
+            )
         rows.append(
             ReadValue(
                 name=name,
                 value=_shown(value),
-                origin="file" if given else "tool default",
+                origin="file" if given or word else "tool default",
                 key=", ".join(key.lstrip("$") for key in given[:3]),
                 line=line,
             )

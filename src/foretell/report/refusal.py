@@ -10,7 +10,11 @@ from foretell.records import Later, values_as_held
 
 
 def no_as_dict(
-    problems: Sequence[Problem], answer: object = None, *, hints: bool = True
+    problems: Sequence[Problem],
+    answer: object = None,
+    *,
+    hints: bool = True,
+    read_back: Sequence[Any] = (),
 ) -> dict[str, Any]:
     """The answer no: `fits` and why, on top of what was computed all the same.
 
@@ -23,7 +27,8 @@ def no_as_dict(
         "fits": "no",
         "problems": [problem_as_dict(problem, hints=hints) for problem in problems],
     }
-    return {**known, **told, **({"hint_on_request": True} if late else {})}
+    rows = {"read_back": [row.to_dict() for row in read_back]} if read_back else {}
+    return {**known, **told, **({"hint_on_request": True} if late else {}), **rows}
 
 
 def problem_as_dict(problem: Problem, *, hints: bool = True) -> dict[str, Any]:

@@ -124,7 +124,9 @@ def answer(verb: str, given: Mapping[str, Any], limits: Limits) -> Reply:
     except Infeasible as error:
         from foretell.report.refusal import no_as_dict
 
-        return json_reply(200, no_as_dict(error.problems, error.answer, hints=hints))
+        return json_reply(
+            200, no_as_dict(error.problems, error.answer, hints=hints, read_back=error.read_back)
+        )
     except (MemoryError, RecursionError):
         message = f"takes more memory than this server gives to one question; {ELSEWHERE}"
         return errors_reply(422, TooMuch([Problem(path="", value=None, message=message)]))

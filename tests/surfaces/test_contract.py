@@ -95,7 +95,7 @@ FLAGS = {
     "calibrate runs": "--out --model --system --gpus --plan --json".split(),
     "validate memory": "--file --first-contact --after-learning --out --json".split(),
     "validate serving": (
-        "--file --leave-one-out --simulate --commands --anchors --seed --first-contact --after-learning "
+        "--file --leave-one-out --commands --anchors --seed --first-contact --after-learning "
         "--out --json"
     ).split(),
     "validate post-training": (

@@ -249,14 +249,13 @@ def serving(
             "chip x engine."
         ),
     ] = None,
-    simulate: Annotated[bool, switch("Play the requests of rows under load.")] = False,
     rows: RowFlags = PLAIN_ROWS,
     json: Json = False,
 ) -> int:
     """Score a table of serving results: offline, fixed concurrency, static batches, single steps."""
     from foretell.lab.validate.serving import commands, score_serving
 
-    how = {"leave_one_out": leave_one_out, "simulate": simulate}
+    how = {"leave_one_out": leave_one_out}
     return _scored("serving", file, rows, how, commands, score_serving, json)
 
 

@@ -25,11 +25,6 @@ def scores_text(scores: Mapping[str, Any]) -> "RenderableType":
     )
     parts: list[RenderableType] = [Text(said, "bold")]
     parts += [Text(line) for line in _over_sources(scores)]
-    for metric, pair in scores.get("played", {}).items():
-        told = f"{metric} of {pair['rows']:,} rows under load: median error "
-        told += f"{percent(pair['played_median_ape'])} as simulated, "
-        told += f"{percent(pair['closed_median_ape'])} in closed form"
-        parts.append(Text(told))
     for key, groups in scores.items():
         if key.startswith("by_") and groups:
             parts += [Text(), _groups(key.removeprefix("by_").replace("_", " "), groups)]

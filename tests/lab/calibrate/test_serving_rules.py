@@ -57,10 +57,16 @@ def test_lengths_and_requests_are_those_that_notes_say():
     assert (public["isl"], public["spread"], public["requests"]) == (500.0, 0.8, 80)
 
 
+def with_limit(case, most):
+    """A row with so many sequences at once."""
+    q = case.question
+    return replace(case, question=replace(q, deployment=replace(q.deployment, max_batch=most)))
+
+
 def test_a_limit_that_is_told_or_lower_gives_less_at_most():
     case = case_of(OFFLINE)
     free = predict_case(case)["throughput"]
-    few = case.with_deployment(max_batch=64)
+    few = with_limit(case, 64)
     assert predict_case(few)["throughput"] < free
 
 
@@ -75,7 +81,7 @@ def test_vllm_has_its_default_limits_offline(version, gpu, limit):
         tp=1, n_gpus=1, ep=1, isl=16.0, osl=128.0,
     )  # fmt: skip
     case = case_of(row)
-    same = case.with_deployment(max_batch=limit)
+    same = with_limit(case, limit)
     assert predict_case(case)["throughput"] == pytest.approx(
         predict_case(same)["throughput"], rel=0.02
     )

@@ -3,12 +3,20 @@
 import csv
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_arguments import LOADED
+from foretell.lab.calibrate.serving_cases import (
+    answer_figures,
+    in_their_unit,
+    measured_figures,
+    row_figures,
+)
 from foretell.lab.calibrate.serving_rows import read_rows
-from foretell.lab.validate.serving import score_rows, score_serving
+from foretell.lab.validate.serving import read_case, score_rows, score_serving
+from foretell.serving.simulation import Play, serve_simulated
 from tests.surfaces.command import foretell
 
 BARS = {
@@ -74,7 +82,14 @@ def over_dense(data_dir):
         drafted = {cells["id"] for cells in csv.DictReader(file) if cells["mtp"] != "no"}
     table = read_rows(data_dir / "inference" / "measured_serving.csv.gz")
     rows = [row for row in table if row.id not in drafted]
-    return score_rows(rows).to_dict()["moe_over_dense"]
+    found = {True: {}, False: {}}
+    cases = {row.id: case for row in rows if not isinstance(case := read_case(row), str)}
+    for one in score_rows(rows).predictions:
+        case = cases[one.id]
+        figures = found[case.mixture].setdefault(f"{case.row.kind} {one.metric}", [])
+        figures.append(abs(one.predicted / one.measured - 1.0))
+    both = set(found[True]) & set(found[False])
+    return {name: np.median(found[True][name]) / np.median(found[False][name]) for name in both}
 
 
 @pytest.mark.parametrize(
@@ -140,19 +155,30 @@ def test_an_engine_without_a_profile_is_taken_as_the_usual_one_and_said(data_dir
     assert any("SomethingElse has no profile" in text for text in found["filled"])
 
 
-def test_rows_under_load_are_played_as_well_as_in_closed_form(data_dir):
+def simulated(case):
+    """A row's figures as its requests are simulated, from the first to the last."""
+    q = case.question
+    kind = "closed" if q.rate is None else "poisson"
+    return answer_figures(
+        serve_simulated(q, Play(requests=round(q.requests or 2000), arrivals=kind))
+    )
+
+
+def test_rows_under_load_are_simulated_as_well_as_in_closed_form(data_dir):
     """One row in seven: of fewer, a median says more of the sample than of the two forms."""
     rows = read_rows(data_dir / "inference" / "measured_serving.csv.gz")
-    loaded = [row for row in rows if row.kind in LOADED][::7]
-    found = score_rows(loaded, simulate=True).to_dict()
-    beside = found["played"]
-    assert beside["tpot"]["rows"] >= 60
-    for metric in ("tpot", "ttft", "throughput"):
-        pair = beside[metric]
-        assert pair["played_median_ape"] < pair["closed_median_ape"] + 0.03
-    closed = score_rows(loaded).to_dict()
-    assert "played" not in closed
-    assert closed["scored"] == found["scored"]
+    errors = {name: ([], []) for name in ("tpot", "ttft", "throughput")}
+    for case in map(read_case, [row for row in rows if row.kind in LOADED][::7]):
+        if isinstance(case, str) or isinstance(row_figures(case, case.profile), str):
+            continue
+        theirs = measured_figures(case.row)
+        for place, ours in enumerate((simulated(case), row_figures(case, case.profile))):
+            told = in_their_unit(case, ours)
+            for name in errors.keys() & theirs.keys():
+                errors[name][place].append(abs(told[name] / theirs[name] - 1.0))
+    assert len(errors["tpot"][0]) >= 60
+    for events, closed in errors.values():
+        assert np.median(events) < np.median(closed) + 0.03
 
 
 def test_rows_shorter_and_longer_than_the_header(tmp_path):

@@ -34,7 +34,6 @@ from foretell.serving.memory import memory_of
 from foretell.serving.percentiles import first_token_s
 from foretell.serving.serve import ServeQuestion, state_of
 from foretell.serving.simulated_levels import is_short
-from foretell.serving.simulation import Play, serve_simulated
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
@@ -105,11 +104,6 @@ class ServingCase:
         """Whether the model has routed experts."""
         return mixture_of(self.model)
 
-    def with_deployment(self, **changes: Any) -> "ServingCase":
-        """The row with another layout or other options."""
-        layout = replace(self.deployment, **changes)
-        return replace(self, question=replace(self.question, deployment=layout))
-
     def asked_of(self, profile: EngineProfile) -> ServeQuestion:
         """The row's question of an engine profile."""
         return replace(self.question, profile=profile)
@@ -136,14 +130,6 @@ def row_figures(case: ServingCase, profile: EngineProfile) -> Figures | str:
         return answer_figures(served_plainly(case.asked_of(profile), given=True))
     except Infeasible as error:
         return "; ".join(p.message for p in error.problems)
-
-
-def simulated(case: ServingCase, profile: EngineProfile) -> Figures:
-    """A row's figures as its requests are simulated, from the first to the last."""
-    requests = case.question.requests
-    how = Play() if requests is None else Play(requests=round(float(requests)))
-    how = replace(how, arrivals="closed" if case.question.rate is None else "poisson")
-    return answer_figures(serve_simulated(case.asked_of(profile), how))
 
 
 def answer_figures(found: ServiceEstimate) -> Figures:

@@ -2,8 +2,7 @@
 
 Every row is asked of `serve` with the arguments that a user would type for it; `--commands` prints them. One
 prediction for each row and metric (ttft, tpot, e2e in milliseconds; throughput in output tokens a second,
-in total, or of one chip where a row has no other), or the reason why a row is unsupported. `by_kind` tells
-kind -> metric -> rows and errors.
+in total, or of one chip where a row has no other), or the reason why a row is unsupported.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 
 from foretell.api.measured_serving import service_features
-from foretell.catalog.engines import profiles
 from foretell.errors import ProblemsError
 from foretell.lab.calibrate.serving_arguments import LOADED, UnsupportedRow, command
 from foretell.lab.calibrate.serving_cases import (
@@ -24,7 +22,6 @@ from foretell.lab.calibrate.serving_cases import (
     in_their_unit,
     measured_figures,
     row_figures,
-    simulated,
 )
 from foretell.lab.calibrate.serving_fit import left_out_profile
 from foretell.lab.calibrate.serving_left_out import (
@@ -50,7 +47,6 @@ def score_serving(
     path: Path,
     *,
     leave_one_out: LeaveOut | None = None,
-    simulate: bool = False,
     anchors: int = 0,
     seed: int = 0,
 ) -> Scores:
@@ -58,17 +54,15 @@ def score_serving(
 
     `by_held_out` has the errors of rows predicted without their model, by the catalogue's fits.
 
-    With `simulate`, rows that tell their load are simulated, and `played` has their errors beside the closed
-    form's. `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
+    `anchors` predicts every row given so many others of its source as well, chosen by the seed, by
     the catalogue's profiles, without the row's model where they were fitted to its source.
     """
-    return score_rows(read_rows(Path(path)), leave_one_out, simulate, (anchors, seed))
+    return score_rows(read_rows(Path(path)), leave_one_out, (anchors, seed))
 
 
 def score_rows(
     rows: Sequence[ServingRow],
     leave_one_out: LeaveOut | None = None,
-    simulate: bool = False,
     anchors: tuple[int, int] = (0, 0),
 ) -> Scores:
     """The scoreboard of some rows; `anchors` says how many others each is predicted from, and a seed."""
@@ -82,12 +76,8 @@ def score_rows(
             cases.append(found)
     profile_of = without_source() if anchors[0] else profiles_for(cases, leave_one_out)
     told: list[tuple[ServingCase, Prediction]] = []
-    closed: list[Prediction] = []
     answers = [row_figures(case, profile_of(case)) for case in cases]
     for case, figures in zip(cases, answers, strict=True):
-        if simulate and case.row.kind in LOADED and not isinstance(figures, str):
-            closed += predictions_of(case, in_their_unit(case, figures), profile_of(case))
-            figures = simulated(case, profile_of(case))
         if isinstance(figures, str):
             unsupported.append((case.row.id, figures))
             continue
@@ -99,11 +89,11 @@ def score_rows(
         from foretell.lab.validate.serving_anchors import anchored_facts, anchored_figures
 
         told = anchored_figures(told, profile_of, *anchors)
-        scored = board(len(rows), told, unsupported, leave_one_out, closed)
+        scored = board(len(rows), told, unsupported, leave_one_out)
         more = {"anchors": anchors[0], "seed": anchors[1], **anchored_facts(told)}
         return replace(scored, facts={**scored.facts, **more})
-    scored = board(len(rows), told, unsupported, leave_one_out, closed)
-    if leave_one_out is not None or simulate:
+    scored = board(len(rows), told, unsupported, leave_one_out)
+    if leave_one_out is not None:
         return scored
     own = {case.row.id: figures for case, figures in zip(cases, answers, strict=True)}
     return replace(scored, groups={"by_held_out": held_out(cases, own), **scored.groups})
@@ -143,27 +133,6 @@ def held_out(cases: Sequence[ServingCase], own: Mapping[str, Figures | str]) -> 
             np.array([is_inside(one) for one in told]),
         )
         for name, told in sorted(found.items())
-    }
-
-
-def errors_beside(
-    told: Sequence[tuple[ServingCase, Prediction]], closed: Sequence[Prediction]
-) -> dict[str, Any]:
-    """Metric -> rows, and the median errors of the simulation and of the closed form on the same rows."""
-    played = {(p.id, p.metric): p for _, p in told}
-    found: dict[str, list[tuple[float, float]]] = {}
-    for p in closed:
-        other = played.get((p.id, p.metric))
-        if other is not None:
-            pair = tuple(abs(one.predicted / one.measured - 1.0) for one in (other, p))
-            found.setdefault(p.metric, []).append((pair[0], pair[1]))
-    return {
-        metric: {
-            "rows": len(pairs),
-            "played_median_ape": float(np.median([pair[0] for pair in pairs])),
-            "closed_median_ape": float(np.median([pair[1] for pair in pairs])),
-        }
-        for metric, pairs in sorted(found.items())
     }
 
 
@@ -253,9 +222,8 @@ def board(
     told: Sequence[tuple[ServingCase, Prediction]],
     unsupported: Sequence[tuple[str, str]],
     leave_one_out: str | None,
-    closed: Sequence[Prediction] = (),
 ) -> Scores:
-    """Groups by source, metric, profile, chip, family and group; `by_kind` beside them."""
+    """Groups by source, metric, profile, chip, family, workers and group; `by_kind` beside them."""
     labels = {
         "by_source": [c.row.source or NO_SOURCE for c, _ in told],
         "by_metric": [p.metric for _, p in told],
@@ -271,25 +239,13 @@ def board(
         "by_speculation": [f"{c.row.speculative or 'not stated'} {p.metric}" for c, p in told],
         "by_group": [f"{c.group} {p.metric}" for c, p in told],
     }
-    used = {case.profile.id for case, _ in told}
-    facts = {
-        "by_kind": by_kind(told),
-        "moe_over_dense": over_dense(told),
-        **({"played": errors_beside(told, closed)} if closed else {}),
-        "profiles": {
-            name: {"engine": p.engine, "since": p.since, "until": p.until,
-                   "architectures": list(p.architectures), "fit": fit_dict(p)}
-            for name, p in profiles().items() if name in used
-        },
-        "filled": count_filled(told),
-    }  # fmt: skip
     scores = scores_of(
         rows,
         [p for _, p in told],
         unsupported,
         labels,
         leave_one_out=leave_one_out,
-        facts=facts,
+        facts={"by_kind": by_kind(told), "filled": count_filled(told)},
     )
     return replace(scores, scored=rows - len(unsupported))  # rows, of several figures each
 
@@ -313,19 +269,6 @@ def by_kind(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, dict[st
     }
 
 
-def over_dense(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, float | None]:
-    """Kind and metric -> median error of mixtures of experts over that of dense models."""
-    found: dict[str, dict[bool, list[float]]] = {}
-    for case, p in told:
-        pair = found.setdefault(f"{case.row.kind} {p.metric}", {True: [], False: []})
-        pair[case.mixture].append(abs(p.predicted / p.measured - 1.0))
-    return {
-        key: float(np.median(pair[True]) / np.median(pair[False]))
-        for key, pair in sorted(found.items())
-        if pair[True] and pair[False]
-    }
-
-
 def count_filled(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, int]:
     """What was filled in blank cells, and how often."""
     count: dict[str, int] = {}
@@ -333,16 +276,3 @@ def count_filled(told: Sequence[tuple[ServingCase, Prediction]]) -> dict[str, in
         for text in case.said:
             count[text] = count.get(text, 0) + 1
     return dict(sorted(count.items(), key=lambda item: -item[1]))
-
-
-def fit_dict(profile: EngineProfile) -> dict[str, Any]:
-    """The errors of a profile's fit."""
-    fit = profile.fit
-    return {
-        "rows": fit.rows,
-        "tpot_ape": fit.tpot_ape,
-        "ttft_ape": fit.ttft_ape,
-        "throughput_ape": fit.throughput_ape,
-        "left_out_tpot_ape": fit.left_out_tpot_ape,
-        "left_out_ttft_ape": fit.left_out_ttft_ape,
-    }

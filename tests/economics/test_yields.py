@@ -1,5 +1,7 @@
 """Yields: identities between the models, and harvesting against throwing defects at dies."""
 
+from math import comb
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,9 +12,7 @@ from foretell.economics.yields import (
     good_share,
     hit_shares,
     perfect_share,
-    repaired_share,
 )
-from foretell.specs.quirks import CostQuirks
 from foretell.specs.silicon import Die, Process, YieldModel
 
 MODELS: tuple[YieldModel, ...] = (
@@ -87,17 +87,11 @@ def test_repair_takes_its_share_off() -> None:
     assert good_share(half, process) == good_share(Die(node="", area_mm2=400.0), process)
 
 
-def test_the_published_mistake_can_pass_one() -> None:
-    google = CostQuirks(repair_adds=True)
-    assert float(repaired_share(0.9, 0.1, 4, 0, google)) == pytest.approx(0.9 + 0.9**4)
-    assert float(repaired_share(0.95, 0.1, 8, 1, google)) > 1.0
-    assert float(repaired_share(0.9, 0.1, 4, 0)) == pytest.approx(0.9 * 0.9**4)
-
-
 def test_independent_units_are_the_limit_of_no_clustering() -> None:
     """Poisson defects: units are bad independently, so that both ways of counting agree."""
     die = Die(node="", area_mm2=100.0, units=12, units_needed=10, units_share=0.6)
     x = 0.8
     counted = good_share(die, Process(wafer_usd=1.0, defects_per_cm2=x), "poisson")
     bad = 1 - np.exp(-0.6 * x / 12)
-    assert float(counted) == pytest.approx(float(repaired_share(np.exp(-0.4 * x), bad, 10, 2)))
+    few = sum(comb(12, k) * bad**k * (1.0 - bad) ** (12 - k) for k in range(3))
+    assert float(counted) == pytest.approx(np.exp(-0.4 * x) * few)

@@ -6,13 +6,11 @@ defects lie in few enough units. All broadcast over x; the counts of units are s
 """
 
 from functools import lru_cache
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretell.specs._base import Num
-from foretell.specs.quirks import RIGHT, CostQuirks
 from foretell.specs.silicon import Die, Process, YieldModel
 
 Array = NDArray[np.float64]
@@ -101,18 +99,3 @@ def good_share(die: Die, process: Process, model: YieldModel = "negative-binomia
     k = np.arange(MOST_DEFECTS + 1)
     saved = np.asarray(inside)[..., None] ** k * hit_shares(die.units, die.units - die.units_needed)
     return np.asarray((defect_shares(x, model, process.clustering) * saved).sum(-1))
-
-
-def repaired_share(
-    rest: Num, unit_bad: Num, needed: int, spare: int, quirks: CostQuirks = RIGHT
-) -> Num:
-    """Dies whose rest is good and of whose equal units, bad independently, no more than `spare` are bad.
-
-    rest x sum of C(n, k) p^k (1-p)^(n-k) over k up to `spare`. Google's model adds the last of these terms
-    to the yield of the whole die instead.
-    """
-    units, p = needed + spare, np.asarray(unit_bad, float)
-    chances = [comb(units, k) * p**k * (1.0 - p) ** (units - k) for k in range(spare + 1)]
-    if quirks.repair_adds:
-        return np.asarray(rest + chances[-1])
-    return np.asarray(rest * sum(chances))

@@ -11,8 +11,6 @@ class CostQuirks:
     """Chiplet Actuary: micro-bumps on a carrier are paid for one die, however many there are."""
     uptime_multiplies: bool = False
     """CATCH: machine time costs its share of uptime, rather than one over it."""
-    repair_adds: bool = False
-    """Google: the chance of a repair is added to the yield, which can pass 1."""
 
 
 RIGHT = CostQuirks()

@@ -21,6 +21,7 @@ from foretell.training.data_parallel import (
 )
 from foretell.training.exposed_messages import LINK_SHARE, ExposedMessages, HidingPasses, times
 from foretell.training.exposure import Exposure, exposure_of
+from foretell.training.part_costs import BothPasses
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables
 
@@ -47,17 +48,26 @@ class DataWaits:
     """Of one micro-batch, weights that ZeRO 3 gathers and its forward pass waits for, copies included."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesBeside:
+    """Messages of one micro-batch that data parallelism is beside; (plans, stages)."""
+
+    sends_s: Array
+    """Sends between stages."""
+    sums_s: Array
+    """Sums of gradients."""
+
+
 def data_waits(
     scenario: Scenario,
     plans: Plans,
     tables: Tables,
     stages: Stages,
     shares: tuple[GroupWeights, ...],
-    beside: tuple[Array, Array],
-    host_s: tuple[Array, Array] | None = None,
+    beside: MessagesBeside,
+    host_s: BothPasses | None = None,
 ) -> DataWaits:
-    """What a step waits for data parallelism; `beside` are the sends between stages and the sums of
-    gradients of one micro-batch, `host_s` the copies to and from the host in each pass.
+    """What a step waits for data parallelism; `host_s` are the copies to and from the host.
 
     Layer by layer, gradients are reduced behind the rest of the backward pass of a micro-batch and
     weights gathered behind the forward pass; what is longer than the pass, and at least one layer's
@@ -70,12 +80,12 @@ def data_waits(
     messages = [data_messages(plans, tables, share, alike) for share in shares]
     software, traffic = scenario.software, shares[0].traffic
     exposed = exposure_of(plans.base, software, plans.zero[:, None])
-    forward = forward_pass(plans, stages, beside[0], exposed.gathers)
+    forward = forward_pass(plans, stages, beside.sends_s, exposed.gathers)
     backward = backward_pass(plans, stages, beside, exposed.reductions)
     if host_s is not None:
         waits = plans.zero >= 3
-        forward = held_up(forward, waits, host_s[0])
-        copies_s = copies_beside(plans, stages, host_s[1])
+        forward = held_up(forward, waits, host_s.forward_s)
+        copies_s = copies_beside(plans, stages, host_s.backward_s)
         backward = held_up(backward, waits & plans.base.reshard, copies_s)
     shown_s = ExposedMessages(
         chip=scenario.system.chip,
@@ -151,7 +161,7 @@ class BackwardWaits:
 def backward_messages(
     plans: Plans,
     stages: Stages,
-    beside: tuple[Array, Array],
+    beside: MessagesBeside,
     exposed: Exposure,
     behind: tuple[ExposedMessages, HidingPasses],
 ) -> BackwardWaits:
@@ -176,7 +186,7 @@ def backward_messages(
 
 
 def split_passes(
-    plans: Plans, stages: Stages, beside: tuple[Array, Array], exposed: Exposure
+    plans: Plans, stages: Stages, beside: MessagesBeside, exposed: Exposure
 ) -> tuple[HidingPasses, HidingPasses]:
     """The backward pass of a micro-batch to the inputs, and the one to the weights, which has no exchanges of
     its own."""
@@ -185,13 +195,13 @@ def split_passes(
         pass_s=np.asarray(stages.backward_s - stages.weight_s),
         sums_s=None,
         exchanges=own,
-        sends_s=beside[0],
+        sends_s=beside.sends_s,
     )
     weights = HidingPasses(
         pass_s=np.asarray(stages.weight_s + np.zeros_like(stages.backward_s)),
-        sums_s=beside[1],
+        sums_s=beside.sums_s,
         exchanges=[times(one, 0.0) for one in own],
-        sends_s=0.0 * beside[0],
+        sends_s=0.0 * beside.sends_s,
     )
     shared = plans.zero >= 3
     return (
@@ -208,9 +218,7 @@ def forward_pass(plans: Plans, stages: Stages, sends_s: Array, shown: Num) -> Hi
     return of_each(found, plans, plans.zero >= 3, shown)
 
 
-def backward_pass(
-    plans: Plans, stages: Stages, beside: tuple[Array, Array], shown: Num
-) -> HidingPasses:
+def backward_pass(plans: Plans, stages: Stages, beside: MessagesBeside, shown: Num) -> HidingPasses:
     """What reduced gradients hide behind: one backward pass.
 
     Messages of every micro-batch hide behind its sums too; where the pass to the weights runs apart, the
@@ -218,7 +226,7 @@ def backward_pass(
     """
     schedule = schedule_named(plans.base.schedule)
     own = [w.passes[1] for w in stages.waits]
-    pass_s, sends_s = stages.backward_s, beside[0]
+    pass_s, sends_s = stages.backward_s, beside.sends_s
     each = each_sends(plans)
     if weights_apart(schedule):
         alone = (each & (plans.zero < 3))[:, None]
@@ -227,7 +235,7 @@ def backward_pass(
         own = [times(w, np.where(alone, 0.0, 1.0)) for w in own]
         sends_s = np.where(alone, 0.0, sends_s)
     each = each | (plans.zero >= 3)
-    sums_s = each[:, None] * beside[1] if each.any() else None
+    sums_s = each[:, None] * beside.sums_s if each.any() else None
     found = HidingPasses(pass_s=pass_s, sums_s=sums_s, exchanges=own, sends_s=sends_s)
     return of_each(found, plans, each, shown)
 

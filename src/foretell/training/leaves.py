@@ -203,9 +203,9 @@ def host_waits(plans: Plans, tables: Tables, ledger: Ledger) -> HostWaits:
 
     forward_s, backward_s = spent.chip_s(slower)
     return HostWaits(
-        forward=waits(forward_s, spent.host_s[0]),
-        backward=waits(backward_s, spent.host_s[1]),
-        rerun=waits(spent.rerun(slower)[0], spent.host_s[0]),
+        forward=waits(forward_s, spent.host_s.forward_s),
+        backward=waits(backward_s, spent.host_s.backward_s),
+        rerun=waits(spent.rerun(slower)[0], spent.host_s.forward_s),
         again=None
         if parts.again is None
         else waits(spent.again_chip_s(slower), parts.again.host_s[spent.shape]),

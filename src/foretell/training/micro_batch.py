@@ -12,7 +12,8 @@ from foretell.specs._base import Num
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
-from foretell.training.data_waits import DataWaits, data_waits
+from foretell.training.data_waits import DataWaits, MessagesBeside, data_waits
+from foretell.training.part_costs import BothPasses
 from foretell.training.stages import send_seconds
 from foretell.training.tables import Stages, Tables
 from foretell.training.update import sum_seconds
@@ -74,15 +75,16 @@ def micro_batch(
     tables: Tables,
     stages: Stages,
     shared: tuple[tuple[GroupWeights, ...], Array],
-    copies_s: tuple[Array, Array] | None = None,
+    copies_s: BothPasses | None = None,
 ) -> MicroBatch:
     """One micro-batch of every plan; `shared` is what data parallelism shares, and the micro-batches,
     `copies_s` what copies to and from the host take beside each pass."""
     sends_s, sums_s = send_seconds(plans, tables), sum_seconds(scenario, plans, stages, *shared)
+    beside = MessagesBeside(sends_s=sends_s, sums_s=sums_s)
     return MicroBatch(
         stages=stages,
         sends_s=sends_s,
         sums_s=sums_s,
         whole_s=stages.forward_s + stages.backward_s + sends_s + sums_s,
-        waits=data_waits(scenario, plans, tables, stages, shared[0], (sends_s, sums_s), copies_s),
+        waits=data_waits(scenario, plans, tables, stages, shared[0], beside, copies_s),
     )

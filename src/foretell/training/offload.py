@@ -19,6 +19,7 @@ from foretell.sharding.offload import (
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.micro_batch import MicroBatch
+from foretell.training.part_costs import BothPasses
 from foretell.training.tables import Stages, Tables, gather
 
 Array = NDArray[np.float64]
@@ -34,12 +35,15 @@ def stage_copies(plans: Plans, stages: Stages, memory: StageMemory) -> Copies:
 
 def copied_passes(
     scenario: Scenario, plans: Plans, stages: Stages, memory: StageMemory
-) -> tuple[Array, Array] | None:
+) -> BothPasses | None:
     """Seconds of the copies beside a forward and a backward pass, which last no less; None without any."""
     if plans.base.offload == "none":
         return None
     copies, chip = stage_copies(plans, stages, memory), scenario.system.chip
-    return link_seconds(copies.forward_bytes, chip), link_seconds(copies.backward_bytes, chip)
+    return BothPasses(
+        forward_s=link_seconds(copies.forward_bytes, chip),
+        backward_s=link_seconds(copies.backward_bytes, chip),
+    )
 
 
 def offload_seconds(

@@ -18,11 +18,11 @@ Index = NDArray[np.intp]
 
 
 def set_pace(
-    plans: Plans, tables: Tables, pipe: Pipe, one: MicroBatch, spent: tuple[StageSeconds, Array]
+    plans: Plans, tables: Tables, pipe: Pipe, one: MicroBatch, seconds: StageSeconds, busy_s: Array
 ) -> tuple[Index, Array]:
-    """The stage that sets the pace of each plan, and its waiting for the others; (plans,). `spent` are the
-    leaves of each stage and their sum."""
-    base, schedule, (seconds, busy_s) = plans.base, schedule_named(plans.base.schedule), spent
+    """The stage that sets the pace of each plan, and its waiting for the others; (plans,). `seconds` are
+    the leaves of each stage, `busy_s` their sum."""
+    base, schedule = plans.base, schedule_named(plans.base.schedule)
     multiplicity = gather(tables.stages.multiplicity, tables.pair)
     runs_s, share = seconds.passes * (multiplicity > 0), tables.stages.waiting[tables.pair]
     waits = chunks_wait(share, runs_s, seconds.data_parallel, multiplicity)
@@ -40,23 +40,23 @@ def set_pace(
         forward_s=forward_s,
         weight_s=weight_s,
     )
-    return pace_of(schedule, times, pipe, busy_s, waits)
+    return pace_of(schedule, times, pipe, busy_s, *waits)
 
 
 def pace_of(
-    schedule: Schedule, times: RankTimes, pipe: Pipe, busy_s: Array, waits: tuple[Index, Array]
+    schedule: Schedule, times: RankTimes, pipe: Pipe, busy_s: Array, waiting: Index, waits_s: Array
 ) -> tuple[Index, Array]:
     """The stage whose work and waiting together are longest, and its waiting; (plans,).
 
     What any stage does and waits for the others is a bound on the step; the largest bound is the step. The
     busiest stage alone would not do: where another becomes it the waiting would jump, and a better network
-    could make a step longer. `waits` are a stage of each plan, and what that one waits besides.
+    could make a step longer. `waiting` is a stage of each plan, `waits_s` what that one waits besides.
     """
     count, stages = busy_s.shape
     slowest, bubble_s, most_s = np.zeros(count, dtype=np.intp), np.zeros(count), np.zeros(count)
     for stage in range(stages):
         here = replace(times, slowest=np.full(count, stage, dtype=np.intp))
-        own_s = schedule.bubble_s(here, pipe) + waits[1] * (waits[0] == stage)
+        own_s = schedule.bubble_s(here, pipe) + waits_s * (waiting == stage)
         whole_s = (busy_s[:, stage] + own_s) * (times.multiplicity[:, stage] > 0)
         more = whole_s > most_s
         slowest, bubble_s = np.where(more, stage, slowest), np.where(more, own_s, bubble_s)

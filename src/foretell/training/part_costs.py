@@ -26,6 +26,16 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BothPasses:
+    """Seconds of the forward and of the backward pass."""
+
+    forward_s: Array
+    """Of the forward pass."""
+    backward_s: Array
+    """Of the backward pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassSeconds:
     """One pass through every part, at the clock of short bursts; arrays are (shapes, parts)."""
 

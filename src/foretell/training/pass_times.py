@@ -4,6 +4,8 @@ A part takes the chip's time or the host's, whichever is longer; under the power
 the joules of the whole fit, and clocked work takes longer by as much.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +18,7 @@ from foretell.specs.plan_forms import recompute_layers
 from foretell.training.exchanges import tensor_launch_s
 from foretell.training.layer_costs import beside_host, chip_share
 from foretell.training.memory import LISTED
-from foretell.training.part_costs import Parts, PassSeconds
+from foretell.training.part_costs import BothPasses, Parts, PassSeconds
 from foretell.training.tables import Tables, distinct, gather
 from foretell.workload.roles import OpRole
 
@@ -66,7 +68,7 @@ class PassTimes:
     """Shape of each combination."""
     group: Index
     """Shape and placement of each."""
-    host_s: tuple[Array, Array]
+    host_s: BothPasses
     """Host's time of each part forward and backward; (combinations, parts)."""
 
     def chip_s(self, slower: Num) -> tuple[Array, Array]:
@@ -84,7 +86,9 @@ class PassTimes:
     def of(self, slower: Num) -> tuple[Array, Array]:
         """Time of each part forward and backward: the chip's or the host's, whichever is longer."""
         forward, backward = self.chip_s(slower)
-        return beside_host(forward, self.host_s[0]), beside_host(backward, self.host_s[1])
+        return beside_host(forward, self.host_s.forward_s), beside_host(
+            backward, self.host_s.backward_s
+        )
 
     def weight_s(self, slower: Num) -> Array | None:
         """Of the backward time of each part, what its products for the gradients of weights add, beside the
@@ -93,14 +97,17 @@ class PassTimes:
         if found is None:
             return None
         products = found[0][self.shape] + slower * found[1][self.shape]
-        chip_s, host_s = self.chip_s(slower)[1], self.host_s[1]
+        chip_s, host_s = self.chip_s(slower)[1], self.host_s.backward_s
         return beside_host(chip_s, host_s) - beside_host(chip_s - products, INPUTS * host_s)
 
     def shows(self, slower: Num) -> tuple[Array, Array, Array]:
         """Of a second that the chip takes longer for a part, forward, backward and for the modules that are
         computed again, what the pass does."""
         forward, backward = self.chip_s(slower)
-        found = chip_share(forward, self.host_s[0]), chip_share(backward, self.host_s[1])
+        found = (
+            chip_share(forward, self.host_s.forward_s),
+            chip_share(backward, self.host_s.backward_s),
+        )
         spent = self.tables.parts.again
         if spent is None:
             return *found, found[0]
@@ -112,7 +119,7 @@ class PassTimes:
         stop = self.tables.parts.stop
         stopped_s = stop.seconds[self.shape] + slower * stop.clocked_s[self.shape]
         chip_s = self.chip_s(slower)[0] - stopped_s
-        return chip_s, beside_host(chip_s, self.host_s[0])
+        return chip_s, beside_host(chip_s, self.host_s.forward_s)
 
     def again_chip_s(self, slower: Num) -> Array:
         """The chip's time of the modules that a plan computes again, exchanges included."""
@@ -148,19 +155,22 @@ def pass_times(
             more_s = more_s + 1e-6 * share * column[:, None] * is_layer
         return spent.host_s[shape] + more_s / speed
 
-    both = host_s(parts.forward, FORWARD), host_s(parts.backward, 1.0 - FORWARD)
+    both = BothPasses(
+        forward_s=host_s(parts.forward, FORWARD),
+        backward_s=host_s(parts.backward, 1.0 - FORWARD),
+    )
     if tables.software.modules:
         # The head is on the last stage: hosts of others have none to run ahead of.
         ahead_s = lead_s(parts, shape, both) * (pp <= 1)[:, None]
-        both = both[0], np.maximum(both[1] - ahead_s * is_layer, 0.0)
+        both = replace(both, backward_s=np.maximum(both.backward_s - ahead_s * is_layer, 0.0))
     return PassTimes(tables=tables, shape=shape, group=group, host_s=both)
 
 
-def lead_s(parts: Parts, shape: Index, host_s: tuple[Array, Array]) -> Array:
+def lead_s(parts: Parts, shape: Index, host_s: BothPasses) -> Array:
     """Each layer's share of what the chip takes for the head beyond the host, which launches layers
     meanwhile: the Trainer reads the loss after the backward pass; (combinations, 1)."""
     chip_s = parts.forward.seconds[shape, -1] + parts.backward.seconds[shape, -1]
-    ahead = np.maximum(chip_s - host_s[0][:, -1] - host_s[1][:, -1], 0.0)
+    ahead = np.maximum(chip_s - host_s.forward_s[:, -1] - host_s.backward_s[:, -1], 0.0)
     return np.asarray(ahead / max(len(parts.order), 1))[:, None]
 
 

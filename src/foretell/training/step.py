@@ -129,7 +129,7 @@ def evaluate_rows(scenario: Scenario, plans: Plans, tables: Tables) -> Ledger:
     memory = correct_memory(memory, scenario.system.corrections)
     multiplicity = gather(tables.stages.multiplicity, tables.pair)
     busy_s = seconds.total * (multiplicity > 0)
-    slowest, bubble_s = set_pace(plans, tables, pipe, one, (seconds, busy_s))
+    slowest, bubble_s = set_pace(plans, tables, pipe, one, seconds, busy_s)
     there = multiplicity > 0
     allocated = memory.allocated * there
     reserved = allocated + memory.allocator * there

@@ -40,8 +40,8 @@ def part_passes(
     behind = [_hidden(tables, way, ways[way]) for way in (0, 1)]
     forward = {**one(both_s[0][0], chip_s[0][0], ways[0]), **behind[0]}
     backward = {**one(both_s[1][0], chip_s[1][0], ways[1]), **behind[1]}
-    forward["launch_s"] = spent.host_s[0][0]
-    backward["launch_s"] = spent.host_s[1][0]
+    forward["launch_s"] = spent.host_s.forward_s[0]
+    backward["launch_s"] = spent.host_s.backward_s[0]
     more: list[Columns] = []
     if mode == 2.0:
         less_s, whole_s = (x[0] for x in spent.rerun(stretched - 1.0))

@@ -245,3 +245,11 @@ def test_a_stage_that_is_asked_for_has_no_value() -> None:
     )
     assert any("zero in --plan" in ask for ask in launch.asks)
     assert not {"zero0", "precision=fp32"} & {*launch.plan.split()}
+
+
+def test_a_key_of_a_chart_that_no_list_has_is_named() -> None:
+    launch = read_launch(
+        "servingEngineSpec:\n  modelSpec:\n  - name: m\n    modelURL: Qwen/Qwen3-8B\n    requestGPU: 1\n"
+        "    replicaCount: 1\n    vllmConfig:\n      maxModelLen: 4096\n      maxNumberSeqs: 64\n"
+    )
+    assert any("max" in one and "number" in one for one in (*launch.doubts, *launch.unknown))

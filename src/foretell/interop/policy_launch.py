@@ -88,11 +88,11 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     }
     more = _trainer(keys, told, degree)
     every = keys.whole("micro_all")
-    if every and gpus and not keys.said_as("micro_batch"):  # of all replicas together
+    if every and not keys.said_as("micro_batch"):  # of all replicas together
         ranks = 1
         for name in ("tp", "pp", "cp"):
             ranks *= degree[name] or 1
-        more["micro_batch"] = max(every * ranks // gpus, 1)
+        more["micro_batch"] = max(every * ranks // gpus, 1) if gpus else None
     return launch_of_step(told, given, known, table, step, degree, more)
 
 

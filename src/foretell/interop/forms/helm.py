@@ -5,6 +5,7 @@ parts are found wherever they are; the tables of charts that name values of thei
 flags that the chart makes of them.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -105,7 +106,13 @@ def _stack(tree: Tree, model: Mapping[str, Any], path: Path) -> LaunchedProcess:
     for key, flag in STACK_SWITCHES.items():
         if config.get(key) is True and flag:
             words.append(Word(text=f"--{flag}", line=tree.line(*place, key), raw=key))
-    words += words_at(tree, (*place, "extraArgs"), config.get("extraArgs"))
+    for key, value in config.items():  # what no list has is to be named
+        if key not in {*STACK_FLAGS, *STACK_SWITCHES, "extraArgs"} and isinstance(value, str | int):
+            flag = re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", str(key)).lower()
+            line = tree.line(*place, str(key))
+            words += [Word(text=f"--{flag}", line=line, raw=str(key)), plain_word(str(value), line)]
+    for at, node in ((place, config), (path, model)):
+        words += words_at(tree, (*at, "extraArgs"), node.get("extraArgs"))
     facts = [
         stated(
             "replicas",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foretell
-from foretell.api.serving import fraction_between
+from foretell.api.serving_commands import fraction_between
 from foretell.api.serving_questions import question_of
 from foretell.catalog import chip, model, system
 from foretell.catalog.engine_releases import engine_releases

@@ -7,7 +7,8 @@ import pytest
 
 from foretell.inputs.question import ask
 from foretell.serving.clock import FEW, SampledClock
-from foretell.serving.steps import StepLoad, StepTimes, step_times
+from foretell.serving.fullest_rank import StepLoad
+from foretell.serving.steps import StepTimes, step_times
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile, Fit
 

@@ -11,7 +11,8 @@ import foretell
 from foretell.catalog import chip, model, system
 from foretell.catalog.engines import profiles
 from foretell.kernels.power import chip_power
-from foretell.serving.steps import StepLoad, step_times
+from foretell.serving.fullest_rank import StepLoad
+from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
 
 LLAMA, SYSTEM = model("llama-3.1-8b"), system("h100-sxm")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import foretell
+from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.static import offline_tokens_per_s, static_batch
-from foretell.serving.steps import StepLoad
 from foretell.serving.tables import UNEVEN
 
 SECONDS = {

@@ -22,7 +22,7 @@ from foretell.serving.percentiles import (
 from foretell.serving.requests.levels import levels
 from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.simulation import Play, fleet_of, requests_of, with_lengths
+from foretell.serving.simulated_fleet import Play, fleet_of, requests_of, with_lengths
 from foretell.serving.static import offline_tokens_per_s, static_batch
 from foretell.serving.steady import steady
 from foretell.serving.steps import step_times

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import foretell
 from foretell.catalog import model, system
 from foretell.catalog.engines import profiles
-from foretell.serving.steps import StepLoad, step_times
+from foretell.serving.fullest_rank import StepLoad
+from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
 
 ENGINE = profiles()["vllm-0.18-hopper"]

@@ -11,9 +11,10 @@ from foretell.catalog import model, system
 from foretell.catalog.engines import profile
 from foretell.interop.service_write import Serving, write_command
 from foretell.serving.engine_options import prompt_wait
+from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.memory import memory_of, weight_bytes
 from foretell.serving.steady import steady
-from foretell.serving.steps import StepLoad, step_times
+from foretell.serving.steps import step_times
 from foretell.serving.wide_experts import first_experts, slots_of, wide_experts
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_text, parse_deployment

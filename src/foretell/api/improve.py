@@ -33,7 +33,8 @@ from foretell.api.launches import (
     training_field,
 )
 from foretell.api.service_answers import ServeAnswer
-from foretell.api.serving import instance_command, launch_command, serve
+from foretell.api.serving import serve
+from foretell.api.serving_commands import instance_command, launch_command
 from foretell.api.training import estimate, search
 from foretell.errors import BadInput, Infeasible, Problem, bad_input, nearest_name
 from foretell.interop.launch import REINFORCEMENT, SERVING, Launch

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,31 +12,23 @@ from foretell.api.service_answers import ServeAnswer, serve_answer
 from foretell.api.service_ways_out import with_ways_out
 from foretell.api.serving_questions import LARGEST, NO_LOAD, domain_of, question_of, rent_of
 from foretell.errors import BadInput, Infeasible, Problem, wrong
-from foretell.interop.fleets import Role
-from foretell.interop.launch import Launch, ToolArguments
 from foretell.serving.benchmark import benchmark_figures
 from foretell.serving.fit import EngineFit, engine_fits
 from foretell.serving.layouts import best_layout, chosen_of, launchable
-from foretell.serving.memory import fraction_alike, memory_of
+from foretell.serving.memory import memory_of
 from foretell.serving.serve import ServeQuestion, serve_one, state_of
+from foretell.serving.simulated_fleet import Play
 from foretell.serving.simulated_levels import is_short, short_benchmark, with_tails
-from foretell.serving.simulation import Play, serve_simulated
+from foretell.serving.simulation import serve_simulated
 from foretell.serving.simulation_options import read_play
 from foretell.serving.static import offline_limit
 from foretell.serving.steps import step_times
 from foretell.serving.systems import serve_systems
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
-from foretell.specs.model import Model
 from foretell.specs.questions.flags import asks, given_of, part
-from foretell.specs.questions.serving import (
-    LoadQuestion,
-    RequestOptions,
-    ServiceQuestion,
-    ServingQuestion,
-)
+from foretell.specs.questions.serving import RequestOptions, ServiceQuestion, ServingQuestion
 from foretell.specs.service import ServiceEstimate
-from foretell.specs.system import System
 from foretell.specs.system_batch import column_of, stack_systems, structure_of
 from foretell.trace.graph import is_traced_file
 
@@ -361,67 +352,3 @@ def play_of(
     if not given:
         question = as_answered(closed_form(question, given), question)
     return serve_simulated(question, how, trace, progress)
-
-
-def launch_command(
-    tool: str,
-    found: ServiceEstimate,
-    asked: LoadQuestion,
-    launcher: str | None = None,
-    launch: Launch | None = None,
-) -> ToolArguments:
-    """The command that starts an answered deployment, or the script of all its instances and their router.
-
-    Where prompts have chips of their own (`prefill_plan`), both halves are written. With the `launch` that
-    was read, the model's name and the flags that do not change are its own.
-    """
-    from foretell.api.exports import LaunchOrigin, export_fleet  # it reads and writes every tool
-
-    again = part(ServiceQuestion, asked)
-    question = _asked_again(again, found.plan)
-    origin = None
-    if launch is not None:
-        if (
-            question.prefill is not None
-        ):  # two halves with flags of their own: the name alone is kept
-            launch = replace(launch, flags=())
-        as_read = _asked_again(again, launch.plan).deployment
-        origin = LaunchOrigin(launch=launch, as_read=as_read)
-    answers, pool = question.deployment, question.prefill
-    if pool is not None:
-        pools: list[tuple[Role, int, Deployment, int | None]] = [
-            ("prefill", pool.replicas, pool.deployment, None),
-            ("decode", question.replicas, answers, None),
-        ]
-        return export_fleet(question, tool, pools, launcher, origin)
-    pools = [("both", found.replicas, answers, None)]
-    return export_fleet(question, tool, pools, launcher, origin)
-
-
-def instance_command(tool: str, plan: str, asked: LoadQuestion) -> ToolArguments:
-    """The command of one instance of a deployment, as the engine's writer has it."""
-    from foretell.api.exports import export_deployment
-
-    question = _asked_again(part(ServiceQuestion, asked), plan)
-    return export_deployment(question, tool)
-
-
-def fraction_between(
-    model: str | Path | Model,
-    system: str | Path | System | None,
-    gpus: int | str | None,
-    plan: str,
-    engines: tuple[str, str],
-) -> float:
-    """The memory fraction by a second engine's rule that leaves the cache as large as a first one's."""
-    question = ServiceQuestion(model, system=system, gpus=gpus)
-    first, second = (_asked_again(replace(question, engine=name), plan) for name in engines)
-    profiles = (first.profile, second.profile)
-    return fraction_alike(first.model, first.system, first.deployment, profiles)
-
-
-def _asked_again(question: ServiceQuestion, plan: str) -> ServeQuestion:
-    """The question of a deployment, whatever the load."""
-    names = ("system", "gpus", "engine", "set", "prefill_gpus", "prefill_plan")
-    place = {name: getattr(question, name) for name in names}
-    return question_of(ServiceQuestion(question.model, **place, plan=plan, isl=1.0, osl=1.0))[0]

@@ -25,7 +25,7 @@ from foretell.inputs.question import collect, settings_of
 from foretell.serving.requests.blocks import reusable_share
 from foretell.serving.requests.lengths import read_lengths
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.simulation import requests_of
+from foretell.serving.simulated_fleet import requests_of
 from foretell.serving.simulation_options import read_play
 from foretell.serving.sizing import SizingSearch, search_layouts
 from foretell.serving.sizing_records import PrefillPlace, ServiceTargets, SizingPoint

@@ -123,7 +123,7 @@ def _converted(
     words = [word for word in launch.plan.split() if word.startswith("memory_fraction=")]
     if engine == launch.engine or not words or "memory_fraction=" in mine:
         return []
-    from foretell.api.serving import fraction_between
+    from foretell.api.serving_commands import fraction_between
 
     place = (result.get("system"), result.get("gpus"))
     share = fraction_between(model, *place, result["plan"], (launch.engine, engine))

@@ -23,8 +23,8 @@ from foretell.specs.questions.serving import ServingQuestion
 @command(ServingQuestion)
 def serve(given: Given, edges: Edges) -> int:
     """TTFT, TPOT, throughput, memory, cost, energy of one deployment; the best layout where none is given."""
-    from foretell.api.serving import launch_command
     from foretell.api.serving import serve as answer
+    from foretell.api.serving_commands import launch_command
 
     check_tool(edges.export, serving=True)
     folder = bundle_of(edges.export)

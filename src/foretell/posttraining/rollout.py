@@ -22,7 +22,7 @@ from foretell.serving.memory import Memory, memory_of
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.simulation import Play, fleet_of
+from foretell.serving.simulated_fleet import Play, fleet_of
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.engine_options import look_steps, prompt_wait
+from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.memory import Memory
 from foretell.serving.steady import (
     Loop,
@@ -38,7 +39,7 @@ from foretell.serving.steady import (
     waited_steps,
     way_s,
 )
-from foretell.serving.steps import StepLoad, StepTimes
+from foretell.serving.steps import StepTimes
 from foretell.specs.deployment import Traffic
 
 Array = NDArray[np.float64]

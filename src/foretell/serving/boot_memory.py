@@ -12,7 +12,7 @@ import numpy as np
 
 from foretell.catalog.engine_releases import release_of_profile
 from foretell.serving.engine_options import step_tokens
-from foretell.serving.tables import kinds_of
+from foretell.serving.step_costs import kinds_of
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment

@@ -26,7 +26,7 @@ from foretell.serving.memory import (
     mixer_bytes,
     sequences_that_fit,
 )
-from foretell.serving.tables import kinds_of
+from foretell.serving.step_costs import kinds_of
 from foretell.specs.block import MixerBlock
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile

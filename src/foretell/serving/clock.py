@@ -12,8 +12,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.serving.steps import StepLoad, StepTimes
-from foretell.serving.tables import CONTEXTS
+from foretell.serving.fullest_rank import StepLoad
+from foretell.serving.steps import StepTimes
+from foretell.serving.table_points import CONTEXTS
 
 Array = NDArray[np.float64]
 

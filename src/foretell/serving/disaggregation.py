@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.arrivals import HIGHEST, queue_s
+from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.memory import Memory
 from foretell.serving.steady import UNEVENLY, Loop, SteadyState, loop_of, way_s
-from foretell.serving.steps import StepLoad, StepTimes
+from foretell.serving.steps import StepTimes
 from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile

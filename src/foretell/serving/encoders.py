@@ -12,16 +12,12 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
-from foretell.serving.kernels import Array, Kernels, PowerLimitedCost
+from foretell.serving.kernel_costs import PowerLimitedCost
+from foretell.serving.kernels import Array, Kernels
 from foretell.serving.launches import EAGER_LAYER_S, layer_launches
-from foretell.serving.tables import (
-    WHOLE,
-    TablePoints,
-    kinds_of,
-    links_of,
-    sequence_cost,
-    token_costs,
-)
+from foretell.serving.links import links_of
+from foretell.serving.step_costs import kinds_of, sequence_cost, token_costs
+from foretell.serving.table_points import WHOLE, TablePoints
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.chips import catalogue_chip
-from foretell.catalog.names import exists
 from foretell.kernels.call_records import CallStack
 from foretell.kernels.calls import call_stacks
 from foretell.kernels.families.base import DTYPES, attainable, engine_of
@@ -20,119 +18,66 @@ from foretell.kernels.families.choose import FamilyCoefficients, catalogue_surfa
 from foretell.kernels.families.experts import LAUNCHES, experts_seconds
 from foretell.kernels.families.transfer import SAME_UNITS
 from foretell.kernels.fusion import passes
-from foretell.kernels.power import (
-    BITS,
-    ChipPower,
-    OpLoad,
-    chip_power,
-    clock_of,
-    clock_share,
-    core_joules,
-    memory_joules,
-)
+from foretell.kernels.power import BITS, OpLoad, clock_share, core_joules, memory_joules
 from foretell.records import dataclass
 from foretell.serving.formats import attention_format, is_narrow, kernel_format
+from foretell.serving.kernel_costs import (
+    PASSES,
+    UNTUNED,
+    KernelCost,
+    PowerLimitedCost,
+    is_latent,
+    limit_power,
+    narrow_product,
+    nothing,
+    usual_chip,
+    usual_power,
+)
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.surface import Surface
 from foretell.specs.system_batch import repeat_chips
-from foretell.workload.ops import AttentionCore, Op
+from foretell.workload.ops import Op
 from foretell.workload.roles import Region
 
 Array = NDArray[np.float64]
 
-FUSED_CAST = 0.5
-"""Share of the cast's traffic that is left where half of the casts ride on norms and activations."""
+
 FUSED_PASSES = 3.0
 """Most passes over an expert's rows: permutation, activation and cast, combination. Tables of blocks of 8
 bits have up to 16, casts and copies as kernels of their own; served prompts of DeepSeek-R1 take a third of
 that (TensorRT-LLM on H200: 447 ms for 8192 tokens), and so do wide deployments
 (lmsys.org/blog/2025-05-05)."""
+
+
 PRODUCTS = ("matrix_share", "tile_power", "fill_k", "tile_rows")
 """Coefficients of the products of a layer of experts, which are those of the kernel that multiplies."""
-UNTUNED = ("trtllm",)
-"""Software whose tables of 4-bit products were taken with one tactic for all sizes."""
-SPLIT_S = 9e-6
-"""Most that joining the parts of a split product takes an engine, which tries tactics until one serves;
-tables of nvfp4 have none that splits (22 us at k 8192 whatever n)."""
-NARROW_MEMORY = 0.75
-"""Share of the bandwidth that such tactics reach at least."""
+
+
 VECTORS_MEMORY = 0.88
 """Share of the bandwidth at which products of a matrix with single vectors read weights where cores do not
 limit them: llama.cpp's mul_mat_vec takes 0.85 to 0.94 of an RTX A6000's and an RTX 4080's."""
-NARROW_COMPUTE = 0.65
-"""Share of the peak of 4 bits that an engine's tactics reach at least. Tables have 0.54 to 0.57, 1.5 times
-the rate in 8 bits; cuBLAS 12.9 reaches up to 2.3 times (developer.nvidia.com/blog/boosting-matrix-
-multiplication-speed-and-flexibility-with-nvidia-cublas-12-9), and with 0.65 prompts of Llama-3.1-70B in 4 and
-in 8 bits are as far off as each other, under TensorRT-LLM and under vLLM."""
+
+
 ALL_HEADS = 1e9
 """Query heads of an indexer that a block takes at once: scores are a kernel of its own, which multiplies all
 heads of a sequence by a tile of keys (DeepGEMM: fp8_paged_mqa_logits), whatever attention's kernels pack."""
+
+
 DECODE_SHARE = 0.6
 """Share of the matrix peak that attention of single queries reaches."""
+
+
 SCAN_SHARE, VECTOR_SHARE = 0.45, 0.5
 """Shares of the matrix and plain peaks that recurrences in chunked form reach."""
+
+
 CAST_BYTES, SCORE_BYTES, PASS_SHARE = 6.0, 20.0, 0.8
 """Bytes of casting an activation between fp32 and 16 bits, of writing a score in fp32, scaling, masking and
 normalising it in a pass and reading it again (ggml-cuda.cu: ggml_cuda_op_mul_mat_cublas, softmax.cu;
 recalled), and the share of the bandwidth of such passes."""
-PASSES: dict[str, tuple[float, float]] = {
-    "norm": (1.5, 1.0),
-    "residual": (0.5, 0.0),
-    "act": (1.0, 1.0),
-    "rotate": (1.5, 1.0),
-    "scaled-rotate": (1.5, 1.0),
-    "embedding": (1.0, 1.0),
-    "routing": (1.0, 1.0),
-    "other": (1.0, 1.0),
-}
-"""Kind of a pass over memory -> traffic over the least, and launches of one such pass: engines add the
-residual in the norm's kernel, and write the cache in that of the rotation."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelCost:
-    """What operations take on one rank of a chip with its usual power limit; (points,)."""
-
-    seconds: Array
-    """Time."""
-    joules: Array
-    """Beyond those of a chip that waits; no more than the limit gives in the time."""
-    clocked_s: Array
-    """What of the time stretches when the clock falls."""
-    core_joules: Array
-    """What the cores would spend without a limit."""
-    memory_joules: Array
-    """What the device memory spends."""
-
-    def __add__(self, other: "KernelCost") -> "KernelCost":
-        return KernelCost(
-            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        )
-
-    def times(self, many: Num) -> "KernelCost":
-        """As often."""
-        return KernelCost(**{f.name: getattr(self, f.name) * many for f in fields(self)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerLimitedCost:
-    """The same under the chip's own power limit."""
-
-    seconds: Array
-    """Time."""
-    joules: Array
-    """Beyond those of a chip that waits."""
-
-
-def nothing(width: int) -> KernelCost:
-    """No operations at so many points."""
-    none = np.zeros(width)
-    return KernelCost(
-        seconds=none, joules=none, clocked_s=none, core_joules=none, memory_joules=none
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,50 +387,3 @@ class Kernels:
         work = 2.0 * rows * weights
         arithmetic = work / (found.record.matrix_share * engine.flop_per_s)
         return self.spent(seconds, arithmetic, (work, 0.0), moved, dtype)
-
-
-def limit_power(cost: KernelCost, waiting_s: Num, power: ChipPower) -> tuple[Array, Array]:
-    """Seconds and joules of operations under a limit, from those at the clock of short bursts."""
-    clocked, still = cost.clocked_s, cost.seconds - cost.clocked_s
-    clock, fall = clock_of(still + waiting_s, clocked, cost.core_joules, cost.memory_joules, power)
-    seconds, spent = still + clocked / clock, cost.core_joules * fall + cost.memory_joules
-    # At the least clock a chip may still want too much: it then pauses between kernels.
-    spare = np.maximum(np.asarray(power.limit_watts - power.base_watts), 1e-9)
-    pause = np.maximum(1.0, spent / np.maximum(spare * (seconds + waiting_s), 1e-30))
-    return np.asarray(seconds * pause), np.asarray(spent)
-
-
-def usual_chip(chip: Chip) -> Chip:
-    """The chip with the power limit that the catalogue has of it; one that it has not is as it is."""
-    if not exists(chip.id, ("chip",)):
-        return chip
-    return replace(chip, tdp_watts=catalogue_chip(chip.id).tdp_watts)
-
-
-def usual_power(chip: Chip) -> ChipPower:
-    """Watts and joules of the chip under its usual limit."""
-    return chip_power(usual_chip(chip))
-
-
-def narrow_product(dtype: str, record: Any, plain: Any, untuned: bool) -> Any:
-    """Products of a narrow format in a step: launched as those of 16 bits are.
-
-    Tables of narrow formats launch the cast by itself (12 to 14 us in fp8), and some of 4 bits try no
-    tactics; engines fuse casts into what comes before, and replay the best tactic from a graph.
-    """
-    changed = {
-        "launch_s": np.minimum(record.launch_s, plain.launch_s),
-        "quantise": FUSED_CAST * record.quantise,
-    }
-    if DTYPES[dtype].peak == "fp4":
-        changed["compute"] = np.maximum(record.compute, NARROW_COMPUTE)
-    if DTYPES[dtype].peak == "fp4" and untuned:
-        changed["step_s"] = np.minimum(record.step_s, plain.step_s)
-        changed["split_s"] = np.minimum(record.split_s, SPLIT_S)
-        changed["memory"] = np.maximum(record.memory, NARROW_MEMORY)
-    return replace(record, **changed)
-
-
-def is_latent(op: Op) -> bool:
-    """Whether keys and values are of different widths: latent attention in either form."""
-    return isinstance(op, AttentionCore) and op.qk_dim != op.v_dim and op.v_dim > 0.0

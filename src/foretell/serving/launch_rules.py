@@ -9,7 +9,7 @@ from typing import Literal
 
 from foretell.catalog.engine_releases import release_of_profile
 from foretell.serving.formats import stored_formats
-from foretell.serving.tables import kinds_of
+from foretell.serving.step_costs import kinds_of
 from foretell.serving.wide_experts import REDUNDANT
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile

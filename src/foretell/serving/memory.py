@@ -27,8 +27,8 @@ from foretell.serving.boot_memory import (
 )
 from foretell.serving.engine_options import adapter_bytes
 from foretell.serving.formats import is_narrow, narrow_dense, weight_width
+from foretell.serving.step_costs import kinds_of
 from foretell.serving.step_ops import is_routed
-from foretell.serving.tables import kinds_of
 from foretell.serving.wide_experts import slots_of
 from foretell.sharding.tensor import tensor_parallel
 from foretell.specs._base import Num

@@ -3,6 +3,7 @@
 Read this file to know where everything is:
 
     serving/tables.py        what the parts of a step take on one rank, tabulated for a deployment
+      serving/step_costs.py    each of them
       workload/                the operations of a layer, in prefill and decode
       serving/kernels.py       their kernels, as engines run them
       network/                 all-reduces, gathers, sends

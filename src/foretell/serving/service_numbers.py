@@ -13,11 +13,12 @@ from foretell.kernels.power import chip_power
 from foretell.serving.cache_report import cache_report
 from foretell.serving.disaggregation import prompt_joules
 from foretell.serving.engine_options import batch_limit
+from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.memory import Memory
 from foretell.serving.percentiles import latency_levels_s, percentiles_ms, request_times_s
 from foretell.serving.question import ServeQuestion
 from foretell.serving.steady import SteadyState, request_joules
-from foretell.serving.steps import StepLoad, StepTimes, step_times
+from foretell.serving.steps import StepTimes, step_times
 from foretell.specs._base import Num
 from foretell.specs.service import Percentiles
 

@@ -18,13 +18,8 @@ from foretell.serving.question import ServeQuestion
 from foretell.serving.requests.levels import latencies_ms, levels, spread
 from foretell.serving.requests.records import RequestOutcomes
 from foretell.serving.requests.run import play
-from foretell.serving.simulation import (
-    Play,
-    fleet_of,
-    percentiles_of,
-    requests_of,
-    with_lengths,
-)
+from foretell.serving.simulated_fleet import Play, fleet_of, requests_of, with_lengths
+from foretell.serving.simulation import percentiles_of
 from foretell.specs.service import BenchmarkFigures, Percentiles, ServiceEstimate
 
 Array = NDArray[np.float64]

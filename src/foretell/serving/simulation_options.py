@@ -15,7 +15,7 @@ from foretell.serving.requests.sessions import read_sessions
 from foretell.serving.requests.tiers import read_tiers
 from foretell.serving.requests.traces import read_trace
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.simulation import Play
+from foretell.serving.simulated_fleet import Play
 from foretell.units import parse
 
 CHOICES: Mapping[str, Sequence[str]] = {

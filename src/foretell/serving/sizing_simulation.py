@@ -19,14 +19,8 @@ from foretell.serving.requests.levels import ServiceLevels, levels
 from foretell.serving.requests.records import Fleet, Requests
 from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.simulation import (
-    Play,
-    clock_of,
-    is_unstable,
-    requests_of,
-    rules_of,
-    with_lengths,
-)
+from foretell.serving.simulated_fleet import Play, clock_of, requests_of, rules_of, with_lengths
+from foretell.serving.simulation import is_unstable
 from foretell.serving.sizing_records import ServiceTargets
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.lengths import LengthForm

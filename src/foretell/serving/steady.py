@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.serving.engine_options import batch_limit, look_steps, prompt_wait, step_tokens
+from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.memory import Memory, sequences_that_fit
-from foretell.serving.steps import StepLoad, StepTimes
+from foretell.serving.steps import StepTimes
 from foretell.serving.tables import UNEVEN
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment, Traffic

@@ -22,18 +22,14 @@ from foretell.kernels.power import chip_power
 from foretell.records import dataclass
 from foretell.serving.encoders import encoder_costs
 from foretell.serving.engine_options import option_parts_s
+from foretell.serving.fullest_rank import FullestRank, StepLoad, chance_of_any, spread
 from foretell.serving.launches import EAGER_LAYER_S, casts_of, launches_of
+from foretell.serving.links import links_of, pipe_s
 from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
 from foretell.serving.module_launches import module_launches
-from foretell.serving.tables import (
-    WHOLE,
-    ServingTables,
-    TablePoints,
-    links_of,
-    pipe_s,
-    tables_of,
-)
+from foretell.serving.table_points import WHOLE, TablePoints
+from foretell.serving.tables import ServingTables, tables_of
 from foretell.serving.wide_experts import OVERLAP, WideExperts, halved, wide_experts
 from foretell.specs._base import Num
 from foretell.specs.corrections import AS_PREDICTED
@@ -44,34 +40,25 @@ from foretell.specs.system import System
 from foretell.specs.system_batch import first_chip
 
 Array = NDArray[np.float64]
+
+
 Reader = Callable[[Array], Array]
 """A table to what it says of a load."""
 
+
 WEIGHTS = ("matrices", "exchanges", "experts", "head")
 """Parts of a step that go with the model's weights."""
+
+
 SELECTION_S = 2.7e-5
 """Kernels of an indexer beside its products, in every step: rotating and casting queries and keys, storing
 keys, planning the scores, a radix selection and turning places into pages, ten of 2 to 5 us (sglang,
 layers/attention/nsa, recalled). Measured steps of GLM-5 under SGLang on B200, B300 and H200 are 25 to 40 us a
 layer longer than without."""
+
+
 SIDE_BY_SIDE = 4.0
 """Power of the norm that joins the host's time and the chip's: the longer one shows, nearly alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLoad:
-    """What one step of an instance does; numbers or arrays that broadcast."""
-
-    decoding: Num = 0.0
-    """Sequences that get one more token."""
-    context_tokens: Num = 0.0
-    """Tokens in the caches of all of these together."""
-    prefill_tokens: Num = 0.0
-    """Prompt tokens of this step, over all prompts in it."""
-    past_tokens: Num = 0.0
-    """Tokens of the same prompts that earlier steps (or a prefix cache) left in the cache."""
-    prompts: Num = 0.0
-    """Prompts that these tokens are of, chunks included; at least 1 where there are such tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,66 +271,6 @@ class StepTimes:
         casts = p.cast_s * self.casts
         kernels = p.layer_s * self.layers + p.gap_s * self.launches + casts
         return float(kernels + late + mixtures + latents)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FullestRank:
-    """A load as the fullest rank of one stage has it."""
-
-    sequences: Array
-    """Decoding sequences."""
-    context: Array
-    """Mean tokens in the cache of one."""
-    prompts: Array
-    """Prompts."""
-    new: Array
-    """Tokens of one of them on this rank."""
-    past: Array
-    """Its tokens that are in the cache already."""
-    tokens: Array
-    """Tokens that pass the layers."""
-    stage: Array
-    """The same over all ranks that share the experts."""
-    rows: Array
-    """Sequences that get a token."""
-    read: Array
-    """Tokens that an encoder reads."""
-
-
-def spread(load: StepLoad, d: Deployment, *, encoder: bool) -> FullestRank:
-    """What of a load falls on the fullest rank: even shares, and whole sequences and prompts."""
-    # Stages share the sequences among them, but one sequence passes every stage whole.
-    n = least_one(load.decoding, float(d.pp))
-    new = np.asarray(load.prefill_tokens, float)
-    prompts = np.where(new > 0.0, np.maximum(load.prompts, 1.0), 0.0)
-    each = new / np.maximum(prompts, 1.0)
-    ranks = float(d.dp * d.cp)
-    own = least_one(prompts, d.dp)
-    drawn = n * (1.0 + d.draft_tokens)
-    on_rank, own_new = least_one(drawn, ranks), own * each / d.cp
-    return FullestRank(
-        sequences=least_one(n, ranks),
-        context=np.asarray(load.context_tokens) / np.maximum(load.decoding, 1e-9),
-        prompts=own,
-        new=each / d.cp,
-        past=np.asarray(load.past_tokens) / np.maximum(prompts, 1.0),
-        # A decoder behind an encoder begins with one token of its own.
-        tokens=on_rank + (own if encoder else own_new),
-        stage=drawn + (prompts if encoder else new),
-        rows=on_rank + own,
-        read=own_new if encoder else np.zeros_like(own_new),
-    )
-
-
-def chance_of_any(value: Array, points: Array) -> Array:
-    """0 of nothing, 1 from the first point on; between, the chance that there is one."""
-    return np.asarray(np.clip(np.asarray(value, float) / points[0], 0.0, 1.0))
-
-
-def least_one(total: Num, ranks: float) -> Array:
-    """What the fullest of some ranks has: an even share, and one where there is any."""
-    total = np.asarray(total, float)
-    return np.asarray(np.maximum(total / ranks, np.minimum(total, 1.0)))
 
 
 def kernel_side(profile: EngineProfile) -> EngineProfile:

@@ -24,18 +24,18 @@ from foretell.serving.serve import check_memory, estimate_of
 from foretell.serving.service_numbers import service_numbers
 from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
-from foretell.serving.tables import (
+from foretell.serving.table_points import (
     CONTEXTS,
     LENGTHS,
     PASTS,
     PROMPTS,
     SEQUENCES,
     TOKENS,
-    UNEVEN,
     WHOLE,
     TablePoints,
     points_near,
 )
+from foretell.serving.tables import UNEVEN
 from foretell.serving.wide_experts import WideExperts, halved, wide_experts
 from foretell.specs.deployment import Deployment
 from foretell.specs.service import Percentiles, ServiceEstimate

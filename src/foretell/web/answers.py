@@ -68,8 +68,8 @@ def sensitivity(given: Given, limits: Limits) -> Answer:
 
 def serve(given: Given, limits: Limits) -> Answer:
     """`foretell serve`."""
-    from foretell.api.serving import launch_command
     from foretell.api.serving import serve as ask
+    from foretell.api.serving_commands import launch_command
     from foretell.specs.questions.serving import ServingQuestion
 
     export, launcher = _tool(given, serving=True)

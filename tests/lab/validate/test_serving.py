@@ -16,7 +16,8 @@ from foretell.lab.calibrate.serving_cases import (
 )
 from foretell.lab.calibrate.serving_rows import read_rows
 from foretell.lab.validate.serving import read_case, score_rows, score_serving
-from foretell.serving.simulation import Play, serve_simulated
+from foretell.serving.simulated_fleet import Play
+from foretell.serving.simulation import serve_simulated
 from tests.surfaces.command import foretell
 
 BARS = {

@@ -1,0 +1,78 @@
+"""Points at which parts of a step are tabulated: where engines capture graphs, and further apart above."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretell.records import dataclass
+
+Array = NDArray[np.float64]
+
+TOKENS = np.unique(
+    np.rint(
+        np.concatenate(
+            [
+                [1, 2, 4],
+                np.arange(8, 128, 8),
+                np.arange(128, 512, 32),
+                512 * 2 ** np.arange(0, 9.26, 0.25),
+            ]
+        )
+    )
+).astype(float)
+"""Tokens of a step, to 314 thousand; beyond, times go on straight."""
+
+
+SEQUENCES = np.unique(np.rint(2.0 ** np.arange(0.0, 13.1, 0.5))).astype(float)
+"""Decoding sequences."""
+
+
+CONTEXTS = np.concatenate([[1.0], 2.0 ** np.arange(5.0, 21.0)])
+"""Tokens in a sequence's cache."""
+
+
+PROMPTS = 2.0 ** np.arange(0.0, 11.0)
+"""Prompts of a step."""
+
+
+LENGTHS = np.concatenate([[1.0, 16.0], 2.0 ** np.arange(5.0, 20.1, 0.5)])
+"""New tokens of one prompt."""
+
+
+PASTS = np.concatenate([[0.0], 4.0 ** np.arange(4.0, 11.0)])
+"""Tokens of one prompt that are in the cache already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePoints:
+    """Points of the axes that are tabulated: all of them, or those around the loads that will be asked."""
+
+    tokens: Array
+    """Tokens of a step."""
+    sequences: Array
+    """Decoding sequences."""
+    contexts: Array
+    """Tokens in a sequence's cache."""
+    prompts: Array
+    """Prompts of a step."""
+    lengths: Array
+    """New tokens of one prompt."""
+    pasts: Array
+    """Tokens of one prompt that are in the cache already."""
+
+
+WHOLE = TablePoints(
+    tokens=TOKENS,
+    sequences=SEQUENCES,
+    contexts=CONTEXTS,
+    prompts=PROMPTS,
+    lengths=LENGTHS,
+    pasts=PASTS,
+)
+
+
+def points_near(points: Array, *values: float) -> Array:
+    """The points of an axis between which, or at which, all of some values are."""
+    first = int(np.searchsorted(points, min(values) * (1.0 - 1e-9), side="right")) - 1
+    last = int(np.searchsorted(points, max(values) * (1.0 + 1e-9), side="right")) + 1
+    first = min(max(first, 0), len(points) - 2)
+    return points[first : max(last, first + 2)]

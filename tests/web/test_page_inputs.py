@@ -233,6 +233,15 @@ def test_every_bar_has_its_name_and_a_colour_of_its_own(watched: Watched) -> Non
     assert len(set(colours)) == len(colours)
 
 
+def test_a_first_visit_says_what_to_do(watched: Watched) -> None:
+    page = watched.open("")
+    assert "Change the model" in page.inner_text("#first")
+    watched.after(lambda: page.fill("#field-gpus", "64"))
+    assert not page.is_visible("#first")
+    watched.open("view=training&1.model=gpt2")
+    assert not page.is_visible("#first")
+
+
 def test_headlines_are_words(watched: Watched) -> None:
     page = watched.open("view=training&1.model=llama-3.1-405b&1.system=h100-sxm&1.gpus=8")
     assert page.inner_text("[data-scenario=A] .big") == "No plan fits"

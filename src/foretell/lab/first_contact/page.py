@@ -88,10 +88,23 @@ def sources_text() -> str:
 
 
 def sealed_text() -> str:
-    """Scores of waves whose rows are sealed, one table for each; the first of a wave and kind counts."""
-    scores = sealed_scores()
+    """Scores of waves whose rows are sealed, one table for each; the first of a wave and kind counts. Of one
+    that was opened since, which has its rows above, when it was scored."""
+    every, opened = sealed_scores(), {(kind, wave.name) for kind in KINDS for wave in waves(kind)}
+    scores = [one for one in every if (one.kind, _wave_key(one.wave)) not in opened]
     first = [id(one) for one, _ in _counted(scores)]
     parts = [_sealed_part(one, is_first=id(one) in first) for one in scores]
+    times: dict[tuple[str, str], list[str]] = {}
+    for one in every:
+        if one not in scores and not one.draft and not one.given:
+            times.setdefault((one.wave, one.kind), []).append(f"{one.commit} ({one.date})")
+    lines = [
+        f"- {wave}, {kind}: {', '.join(at)}; every line is in `waves/sealed.txt`."
+        for (wave, kind), at in times.items()
+    ]
+    parts += (
+        ["Scored while they were sealed, and opened since:\n\n" + "\n".join(lines)] if lines else []
+    )
     return "\n\n".join(parts) or "None has been scored yet."
 
 

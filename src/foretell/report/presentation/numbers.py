@@ -1,5 +1,6 @@
 """What is shown of an answer: headline, main numbers with their intervals, a table, a breakdown."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ SIGNED = frozenset(("difference", "gap", "change", "what_if"))
 """Shares with their sign: what is more or less than another."""
 FITS = {"yes": "fits", "no": "does not fit", "too_close": "borderline"}
 """Whether it fits -> in words."""
+WRITTEN = re.compile(r"[+-]?[\d.,]+ ?%")
+"""A share that is written out."""
 MOST_BARS = 9
 """Parts of a breakdown that are shown apart; the smaller ones are shown together."""
 
@@ -207,9 +210,7 @@ def table_of(
         return ()
     keys = [name.rpartition(":")[2].rpartition(".")[2] for name in kept]
     cells = [[_at(row, name) for name in kept] for row in rows]
-    numbers = zip(
-        *([isinstance(one, int | float | list) for one in row] for row in cells), strict=True
-    )
+    numbers = zip(*([_is_number(one) for one in row] for row in cells), strict=True)
     table = ShownTable(
         title=title,
         headers=tuple((labels or {}).get(name) or _head(name) for name in kept),
@@ -218,6 +219,11 @@ def table_of(
         keys=tuple(name.partition(":")[0] for name in kept),
     )
     return (table,)
+
+
+def _is_number(cell: Any) -> bool:
+    """Whether a cell is a number, a range, or a share that is written out."""
+    return isinstance(cell, int | float | list) or bool(WRITTEN.fullmatch(str(cell)))
 
 
 def plain_table(rows: Sequence[Told], title: str) -> tuple[ShownTable, ...]:

@@ -296,7 +296,7 @@ def memory_card(told: Told) -> Presentation:
 def simulate_card(told: Told) -> Presentation:
     """A simulated step beside the closed form, where they differ, every stage, and chance."""
     shares = [
-        {**one, "apart": one["simulated_s"] - one["closed_s"]}
+        {**one, "apart": round(one["simulated_s"] - one["closed_s"], 9)}
         for one in told["shares"]
         if one["simulated_s"] or one["closed_s"]
     ]

@@ -275,5 +275,9 @@ learn(await get("static/words.json"));
 explainWords();
 read();
 if (!VIEWS[state.view]) state.view = "training";
+// Who comes without a question is told what to do, until the first change.
+const first = document.getElementById("first");
+first.hidden = window.location.search.length > 1;
+form.addEventListener("input", () => { first.hidden = true; });
 write();
 await Promise.all([open(), lists()]);

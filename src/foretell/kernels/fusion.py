@@ -39,11 +39,11 @@ class Passes:
 def traffic(made: Passes, per_core: Num, *, backward: bool) -> Num:
     """Traffic over the least of a kind of pass, on a chip whose memory has `per_core` bytes for a core in a
     clock: kernels that cores bound beside a fast memory wait for their bytes alone beside a slow one."""
-    told = made.backward if backward else made.forward
+    measured = made.backward if backward else made.forward
     if not made.counted:
-        return told
+        return measured
     share = np.minimum(np.asarray(per_core) / CORE_BYTES, 1.0)
-    return np.maximum(made.counted[backward], told * share)
+    return np.maximum(made.counted[backward], measured * share)
 
 
 def _passes_tables() -> dict[str, dict[str, Passes]]:

@@ -65,8 +65,8 @@ def scaled(op: Gemm, name: str, elements: Num) -> Pointwise:
     return pass_beside(op, name, elements, cut.get(op.split, "none"))
 
 
-def over_matrix(op: Gemm, name: str, reads: float, writes: float, back: float) -> Pointwise:
-    """A pass over a matrix as large as the map's."""
+def over_matrix(op: Gemm, name: str, *, reads: float, writes: float, back: float) -> Pointwise:
+    """A pass over a matrix as large as the map's: how often it reads and writes it, and moves it backward."""
     work = {"reads": reads, "writes": writes, "back_moves": back, "back_flop": 0.0}
     return pass_beside(op, name, op.k * op.n / op.weight_parts, "none", **work)
 
@@ -105,7 +105,7 @@ BACKWARD = {"reads": 0.0, "writes": 0.0, "flop": 0.0, "back_moves": 3.0, "back_f
 
 def directions(op: Gemm, rank: float) -> tuple[Op, ...]:
     """DoRA: low-rank adapters, and the lengths of the columns of a matrix and its adapter's product."""
-    return (*adapter(op, rank), over_matrix(op, "dora", MEASURES - 1.0, 1.0, 0.0))
+    return (*adapter(op, rank), over_matrix(op, "dora", reads=MEASURES - 1.0, writes=1.0, back=0.0))
 
 
 def orthogonal(op: Gemm, rank: float) -> tuple[Op, ...]:
@@ -122,7 +122,7 @@ def made_matrix(op: Gemm, rank: float) -> tuple[Op, ...]:
     """LoKr: a matrix made of two small ones, and x multiplied by it."""
     return (
         plain(op, "factors", m=1.0, k=rank, n=op.n),
-        over_matrix(op, "kron", 0.0, 1.0, 2.0),
+        over_matrix(op, "kron", reads=0.0, writes=1.0, back=2.0),
         with_fields(
             op, name=f"{op.name}.delta", bias=False, role=OpRole.ADAPTER, gated=False, tied=True
         ),
@@ -149,11 +149,11 @@ def rotate_inputs(op: Gemm, block: float) -> tuple[Op, ...]:
 
 
 def butterfly(op: Gemm, block: float) -> tuple[Op, ...]:
-    """BOFT: whole rotations between permutations, and W multiplied by them."""
+    """BOFT: block rotations, multiplied out to whole ones between permutations, and W multiplied by them."""
     return (
         plain(op, "permute", m=2.0 * WIDE * op.k, n=op.k, tied=True),
         plain(op, "rotate", m=WIDE * op.n, n=op.k, tied=True),
-        over_matrix(op, "copy", 1.0, 1.0, 2.0),
+        over_matrix(op, "copy", reads=1.0, writes=1.0, back=2.0),
     )
 
 

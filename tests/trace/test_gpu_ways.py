@@ -159,3 +159,21 @@ def test_layers_that_compute_themselves_again_are_not_computed_thrice() -> None:
         foretell.estimate(model, gpus="1xH200", plan=f"recompute={way}") for way in ("none", "full")
     )
     assert (plain.step_s, plain.allocated_bytes) == (again.step_s, again.allocated_bytes)
+
+
+def test_layers_of_a_few_classes_in_turn_are_layers() -> None:
+    from torch import nn
+
+    class First(nn.Sequential):
+        pass
+
+    class Second(nn.Sequential):
+        pass
+
+    kinds = [First, First, Second, First, First, Second]
+    module = nn.Module()
+    module.layers = nn.ModuleList(kind(nn.Linear(8, 8), nn.ReLU()) for kind in kinds)
+    module.ends = nn.ModuleList([First(nn.Linear(8, 8)), Second(nn.Linear(8, 8))])
+    from foretell.trace.capture import repeated
+
+    assert repeated(module) == [f"layers.{n}" for n in range(6)]

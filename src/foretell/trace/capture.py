@@ -381,8 +381,12 @@ def repeated(module: torch.nn.Module) -> list[str]:
             continue
         children = list(one.named_children())
         kinds = {type(child) for _, child in children}
+        alike = len(kinds) == 1
+        if isinstance(one, torch.nn.ModuleList):  # hybrids have layers of a few classes in turn
+            alike = 2 * len(kinds) <= len(children) or alike
         weighty = all(any(True for _ in child.parameters()) for _, child in children)
-        leaves = all(not any(True for _ in child.children()) for _, child in children)
-        if len(children) > 1 and len(kinds) == 1 and weighty and not leaves:
+        leaves = [not any(True for _ in child.children()) for _, child in children]
+        leaf = any(leaves) if len(kinds) > 1 else all(leaves)
+        if len(children) > 1 and alike and weighty and not leaf:
             found += [f"{path}.{name}" if path else name for name, _ in children]
     return found

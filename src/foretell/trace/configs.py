@@ -106,6 +106,10 @@ def example_inputs(module: Any, batch: int, tokens: int | None) -> dict[str, Any
         given["input_ids"] = ids
     elif main == "pixel_values":
         given["pixel_values"] = torch.empty(_image(config, batch), dtype=kind, device="meta")
+    elif main == "pixel_values_videos":
+        frames = getattr(config, "frames_per_clip", None) or getattr(config, "num_frames", 16)
+        shape = _image(config, batch)
+        given[main] = torch.empty((batch, frames, *shape[-3:]), dtype=kind, device="meta")
     elif main == "input_features":
         frames = 2 * getattr(config, "max_source_positions", 1500)
         encoder = getattr(config, "encoder_config", None) or config
@@ -131,7 +135,7 @@ def dtype_of(module: Any) -> torch.dtype:
 
 def _image(config: Any, batch: int) -> tuple[int, ...]:
     vision = getattr(config, "vision_config", None) or config
-    side = getattr(vision, "image_size", None) or SIDE
+    side = getattr(vision, "image_size", None) or getattr(vision, "crop_size", None) or SIDE
     height, width = side if isinstance(side, (list, tuple)) else (side, side)
     frames = getattr(vision, "num_frames", None)
     channels = getattr(vision, "num_channels", None) or 3

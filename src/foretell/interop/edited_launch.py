@@ -215,10 +215,8 @@ def _added(text: str, key: str, value: str, known: Sequence[str]) -> str | None:
             return text[: one.end()] + told + text[one.end() :]
         if text.lstrip()[:1] == "{":
             return text[: one.start()] + _member(one["indent"], last, value) + text[one.start() :]
-        if "." in parent:
+        if parent:  # a section that the file does not have may be none of its program's
             return None
-        if parent:
-            return text.rstrip("\n") + f"\n{parent}:\n  {last}: {value}\n"
         end = text.find("\n", one.end())
         end = len(text) if end < 0 else end
         return text[:end] + f"\n{one['indent']}{key}: {value}" + text[end:]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from foretell.report.presentation.labels import words_of
-from foretell.report.presentation.measured import WORDS
+from foretell.report.presentation.measured_tables import WORDS
 from foretell.report.presentation.numbers import (
     Presentation,
     ShownTable,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from foretell.report.presentation.labels import part_words
-from foretell.report.presentation.measured import measured_table
+from foretell.report.presentation.measured_tables import measured_table
 from foretell.report.presentation.numbers import (
     Presentation,
     ShownTable,

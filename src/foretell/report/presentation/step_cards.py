@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from foretell.report.presentation.labels import part_words
-from foretell.report.presentation.measured import measured_table
+from foretell.report.presentation.measured_tables import measured_table
 from foretell.report.presentation.numbers import (
     FITS,
     Presentation,

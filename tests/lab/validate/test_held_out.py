@@ -81,7 +81,8 @@ def test_without_its_name_a_run_has_the_generic_software() -> None:
     asked = unnamed(question_of(row()))
     assert "framework" not in (asked.plan or "")
     assert predict_row(row(), named=False).scenario.software.family == "generic"
-    plain = row(framework="torchtitan", framework_id="torchtitan", hidden="4096", heads="32")
+    shape = {"hidden": "4096", "heads": "32", "zero_stage": "3"}
+    plain = row(framework="torchtitan", framework_id="torchtitan", **shape)
     wide, narrow = (predict_row(plain, named=named).answer.interval for named in (False, True))
     assert wide["p90"][1] / wide["p90"][0] > narrow["p90"][1] / narrow["p90"][0]
 

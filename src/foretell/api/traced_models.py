@@ -337,6 +337,7 @@ def _answer(
         peak_memory_bytes=float(found.held.peak_bytes),
         memory_capacity_bytes=capacity,
         energy_joules=None,
+        joules_per_token=None,
         limited_by=max(found.time.children, key=lambda leaf: leaf.value).name,
         interval=bands,
         interval_words=_why(found),

@@ -66,6 +66,11 @@ class Output:
     """Its slash-separated key in experiment trackers."""
 
 
+def _energy(totals: Totals) -> Num:
+    """Joules of all chips over a step: without hosts, switches and cooling."""
+    return totals.base_watts * totals.step_s * totals.gpus + totals.active_joules
+
+
 _ROWS: tuple[tuple[str, str, str, Rule, str, Callable[[Totals], Num]], ...] = (
     ("step_s", "step time", "s", "time", "perf/step_s", lambda t: t.step_s),
     ("tokens_per_s", "tokens/s", "count", "rate", "perf/tokens_per_s",
@@ -89,7 +94,9 @@ _ROWS: tuple[tuple[str, str, str, Rule, str, Callable[[Totals], Num]], ...] = (
     ("memory_capacity_bytes", "memory of a GPU", "bytes", "none", "memory/capacity_bytes",
      lambda t: t.memory_capacity_bytes),
     ("energy_joules", "energy of a step", "J", "energy", "energy/step_joules",
-     lambda t: t.base_watts * t.step_s * t.gpus + t.active_joules),
+     lambda t: _energy(t)),
+    ("joules_per_token", "energy of a token", "J", "energy", "energy/token_joules",
+     lambda t: _energy(t) / t.tokens),
 )  # fmt: skip
 """Name, label, unit, rule, key in trackers and formula of each."""
 OUTPUTS: Mapping[str, Output] = {

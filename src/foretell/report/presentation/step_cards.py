@@ -27,6 +27,7 @@ from foretell.units import format as with_unit
 _FIRST = (
     "step_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "mfu_causal",
     "peak_memory_bytes", "memory_capacity_bytes", "allocated_bytes", "reserved_bytes", "energy_joules",
+    "joules_per_token",
 )  # fmt: skip
 TRAINED = (*_FIRST, *(name for name in OUTPUTS if name not in _FIRST))
 """Numbers of a training step: those that people look for, then every other output."""
@@ -34,6 +35,7 @@ CONVENTIONS = (
     "MFU: 3 x the forward matrix multiplications, attention as the whole square, over the dense peak; HFU "
     "adds what is recomputed."
 )
+ENERGY_WORDS = "Energy: the chips alone, without hosts, switches and cooling."
 MEMORY_WORDS = (
     "allocated: what tensors take at the peak of the simulated step; reserved: with what the allocator holds "
     "beyond them; total: what the process holds, with driver context and communicators."
@@ -131,7 +133,7 @@ def estimate_card(told: Told) -> Presentation:
             *_memory_table(told.get("memory_by_stage") or ()),
         ),
         lists=set_by_hand(told),
-        meaning=(CONVENTIONS,),
+        meaning=(CONVENTIONS, ENERGY_WORDS),
         bars=bars_of(children(told.get("breakdown"))),
         bar_title="step time",
     )

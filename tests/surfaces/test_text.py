@@ -54,6 +54,7 @@ ESTIMATE = Estimate(
     peak_memory_bytes=52 * GIB,
     memory_capacity_bytes=79.65 * GIB,
     energy_joules=None,
+    joules_per_token=None,
     limited_by="compute.gemm",
     interval=None,
     breakdown=leaf(

@@ -32,7 +32,7 @@ def card_text(shown: Presentation) -> "RenderableType":
         parts += [Text(), numbers_grid(shown)]
     lists = [*shown.lists, *([("Assumed", shown.assumptions)] if shown.assumptions else [])]
     for one in shown.tables:
-        parts += [Text(), draw_table(one)]
+        parts += [Text(), *([Text(one.title, "bold")] if one.title else []), draw_table(one)]
     if shown.meaning:
         parts += [Text(), Text("\n".join(shown.meaning), "dim")]
     for title, lines in lists:
@@ -61,7 +61,6 @@ def draw_table(shown: ShownTable) -> "Table":
     heads = [name for head in shown.headers for name in ((head, "") if head == SHARE else (head,))]
     made = table(*heads, right=right)
     made.show_header = any(shown.headers)
-    made.title, made.title_justify, made.title_style = shown.title or None, "left", "bold"
     for row in shown.rows:
         cells: list[str | Text] = []
         for head, cell in zip(shown.headers, row, strict=True):

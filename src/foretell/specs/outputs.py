@@ -94,7 +94,7 @@ _ROWS: tuple[tuple[str, str, str, Rule, str, Callable[[Totals], Num]], ...] = (
     ("memory_capacity_bytes", "memory of a GPU", "bytes", "none", "memory/capacity_bytes",
      lambda t: t.memory_capacity_bytes),
     ("energy_joules", "energy of a step", "J", "energy", "energy/step_joules",
-     lambda t: _energy(t)),
+     _energy),
     ("joules_per_token", "energy of a token", "J", "energy", "energy/token_joules",
      lambda t: _energy(t) / t.tokens),
 )  # fmt: skip

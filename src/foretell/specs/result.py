@@ -101,7 +101,8 @@ class StepEstimate:
     memory_capacity_bytes: float
     """What a chip has."""
     energy_joules: float | None
-    """Energy of a step: of the chips alone, without hosts, switches and cooling; none until power is modelled."""
+    """Energy of a step: of the chips alone, without hosts, switches and cooling; none where power is not
+    modelled."""
     joules_per_token: float | None
     """The same for each token of the batch."""
     limited_by: str

@@ -51,19 +51,19 @@ from foretell.studies.sweep.batches import evaluate_columns
 from foretell.studies.sweep.columns import TRAINING
 asked = {"model": "llama-3.1-8b", "system": "h100-sxm", "gpus": 8, **job}
 one = foretell.estimate(plan="zero1 mbs1", **asked)
-name = "joules_per_token"
+name = "joules_per_tflop"
 scenario = ask(**asked)
 page = Console(file=io.StringIO(), width=200)
 page.print(verb_text("estimate", one.to_dict()))
 said["output"] = [
-    one.energy_joules / (job["global_batch"] * job["seq_len"]),
+    one.energy_joules / (one.tflops_per_gpu * one.step_s * 8),
     one.to_dict()[name],
     foretell.simulate(plan="zero1 mbs1", **asked).to_dict()[name],
     one.intervals[name]["p90"],
     float(evaluate_columns(scenario, batch_of([one.plan]))[name][0]),
     name in TRAINING,
-    estimate_metrics(one.to_dict())["energy/joules_per_token"],
-    "energy of a token" in page.file.getvalue(),
+    estimate_metrics(one.to_dict())["energy/joules_per_tflop"],
+    "energy of a TFLOP" in page.file.getvalue(),
 ]
 releases = [
     foretell.estimate("llama-3.1-8b", system="h100-sxm", gpus=8, plan=f"zero3 mbs1 framework={name}", **job)
@@ -192,8 +192,8 @@ def _add_field(path: Path, where: str, text: str) -> None:
 def _add_the_output(specs: Path, page: str) -> None:
     """The entry and the field of the page: two files."""
     texts = ["\n".join(block.lines) for block in blocks(page)]
-    entry = next(text for text in texts if text.startswith('(\n    "joules_per_token"'))
-    field = next(text for text in texts if text.startswith("joules_per_token: float"))
+    entry = next(text for text in texts if text.startswith('(\n    "joules_per_tflop"'))
+    field = next(text for text in texts if text.startswith("joules_per_tflop: float"))
     for name, before, new in (
         ("outputs.py", '    ("energy_joules"', f"    {entry},\n"),
         ("result.py", "    limited_by: str\n", "".join(f"    {x}\n" for x in field.split("\n"))),

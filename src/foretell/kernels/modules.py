@@ -6,8 +6,11 @@ Counted in the modeling files of transformers 5 and by the kernels and the alloc
 norm        RMS norms are widened to 32 bits, squared, averaged, scaled, rounded, times the weights: 36 bytes
             an element forward and 84 backward. 32 bits of the input and the normalised input in 16
             are kept (4 + 2), in Gemma's the latter in 32 as well: its weights are added to one and multiplied
-            before the rounding. Norms of queries and keys are the same. LayerNorm is one kernel.
-rotary      q cos + rotate_half(q) sin: products, halves negated and joined, a sum; keeps nothing.
+            before the rounding. Norms of queries and keys are the same. LayerNorm is one kernel. Families
+            that write theirs otherwise keep other bytes (NORM_BYTES).
+rotary      q cos + rotate_half(q) sin: products, halves negated and joined, a sum; keeps nothing. Joined with
+            a part that is not rotated, queries lie head by head, and so does attention's result: its copy for
+            the output map is kept besides.
 maps        Queries, keys and values are linear layers of their own, and so are gate and up, in most families.
 activation  silu(gate) and up are kept for their product; gelu_new is eight operations that keep four tensors.
 scores      Eager attention (no-flash) softmaxes in 32 bits and keeps that and its rounding: 6 bytes a score;
@@ -48,16 +51,58 @@ JOINT = (
     "qwen",
 )
 """Families whose queries, keys and values are one linear layer."""
+VIEWED = ("phi3", "gpt_neox")
+"""Of these, families whose values are a view of its result, which stays beside rotated queries and keys."""
 JOINT_HALVES = ("phi3",)
 """Families whose gate and up projections are one linear layer."""
-SHIFTED = ("gemma", "gemma2", "gemma3", "gemma3_text")
-"""Families whose norms multiply by one plus the weights, in 32 bits."""
-DROPOUT = ("gpt2",)
+NORM_BYTES = {
+    **dict.fromkeys(("gemma", "gemma2", "gemma3", "gemma3_text", "olmo2", "olmo3", "helium"), 8.0),
+    **dict.fromkeys(("cohere", "cohere2"), 12.0),
+    "olmo": 4.0,
+}
+"""Family -> bytes that its norms keep of an element of their input where they are not as most: RMS norms that
+multiply by the weights before they round, a LayerNorm written as operations in 32 bits, one whose input is
+widened."""
+DROPOUT = (
+    "gpt2",
+    "gpt_bigcode",
+    "seed_oss",
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "distilbert",
+    "electra",
+    "esm",
+    "opt",
+    "bart",
+    "mbart",
+    "marian",
+    "pegasus",
+)
 """Families that train with dropout unless their config says otherwise."""
+COPIED = (
+    "phi",
+    "phi3",
+    "stablelm",
+    "nemotron",
+    "glm",
+    "glm4",
+    "glm4_moe",
+    "gpt_neox",
+    "whisper",
+)
+"""Families whose queries lie head by head, since rotated and plain parts are joined or they are made
+contiguous: so does what fused attention makes of them, and the output map reads a copy of it."""
+WIDE_ROUTERS = ("deepseek_v2", "deepseek_v3", "glm4_moe")
+"""Families whose router reads its input in 32 bits, a copy of its own."""
+WIDE_QUERIES = ("gpt_neo", "gptj", "codegen")
+"""Families that multiply queries and keys in 32 bits, without a fused kernel."""
 CAPPED = ("gemma2",)
 """Families whose scores are capped by a tanh in front of the loss."""
-COMPOSED = ("gelu_new", "gelu_fast")
-"""Activations that are written as operations of their own."""
+COMPOSED = {"gelu_new": 8.0, "gelu_fast": 8.0, "xielu": 9.0}
+"""Activations that are written as operations of their own, and the bytes that they keep of an element."""
+COMPOSED_HERE = {"esm": 6.0}
+"""The same of families that write an activation of another name out."""
 
 
 ENTERING = (OpRole.QKV, OpRole.QUERY, OpRole.KEY_VALUE, OpRole.UP)
@@ -70,12 +115,20 @@ class ModuleForm:
 
     rms: bool
     """Norms are RMS norms."""
-    shifted: bool
-    """They multiply by one plus the weights."""
+    norm_bytes: float | None
+    """Bytes that they keep of an element of their input, where they are not as most."""
+    copied: bool
+    """What fused attention makes is copied for the output map."""
+    viewed: bool
+    """Queries and keys stay as they were before their rotation."""
     joint: bool
     """Queries, keys and values are one linear layer."""
-    composed: bool
-    """The activation is written as operations of its own."""
+    composed: float
+    """Bytes kept of an element where the activation is written as operations of its own, else 0."""
+    wide_router: bool
+    """A router reads its input in 32 bits."""
+    wide_queries: bool
+    """Queries and keys are multiplied in 32 bits."""
     capped: bool
     """Scores are capped in front of the loss."""
     dropout: bool
@@ -104,9 +157,13 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
     plain = not (wide or "adapters=widened" in software.passes)
     return ModuleForm(
         rms=layer.norm_kind == "rms",
-        shifted=model.family in SHIFTED,
+        norm_bytes=NORM_BYTES.get(model.family),
+        copied=model.family in COPIED and plan.flash,
+        viewed=model.family in VIEWED,
         joint=model.family in JOINT or not software.maps_apart,
-        composed=activation in COMPOSED,
+        composed=COMPOSED_HERE.get(model.family, COMPOSED.get(activation, 0.0)),
+        wide_router=model.family in WIDE_ROUTERS,
+        wide_queries=model.family in WIDE_QUERIES and not plan.flash,
         capped=model.family in CAPPED,
         dropout=model.family in DROPOUT,
         wide=wide,
@@ -144,7 +201,7 @@ def written_of(form: ModuleForm | None, software: Software) -> FrameworkForm:
         joint=form.joint,
         modules=not form.fused,
         rms=form.rms,
-        composed=form.composed,
+        composed=form.composed > 0.0,
         dropout=form.dropout,
         capped=form.capped,
         padded=form.fused,
@@ -204,7 +261,11 @@ def _kept(tensor: Saved, part: LayerGraph, form: ModuleForm) -> Saved:
     if tensor.role is SavedRole.KEY_VALUE:
         core = next((op for op in part.ops if isinstance(op, AttentionCore)), None)
         own = tensor.elements if core is None else _keys(core)
-        return with_fields(tensor, elements=np.maximum(tensor.elements, own))
+        return with_fields(
+            tensor,
+            elements=np.maximum(tensor.elements, own),
+            bytes_per_element=tensor.bytes_per_element if width is None else width,
+        )
     return tensor if width is None else with_fields(tensor, bytes_per_element=width)
 
 
@@ -219,11 +280,11 @@ def _width(tensor: Saved, part: LayerGraph, form: ModuleForm) -> float | None:
     role, region = tensor.role, tensor.region
     if form.fused:
         return 4.0 if role is SavedRole.NORM_INPUT and form.wide else None
-    norm = _norm_bytes(form)
+    norm = _norm_bytes(form, wide=form.wide)
     if role is SavedRole.NORM_INPUT:
         return norm
     if role is SavedRole.UNNORMED:
-        return 4.0 if form.frozen else 8.0 if form.shifted else 6.0
+        return _norm_bytes(form, wide=False)
     if role is SavedRole.ENTRY:
         return _entry_bytes(part, form)
     if role is SavedRole.HEAD_INPUT:
@@ -234,7 +295,9 @@ def _width(tensor: Saved, part: LayerGraph, form: ModuleForm) -> float | None:
     if tensor.core:
         return 5.0 if form.dropout else 6.0
     if role is SavedRole.UP and form.composed:
-        return 14.0 if form.wide else 8.0
+        return form.composed + (6.0 if form.wide else 0.0)
+    if form.wide_queries and role in (SavedRole.QUERY, SavedRole.KEY_VALUE):
+        return 4.0 if role is SavedRole.QUERY else 3.0
     if region is Region.EXPERTS and form.wide:
         return 4.0
     if role is SavedRole.ACTIVATED and form.frozen:
@@ -242,13 +305,15 @@ def _width(tensor: Saved, part: LayerGraph, form: ModuleForm) -> float | None:
     return None
 
 
-def _norm_bytes(form: ModuleForm) -> float:
-    """Bytes that a norm keeps of an element of its input."""
-    if not form.rms:
-        return 4.0 if form.wide else 2.0
-    if form.frozen:
+def _norm_bytes(form: ModuleForm, *, wide: bool) -> float:
+    """Bytes that a norm keeps of an element of its input; `wide`: the input is in 32 bits."""
+    if form.rms and form.frozen:
         return 4.0
-    return 8.0 if form.wide or form.shifted else 6.0
+    if form.norm_bytes is not None:
+        return form.norm_bytes
+    if not form.rms:
+        return 4.0 if wide else 2.0
+    return 8.0 if wide else 6.0
 
 
 def _entry_bytes(part: LayerGraph, form: ModuleForm) -> float:
@@ -279,7 +344,8 @@ def _besides(part: LayerGraph, form: ModuleForm) -> tuple[Saved, ...]:
         weights: Num = sum(op.k * op.n * op.groups for op in products)
         found.append(Saved(name="casts", elements=weights, split="none", bytes_per_element=2.0))
     if form.dropout and products:
-        masks = 0.0 if any(op.region in ENDS for op in products) else 2.0
+        outputs = sum(op.role in (OpRole.OUTPUT, OpRole.DOWN) for op in products)
+        masks = 0.0 if any(op.region in ENDS for op in products) else float(outputs)
         found.append(
             Saved(
                 name="dropout",
@@ -288,6 +354,18 @@ def _besides(part: LayerGraph, form: ModuleForm) -> tuple[Saved, ...]:
                 bytes_per_element=1.0,
             )
         )
+    cores = [op for op in part.ops if isinstance(op, AttentionCore)]
+    if form.copied and not form.fused:
+        results: Num = sum(op.batch * op.q_len * op.heads * op.v_dim for op in cores)
+        found.append(Saved(name="attention.copy", elements=results, split="width"))
+    if form.viewed and not form.fused:
+        rotated: Num = sum(
+            op.batch * op.qk_dim * (op.q_len * op.heads + op.kv_len * op.kv_heads) for op in cores
+        )
+        found.append(Saved(name="attention.plain", elements=rotated, split="width"))
+    if form.wide_router and any(op.region is Region.EXPERTS for op in part.ops):
+        own = part.input_elements
+        found.append(Saved(name="router.in", elements=own, split="none", bytes_per_element=4.0))
     if form.frozen and not form.fused:
         each = 2.0 if form.narrow else 4.0
         read = _read(part, (OpRole.OUTPUT,))

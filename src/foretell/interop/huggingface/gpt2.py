@@ -6,6 +6,9 @@ from foretell.specs.model import Layer, Model
 
 WHY = {"gpt2": "GPT2Config's defaults", "gpt_bigcode": "GPTBigCodeConfig's defaults"}
 
+ACTIVATIONS = {"gpt2": "gelu_new", "gpt_bigcode": "gelu_pytorch_tanh"}
+"""Activations that a config leaves out."""
+
 
 def read(config: Config) -> Model:
     """Learned positions, layer norms, biases, tied tables; BigCode shares one key head."""
@@ -18,7 +21,7 @@ def read(config: Config) -> Model:
     ).attention(biased=True)
     ffn = plain_ffn(
         config.get("n_inner", 4 * hidden, None, low=1),
-        config.text("activation_function", "gelu_new"),
+        config.text("activation_function", ACTIVATIONS[config.family]),
         biased=True,
     )
     length = config.need("n_positions", "max_position_embeddings")

@@ -52,10 +52,7 @@ NEARLY = {
 """Families whose products are the reader's within 5 %, and why no nearer."""
 KEPT_OTHERWISE = {
     "exaone4": (-0.075, "the window is as long as the sequence, where the class makes a mask already"),
-    "deepseek_v2": (-0.107, "norms of latents keep theirs in 32 bits"),
-    "deepseek_v3": (-0.077, "norms of latents keep theirs in 32 bits"),
     "dbrx": (-0.235, "experts run in turn, gate and up with results of their own; clamped queries stay"),
-    "dinov2": (-0.102, "what layer scales multiply is kept for their gradients"),
     "t5": (-0.549, T5), "mt5": (-0.559, T5), "umt5": (-0.562, T5),
     "mamba2": (-0.958, SCANS), "bamba": (-0.954, SCANS), "falcon_h1": (-0.968, SCANS),
 }  # fmt: skip

@@ -97,6 +97,8 @@ WIDE_ROUTERS = ("deepseek_v2", "deepseek_v3", "glm4_moe")
 """Families whose router reads its input in 32 bits, a copy of its own."""
 WIDE_QUERIES = ("gpt_neo", "gptj", "codegen")
 """Families that multiply queries and keys in 32 bits, without a fused kernel."""
+SCALED = ("dinov2",)
+"""Families that multiply the results of parts by learnt scales, whose gradients read them."""
 CAPPED = ("gemma2",)
 """Families whose scores are capped by a tanh in front of the loss."""
 COMPOSED = {"gelu_new": 8.0, "gelu_fast": 8.0, "xielu": 9.0}
@@ -125,6 +127,8 @@ class ModuleForm:
     """Queries, keys and values are one linear layer."""
     composed: float
     """Bytes kept of an element where the activation is written as operations of its own, else 0."""
+    scaled: bool
+    """Results of the parts are multiplied by learnt scales."""
     wide_router: bool
     """A router reads its input in 32 bits."""
     wide_queries: bool
@@ -162,6 +166,7 @@ def form_of(model: Model, plan: Plan, software: Software) -> ModuleForm | None:
         viewed=model.family in VIEWED,
         joint=model.family in JOINT or not software.maps_apart,
         composed=COMPOSED_HERE.get(model.family, COMPOSED.get(activation, 0.0)),
+        scaled=model.family in SCALED,
         wide_router=model.family in WIDE_ROUTERS,
         wide_queries=model.family in WIDE_QUERIES and not plan.flash,
         capped=model.family in CAPPED,
@@ -258,6 +263,8 @@ def _kept(tensor: Saved, part: LayerGraph, form: ModuleForm) -> Saved:
         each = 2.0 if form.narrow else 4.0
         return with_fields(tensor, elements=_read(part, ENTERING), bytes_per_element=each)
     width = _width(tensor, part, form)
+    if tensor.role is SavedRole.EXPANDED and not form.fused:
+        return with_fields(tensor, elements=_joined(part))
     if tensor.role is SavedRole.KEY_VALUE:
         core = next((op for op in part.ops if isinstance(op, AttentionCore)), None)
         own = tensor.elements if core is None else _keys(core)
@@ -275,6 +282,14 @@ def _keys(core: AttentionCore) -> Num:
     return core.batch * heads * core.kv_len * (core.qk_dim + core.v_dim)
 
 
+def _joined(part: LayerGraph) -> Num:
+    """Elements that a latent is expanded to, of which values are a view, and of keys joined anew."""
+    ups = [op for op in part.ops if isinstance(op, Gemm) and op.role is OpRole.LATENT_UP]
+    cores = [op for op in part.ops if isinstance(op, AttentionCore)]
+    keys: Num = sum(op.batch * op.kv_len * op.heads * op.qk_dim for op in cores)
+    return sum(op.m * op.n for op in ups) + keys
+
+
 def _width(tensor: Saved, part: LayerGraph, form: ModuleForm) -> float | None:
     """Bytes per element of a kept tensor; None: as everywhere."""
     role, region = tensor.role, tensor.region
@@ -285,6 +300,8 @@ def _width(tensor: Saved, part: LayerGraph, form: ModuleForm) -> float | None:
         return norm
     if role is SavedRole.UNNORMED:
         return _norm_bytes(form, wide=False)
+    if role is SavedRole.LATENTS:
+        return 0.5 * (_norm_bytes(form, wide=False) + 2.0)
     if role is SavedRole.ENTRY:
         return _entry_bytes(part, form)
     if role is SavedRole.HEAD_INPUT:
@@ -363,6 +380,8 @@ def _besides(part: LayerGraph, form: ModuleForm) -> tuple[Saved, ...]:
             op.batch * op.qk_dim * (op.q_len * op.heads + op.kv_len * op.kv_heads) for op in cores
         )
         found.append(Saved(name="attention.plain", elements=rotated, split="width"))
+    if form.scaled and products and not any(op.region in ENDS for op in products):
+        found.append(Saved(name="scaled", elements=2.0 * part.input_elements, split="tokens"))
     if form.wide_router and any(op.region is Region.EXPERTS for op in part.ops):
         own = part.input_elements
         found.append(Saved(name="router.in", elements=own, split="none", bytes_per_element=4.0))

@@ -143,7 +143,8 @@ def _saved_inputs(mixer: LatentAttention, part: PartOps) -> tuple[Saved, ...]:
     """The latents before and after their norms, and the rotary key."""
     rank = float(mixer.q_rank or 0)
     kv = 2.0 * mixer.kv_rank + mixer.rope_dim
-    return (part.kept("latents", part.rows * (2.0 * rank + kv), split="tokens"),)
+    elements = part.rows * (2.0 * rank + kv)
+    return (part.kept("latents", elements, SavedRole.LATENTS, split="tokens"),)
 
 
 def _saved_core(mixer: LatentAttention, part: PartOps, *, absorbed: bool) -> tuple[Saved, ...]:

@@ -126,6 +126,8 @@ class SavedRole(Enum):
     """Keys and values."""
     UNNORMED = "unnormed"
     """Queries and keys in front of their norms."""
+    LATENTS = "latents"
+    """Latents of attention in front of their norms and behind, and the rotary key."""
     EXPANDED = "expanded"
     """Every head's keys and values out of a latent."""
     EXPANDED_QUERY = "expanded-query"

@@ -98,3 +98,19 @@ def test_a_language_model_of_bert_has_the_head_of_masked_tokens() -> None:
     config = next(config for config, _ in CASES if config["model_type"] == "bert")
     masked = count(read_model({**config, "architectures": ["BertForMaskedLM"]}))
     assert count(read_model({**config, "architectures": ["BertLMHeadModel"]})) == masked
+
+
+def test_a_reranker_scores_a_text_and_not_its_tokens() -> None:
+    config = {
+        "model_type": "xlm-roberta", "architectures": ["XLMRobertaForSequenceClassification"],
+        "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "vocab_size": 250002, "max_position_embeddings": 8194,
+        "type_vocab_size": 1, "id2label": {"0": "LABEL_0"},
+    }  # fmt: skip
+    made = read_model(config)
+    assert count(made).total == 567_755_777  # module of transformers 5.22.2
+    assert made.head.outputs == 0
+    assert not made.head.every_position
+    assert made.max_positions == 8192  # two rows are the padding's and the one before
+    two = {**config, "id2label": {"0": "no", "1": "yes"}}
+    assert count(read_model(two)).total == 567_755_777 + 1025

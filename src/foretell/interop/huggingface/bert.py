@@ -7,6 +7,10 @@ from foretell.records import dataclass
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack
 
 
+ENDINGS = ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "ForSequenceClassification", "Model")
+"""Endings of class names whose heads are told apart."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderShape:
     """The numbers of an encoder with learned positions."""
@@ -21,6 +25,8 @@ class EncoderShape:
     """Rows of the position table."""
     types: int
     """Rows of the segment table."""
+    skipped: int
+    """Rows of the position table that no token of a text takes."""
 
 
 def read(config: Config) -> Model:
@@ -35,6 +41,7 @@ def read(config: Config) -> Model:
         vocab=config.need("vocab_size"),
         length=config.need("max_position_embeddings"),
         types=0 if small else config.get("type_vocab_size", 2, "BertConfig's defaults"),
+        skipped=_skipped_positions(config),
     )
     heads_key = "n_heads" if small else "num_attention_heads"
     heads = config.need(heads_key, "num_attention_heads")
@@ -55,9 +62,16 @@ def read(config: Config) -> Model:
         stack=Stack(hidden=hidden, layers=(layer,) * depth, final_norm="none"),
         embedding=_embedding(shape),
         head=_head(config, shape),
-        max_positions=shape.length,
+        max_positions=shape.length - shape.skipped,
         dtype=dtype(config),
     )
+
+
+def _skipped_positions(config: Config) -> int:
+    """Rows before the first token's: RoBERTa counts positions from the one behind its padding's."""
+    if config.family not in ("roberta", "xlm-roberta"):
+        return 0
+    return config.get("pad_token_id", 1, None, low=0) + 1
 
 
 def _embedding(shape: EncoderShape) -> Embedding:
@@ -76,7 +90,8 @@ def _embedding(shape: EncoderShape) -> Embedding:
 
 
 def _head(config: Config, shape: EncoderShape) -> Head:
-    """Masked-token head (transform, norm, tied scores with bias), pre-training heads, or none."""
+    """Masked-token head (transform, norm, tied scores with bias), pre-training heads, the scores of
+    a text (a dense layer of its first token, one score per label), or none."""
     kind = _architecture(config)
     hidden, width = shape.hidden, shape.width
     pooler = Projection(name="head.pooler", inputs=hidden, outputs=hidden, bias=True)
@@ -86,6 +101,11 @@ def _head(config: Config, shape: EncoderShape) -> Head:
     if kind == "ForPreTraining" and config.family == "electra":
         detect = Projection(name="head.transform", inputs=hidden, outputs=hidden, bias=True)
         return Head(outputs=0, projections=(detect,), extra_parameters=hidden + 1)
+    if kind == "ForSequenceClassification":
+        scores = Projection(
+            name="head.labels", inputs=hidden, outputs=_labels(config), bias=True
+        )
+        return Head(outputs=0, projections=(pooler, scores), every_position=False)
     transform = Projection(name="head.transform", inputs=hidden, outputs=width, bias=True)
     extra = 2 * width
     projections = (transform,)
@@ -99,12 +119,20 @@ def _head(config: Config, shape: EncoderShape) -> Head:
     )
 
 
+def _labels(config: Config) -> int:
+    """How many labels a text is scored for; the library's default is two."""
+    named = config.raw("id2label")
+    if isinstance(named, dict) and named:
+        return len(named)
+    return config.get("num_labels", 2, "the library's default for classification", low=1)
+
+
 def _architecture(config: Config) -> str:
-    """ForMaskedLM, ForPreTraining or Model, from `architectures`; others are read as the first."""
+    """The ending of the name in `architectures`; unknown ones are read as ForMaskedLM."""
     names = config.raw("architectures")
     name = names[0] if isinstance(names, list) and names else None
     if isinstance(name, str):
-        for ending in ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "Model"):
+        for ending in ENDINGS:
             if name.endswith(ending):
                 return "ForMaskedLM" if ending == "LMHeadModel" else ending
     config.assume("the head is taken to be the masked-token head (ForMaskedLM)")

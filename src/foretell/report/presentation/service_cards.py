@@ -69,13 +69,11 @@ def serve_card(told: Told) -> Presentation:
         {"name": part_words(name), "ms": value, "share": value / whole}
         for name, value in sorted(told["step_ms"].items(), key=lambda item: -item[1])
     ]
-    first, token = (value_text(name, told[name]["p50"]) for name in ("ttft_ms", "tpot_ms"))
-    rate = value_text("output_tokens_per_s", told["output_tokens_per_s"])
     asked = f"{_chips(told)}, {_length(told['isl'])} tokens in, {_length(told['osl'])} out"
     simulation = told["simulation"] or {}
     shown = [f"{name}:ttft_ms" for name in PERCENTILES]
     return Presentation(
-        title=f"TTFT {first}, TPOT {token}, {rate} output tokens/s: {asked}, {_load(told)}",
+        title=f"{_answer(told, simulation)}: {asked}, {_load(told)}",
         lines=(*(f"warning: {text}" for text in told["warnings"]), *_plan_lines(told)),
         facts=facts_of(told, *SERVED),
         notes=tuple(_held(told)),
@@ -100,6 +98,20 @@ def serve_card(told: Told) -> Presentation:
         bars=bars_of({part_words(name): value for name, value in told["step_ms"].items()}),
         bar_title="decode step",
     )  # fmt: skip
+
+
+def _answer(told: Told, simulation: Told) -> str:
+    """Latencies and rate of the service, or that its queue grows; and the share that it refuses."""
+    if simulation and simulation["queue_grows"]:
+        return (
+            f"no: saturated, {told['requests_per_s']:.3g} requests/s are answered, fewer than arrive, "
+            "and the queue grows"
+        )
+    first, token = (value_text(name, told[name]["p50"]) for name in ("ttft_ms", "tpot_ms"))
+    rate = value_text("output_tokens_per_s", told["output_tokens_per_s"])
+    text = f"TTFT {first}, TPOT {token}, {rate} output tokens/s"
+    refused = simulation.get("refused", 0)
+    return f"{text}, {refused / simulation['requests']:.1%} refused" if refused else text
 
 
 def _length(tokens: float) -> str:

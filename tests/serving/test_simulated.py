@@ -11,6 +11,7 @@ from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, Tool
 from foretell.interop.service_write import Serving
 from foretell.interop.tools import write_serving
+from foretell.report.presentation.numbers import fact_of
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from tests.surfaces.command import foretell as command
@@ -59,6 +60,17 @@ def test_a_rate_beyond_reach_is_told_and_costs_the_exit_code() -> None:
     assert done.code == 1
     assert found["simulation"]["queue_grows"]
     assert found["limited_by"].startswith("arrivals")
+    shown = foretell.serve(
+        "llama-3.1-70b", system="h100-sxm", gpus=4, plan="tp4 weights=fp8", isl=2000, osl=300,
+        rate=40, simulate={"requests": 800},
+    )  # fmt: skip
+    assert "no: saturated, " in repr(shown)
+
+
+def test_the_ends_shown_beside_a_median_are_around_it() -> None:
+    told = {"mean": 400.0, "p50": 100.0}
+    shown = fact_of("ttft_ms", told, {"p90": (0.5 * told["mean"], 2.0 * told["mean"])})
+    assert shown.ends == pytest.approx((0.5 * told["p50"], told["p50"], 2.0 * told["p50"]))
 
 
 def test_prompts_and_answers_apart() -> None:

@@ -113,6 +113,57 @@ def test_a_service_moves_to_what_was_measured() -> None:
     assert found.to_dict()["prior"]["tpot_ms"]["mean"] == pytest.approx(plain.tpot_ms.mean)
 
 
+BOOT = """INFO 02-28 03:56:16 [gpu_model_runner.py:3338] Model loading took {weights} GiB memory
+INFO 02-28 03:57:01 [gpu_worker.py:349] Available KV cache memory: {cache} GiB
+INFO 02-28 03:57:01 [kv_cache_utils.py:1229] GPU KV cache size: {tokens} tokens
+"""
+
+
+def test_a_boot_log_sets_the_cache_and_says_nothing_of_speed(tmp_path: Path) -> None:
+    place = {
+        "system": "h100-sxm",
+        "gpus": 1,
+        "plan": "tp1",
+        "isl": 1000,
+        "osl": 200,
+        "concurrency": 32,
+    }
+    plain = foretell.serve("llama-3.1-8b", **place)
+    log = tmp_path / "boot.log"
+    cache = 0.9 * plain.kv_bytes / 2**30
+    held = {
+        "weights": f"{plain.weight_bytes / 2**30:.4f}",
+        "tokens": f"{0.9 * plain.kv_cache_tokens:,.0f}",
+    }
+    log.write_text(BOOT.format(cache=f"{cache:.4f}", **held))
+    found = foretell.serve("llama-3.1-8b", **place, measured=[log])
+    assert found.kv_bytes == pytest.approx(0.9 * plain.kv_bytes, rel=1e-3)
+    assert found.kv_cache_tokens == pytest.approx(0.9 * plain.kv_cache_tokens, rel=1e-3)
+    assert found.tpot_ms == plain.tpot_ms
+    assert found.interval == plain.interval
+    slow = {"tpot_ms": 1.1 * plain.tpot_ms.p50}
+    both = foretell.serve("llama-3.1-8b", **place, measured=[log, slow])
+    assert both.tpot_ms.p50 > 1.02 * plain.tpot_ms.p50
+    assert both.kv_bytes == pytest.approx(found.kv_bytes, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("weights", "times", "named"), [(8.0, 0.9, "weight_bytes"), (15.0, 1.6, "no room")]
+)
+def test_a_boot_log_of_something_else_is_not_believed(
+    tmp_path: Path, weights: float, times: float, named: str
+) -> None:
+    place = {"system": "h100-sxm", "gpus": 1, "plan": "tp1", "concurrency": 32}
+    plain = foretell.serve("llama-3.1-8b", **place)
+    log = tmp_path / "boot.log"
+    tokens = f"{times * plain.kv_cache_tokens:,.0f}"
+    log.write_text(
+        BOOT.format(weights=weights, cache=times * plain.kv_bytes / 2**30, tokens=tokens)
+    )
+    with pytest.raises(BadInput, match=named):
+        foretell.serve("llama-3.1-8b", **place, measured=[log])
+
+
 def test_a_diagnosis_says_causes_and_what_to_measure_next() -> None:
     slow = 1.2 * foretell.estimate("llama-3.1-70b", **JOB, plan=PLAN).step_s
     found = diagnose([f"{PLAN}: {slow} s"], model="llama-3.1-70b", **JOB).to_dict()

@@ -28,6 +28,8 @@ from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, cond
 
 FAR = 1.5
 """Largest log-factor."""
+OTHER_WEIGHTS = 1.25
+"""Measured over predicted weights from which a log is of another model, format or number of chips."""
 OPEN = 0.02
 """Slope from which a mechanism is given."""
 SCALED = {
@@ -54,6 +56,8 @@ class ConditionedService:
     """The measured services."""
     figures: tuple[tuple[int, str], ...] = ()
     """Of each run of the posterior, the number of its service, and what of it was measured."""
+    cache: float | None = None
+    """Measured over predicted cache of the engine once it is up; None: not measured."""
     notes: tuple[str, ...] = ()
     """Notes on the way."""
 
@@ -69,11 +73,15 @@ class ConditionedService:
         }
 
     def corrections(self, q: ServeQuestion) -> Corrections:
-        """Factors on the mechanisms of serving."""
-        _, slopes = served_slopes(q, ZERO)["tpot_ms"]
-        logs = self.posterior.of(run_of(q, "tpot_ms", slopes)).factors
-        told = zip(SERVING, np.exp(np.clip(logs, -FAR, FAR)).tolist(), strict=True)
-        return Corrections(**dict(told))
+        """Factors on the mechanisms of serving; a cache that was measured is not inferred from latencies."""
+        told: dict[str, float] = {}
+        if self.posterior.runs:
+            _, slopes = served_slopes(q, ZERO)["tpot_ms"]
+            logs = self.posterior.of(run_of(q, "tpot_ms", slopes)).factors
+            told = dict(zip(SERVING, np.exp(np.clip(logs, -FAR, FAR)).tolist(), strict=True))
+        if self.cache is not None:
+            told["cache_capacity"] = self.cache
+        return Corrections(**told)
 
     def place(self, q: ServeQuestion) -> System:
         """The system of a question as what was measured has it."""
@@ -82,8 +90,19 @@ class ConditionedService:
     def served(self, q: ServeQuestion, given: bool) -> ServiceEstimate:
         """The deployment asked for, or the best one, given what was measured."""
         found = closed_form(replace(q, system=self.place(q)), given)
+        if not self.posterior.runs:
+            return self.with_cache(found)
         layout = as_answered(found, q)
         return self.after(layout, serve_one(layout), found)
+
+    def with_cache(self, found: ServiceEstimate) -> ServiceEstimate:
+        """An answer under a measured cache alone: an engine's boot says nothing of its speed."""
+        known = {} if self.cache is None else factor_json(math.log(self.cache), 0.0)
+        return replace(
+            found,
+            posterior_factors={"cache_capacity": known},
+            assumptions=(*found.assumptions, *self.notes),
+        )
 
     def after(
         self, q: ServeQuestion, before: ServiceEstimate, found: ServiceEstimate
@@ -184,28 +203,36 @@ def condition_service(question: Any, given: Any) -> tuple[ConditionedService, Se
     runs: list[MeasuredRun] = []
     questions: list[ServeQuestion] = []
     figures: list[tuple[int, str]] = []
+    caches: list[float] = []
     for number, one in enumerate(rows, start=1):
         said = list[Problem]()
         found = collect(lambda one=one: measured_service(question, one), said)  # type: ignore[misc]
         problems += [replace(p, path=f"measured {number}: {p.path}") for p in said]
         if found is not None:
-            runs += found[1].values()
-            figures += [(len(questions), name) for name in found[1]]
-            questions.append(found[0])
+            q, there, cache = found
+            runs += there.values()
+            figures += [(len(questions), name) for name in there]
+            questions.append(q)
+            caches += [] if cache is None else [math.log(cache)]
     if problems:
         raise BadInput(problems)
     posterior = condition(error_model("serving"), SERVING, runs)
     notes = tuple(f"measured: {one.source}: {note}" for one in rows for note in one.notes)
     known = ConditionedService(
-        posterior=posterior, questions=tuple(questions), figures=tuple(figures), notes=notes
+        posterior=posterior,
+        questions=tuple(questions),
+        figures=tuple(figures),
+        cache=math.exp(sum(caches) / len(caches)) if caches else None,
+        notes=notes,
     )
     return known, asked
 
 
 def measured_service(
     question: Any, one: Measurement
-) -> tuple[ServeQuestion, dict[str, MeasuredRun]]:
-    """A measured service, and every figure of it beside its prediction, by its name."""
+) -> tuple[ServeQuestion, dict[str, MeasuredRun], float | None]:
+    """A measured service, every figure of it beside its prediction, by its name, and its cache over the
+    predicted one where that was measured."""
     told: dict[str, Any] = {
         name: one.asked[name]
         for name in ("model", "system", "gpus", "isl", "osl", "engine")
@@ -218,6 +245,7 @@ def measured_service(
     q, given = question_of(replace(question, **told))
     if not given:
         q = as_answered(closed_form(q, given), q)
+    cache = measured_cache(q, one)
     slopes = served_slopes(q, ZERO)
     found: dict[str, MeasuredRun] = {}
     # The rate and the whole latency of requests follow from these two.
@@ -231,9 +259,33 @@ def measured_service(
         check_plausible(one.source, {name: (one.values[name], predicted)}, FAR_SERVICE)
         ratio = math.log(one.values[name] / predicted)
         found[name] = replace(run, log_ratio=ratio, noise=one.noise)
-    if not found:
-        raise bad_input("values", dict(one.values), "has no latency and no rate of a service")
-    return q, found
+    if not found and cache is None:
+        message = "has no latency, no rate and no cache of a service"
+        raise bad_input("values", dict(one.values), message)
+    return q, found, cache
+
+
+def measured_cache(q: ServeQuestion, one: Measurement) -> float | None:
+    """Measured over predicted cache of an engine that is up: of its bytes where the log has them."""
+    name = next((name for name in ("kv_bytes", "kv_cache_tokens") if name in one.values), None)
+    if name is None:
+        return None
+    before = serve_one(q)
+    check_plausible(
+        one.source, {name: (one.values[name], float(getattr(before, name)))}, FAR_SERVICE
+    )
+    if "weight_bytes" in one.values:
+        weights = (one.values["weight_bytes"], before.weight_bytes)
+        check_plausible(one.source, {"weight_bytes": weights}, OTHER_WEIGHTS)
+    ratio = one.values[name] / float(getattr(before, name))
+    room = before.memory_bytes - before.weight_bytes
+    if ratio * before.kv_bytes > room:
+        message = (
+            f"{before.plan} has no room for it beside its weights: likely of another layout or chip"
+        )
+        allowed = f"at most {one.values[name] * room / (ratio * before.kv_bytes):,.0f}"
+        raise bad_input(name, one.values[name], message, allowed)
+    return ratio
 
 
 def figure_of(slopes: Mapping[str, tuple[float, Any]], q: ServeQuestion, name: str) -> float:

@@ -217,9 +217,11 @@ def served_given(
     from foretell.api.measured_serving import condition_service
 
     known, _ = condition_service(part(ServiceQuestion, question), question.measured)
+    here = replace(asked, system=known.place(asked))
     if options is not None:
-        here = replace(asked, system=known.place(asked))
         return play_of(here, given, options, question.progress)
+    if not known.posterior.runs:
+        return known.with_cache(served(here, given))
     return known.served(asked, given)
 
 

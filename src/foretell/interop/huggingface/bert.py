@@ -6,9 +6,8 @@ from foretell.interop.huggingface.storage import dtype
 from foretell.records import dataclass
 from foretell.specs.model import Embedding, Head, Layer, Model, Projection, Stack
 
-
 ENDINGS = ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "ForSequenceClassification", "Model")
-"""Endings of class names whose heads are told apart."""
+"""Endings of class names, each with a head of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +101,7 @@ def _head(config: Config, shape: EncoderShape) -> Head:
         detect = Projection(name="head.transform", inputs=hidden, outputs=hidden, bias=True)
         return Head(outputs=0, projections=(detect,), extra_parameters=hidden + 1)
     if kind == "ForSequenceClassification":
-        scores = Projection(
-            name="head.labels", inputs=hidden, outputs=_labels(config), bias=True
-        )
+        scores = Projection(name="head.labels", inputs=hidden, outputs=_labels(config), bias=True)
         return Head(outputs=0, projections=(pooler, scores), every_position=False)
     transform = Projection(name="head.transform", inputs=hidden, outputs=width, bias=True)
     extra = 2 * width

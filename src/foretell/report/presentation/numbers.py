@@ -181,9 +181,13 @@ def facts_of(told: Told, *names: str) -> tuple[ShownNumber, ...]:
 def fact_of(name: str, value: Any, interval: Told | None) -> ShownNumber:
     """One field with its interval."""
     label = words_of(name)
-    if isinstance(value, Mapping):  # percentiles of a latency
-        value = value.get("p50", value.get("mean"))
     ends = None if interval is None else interval.get("p90")
+    if isinstance(
+        value, Mapping
+    ):  # percentiles of a latency: the median, where ends are of the mean
+        mean, value = value.get("mean"), value.get("p50", value.get("mean"))
+        if ends is not None and mean and value:
+            ends = [end * value / mean for end in ends]
     if ends is None or ends[0] == ends[1] or not isinstance(value, int | float):
         return ShownNumber(name=name, label=label, text=value_text(name, value))
     low, _, high = _range_text(name, ends).partition(" to ")

@@ -33,3 +33,17 @@ def test_a_repository_that_states_its_size_has_the_model_of_its_shape():
 def test_a_name_that_may_be_a_typing_error_or_states_no_size_is_refused(name):
     with pytest.raises(BadInput, match="neither a model"):
         foretell.serve(name, gpus="1xh100-sxm", isl=512)
+
+
+def test_prompts_beyond_an_encoder_s_positions_are_named():
+    place = {"system": "h100-sxm", "gpus": 1, "concurrency": 4}
+    fits = foretell.serve("bge-m3", **place, isl=8192)
+    beyond = foretell.serve("bge-m3", **place, isl=8193)
+    assert not any("are beyond" in said for said in fits.assumptions)
+    assert any("8193 tokens are beyond" in said for said in beyond.assumptions)
+
+
+@pytest.mark.parametrize(("chip", "many"), [("mi355x", 1), ("b200-sxm", 0)])
+def test_an_engine_of_another_vendor_s_chips_is_named(chip, many):
+    place = {"system": chip, "gpus": 1, "concurrency": 4, "engine": "trtllm"}
+    assert len(foretell.serve("llama-3.1-8b", **place).warnings) == many

@@ -9,6 +9,7 @@ from typing import Any
 from foretell import units
 from foretell.api.adapters import said_of_adapters, with_adapters
 from foretell.api.prefill import decode_gpus, prefill_pool
+from foretell.catalog.engine_releases import release_of_profile
 from foretell.catalog.engines import knows_kind, profiles_named
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.model_names import find_model, stand_in, states_size
@@ -144,7 +145,7 @@ def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
         assumptions=tuple(said),
         overrides=tuple(scenario.overrides.items()),
         prefill=pool,
-        warnings=tuple(asked.warnings),
+        warnings=(*asked.warnings, *not_made_for(profile, chip.vendor)),
         targets_ms=(asked.ttft, asked.tpot),
         named=repository_named(asked.model),
     ), given
@@ -301,11 +302,21 @@ def unused_words(model: Model, d: Deployment, longest: float) -> list[str]:
     said = []
     if not mixture_of(model) and (d.ep > 1 or d.experts != d.weights):
         said.append(f"{model.id} has no experts: ep and experts= change nothing")
-    if model.kind == "decoder" and longest > model.max_positions:
+    if model.kind == "encoder":
+        longest -= 1.0  # a request ends with its prompt
+    if model.kind != "encoder-decoder" and longest > model.max_positions:
         said.append(
             f"requests of {longest:.0f} tokens are beyond the model's own {model.max_positions}"
         )
     return said
+
+
+def not_made_for(profile: EngineProfile, vendor: str) -> tuple[str, ...]:
+    """A warning where the engine does not run on the chips of a vendor."""
+    made_for = release_of_profile(profile).vendors
+    if not made_for or vendor in made_for:
+        return ()
+    return (f"{profile.engine} runs on chips of {', '.join(made_for)} alone, not of {vendor}",)
 
 
 def profile_assumptions(profile: EngineProfile, architecture: str, *, mixture: bool) -> list[str]:

@@ -11,7 +11,7 @@ from foretell.specs.engine_release import EngineRelease
 
 FOLDER = ROOT / "engine_releases"
 """One file for each engine; `other` has those without a file."""
-LISTS = ("unspread_formats",)
+LISTS = ("unspread_formats", "vendors")
 """Fields that are lists."""
 
 

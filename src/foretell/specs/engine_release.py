@@ -73,3 +73,5 @@ class EngineRelease:
     """Whether ranks may hold different numbers of experts."""
     unspread_formats: tuple[str, ...] = ()
     """Formats of experts that cannot be spread over ranks."""
+    vendors: tuple[str, ...] = ()
+    """Whose chips it runs on; empty: of any vendor."""

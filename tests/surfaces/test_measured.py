@@ -7,6 +7,7 @@ import pytest
 
 import foretell
 from foretell.api.diagnose import diagnose
+from foretell.api.measured_files import read_measured
 from foretell.errors import BadInput
 from tests.surfaces.command import foretell as command
 
@@ -145,6 +146,17 @@ def test_a_boot_log_sets_the_cache_and_says_nothing_of_speed(tmp_path: Path) -> 
     both = foretell.serve("llama-3.1-8b", **place, measured=[log, slow])
     assert both.tpot_ms.p50 > 1.02 * plain.tpot_ms.p50
     assert both.kv_bytes == pytest.approx(found.kv_bytes, rel=1e-3)
+
+
+def test_a_boot_log_is_of_the_release_that_it_names(tmp_path: Path) -> None:
+    log = tmp_path / "boot.log"
+    first = "INFO 02-28 03:53:49 [core.py:93] Initializing a V1 LLM engine (v0.11.2) with config: dtype=x\n"
+    log.write_text(first + BOOT.format(weights=51.4, cache=88.5, tokens="165,712"))
+    (row,) = read_measured([log])
+    assert row.asked["engine"] == "vllm@0.11.2"
+    log.write_text(BOOT.format(weights=51.4, cache=88.5, tokens="165,712"))
+    (row,) = read_measured([log])
+    assert row.asked["engine"] == "vllm"
 
 
 @pytest.mark.parametrize(

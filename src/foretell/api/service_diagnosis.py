@@ -26,10 +26,9 @@ from foretell.api.serving_questions import question_of
 from foretell.errors import BadInput, Infeasible, Problem
 from foretell.records import Answer, as_json, dataclass
 from foretell.serving.corrections import served_slopes
-from foretell.serving.memory import kv_bytes
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.specs.corrections import SERVING, Corrections
-from foretell.specs.deployment_text import deployment_text, parse_deployment
+from foretell.specs.deployment_text import deployment_text
 from foretell.specs.measurement import DECODED, HELD, SERVED, TRAINED, Measurement
 from foretell.specs.questions.diagnose import DiagnoseQuestion
 from foretell.specs.questions.serving import ServiceQuestion
@@ -212,10 +211,8 @@ def _held(asked: ServiceQuestion, row: Measurement) -> Iterator[FigureDiagnosis]
         return
     q, given = question_of(asked)
     before = closed_form(q, given)
-    layout = parse_deployment(before.plan, q.deployment)
-    token = float(np.asarray(kv_bytes(q.model, layout, 1.0, windows=False)))
     predicted = {
-        "kv_cache_tokens": before.kv_bytes / max(token, 1e-9),  # engines count every layer alike
+        "kv_cache_tokens": before.kv_cache_tokens,
         "kv_bytes": before.kv_bytes,
         "weight_bytes": before.weight_bytes,
     }

@@ -153,7 +153,8 @@ def _stated(lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, str], dict[
         for name in ("gpus", "global_batch", "seq_len")
         if (number := whole_number(said.get(name, "").replace(",", "")))
     }
-    asked |= {"engine": said["engine"]} if "engine" in said else {}
+    if "engine" in said:
+        asked["engine"] = "@".join(said[name] for name in ("engine", "release") if name in said)
     stated: dict[str, Any] = {}
     if "system" in said:
         stated["system"] = said["system"].removeprefix("NVIDIA ").removeprefix("AMD ")

@@ -36,6 +36,9 @@ def test_a_limit_of_the_queue_refuses_and_shortens_waits():
     assert limited.simulation["refused"] > 0
     assert limited.simulation["refused"] + limited.simulation["answered"] == 800
     assert limited.ttft_ms.p99 < free.ttft_ms.p99
+    assert free.simulation["queue_grows"]
+    assert not limited.simulation["queue_grows"]
+    assert "% refused" in repr(limited)
     assert played(queue_limit=10_000).simulation["refused"] == 0
 
 

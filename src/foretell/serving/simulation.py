@@ -96,7 +96,7 @@ def simulated_estimate(
         usd_per_million_input_tokens=None if usd_in is None else usd_in * rented,
         usd_per_million_output_tokens=None if usd_out is None else usd_out * rented,
         output_tokens_per_s_per_user=1e3 / (found.tpot_ms or found.e2e_ms)["mean"],
-        limited_by="arrivals: the queue grows" if is_unstable(played) else base.limited_by,
+        limited_by="arrivals: the queue grows" if queue_grows(played, fleet) else base.limited_by,
         interval=intervals(q, found.ttft_ms["mean"] / 1e3, found.tpot_ms.get("mean", 0.0) / 1e3),
         simulation=with_cost(simulation(found, played, fleet), base, q),
     )
@@ -145,7 +145,7 @@ def simulation(found: ServiceLevels, played: RequestOutcomes, fleet: Fleet) -> d
         "kv_occupancy_max": float(held.max() / fleet.rules.kv_tokens),
         "queue_mean": float(waiting.mean()),
         "queue_max": int(waiting.max()),
-        "queue_grows": is_unstable(played),
+        "queue_grows": queue_grows(played, fleet),
         "duration_s": played.end_s,
         "autoscaling": autoscaling(played),
         "series": thin_series(played),
@@ -202,6 +202,11 @@ def is_unstable(played: RequestOutcomes) -> bool:
         return False
     early, late = waited[quarter : 2 * quarter].mean(), waited[-quarter:].mean()
     return bool(late > GROWING * early + GROWING_S)
+
+
+def queue_grows(played: RequestOutcomes, fleet: Fleet) -> bool:
+    """Whether the queue has no end; one with a limit has, as what is beyond is refused."""
+    return not fleet.queue_limit and is_unstable(played)
 
 
 def thin_series(played: RequestOutcomes, most: int = 200) -> dict[str, list[float]]:

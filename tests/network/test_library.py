@@ -236,8 +236,8 @@ def test_engines_have_an_all_reduce_of_their_own_on_infinity_fabric(
     """vLLM's kernels in print: github.com/ROCm/aiter 801, github.com/vllm-project/vllm 19744 and 39080."""
     from foretell.catalog.engines import profile
     from foretell.catalog.systems import named_system
+    from foretell.network.collectives import collective_s
     from foretell.serving.links import links_of
-    from foretell.serving.tables import collective_s
     from foretell.specs.deployment import Deployment
 
     found = named_system(system)

@@ -117,7 +117,7 @@ def answer(name: str = "dense", **plan: object) -> Estimate:
 def test_every_number_of_a_step_is_inside_its_interval(name: str) -> None:
     found = answer(name)
     told = found.intervals
-    assert set(told) == {"step_s", *MEMORY, "energy_joules", *RATES}
+    assert set(told) == {"step_s", *MEMORY, "energy_joules", "joules_per_token", *RATES}
     for number, interval in told.items():
         assert holds(getattr(found, number), interval), number
     assert found.interval is not None

@@ -27,11 +27,11 @@ def test_a_no_names_the_chips_the_larger_chip_and_a_plan() -> None:
 
 
 def test_a_larger_chip_is_the_smallest_that_is_enough() -> None:
-    scenario = ask("llama-3.1-8b", gpus="8xH100")
-    found = larger_chip(scenario, 100e9)
+    chip = ask("llama-3.1-8b", gpus="8xH100").system.chip
+    found = larger_chip(chip, 100e9)
     assert found is not None
     assert found[1] >= 100e9
-    assert larger_chip(scenario, 1e15) is None
+    assert larger_chip(chip, 1e15) is None
 
 
 def test_chips_that_are_no_whole_nodes_say_what_their_neighbours_give() -> None:

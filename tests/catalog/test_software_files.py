@@ -227,6 +227,7 @@ def test_every_family_is_known_by_what_is_printed() -> None:
         ("modded-nanogpt", "modded-nanogpt"),
         ("PaddleNLP / paddle 2.5.1 (2023)", "paddle@2.5"),
         ("nanochat speedrun", "nanochat"),
+        ("PithTrain", "pithtrain"),
         ("torchtune, packed, torch.compile", "torchtune-compiled"),
         ("HF Trainer / trl 0.13, transformers 4.48", "transformers@4.43"),
         ("Hugging Face Trainer, PyTorch 2.2", "transformers@2024-01"),

@@ -5,6 +5,7 @@ import pytest
 import foretell
 from foretell.catalog.software import families, family_of, software
 from foretell.catalog.software_rules import family_rules
+from foretell.inputs.plan_rules import PIPELINE
 from foretell.inputs.question import ask, plan_of
 from foretell.specs.plan import BY_SOFTWARE, OF_EXPERTS, OWN_CUTS, OWN_DTYPES, Plan, parse_plan
 
@@ -25,7 +26,7 @@ def planned(text: str, model: str = NEXT, system: str = "h100-sxm", gpus: int = 
 def test_every_rule_can_be_read(family: str) -> None:
     for rule in family_rules(family):
         known = {*BY_SOFTWARE, *OF_EXPERTS, "capacity", "recompute", "etp", "adapters", "framework"}
-        known |= {"zero"}
+        known |= {"zero", *PIPELINE}
         known |= {"cp_cut"} if family in OWN_CUTS else set()
         stated = family in {family_of(word)[0] for word in OWN_DTYPES}
         own = {"master", "states", "wire"} if stated else set()
@@ -43,6 +44,9 @@ def test_every_rule_can_be_read(family: str) -> None:
         ("tp2 ep4 framework=megatron-core", "etp", 2),
         ("tp2 ep4 etp1 framework=megatron-core", "etp", 1),
         ("tp2 ep4 framework=megatron-bridge", "etp", 1),
+        ("pp2 ep8 framework=pithtrain", "schedule", "zb-v"),
+        ("pp2 ep8 framework=pithtrain", "vpp", 2),
+        ("pp2 ep8 schedule=1f1b framework=pithtrain", "vpp", 1),
         ("ep8 framework=jax", "capacity", 1.25),
         ("framework=jax", "capacity", 1.25),
         ("framework=maxtext", "capacity", 1.25),

@@ -10,7 +10,7 @@ Of a model a rule may ask only what the framework's code asks.
     precision             format of the products
     schedule_plan         whether Megatron-Core can run two micro-batches in one pass: its GPTModel builds
                           such plans, its model of Mamba layers none
-    cp_above, dp_above, ep_above, tp_above, zero_above
+    cp_above, dp_above, ep_above, pp_above, tp_above, zero_above
                           more ranks, or a higher stage of ZeRO, than this; dp_above counts the ranks of
                           context parallelism too, which share states with the replicas
     domain_above          more chips that the fastest links join than this
@@ -29,8 +29,8 @@ from foretell.records import dataclass
 from foretell.specs.plan import Plan
 
 FACTS = (
-    "lora", "drops", "cp_above", "dp_above", "ep_above", "tp_above", "zero_above", "etp_divides",
-    "precision", "schedule_plan", "domain_above",
+    "lora", "drops", "cp_above", "dp_above", "ep_above", "pp_above", "tp_above", "zero_above",
+    "etp_divides", "precision", "schedule_plan", "domain_above",
 )  # fmt: skip
 """What a rule may ask for."""
 KEYS = frozenset({"since", "before", "when", "set", "or", "source", "why"})

@@ -19,6 +19,9 @@ from foretell.specs.software import Software
 OF_EXPERTS = ("capacity", "dispatch", "ep_overlap", "etp")
 """Words that are about experts, and about nothing where a model has none."""
 
+PIPELINE = {"schedule", "vpp"}
+"""Words that only go together: a rule that sets them holds where neither is named."""
+
 
 def holds(rule: SoftwareRule, scenario: Scenario, plan: Plan) -> bool:
     """Whether all that a rule asks for is so."""
@@ -36,6 +39,7 @@ def holds(rule: SoftwareRule, scenario: Scenario, plan: Plan) -> bool:
         "cp_above": float(plan.cp),
         "dp_above": float(plan.dp * plan.cp),
         "ep_above": float(plan.ep),
+        "pp_above": float(plan.pp),
         "tp_above": float(plan.tp),
         "zero_above": float(plan.zero),
         "domain_above": float(np.max(scenario.system.network.tiers[0].size)),
@@ -61,7 +65,8 @@ def apply_rules(
     shut |= set() if routed else {*OF_EXPERTS}
     for rule in rules:
         fields = [name for name in rule.sets if name not in shut and name not in why]
-        if not fields or not holds(rule, scenario, plan):
+        split = PIPELINE & shut & {*rule.sets}
+        if not fields or split or not holds(rule, scenario, plan):
             continue
         for name in fields:
             value = rule.sets[name]

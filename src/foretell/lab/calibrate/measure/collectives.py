@@ -22,7 +22,7 @@ SIZES: tuple[tuple[int, ...], ...] = (
 )
 """Bytes by level."""
 CPU_SIZES: tuple[tuple[int, ...], ...] = ((1 << 12, 1 << 20), (1 << 16, 1 << 23), (1 << 26,))
-SHORT_SIZES: tuple[tuple[int, ...], ...] = ((1 << 10, 1 << 14),)
+SHORT_SIZES: tuple[tuple[int, ...], ...] = ((1 << 12, 1 << 20),)
 REPEATS, WARM, STRETCH_S, MOST_OPS = 7, 3, 5e-3, 200
 
 

@@ -299,7 +299,7 @@ def _reason(best: str, each: Mapping[str, float], named: str) -> str:
 
 
 def _basis(library: Library | None, how: Circumstances) -> tuple[str, ...]:
-    """What the times are on."""
+    """What the times rest on."""
     beside = (
         f"{how.neighbours} further groups alike send at the same time" if how.neighbours else ""
     )

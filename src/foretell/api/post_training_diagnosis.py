@@ -1,7 +1,7 @@
 """What is wrong with a step of reinforcement learning: the phases of a log beside what is expected of them.
 
 The log says how long prompts and answers were, how many tokens a step has and at what rate, and which phases
-there are; that is the question, and the prediction's phases are beside the logged ones.
+there are; that is the question, and the prediction's phases are shown beside the logged ones.
 """
 
 from collections.abc import Mapping

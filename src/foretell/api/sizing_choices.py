@@ -132,7 +132,7 @@ def _layouts(option: Option) -> Layouts:
 
 
 def _money(choice: Choice) -> tuple[float, bool, float, float]:
-    """Where a choice is: least rent (chips where none is known), simulated, most headroom of which one
+    """Rank of a choice: least rent (chips where none is known), simulated, most headroom of which one
     can be sure, soonest."""
     rent = choice.usd_per_hour or float(choice.option.gpus)
     late = choice.tpot_ms + choice.ttft_ms

@@ -30,7 +30,7 @@ def shortfalls(
 
 
 def contradictions(given: ChipDesign, path: str) -> list[Problem]:
-    """Numbers that cannot be, or cannot be together."""
+    """Numbers that are impossible, or impossible together."""
     found = [
         Problem(path=f"{path}.{name}", value=getattr(given, name), message="is not a whole number")
         for name in WHOLE

@@ -27,7 +27,7 @@ BITS = {
 """Width by which the energy of an operation is scaled from bf16; fp6 counts as fp4,
 whose rate it has on some chips."""
 REFERENCE_FLOP_PER_CLOCK = 1024.0
-"""Size of the matrix unit, in bf16, for which a node's `joules_per_flop` is."""
+"""Size of the matrix unit, in bf16, for which a node's `joules_per_flop` holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

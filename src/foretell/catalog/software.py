@@ -2,7 +2,7 @@
 
 A release has the values of the one before it in its file where it states none; the first has those of the
 family that the file names as `based_on`. A variant is a way to run any release (compiled, as graphs): its
-values are in the place of the release's. A word of a plan is a family, a variant or an alias, with
+values replace the release's. A word of a plan is a family, a variant or an alias, with
 `@RELEASE` or `@DATE` behind it, else the newest release; a number between two releases is the earlier one.
 """
 
@@ -22,7 +22,7 @@ from foretell.specs.software import Software
 FOLDER = ROOT / "software"
 """One file for each family."""
 PATH = "plan.framework"
-"""Where a word of software is."""
+"""Family, variant and release that a word of software means."""
 VALUE_KEYS = frozenset({"value", "source", "why", "seen", "without"})
 """What a value's table may hold: `seen` are the published runs that were in sight when it was chosen, by the
 keys of the file's `[seen]`, and `without` is what is known without any of them."""

@@ -24,7 +24,7 @@ BRAIN = ("bf16.enabled", "bfloat16.enabled", "bf16")
 
 
 def read_deepspeed(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
-    """What the file says; of a command, what is beside it."""
+    """What the file says; of a command, the file beside it."""
     told = translate(given, table)
     keys, words = told.keys, table.words
     tp = keys.whole("tensor_parallel.autotp_size", "tensor_parallel.tp_size") or 1

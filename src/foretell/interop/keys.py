@@ -362,7 +362,7 @@ def read_back(
 ) -> tuple[ReadValue, ...]:
     """A row for each value: the arguments it is from with their line, else the tool's default.
 
-    `sources` names the arguments of each value; one that has none is under its own name.
+    `sources` names the arguments of each value; one that has none has its own name.
     """
     rows = []
     for name, value in values.items():

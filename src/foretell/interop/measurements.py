@@ -202,7 +202,7 @@ def _tracker_row(config: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[
 
 
 def row_measurement(row: Mapping[str, Any], where: str) -> Measurement:
-    """One row; blank cells are not stated, and columns that are not known are stated."""
+    """One row; blank cells are unknown values, and unknown columns are named."""
     told = {COLUMNS.get(key, key): value for key, value in row.items() if value not in ("", None)}
     values: dict[str, float] = {}
     phases: dict[str, float] = {}

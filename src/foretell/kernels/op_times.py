@@ -105,7 +105,7 @@ class OpTimes:
     host_s: Array
     """What the host spends to start the kernels."""
     grounds: Mapping[str, tuple[Evidence, tuple[float, ...]]]
-    """Family -> what its coefficients are on, and the spread of their residuals."""
+    """Family -> what its coefficients rest on, and the spread of their residuals."""
     notes: tuple[str, ...]
     """Where the coefficients come from."""
 

@@ -40,7 +40,7 @@ Group = TierStack | PlacedGroups
 def place(
     counts: Array, system: System, kinds: tuple[Kind, ...] = KINDS, slower: Num = 1.0
 ) -> Group:
-    """Groups whose members are as `counts` (tiers, groups) says, for the kinds that will be asked for.
+    """Groups whose members are placed as `counts` (tiers, groups) says, for the kinds that will be asked for.
 
     `slower` is a factor on the time of every message (`slower_by`).
     """
@@ -139,8 +139,8 @@ def by_group(factor: Num, axes: int) -> Array:
 
 
 def slower_by(kind: Num, counts: Array, system: System) -> Num:
-    """Factor on the messages of groups that are as `counts` says: of a parallelism's own (`kind`), and of
-    those inside or between nodes; 1 where nothing is measured."""
+    """Factor on the messages of groups that are placed as `counts` says: of a parallelism's own (`kind`),
+    and of those inside or between nodes; 1 where nothing is measured."""
     known = system.corrections
     if known is AS_PREDICTED:
         return 1.0

@@ -73,7 +73,7 @@ def prepare(
     counts: Array,
     kinds: Sequence[Kind] = KINDS,
 ) -> PlacedGroups:
-    """Groups whose members are as `counts` (tiers, groups) says, for the kinds that will be asked for."""
+    """Groups whose members are placed as `counts` (tiers, groups) says, for the kinds to be asked for."""
     tiers = network.tiers if isinstance(network, Network) else tuple(network)
     shape = measure(library, tiers, np.asarray(counts, float))
     return PlacedGroups(

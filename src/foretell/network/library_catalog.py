@@ -210,7 +210,7 @@ def pat_of(label: str, version: str) -> Pat | None:
 
 
 def evidence_of(system: System) -> Evidence:
-    """What the times of a system's collectives are on: its link's and its fabric's fits, the weaker."""
+    """What the times of a system's collectives rest on: its link's and its fabric's fits, the weaker."""
     link = links_by_chip().get(system.chip.id)
     if link is None:
         return "datasheet"

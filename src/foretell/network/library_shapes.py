@@ -1,4 +1,4 @@
-"""How groups are on the tiers of a library, and what their narrowest links carry."""
+"""How groups are placed on the tiers of a library, and what their narrowest links carry."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShape:
-    """How groups are on the tiers, and what their narrowest links carry."""
+    """How groups are placed on the tiers, and what their narrowest links carry."""
 
     members: Array
     """Members of each group, N."""

@@ -1,8 +1,8 @@
-"""Where the members of a group are: how many of them share each tier.
+"""Placement of a group's members: how many of them share each tier.
 
 A job fills units of a tier (nodes, racks) one after the other, with equally many chips in each: the
 largest divisor of its chips that a unit holds, or the whole unit where the chips do not divide well.
-Ranks are numbered along an order of the groups, innermost first. Inside a unit of u chips are, of a
+Ranks are numbered along an order of the groups, innermost first. Inside a unit of u chips there are, of a
 group whose inner neighbours take `stride` ranks, gcd(size, u / stride) members: what every group has at
 least, so that the slowest is the one described. A tier's count is how many units of the level below the
 group touches inside one unit of it.

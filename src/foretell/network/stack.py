@@ -1,6 +1,6 @@
 """Collectives on a stack of tiers without a fitted library: each tier's topology under its best algorithms.
 
-A group is on tier i with n_i members (of the level below). A gather of S runs over every tier on what the
+A group has n_i members on tier i (of the level below). A gather of S runs over every tier on what the
 levels below leave of it, S / (n_1 ... n_(i-1)); chunks follow each other, so that the slowest tier sets the
 pace and the latencies add up (algorithms/hierarchical.py). On each tier two algorithms of those at home there
 compete: the one with the least latency and the one with the least time per byte; a candidate is one choice
@@ -68,7 +68,7 @@ class TierStack:
 def stack_of(
     counts: Array, network: Network, kinds: Sequence[Collective], algorithm: str = ""
 ) -> TierStack:
-    """Groups whose members are as `counts` (tiers, groups) says; by one algorithm only if named."""
+    """Groups whose members are placed as `counts` (tiers, groups) says; by one algorithm only if named."""
     whole = np.maximum(np.rint(np.asarray(counts, float)), 1.0)
     return TierStack(
         members=np.prod(whole, axis=0),

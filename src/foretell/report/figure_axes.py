@@ -193,7 +193,7 @@ def _error_ends(trace: Mapping[str, Any], axis: str, values: Sequence[Any]) -> I
 
 
 def _is_stacked(trace: Mapping[str, Any], axis: str, layout: Mapping[str, Any]) -> bool:
-    """Whether a trace's values on this axis are on those of others."""
+    """Whether a trace's values on this axis are stacked on those of others."""
     bars = layout.get("barmode") in ("stack", "relative") and "base" not in trace
     return (_long_axis(trace) == axis and bars) or bool(trace.get("stackgroup") and axis == "y")
 
@@ -208,7 +208,7 @@ def _long_axis(trace: Mapping[str, Any]) -> str:
 def _stacked_ends(
     name: str, own: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]
 ) -> Iterator[float]:
-    """Sums of bars and areas that are on each other, and the error bars at their ends."""
+    """Sums of bars and areas that are stacked, and the error bars at their ends."""
     axis = name[0]
     ends: dict[Any, float] = {}
     for trace in own:

@@ -89,7 +89,7 @@ def _scatter(figure: Mapping[str, Any], index: int, x: AxisScale, y: AxisScale) 
 
 
 def _below(figure: Mapping[str, Any], index: int) -> list[float]:
-    """What a stacked area is on."""
+    """What a stacked area is drawn on."""
     trace = figure["data"][index]
     sums = [0.0] * len(trace.get("y") or ())
     if not trace.get("stackgroup"):
@@ -252,7 +252,7 @@ def _same_axes(trace: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _feet(figure: Mapping[str, Any], index: int, names: Sequence[Any]) -> list[float]:
-    """Where each bar begins: its base, or the end of those it is on."""
+    """Where each bar begins: its base, or the end of those it is stacked on."""
     trace = figure["data"][index]
     if "base" in trace:
         base = trace["base"]

@@ -13,7 +13,7 @@ Axis = tuple[NDArray[np.intp], Array]
 
 
 def axis_of(value: Num, points: Array) -> Axis:
-    """Where values are among the points of an axis; below the first point they are at it."""
+    """Places of values among the points of an axis; below the first point they are at it."""
     x = np.maximum(np.asarray(value, float), points[0])
     # Minimum rather than clip, which takes several times as long on few values.
     low = np.minimum(np.searchsorted(points, x, side="right") - 1, len(points) - 2)

@@ -152,7 +152,7 @@ def plain_options(
 
 
 def place(option: Option, wanted: ServiceTargets) -> tuple[float, float, float]:
-    """Where an option is: least rent, then most headroom that is sure (in percent), then soonest."""
+    """Rank of an option: least rent, then most headroom that is sure (in percent), then soonest."""
     sure = option.sure_per_s / wanted.rate
     return option.worth, -round(sure, 2), option.tpot_ms + option.ttft_ms
 

@@ -1,6 +1,6 @@
 """2-D tensor parallelism: products on a grid of ranks, in panels (SUMMA, van de Geijn and Watts 1997).
 
-The tp ranks are as m1 x m2, m2 = tp2. Features are cut over the first dimension and tokens over the second,
+The tp ranks form a grid of m1 x m2, m2 = tp2. Features are cut over the first side, tokens over the second,
 inside the layers and between them; a weight is cut over both, so that no rank has a copy of another's:
 
     x  [b l / m2, i / m1]      w  [i / m2, o / m1]      y  [b l / m2, o / m1]

@@ -1,6 +1,6 @@
 """One plan's step, simulated: `foretell.simulate`.
 
-The step of the events is beside the closed form's, share by share, with what chance does to it and
+The step of the events is compared with the closed form's, share by share, with what chance does to it and
 what its trace shows.
 """
 
@@ -35,7 +35,7 @@ SHARES = {
     "optimizer": ("optimizer",),
     "fixed": ("fixed",),
 }
-"""Share of a simulated step -> leaves of the closed form's tree that it is beside."""
+"""Share of a simulated step -> leaves of the closed form's tree that it is compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

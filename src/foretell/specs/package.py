@@ -111,7 +111,7 @@ class Finish:
     chip_nre_share: NotNegative = 0.3
     """Share that is their integration and verification; the rest is fixed, masks included."""
     nre_reference_mm2: Positive = 300.0
-    """Area of the die for which a node's NRE is."""
+    """Area of the die for which a node's NRE is stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from foretell.specs.run import Run
 from foretell.specs.scenario import Scenario
 
 Evidence = Literal["measured", "fitted", "transferred", "datasheet"]
-"""What a number is on, best first."""
+"""What a number rests on, best first."""
 Fits = Literal["yes", "no", "too_close"]
 """Whether a plan clearly fits in the chip's memory, not even its tensors do, or it is borderline."""
 

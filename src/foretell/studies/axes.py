@@ -15,7 +15,7 @@ from foretell.studies.plan_words import word_of
 
 RANGE = ("low", "high", "steps", "scale")
 BY_CONTENT = ("model", "system")
-"""Flags for which what a file has may be as a table."""
+"""Flags whose file may be given as a table."""
 WORDS = (*BY_CONTENT, *TEXTS, "plan", "plan.order")
 """What varies over texts alone."""
 MOST_STEPS = 100_000

@@ -372,7 +372,7 @@ HINTS = {
 
 
 def repeated(module: torch.nn.Module) -> list[str]:
-    """Paths of blocks that are in lists of their like: what layers are, outermost first."""
+    """Paths of blocks in lists of their like: the layers, outermost first."""
     found: list[str] = []
     for path, one in module.named_modules():
         if any(path == done or path.startswith(f"{done}.") for done in found):

@@ -117,7 +117,7 @@ def data_kinds(zero: Array, software: Software) -> tuple[Kind, ...]:
 def links_of(
     counts: Array, ranks: Array, sent: tuple[Plan, tuple[Kind, ...]], system: System
 ) -> DataLinks:
-    """Groups of `ranks` replicas (by spot) that are as `counts` says, for the kinds that plans send."""
+    """Groups of `ranks` replicas (by spot) placed as `counts` says, for the kinds that plans send."""
     base, kinds = sent
 
     def placed(where: Array, sent: tuple[Kind, ...]) -> Group:

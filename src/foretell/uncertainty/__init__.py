@@ -1,1 +1,1 @@
-"""What a number is on, and how far from the truth it may be."""
+"""What a number rests on, and how far from the truth it may be."""

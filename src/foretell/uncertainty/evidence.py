@@ -1,6 +1,6 @@
-"""What a number is on, and how far it may be from the truth.
+"""What a number rests on, and how far it may be from the truth.
 
-Every leaf of a time tree has an evidence and, from the residuals of what it is on, intervals that hold
+Every leaf of a time tree has an evidence and, from the residuals of what it rests on, intervals that hold
 half and nine tenths of the cases. Families of kernels and communication err independently of each other, so
 half-widths add up as squares. A whole step is as sure as runs were that nobody had seen when they were
 predicted: by one model of their error (catalog/error_models.py), wider the more is new about a question.
@@ -59,14 +59,14 @@ class Grounds:
     """Of communication."""
 
     def of(self, family: str) -> tuple[Evidence, Spread]:
-        """What an operation's family is on."""
+        """What an operation's family rests on."""
         return self.kernels.get(KERNELS.get(family, "pointwise"), self.kernels["pointwise"])
 
 
 def grounds_of(
     kernels: Mapping[str, tuple[Evidence, Spread]], system: System, gpus: float = 1.0
 ) -> Grounds:
-    """What the kernels and collectives of a scenario of so many chips are on."""
+    """What the kernels and collectives of a scenario of so many chips rest on."""
     return Grounds(kernels=kernels, collectives=(evidence_of(system), fabric_spread(system, gpus)))
 
 

@@ -21,7 +21,7 @@ Reply = tuple[int, str, bytes]
 """Status, content type, content."""
 JSON = "application/json"
 GONE: Reply = (499, JSON, b"{}")
-"""What is stated to nobody: whoever asked has left."""
+"""A response that nobody receives: the client has left."""
 CANCEL: int | None = getattr(signals, "SIGUSR1", None)
 """The signal that ends a question under way; None where the system has none such."""
 PROGRESS = 102

@@ -179,7 +179,7 @@ def _input_projections(
 def _factored_projections(
     mixer: Attention, factor: MapBlock, hidden: int, tokens: Tokens
 ) -> LayerGraph:
-    """Queries, keys and values, each by factors that every rank has whole; low ranks are aside."""
+    """Queries, keys and values, each by factors that every rank has whole; low ranks are kept apart."""
     name = "cross" if mixer.cross else "attention"
     count, waiting = tokens.count, tokens.phase == "decode"
     source = tokens.batch * tokens.cross_len if mixer.cross else count

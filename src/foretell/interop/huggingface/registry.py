@@ -69,7 +69,7 @@ SUFFIXES = (
     "ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForMaskedLM", "ForPreTraining",
     "ForImageClassification", "ForSequenceClassification", "EncoderModel", "Model",
 )  # fmt: skip
-"""Endings of a class name in `architectures`: what is before is the family."""
+"""Endings of a class name in `architectures`: what precedes is the family."""
 
 
 class FamilyReader(Protocol):

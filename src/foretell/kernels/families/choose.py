@@ -57,7 +57,7 @@ DTYPE_KIN: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyCoefficients:
-    """Coefficients with what they are on."""
+    """Coefficients with what they rest on."""
 
     family: Family
     """The formula."""

@@ -1,6 +1,6 @@
 """Measured runs as a system's file: `foretell calibrate runs runs.csv --out my-cluster.toml`.
 
-The file names the system that it is on and what its mechanisms take over what is predicted, so that every
+The file names the system that it extends and what its mechanisms take over what is predicted, so that every
 verb answers with `--system my-cluster.toml` as if the runs were given with `--measured`. Where the system is
 itself a file (calibrate fit, or one's own), its text is kept and the factors are beside its numbers.
 """
@@ -42,7 +42,7 @@ class CalibratedRuns:
     """A system as measured runs have it."""
 
     system: str
-    """The system that it is on."""
+    """The system that it extends."""
     runs: int
     """Runs that were read."""
     quantiles: tuple[float, ...]

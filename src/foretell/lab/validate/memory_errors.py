@@ -1,6 +1,6 @@
 """Errors of predicted memory by source: `python -m foretell.lab.validate.memory_errors FILE ...`.
 
-Writes catalog/memory_errors.toml, which intervals of memory and the probability to fit are on
+Writes catalog/memory_errors.toml, which intervals of memory and the probability to fit rest on
 (uncertainty/memory.py), and prints how they do on sources that are held out of the fit. Tables of runs that
 ran give printed peaks and outcomes, tables of runs out of memory outcomes. Rows of grade C do
 not count, and of each source at most MOST_ROWS. To be run again whenever a change moves predicted bytes.

@@ -287,7 +287,7 @@ def printed_peak(row: TrainingRow) -> str:
 
 
 def source_label(row: TrainingRow) -> str:
-    """The source a row counts for, or the name under which it is beside it."""
+    """The source a row counts for, or the name under which it is shown beside the sources."""
     if row.quality == "C":
         return f"{row.source} [grade C]"
     return row.source

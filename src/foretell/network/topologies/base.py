@@ -147,7 +147,7 @@ def both_ways(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineAxis:
-    """One direction along which members are in lines."""
+    """One direction along which members form lines."""
 
     extent: Num
     """Members of one line."""
@@ -220,7 +220,7 @@ class Topology:
         return IMPOSSIBLE
 
     def axes(self) -> tuple[LineAxis, ...]:
-        """The axes along which members are; none where there are no such lines."""
+        """The axes along which members are placed; none where there are no such lines."""
         return ()
 
     def reduction(self) -> Cost:

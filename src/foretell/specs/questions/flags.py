@@ -70,7 +70,7 @@ class Flag:
     word: str = ""
     """The word of a plan that it is, without its value, as in `tp` or `precision=`; empty: none."""
     inline: str = ""
-    """What the web says of it, where an object is in the place of a file."""
+    """What the web says of it, where an object replaces a file."""
 
 
 def flag(about: str, metavar: str | None = None, kind: Kind = "text", **more: Any) -> Flag:

@@ -1,4 +1,4 @@
-"""How results answer to each number that they are on: the records."""
+"""How results answer to each number that they depend on: the records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

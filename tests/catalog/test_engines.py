@@ -6,14 +6,16 @@ import pytest
 
 import foretell
 from foretell.catalog import chip
-from foretell.catalog.engine_releases import engine_releases, release_named, release_of_profile
 from foretell.catalog.engines import (
     IN_TURN_S,
     USUAL,
     engine_named,
+    engine_releases,
     knows_kind,
     profile,
     profiles,
+    release_named,
+    release_of_profile,
 )
 from foretell.errors import BadInput
 from foretell.serving.memory import cache_bytes

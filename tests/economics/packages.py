@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 
 from foretell.catalog.money import sheet
-from foretell.economics.cases import SheetCases
 from foretell.economics.packages import price_package
+from foretell.economics.tree import SheetCases
 from foretell.specs.package import Package
 from foretell.specs.silicon import Die
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.economics.ask_system import SystemQuestion, system_cost
-from foretell.economics.years import (
+from foretell.economics.total_cost import (
     HOURS,
     break_even_utilisation,
     break_even_years,

@@ -144,7 +144,7 @@ def test_a_torus_between_nodes_has_the_cables_of_its_members() -> None:
 
 def test_scale_up_goes_by_rate_reach_and_switches() -> None:
     from foretell.catalog.money import sheet
-    from foretell.economics.cases import SheetCases
+    from foretell.economics.tree import SheetCases
 
     parts = SheetCases(sheet=sheet(), knobs={}).entry("fabric")
     base = system("hgx-h100")

@@ -7,12 +7,11 @@ import pytest
 from foretell import catalog
 from foretell.catalog.money import sheet
 from foretell.economics.cluster import node_of_parts, priced_chip
-from foretell.economics.dies import die_cost
 from foretell.economics.fabric import clos
 from foretell.economics.interfaces import system_of_dies
 from foretell.economics.packages import price_package
+from foretell.economics.silicon import die_cost, grid_count
 from foretell.economics.tree import leaf
-from foretell.economics.wafers import grid_count
 from foretell.specs.package import Package
 from foretell.specs.silicon import Die, Probe, Process, Wafer
 from tests.economics.packages import CENTRAL

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from foretell.catalog.money import sheet
 from foretell.economics.actuary import NODES, PUBLISHED, package_columns
 from foretell.economics.assembly import place_usd_per_s, stack_yield
-from foretell.economics.cases import SheetCases, case_of, cost_leaf, spread
-from foretell.economics.nre import die_nre, spread_over
-from foretell.economics.packages import price_package, sections
-from foretell.economics.tree import Branch
+from foretell.economics.packages import die_nre, price_package, sections, spread_over
+from foretell.economics.tree import Branch, SheetCases, case_of, cost_leaf, spread
 from foretell.specs._base import Num
 from foretell.specs.cost import CostLeaf, Figure
 from foretell.specs.package import Machine, Package, Stacking

@@ -10,9 +10,9 @@ from foretell.api.cost import RunQuestion, run_cost
 from foretell.catalog.money import sheet
 from foretell.economics.answer import CostAnswer
 from foretell.economics.carbon import chip_kg, wafer_kg
-from foretell.economics.cases import SheetCases, case_of, spread
 from foretell.economics.packages import sections
 from foretell.economics.products import package_of_chip
+from foretell.economics.tree import SheetCases, case_of, spread
 from foretell.economics.work import PaidWork, Paying, bill_work
 from foretell.specs.cost import Figure
 

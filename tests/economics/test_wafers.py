@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.economics.wafers import (
+from foretell.economics.silicon import (
     OFFSETS,
     actuary_count,
     classic_count,

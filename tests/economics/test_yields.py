@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.economics.yields import (
+from foretell.economics.silicon import (
     defect_shares,
     good_share,
     hit_shares,

@@ -13,8 +13,7 @@ import foretell
 from foretell.api.serving_commands import fraction_between
 from foretell.api.serving_questions import question_of
 from foretell.catalog import chip, model, system
-from foretell.catalog.engine_releases import engine_releases
-from foretell.catalog.engines import profile
+from foretell.catalog.engines import engine_releases, profile
 from foretell.errors import Infeasible
 from foretell.serving.boot_memory import default_fraction, graph_bytes, seen_bytes
 from foretell.serving.cache_report import cache_report

@@ -9,8 +9,7 @@ from typing import Any
 from foretell import units
 from foretell.api.adapters import said_of_adapters, with_adapters
 from foretell.api.prefill import decode_gpus, prefill_pool
-from foretell.catalog.engine_releases import release_of_profile
-from foretell.catalog.engines import knows_kind, profiles_named
+from foretell.catalog.engines import knows_kind, profiles_named, release_of_profile
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.model_names import find_model, stand_in, states_size
 from foretell.catalog.models import is_catalogue_model

@@ -12,7 +12,7 @@ import numpy as np
 
 from foretell.catalog.files import ROOT, read_table
 from foretell.economics.assembly import AssemblyCost, PackageParts, assembly_cost
-from foretell.economics.dies import die_cost
+from foretell.economics.silicon import die_cost
 from foretell.specs._base import Num
 from foretell.specs.package import PackageKind
 from foretell.specs.quirks import CostQuirks

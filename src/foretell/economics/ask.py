@@ -13,12 +13,11 @@ from foretell.catalog.systems import own_file
 from foretell.catalog.technology import find_named, technology
 from foretell.economics.answer import CostAnswer
 from foretell.economics.assembly import RETICLE_MM2
-from foretell.economics.cases import SheetCases, case_of, cost_leaf, drivers, spread
 from foretell.economics.interfaces import interface, interface_of_share, package_tier
 from foretell.economics.packages import PackagePrice, chip_first, dies_tree, price_package, sections
 from foretell.economics.products import package_of_chip, package_of_design, partition
 from foretell.economics.settings import set_prices
-from foretell.economics.tree import Branch, central
+from foretell.economics.tree import Branch, SheetCases, case_of, central, cost_leaf, drivers, spread
 from foretell.errors import BadInput, Infeasible, Problem, bad_input, wrong
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import as_texts
@@ -294,7 +293,7 @@ def _die_facts(package: Package, name: str, cost: DieCost, case: SheetCases) -> 
 
 def _nre_usd(package: Package, case: SheetCases) -> float:
     """All NRE of the dies that are designed for this package."""
-    from foretell.economics.nre import die_nre
+    from foretell.economics.packages import die_nre
 
     designed = [die for die in package.dies if not die.reused]
     return sum(

@@ -13,7 +13,6 @@ from foretell.catalog.money import Sheet, sheet
 from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import TERMS, price
 from foretell.economics.answer import CostAnswer
-from foretell.economics.cases import SheetCases, cost_leaf, drivers, spread
 from foretell.economics.cluster import (
     Cluster,
     ClusterPrice,
@@ -22,9 +21,13 @@ from foretell.economics.cluster import (
 from foretell.economics.fabric import cards, per_node_chips
 from foretell.economics.owning import OwnQuestion, own_cluster
 from foretell.economics.settings import set_prices
-from foretell.economics.total_cost import total_cost_parts
-from foretell.economics.tree import central
-from foretell.economics.years import HOURS, break_even_utilisation, break_even_years
+from foretell.economics.total_cost import (
+    HOURS,
+    break_even_utilisation,
+    break_even_years,
+    total_cost_parts,
+)
+from foretell.economics.tree import SheetCases, central, cost_leaf, drivers, spread
 from foretell.errors import BadInput, bad_input
 from foretell.inputs.overrides import Setting, apply_settings, parse_settings
 from foretell.inputs.question import as_texts

@@ -12,8 +12,7 @@ share of packages whose parts, all passed before, are good. Only good carriers a
 
 import numpy as np
 
-from foretell.economics.wafers import dies_per_wafer, panel_count
-from foretell.economics.yields import perfect_share
+from foretell.economics.silicon import dies_per_wafer, panel_count, perfect_share
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.package import Machine, PackageKind, Stacking

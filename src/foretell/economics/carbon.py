@@ -10,11 +10,10 @@ as the money of them is, where ACT takes the die's own area and one yield for al
 
 import numpy as np
 
-from foretell.economics.cases import SheetCases
 from foretell.economics.owning import OwnedCluster
 from foretell.economics.packages import price_package
-from foretell.economics.tree import Branch, central, leaf, times, total
-from foretell.economics.years import HOURS
+from foretell.economics.total_cost import HOURS
+from foretell.economics.tree import Branch, SheetCases, central, leaf, times, total
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.carbon import EmbodiedFactors, Fab

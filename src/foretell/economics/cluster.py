@@ -3,8 +3,8 @@
 import numpy as np
 
 from foretell.economics.fabric import TierParts
+from foretell.economics.total_cost import HOURS, charge_usd, interest_usd
 from foretell.economics.tree import Branch, central, leaf, rename_branch, times, total
-from foretell.economics.years import HOURS, charge_usd, interest_usd
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.site import FabricParts, Finance, ServerParts, Site

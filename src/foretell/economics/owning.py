@@ -12,7 +12,6 @@ from foretell.catalog.names import find
 from foretell.catalog.prices import operating
 from foretell.catalog.systems import own_file
 from foretell.economics.ask import BOUND_USD, named_package
-from foretell.economics.cases import SheetCases, case_of
 from foretell.economics.cluster import (
     Cluster,
     ClusterPrice,
@@ -31,7 +30,7 @@ from foretell.economics.fabric import (
 )
 from foretell.economics.packages import price_package, sections
 from foretell.economics.products import package_of_system
-from foretell.economics.tree import Branch, central, leaf
+from foretell.economics.tree import Branch, SheetCases, case_of, central, leaf
 from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.records import dataclass
 from foretell.specs._base import Num

@@ -21,11 +21,21 @@ from foretell.catalog.prices import TERMS, rent
 from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
-from foretell.economics.cases import SheetCases, cost_leaf, drivers, spread
 from foretell.economics.owning import WATTS, OwnedCluster, OwnQuestion, buildable, own_cluster
 from foretell.economics.packages import PackagePrice, price_package, sections
 from foretell.economics.products import package_of_system
-from foretell.economics.tree import Branch, central, leaf, rename_branch, times, total
+from foretell.economics.tree import (
+    Branch,
+    SheetCases,
+    central,
+    cost_leaf,
+    drivers,
+    leaf,
+    rename_branch,
+    spread,
+    times,
+    total,
+)
 from foretell.errors import BadInput, bad_input, nearest_name
 from foretell.records import later
 from foretell.specs._base import Num

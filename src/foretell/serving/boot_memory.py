@@ -10,7 +10,7 @@ llama.cpp reserves a compute buffer with the scores of a physical batch.
 
 import numpy as np
 
-from foretell.catalog.engine_releases import release_of_profile
+from foretell.catalog.engines import release_of_profile
 from foretell.serving.engine_options import step_tokens
 from foretell.serving.step_costs import kinds_of
 from foretell.specs._base import Num

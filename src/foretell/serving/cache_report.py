@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.engine_releases import release_of_profile
+from foretell.catalog.engines import release_of_profile
 from foretell.records import dataclass
 from foretell.serving.memory import (
     ANY_LENGTH,

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.engine_releases import release_of_profile
-from foretell.catalog.engines import profile
+from foretell.catalog.engines import profile, release_of_profile
 from foretell.catalog.model_names import model_entries
 from foretell.catalog.models import catalogue_model
 from foretell.records import JsonRecord, dataclass

@@ -7,7 +7,7 @@ rules with their sources, on the flags of exported scripts.
 from collections.abc import Iterator
 from typing import Literal
 
-from foretell.catalog.engine_releases import release_of_profile
+from foretell.catalog.engines import release_of_profile
 from foretell.serving.formats import stored_formats
 from foretell.serving.step_costs import kinds_of
 from foretell.serving.wide_experts import REDUNDANT

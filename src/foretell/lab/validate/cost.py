@@ -23,7 +23,7 @@ from foretell.economics.actuary import (
     die_of,
     package_columns,
 )
-from foretell.economics.yields import perfect_share
+from foretell.economics.silicon import perfect_share
 from foretell.errors import bad_input
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.specs._base import Num

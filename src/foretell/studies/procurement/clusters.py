@@ -10,8 +10,8 @@ from foretell.catalog.money import sheet
 from foretell.catalog.prices import TERMS, provider_rents, rent
 from foretell.economics.ask_system import SystemQuestion, system_cost, with_flags
 from foretell.economics.fabric import per_node_chips
+from foretell.economics.total_cost import HOURS
 from foretell.economics.work import AHEAD, RESERVED
-from foretell.economics.years import HOURS
 from foretell.errors import Infeasible, Problem, ProblemsError, bad_input
 
 Given = str | Mapping[str, Any]

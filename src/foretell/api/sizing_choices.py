@@ -5,18 +5,26 @@ a bound. Layouts are simulated in the order of that bound until it is no cheaper
 that which ones are looked at never decides what is found, and targets decide only what meets them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
 from foretell.api.sizing_answer import Choice
 from foretell.records import dataclass
+from foretell.serving.load_curves import LoadCurve
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.serve import intervals as latency_intervals
 from foretell.serving.service_numbers import divide_rent
 from foretell.serving.sizing import SizingSearch, joined_ms, plain_options
 from foretell.serving.sizing_records import Option, PrefillPlace, ServiceTargets
-from foretell.serving.sizing_simulation import Demand, Side, SimulatedSide, fewest
+from foretell.serving.sizing_simulation import (
+    Demand,
+    ReplicaCounts,
+    Side,
+    SimulatedSide,
+    fewest,
+    side_ms,
+)
 from foretell.specs.deployment import Deployment
 
 SLACK = {"mean": 1.5, "p50": 2.5, "p90": 1.5, "p95": 1.5, "p99": 1.5}
@@ -27,6 +35,8 @@ REFUSED = 3
 """Candidates that the engine does not launch which are looked at, the cheapest first."""
 Layouts = tuple[Deployment, Deployment | None]
 """Of an instance that decodes, and of one for prefill where these are apart."""
+SHARE: Mapping[Side, float] = {"both": 0.9, "decode": 1.0, "prefill": 0.7}
+"""Share of a target that a mean of the closed form usually has where the percentile simulated meets it."""
 EDGE = 0.03
 """Share of a target within which an option is borderline."""
 
@@ -101,7 +111,8 @@ def _plain(case: SizingCase, base: Deployment, *, simulate: bool) -> Choice | No
         if simulate:
             goals = (wanted.ttft_ms, wanted.tpot_ms)
             most = found[0].option.worth // curve.deployment.gpus if found else inf
-            made_of = fewest(q, curve.deployment, case.side("both"), (least, most), goals)
+            counts = _counts(curve, wanted, (least, most), "both")
+            made_of = fewest(q, curve.deployment, case.side("both"), counts, goals)
             if made_of is None:
                 continue
             few, latencies = made_of
@@ -209,33 +220,93 @@ def _simulated_choice(option: Option, case: SizingCase, most: float) -> Choice |
     """An option with the fewest replicas that meet the targets as simulated; None where no number does, or
     none that is worth at most so much."""
     q, wanted, found = case.question, case.wanted, case.found
-    back = option.instance.deployment
+    back, spare = option.instance.deployment, most - option.worth
     curves = found.curves.backs if option.prefill else found.curves.together
     curve = next(c for c in curves if c.deployment == back)
     side: Side = "decode" if option.prefill else "both"
+    front = None if option.prefill is None else _PrefillSide.of(option, case)
+    upto = _affordable(option.replicas, spare, back.gpus)
+    if front is not None and front.is_late(case, spare, (curve, upto)):
+        return None
     goals = (inf if option.prefill else wanted.ttft_ms, wanted.tpot_ms)
-    counts = (option.replicas, option.replicas + (most - option.worth) // back.gpus)
+    counts = _counts(curve, wanted, (option.replicas, upto), side)
     made_of = fewest(q, back, case.side(side), counts, goals)
     if made_of is None:
         return None
     few, (ttft, tpot) = made_of
     made = replace(option, replicas=few, instance=curve.at(wanted.rate / few))
-    if option.prefill is None:
+    if front is None:
         return _choice(made, (ttft, tpot), case)
-    where = case.place if option.prefill_placed else None
-    fronts = found.curves.fronts if where is None else found.curves.placed
-    there = q if where is None else replace(q, system=where.system, profile=where.profile)
-    front = next(c for c in fronts if c.deployment == option.prefill.deployment)
-    load = (wanted.isl, wanted.rate / few)
-    moved, joined = joined_ms(q.model, (q.system, where), front, curve, load)
-    goals = (wanted.ttft_ms - moved - joined, inf)
-    each = option.prefill_worth * front.deployment.gpus
-    counts = (option.prefill_replicas, option.prefill_replicas + (most - made.worth) // each)
-    made_of = fewest(there, front.deployment, case.side("prefill"), counts, goals)
+    moved, joined = front.moved_ms(case, curve, few)
+    left = replace(wanted, ttft_ms=wanted.ttft_ms - moved - joined)
+    upto = _affordable(front.least, most - made.worth, front.each)
+    counts = _counts(front.curve, left, (front.least, upto), "prefill")
+    layout = front.curve.deployment
+    made_of = fewest(front.question, layout, case.side("prefill"), counts, (left.ttft_ms, inf))
     if made_of is None:
         return None
     many, (first, _) = made_of
-    made = replace(
-        made, prefill=front.at(wanted.rate / many), prefill_replicas=many, transfer_ms=moved
-    )
+    one = front.curve.at(wanted.rate / many)
+    made = replace(made, prefill=one, prefill_replicas=many, transfer_ms=moved)
     return _choice(made, (first + moved + joined, tpot), case)
+
+
+def _affordable(least: int, worth: float, each: float) -> float:
+    """Instances where so much more may be paid than for the fewest; infinite: any number."""
+    return inf if worth == inf else least + worth // each
+
+
+def _counts(
+    curve: LoadCurve, wanted: ServiceTargets, between: tuple[int, float], side: Side
+) -> ReplicaCounts:
+    """Numbers of replicas to look at, the closed form's at somewhat shorter targets first."""
+    least, most = between
+    guess = curve.replicas(wanted, SHARE[side]) or least
+    return ReplicaCounts(least=least, most=most, guess=guess)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PrefillSide:
+    """Prefill instances of an option, to be simulated."""
+
+    question: ServeQuestion
+    """The service on their chips."""
+    place: PrefillPlace | None
+    """Where they must be."""
+    curve: LoadCurve
+    """Their latencies in closed form."""
+    least: int
+    """The fewest that can meet the targets."""
+    each: float
+    """Rent of one, in chips that decode."""
+
+    @classmethod
+    def of(cls, option: Option, case: SizingCase) -> "_PrefillSide":
+        """Those of an option that has them."""
+        q, curves = case.question, case.found.curves
+        place = case.place if option.prefill_placed else None
+        assert option.prefill is not None
+        layout = option.prefill.deployment
+        fronts = curves.fronts if place is None else curves.placed
+        return cls(
+            question=q if place is None else replace(q, system=place.system, profile=place.profile),
+            place=place,
+            curve=next(c for c in fronts if c.deployment == layout),
+            least=option.prefill_replicas,
+            each=option.prefill_worth * layout.gpus,
+        )
+
+    def moved_ms(self, case: SizingCase, back: LoadCurve, replicas: float) -> tuple[float, float]:
+        """Milliseconds of a cache on its way to so many that decode, and from there to its first token."""
+        q, wanted = case.question, case.wanted
+        load = (wanted.isl, wanted.rate / replicas)
+        return joined_ms(q.model, (q.system, self.place), self.curve, back, load)
+
+    def is_late(self, case: SizingCase, worth: float, backs: tuple[LoadCurve, float]) -> bool:
+        """Whether first tokens are late even with the most prefill and decode instances for the money."""
+        most = _affordable(self.least, worth, self.each)
+        if most == inf:
+            return False
+        layout = self.curve.deployment
+        first, _ = side_ms(self.question, layout, case.side("prefill"), int(most))
+        return first + sum(self.moved_ms(case, *backs)) > case.wanted.ttft_ms

@@ -119,22 +119,20 @@ class SampledClock:
     ) -> float:
         i, x = _place(self._batches, decoding)
         j, y = _place(self._tokens, new)
-        found = []
-        for table in tables:
-            low, high = table[i], table[i + 1]
-            below = low[j] + y * (low[j + 1] - low[j])
-            above = high[j] + y * (high[j + 1] - high[j])
-            found.append(below + x * (above - below))
-        return found[0] + found[1] * context_tokens
+        bare, slope = tables
+        return _between(bare, i, x, j, y) + _between(slope, i, x, j, y) * context_tokens
 
     def _increment(self, table: list[list[float]], new: float, past: float) -> float:
         """What tokens in the cache add to a step of prompts."""
-        i, x = _place(self._tokens, new)
-        j, y = _place(self._pasts, past)
-        low, high = table[i], table[i + 1]
-        below = low[j] + y * (low[j + 1] - low[j])
-        above = high[j] + y * (high[j + 1] - high[j])
-        return below + x * (above - below)
+        return _between(table, *_place(self._tokens, new), *_place(self._pasts, past))
+
+
+def _between(table: list[list[float]], i: int, x: float, j: int, y: float) -> float:
+    """A table at x between its rows i and i + 1 and y between its columns j and j + 1."""
+    low, high = table[i], table[i + 1]
+    below = low[j] + y * (low[j + 1] - low[j])
+    above = high[j] + y * (high[j + 1] - high[j])
+    return below + x * (above - below)
 
 
 def _place(points: list[float], value: float) -> tuple[int, float]:

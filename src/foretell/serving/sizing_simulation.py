@@ -6,9 +6,7 @@ so that latencies grow with the load and the fewest replicas are well defined. R
 sessions go to all replicas of a side at once, as they are routed.
 """
 
-import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
@@ -29,10 +27,11 @@ Side = Literal["both", "prefill", "decode"]
 """What the instance does."""
 REQUESTS = 1500
 """Requests of one simulation."""
-GROWTH, TRIES = 4, 12
-"""Replicas over the step by which their number grows while targets are missed, and how often it may."""
-LIGHT = 16
-"""Times as many replicas: a layout that misses its targets at so little load never meets them."""
+GROWTH, MOST_GROWTH = 4, 2
+"""Replicas over the step by which their number grows where queues have no end, and the most that a number
+which misses its targets grows by at once."""
+LIGHT = 20
+"""Times the fewest replicas: a layout that misses its targets at so little load never meets them."""
 Latencies = tuple[float, float]
 """Time to the first token and time per output token at a percentile, ms; infinite where the queue grows."""
 
@@ -57,6 +56,28 @@ class SimulatedSide:
     """Percentile of its latencies."""
     demand: Demand | None = None
     """Its requests; None: each replica has its share of ones drawn by chance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCounts:
+    """Which numbers of replicas are looked at."""
+
+    least: int
+    """The fewest that can meet the targets."""
+    most: float
+    """The most that count; infinite: any number."""
+    guess: int
+    """What the closed form takes."""
+
+    @property
+    def first(self) -> int:
+        """The number that is simulated first."""
+        return int(max(min(self.guess, self.most, self.light), self.least))
+
+    @property
+    def light(self) -> int:
+        """As many as leave each replica hardly any load."""
+        return LIGHT * self.least
 
 
 def side_ms(q: ServeQuestion, layout: Deployment, what: SimulatedSide, replicas: int) -> Latencies:
@@ -114,60 +135,63 @@ def fewest(
     q: ServeQuestion,
     layout: Deployment,
     what: SimulatedSide,
-    counts: tuple[int, float],
+    counts: ReplicaCounts,
     targets_ms: Latencies,
 ) -> tuple[int, Latencies] | None:
     """The fewest replicas, within `counts`, whose simulated latencies meet the targets, and these.
 
-    None where none do.
+    None where none do. Latencies fall with every replica more, so that a few numbers around the guess of
+    the closed form decide.
     """
-    tried: dict[int, Latencies] = {}
-
-    def miss(replicas: int) -> float:
-        """Logarithm of the latency that is furthest above its target, over that."""
-        found = side_ms(q, layout, what, replicas)
-        tried[replicas] = found
-        if math.inf in found:
-            return math.inf
-        worst = max(one / goal for one, goal in zip(found, targets_ms, strict=True))
-        return math.log(max(worst, 1e-9))
-
-    least = counts[0]
-    low, low_miss = least, miss(least)
-    if low_miss <= 0.0:
-        return least, tried[least]
-    high = _enough(miss, counts)
-    if high is None:
+    if counts.most < counts.least:
         return None
-    high_miss = miss(high)
-    for turn in itertools.count():
-        if high - low <= 1:
-            return high, tried[high]
-        middle = (low + high) // 2
-        if math.isfinite(low_miss) and turn % 3 < 2:  # misses are nearly straight over the rate
-            share = -high_miss / (low_miss - high_miss)
-            middle = math.floor(1.0 / (1.0 / high + share * (1.0 / low - 1.0 / high)))
-            middle = min(max(middle, low + 1), high - 1)
-        missed = miss(middle)
-        if missed <= 0.0:
-            high, high_miss = middle, missed
-        else:
-            low, low_miss = middle, missed
-    return None
-
-
-def _enough(miss: Callable[[int], float], counts: tuple[int, float]) -> int | None:
-    """A number of replicas that meets the targets; None where none does."""
-    few, most = counts
-    if math.isfinite(most):
-        return int(most) if most > few and miss(int(most)) <= 0.0 else None
-    for turn in range(TRIES):
-        few += max(few // GROWTH, 1)
-        if miss(few) <= 0.0:
-            return few
-        if not turn and miss(LIGHT * few) > 0.0:
+    tried: dict[int, Latencies] = {}
+    misses: dict[int, float] = {}
+    low, high = counts.least - 1, math.inf
+    many = counts.first
+    while True:
+        found = tried[many] = side_ms(q, layout, what, many)
+        misses[many] = _miss(found, targets_ms)
+        low, high = (many, high) if misses[many] > 0.0 else (low, many)
+        if low >= counts.most or misses.get(counts.light, -1.0) > 0.0:
             return None
-    return None
+        if high - low <= 1:
+            return int(high), tried[int(high)]
+        many = _next_count(misses, (low, high), counts)
+
+
+def _miss(found: Latencies, targets_ms: Latencies) -> float:
+    """Logarithm of the latency that is furthest above its target, over that."""
+    if math.inf in found:
+        return math.inf
+    worst = max(one / goal for one, goal in zip(found, targets_ms, strict=True))
+    return math.log(max(worst, 1e-9))
+
+
+def _next_count(misses: dict[int, float], between: tuple[int, float], counts: ReplicaCounts) -> int:
+    """The number of replicas to simulate next, between one that misses and one that meets the targets.
+
+    Misses are nearly straight over the rate of one replica.
+    """
+    low, high = between
+    known = sorted(
+        (n for n, miss in misses.items() if math.isfinite(miss)), key=lambda n: abs(misses[n])
+    )
+    if high < math.inf and len(misses) % 3 == 0:
+        wanted = 0.5 * (low + high)
+    elif len(known) > 1 and misses[known[0]] != misses[known[1]]:
+        one, other = known[:2]
+        share = misses[one] / (misses[one] - misses[other])
+        inverse = 1.0 / one + share * (1.0 / other - 1.0 / one)
+        wanted = 1.0 / inverse if inverse > 0.0 else math.inf
+    elif known:
+        wanted = known[0] * math.exp(0.5 * misses[known[0]])
+    else:
+        wanted = low * (1.0 + 1.0 / GROWTH)
+    if high == math.inf and wanted > MOST_GROWTH * low:
+        wanted = max(counts.light, low + 1)
+    wanted = min(max(wanted - 1e-9, low + 1), high - 1, counts.most)
+    return math.ceil(wanted)
 
 
 def sized_question(q: ServeQuestion, wanted: ServiceTargets) -> ServeQuestion:

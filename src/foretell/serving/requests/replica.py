@@ -81,6 +81,10 @@ class Replica:
         self.done: list[tuple[int, float]] = []
         """(request, when) of whole answers, likewise."""
         self.preempted, self.events = 0, 0
+        self.load = 0
+        """Requests here: in the queue, prompts under way, and in the batch."""
+        self.planned: tuple[float, float] = (0.0, 0.0)
+        """Decode steps that follow if no request comes before, and their seconds."""
 
     # -- what the caller asks ---------------------------------------------------------------------
 
@@ -88,6 +92,7 @@ class Replica:
         """A request comes."""
         if self.rules.wait_steps and not self.waiting:
             self.waits_from = self.steps
+        self.load += 1
         if self.requests.priority is None:
             self.queue.append(request)
         else:
@@ -96,17 +101,12 @@ class Replica:
     @property
     def waiting(self) -> int:
         """Requests not let in."""
-        return len(self.queue) + len(self.classes) + len(self.returned)
+        return self.load - len(self.prompts) - self.n
 
     @property
     def idle(self) -> bool:
         """Whether nothing is to be done."""
-        return not (self.n or self.prompts or self.queue or self.classes or self.returned)
-
-    @property
-    def load(self) -> int:
-        """Requests here."""
-        return self.waiting + len(self.prompts) + self.n
+        return not self.load
 
     def event(self, until_s: float) -> None:
         """The next step with prompts, or decode steps up to the next answer, arrival or full cache."""
@@ -125,13 +125,15 @@ class Replica:
             return False
         return self.n > 0
 
-    def decode_end_s(self) -> float:
-        """When the decode steps that follow end, if no request comes before."""
-        return self.now + self._decode_steps(math.inf)[1]
+    def plan(self) -> float:
+        """When the decode steps that follow end, if no request comes before; they are `planned`."""
+        self.planned = self._decode_steps(math.inf)
+        return self.now + self.planned[1]
 
-    def decode(self, until_s: float) -> None:
-        """Steps without prompts, up to the next answer, arrival or full cache."""
-        k, seconds = self._decode_steps(until_s)
+    def decode(self, until_s: float | None = None) -> None:
+        """Steps without prompts, up to the next answer, arrival or full cache; those planned where no
+        moment is given."""
+        k, seconds = self.planned if until_s is None else self._decode_steps(until_s)
         self._spend(seconds)
         self._advance(k)
         self._finish()
@@ -145,7 +147,8 @@ class Replica:
         if self.n and not self.prompts and self._waits():
             return
         budget = float(rules.max_tokens - (self.n if rules.policy == "mixed" else 0))
-        budget -= sum(min(prompt.todo, rules.rank_tokens) for prompt in self.prompts)
+        if self.prompts:
+            budget -= sum(min(prompt.todo, rules.rank_tokens) for prompt in self.prompts)
         while self.n + len(self.prompts) < rules.max_batch:
             if not (self.queue or self.classes or self.returned):
                 break
@@ -193,8 +196,9 @@ class Replica:
                 self.prefixes.refuse(request)
                 return -1.0
         self._pop()
-        self.held += self.prefixes.room(request)
-        self.prefixes.saved_tokens += hit
+        if rules.prefix_caching:
+            self.held += self.prefixes.room(request)
+            self.prefixes.saved_tokens += hit
         # Room for the whole answer is kept from the beginning where the engine promises it.
         self.held += need + whole
         if rules.decode_only or swapped:
@@ -258,8 +262,10 @@ class Replica:
         had = self.generated.get(request, 0)
         if not had:
             # Blocks of other tiers come while the rest of the prompt is computed: only what is left shows.
-            loading = self.prefixes.loading_s.pop(request, 0.0)
-            self.first.append((request, self.now + behind + self._late() + loading))
+            when = self.now + behind + self._late()
+            if self.rules.prefix_caching:
+                when += self.prefixes.loading_s.pop(request, 0.0)
+            self.first.append((request, when))
         if self.rules.prefix_caching:
             self.prefixes.keep(request, self.requests)
         left = 0 if self.rules.prefill_only else self.requests.osl[request] - had - 1
@@ -280,7 +286,7 @@ class Replica:
         """A request whose prompt is in the cache decodes from the next step on."""
         if left <= 0:
             self._free(request, tokens, tokens)
-            self.done.append((request, self.now))
+            self._answered(request)
             return
         ends = self.steps + math.ceil(left / self.rules.tokens_per_step)
         heappush(self.finish, (ends, request))
@@ -351,7 +357,11 @@ class Replica:
                 if self.rules.prefix_caching and not self.rules.prefill_only:
                     self.prefixes.answer(request, self.requests)
                 self._leave(request)
-                self.done.append((request, self.now))
+                self._answered(request)
+
+    def _answered(self, request: int) -> None:
+        self.load -= 1
+        self.done.append((request, self.now))
 
     def _leave(self, request: int) -> tuple[BatchSlot, float]:
         """A sequence out of the batch and the cache; its place, and the tokens that it had."""
@@ -368,7 +378,8 @@ class Replica:
         if rules.whole_admission:
             had = self.generated.get(request, 0)
             tokens = joined_with + self.requests.osl[request] - had
-        self.held -= tokens - self.prefixes.leave(request) + rules.slack_tokens
+        stays = self.prefixes.leave(request) if rules.prefix_caching else 0.0
+        self.held -= tokens - stays + rules.slack_tokens
 
     def _make_room(self) -> None:
         """The last to join leave while the next step would not fit; one always stays."""

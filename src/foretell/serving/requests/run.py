@@ -161,15 +161,17 @@ class _RequestRun:
 
     def _alone(self, replica: Replica) -> None:
         """One replica: it jumps from event to event, no further than the next arrival."""
-        while self.coming or not replica.idle:
-            comes = self.coming[0][0] if self.coming else math.inf
-            if comes <= replica.now or replica.idle:
+        coming = self.coming
+        while coming or replica.load:
+            comes = coming[0][0] if coming else math.inf
+            if comes <= replica.now or not replica.load:
                 self._arrive()
                 continue
             replica.event(comes)
-            while self.coming and self.coming[0][0] < replica.now:
+            while coming and coming[0][0] < replica.now:
                 self._arrive()  # before the answers of this event bring others
-            self._take(replica)
+            if replica.first or replica.done:
+                self._take(replica)
 
     def _independent(self) -> bool:
         """Whether no replica bears on another: each request's replica and moment are known beforehand."""
@@ -201,25 +203,27 @@ class _RequestRun:
         Decode steps are done when they end, or when a request comes to their replica; a step with prompts
         is done when it begins. At one moment events end first, then requests come, then events begin.
         """
-        heap = self.ends
+        heap, version, coming, moving = self.ends, self.version, self.coming, self.moving
+        never = math.inf
         while True:
-            while heap and heap[0][2] != self.version[heap[0][1]]:
+            while heap and heap[0][2] != version[heap[0][1]]:
                 heappop(heap)  # decode steps that a request cut short
-            comes = self.coming[0][0] if self.coming else math.inf
-            moves = self.moving[0][0] if self.moving else math.inf
-            comes_s, ends_s = min(comes, moves), heap[0][0] if heap else math.inf
-            if self.failed is None and self.fleet.fails_s <= min(comes_s, ends_s) < math.inf:
+            comes = coming[0][0] if coming else never
+            moves = moving[0][0] if moving else never
+            ends = heap[0][0] if heap else never
+            soonest = min(comes, moves, ends)
+            if self.failed is None and self.fleet.fails_s <= soonest < never:
                 self._fail()
                 continue
-            if self.starts and min(comes_s, ends_s) > self.now:
+            if self.starts and soonest > self.now:
                 self._begin(self.starts.popleft())
                 continue
-            self.now = min(comes_s, ends_s)
-            if math.isinf(self.now):
+            if soonest == never:
                 break
-            if ends_s <= comes_s:
+            self.now = soonest
+            if ends == soonest:
                 self._end(self.replicas[heappop(heap)[1]])
-            elif comes <= moves:
+            elif comes == soonest:
                 self._arrive()
             else:
                 self._arrive_moved()
@@ -227,20 +231,22 @@ class _RequestRun:
     def _begin(self, replica: Replica) -> None:
         """The next event of a replica begins: its end goes on the heap."""
         i = replica.index
-        self.decodes[i] = replica.begin()
-        self.router.note(replica)
+        decodes = self.decodes[i] = replica.begin()
+        if replica.done:
+            self.router.note(replica)
         self.version[i] += 1
-        ends_s = replica.decode_end_s() if self.decodes[i] else replica.now
+        ends_s = replica.plan() if decodes else replica.now
         heappush(self.ends, (ends_s, i, self.version[i]))
 
     def _end(self, replica: Replica) -> None:
         """An event ends: its tokens reach their users, and the next begins."""
         i = replica.index
         if self.decodes[i]:
-            replica.decode(math.inf)
+            replica.decode()
             self.decodes[i] = False
-        self._take(replica)
-        self.router.note(replica)
+        if replica.first or replica.done:
+            self.router.note(replica)
+            self._take(replica)
         self.works[i] = not replica.idle
         if self.works[i]:
             self.starts.append(replica)

@@ -104,3 +104,9 @@ def test_chips_without_tables_are_the_least_sure() -> None:
         assert spread(chip, "qwen3-30b-a3b") > 2.0
     # Of a generation that was measured, with stacked memory too.
     assert spread("h20-sxm", "qwen3-30b-a3b") < spread("trainium2", "qwen3-30b-a3b")
+
+
+def test_the_usual_engine_is_one_that_runs_on_the_chip() -> None:
+    asked = {"model": "llama-3.1-8b", "concurrency": 1}
+    assert foretell.serve(**asked, system="apple-m4-max").profile.startswith("llamacpp")
+    assert foretell.serve(**asked, system="h100-sxm").profile.startswith("vllm")

@@ -1,6 +1,7 @@
 """Scaling: points equal estimates, shares add up, efficiencies and stops follow from them."""
 
 import itertools
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -322,3 +323,14 @@ def test_a_strategy_that_fits_nowhere_has_no_key_in_the_picture() -> None:
     assert (lost.largest, kept.largest) == (None, kept.points[-1])
     keys = [trace["name"] for trace in efficiency("8b", found.curves)["data"]]
     assert keys == ["zero3"]
+
+
+def test_a_model_that_no_usual_strategy_holds_has_one_that_fits() -> None:
+    found = scaling("llama-3.1-70b", system="h100-sxm", gpus="64,128")
+    usual, last = found.curves[:-1], found.curves[-1]
+    assert [curve.fits_from for curve in usual] == [None] * 3
+    assert last.fits_from == 64
+    assert {"dp", "tp"} & set(re.findall("[a-z]+(?=[0-9])", last.strategy)) == {"tp"}
+    # What was asked for is what is answered: no strategy is added to those that were named.
+    asked = scaling("llama-3.1-70b", system="h100-sxm", gpus=64, strategies="zero1")
+    assert [curve.strategy for curve in asked.curves] == ["zero1"]

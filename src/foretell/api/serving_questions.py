@@ -1,6 +1,6 @@
 """What is asked of a service: its load, layout, engine and prices, and what was taken as known."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -47,8 +47,8 @@ from foretell.specs.scenario import Scenario
 
 DEFAULT_ENGINE = "vllm"
 """Engine where none is named: the newest profile of it for the chip."""
-
-
+OF_VENDOR: Mapping[str, str] = {"Apple": "llamacpp"}
+"""The same for chips that it has no kernels for."""
 DEFAULT_CONCURRENCY = 32.0
 """Requests in flight where neither a concurrency nor a rate is given."""
 
@@ -75,12 +75,13 @@ def domain_of(question: ServeQuestion) -> int:
 def question_of(asked: ServiceQuestion) -> tuple[ServeQuestion, bool]:
     """The question, and whether its layout was given; every problem of the load is reported at once."""
     problems, settings = load_problems(asked), settings_of(asked)
-    plan, engine = asked.plan, asked.engine or DEFAULT_ENGINE
+    plan = asked.plan
     said_of_model: list[str] = []
     if isinstance(asked.model, str) and "/" in asked.model and states_size(asked.model):
         asked = replace(asked, model=model_or_stand_in(asked.model, said_of_model))
     problems += settings_without_effect(settings)
     scenario = _scenario_of(asked, problems)
+    engine = asked.engine or OF_VENDOR.get(scenario.system.chip.vendor, DEFAULT_ENGINE)
     if scenario.model.kind == "encoder" and asked.osl != 1:
         said_of_model.append(
             f"{scenario.model.id} writes no answers: a request ends with its prompt"

@@ -104,7 +104,7 @@ PriceList = Annotated[
 Engine = Annotated[
     str | None,
     flag(
-        "vllm (default), sglang, trtllm, tgi, transformers, llama.cpp, mlx, or the id of a profile.",
+        "vllm (default; on Macs llama.cpp), sglang, trtllm, tgi, transformers, mlx, or a profile's id.",
         "NAME",
     ),
 ]

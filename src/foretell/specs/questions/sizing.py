@@ -98,7 +98,7 @@ class TargetsQuestion(DegreeFlags):
             "words",
         ),
     ] = None
-    engine: Engine = "vllm"
+    engine: Engine = None
     speculative: Speculative = None
     tuned: Tuned = False
     adapters: Adapters = None
@@ -171,7 +171,7 @@ class FleetQuestion:
     percentile: Percentile = "p90"
     headroom: Headroom = 0.2
     gpus: LargestInstance = None
-    engine: Engine = "vllm"
+    engine: Engine = None
     price: Rent = None
     simulate: Simulated = True
     prices: PriceList = ""

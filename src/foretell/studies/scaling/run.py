@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foretell.errors import BadInput, Problem, wrong
+from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.inputs.job import LARGEST
 from foretell.inputs.question import Settings, as_texts, ask, collect, plan_of
+from foretell.search.search import search_plans
 from foretell.specs.questions.studies import ScalingQuestion
 from foretell.specs.scenario import Scenario
 from foretell.studies.scaling.evaluate import StrategyCase, points_of
@@ -83,11 +84,15 @@ def scaling_of(q: ScalingQuestion) -> Scaling:
                 asked += [found] if found is not None else []
     if problems or not asked:
         raise BadInput(dict.fromkeys(problems))
-    curves = [
-        curve
-        for model in dict.fromkeys(scenario.model for scenario in asked)
-        for curve in _curves([s for s in asked if s.model is model], names, texts, settings, floor)
-    ]
+    curves: list[Curve] = []
+    for model in dict.fromkeys(scenario.model for scenario in asked):
+        mine = [scenario for scenario in asked if scenario.model is model]
+        made = _curves(mine, names, texts, settings, floor)
+        usual = q.strategies == ScalingQuestion.strategies and q.micro_batch is None
+        if usual and all(curve.fits_from is None for curve in made):
+            words = _words_that_fit(mine, q.plan, settings)
+            made += _curves(mine, words, words, settings, floor)
+        curves += made
     return Scaling(
         system=asked[0].system.id,
         mode=mode,
@@ -130,6 +135,20 @@ def _curves(
             points[point.strategy].append(point)
     first = scenarios[0]
     return [curve_of(first.model.id, first.system.id, points[name], floor) for name in names]
+
+
+def _words_that_fit(
+    scenarios: Sequence[Scenario], words: str, settings: Sequence[str]
+) -> tuple[str, ...]:
+    """The best plan of the fewest chips that hold the model, without dp; empty where none of them does."""
+    for scenario in scenarios:
+        there, base = plan_of(scenario, words or None, settings, searched=True)
+        try:
+            best = search_plans(there, base, top=1).best.plan
+        except Infeasible:
+            continue
+        return (" ".join(word for word in str(best).split() if word != f"dp{best.dp}"),)
+    return ()
 
 
 def curve_of(model: str, system: str, points: Sequence[ScalingPoint], floor: float) -> Curve:

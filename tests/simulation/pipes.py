@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from foretell.schedules import Schedule, schedule_named
-from foretell.schedules.base import Array, Pipe, RankTimes
+from foretell.schedules.base import Pipe, RankTimes
 from foretell.simulation.events import ChunkTimes
+from foretell.specs.arrays import Array
 
 NAMES = ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-v", "dualpipe")
 SECONDS = st.floats(0.01, 3.0)

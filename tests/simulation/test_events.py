@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from foretell.errors import BadInput
 from foretell.schedules import Schedule, schedule_named
-from foretell.schedules.base import Array, Task, routes
+from foretell.schedules.base import Task, routes
 from foretell.simulation.events import Timeline, even_chunks, play
+from foretell.specs.arrays import Array
 from tests.simulation.pipes import NAMES, chunk_times, closed_s, on_ranks, pipe, rank_times, sizes
 
 

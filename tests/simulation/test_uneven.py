@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.schedules import schedule_named
-from foretell.schedules.base import Array
 from foretell.sharding.pipeline import chunk_sizes, chunk_waiting, stage_table, stages_of
 from foretell.simulation.events import play
+from foretell.specs.arrays import Array
 from tests.simulation.pipes import (
     NAMES,
     SECONDS,

@@ -3,15 +3,10 @@
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 from foretell.workload.ops import Work
-
-Array = NDArray[np.float64]
-
 
 Sizes = Mapping[str, Num]
 
@@ -83,7 +78,7 @@ class CallStack:
     """The family."""
     linear: bool
     """Whether a low-precision recipe runs them in its narrow format."""
-    rows: NDArray[np.intp]
+    rows: Index
     """The operation of each call: forward ones first, then the backward ones; (calls,)."""
     kinds: tuple[tuple[str, bool], ...]
     """Kind of each call's pass over memory, and whether it is of the backward pass."""

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from foretell.kernels.call_records import PLAINLY, Array, Call, CallStack, FrameworkForm
+from foretell.kernels.call_records import PLAINLY, Call, CallStack, FrameworkForm
 from foretell.kernels.families.gemm import WHOLE_LOAD
 from foretell.kernels.fusion import kind_of
 from foretell.specs._base import Num, with_fields
+from foretell.specs.arrays import Array
 from foretell.workload.ops import AttentionCore, Gemm, Op, Pointwise, Work
 from foretell.workload.roles import ENDS, OpRole, Region
 

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.op_times import OpTimes
 from foretell.kernels.optimizer import MEMORY_SHARE
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import Software
 from foretell.workload.ops import Gemm, Op
 
-Array = NDArray[np.float64]
 WIDEN_NF4_BYTES = 9.0
 """Traffic of widening a stored weight of nf4: one kernel of bitsandbytes, bound by its look-ups, at a quarter
 of the memory's rate for half a byte and a scale read and two bytes written."""

@@ -20,18 +20,16 @@ micro-batches in flight with 1F1B; interleaving keeps min(mu v, 2 (pp - i - 1) +
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import held_bytes
 from foretell.records import dataclass
 from foretell.sharding.recompute import bytes_16bit
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.software import Software
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.roles import SavedRole
-
-Array = NDArray[np.float64]
 
 CONTEXT_BYTES = 0.5 * 2**30
 """Driver context and loaded kernels of one process; some 0.5 GiB on data-centre GPUs (recalled)."""

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.hosts import usual_host
 from foretell.kernels.call_records import CallStack
@@ -29,14 +28,13 @@ from foretell.kernels.precision import cast_passes, linear_format, plain_format,
 from foretell.kernels.stack_passes import fuses_experts, memory_passes
 from foretell.kernels.wide_products import in_wide
 from foretell.records import dataclass
+from foretell.specs.arrays import Array, Index, Mask
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.host import Host
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.result import Evidence
 from foretell.specs.software import Software
-
-Array = NDArray[np.float64]
 
 SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
 """Whose kernels stand for training's, the nearest first."""
@@ -100,7 +98,7 @@ class OpTimes:
     """What the cores spend, at that clock."""
     memory_joules: Array
     """What the device memory spends."""
-    memory_bound: NDArray[np.bool_]
+    memory_bound: Mask
     """Where moving bytes takes longer than arithmetic."""
     host_s: Array
     """What the host spends to start the kernels."""
@@ -156,7 +154,7 @@ def op_times(
     chip: Chip,
     plan: Plan,
     software: Software,
-    cut: NDArray[np.bool_] | bool = False,
+    cut: Mask | bool = False,
     corrections: Corrections = AS_PREDICTED,
     started: tuple[Host, str] | None = None,
 ) -> OpTimes:
@@ -232,7 +230,7 @@ def _spent(
     )
 
 
-def _add_rows(table: Array, rows: NDArray[np.intp], values: Array) -> None:
+def _add_rows(table: Array, rows: Index, values: Array) -> None:
     """Add values to rows of a table, several to a row whose operation has several kernels; both are
     (quantities, rows, shapes)."""
     if values.shape[-1] == 1:

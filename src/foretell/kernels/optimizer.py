@@ -8,7 +8,6 @@ rank orthogonalises whole matrices of its own.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.optimizers import optimizer_of
 from foretell.kernels.calls import maps_of
@@ -17,12 +16,11 @@ from foretell.kernels.op_times import coefficients
 from foretell.kernels.precision import plain_format
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.workload.ops import Gemm, Lookup, Op
 from foretell.workload.roles import ENDS
-
-Array = NDArray[np.float64]
 
 MEMORY_SHARE = 0.88
 """Share of the nominal memory bandwidth that streaming kernels reach."""

@@ -19,14 +19,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
-
-Array = NDArray[np.float64]
 
 BITS: Mapping[str, float] = {
     "fp64": 64.0,

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.call_records import CallStack
 from foretell.kernels.fusion import (
@@ -18,17 +17,17 @@ from foretell.kernels.fusion import (
 )
 from foretell.kernels.loss import loss_form, narrow_loss, plain_where_cut
 from foretell.kernels.modules import is_wide
+from foretell.specs.arrays import Array, Mask
 from foretell.specs.chip import Chip
 from foretell.specs.plan import WIDE_PRECISIONS, Plan
 from foretell.specs.software import Software
 
-Array = NDArray[np.float64]
 NO_PASS = Passes(forward=0.0, backward=0.0)
 """What a view is."""
 
 
 def memory_passes(
-    stack: CallStack, plan: Plan, software: Software, chip: Chip, cut: NDArray[np.bool_]
+    stack: CallStack, plan: Plan, software: Software, chip: Chip, cut: Mask
 ) -> tuple[Array, Array]:
     """Traffic over the least, and kernels, of each call; (calls, 1), or (calls, shapes) where a loss is plain
     over a cut vocabulary alone."""

@@ -10,18 +10,16 @@ shares of the chip's own figures; none belongs to a module.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.calls import load_elements
 from foretell.kernels.families.base import engine_of
 from foretell.kernels.op_times import FamilyOnChip, family_on_chip
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
 from foretell.trace.graph import TracedOp
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

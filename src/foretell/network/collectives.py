@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import inner_tiers, library_for
@@ -24,10 +23,9 @@ from foretell.network.library_topology import MEASURED, is_grid, ratios
 from foretell.network.placement import with_groups
 from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 from foretell.specs.corrections import AS_PREDICTED
 from foretell.specs.system import Network, System, Tier
-
-Array = NDArray[np.float64]
 
 KINDS: tuple[Kind, ...] = ("all-reduce", "all-gather", "reduce-scatter")
 """What training asks for."""
@@ -68,7 +66,7 @@ def _placed(
     return _place(library, network, np.array(counts)[:, None], kinds)
 
 
-def take(group: Group, rows: NDArray[np.intp]) -> Group:
+def take(group: Group, rows: Index) -> Group:
     """Some of the groups, in an order of their own; a single one serves all."""
     if len(group.members) == 1:
         return group
@@ -83,11 +81,11 @@ def take(group: Group, rows: NDArray[np.intp]) -> Group:
     )
 
 
-def _some(factor: Num, rows: NDArray[np.intp]) -> Num:
+def _some(factor: Num, rows: Index) -> Num:
     return factor[rows] if isinstance(factor, np.ndarray) and factor.size > 1 else factor
 
 
-def _take_candidates(found: CollectiveCandidates, rows: NDArray[np.intp]) -> CollectiveCandidates:
+def _take_candidates(found: CollectiveCandidates, rows: Index) -> CollectiveCandidates:
     return CollectiveCandidates(
         latency_s=found.latency_s.take(rows, axis=-1),
         s_per_byte=found.s_per_byte.take(rows, axis=-1),
@@ -95,7 +93,7 @@ def _take_candidates(found: CollectiveCandidates, rows: NDArray[np.intp]) -> Col
     )
 
 
-def _take_curve(curve: LibraryCurve, rows: NDArray[np.intp]) -> LibraryCurve:
+def _take_curve(curve: LibraryCurve, rows: Index) -> LibraryCurve:
     def some(values: Array | None) -> Array | None:
         return None if values is None else values.take(rows, axis=-1)
 
@@ -227,7 +225,7 @@ def link_needs(counts: Array, network: Network) -> Array:
     return np.asarray((counts > 1.0) / np.stack([r * b for r, b in zip(rates, below, strict=True)]))
 
 
-def outermost(counts: Array) -> NDArray[np.intp]:
+def outermost(counts: Array) -> Index:
     """The outermost tier that each group touches; 0 for a group of one."""
     tiers = np.arange(len(counts))[:, None]
     return np.asarray(np.where(counts > 1.0, tiers, 0).max(axis=0))

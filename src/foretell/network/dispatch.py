@@ -24,13 +24,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.files import ROOT, read_table
 from foretell.records import dataclass
 from foretell.specs._base import Num
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 FILE = ROOT / "dispatch.toml"
 """Coefficients of every family of kernels."""

@@ -46,6 +46,7 @@ from foretell.network.library_records import (
 )
 from foretell.network.library_shapes import measure
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.system import Network, Tier
 
 __all__ = [
@@ -63,8 +64,6 @@ __all__ = [
     "prepare",
     "seconds",
 ]
-
-Array = NDArray[np.float64]
 
 
 def prepare(

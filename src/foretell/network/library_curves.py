@@ -1,7 +1,6 @@
 """Candidates of each kind of collective: from coefficients and placed groups to curves."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.library_records import PROTOCOLS, Kind, Library, LibraryCurve
 from foretell.network.library_shapes import GroupShape, tier_ratios
@@ -11,8 +10,8 @@ from foretell.network.library_switches import (
     pat_curve,
 )
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
-Array = NDArray[np.float64]
 Row = tuple[Num, Num, Num]
 """Base, chunk and wire time of one candidate of a send."""
 

@@ -4,16 +4,13 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
 Kind = Literal[
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "send"
 ]
-Array = NDArray[np.float64]
 Three = tuple[float, float, float]
 """One number for each protocol: LL, LL128, Simple; inf (seconds) where it is not offered."""
 

@@ -1,16 +1,14 @@
 """How groups are placed on the tiers of a library, and what their narrowest links carry."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.library_records import Library
 from foretell.network.library_topology import MEASURED, PatternRatios, ratios
 from foretell.network.topologies.rail_clos import forwards, off_rail
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Mask
 from foretell.specs.system import Tier
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +19,7 @@ class GroupShape:
     """Members of each group, N."""
     nodes: Array
     """Nodes that each group touches."""
-    spans: NDArray[np.bool_]
+    spans: Mask
     """Whether it touches more than one."""
     inside_steps: Array
     """Steps of a ring inside nodes, scaled by the tiers' latency."""
@@ -55,7 +53,7 @@ class GroupShape:
     """The same between nodes."""
     hop_weight: Array
     """(tiers, groups): share of a chain's hops on each tier."""
-    adds_between: NDArray[np.bool_]
+    adds_between: Mask
     """Whether the switches of every tier between nodes that it touches add up (SHARP)."""
     tiers: tuple[Tier, ...]
     """The tiers."""
@@ -131,7 +129,7 @@ def measure(library: Library, tiers: tuple[Tier, ...], counts: Array) -> GroupSh
 
 
 def forwarded(
-    rail: Tier, below: tuple[Tier, ...], counts: Array, spans: NDArray[np.bool_], inside: Array
+    rail: Tier, below: tuple[Tier, ...], counts: Array, spans: Mask, inside: Array
 ) -> Array:
     """Load of the links inside a node where every message of an all-to-all first goes to its rail (PXN):
     (n - 1)/n of S, whatever the nodes; elsewhere `inside` as it is."""

@@ -11,12 +11,10 @@ constants. Not offered: inf. Bounds: never below the bytes that have to go throu
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.library_records import Kind, Library, LibraryCurve
 from foretell.network.library_shapes import GroupShape
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 LEAST_IN_NETWORK = 5.0
 """Members from which NCCL takes in-network reduction: it shows on 8 GPUs and not on 4 (measured)."""

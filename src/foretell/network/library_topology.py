@@ -8,16 +8,14 @@ latency, and the curves are scaled by the quotient. It is one, to the last digit
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.algorithms import able
 from foretell.network.topologies import of_tier, plain_name
 from foretell.network.topologies.base import Cost, Topology
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.system import Tier
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

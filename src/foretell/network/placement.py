@@ -16,7 +16,6 @@ from itertools import pairwise
 from math import isqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.topologies.dragonfly import NAMES as DRAGONFLIES
 from foretell.network.topologies.dragonfly import size_groups
@@ -27,10 +26,9 @@ from foretell.network.topologies.hyperx import NAMES as HYPERX
 from foretell.network.topologies.ring import NAMES as RING
 from foretell.network.topologies.sharing import shared_taper
 from foretell.network.topologies.torus import tier_shape
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plans
 from foretell.specs.system import Network, Tier
-
-Array = NDArray[np.float64]
 
 SIZED = (
     *DRAGONFLIES,

@@ -26,9 +26,8 @@ from foretell.network.topologies.base import Cost, choose_cost
 from foretell.network.topologies.rail_clos import forwards, off_rail
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 from foretell.specs.system import Network, Tier
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +131,7 @@ def _options(
     rows = np.arange(len(distinct))
     labels = np.array([a.name for a in known])
 
-    def option(index: NDArray[np.intp]) -> TierOption:
+    def option(index: Index) -> TierOption:
         cost = Cost(latency_s=latency[index, rows][inverse], s_per_byte=load[index, rows][inverse])
         return TierOption(cost=cost, names=np.where(distinct > 1, labels[index], "")[inverse])
 

@@ -17,15 +17,12 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.sharding.pipeline import Layout
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index, Mask
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 Does = Literal["F", "B", "W", "D", "P"]
 Place = tuple[int, int]
 """A rank, and a chunk on it."""

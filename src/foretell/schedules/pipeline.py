@@ -11,14 +11,11 @@ For equal stages this is (mu + pp - 1) t, exactly; v virtual stages shorten fill
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array, Index
 
 
-def fill_and_drain_s(
-    stage_s: Array, multiplicity: Array, slowest: NDArray[np.intp], vpp: Array
-) -> Array:
+def fill_and_drain_s(stage_s: Array, multiplicity: Array, slowest: Index, vpp: Array) -> Array:
     """The bubble seen from the slowest stage; arrays are (plans, stages)."""
     rows = np.arange(len(stage_s))
     around = (stage_s * multiplicity).sum(axis=1) - stage_s[rows, slowest]

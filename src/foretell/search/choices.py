@@ -9,16 +9,15 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.records import dataclass
 from foretell.sharding.rules import cuts_of
+from foretell.specs.arrays import Mask
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.scenario import Scenario
 from foretell.specs.schedule_words import BY_CHUNKS, schedule_modules
 
-Mask = NDArray[np.bool_]
 ALL = "all"
 """Every choice."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.fusion import kind_of
 from foretell.kernels.stack_passes import traffic_factor
@@ -31,6 +30,7 @@ from foretell.search.sensitivity import (
 from foretell.search.space import enumerate_plans
 from foretell.sharding.lora import backward_products
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.plan import DTYPE_BYTES, Plan, activation_bytes
 from foretell.specs.result import Evidence, Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
@@ -43,8 +43,6 @@ from foretell.training.step import evaluate_plans
 from foretell.training.systems import SystemBatch
 from foretell.training.tables import select
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
-
-Array = NDArray[np.float64]
 
 WORTH = 0.005
 """A change of the step below this share is called none."""

@@ -17,15 +17,14 @@ from dataclasses import field, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.sharding.rules import ENDS, Cuts, cuts_of, layers_of
+from foretell.specs.arrays import Mask
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import EVEN, GENERIC, offloads
 from foretell.specs.scenario import Scenario
 
-Mask = NDArray[np.bool_]
 Version = tuple[int, ...]
 
 CHECKED: Mapping[str, str] = {

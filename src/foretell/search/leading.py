@@ -11,12 +11,12 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.search.interrupts import end_at_once, hold_interrupts
 from foretell.search.simpler import NEAR
 from foretell.search.space import Space, all_stages
+from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import Plans, join_plans
 from foretell.specs.scenario import Scenario
 from foretell.training.bounds import least_seconds
@@ -28,9 +28,7 @@ from foretell.training.feasibility import (
     verdict_codes,
 )
 from foretell.training.step import evaluate_chunks, evaluate_plans
-from foretell.training.tables import Index, Tables, select, tables_of
-
-Array = NDArray[np.float64]
+from foretell.training.tables import Tables, select, tables_of
 
 FIRST = 4096
 """Candidates of the first round; each later one has as many again as all before it, three times."""

@@ -1,15 +1,14 @@
 """The plan that works and differs least from one that does not."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.search.space import all_orders, enumerate_plans, spell_order
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plan, Plans, recompute_code
 from foretell.specs.scenario import Scenario
 from foretell.training.feasibility import NO, YES, verdict_codes
 from foretell.training.step import evaluate_plans
 
-Array = NDArray[np.float64]
 WEIGHTS = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "ep": 0.7, "etp": 0.7, "micro_batch": 0.7, "vpp": 0.5}
 """Cost of doubling or halving a degree; changing a choice costs a half."""
 TOO_CLOSE = 0.75

@@ -13,13 +13,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from foretell.errors import bad_input
 from foretell.search.pareto_tree import beaten_by_tree
-
-Ranks = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from foretell.specs.arrays import Array, Ints, Mask
 
 STRONG = 200
 """Rows of the smallest ranks that all others are held against first."""
@@ -51,12 +49,12 @@ def pareto_front(columns: Sequence[ArrayLike], directions: Sequence[str] = ()) -
     return front
 
 
-def _ranks(column: NDArray[np.float64]) -> Ranks:
+def _ranks(column: Array) -> Ints:
     """Values as whole numbers in the same order, equal where they are equal."""
     return np.unique(column, return_inverse=True)[1].astype(np.int64)
 
 
-def _unbeaten(values: NDArray[np.float64]) -> Mask:
+def _unbeaten(values: Array) -> Mask:
     """Of distinct rows in lexicographic order, those that none before beats; (columns, rows)."""
     columns, many = values.shape
     if columns == 1:
@@ -101,7 +99,7 @@ def _under_stairs(second: list[int], third: list[int]) -> Mask:
     return beaten
 
 
-def _beaten(group: Ranks, gives: Mask, takes: Mask, columns: list[Ranks]) -> Mask:
+def _beaten(group: Ints, gives: Mask, takes: Mask, columns: list[Ints]) -> Mask:
     """Which takers have a giver of their group before them that is as small in every column.
 
     Rows come with their groups together, numbered upwards.
@@ -132,12 +130,12 @@ def _beaten(group: Ranks, gives: Mask, takes: Mask, columns: list[Ranks]) -> Mas
 
 
 def _compare(
-    group: Ranks,
+    group: Ints,
     gives: Mask,
     takes: Mask,
-    columns: list[Ranks],
+    columns: list[Ints],
     beaten: Mask,
-    place: Ranks,
+    place: Ints,
     shift: int,
 ) -> None:
     """Hold every row against the one `shift` rows before it, within blocks of SMALL; marks `beaten`."""
@@ -152,7 +150,7 @@ def _compare(
     beaten[later] |= found
 
 
-def _below(group: Ranks, gives: Mask, takes: Mask, column: Ranks) -> Mask:
+def _below(group: Ints, gives: Mask, takes: Mask, column: Ints) -> Mask:
     """The same in one column: a running minimum over the givers of each group."""
     if not len(group):
         return np.zeros(0, bool)

@@ -8,11 +8,8 @@ few others below them, and n rows take some n log(n) operations: the case in whi
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-Values = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Places = NDArray[np.int64]
+from foretell.specs.arrays import Array, Ints, Mask
 
 LEAF = 8
 """Rows of a leaf."""
@@ -23,7 +20,7 @@ CHUNK = 1 << 15
 """Pairs of leaves that are compared at once."""
 
 
-def beaten_by_tree(values: Values) -> Mask | None:
+def beaten_by_tree(values: Array) -> Mask | None:
     """Of distinct rows, (columns, rows), those that another one is nowhere above; None: too many pairs."""
     columns, rows = values.shape
     levels = max(0, int(np.ceil(np.log2(max(rows / LEAF, 1.0)))))
@@ -55,7 +52,7 @@ def beaten_by_tree(values: Values) -> Mask | None:
     return beaten[:rows]
 
 
-def _leaves(values: Values, levels: int) -> Places:
+def _leaves(values: Array, levels: int) -> Ints:
     """Rows of each leaf, (leaves, LEAF); the number of rows stands for none."""
     columns, rows = values.shape
     size = LEAF << levels
@@ -68,9 +65,7 @@ def _leaves(values: Values, levels: int) -> Places:
     return order
 
 
-def _children(
-    first: Places, second: Places, dead: Mask, low: Values, high: Values
-) -> tuple[Places, Places]:
+def _children(first: Ints, second: Ints, dead: Mask, low: Array, high: Array) -> tuple[Ints, Ints]:
     """Pairs of halves of which the first may hold a row that beats one of the second."""
     ones, others = [], []
     for i in (0, 1):
@@ -86,7 +81,7 @@ def _children(
     return np.concatenate(ones), np.concatenate(others)
 
 
-def _compare(filled: Values, leaves: Places, first: Places, second: Places, beaten: Mask) -> None:
+def _compare(filled: Array, leaves: Ints, first: Ints, second: Ints, beaten: Mask) -> None:
     """Hold every row of the first leaf of each pair against every row of the second; marks `beaten`."""
     below = np.ones((len(first), LEAF, LEAF), bool)
     for column in filled:

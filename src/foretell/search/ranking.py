@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 TRAINED = (0.55, 0.15)
 """Of a training step: share of the variance that all systems have in common, and the further share that

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import Infeasible, Problem
 from foretell.records import dataclass, later, with_values
@@ -19,6 +18,7 @@ from foretell.search.leading import NONE, leading_plans
 from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
 from foretell.search.space import Space, enumerate_plans, space_key, take_candidates
 from foretell.sharding.rules import layers_of
+from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import BLANK, QUANTISED, Plan, Plans, batch_of
 from foretell.specs.plan_forms import EVEN, GENERIC, even_sizes, layout_form
 from foretell.specs.result import StepEstimate
@@ -27,8 +27,6 @@ from foretell.training.answer import answer_of, estimate_json
 from foretell.training.feasibility import NO, TOO_CLOSE, YES, verdict_codes
 from foretell.training.tables import tail_layers
 from foretell.units import format as show
-
-Array = NDArray[np.float64]
 
 
 def lighter_words(plan: Plan) -> str:
@@ -217,7 +215,7 @@ class BatchBest:
     """The plans."""
     step_s: Array
     """Their times."""
-    verdicts: NDArray[np.intp]
+    verdicts: Index
     """Whether they fit (training/feasibility.py)."""
 
 
@@ -291,15 +289,13 @@ def _shifted(
     return None if progress is None else lambda done: progress(before + done, before + many)
 
 
-def rank(
-    step_s: Array, verdicts: NDArray[np.intp], top: int, effort: Array | None = None
-) -> NDArray[np.intp]:
+def rank(step_s: Array, verdicts: Index, top: int, effort: Array | None = None) -> Index:
     """Rows of the best plans: clearly fitting ones by time, then borderline ones by time.
 
     Of plans that take equally long (to 1e-9), the one with less `effort` (recomputation) comes first.
     """
     more = np.zeros_like(step_s) if effort is None else effort
-    chosen: list[NDArray[np.intp]] = []
+    chosen: list[Index] = []
     for code in (YES, TOO_CLOSE):
         rows = np.flatnonzero((verdicts == code) & np.isfinite(step_s))
         if len(rows) > top:

@@ -17,11 +17,11 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.op_times import required_dtypes
 from foretell.records import Answer, as_json, dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
@@ -29,7 +29,6 @@ from foretell.specs.system import Network, System, Tier
 from foretell.training.systems import SystemBatch, evaluate_systems
 from foretell.units import field_unit
 
-Array = NDArray[np.float64]
 Kind = Literal["rate", "time", "size", "joint"]
 """How a number enters: per second, in seconds, neither, or several numbers at once."""
 

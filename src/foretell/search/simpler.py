@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.library_catalog import inner_tiers
 from foretell.sharding.rules import layers_of
+from foretell.specs.arrays import Array, Index, Mask
 from foretell.specs.plan import Plans
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
@@ -25,7 +25,7 @@ MOST = 12
 """Plans that are laid beside the fastest one, the simplest first."""
 
 
-def burden(scenario: Scenario, plans: Plans) -> NDArray[np.float64]:
+def burden(scenario: Scenario, plans: Plans) -> Array:
     """How much a plan asks of who runs it: kinds of parallelism, and what is unusual about them."""
     kinds = sum((degree > 1).astype(float) for degree in (plans.tp, plans.pp, plans.cp, plans.ep))
     uneven = np.mod(layers_of(scenario.model), plans.pp * plans.vpp) > 0
@@ -37,9 +37,7 @@ def burden(scenario: Scenario, plans: Plans) -> NDArray[np.float64]:
     return np.asarray(4.0 * kinds + 4.0 * beyond + 3.0 * uneven + odd + 0.5 * split)
 
 
-def near_rows(
-    step_s: NDArray[np.float64], fits: NDArray[np.bool_], weight: NDArray[np.float64]
-) -> NDArray[np.intp]:
+def near_rows(step_s: Array, fits: Mask, weight: Array) -> Index:
     """Rows that may be equal to the fastest plan that fits, the simplest first."""
     if not fits.any():
         return np.empty(0, dtype=np.intp)

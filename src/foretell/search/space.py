@@ -17,7 +17,6 @@ from itertools import permutations
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.placement import tier_counts, units
 from foretell.records import dataclass
@@ -25,6 +24,7 @@ from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import ALL_RULES
 from foretell.sharding.rules import ENDS, Cuts, cuts_of, layers_of
+from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import (
     BATCH_FIELDS,
     RECOMPUTE,
@@ -37,9 +37,6 @@ from foretell.specs.plan import (
 )
 from foretell.specs.plan_words import AXES
 from foretell.specs.scenario import Scenario
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 ORDERS: tuple[tuple[str, ...], ...] = tuple(
     order

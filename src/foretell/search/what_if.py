@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.search.search import search_plans
 from foretell.search.sensitivity import (
@@ -23,6 +22,7 @@ from foretell.search.sensitivity import (
     numbers_of,
 )
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Fits
 from foretell.specs.scenario import Scenario
@@ -31,7 +31,6 @@ from foretell.training.answer import answer_of
 from foretell.training.feasibility import VERDICTS, verdict_codes
 from foretell.training.systems import SystemBatch, evaluate_systems
 
-Array = NDArray[np.float64]
 Side = Literal["better", "worse"]
 
 SIDES: tuple[Side, ...] = ("better", "worse")

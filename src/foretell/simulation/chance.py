@@ -14,12 +14,10 @@ from functools import lru_cache
 from math import erfc, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import Problem
 from foretell.records import dataclass
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array, Ints, Mask
 
 PERCENTILES = (10, 50, 90, 99)
 """What is stated of a distribution."""
@@ -119,9 +117,7 @@ def draw(
     return Draw(factors=tuple(factors), slow_stages=int(slow.sum()))
 
 
-def slow_stages(
-    chance: Chance, meeting: SyncGroups, stages: int, rng: np.random.Generator
-) -> NDArray[np.bool_]:
+def slow_stages(chance: Chance, meeting: SyncGroups, stages: int, rng: np.random.Generator) -> Mask:
     """The stages with a slow chip in the replica that has most of them."""
     if chance.stragglers <= 0.0:
         return np.zeros(stages, bool)
@@ -130,9 +126,7 @@ def slow_stages(
     return np.asarray(slow[int(slow.sum(axis=1).argmax())])
 
 
-def job_steps(
-    steps: Array, groups: NDArray[np.int64], replicas: int, rng: np.random.Generator
-) -> Array:
+def job_steps(steps: Array, groups: Ints, replicas: int, rng: np.random.Generator) -> Array:
     """Steps of the whole job, drawn from those of single pipelines.
 
     `groups` tells apart what stragglers did; inside a group jitter alone makes the difference, and the

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import BadInput, Problem
 from foretell.records import dataclass
 from foretell.schedules.base import WEIGHT_SHARE, Pipe, Schedule, Task, routes
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

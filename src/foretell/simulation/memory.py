@@ -12,13 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.schedules.base import WEIGHT_SHARE, Task
 from foretell.simulation.events import Timeline
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array, Index
 
 SCORES, BACKWARD, GRADIENTS = "scores", "backward pass", "gradients"
 """Categories of the head's tensors, of what a layer takes in its backward pass, and of gradients that the
@@ -92,9 +90,9 @@ class Changes:
 
     at_s: Array
     """When."""
-    turn: NDArray[np.intp]
+    turn: Index
     """Number of the task."""
-    tensor: NDArray[np.intp]
+    tensor: Index
     """Which of `tensors`."""
     change_bytes: Array
     """Bytes."""
@@ -133,7 +131,7 @@ class MemoryLine:
 def changes(step: Timeline, rank: int, tensors: RankTensors) -> Changes:
     """Every tensor that is taken or given back on a rank, in order."""
     kinds: dict[Tensor, int] = {}
-    known: dict[Task, tuple[Array, NDArray[np.intp], Array]] = {}
+    known: dict[Task, tuple[Array, Index, Array]] = {}
     parts = []
     for task in step.tasks[rank]:
         # Tasks of other micro-batches are alike.

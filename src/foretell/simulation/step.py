@@ -1,14 +1,10 @@
 """A plan's step as events, and what can be read of it: ranks, and the bytes that each holds over the step."""
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foretell.simulation.programs import StepLayout, lay_out
 from foretell.simulation.streams import PlayedStep, play_step
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
-
-Array = NDArray[np.float64]
 
 
 def played_step(scenario: Scenario, plan: Plan) -> tuple[StepLayout, PlayedStep]:

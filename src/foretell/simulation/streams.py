@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.schedules.base import Schedule, Task
@@ -24,8 +23,7 @@ from foretell.simulation.contention import Contention
 from foretell.simulation.events import ChunkTimes, Player, Timeline, check_sizes
 from foretell.simulation.program import EXCHANGES, Chunk, DataCollective, Pass, Program
 from foretell.simulation.rank import Knot, Rank, Slice, StageSend
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

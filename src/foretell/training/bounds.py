@@ -12,18 +12,16 @@ plans need it a few thousand times.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
+from foretell.specs.arrays import Array
 from foretell.specs.plan import USUAL_SCHEDULES, Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.pass_times import held_passes, late_launches
 from foretell.training.recipes import fixed_seconds
 from foretell.training.stages import send_seconds
 from foretell.training.tables import Tables, distinct
-
-Array = NDArray[np.float64]
 
 ROUNDING = 1e-9
 """Share by which a bound is lowered, so that the order of additions cannot lift it above a step."""

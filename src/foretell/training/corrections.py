@@ -3,16 +3,14 @@
 from dataclasses import fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foretell.specs.arrays import Array
 from foretell.specs.corrections import Corrections
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
-
-Array = NDArray[np.float64]
 
 STEP = 0.02
 """Half-width of the differences of logarithms that slopes are taken from."""

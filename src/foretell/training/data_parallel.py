@@ -3,7 +3,6 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.collectives import Group, collective_s, take
 from foretell.network.library_records import Kind
@@ -16,14 +15,12 @@ from foretell.sharding.data import (
     wire_bytes,
 )
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import Plan, Plans, spared_share
 from foretell.specs.scenario import Scenario
 from foretell.training.rank_links import DataLinks, data_kinds, edp_of
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, distinct, gather
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 COPY_SHARE = 0.8
 """Share of the memory bandwidth that copies reach."""

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.collectives import outermost
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Schedule
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Mask
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import (
@@ -24,9 +24,6 @@ from foretell.training.exposure import Exposure, exposure_of
 from foretell.training.part_costs import BothPasses
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +248,7 @@ def copies_beside(plans: Plans, stages: Stages, copies_s: Array) -> Array:
     return np.asarray(copies_s - alone * (stages.backward_s - stages.weight_s))
 
 
-def held_up(one: HidingPasses, waits: NDArray[np.bool_], copies_s: Array) -> HidingPasses:
+def held_up(one: HidingPasses, waits: Mask, copies_s: Array) -> HidingPasses:
     """What a pass hides where copies to and from the host take longer than the pass, unless it `waits` by
     itself."""
     sums_s: Num = 0.0 if one.sums_s is None else one.sums_s
@@ -260,7 +257,7 @@ def held_up(one: HidingPasses, waits: NDArray[np.bool_], copies_s: Array) -> Hid
     return replace(one, pass_s=one.pass_s + still_s, still_s=still_s)
 
 
-def each_sends(plans: Plans) -> NDArray[np.bool_]:
+def each_sends(plans: Plans) -> Mask:
     """Whether each micro-batch sends its gradients: with ZeRO 2 and 3 below no pipeline, unless stated."""
     alone = (plans.zero >= 2) & (plans.pp <= 1)
     often = {"auto": alone, "step": plans.zero < 0, "micro-batch": plans.zero >= 0}
@@ -272,7 +269,7 @@ def weights_apart(schedule: Schedule) -> bool:
     return schedule.splits_backward and schedule.weight_copies == 1.0
 
 
-def of_each(one: HidingPasses, plans: Plans, each: NDArray[np.bool_], shown: Num) -> HidingPasses:
+def of_each(one: HidingPasses, plans: Plans, each: Mask, shown: Num) -> HidingPasses:
     """What hides messages that each micro-batch sends: the passes of as many micro-batches as there are
     copies of the weights, and meeting no exchange where a framework sends while no pass runs."""
     copies = schedule_named(plans.base.schedule).weight_copies

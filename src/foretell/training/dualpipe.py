@@ -11,13 +11,13 @@ step they add up their gradients (sharded ones their shares), an all-reduce of t
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.collectives import by_group, ring_step_s, slower_by
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe, Schedule
 from foretell.sharding.data import wire_bytes
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
@@ -25,8 +25,6 @@ from foretell.training.micro_batch import MicroBatch
 from foretell.training.rank_links import system_as_filled
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables
-
-Array = NDArray[np.float64]
 
 TAKEN_CORES = 20.0
 """Cores that dispatch and combination have for themselves."""

@@ -9,18 +9,16 @@ micro-batch, wherever the stages are.
 from dataclasses import fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.optimizer import MEMORY_SHARE
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Mask
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.ledger import Ledger
 from foretell.training.memory import LISTED, block_share
 from foretell.training.tables import Tables, gather
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +88,7 @@ def model_joules(plans: Plans, tables: Tables, ledger: Ledger) -> Array:
     return np.asarray((parts.counts * (core * fall + memory)).sum(axis=1))
 
 
-def layers_of(tables: Tables) -> NDArray[np.bool_]:
+def layers_of(tables: Tables) -> Mask:
     """Which parts are layers; (parts,)."""
     return np.arange(len(tables.parts.names)) < tables.parts.kinds
 

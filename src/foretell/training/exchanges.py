@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.calls import stack
 from foretell.network.collectives import (
@@ -33,6 +32,7 @@ from foretell.records import Keyed, dataclass
 from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index, Mask
 from foretell.specs.plan import ContextMode, Plan, structure_of
 from foretell.specs.software import Software
 from foretell.specs.system import System
@@ -43,9 +43,6 @@ from foretell.training.shapes import sum_of
 from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
 from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends
 from foretell.workload.roles import Region
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 HANDOVER_S = 23e-6
 """From the last product before an exchange to the first after it, beside the exchange itself: it runs on a
@@ -224,7 +221,7 @@ def tensor_seconds(
     return exchange, np.where(sp[:, 0], 0.0, gather_s[:, -1])
 
 
-def cut_overlap(one: Overlap, cut: NDArray[np.bool_], shown_s: Array, all_s: Array) -> Overlap:
+def cut_overlap(one: Overlap, cut: Mask, shown_s: Array, all_s: Array) -> Overlap:
     """What can be hidden where tokens are cut, and nothing elsewhere; of all that a pass waits for, what
     comes on top of the pieces themselves (`shown_s`) cannot."""
     return Overlap(

@@ -3,18 +3,15 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.collectives import contention_s
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 from foretell.specs.chip import Chip
 from foretell.training.data_parallel import MessageKind, Messages
 from foretell.training.overlap import Overlap, contention_of, scaled
 from foretell.training.shapes import sum_of
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 LINK_SHARE = 0.6
 """Share of its nominal rate at which a link carries a collective's bytes while it is in use: so that training

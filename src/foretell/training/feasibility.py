@@ -15,15 +15,12 @@ from dataclasses import fields
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.memory import HeldBytes
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 from foretell.specs.result import Fits
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 CLOSE_SHARE = 0.9
 """Above this share of the chip's memory the answer is borderline."""
@@ -75,7 +72,7 @@ def _totals(columns: Sequence[Array]) -> PlanTotals:
     return PlanTotals(step_s=columns[0], held=held)
 
 
-def verdict_codes(held: HeldBytes, capacity_bytes: Num) -> NDArray[np.intp]:
+def verdict_codes(held: HeldBytes, capacity_bytes: Num) -> Index:
     """The verdict on each plan, as its place in VERDICTS."""
     clear = np.asarray(held.peak_bytes) <= CLOSE_SHARE * np.asarray(capacity_bytes)
     tensors_fit = np.asarray(held.least_bytes) <= (1.0 + TENSOR_ERROR) * np.asarray(capacity_bytes)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.sharding.recompute import recompute_layer
 from foretell.specs._base import with_fields
+from foretell.specs.arrays import Array
 from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plans, recompute_code
@@ -21,8 +21,6 @@ from foretell.workload.documents import within_documents
 from foretell.workload.graph import Graph
 from foretell.workload.ops import AttentionCore, Op
 from foretell.workload.roles import Region
-
-Array = NDArray[np.float64]
 
 
 def plan_flops(scenario: Scenario, plans: Plans, tables: Tables) -> tuple[float, float, Array]:

@@ -23,12 +23,10 @@ so that the nearest allowed one is the best.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array
 
 STEPS = 40
 """Newton steps to the best interval; each doubles the digits once near."""

@@ -15,19 +15,17 @@ since between `last` and `first` each layer of a kind gives back and takes as mu
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory
 from foretell.kernels.modules import is_wide
 from foretell.schedules import schedule_named
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index, Mask
 from foretell.specs.plan import Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.specs.software import Software
 from foretell.training.tables import LateWeights
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 TIED_COPIES = 2.0
 """Gradients of a tied table beside the kept one: the head's and the lookup's (peaks of the allocator)."""
 
@@ -49,14 +47,14 @@ def _of_shards(plan: Plan, software: Software) -> bool:
     return software.late_gradients and software.one_copy and plan.gradients == kept
 
 
-def nothing_summed(plans: Plans, software: Software, micro_batches: Array) -> NDArray[np.bool_]:
+def nothing_summed(plans: Plans, software: Software, micro_batches: Array) -> Mask:
     """Whether a plan has neither several micro-batches nor replicas, whose gradients wait for others, or
     shards of ZeRO 3 alone; a column."""
     alone = (plans.dp * plans.cp <= 1.0) & (plans.base.gradients == plans.base.weights)
     return np.asarray((micro_batches <= 1.0) & (alone | in_shards(plans, software)))[:, None]
 
 
-def in_shards(plans: Plans, software: Software) -> NDArray[np.bool_]:
+def in_shards(plans: Plans, software: Software) -> Mask:
     """Whether a plan's gradients are shards of ZeRO 3 that the backward pass makes; (plans,)."""
     shared = (plans.zero >= 3) & (plans.dp * plans.cp > 1)
     return np.asarray(shared & _of_shards(plans.base, software))

@@ -32,6 +32,7 @@ from foretell.sharding.tensor2d import (
     GridTraffic,
 )
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import Corrections
 from foretell.specs.host import Host
@@ -40,7 +41,7 @@ from foretell.specs.plan import QUANTISED, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
-from foretell.training.part_costs import Array, Parts, PassSeconds
+from foretell.training.part_costs import Parts, PassSeconds
 from foretell.training.recipes import launch_kind, operations_recipe, recipe_of
 from foretell.training.shapes import (
     Lengths,

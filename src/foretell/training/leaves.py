@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.sharding.recompute import full_share
+from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.layer_costs import beside_host
@@ -24,7 +24,6 @@ from foretell.training.part_costs import Parts
 from foretell.training.pass_times import late_launches, pass_times
 from foretell.training.tables import Tables
 
-Array = NDArray[np.float64]
 Phase = Literal["forward", "backward", "recompute"]
 """A pass in which operations run."""
 
@@ -133,7 +132,7 @@ class OpCosts:
     """Operations of each part."""
     families: list[str]
     """Families that occur."""
-    bin: NDArray[np.intp]
+    bin: Index
     """Of each operation, twice the place of its family, and one more where memory bounds it."""
     seconds: Array
     """Time."""

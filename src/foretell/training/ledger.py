@@ -12,14 +12,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.memory import HeldBytes, StageMemory
 from foretell.records import dataclass
 from foretell.specs._base import Num
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from foretell.specs.arrays import Array, Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

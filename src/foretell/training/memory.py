@@ -11,7 +11,6 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.loss import spared_loss_bytes
 from foretell.kernels.memory import (
@@ -27,6 +26,7 @@ from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of
 from foretell.sharding.recompute import blend_layers, full_share
+from foretell.specs.arrays import Array, Index
 from foretell.specs.corrections import AS_PREDICTED, Corrections
 from foretell.specs.plan import RECOMPUTE, USUAL_SCHEDULES, Plan, Plans
 from foretell.specs.plan_forms import recompute_layers
@@ -37,9 +37,6 @@ from foretell.training.late_gradients import fullest_moment, in_shards, nothing_
 from foretell.training.part_costs import Parts
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, gather
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 CAST_BYTES = 2.0
 """Bytes of a weight that autocast has cast."""

@@ -3,12 +3,12 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.schedules.base import Pipe
 from foretell.sharding.offload import ExposedCopies
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights
@@ -17,8 +17,6 @@ from foretell.training.part_costs import BothPasses
 from foretell.training.stages import send_seconds
 from foretell.training.tables import Stages, Tables
 from foretell.training.update import sum_seconds
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

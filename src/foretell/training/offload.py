@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.memory import StageMemory, allocator_share
 from foretell.schedules import schedule_named
@@ -16,13 +15,12 @@ from foretell.sharding.offload import (
     link_seconds,
     on_chip,
 )
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.micro_batch import MicroBatch
 from foretell.training.part_costs import BothPasses
 from foretell.training.tables import Stages, Tables, gather
-
-Array = NDArray[np.float64]
 
 
 def stage_copies(plans: Plans, stages: Stages, memory: StageMemory) -> Copies:

@@ -9,12 +9,10 @@ not, and the slack takes up what it can (`contention_of`).
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
-
-Array = NDArray[np.float64]
+from foretell.specs.arrays import Array, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +95,7 @@ def contention_of(
     return ContendedPass(longer_s=longer_s, used_s=used_s)
 
 
-def _share(pass_s: Array, own_s: Array, other_s: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _share(pass_s: Array, own_s: Array, other_s: Array) -> tuple[Array, Mask]:
     """The smaller f of f (pass - f own) = other, or where it would be next, and where there is one."""
     root = pass_s * pass_s - 4.0 * own_s * other_s
     is_any = root >= 0.0

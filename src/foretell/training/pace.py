@@ -3,18 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe, RankTimes, Schedule
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import USUAL_SCHEDULES, Plans
 from foretell.training.ledger import StageSeconds
 from foretell.training.micro_batch import MicroBatch
 from foretell.training.tables import Tables, gather, largest_stage
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 def set_pace(

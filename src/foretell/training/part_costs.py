@@ -2,9 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foretell.kernels.op_times import OpTimes
 from foretell.kernels.optimizer import Matrices
 from foretell.records import dataclass
@@ -16,13 +13,12 @@ from foretell.sharding.tensor import TensorTraffic
 from foretell.sharding.tensor2d import (
     GridTraffic,
 )
+from foretell.specs.arrays import Array
 from foretell.training.shapes import (
     Shape,
 )
 from foretell.workload.graph import Edge, Saved
 from foretell.workload.ops import Op
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

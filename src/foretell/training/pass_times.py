@@ -7,12 +7,12 @@ the joules of the whole fit, and clocked work takes longer by as much.
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.power import clock_of
 from foretell.records import dataclass
 from foretell.sharding.recompute import full_share
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index, Mask
 from foretell.specs.plan import Plans
 from foretell.specs.plan_forms import recompute_layers
 from foretell.training.exchanges import tensor_launch_s
@@ -21,9 +21,6 @@ from foretell.training.memory import LISTED
 from foretell.training.part_costs import BothPasses, Parts, PassSeconds
 from foretell.training.tables import Tables, distinct, gather
 from foretell.workload.roles import OpRole
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 FORWARD = 1.0 / 3.0
 """Of what the host takes besides for a layer, the forward pass's share."""
@@ -262,7 +259,7 @@ def sustained_clock(repeats: Array, mode: Array, spent: PassTimes) -> tuple[Arra
 
 
 def part_seconds(
-    mode: Array, is_layer: NDArray[np.bool_], spent: PassTimes, clock: Array
+    mode: Array, is_layer: Mask, spent: PassTimes, clock: Array
 ) -> tuple[Array, Array, Array]:
     """Forward and backward time of each part for one micro-batch, and that of layers computed again whole;
     (combinations, parts).

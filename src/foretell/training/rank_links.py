@@ -5,19 +5,17 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.collectives import Group, link_needs, place, send_line, slower_by
 from foretell.network.library_records import Kind
 from foretell.network.placement import as_filled, group_counts
 from foretell.records import Keyed, dataclass
 from foretell.sharding.data import sharing_group, sharing_of, split_counts
+from foretell.specs.arrays import Array
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.specs.system import System
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

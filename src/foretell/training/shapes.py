@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.call_records import CallStack
 from foretell.kernels.calls import call_stacks, halves_of, maps_of, stack
@@ -36,6 +35,7 @@ from foretell.sharding.tensor2d import (
     grid_traffic,
 )
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.model import Model
 from foretell.specs.plan import RECOMPUTE, Plan
 from foretell.specs.plan_forms import recompute_modules
@@ -46,7 +46,6 @@ from foretell.workload.graph import Graph, LayerGraph, Saved
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import OpRole
 
-Array = NDArray[np.float64]
 Lengths = tuple[int, int | None]
 """Tokens of a sequence, and of a target sequence."""
 

@@ -1,12 +1,12 @@
 """The parts of each stage together: sums over its layers, embedding and head, for a batch of plans."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.dequantise import widening_bytes
 from foretell.kernels.optimizer import Matrices
 from foretell.records import dataclass
 from foretell.schedules import schedule_named
+from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import Plans, spared_share
 from foretell.training.exchanges import Exchange
 from foretell.training.late_gradients import late_weights
@@ -24,8 +24,6 @@ from foretell.training.overlap import Overlap
 from foretell.training.pass_times import HeldPasses, held_passes, late_launches
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, Waits, distinct, gather
-
-Array = NDArray[np.float64]
 
 
 def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
@@ -104,9 +102,9 @@ def stages_of_plans(plans: Plans, tables: Tables) -> Stages:
 class StageSums:
     """Distinct combinations of plans, whose parts are summed over each stage."""
 
-    first: NDArray[np.intp]
+    first: Index
     """First plan of each combination."""
-    key: NDArray[np.intp]
+    key: Index
     """Combination of each plan."""
     counts: Array
     """How often each part is on each stage."""

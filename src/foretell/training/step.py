@@ -43,11 +43,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.memory import HeldBytes
 from foretell.schedules import schedule_named
 from foretell.schedules.rules import pipe_of
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import shares_of
@@ -67,8 +67,6 @@ from foretell.training.recipes import fixed_seconds
 from foretell.training.stages import stages_of_plans
 from foretell.training.tables import Tables, chunks, gather, largest_stage, select, tables_of
 from foretell.training.update import update_seconds
-
-Array = NDArray[np.float64]
 
 
 def evaluate(

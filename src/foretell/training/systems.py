@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import Plans
@@ -16,8 +16,6 @@ from foretell.training.answer import totals_of
 from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

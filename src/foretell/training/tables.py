@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.hosts import host_of
 from foretell.kernels.optimizer import Matrices
@@ -16,6 +15,7 @@ from foretell.records import Keyed, dataclass
 from foretell.schedules import schedule_named
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index, Ints
 from foretell.specs.host import Host
 from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, Plans
@@ -30,9 +30,6 @@ from foretell.training.rank_links import DataLinks, data_kinds, rank_links
 from foretell.training.shapes import Shape
 from foretell.workload.build import build
 from foretell.workload.ops import Gemm
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 CHUNK = 8192
 """Plans evaluated together: large enough to amortise calls, small enough for the cache."""
@@ -361,7 +358,7 @@ def most_values(rows: int) -> int:
     return 8 * rows + 4096
 
 
-def rank_values(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def rank_values(values: Ints) -> tuple[Ints, int]:
     """Values replaced by their rank among those that occur, and how many occur."""
     top = int(values.max(initial=0)) + 1
     if top > most_values(len(values)):

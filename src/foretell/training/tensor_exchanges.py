@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.calls import stack
 from foretell.network.collectives import Group, collective_s, place, slower_by
@@ -19,6 +18,7 @@ from foretell.sharding.data import split_counts
 from foretell.sharding.expert import has_shared
 from foretell.sharding.tensor2d import PanelProduct
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 from foretell.specs.chip import Chip
 from foretell.specs.plan import DTYPE_BYTES, Plan
 from foretell.specs.system import System
@@ -27,9 +27,6 @@ from foretell.training.part_costs import Parts
 from foretell.workload.graph import Edge
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import ALL_EXPERTS, EdgeRole, Region
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 GRID_KINDS: tuple[Kind, ...] = (
     "broadcast", "reduce", "all-reduce", "all-gather", "reduce-scatter",

@@ -19,17 +19,14 @@ Gathers travel in 8 bits where products are scaled by tensor: what enters a regi
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.precision import linear_format
+from foretell.specs.arrays import Array, Index
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
 from foretell.training.part_costs import Parts
 from foretell.training.tensor_exchanges import GATHERS, SCATTERS, EndTimes
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 COPY_SHARE = 0.8
 """Share of the memory bandwidth that copies reach."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.optimizers import optimizer_of
 from foretell.kernels.memory import HeldBytes, framework_bytes
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.result import Leaf
 from foretell.trace.graph import TracedGraph, TracedModel, TracedTensor, block_bytes
 from foretell.training.traced_memory import (
@@ -20,7 +20,6 @@ from foretell.training.traced_memory import (
 )
 from foretell.training.traced_rows import TracedJob
 
-Array = NDArray[np.float64]
 WORKSPACE_BYTES = 2 * 32.0 * 2**20
 """cuBLAS takes a workspace of 32 MiB for the stream of each of two threads, on Hopper and later."""
 SMALL_WORKSPACE_BYTES = 2 * 8.125 * 2**20

@@ -9,18 +9,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foretell.specs.arrays import Array, Ints, Mask
 from foretell.trace.graph import FOREVER, LOSS, PHASES, TracedGraph, layer_of_rows
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 RECOMPUTE, BACKWARD = PHASES.index("recompute"), PHASES.index("backward")
 LIBRARY = ("gemm", "conv", "attention", "rnn", "sort", "scatter", "fft", "solve", "sync", "unknown")
 """Families that a compiler leaves to kernels of their own: it joins what runs between them."""
 
 
-def of_library(graph: TracedGraph) -> NDArray[np.bool_]:
+def of_library(graph: TracedGraph) -> Mask:
     """Whether each row is an operation that a compiler joins with no other."""
     found = np.isin([op.kind for op in graph.ops] or ["view"], LIBRARY)
     return np.asarray(
@@ -28,7 +26,7 @@ def of_library(graph: TracedGraph) -> NDArray[np.bool_]:
     )
 
 
-def outside(graph: TracedGraph) -> NDArray[np.bool_]:
+def outside(graph: TracedGraph) -> Mask:
     """Whether each row is of a loss outside of the module, which is not compiled with it."""
     return np.asarray((np.array(graph.paths or ("",)) == LOSS)[graph.path])
 
@@ -148,7 +146,7 @@ def recomputation_bytes(
     return live, np.flatnonzero(twice)
 
 
-def _read_outside(graph: TracedGraph, layer: Ints, forward: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _read_outside(graph: TracedGraph, layer: Ints, forward: Mask) -> Mask:
     """Storages that another layer's forward pass reads: inputs of layers, which are kept."""
     made = np.full(len(graph.born), -2, dtype=np.int64)
     inside = graph.born < len(layer)

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from foretell.kernels.traced_ops import recurrent_steps, traced_kernels
 from foretell.records import dataclass
+from foretell.specs.arrays import Array, Ints, Mask
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.trace.graph import PHASES, TracedGraph
 from foretell.training.traced_memory import of_library, outside
 
-Array = NDArray[np.float64]
 RECOMPUTE, BACKWARD = PHASES.index("recompute"), PHASES.index("backward")
 
 
@@ -118,7 +118,7 @@ def ranges_of(taken_s: Callable[[float, float], float]) -> dict[str, tuple[float
     }
 
 
-def of_kind(graph: TracedGraph, kind: str) -> NDArray[np.bool_]:
+def of_kind(graph: TracedGraph, kind: str) -> Mask:
     """Whether each row's operation is of a family."""
     found = np.array([op.kind == kind for op in graph.ops] or [False])
     return np.asarray(found[graph.op] if len(graph.op) else np.zeros(0, dtype=bool))
@@ -140,7 +140,7 @@ def _host_seconds(graph: TracedGraph) -> Array:
     return np.asarray(own + HOST.recurrent_s * steps[graph.op] + HOST.again_s * begun)
 
 
-def steady_seconds(gpu: Array, host: Array, sync: NDArray[np.bool_]) -> float:
+def steady_seconds(gpu: Array, host: Array, sync: Mask) -> float:
     """What a step adds when it follows others."""
     state, ends = (0.0, 0.0), []
     for _ in range(3):
@@ -149,9 +149,7 @@ def steady_seconds(gpu: Array, host: Array, sync: NDArray[np.bool_]) -> float:
     return ends[-1] - ends[-2]
 
 
-def _lines(
-    gpu: Array, host: Array, sync: NDArray[np.bool_], state: tuple[float, float]
-) -> tuple[float, float]:
+def _lines(gpu: Array, host: Array, sync: Mask, state: tuple[float, float]) -> tuple[float, float]:
     """When the host and the GPU have done all rows, begun at a state of both."""
     host_at, gpu_at = state
     cuts = [*(np.flatnonzero(sync) + 1).tolist(), len(gpu)]
@@ -200,7 +198,7 @@ def _fuse(
     graph: TracedGraph,
     rows: range,
     kinds: NDArray[np.str_],
-    last: NDArray[np.int64],
+    last: Ints,
     gpu: Array,
     host: Array,
     job: TracedJob,

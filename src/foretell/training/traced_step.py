@@ -8,7 +8,6 @@ rows. Data parallelism sums gradients behind the backward pass; ZeRO shares stat
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.optimizers import optimizer_of
 from foretell.kernels.memory import HeldBytes
@@ -20,6 +19,7 @@ from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe, RankTimes
 from foretell.sharding.traced_pipeline import TracedStage, pipeline_stages
 from foretell.sharding.traced_tensor import TracedExchange, tensor_cut
+from foretell.specs.arrays import Array, Ints, Mask
 from foretell.specs.result import Leaf
 from foretell.trace.graph import PHASES, TracedGraph, TracedModel, TracedOp
 from foretell.training.traced_held import (
@@ -41,7 +41,6 @@ from foretell.training.traced_rows import (
     timed_rows,
 )
 
-Array = NDArray[np.float64]
 UPDATES = ("foreach", "fused", "loop")
 """How PyTorch's optimizers run: over lists of tensors, in one kernel, or tensor by tensor."""
 EXCHANGE_S = 6e-5
@@ -120,9 +119,9 @@ class _Stage:
     """Seconds of the GPU, exchanges among them."""
     host: Array
     """Seconds of the host to start them, the last entry what starts the passes."""
-    sync: NDArray[np.bool_]
+    sync: Mask
     """Where the host waits."""
-    unsure: NDArray[np.bool_]
+    unsure: Mask
     """Rows of which the bytes alone are known."""
     shares: Mapping[str, float]
     """Seconds of the GPU by phase and family."""
@@ -380,7 +379,7 @@ def _summed(name: str, leaves: Sequence[Leaf], total: float) -> Leaf:
     return Leaf(name=name, value=total, unit="s", evidence="fitted", children=children)
 
 
-def _shares(graph: TracedGraph, gpu: Array, again: NDArray[np.int64]) -> dict[str, float]:
+def _shares(graph: TracedGraph, gpu: Array, again: Ints) -> dict[str, float]:
     """Seconds of the GPU by phase and family of kernels."""
     found: dict[str, float] = {}
     for row, seconds in enumerate(gpu):

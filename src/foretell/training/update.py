@@ -1,7 +1,6 @@
 """What a step does with gradients beside its passes: their sums, and the optimizer's update."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.hosts import host_of
 from foretell.catalog.optimizers import optimizer_of
@@ -18,6 +17,7 @@ from foretell.kernels.optimizer import (
 from foretell.kernels.stack_passes import pass_made
 from foretell.schedules import schedule_named
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.plan import DTYPE_BYTES, Plan, Plans
 from foretell.specs.plan_forms import offloads
 from foretell.specs.scenario import Scenario
@@ -26,8 +26,6 @@ from foretell.training.layer_costs import beside_host
 from foretell.training.memory import parts_of
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables, gather
-
-Array = NDArray[np.float64]
 
 
 def sum_seconds(

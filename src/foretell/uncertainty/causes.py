@@ -6,12 +6,10 @@ posterior; draws from them count in how many worlds each part is the largest.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.uncertainty.posterior import Posterior, nearness, same_runs, scale_of
-
-Array = NDArray[np.float64]
 
 DRAWS, SEED = 4000, 0
 SHARED, REST = "everything", "unexplained"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foretell.specs.arrays import Array
 from foretell.specs.corrections import TRAINING
 from foretell.specs.result import Leaf
 
@@ -30,7 +30,7 @@ def mechanism_of(leaf: str) -> str:
     return MECHANISMS.get(leaf, "memory_bound")
 
 
-def shares_of(tree: Leaf) -> NDArray[np.float64]:
+def shares_of(tree: Leaf) -> Array:
     """Share of a step's time that is of each mechanism; (mechanisms,)."""
     found = np.zeros(len(TRAINING))
     for child in tree.children or (tree,):

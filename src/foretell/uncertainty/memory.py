@@ -14,15 +14,14 @@ import math
 from dataclasses import fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.memory_errors import LogError, MemoryErrors, memory_errors
 from foretell.kernels.memory import HeldBytes
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
 
-Array = NDArray[np.float64]
 Ends = dict[str, tuple[float, float]]
 """p50 and p90, each (low, high)."""
 

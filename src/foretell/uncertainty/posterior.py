@@ -21,12 +21,11 @@ from dataclasses import field
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.error_models import ErrorModel
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 
-Array = NDArray[np.float64]
 LEVELS: Mapping[str, tuple[float, float]] = {"p50": (0.25, 0.75), "p90": (0.05, 0.95)}
 """Ends of the intervals, as quantiles."""
 MANY = 4

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.kernels.families.base import Array, engine_of
+from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.decode import DIMS, FAMILY, Decode, missed_share, seconds, start
+from foretell.specs.arrays import Array
 
 CHIPS = ("a100-sxm-80gb", "h200-sxm", "b200-sxm", "l40s", "mi300x")
 SETS = (

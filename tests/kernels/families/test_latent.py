@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families import prefill
-from foretell.kernels.families.base import Array, engine_of
+from foretell.kernels.families.base import engine_of
 from foretell.kernels.families.latent import (
     DECODE,
     DECODE_DIMS,
@@ -19,6 +19,7 @@ from foretell.kernels.families.latent import (
     prefill_start,
     seconds,
 )
+from foretell.specs.arrays import Array
 
 SETS = (
     LatentDecode(),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.catalog.chips import catalogue_chip
-from foretell.kernels.families.base import Array, Engine, engine_of
+from foretell.kernels.families.base import Engine, engine_of
 from foretell.kernels.families.prefill import (
     DIMS,
     FAMILY,
@@ -23,6 +23,7 @@ from foretell.kernels.families.prefill import (
     tiles,
 )
 from foretell.lab.calibrate.kernel_rows import causal_pairs
+from foretell.specs.arrays import Array
 
 CHIPS = ("a100-sxm-80gb", "h200-sxm", "b200-sxm", "l40s", "mi300x")
 SETS = (

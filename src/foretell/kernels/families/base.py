@@ -10,15 +10,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.names import exists
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 
-Array = NDArray[np.float64]
 Dims = Mapping[str, Array]
 """Sizes of kernels by name; arrays that broadcast with each other."""
 

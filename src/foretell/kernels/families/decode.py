@@ -12,10 +12,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from foretell.kernels.families.base import Array, Dims, Engine, Family, cores_alike, p_norm
+from foretell.kernels.families.base import Dims, Engine, Family, cores_alike, p_norm
 from foretell.kernels.families.prefill import ROUNDING, whole
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
 DIMS = ("batch", "heads", "kv_heads", "q_len", "kv_len", "qk_dim", "v_dim", "kv_bytes")
 """Sequences; query and key-value heads; queries of a step; keys of a sequence; sizes of a head's query-key

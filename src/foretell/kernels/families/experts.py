@@ -18,10 +18,11 @@ Tiles have 16 to `tile_rows` rows.
 
 import numpy as np
 
-from foretell.kernels.families.base import Array, Dims, Engine, Family, p_norm
+from foretell.kernels.families.base import Dims, Engine, Family, p_norm
 from foretell.kernels.families.experts_loads import Loads, loads_of
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
 TILES = np.array([16.0, 32.0, 64.0, 128.0])
 """Rows of the tiles that kernels choose from."""

@@ -10,8 +10,9 @@ square over 1 to 65,536 tokens, 8 to 384 experts, 1 to 256 ranks), the distinct 
 
 import numpy as np
 
-from foretell.kernels.families.base import Array, Dims
+from foretell.kernels.families.base import Dims
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 
 _NODES = (0.18343464249564978, 0.525532409916329, 0.7966664774136267, 0.9602898564975362)
 _WEIGHTS = (0.36268378337836166, 0.3137066458778869, 0.22238103445337443, 0.10122853629037706)

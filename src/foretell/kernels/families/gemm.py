@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from foretell.kernels.families.base import Array, Dims, Engine, Family, cores_alike, p_norm
+from foretell.kernels.families.base import Dims, Engine, Family, cores_alike, p_norm
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
 TILES = (
     (16.0, 64.0), (64.0, 64.0), (64.0, 128.0), (128.0, 128.0), (128.0, 256.0), (256.0, 128.0)

@@ -14,10 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from foretell.kernels.families import prefill
-from foretell.kernels.families.base import Array, Dims, Engine, Family, cores_alike, p_norm
+from foretell.kernels.families.base import Dims, Engine, Family, cores_alike, p_norm
 from foretell.kernels.families.decode import missed_share
 from foretell.kernels.families.prefill import whole
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 
 DECODE_DIMS = ("batch", "heads", "q_len", "kv_len", "qk_dim", "v_dim", "kv_bytes")
 """Sequences; query heads of the rank; queries of a step; keys of a sequence; size of a cached row (latent

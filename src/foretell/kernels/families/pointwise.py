@@ -13,9 +13,10 @@ their clock decide how fast a cache is: it gains most beside a narrow memory); b
 
 import numpy as np
 
-from foretell.kernels.families.base import Array, Dims, Engine, Family
+from foretell.kernels.families.base import Dims, Engine, Family
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
 STREAMING = 0.88
 """Most of the memory bandwidth that long vectors reach: 0.85 on one H200, 0.84 on an A100. Tables of tensors

@@ -17,9 +17,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.kernels.families.base import Array, Dims, Engine, Family, p_norm
+from foretell.kernels.families.base import Dims, Engine, Family, p_norm
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
 DIMS = ("batch", "heads", "kv_heads", "q_len", "kv_len", "pairs", "qk_dim", "v_dim", "kv_bytes")
 """Sequences; query and key-value heads; queries and keys of a sequence; pairs that the mask leaves per

@@ -11,16 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.names import exists
 from foretell.kernels.families.base import DTYPES, Family
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.surface import Surface
-
-Array = NDArray[np.float64]
 
 GENERATION: Mapping[str, float] = {
     "volta": 0.0,

@@ -20,7 +20,7 @@ import numpy as np
 from foretell.catalog.files import ROOT
 from foretell.errors import bad_input
 from foretell.kernels.families import backward, prefill
-from foretell.kernels.families.base import Array, Engine, Family, engine_of
+from foretell.kernels.families.base import Engine, Family, engine_of
 from foretell.kernels.families.choose import family_named
 from foretell.kernels.power import BITS, OpLoad, chip_power, clock_share, sustain_ops
 from foretell.lab.calibrate.links_fit import unfitted_collectives
@@ -34,6 +34,7 @@ from foretell.lab.calibrate.surfaces import (
     write_surfaces,
 )
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.surface import Surface
 
 LEAST_POINTS = 4

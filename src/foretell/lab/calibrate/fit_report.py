@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from foretell.kernels.families.base import Array
 from foretell.lab.calibrate.fit import Calibration, FittedSurface, SustainedRuns
 from foretell.lab.calibrate.links_fit import node_tier
+from foretell.specs.arrays import Array
 
 LARGE_FLOP = 1e11
 """Operations from which a product counts as large, in what long runs say of each pass."""

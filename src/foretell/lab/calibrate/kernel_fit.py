@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
-from foretell.kernels.families.base import Array, Engine, Family, engine_of
+from foretell.kernels.families.base import Engine, Family, engine_of
 from foretell.kernels.families.choose import catalogue_surfaces, choose, family_named
 from foretell.kernels.families.experts import FAMILY, ExpertsCoefficients, NarrowExperts
 from foretell.lab.calibrate.kernel_files import read_kernels
@@ -35,6 +35,7 @@ from foretell.lab.calibrate.surfaces import (
     write_surfaces,
 )
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.surface import Surface
 
 ATTENTION_ROWS, EXPERT_ROWS, TRANSFER_ROWS = 3000, 1500, 2000

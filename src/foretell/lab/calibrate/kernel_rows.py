@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from foretell.catalog.names import exists
 from foretell.catalog.systems import named_system
-from foretell.kernels.families.base import DTYPES, Array
+from foretell.kernels.families.base import DTYPES
 from foretell.lab.calibrate.cells import numbers
 from foretell.lab.calibrate.surfaces import KernelRows
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 
 Table = Mapping[str, list[str]]
 """Columns by name, all cells as text."""

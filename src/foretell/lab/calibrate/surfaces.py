@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from foretell.catalog import chip as named_chip
 from foretell.catalog.files import toml_value
-from foretell.kernels.families.base import Array, Dims, Engine, Family
+from foretell.kernels.families.base import Dims, Engine, Family
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.surface import Surface
 
 SPREAD, PRIOR = 0.1, 3.0

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from foretell.catalog import chip as named_chip
-from foretell.kernels.families.base import Array, attainable, engine_of
+from foretell.kernels.families.base import attainable, engine_of
 from foretell.kernels.families.choose import FamilyCoefficients, catalogue_surfaces, choose
 from foretell.kernels.families.spread import spread_of
 from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import KernelRows, left_out
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
+from foretell.specs.arrays import Array
 
 Left = Literal["site", "chip"]
 METRIC = "seconds"

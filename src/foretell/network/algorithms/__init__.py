@@ -13,13 +13,13 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.errors import bad_input, nearest_name
 from foretell.network.algorithms.base import Algorithm, Collective, Message, MessageSchedule
-from foretell.network.topologies.base import Array, Topology
+from foretell.network.topologies.base import Topology
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Index
 
 __all__ = [
     "Algorithm",
@@ -78,7 +78,7 @@ class FastestAlgorithm:
 
     seconds: Array
     """Its time; infinite where none can do it."""
-    index: NDArray[np.intp]
+    index: Index
     """Its place in `names`."""
     names: tuple[str, ...]
     """The algorithms that were compared."""

@@ -21,7 +21,8 @@ from foretell.network.algorithms.base import (
 )
 from foretell.network.algorithms.direct import gather_direct
 from foretell.network.algorithms.ring import gather_both_ways
-from foretell.network.topologies.base import Array, Cost, LineAxis, Topology
+from foretell.network.topologies.base import Cost, LineAxis, Topology
+from foretell.specs.arrays import Array
 
 
 def axis_cost(axis: LineAxis) -> Cost:

@@ -20,8 +20,9 @@ from foretell.network.algorithms.base import (
     side_by_side,
     whole_schedule,
 )
-from foretell.network.topologies.base import Array, Cost, Topology
+from foretell.network.topologies.base import Cost, Topology
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
 TREES: tuple[Collective, ...] = ("all-reduce", "broadcast", "reduce")
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Mask
 
-Array = NDArray[np.float64]
 Claim = Literal["exact", "at most", "at least"]
 """How a closed form relates to the simulation of its messages: equal to it, or the simulation takes at most
 (at least) that long."""
@@ -94,7 +94,7 @@ def choose_cost(condition: ArrayLike, cost: Cost, other: Cost) -> Cost:
     )
 
 
-def power_of_two(value: Num) -> NDArray[np.bool_]:
+def power_of_two(value: Num) -> Mask:
     """Whether whole numbers from 1 are powers of two."""
     return np.asarray(np.exp2(np.round(np.log2(value))) == value)
 

@@ -12,7 +12,6 @@ from typing import ClassVar
 import numpy as np
 
 from foretell.network.topologies.base import (
-    Array,
     Claim,
     Cost,
     Link,
@@ -25,6 +24,7 @@ from foretell.network.topologies.base import (
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.system import Tier
 
 NAMES = ("dragonfly", "dragonfly-plus")

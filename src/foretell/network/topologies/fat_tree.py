@@ -12,7 +12,6 @@ import numpy as np
 
 from foretell.network.topologies.base import (
     IMPOSSIBLE,
-    Array,
     Claim,
     Cost,
     Link,
@@ -27,6 +26,7 @@ from foretell.network.topologies.base import (
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.system import Tier
 
 NAMES = ("fat-tree", "clos", "roce-clos")

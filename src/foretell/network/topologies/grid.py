@@ -11,11 +11,9 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.topologies.base import (
     IMPOSSIBLE,
-    Array,
     Claim,
     Cost,
     LineAxis,
@@ -30,6 +28,7 @@ from foretell.network.topologies.base import (
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array, Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +179,7 @@ class Grid(Topology):
             order=tuple(number[p] for p in order),
         )
 
-    def _whole(self) -> NDArray[np.bool_]:
+    def _whole(self) -> Mask:
         """Whether there is a ring of one hop through all members."""
         extents, closed = self._extents(), np.stack([_closes(a) for a in self.lines])
         wide = (extents > 1).sum(0)
@@ -204,7 +203,7 @@ class Grid(Topology):
         return np.asarray(np.max(np.broadcast_arrays(*hops), 0))
 
 
-def _closes(axis: LineAxis) -> NDArray[np.bool_]:
+def _closes(axis: LineAxis) -> Mask:
     """Whether a line of the axis is a ring by itself, one member included."""
     extent = np.asarray(axis.extent)
     return np.asarray((extent == 1) | np.asarray(axis.wrap) | (axis.full & (extent > 2)))
@@ -276,9 +275,7 @@ def _comb(rows: int, length: int) -> list[tuple[int, int]]:
     return teeth + [(x, 0) for x in range(rows - 1, -1, -1)]
 
 
-def group_extents(
-    shape: Sequence[int], members: Num
-) -> tuple[tuple[Array, ...], tuple[NDArray[np.bool_], ...]]:
+def group_extents(shape: Sequence[int], members: Num) -> tuple[tuple[Array, ...], tuple[Mask, ...]]:
     """Extents of a group laid along the axes in order, and whether each fills its axis.
 
     An axis takes the largest common divisor of what is left and its extent; members that do not

@@ -12,7 +12,6 @@ import numpy as np
 
 from foretell.errors import bad_input
 from foretell.network.topologies.base import (
-    Array,
     Claim,
     Cost,
     LinkGraph,
@@ -24,6 +23,7 @@ from foretell.network.topologies.base import (
 )
 from foretell.records import dataclass
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 from foretell.specs.system import Tier
 
 NAMES = ("hybrid-cube-mesh",)

@@ -7,8 +7,8 @@ does hurt many side by side.
 
 import numpy as np
 
-from foretell.network.topologies.base import Array
 from foretell.specs._base import Num
+from foretell.specs.arrays import Array
 
 
 def shared_taper(taper: Num, unit_chips: Num, sending_chips: Num) -> Array:

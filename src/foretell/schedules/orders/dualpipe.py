@@ -16,7 +16,6 @@ import numpy as np
 
 from foretell.schedules.base import (
     ONE_CHUNK,
-    Array,
     Pipe,
     RankTimes,
     Schedule,
@@ -24,6 +23,7 @@ from foretell.schedules.base import (
     Task,
     largest_form,
 )
+from foretell.specs.arrays import Array
 
 FORMS = (
     (0, 2, 0, 0, 0, 0),

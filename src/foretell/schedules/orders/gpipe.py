@@ -9,14 +9,8 @@ Equal ranks: (mu + p - 1)(f + b + w), the time of 1F1B; every micro-batch is hel
 
 import numpy as np
 
-from foretell.schedules.base import (
-    ONE_CHUNK,
-    Array,
-    Pipe,
-    RankTimes,
-    Schedule,
-    Task,
-)
+from foretell.schedules.base import ONE_CHUNK, Pipe, RankTimes, Schedule, Task
+from foretell.specs.arrays import Array
 
 
 def bubble_s(times: RankTimes, pipe: Pipe) -> Array:

@@ -10,15 +10,8 @@ The paper's (p - 1)(f + b - w) is the case w <= f, b with mu >= p.
 
 import numpy as np
 
-from foretell.schedules.base import (
-    ONE_CHUNK,
-    WEIGHT_SHARE,
-    Array,
-    Pipe,
-    RankTimes,
-    Schedule,
-    Task,
-)
+from foretell.schedules.base import ONE_CHUNK, WEIGHT_SHARE, Pipe, RankTimes, Schedule, Task
+from foretell.specs.arrays import Array
 
 
 def bubble_s(times: RankTimes, pipe: Pipe) -> Array:

@@ -9,7 +9,6 @@ eight paths, found and tested by simulating it.
 import numpy as np
 
 from foretell.schedules.base import (
-    Array,
     Does,
     Pipe,
     RankTimes,
@@ -18,6 +17,7 @@ from foretell.schedules.base import (
     Task,
     largest_form,
 )
+from foretell.specs.arrays import Array
 
 V_TOGETHER = (
     (0, 0, 0, 1, 0, 0),

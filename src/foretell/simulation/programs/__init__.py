@@ -8,7 +8,6 @@ of each stage stands for all that are alike.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.kernels.fusion import launch_cost
 from foretell.network.collectives import occupancy, outermost
@@ -19,6 +18,7 @@ from foretell.simulation.program import EXCHANGES, Pass, Program
 from foretell.simulation.programs.dealing import Contents, Dealing, dealing_of
 from foretell.simulation.programs.messages import copies_of, with_copies, with_messages
 from foretell.simulation.programs.passes import part_passes
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
@@ -31,8 +31,6 @@ from foretell.training.recipes import launch_kind
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
-
-Array = NDArray[np.float64]
 
 QUEUE_LAUNCHES = 1024.0
 """Launches that the host may be ahead of the chip: the depth of CUDA's queue (recalled, not measured)."""

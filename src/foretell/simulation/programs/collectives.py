@@ -8,12 +8,12 @@ parallelism and the panels of a grid are not listed.
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.network.library_records import Kind
 from foretell.records import dataclass
 from foretell.sharding.data import wire_bytes
 from foretell.simulation.programs.dealing import dealing_of
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import GroupWeights, message_count, shares_of
@@ -21,7 +21,6 @@ from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
 
-Array = NDArray[np.float64]
 Axis = Literal["data", "tensor", "pipeline"]
 
 

@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from foretell.sharding.offload import LINK_SHARE, Copies, StateBytes, host_copies
 from foretell.simulation.program import (
     Chunk,
@@ -16,6 +13,7 @@ from foretell.simulation.program import (
     weight_pieces,
 )
 from foretell.simulation.programs.dealing import Chunks, Dealing
+from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
@@ -32,8 +30,6 @@ from foretell.training.exposure import exposure_of
 from foretell.training.shapes import sum_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, Tables
-
-Array = NDArray[np.float64]
 
 
 def with_messages(

@@ -1,16 +1,15 @@
 """What one micro-batch takes in every part: kernels, waiting for the host, exchanges; each pass apart."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foretell.simulation.program import EXCHANGES, Pass
+from foretell.specs.arrays import Array
 from foretell.specs.plan import Plans
 from foretell.training.ledger import Ledger
 from foretell.training.memory import LISTED
 from foretell.training.pass_times import late_launches, pass_times
 from foretell.training.tables import Tables
 
-Array = NDArray[np.float64]
 Columns = dict[str, Array]
 """Field of a pass, or exchange -> its seconds in every part."""
 HIDDEN, SLACK = "hidden", "slack"

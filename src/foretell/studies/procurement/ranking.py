@@ -8,16 +8,8 @@ import numpy as np
 
 from foretell.errors import Infeasible, Problem
 from foretell.records import Answer, JsonRecord
-from foretell.search.ranking import (
-    CERTAIN,
-    Array,
-    Contender,
-    SystemDraws,
-    beats,
-    doubts,
-    draw,
-    spread_of,
-)
+from foretell.search.ranking import CERTAIN, Contender, SystemDraws, beats, doubts, draw, spread_of
+from foretell.specs.arrays import Array
 from foretell.specs.study import Study
 from foretell.studies.procurement.clusters import NO_PRICE, ClusterBill
 from foretell.studies.procurement.workloads import WorkloadResult

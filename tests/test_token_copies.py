@@ -11,9 +11,9 @@ from foretell.network.placement import group_counts
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.training.exchanges import Exchange, tensor_seconds
 from foretell.training.tables import tables_of
-from foretell.training.tensor_exchanges import EndTimes
-from foretell.training.token_copies import (
+from foretell.training.tensor_exchanges import (
     COPY_SHARE,
+    EndTimes,
     by_tensor,
     gathered_share,
     left_copies,

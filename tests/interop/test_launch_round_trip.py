@@ -17,7 +17,7 @@ from foretell.errors import BadInput, Infeasible
 from foretell.interop.launch import SERVING, TRAINING, Tool, Training
 from foretell.interop.service_write import Serving
 from foretell.interop.tools import read_arguments, write_serving, write_training
-from foretell.search import nearest
+from foretell.search import instead
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.plan import AXES, Plan, default_plan, parse_plan
@@ -184,7 +184,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
 def without_advice() -> Iterator[None]:
     """Errors name no nearest plan: to look for one takes a hundred times as long as the answer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "nearest_plan", lambda scenario, plan: None)
+        patch.setattr(instead, "nearest_plan", lambda scenario, plan: None)
         yield
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from foretell.catalog.software import software, software_names
 from foretell.inputs.software import with_software
-from foretell.kernels.loss import narrow_loss, spared_loss_bytes
+from foretell.kernels.stack_passes import narrow_loss, spared_loss_bytes
 from foretell.specs.plan import batch_of, parse_plan
 from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foretell.kernels.variation import BESIDE_OTHERS, SPREAD, slowest
+from foretell.kernels.power import BESIDE_OTHERS, SPREAD, slowest
 from tests.builders import make_chip
 
 

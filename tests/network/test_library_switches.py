@@ -14,8 +14,8 @@ from foretell.network.algorithms import find
 from foretell.network.algorithms.base import NETWORK, Collective
 from foretell.network.library import candidates, prepare
 from foretell.network.library_catalog import library_for, pat_of
+from foretell.network.library_curves import collnet_curve, pat_curve
 from foretell.network.library_shapes import measure
-from foretell.network.library_switches import collnet_curve, pat_curve
 from foretell.network.topologies import of_tier
 from foretell.specs.system import Network, System
 

@@ -11,8 +11,7 @@ from foretell.api.network import collective
 from foretell.catalog.systems import named_system
 from foretell.economics.fabric import fabric_of
 from foretell.network.library_catalog import library_for
-from foretell.network.library_shapes import tier_ratios
-from foretell.network.library_topology import MEASURED, ratios
+from foretell.network.library_shapes import MEASURED, ratios, tier_ratios
 from foretell.network.placement import with_groups
 from foretell.network.topologies import of_tier
 from foretell.specs._base import with_fields

@@ -12,11 +12,11 @@ from foretell.search.space import Space, enumerate_plans
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
-from foretell.training.flops import step_flops
 from foretell.training.ledger import Ledger
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate, evaluate_rows
 from foretell.training.tables import tables_of
+from foretell.training.totals import step_flops
 from foretell.workload.parameters import count
 from tests.builders import STACKS, make_chip, make_network, make_scenario
 

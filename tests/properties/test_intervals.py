@@ -28,19 +28,17 @@ from foretell.uncertainty.intervals import (
     Interval,
     cause,
     combine_causes,
+    fit_probability,
+    held_intervals,
     inverse_cause,
     of_estimate,
     of_ranges,
+    probability_by_ends,
     range_cause,
     share_of_cause,
+    t_share,
     times,
     watts_cause,
-)
-from foretell.uncertainty.memory import (
-    fit_probability,
-    held_intervals,
-    probability_by_ends,
-    t_share,
 )
 from tests.builders import STACKS, make_scenario
 

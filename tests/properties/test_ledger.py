@@ -10,18 +10,19 @@ import pytest
 
 from foretell.inputs.question import ask, plan_of
 from foretell.search.space import enumerate_plans
-from foretell.simulation.answer import played_step, simulation_of, with_step
+from foretell.simulation.answer import simulation_of, with_step
 from foretell.simulation.chance import Chance
+from foretell.simulation.streams import played_step
 from foretell.specs.outputs import OUTPUTS, outputs, rates
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.studies.sweep.batches import evaluate_columns
 from foretell.training.answer import answer_of
-from foretell.training.energy import active_joules
 from foretell.training.ledger import StageSeconds
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
+from foretell.training.totals import active_joules
 from tests.builders import make_scenario
 from tests.properties.questions import random_questions
 

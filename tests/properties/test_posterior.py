@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from foretell.catalog.error_models import error_model
 from foretell.specs.corrections import POST_TRAINING, SERVING, TRAINING, TRAINING_MEMORY
-from foretell.uncertainty.causes import causes_of
 from foretell.uncertainty.posterior import MeasuredRun, condition, prior_interval, quantile
+from foretell.uncertainty.words import causes_of
 
 MODEL = error_model("training")
 SURE = replace(MODEL, tails=(1.0,), own_kinds=((1.0, 1.0),), skew=0.0)

@@ -16,7 +16,7 @@ from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.result import StepEstimate
 from foretell.training.answer import answer_of
 from foretell.training.data_parallel import message_count
-from foretell.training.exposure import exposure_of
+from foretell.training.exposed_messages import exposure_of
 from foretell.workload.ops import AttentionCore
 from tests.builders import make_scenario
 

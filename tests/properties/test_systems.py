@@ -31,8 +31,8 @@ from foretell.specs.system_batch import (
 )
 from foretell.training.answer import totals_of
 from foretell.training.step import evaluate_rows
-from foretell.training.systems import evaluate_systems
 from foretell.training.tables import tables_of
+from foretell.training.variants import evaluate_systems
 
 MANY = 5
 CASES = (

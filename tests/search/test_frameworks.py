@@ -15,7 +15,7 @@ from foretell.search.frameworks import (
     refusals,
     runs_on,
 )
-from foretell.search.simpler import NEAR, burden, is_equal
+from foretell.search.leading import NEAR, burden, is_equal
 from foretell.sharding.pipeline import stages_of
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.plan_forms import even_sizes, layout_form, layout_sizes

@@ -5,14 +5,13 @@ import pytest
 
 from foretell.inputs.question import ask, plan_of
 from foretell.search.choices import bases_of, worth_trying
-from foretell.search.leading import leading_plans
+from foretell.search.leading import NEAR, leading_plans
 from foretell.search.search import rank, search_plans
-from foretell.search.simpler import NEAR
 from foretell.search.space import all_stages, enumerate_plans
 from foretell.specs.plan import BATCH_FIELDS, Plan
 from foretell.specs.scenario import Scenario
-from foretell.training.bounds import least_seconds
 from foretell.training.feasibility import YES, verdict_codes
+from foretell.training.pace import least_seconds
 from foretell.training.step import evaluate, evaluate_plans
 from foretell.training.tables import tables_of
 from tests.builders import make_chip, make_scenario

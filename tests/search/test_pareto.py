@@ -8,8 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from foretell.errors import BadInput
 from foretell.search import pareto as module
-from foretell.search.pareto import pareto_front
-from foretell.search.pareto_tree import beaten_by_tree
+from foretell.search.pareto import beaten_by_tree, pareto_front
 
 
 def by_pairs(table: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from foretell.api.training import best_plan, fixed_fields
 from foretell.errors import BadInput, Infeasible
 from foretell.inputs.question import plan_of
 from foretell.network.placement import group_counts
-from foretell.search.nearest import nearest_plan
+from foretell.search.instead import nearest_plan
 from foretell.search.search import rank, search_plans
 from foretell.search.space import ORDERS, divisors, enumerate_plans
 from foretell.sharding.rules import broken_rules, layers_of

@@ -7,7 +7,7 @@ import pytest
 
 from foretell.api.training import fixed_fields
 from foretell.inputs.question import plan_of
-from foretell.search.nearest import nearest_plan
+from foretell.search.instead import nearest_plan
 from foretell.search.search import search_plans
 from foretell.search.space import ORDERS, context_degrees, enumerate_plans
 from foretell.sharding.rules import broken_rules, layers_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretell.training.goodput import Interruptions, best_interval_s, goodput
+from foretell.training.long_run import Interruptions, best_interval_s, goodput
 
 CASES = [
     (300.0, Interruptions(failures_per_s=1 / 5000, restart_s=600.0, wait_s=30.0)),

@@ -13,8 +13,7 @@ from foretell.sharding.pipeline import stages_of
 from foretell.simulation.program import DataCollective, Pass
 from foretell.simulation.programs import StepLayout, held_cores, lay_out, runs_ahead
 from foretell.simulation.programs.dealing import contents_of
-from foretell.simulation.step import held_bytes, played_step, rank_stride
-from foretell.simulation.streams import play_step
+from foretell.simulation.streams import held_bytes, play_step, played_step, rank_stride
 from foretell.specs.plan import Plan, batch_of, parse_plan
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from foretell.errors import BadInput
 from foretell.kernels.memory import in_flight
 from foretell.schedules import schedule_named, schedules
-from foretell.schedules.base import WEIGHT_SHARE, Pipe, RankTimes
-from foretell.schedules.pipeline import fill_and_drain_s
+from foretell.schedules.base import WEIGHT_SHARE, Pipe, RankTimes, fill_and_drain_s
 from foretell.simulation.events import even_chunks, play
 from foretell.specs.plan_words import CHOICES
 from tests.simulation.pipes import (

@@ -6,8 +6,8 @@ import pytest
 import foretell
 from foretell.schedules import schedule_named
 from foretell.simulation import memory_timeline
-from foretell.simulation.memory_answer import MemoryAnswer
-from foretell.simulation.steady import few_micro_batches
+from foretell.simulation.answer import MemoryAnswer
+from foretell.simulation.memory import few_micro_batches
 
 PLANS = (
     "tp8 pp1 dp1 zero0 mbs1",

@@ -74,7 +74,8 @@ def deep() -> Any:
 
 
 def test_a_loss_stays_outside_of_what_is_compiled() -> None:
-    from foretell.training.traced_memory import compiled_graph, live_bytes, outside
+    from foretell.training.traced_memory import compiled_graph, live_bytes
+    from foretell.training.traced_rows import outside
 
     graph = foretell.trace(deep).graphs["as-is"]
     apart = {names(graph)[n] for n in np.flatnonzero(outside(graph))}

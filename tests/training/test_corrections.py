@@ -11,8 +11,8 @@ from foretell.errors import Infeasible
 from foretell.specs.corrections import TRAINING, TRAINING_MEMORY, Corrections
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
-from foretell.training.corrections import evaluate_corrections
-from foretell.uncertainty.mechanisms import shares_of
+from foretell.training.variants import evaluate_corrections
+from foretell.uncertainty.evidence import shares_of
 
 NAMES = (*TRAINING, *TRAINING_MEMORY)
 STEPS = [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
-from foretell.training.dualpipe import TAKEN_CORES, pair_savings
+from foretell.training.micro_batch import TAKEN_CORES, pair_savings
 
 DUALPIPE = schedule_named("dualpipe")
 

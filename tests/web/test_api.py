@@ -331,16 +331,16 @@ def test_the_nearest_plan_that_works_comes_on_request(
     api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A "no" searches for no other plan before it is asked to."""
-    from foretell.search import nearest
+    from foretell.search import instead
 
     searched: list[object] = []
-    real = nearest.nearest_plan
+    real = instead.nearest_plan
 
     def counted(*asked: Any) -> Any:
         searched.append(asked)
         return real(*asked)
 
-    monkeypatch.setattr(nearest, "nearest_plan", counted)
+    monkeypatch.setattr(instead, "nearest_plan", counted)
     body = {**WHERE, "model": "llama-3.1-70b", "gpus": 64, "plan": "tp8 zero0 mbs1"}
     for verb, more in (
         ("estimate", body),

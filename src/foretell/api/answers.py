@@ -56,7 +56,7 @@ class Estimate(StepEstimate, Answer):
 
         ui.perfetto.dev opens it. `detail` is tasks, layers, ops, or auto: the finest of a fair size.
         """
-        from foretell.simulation.step import played_step
+        from foretell.simulation.streams import played_step
         from foretell.simulation.trace import write_trace
 
         return write_trace(*played_step(scenario_of(self), self.plan), path, detail)

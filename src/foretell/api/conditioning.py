@@ -29,13 +29,11 @@ from foretell.specs.plan import Plan, batch_of
 from foretell.specs.result import Leaf, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
-from foretell.training.corrections import peak_slopes
 from foretell.training.step import evaluate
-from foretell.uncertainty.likeness import features_of
-from foretell.uncertainty.mechanisms import mechanism_of, shares_of
-from foretell.uncertainty.novelty import training_novelty
+from foretell.training.variants import peak_slopes
+from foretell.uncertainty.evidence import mechanism_of, shares_of, tree_of
+from foretell.uncertainty.novelty import features_of, training_novelty
 from foretell.uncertainty.posterior import MeasuredRun, NextRun, Posterior, condition
-from foretell.uncertainty.posterior_tree import tree_of
 
 Array = NDArray[np.float64]
 

@@ -40,8 +40,8 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.step import evaluate
-from foretell.uncertainty.causes import REST, SHARED
 from foretell.uncertainty.posterior import condition
+from foretell.uncertainty.words import REST, SHARED
 
 CHECKS: Mapping[str, str] = {
     "gemm": "precision and shapes (multiples of 64), cuBLAS version, clocks (nvidia-smi -q -d CLOCK)",

@@ -42,8 +42,8 @@ from foretell.interop.plan_keys import can_say, sayable
 from foretell.interop.user_files import are_read
 from foretell.search.choices import NAMES as STRUCTURAL
 from foretell.search.differences import compare
+from foretell.search.leading import NEAR
 from foretell.search.ranking import SERVED
-from foretell.search.simpler import NEAR
 from foretell.specs.plan_words import DEGREES
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.improve import ImproveQuestion

@@ -16,15 +16,19 @@ from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.inputs.overrides import parse_settings
 from foretell.inputs.question import as_texts, collect
 from foretell.inputs.system import of_system, system_of
-from foretell.network.assumptions import network_assumptions
 from foretell.network.library import KINDS, candidates, prepare, seconds
 from foretell.network.library_catalog import library_for
 from foretell.network.library_records import Library
-from foretell.network.placement import built_for, slice_torus, tier_counts, with_groups
+from foretell.network.placement import (
+    built_for,
+    shared_taper,
+    slice_torus,
+    tier_counts,
+    with_groups,
+)
 from foretell.network.placement import units as filled_units
 from foretell.network.stack import stack_of
-from foretell.network.tier_checks import network_problems
-from foretell.network.topologies.sharing import shared_taper
+from foretell.network.tier_checks import network_assumptions, network_problems
 from foretell.records import Answer, as_json, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.network import NetworkQuestion

@@ -13,8 +13,8 @@ import numpy as np
 from foretell.api.conditioning import OPEN, PHASE_NOISE, factor_json
 from foretell.interop.timers import PARTS, WHOLE
 from foretell.records import as_json, dataclass
-from foretell.uncertainty.causes import REST, SHARED, RunCauses, causes_of
 from foretell.uncertainty.posterior import Posterior
+from foretell.uncertainty.words import REST, SHARED, RunCauses, causes_of
 
 LIKELY = 0.03
 """Probability from which a cause is stated."""

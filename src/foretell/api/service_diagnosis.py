@@ -33,9 +33,9 @@ from foretell.specs.measurement import DECODED, HELD, SERVED, TRAINED, Measureme
 from foretell.specs.questions.diagnose import DiagnoseQuestion
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.service import ServiceEstimate
-from foretell.uncertainty.causes import REST, SHARED
 from foretell.uncertainty.intervals import of_served
 from foretell.uncertainty.posterior import MeasuredRun, Posterior, condition
+from foretell.uncertainty.words import REST, SHARED
 
 CHECKS: Mapping[str, str] = {
     "prefill": "chunked prefill and its token budget, prefix caching, attention backend, quantised GEMMs",

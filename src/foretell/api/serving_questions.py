@@ -20,9 +20,8 @@ from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.inputs.system import of_system
-from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import inner_tiers
-from foretell.network.tier_checks import network_problems
+from foretell.network.tier_checks import network_assumptions, network_problems
 from foretell.serving.disaggregation import PrefillPool
 from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input, said_of_input

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from foretell.search.explain import Explanation
     from foretell.search.search import SearchResult
     from foretell.search.sensitivity import Sensitivity
-    from foretell.simulation.answer import Simulation
-    from foretell.simulation.memory_answer import MemoryAnswer
+    from foretell.simulation.answer import MemoryAnswer, Simulation
 
 
 @asks(TrainingQuestion)
@@ -156,7 +155,7 @@ def _no_trace(verb: str, question: PlaceQuestion) -> None:
 def sensitivity(result: Estimate, of: str = "step_s") -> "Sensitivity":
     """d ln(result) / d ln(each number of the system), the plan held; `of` is one of RESULTS."""
     from foretell.search.sensitivity import sensitivity as sensitivity_of_plan
-    from foretell.training.systems import RESULTS
+    from foretell.training.variants import RESULTS
 
     if of not in RESULTS:
         raise BadInput([unknown("of", of, RESULTS)])
@@ -187,7 +186,7 @@ def compare_plans(question: PlansQuestion) -> "Comparison":
 @asks(MemoryQuestion)
 def memory(question: MemoryQuestion) -> "MemoryAnswer":
     """One plan's memory over a step, whether it fits or not; the best plan where none is given."""
-    from foretell.simulation.memory_answer import MemoryAnswer
+    from foretell.simulation.answer import MemoryAnswer
     from foretell.simulation.memory_timeline import step_memory
 
     _no_trace("memory", question)

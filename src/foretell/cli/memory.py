@@ -10,7 +10,7 @@ from foretell.cli.plots import plot_file, say_written, write_plot
 from foretell.specs.questions.training import MemoryQuestion
 
 if TYPE_CHECKING:
-    from foretell.simulation.memory_answer import MemoryAnswer
+    from foretell.simulation.answer import MemoryAnswer
 
 
 @command(MemoryQuestion)

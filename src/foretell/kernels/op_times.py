@@ -14,10 +14,9 @@ import numpy as np
 from foretell.catalog.hosts import usual_host
 from foretell.kernels.call_records import CallStack
 from foretell.kernels.families.base import DTYPES, Engine, attainable, engine_of
-from foretell.kernels.families.choose import FamilyCoefficients, choose, of_kin
+from foretell.kernels.families.choose import FamilyCoefficients, choose, of_kin, spread_of
 from foretell.kernels.families.experts import grouped_times
 from foretell.kernels.families.gemm import GemmCoefficients
-from foretell.kernels.families.spread import spread_of
 from foretell.kernels.fusion import (
     COMPOSED,
     launch_cost,

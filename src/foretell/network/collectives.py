@@ -18,8 +18,7 @@ import numpy as np
 from foretell.network.library import prepare, seconds
 from foretell.network.library_catalog import inner_tiers, library_for
 from foretell.network.library_records import Kind, Library, LibraryCurve, PlacedGroups
-from foretell.network.library_shapes import direct_share
-from foretell.network.library_topology import MEASURED, is_grid, ratios
+from foretell.network.library_shapes import MEASURED, direct_share, is_grid, ratios
 from foretell.network.placement import with_groups
 from foretell.network.stack import CollectiveCandidates, TierStack, stack_of, stack_s
 from foretell.specs._base import Num

@@ -16,8 +16,8 @@ share of the shorter one that still shows (1: the textbook sum; 0: fully hidden)
               and the copy of the own block, 1/N
     tree      latency = 2 x (ceil(lg nodes) x hop + (n-1) x inner step), a chunk of S per hop, wire 2 S / B
     in-net    latency as the tree's above the node, wire = S / (bandwidth x share); from 5 members on
-    pat       gathers and scatters over one rank a node in lg N hops (library_switches.py)
-    collnet   sums in the switches between nodes, where they add up (library_switches.py)
+    pat       gathers and scatters over one rank a node in lg N hops (library_curves.py)
+    collnet   sums in the switches between nodes, where they add up (library_curves.py)
     exchange  latency = peers x step, wire = what leaves each tier / its bandwidth
     custom    one-shot: wire (N-1) S / B; two-shot: 2 (N-1)/N S / B
 

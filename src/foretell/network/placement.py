@@ -1,4 +1,4 @@
-"""Placement of a group's members: how many of them share each tier.
+"""Placement of a group's members: how many of them share each tier, and what each gets of shared links.
 
 A job fills units of a tier (nodes, racks) one after the other, with equally many chips in each: the
 largest divisor of its chips that a unit holds, or the whole unit where the chips do not divide well.
@@ -6,6 +6,9 @@ Ranks are numbered along an order of the groups, innermost first. Inside a unit 
 group whose inner neighbours take `stride` ranks, gcd(size, u / stride) members: what every group has at
 least, so that the slowest is the one described. A tier's count is how many units of the level below the
 group touches inside one unit of it.
+
+A tapered tier gives each of its units an up link of `size x bandwidth x taper`: taper does not hurt one
+group alone, and does hurt many side by side.
 """
 
 import re
@@ -24,8 +27,8 @@ from foretell.network.topologies.grid import near_cube
 from foretell.network.topologies.hypercube import NAMES as HYPERCUBE
 from foretell.network.topologies.hyperx import NAMES as HYPERX
 from foretell.network.topologies.ring import NAMES as RING
-from foretell.network.topologies.sharing import shared_taper
 from foretell.network.topologies.torus import tier_shape
+from foretell.specs._base import Num
 from foretell.specs.arrays import Array
 from foretell.specs.plan import Plans
 from foretell.specs.system import Network, Tier
@@ -113,7 +116,7 @@ def as_filled(network: Network, gpus: int) -> Network:
     """The network as a job of so many chips finds it: tapers as its chips, all sending, share the links.
 
     A unit's up link is `taper` of its ports together; a job that leaves chips of a unit idle has more of
-    it for each of its own (topologies/sharing.py).
+    it for each of its own.
     """
     if not any(over_systems(tier) for tier in network.tiers):
         return _as_filled(network, gpus)
@@ -243,3 +246,34 @@ def tier_counts(size: Array, stride: Array, filled: tuple[float, ...], gpus: int
         rows.append(inside / below)
         below = inside
     return np.stack(rows)
+
+
+def shared_taper(taper: Num, unit_chips: Num, sending_chips: Num) -> Array:
+    """Share of its port that each of `sending_chips` gets out of a unit of so many chips.
+
+    min(1, taper x unit / sending): the tier's taper where all send, no taper for few.
+    """
+    busy = np.maximum(sending_chips, 1e-300)
+    return np.asarray(np.minimum(1.0, taper * unit_chips / busy))
+
+
+def fair_rates(uses: Array, capacities: Array, limits: Array) -> Array:
+    """Max-min fair rates of flows over links they share.
+
+    `uses` (links, flows) is how many bytes a link carries for each byte of a flow, `capacities` the
+    links' rates and `limits` the flows' own. All rates rise together; a flow stops when a link of
+    its own is full or its limit is met.
+    """
+    rates = np.zeros(uses.shape[1])
+    rising = np.ones(uses.shape[1], bool)
+    while rising.any():
+        left = np.maximum(capacities - uses @ rates, 0.0)
+        demand = uses @ rising.astype(float)
+        room = np.full(len(demand), np.inf)
+        np.divide(left, demand, out=room, where=demand > 0)
+        own = np.where(rising, limits - rates, np.inf)
+        step = min(room.min(initial=np.inf), own.min())
+        rates = rates + step * rising
+        full = room <= step * (1.0 + 1e-12)
+        rising &= ~((uses[full] > 0).any(0) | (own <= step * (1.0 + 1e-12)))
+    return rates

@@ -2,7 +2,7 @@
 
 A group has n_i members on tier i (of the level below). A gather of S runs over every tier on what the
 levels below leave of it, S / (n_1 ... n_(i-1)); chunks follow each other, so that the slowest tier sets the
-pace and the latencies add up (algorithms/hierarchical.py). On each tier two algorithms of those at home there
+pace and the latencies add up. On each tier two algorithms of those at home there
 compete: the one with the least latency and the one with the least time per byte; a candidate is one choice
 for each tier, and the fastest is taken. All-reduce scatters on the way out, reduces on the outermost tier
 that the group touches, and gathers back.
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from foretell.network.algorithms import able
 from foretell.network.algorithms.base import Collective
-from foretell.network.algorithms.hierarchical import hierarchical_cost
 from foretell.network.placement import over_systems
 from foretell.network.topologies import of_tier
 from foretell.network.topologies.base import Cost, choose_cost
@@ -28,6 +27,36 @@ from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array, Index
 from foretell.specs.system import Network, Tier
+
+
+def hierarchical_cost(
+    collective: Collective,
+    members: Sequence[Num],
+    gathers: Sequence[Cost],
+    top_all_reduce: Cost | None = None,
+    *,
+    overlapped: bool = False,
+) -> Cost:
+    """The whole from the tiers' all-gathers (a reduce-scatter costs the same).
+
+    `top_all_reduce` replaces the two passes over the outermost tier by an algorithm of its own (a
+    tree, or reduction in the network). `overlapped` is the limit of many chunks that pipeline.
+    """
+    both = collective == "all-reduce"
+    below: Num = 1.0
+    costs: list[Cost] = []
+    for i, (count, gather) in enumerate(zip(members, gathers, strict=True)):
+        tier = gather.times(2.0) if both else gather
+        if both and top_all_reduce is not None and i == len(gathers) - 1:
+            tier = top_all_reduce
+        costs.append(tier.times(1.0, 1.0 / below))
+        below = below * count
+    latency = np.sum(np.broadcast_arrays(*(c.latency_s for c in costs)), 0)
+    loads = np.broadcast_arrays(*(c.s_per_byte for c in costs))
+    return Cost(
+        latency_s=latency,
+        s_per_byte=np.asarray(np.max(loads, 0) if overlapped else np.sum(loads, 0)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from foretell.records import dataclass
 from foretell.specs.job import Job
 from foretell.specs.plan import Plan
 from foretell.specs.scenario import Scenario
-from foretell.training.forward_only import ForwardPass, forward_only
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
+from foretell.training.variants import ForwardPass, forward_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

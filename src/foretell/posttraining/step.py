@@ -6,7 +6,7 @@ Read this file to know where everything is:
     rollout.py               generation
       serving/requests/        the engine's queue, batch and cache, from event to event
     passes.py                log-probabilities, values, updates over packed or padded lengths
-      training/forward_only.py passes without gradients
+      training/variants.py passes without gradients
       training/step.py         updates
     sync.py                  weights to the rollout engine
     memory.py                what a chip holds in every phase
@@ -47,7 +47,7 @@ from foretell.specs.post_training import (
 )
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.training.forward_only import ForwardPass, forward_only
+from foretell.training.variants import ForwardPass, forward_only
 from foretell.workload.parameters import count as count_parameters
 
 Held = Literal["weights", "optimizer"]

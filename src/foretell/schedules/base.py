@@ -11,6 +11,14 @@ t the whole time of a micro-batch on the slowest rank, a step takes
 
 Docstrings write f, b, w for forward, backward to inputs and backward to weights, p for ranks, mu for
 micro-batches.
+
+1F1B over stages of times t_s (forward and backward of one micro-batch, sends included): the slowest stage
+works without pause once the pipeline is full, and the others' first and last micro-batch pass by it:
+
+    T = mu max(t) + (sum(t) - max(t)) / v
+
+For equal stages this is (mu + p - 1) t, exactly; v virtual stages shorten fill and drain by v (Narayanan et
+al. 2021). GPipe has the same time and holds all micro-batches.
 """
 
 from collections.abc import Callable
@@ -22,6 +30,14 @@ from foretell.records import dataclass
 from foretell.sharding.pipeline import Layout
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array, Index, Mask
+
+
+def fill_and_drain_s(stage_s: Array, multiplicity: Array, slowest: Index, vpp: Array) -> Array:
+    """The bubble seen from the slowest stage; arrays are (plans, stages)."""
+    rows = np.arange(len(stage_s))
+    around = (stage_s * multiplicity).sum(axis=1) - stage_s[rows, slowest]
+    return np.asarray(around / vpp)
+
 
 Does = Literal["F", "B", "W", "D", "P"]
 Place = tuple[int, int]

@@ -40,8 +40,8 @@ from foretell.training.feasibility import verdict_codes
 from foretell.training.layer_costs import CORE
 from foretell.training.leaves import Phase, runs_of
 from foretell.training.step import evaluate_plans
-from foretell.training.systems import SystemBatch
 from foretell.training.tables import select
+from foretell.training.variants import SystemBatch
 from foretell.workload.ops import Gemm, Lookup, Op, Pointwise
 
 WORTH = 0.005

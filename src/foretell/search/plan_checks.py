@@ -141,7 +141,7 @@ def _nearest_later(scenario: Scenario, plan: Plan) -> Callable[[], str | None]:
 
     @cache
     def found() -> str | None:
-        from foretell.search.nearest import nearest_plan  # a plan that works never needs it
+        from foretell.search.instead import nearest_plan  # a plan that works never needs it
 
         near = nearest_plan(scenario, plan)
         return None if near is None else str(near)

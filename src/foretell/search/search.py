@@ -14,8 +14,7 @@ from foretell.records import dataclass, later, with_values
 from foretell.schedules.rules import is_looped
 from foretell.search.choices import BY_STAGE, bases_of, worth_trying
 from foretell.search.frameworks import launchable_with, launcher_of, runs_on
-from foretell.search.leading import NONE, leading_plans
-from foretell.search.simpler import NEAR, burden, is_equal, leader, near_rows
+from foretell.search.leading import NEAR, NONE, burden, is_equal, leader, leading_plans, near_rows
 from foretell.search.space import Space, enumerate_plans, space_key, take_candidates
 from foretell.sharding.rules import layers_of
 from foretell.specs.arrays import Array, Index

@@ -26,7 +26,7 @@ from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import Network, System, Tier
-from foretell.training.systems import SystemBatch, evaluate_systems
+from foretell.training.variants import SystemBatch, evaluate_systems
 from foretell.units import field_unit
 
 Kind = Literal["rate", "time", "size", "joint"]

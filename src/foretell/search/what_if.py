@@ -29,7 +29,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.training.answer import answer_of
 from foretell.training.feasibility import VERDICTS, verdict_codes
-from foretell.training.systems import SystemBatch, evaluate_systems
+from foretell.training.variants import SystemBatch, evaluate_systems
 
 Side = Literal["better", "worse"]
 

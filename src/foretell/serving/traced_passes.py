@@ -17,8 +17,7 @@ from foretell.specs.plan import Plan
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.trace.graph import TracedModel
-from foretell.training.traced_held import workspace_bytes
-from foretell.training.traced_memory import live_bytes
+from foretell.training.traced_memory import live_bytes, workspace_bytes
 from foretell.training.traced_rows import (
     HOST,
     UNKNOWN,

@@ -30,11 +30,13 @@ from foretell.simulation.memory import (
     RankTensors,
     Tensor,
     changes,
+    delay_half,
+    few_micro_batches,
+    fill_gap,
     memory_line,
     with_update,
 )
 from foretell.simulation.programs.dealing import dealing_of
-from foretell.simulation.steady import delay_half, few_micro_batches, fill_gap
 from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.plan_forms import offloads, recompute_layers, recompute_modules
 from foretell.specs.scenario import Scenario

@@ -5,7 +5,7 @@
     pp-comm    sends between ranks: the rank stands still for them, or they run beside its passes
     copy       copies to and from the host
 
-A collective and a pass hold each other up while both run (contention.py). What runs beside a rank's passes
+A collective and a pass hold each other up while both run (rank.py). What runs beside a rank's passes
 is that rank's own, so ranks meet only in the inputs that they wait for, and every task is visited once, as in
 events.py. At the end of the step all ranks wait for each other (the norm of the gradients), then update.
 """
@@ -19,11 +19,13 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.schedules.base import Schedule, Task
-from foretell.simulation.contention import Contention
 from foretell.simulation.events import ChunkTimes, Player, Timeline, check_sizes
 from foretell.simulation.program import EXCHANGES, Chunk, DataCollective, Pass, Program
-from foretell.simulation.rank import Knot, Rank, Slice, StageSend
+from foretell.simulation.programs import StepLayout, lay_out
+from foretell.simulation.rank import Contention, Knot, Rank, Slice, StageSend
 from foretell.specs.arrays import Array
+from foretell.specs.plan import Plan
+from foretell.specs.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,3 +406,28 @@ def _update(one: Rank, program: Program, rank: int, together: float) -> Slice:
 
 def _named(task: Task) -> str:
     return f"copies {task.does}{task.micro_batch}"
+
+
+def played_step(scenario: Scenario, plan: Plan) -> tuple[StepLayout, PlayedStep]:
+    """A plan's step, laid out and simulated without chance."""
+    laid = lay_out(scenario, plan)
+    return laid, play_step(laid.schedule, laid.program)
+
+
+def rank_stride(plan: Plan) -> int:
+    """How many ranks apart the stages of a pipeline are numbered."""
+    stride = 1
+    for name in plan.order[: plan.order.index("pp")]:
+        stride *= int(getattr(plan, name))
+    return stride
+
+
+def held_bytes(laid: StepLayout, played: PlayedStep, rank: int) -> tuple[Array, Array]:
+    """Moments, and bytes that a rank of a stage holds from each on.
+
+    Activations follow the micro-batches in flight; all else is held from beginning to end.
+    """
+    memory, row = laid.rows.memory, laid.stage[rank]
+    peak, kept = float(memory.total[0, row]), float(memory.activations[0, row])
+    moments, held = played.timeline.held(rank)
+    return moments, peak - kept + kept * held / max(float(held.max()), 1e-30)

@@ -20,8 +20,7 @@ from foretell.interop.user_files import whole_file
 from foretell.schedules.base import Task
 from foretell.simulation.programs import StepLayout
 from foretell.simulation.rank import Slice
-from foretell.simulation.step import held_bytes, rank_stride
-from foretell.simulation.streams import PlayedStep
+from foretell.simulation.streams import PlayedStep, held_bytes, rank_stride
 from foretell.simulation.trace_leaves import (
     COMPUTE,
     COPY,

@@ -33,7 +33,7 @@ class Totals:
     base_watts: Num
     """What a clocked-up chip draws all along."""
     active_joules: Num
-    """What all chips spend on top (training/energy.py)."""
+    """What all chips spend on top (training/totals.py)."""
     tokens: Num
     """Tokens of the global batch."""
     model_flop: Num

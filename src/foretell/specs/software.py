@@ -144,7 +144,7 @@ class Software:
     of a dense feed-forward part."""
     loss: Literal["plain", "compiled", "kernel", "chunked", "pieces"] = "plain"
     """Cross-entropy: plain kernels; compiled where other element-wise work is fused; one kernel in any case;
-    one with the head, over chunks of tokens; or of scores in pieces (kernels/loss.py)."""
+    one with the head, over chunks of tokens; or of scores in pieces (kernels/stack_passes.py)."""
     narrow: Literal["none", "inputs", "all"] = "none"
     """What low-precision recipes keep in the narrow format: inputs of linear maps, and copies of their
     weights; all: what activations read too, and results of attention in 12 bits."""

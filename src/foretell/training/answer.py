@@ -8,8 +8,8 @@ import numpy as np
 
 from foretell.kernels.memory import HeldBytes
 from foretell.kernels.op_times import required_dtypes
-from foretell.network.assumptions import network_assumptions
 from foretell.network.library_catalog import library_for
+from foretell.network.tier_checks import network_assumptions
 from foretell.records import Keyed, later
 from foretell.specs._base import Num
 from foretell.specs.ffn import Experts
@@ -19,12 +19,11 @@ from foretell.specs.plan import Plan, Plans, batch_of
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.breakdown import largest_share, trees
-from foretell.training.energy import active_joules
 from foretell.training.feasibility import memory_verdict
-from foretell.training.flops import plan_flops
 from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
+from foretell.training.totals import active_joules, plan_flops
 from foretell.uncertainty.intervals import fit_of, of_estimate
 from foretell.uncertainty.words import interval_reason
 from foretell.workload.layer import layer_kinds

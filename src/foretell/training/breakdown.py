@@ -9,7 +9,6 @@ from foretell.sharding.pipeline import stage_names
 from foretell.specs.plan import Plans, batch_of
 from foretell.specs.result import Evidence, Leaf
 from foretell.specs.scenario import Scenario
-from foretell.training.energy import ranks_of, sum_joules, update_joules
 from foretell.training.leaves import (
     Families,
     OnePlan,
@@ -19,6 +18,7 @@ from foretell.training.leaves import (
 from foretell.training.ledger import Ledger
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
+from foretell.training.totals import ranks_of, sum_joules, update_joules
 from foretell.uncertainty.evidence import (
     HOST,
     Grounds,

@@ -19,8 +19,14 @@ from foretell.training.data_parallel import (
     data_messages,
     kinds_alike,
 )
-from foretell.training.exposed_messages import LINK_SHARE, ExposedMessages, HidingPasses, times
-from foretell.training.exposure import Exposure, exposure_of
+from foretell.training.exposed_messages import (
+    LINK_SHARE,
+    ExposedMessages,
+    Exposure,
+    HidingPasses,
+    exposure_of,
+    times,
+)
 from foretell.training.part_costs import BothPasses
 from foretell.training.shapes import sum_of
 from foretell.training.tables import Stages, Tables
@@ -71,7 +77,7 @@ def data_waits(
     share, is exposed; what is hidden takes cores. Where the pass's own exchanges use the same links, both
     take longer.
     Spread experts have a group of their own, whose messages follow those of the others. A pass that copies
-    hold up hides more; where ZeRO 3 waits in every pass, copies go on meanwhile (training/offload.py).
+    hold up hides more; where ZeRO 3 waits in every pass, copies go on meanwhile (training/micro_batch.py).
     """
     alike = kinds_alike(plans, tables)
     messages = [data_messages(plans, tables, share, alike) for share in shares]

@@ -40,8 +40,15 @@ from foretell.training.layer_costs import beside_host
 from foretell.training.overlap import Overlap, overlap_of, waited
 from foretell.training.part_costs import Parts
 from foretell.training.shapes import sum_of
-from foretell.training.tensor_exchanges import EndTimes, grid_seconds, pieces_shown
-from foretell.training.token_copies import copy_s, gathered_share, left_copies, whole_ends
+from foretell.training.tensor_exchanges import (
+    EndTimes,
+    copy_s,
+    gathered_share,
+    grid_seconds,
+    left_copies,
+    pieces_shown,
+    whole_ends,
+)
 from foretell.workload.roles import Region
 
 HANDOVER_S = 23e-6

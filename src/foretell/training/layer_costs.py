@@ -42,12 +42,14 @@ from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.training.part_costs import Parts, PassSeconds
-from foretell.training.recipes import launch_kind, operations_recipe, recipe_of
 from foretell.training.shapes import (
     Lengths,
     Shape,
     Shapes,
+    launch_kind,
     one_shape,
+    operations_recipe,
+    recipe_of,
     shapes_of,
 )
 from foretell.workload.ops import AttentionCore, Gemm, Op

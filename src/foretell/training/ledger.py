@@ -2,7 +2,7 @@
 
     step time      seconds.total of the slowest stage, its bubble, and what a step takes beside its work
     peak memory    memory.total of the fullest stage
-    energy         base watts of all chips as long as the step, and the joules of what they do (energy.py)
+    energy         base watts of all chips as long as the step, and the joules of what they do (totals.py)
 
 The passes are one leaf here, since a batch needs no more; leaves.py takes those of a single plan apart by op
 family, host and exchange, and breakdown.py draws the tree of them.

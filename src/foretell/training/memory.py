@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretell.kernels.loss import spared_loss_bytes
 from foretell.kernels.memory import (
     StageMemory,
     allocator_share,
@@ -22,6 +21,7 @@ from foretell.kernels.memory import (
 from foretell.kernels.modules import is_wide
 from foretell.kernels.optimizer import state_bytes
 from foretell.kernels.precision import copy_bytes
+from foretell.kernels.stack_passes import spared_loss_bytes
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe
 from foretell.schedules.rules import pipe_of

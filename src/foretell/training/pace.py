@@ -1,4 +1,16 @@
-"""Which stage sets the pace of a step, and how long it waits for the others."""
+"""Which stage sets the pace of a step, how long it waits for the others, and the least that a step can take.
+
+The least is from what its passes take alone; a search skips plans that cannot lead. With W the passes of one
+micro-batch over the whole model, mu micro-batches, p stages of v chunks and e what a rank sends of each, some
+stage has at least the mean of all, W / p, and the closed form grows with it:
+
+    step >= mu (W / p + e) + (p - 1) (W / p + e) / v + what a step takes beside its work
+
+Gradients, their sums, the update and waits for unequal chunks come on top of it. Schedules that fill their
+pipeline in another way have the work alone, mu (W / p + e); those that hide communication behind passes of
+the other direction have no bound. W depends on shape, placement and recomputation alone, so that a million
+plans need it a few thousand times.
+"""
 
 from dataclasses import replace
 
@@ -6,12 +18,17 @@ import numpy as np
 
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Pipe, RankTimes, Schedule
+from foretell.schedules.rules import pipe_of
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array, Index
 from foretell.specs.plan import USUAL_SCHEDULES, Plans
+from foretell.specs.scenario import Scenario
 from foretell.training.ledger import StageSeconds
 from foretell.training.micro_batch import MicroBatch
-from foretell.training.tables import Tables, gather, largest_stage
+from foretell.training.pass_times import held_passes, late_launches
+from foretell.training.shapes import fixed_seconds
+from foretell.training.stages import send_seconds
+from foretell.training.tables import Tables, distinct, gather, largest_stage
 
 
 def set_pace(
@@ -78,3 +95,24 @@ def chunks_wait(share: Array, runs_s: Array, data_s: Array, many: Array) -> tupl
     waits_s[at] = np.maximum((1.0 + share[at]) * others.max(axis=1) - own, 0.0)
     longest[at] = stage
     return longest, waits_s
+
+
+ROUNDING = 1e-9
+"""Share by which a bound is lowered, so that the order of additions cannot lift it above a step."""
+
+
+def least_seconds(scenario: Scenario, plans: Plans, tables: Tables) -> Array:
+    """A time that no step of each plan is below; (plans,). 0 where a schedule hides communication."""
+    if schedule_named(plans.base.schedule).layout == "both":
+        return np.zeros(len(plans))
+    late = late_launches(plans, tables)
+    # Of full:N, which computes some layers of every stage again, the rest is a bound too.
+    first, key = distinct(tables.group, plans.recompute, *late)
+    passes = held_passes(plans, tables, first, late)
+    whole_s = ((passes.forward_s + passes.backward_s) * tables.parts.counts).sum(axis=1)
+    pipe = pipe_of(scenario, plans)
+    mean_s = whole_s[key] / plans.pp + send_seconds(plans, tables)[:, 0]
+    usual = plans.base.schedule in USUAL_SCHEDULES
+    step_s = (pipe.micro_batches + usual * (plans.pp - 1.0) / plans.vpp) * mean_s
+    fixed_s = fixed_seconds(scenario) * scenario.system.corrections.fixed
+    return np.asarray((step_s + fixed_s) * (1.0 - ROUNDING))

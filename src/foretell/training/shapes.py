@@ -1,6 +1,7 @@
 """What of a model is on one rank: the operations of each part, cut as a shape says, and what they keep.
 
-A part depends on micro-batch, tensor, sequence, context and expert parallelism alone: its shape.
+A part depends on micro-batch, tensor, sequence, context and expert parallelism alone: its shape. Of a plan's
+other words operations depend on those of `operations_recipe`, and their kernels on those of `recipe_of`.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,12 +9,15 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from foretell.catalog.hosts import host_of
+from foretell.catalog.optimizers import optimizer_of
 from foretell.kernels.call_records import CallStack
 from foretell.kernels.calls import call_stacks, halves_of, maps_of, stack
 from foretell.kernels.memory import KeptBytes, kept_bytes
 from foretell.kernels.modules import ModuleForm, as_run, form_of, stream_bytes, written_of
 from foretell.kernels.precision import kept_width, linear_format, passing_width, wide_share
 from foretell.records import dataclass
+from foretell.schedules import schedule_named
 from foretell.sharding.context import ContextTraffic, context_parallel, context_traffic
 from foretell.sharding.expert import (
     ExpertSpread,
@@ -28,17 +32,13 @@ from foretell.sharding.lora import backward_products, with_adapters
 from foretell.sharding.lora import whole as whole_maps
 from foretell.sharding.recompute import Recomputation, recompute_layer
 from foretell.sharding.tensor import tensor_parallel, token_parts
-from foretell.sharding.tensor2d import (
-    GridTraffic,
-    grid_of,
-    grid_parallel,
-    grid_traffic,
-)
+from foretell.sharding.tensor2d import GridTraffic, grid_of, grid_parallel, grid_traffic
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array
 from foretell.specs.model import Model
 from foretell.specs.plan import RECOMPUTE, Plan
 from foretell.specs.plan_forms import recompute_modules
+from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.workload.build import build, build_kept
 from foretell.workload.documents import within_documents
@@ -262,3 +262,42 @@ def sum_of(values: Sequence[Array]) -> Array:
     for value in values[1:]:
         total = total + value
     return total
+
+
+CUT = (
+    "flash fused precision weights autocast scaling wide_layers lora adapters loss method cp_mode cp_cut "
+    "documents tp_mode panels capacity routing imbalance"
+).split()
+"""What operations are cut and kept by, beside what runs again."""
+
+
+def recipe_of(plan: Plan) -> Plan:
+    """A plan reduced to what kernels run by."""
+    same = {
+        name: getattr(plan, name) for name in (*CUT, "attention", "master", "dispatch", "graphs")
+    }
+    return Plan(
+        **same,
+        # Kernels do not depend on these unless matrices are treated apart or modules run again.
+        optimizer="adam" if optimizer_of(plan.optimizer).uniform else plan.optimizer,
+        recompute=plan.recompute if named_modules(plan.recompute) else "none",
+        schedule=plan.schedule if schedule_named(plan.schedule).splits_backward else "1f1b",
+    )
+
+
+def operations_recipe(recipe: Plan) -> Plan:
+    """A recipe reduced to what operations are cut and kept by."""
+    return Plan(**{name: getattr(recipe, name) for name in (*CUT, "recompute")})
+
+
+def launch_kind(plan: Plan, software: Software) -> str:
+    """How the kernels of a plan are started: as its software does, or as captured graphs where it says so."""
+    if plan.graphs == "on":
+        return "program"
+    return "eager" if plan.graphs == "off" and software.launch == "program" else software.launch
+
+
+def fixed_seconds(scenario: Scenario) -> float:
+    """What a step takes beside its work: the host's own, and operations that its software launches."""
+    host, many = host_of(scenario.system), scenario.software.step_operations
+    return host.step_s + many * (host.operation_s + host.kernel_s)

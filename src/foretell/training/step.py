@@ -19,9 +19,7 @@ Read this file to know where everything is:
       exposed_messages.py      messages behind a pass: what of them shows
       overlap.py               exchanges behind work, and others on their links
     update.py                sums of gradients, the optimizer's update
-    micro_batch.py           one micro-batch: passes, sends, sums and waits
-    dualpipe.py              what schedules from both ends save and pay
-    offload.py               copies to and from the host
+    micro_batch.py           one micro-batch: passes, sends, sums, waits, pairs, copies to the host
     memory.py                what a stage holds at its peak
       late_gradients.py        memory where the backward pass makes the gradients on its way
       kernels/memory.py        what the sums are
@@ -30,10 +28,9 @@ Read this file to know where everything is:
       schedules/               stage times to the time of a step
     feasibility.py           whether that fits the chip's memory: the one verdict
     ledger.py                seconds and bytes of every leaf: totals are their sums
-      energy.py                joules of the same leaves
       leaves.py                one plan's passes by op family, host and exchange
       breakdown.py             the ledger of one plan as trees
-      flops.py                 matrix operations of a step, as MFU and HFU count them
+      totals.py                joules of the same leaves; matrix operations, as MFU and HFU count them
     answer.py                all of it as an Estimate; specs/outputs.py has each number's formula
 
 Every array has the plans on its first axis; one plan is a batch of one.
@@ -51,19 +48,21 @@ from foretell.specs.arrays import Array
 from foretell.specs.plan import Plans
 from foretell.specs.scenario import Scenario
 from foretell.training.data_parallel import shares_of
-from foretell.training.dualpipe import hidden_seconds, mirror_seconds
 from foretell.training.feasibility import PlanTotals, empty_totals
 from foretell.training.ledger import Ledger, StageSeconds
 from foretell.training.memory import correct_memory, held_micro_batches, stage_memory
-from foretell.training.micro_batch import alone_seconds, micro_batch
-from foretell.training.offload import (
+from foretell.training.micro_batch import (
+    alone_seconds,
     copied_passes,
     copied_seconds,
+    hidden_seconds,
+    micro_batch,
+    mirror_seconds,
     offload_memory,
     offload_seconds,
 )
 from foretell.training.pace import set_pace
-from foretell.training.recipes import fixed_seconds
+from foretell.training.shapes import fixed_seconds
 from foretell.training.stages import stages_of_plans
 from foretell.training.tables import Tables, chunks, gather, largest_stage, select, tables_of
 from foretell.training.update import update_seconds

@@ -9,8 +9,7 @@ import numpy as np
 
 from foretell.catalog.hosts import host_of
 from foretell.kernels.optimizer import Matrices
-from foretell.kernels.power import ChipPower, chip_power
-from foretell.kernels.variation import slowest
+from foretell.kernels.power import ChipPower, chip_power, slowest
 from foretell.records import Keyed, dataclass
 from foretell.schedules import schedule_named
 from foretell.sharding.pipeline import StageTable, stage_table
@@ -185,7 +184,7 @@ def tables_of(
     """Compute each quantity on the distinct combinations of the fields that it depends on.
 
     `apart` gives each plan a row of its own: fields of the system are then arrays over the plans
-    (training/systems.py). `zeros` are the ZeRO stages that plans will have, where these are not their own.
+    (training/variants.py). `zeros` are the ZeRO stages that plans will have, where these are not their own.
     """
     if len(plans) == 1 and not apart and zeros is None:
         # A single plan recurs from estimate to estimate, with another batch or another price.

@@ -17,10 +17,26 @@ from foretell.specs.arrays import Array, Ints, Mask
 from foretell.specs.plan import Plan
 from foretell.specs.software import Software
 from foretell.specs.system import System
-from foretell.trace.graph import PHASES, TracedGraph
-from foretell.training.traced_memory import of_library, outside
+from foretell.trace.graph import LOSS, PHASES, TracedGraph
 
 RECOMPUTE, BACKWARD = PHASES.index("recompute"), PHASES.index("backward")
+
+
+LIBRARY = ("gemm", "conv", "attention", "rnn", "sort", "scatter", "fft", "solve", "sync", "unknown")
+"""Families that a compiler leaves to kernels of their own: it joins what runs between them."""
+
+
+def of_library(graph: TracedGraph) -> Mask:
+    """Whether each row is an operation that a compiler joins with no other."""
+    found = np.isin([op.kind for op in graph.ops] or ["view"], LIBRARY)
+    return np.asarray(
+        found[graph.op] | outside(graph) if len(graph.op) else np.zeros(0, dtype=bool)
+    )
+
+
+def outside(graph: TracedGraph) -> Mask:
+    """Whether each row is of a loss outside of the module, which is not compiled with it."""
+    return np.asarray((np.array(graph.paths or ("",)) == LOSS)[graph.path])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,14 +22,15 @@ from foretell.sharding.traced_tensor import TracedExchange, tensor_cut
 from foretell.specs.arrays import Array, Ints, Mask
 from foretell.specs.result import Leaf
 from foretell.trace.graph import PHASES, TracedGraph, TracedModel, TracedOp
-from foretell.training.traced_held import (
+from foretell.training.traced_memory import (
+    BACKWARD,
     RankMemory,
     parts_of,
     rank_memory,
+    recomputation_bytes,
     trained_weights,
     weight_bytes,
 )
-from foretell.training.traced_memory import BACKWARD, recomputation_bytes
 from foretell.training.traced_rows import (
     HOST,
     RECOMPUTE,

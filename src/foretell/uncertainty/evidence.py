@@ -10,17 +10,51 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from foretell.catalog.error_models import error_model
 from foretell.network.library_catalog import doublings_beyond, evidence_of
 from foretell.records import dataclass
+from foretell.specs.arrays import Array
 from foretell.specs.corrections import TRAINING
 from foretell.specs.plan import USUAL_SCHEDULES, Plan
 from foretell.specs.result import Evidence, Leaf
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
-from foretell.uncertainty.mechanisms import shares_of
 from foretell.uncertainty.novelty import novelty_of, seen_together, training_facts
 from foretell.uncertainty.posterior import MeasuredRun, prior_interval
+
+MECHANISMS: Mapping[str, str] = {
+    "gemm": "gemm",
+    "grouped-gemm": "experts",
+    "attention": "attention",
+    "tensor_parallel": "tensor_parallel",
+    "context_parallel": "context_parallel",
+    "expert_parallel": "expert_parallel",
+    "pipeline_parallel": "pipeline_parallel",
+    "data_parallel": "data_parallel",
+    "host": "host",
+    "fixed": "fixed",
+    "bubble": "gemm",
+}
+"""Leaf -> the mechanism that it goes with; the rest are passes over memory."""
+PLACES = {name: i for i, name in enumerate(TRAINING)}
+
+
+def mechanism_of(leaf: str) -> str:
+    """The mechanism of a leaf by its name."""
+    return MECHANISMS.get(leaf, "memory_bound")
+
+
+def shares_of(tree: Leaf) -> Array:
+    """Share of a step's time that is of each mechanism; (mechanisms,)."""
+    found = np.zeros(len(TRAINING))
+    for child in tree.children or (tree,):
+        for end in child.children or (child,):
+            found[PLACES[mechanism_of(end.name)]] += end.value
+    total = float(found.sum())
+    return found / total if total > 0.0 else found
+
 
 Spread = tuple[float, ...]
 """5, 25, 50, 75 and 95 % quantiles of ln(measured / predicted)."""
@@ -188,3 +222,26 @@ def join_intervals(value: float, parts: Sequence[Leaf]) -> dict[str, tuple[float
                 above += max(high - part.value, 0.0) ** 2
         found[key] = (max(value - math.sqrt(below), 0.0), value + math.sqrt(above))
     return found
+
+
+ENDS = {"p50": 0.674, "p90": 1.645}
+"""Ends of an interval in standard deviations."""
+
+
+def tree_of(
+    tree: Leaf, deviations: Mapping[str, float], whole: Mapping[str, tuple[float, float]]
+) -> Leaf:
+    """The tree with intervals from the standard deviations of log-factors; the root has its own."""
+    return replace(_with_intervals(tree, deviations), interval=dict(whole))
+
+
+def _with_intervals(tree: Leaf, deviations: Mapping[str, float]) -> Leaf:
+    if not tree.children:
+        wide = deviations[mechanism_of(tree.name)]
+        interval = {
+            key: (tree.value * math.exp(-z * wide), tree.value * math.exp(z * wide))
+            for key, z in ENDS.items()
+        }
+        return replace(tree, interval=interval)
+    children = tuple(_with_intervals(child, deviations) for child in tree.children)
+    return replace(tree, children=children, interval=join_intervals(tree.value, children))

@@ -7,9 +7,14 @@ import pytest
 
 from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families.base import engine_of
-from foretell.kernels.families.choose import catalogue_surfaces, choose, family_named, of_kin
+from foretell.kernels.families.choose import (
+    catalogue_surfaces,
+    choose,
+    family_named,
+    of_kin,
+    spread_of,
+)
 from foretell.kernels.families.gemm import GemmCoefficients
-from foretell.kernels.families.spread import spread_of
 from foretell.specs.surface import Surface
 
 

@@ -23,11 +23,10 @@ from foretell.catalog.chips import catalogue_chip
 from foretell.errors import BadInput
 from foretell.kernels.families.backward import FAMILY as BACKWARD
 from foretell.kernels.families.base import engine_of
-from foretell.kernels.families.choose import choose, family_named
+from foretell.kernels.families.choose import choose, family_named, spread_of
 from foretell.kernels.families.gemm import GemmCoefficients
 from foretell.kernels.families.gemm import seconds as gemm_seconds
 from foretell.kernels.families.pointwise import PointwiseCoefficients, pointwise_seconds
-from foretell.kernels.families.spread import spread_of
 from foretell.lab.calibrate import fit, fit_file, fit_report, measured_rows
 from foretell.report.figure_svg import figure_svg
 from foretell.report.figures.fit import fit_figure

@@ -43,7 +43,7 @@ from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
-from foretell.uncertainty.memory import scale_of
+from foretell.uncertainty.intervals import scale_of
 from tests.builders import make_network
 
 GIB = 2.0**30

@@ -10,10 +10,10 @@ from foretell.network.algorithms import Collective, find
 from foretell.network.algorithms.base import gather_schedule
 from foretell.network.algorithms.bucket import gather_over
 from foretell.network.algorithms.direct import gather_direct
-from foretell.network.algorithms.hierarchical import (
+from foretell.network.algorithms.ring import gather_one_way
+from foretell.network.stack import (
     hierarchical_cost,
 )
-from foretell.network.algorithms.ring import gather_one_way
 from foretell.network.topologies import Topology
 from foretell.network.topologies.base import Link, LinkGraph, both_ways
 from foretell.network.topologies.switch import Switch

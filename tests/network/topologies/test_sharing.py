@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.network.topologies.sharing import fair_rates, shared_taper
+from foretell.network.placement import fair_rates, shared_taper
 
 RATE = 50e9
 

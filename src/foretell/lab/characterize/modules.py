@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foretell.kernels.loss import narrow_loss
+from foretell.kernels.stack_passes import narrow_loss
 from foretell.lab.characterize.groups import RankGroups
 from foretell.lab.characterize.models import DecoderSizes
 from foretell.lab.characterize.shards import computing

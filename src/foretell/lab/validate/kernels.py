@@ -13,8 +13,12 @@ import numpy as np
 
 from foretell.catalog import chip as named_chip
 from foretell.kernels.families.base import attainable, engine_of
-from foretell.kernels.families.choose import FamilyCoefficients, catalogue_surfaces, choose
-from foretell.kernels.families.spread import spread_of
+from foretell.kernels.families.choose import (
+    FamilyCoefficients,
+    catalogue_surfaces,
+    choose,
+    spread_of,
+)
 from foretell.lab.calibrate.kernel_files import read_kernels
 from foretell.lab.calibrate.surfaces import KernelRows, left_out
 from foretell.lab.validate.scores import Prediction, Scores, scores_of

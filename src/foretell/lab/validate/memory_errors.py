@@ -1,9 +1,9 @@
 """Errors of predicted memory by source: `python -m foretell.lab.validate.memory_errors FILE ...`.
 
 Writes catalog/memory_errors.toml, which intervals of memory and the probability to fit rest on
-(uncertainty/memory.py), and prints how they do on sources that are held out of the fit. Tables of runs that
-ran give printed peaks and outcomes, tables of runs out of memory outcomes. Rows of grade C do
-not count, and of each source at most MOST_ROWS. To be run again whenever a change moves predicted bytes.
+(uncertainty/intervals.py), and prints how they do on sources that are held out of the fit. Tables of runs
+that ran give printed peaks and outcomes, tables of runs out of memory outcomes. Rows of grade C do not count,
+and of each source at most MOST_ROWS. To be run again whenever a change moves predicted bytes.
 
     ln(measured / predicted) = room_shift room + (source + row) (1 + room_scale room)
 
@@ -29,7 +29,7 @@ from foretell.lab.validate.own_transformers import points
 from foretell.lab.validate.training import RunPrediction, prediction_of, printed_peak
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.records import dataclass
-from foretell.uncertainty.memory import QUANTILES, scale_of, t_share
+from foretell.uncertainty.intervals import QUANTILES, scale_of, t_share
 
 Array = NDArray[np.float64]
 

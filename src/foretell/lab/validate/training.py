@@ -35,7 +35,7 @@ from foretell.lab.validate.training_question import PublishedQuestion, question_
 from foretell.lab.validate.training_rows import TrainingRow, read_rows
 from foretell.records import dataclass
 from foretell.simulation.answer import overlaps, with_step
-from foretell.simulation.step import played_step
+from foretell.simulation.streams import played_step
 from foretell.specs.plan import Plan
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario

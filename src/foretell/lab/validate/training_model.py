@@ -19,7 +19,7 @@ from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.ffn import Experts
 from foretell.specs.job import Job
 from foretell.specs.model import Model
-from foretell.training.flops import step_flops, unseen_flop
+from foretell.training.totals import step_flops, unseen_flop
 
 PLAIN_NAMES = re.compile(
     r"gpt|mpt|opt|bloom|megatron|turing|nemotron-?4|falcon|mt-?nlg", re.IGNORECASE

@@ -11,7 +11,7 @@ from foretell.lab.characterize.traces.rank_trace import RankTrace, TracedStep
 from foretell.lab.characterize.traces.run import TraceReport
 from foretell.report.figures.look import Figure
 from foretell.report.figures.timeline import timeline
-from foretell.simulation.step import played_step, rank_stride
+from foretell.simulation.streams import played_step, rank_stride
 from foretell.simulation.trace import trace_events
 from foretell.specs.result import StepEstimate
 

@@ -15,7 +15,7 @@ from foretell.report.presentation.numbers import (
     value_text,
 )
 from foretell.specs.measurement import HELD, PART_NAMES
-from foretell.uncertainty.causes import REST, SHARED
+from foretell.uncertainty.words import REST, SHARED
 
 CAUSES = {
     **WORDS,

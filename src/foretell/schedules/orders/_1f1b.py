@@ -14,8 +14,7 @@ where all ranks differ by up to 30 % (tests/simulation/test_uneven.py).
 import numpy as np
 
 from foretell.kernels.memory import in_flight as held_in_flight
-from foretell.schedules.base import ONE_CHUNK, Pipe, RankTimes, Schedule, Task
-from foretell.schedules.pipeline import fill_and_drain_s
+from foretell.schedules.base import ONE_CHUNK, Pipe, RankTimes, Schedule, Task, fill_and_drain_s
 from foretell.specs.arrays import Array
 
 

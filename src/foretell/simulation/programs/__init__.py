@@ -15,19 +15,17 @@ from foretell.records import dataclass
 from foretell.schedules import schedule_named
 from foretell.schedules.base import Schedule
 from foretell.simulation.program import EXCHANGES, Pass, Program
-from foretell.simulation.programs.dealing import Contents, Dealing, dealing_of
+from foretell.simulation.programs.dealing import Contents, Dealing, dealing_of, part_passes
 from foretell.simulation.programs.messages import copies_of, with_copies, with_messages
-from foretell.simulation.programs.passes import part_passes
 from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.plan import Plan, batch_of
 from foretell.specs.scenario import Scenario
-from foretell.training.dualpipe import TAKEN_CORES
-from foretell.training.exposed_messages import cores_taken
-from foretell.training.exposure import exposure_of
+from foretell.training.exposed_messages import cores_taken, exposure_of
 from foretell.training.ledger import Ledger
+from foretell.training.micro_batch import TAKEN_CORES
 from foretell.training.rank_links import system_as_filled
-from foretell.training.recipes import launch_kind
+from foretell.training.shapes import launch_kind
 from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, tables_of
@@ -139,7 +137,7 @@ def held_cores(chip: Chip, uses: Sequence[Sequence[float]]) -> tuple[float, ...]
 
 
 def hidden_share(plan: Plan, chip: Chip) -> float:
-    """What a forward beside a backward pass hides of the experts' exchanges: training/dualpipe.py."""
+    """What a forward beside a backward pass hides of the experts' exchanges: training/micro_batch.py."""
     if schedule_named(plan.schedule).layout != "both" or plan.ep_overlap == "on":
         return 0.0
     cores = float(np.mean(chip.cores))

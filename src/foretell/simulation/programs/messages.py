@@ -25,8 +25,8 @@ from foretell.training.data_parallel import (
     kinds_alike,
     shares_of,
 )
-from foretell.training.dualpipe import mirror_seconds
-from foretell.training.exposure import exposure_of
+from foretell.training.exposed_messages import exposure_of
+from foretell.training.micro_batch import mirror_seconds
 from foretell.training.shapes import sum_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Stages, Tables

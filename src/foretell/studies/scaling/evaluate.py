@@ -38,8 +38,7 @@ from foretell.training.stages import stages_of_plans
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import Tables, select, tables_of
 from foretell.uncertainty.evidence import EXCHANGES, node
-from foretell.uncertainty.intervals import Interval, cause, inverse_cause, times
-from foretell.uncertainty.memory import held_intervals
+from foretell.uncertainty.intervals import Interval, cause, held_intervals, inverse_cause, times
 from foretell.units import format as show
 
 Array = NDArray[np.float64]

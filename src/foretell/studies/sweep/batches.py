@@ -41,8 +41,8 @@ from foretell.training.feasibility import VERDICTS, verdict_codes
 from foretell.training.long_run import asked_run, conditions_of, with_run
 from foretell.training.room import make_room
 from foretell.training.step import evaluate_rows
-from foretell.training.systems import evaluate_systems
 from foretell.training.tables import CHUNK, chunks, select, tables_of
+from foretell.training.variants import evaluate_systems
 
 Array = NDArray[np.float64]
 

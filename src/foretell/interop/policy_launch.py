@@ -12,13 +12,11 @@ from typing import Any
 from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import Keys, world_size
 from foretell.interop.launch import Known, Launch
-from foretell.interop.policy_step import launch_of_step, prompt_room
+from foretell.interop.policy_step import TUNED, launch_of_step, prompt_room
 from foretell.interop.tool_fields import Translated, translate
 from foretell.interop.tool_tables import ToolTable
 from foretell.interop.whole_numbers import whole_number
 
-TUNED = ("sft", "dpo", "reward")
-"""Algorithms without generation."""
 _POOL = re.compile(r"(?:[a-z]+[:.])?\(?(?:attn:)?((?:[dptce]\d+)+)", re.IGNORECASE)
 _DEGREE = re.compile(r"([dptce])(\d+)", re.IGNORECASE)
 _RANGE = re.compile(r"(\d+)\s*-\s*(\d+)|(\d+)")
@@ -35,6 +33,10 @@ def read_policy(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     group = keys.whole("group")  # of one environment: a batch then counts trajectories
     samples = 1 if method else group or keys.whole("samples") or 1
     answers = None if method else keys.whole("prompts" if group else "answers")
+    for start in str(table.options.get("other_steps", "")).split():
+        named = any(start in word for word in given.words)
+        if named or any(key.startswith(start) for key, _ in given.pairs):
+            keys.doubt(f"{start.rstrip('.')} is another step, which is not computed")
     prompts = max(answers // samples, 1) if answers else keys.whole("prompts", low=0) or 0
     mini = (None if group else answers) or _mini(keys, table, prompts, samples, bool(method))
     if prompts == 0 and not method:  # fully asynchronous: what passes between two synchronisations
@@ -184,6 +186,8 @@ def _chips(
     engines = keys.whole("engines")
     if pool is None and engines and keys.flag("colocate") is False:
         pool = engines * (keys.whole("rollout_tp") or 1)
+    if pool is None and keys.said_as("colocate") and keys.flag("colocate") is False:
+        keys.ask("the GPUs that generate are not in the file: --rollout-gpus")
     if pool is not None and whole is not None and known.gpus is None and keys.flag("pool_inside"):
         whole = max(whole - pool, 1)
     return whole, pool

@@ -14,7 +14,9 @@ from foretell.interop.tool_fields import Translated, launch_of
 from foretell.interop.tool_tables import ToolTable, table_of
 from foretell.specs.post_training import USUAL_PROMPT, usual_prompt
 
-ALGORITHMS = {"sft": "sft", "dpo": "dpo", "reward": "reward", "grpo": "grpo",
+TUNED = ("sft", "dpo", "kto", "reward")
+"""Algorithms without generation."""
+ALGORITHMS = {**{name: name for name in TUNED}, "grpo": "grpo",
               "gae": "ppo", "ppo": "ppo", "dapo": "dapo", "rloo": "grpo", "reinforce": "grpo",
               "group_norm": "grpo", "reinforce_plus_plus": "grpo", "dr_grpo": "grpo",
               "remax": "grpo", "reinforce_baseline": "grpo", "gspo": "grpo", "opo": "grpo",
@@ -128,7 +130,7 @@ def _record(step: Mapping[str, Any], values: Mapping[str, object]) -> dict[str, 
     algorithm = ALGORITHMS.get(step["algorithm"], "grpo")
     told = {**step, "algorithm": algorithm, "plan": plan_words(plan)}
     mini, prompt = told.pop("mini"), told.pop("prompt_len")
-    if algorithm in ("sft", "dpo", "reward"):
+    if algorithm in TUNED:
         told = {"prompts": mini, "isl": prompt, **{n: told[n] for n in (*TUNING, "plan")}}
     else:
         if told["rollout_gpus"] is not None:

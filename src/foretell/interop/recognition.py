@@ -34,6 +34,7 @@ _BESIDE = re.compile(
 known."""
 _MODULE = re.compile(r"[\w.]+\.\w*(?:inference|infer|evaluate|convert|ckpt|checkpoint)")
 """A module that uses or turns a model, as a word of its own."""
+_INDEX = re.compile(r"\.\d+(?=\.|$)")
 _PROGRAM = re.compile(r"(?:[\w.-]+/)*[\w.-]+\.(?:py|sh)|\w+(?:\.\w+)+")
 """A file or module of somebody's own."""
 
@@ -162,13 +163,14 @@ def score(given: ArgumentTable, table: ToolTable) -> float:
         return (
             0.0  # nothing speaks for it, or nothing that does not for the tool that it is made of
         )
+    kinds = {_INDEX.sub("", key) for key in keys}  # a list of many rows is one of a few keys
     share = (
-        sum(1 for key in keys if _known(key, table)) / len(keys) if keys and table.known else 0.0
+        sum(1 for key in kinds if _known(key, table)) / len(kinds) if kinds and table.known else 0.0
     )
     if (
         not named
         and len(table.known) > COMPLETE
-        and share < (LEAST_SHARE if given.started or len(keys) > 8 else 0.0)
+        and share < (LEAST_SHARE if given.started or len(kinds) > 8 else 0.0)
     ):
         return 0.0
     return PROGRAM * named + WEAK * weak + MARK * min(len(marks), 6) + SHARE * share

@@ -116,7 +116,7 @@ def launch_of(
         "seq_len": job.get("seq_len"), "plan": plan_words(values), "accelerator": given.accelerator,
         "values": read_back(keys, {**job, **values}, sources), "notes": tuple(keys.notes),
         "doubts": tuple(keys.doubts), "asks": tuple(keys.asks), "ignored": told.left.quiet,
-        "unmodelled": told.left.bears, "unknown": told.left.unknown,
+        "unmodelled": (*told.warned, *told.left.bears), "unknown": told.left.unknown,
     }  # fmt: skip
     return Launch(**{**made, **more})
 
@@ -212,6 +212,9 @@ def _plan(
         meant = values.get(text, values.get("*", ""))
         if meant == "!":
             warned.append(f"{key}={text[:40]}")
+            continue
+        if meant == "stop":
+            keys.doubt(f"{key} {text[:40]} is another step, which is not computed")
             continue
         found = read(meant)
         words |= found

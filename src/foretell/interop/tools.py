@@ -113,12 +113,14 @@ def _read_one(alone: ArgumentTable, whose: Tool, beside: Known) -> Launch:
         )
         launch = replace(launch, doubts=(*launch.doubts, told))
     launch = replace(launch, doubts=(*launch.doubts, *_cut_short(given)))
+    if (launch.accelerator or "").lower() == "cpu":
+        launch = replace(launch, doubts=(*launch.doubts, "it runs on processors without a GPU"))
     opened_names = {one.name for one in beside.files}
     parents = _parents(given, whose, opened_names)
     closed = [] if parents else _not_opened(given, opened_names)
     behind = _behind(given, launch)
     if parents or behind or any("_recipe " in ask for ask in launch.asks):
-        launch = only_told(launch)
+        launch = only_told(launch, given)
     return with_asks(
         replace(
             launch,
@@ -180,9 +182,22 @@ def _judged(launch: Launch, given: ArgumentTable) -> Launch:
     table = table_of(launch.tool)
     recipes = [one for one in launch.unknown if "_recipe " in one]
     plain = (one for one in launch.unknown if one not in recipes and one not in empty)
-    stops = [why for one in plain if (why := unknown_sentence(one, table))]
+    told = dict(given.pairs)
+    stops = [
+        why
+        for one in plain
+        if (why := unknown_sentence(one, table) or _degrees_inside(one, told.get(one)))
+    ]
     asks = [f"what {one} sets is not in the file: --plan, --gpus" for one in recipes]
     return replace(launch, doubts=(*launch.doubts, *stops), asks=(*launch.asks, *asks))
+
+
+def _degrees_inside(key: str, value: object) -> str | None:
+    """A doubt where the value of a key that is not known sets degrees: `--component language=tp=4,pp=2`."""
+    return f"{key} sets degrees that are not read" if _DEGREES.search(str(value)) else None
+
+
+_DEGREES = re.compile(r"(?<![a-z])[tpcde]p=\d")
 
 
 def _parents(given: ArgumentTable, tool: Tool, opened: Collection[str]) -> list[str]:
@@ -224,8 +239,9 @@ def _field_of(word: str) -> str:
     return "micro_batch" if name == "mbs" else name
 
 
-def only_told(launch: Launch) -> Launch:
+def only_told(launch: Launch, given: ArgumentTable) -> Launch:
     """A launch without what its tool's defaults say: another file that is not at hand has the rest."""
+    kept = ("model", "framework", *(("algorithm",) if _names_method(launch.tool, given) else ()))
     parents = str(table_of(launch.tool).options.get("parents", "")).split()
     told = {one.name for one in launch.values if one.origin == "file" and one.key not in parents}
     told -= {"dp"}
@@ -245,12 +261,15 @@ def only_told(launch: Launch) -> Launch:
         seq_len=launch.seq_len if "seq_len" in told else None,
         post_training=None
         if post is None
-        else {
-            key: value
-            for key, value in post.items()
-            if key in told or key in ("algorithm", "model", "framework")
-        },
+        else {key: value for key, value in post.items() if key in told or key in kept},
     )
+
+
+def _names_method(tool: Tool, given: ArgumentTable) -> bool:
+    """Whether a launch of a tool whose configuration has a section for each method has one of these."""
+    sections = table_of(tool).options.get("sections", {})
+    starts = (*" ".join(sections.values()).split(), "grpo.")
+    return given.started or not sections or any(key.startswith(starts) for key, _ in given.pairs)
 
 
 def _names_batch(launch: Launch) -> bool:

@@ -578,17 +578,17 @@ def post_training(
 ) -> dict[str, object]:
     """Arguments of a post-training question: algorithm, sequences of a step, the trainer's plan."""
     told = (keys.text("method") or "").lower()
-    run = keys.given.text.lower()
-    kind = next((one for one in METHODS if one in told), "")
+    kind = max((one for one in METHODS if one in told), key=len, default="")
     if any(one in told for one in TAUGHT):
         keys.doubt(f"{told[:40]} needs a teacher or answers of its own: taken as plain fine-tuning")
     if not told:
         words = " ".join(keys.given.words).lower()
-        named = (one for one in METHODS if re.search(rf"[\s/]{one}(?:\.py)?\s", run)
-                 or re.search(rf"(?:^|[\s/_-]){one}(?:[_-]\w+)?(?:\.py)?(?:\s|$)", words))  # fmt: skip
-        kind = next(named, "")
-    if not told and kind not in ("grpo", "ppo") and keys.said_as("samples", "answer_len"):
-        kind = "grpo"  # a GRPOConfig's own
+        ends = r"(?:[_-]\w+)?(?:\.py)?(?:\s|$)"
+        kind = next((one for one in METHODS if re.search(rf"(?:^|[\s/_.-]){one}{ends}", words)), "")
+    for method, fields in table.options.get("methods", {}).items():
+        if not told and not kind and (said := keys.said_as(*fields.split())):
+            kind = method
+            keys.note(f"{keys.given.spelt.get(said[0], said[0])} says that the method is {method}")
     found: dict[str, object] = {
         "algorithm": METHODS.get(kind, "sft"),
         "model": launch["model"],
@@ -600,7 +600,7 @@ def post_training(
     }
     if found["algorithm"] in ("grpo", "ppo"):
         found |= _generation(keys, launch["global_batch"])
-    if found["algorithm"] == "dpo" and keys.flag("reference_cached"):
+    if found["algorithm"] in ("dpo", "kto") and keys.flag("reference_cached"):
         found["reference"] = "cached"
     return {name: value for name, value in found.items() if value is not None}
 

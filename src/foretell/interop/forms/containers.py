@@ -27,6 +27,8 @@ from foretell.interop.whole_numbers import whole_number
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu", "gpu")
 """Resources of a container that are accelerators."""
+_WITHOUT_GPUS = re.compile(r"[-_:/]cpu(?![a-z])")
+"""An image for processors alone: `vllm-openai-cpu`."""
 _KUBERNETES = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
 
 
@@ -156,6 +158,8 @@ def processes_of(
 ) -> list[LaunchedProcess]:
     """The processes that a container's words start."""
     written = files or {}
+    if _WITHOUT_GPUS.search(image) and not any(one.name == "gpus_per_node" for one in facts):
+        facts = [*facts, stated("accelerator", "cpu", words[0].line if words else 0, "image")]
     found = unwrapped([_with_shell_text(word) for word in words])
     around = (LauncherLayer(name=layer), *found.layers)
     script, line = None, 0

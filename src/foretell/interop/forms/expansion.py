@@ -33,6 +33,8 @@ _OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:|@", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"', "r": "\r", "0": ""}
 _PLAIN = re.compile(r"[^\\'\"$`]+")
 _HERE = re.compile(r"<<-?[ \t]*['\"]?(\w+)['\"]?")
+_EVERY = re.compile(r"\$(?:@|\{(?:@|\w+\[@\])[^-=?+}]*\})")
+"""Every element of an array inside quotes: of an empty one no word."""
 _DEEPEST = 12
 
 
@@ -82,7 +84,8 @@ class Expander:
             elif sign == '"' and not keeps_quotes:
                 close = self._closing(at + 1, end)
                 inner = self._scan(at + 1, close, quoted=True)
-                found += inner or [self._literal(at, "")]
+                if inner or not _EVERY.fullmatch(text, at + 1, close):
+                    found += inner or [self._literal(at, "")]
                 at = close + 1
             elif sign == "$" and at + 1 < end:
                 pieces, at = self._dollar(at, end, quoted=quoted)

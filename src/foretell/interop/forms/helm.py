@@ -7,6 +7,7 @@ flags that the chart makes of them.
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from foretell.interop.forms.containers import (
@@ -67,7 +68,8 @@ def is_values(value: Any) -> bool:
 
 def read_values(tree: Tree) -> LaunchContents:
     """Servers of a chart's values."""
-    value = tree.value
+    value = _filled(tree.value, tree.value)
+    tree = replace(tree, value=value)
     found: list[LaunchedProcess] = []
     specs = table(value.get("servingEngineSpec")).get("modelSpec")
     for at, one in enumerate(specs if isinstance(specs, list) else ()):
@@ -80,6 +82,29 @@ def read_values(tree: Tree) -> LaunchContents:
         if isinstance(one, Mapping) and one.get("enabled") and one.get("url"):
             found.append(_catalogue(tree, one, ("catalog", str(name))))
     return LaunchContents(form="helm", processes=tuple(found))
+
+
+_VALUE = re.compile(r"\"?\{\{-?\s*(?:tpl\s+)?\.Values\.([\w.]+)\s*-?\}\}\"?")
+
+
+def _filled(node: Any, values: Any) -> Any:
+    """A tree with `{{ .Values.a.b }}` put in from the values themselves."""
+    if isinstance(node, Mapping):
+        return {key: _filled(one, values) for key, one in node.items()}
+    if isinstance(node, list):
+        return [_filled(one, values) for one in node]
+    return (
+        _VALUE.sub(lambda found: _at(values, found[1], found[0]), node)
+        if isinstance(node, str)
+        else node
+    )
+
+
+def _at(values: Any, path: str, otherwise: str) -> str:
+    """The text at a path of the values."""
+    for part in path.split("."):
+        values = table(values).get(part)
+    return otherwise if values is None or isinstance(values, Mapping | list) else str(values)
 
 
 def _flags(
@@ -147,11 +172,14 @@ def _model_service(tree: Tree) -> Iterator[LaunchedProcess]:
     """llm-d's model service: decode and prefill with containers and parallelism."""
     value = tree.value
     artifacts = table(value.get("modelArtifacts"))
+    kind = table(value.get("accelerator")).get("type")
     start = _start(tree, ("modelArtifacts", "name"), _model_name(artifacts))
     for role in ("decode", "prefill"):
         half = table(value.get(role))
         if half and half.get("create") is not False:
-            yield from _half(tree, half, (role,), start, role)
+            for one in _half(tree, half, (role,), start, role):
+                chip = [stated("accelerator", str(kind), tree.line("accelerator", "type"), "type")]
+                yield replace(one, facts=(*one.facts, *(chip if kind == "cpu" else ())))
 
 
 def inference_service(tree: Tree) -> Iterator[LaunchedProcess]:

@@ -10,7 +10,7 @@ from typing import Any
 from foretell import catalog
 from foretell.api.launches import merge_launch, read_launch
 from foretell.catalog.model_names import FOLDER
-from foretell.catalog.price_files import price_file
+from foretell.catalog.prices import price_file
 from foretell.inputs.question import ask, plan_of
 from foretell.lab.calibrate.measured_rows import groups_of
 from foretell.lab.calibrate.measured_rows import read as read_measurements

@@ -5,7 +5,7 @@ import pytest
 import foretell
 from foretell.catalog.software import families, family_of, software
 from foretell.catalog.software_rules import family_rules
-from foretell.inputs.plan_rules import PIPELINE
+from foretell.inputs.plan_defaults import PIPELINE
 from foretell.inputs.question import ask, plan_of
 from foretell.specs.plan import BY_SOFTWARE, OF_EXPERTS, OWN_CUTS, OWN_DTYPES, Plan, parse_plan
 

@@ -7,7 +7,7 @@ import pytest
 
 import foretell
 from foretell.api.network import collective
-from foretell.catalog.nccl import shipped_release
+from foretell.catalog.software import shipped_release
 from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
 from foretell.network.algorithms import find

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 import foretell
-from foretell.catalog.error_models import error_model
-from foretell.catalog.sightings import QuestionFacts, sightings
+from foretell.catalog.error_models import QuestionFacts, error_model, sightings
 from foretell.uncertainty.novelty import FEATURES, novelty_of, seen_together
 
 KNOWN = QuestionFacts(

@@ -17,10 +17,8 @@ from foretell.inputs.question import ask, plan_of
 from foretell.search.space import enumerate_plans
 from foretell.specs.plan import parse_plan
 from foretell.specs.study import Study
-from foretell.studies.axes import spaced_values
-from foretell.studies.flags import FLAGS
+from foretell.studies.axes import FLAGS, columns, point_count, spaced_values
 from foretell.studies.plan_words import plan_texts, word_of
-from foretell.studies.points import columns, point_count
 from foretell.studies.study_file import read_study, text_of
 from foretell.studies.sweep.run import trial_problems
 

@@ -7,7 +7,7 @@ import pytest
 import foretell
 from foretell.catalog import model, system
 from foretell.catalog.engines import profile, profiles
-from foretell.catalog.sightings import QuestionFacts
+from foretell.catalog.error_models import QuestionFacts
 from foretell.lab.calibrate.serving_left_out import left_out_overheads
 from foretell.serving.evidence import evidence_for, interval_of, layout_of
 from foretell.specs.deployment import Deployment

@@ -17,7 +17,7 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput
-from foretell.studies.points import point_count
+from foretell.studies.axes import point_count
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep import run as runs
 from foretell.studies.sweep import shards

@@ -13,9 +13,15 @@ import foretell
 from foretell.errors import BadInput, Infeasible
 from foretell.report.figures.strategies import efficiency
 from foretell.studies.scaling.evaluate import BANDWIDTHS, structure
-from foretell.studies.scaling.question import common_batch, gpu_counts, plan_texts, strategy_texts
 from foretell.studies.scaling.records import Curve, Scaling, ScalingPoint
-from foretell.studies.scaling.run import curve_of, scaling
+from foretell.studies.scaling.run import (
+    common_batch,
+    curve_of,
+    gpu_counts,
+    plan_texts,
+    scaling,
+    strategy_texts,
+)
 from foretell.studies.scaling.study import study
 from tests.surfaces.command import foretell as command
 

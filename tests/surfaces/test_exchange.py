@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import foretell as package
-from foretell.catalog.price_files import chip_named
+from foretell.catalog.prices import chip_named
 from foretell.serving.memory import cache_bytes, fraction_for, memory_of
 from tests.surfaces.command import foretell
 

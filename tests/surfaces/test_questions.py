@@ -19,7 +19,7 @@ from foretell.search.frameworks import own_refusals
 from foretell.specs.questions import QUESTIONS, every_field, question_type
 from foretell.specs.questions.flags import Flag, Kind, asks, edges_of, fields_of, offered
 from foretell.specs.questions.training import TrainingQuestion
-from foretell.studies.flags import FLAGS, RECORDS, study_fields
+from foretell.studies.axes import FLAGS, RECORDS, study_fields
 from foretell.web import answers
 from foretell.web.fields import KINDS, body_model
 from foretell.web.limits import MOST

@@ -13,7 +13,7 @@ import foretell
 from foretell.catalog import model as catalog_model
 from foretell.interop.own_model import write_toml
 from foretell.specs.questions import every_field, question_type
-from foretell.studies.flags import FLAGS
+from foretell.studies.axes import FLAGS
 from foretell.web.figures import KINDS
 from foretell.web.names import FILES
 from tests.surfaces.command import TOY

@@ -23,7 +23,7 @@ import foretell
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog.files import read_table
-from foretell.catalog.price_files import price_file
+from foretell.catalog.prices import price_file
 from foretell.economics.ask_system import SystemQuestion, system_cost
 from foretell.errors import BadInput
 from foretell.interop.user_files import names_only

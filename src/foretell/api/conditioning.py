@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.api.plausible import check_plausible
+from foretell.api.measured_files import check_plausible
 from foretell.catalog import model as catalog_model
 from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Infeasible, Problem, bad_input

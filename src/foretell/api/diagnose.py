@@ -24,7 +24,7 @@ from foretell.api.post_training_diagnosis import LoopsDiagnosis, diagnose_loops,
 from foretell.api.run_causes import Cause, PhaseGap, likely_causes, part_causes, part_gaps
 from foretell.api.service_diagnosis import ServicesDiagnosis, diagnose_services, is_service
 from foretell.catalog import model as catalog_model
-from foretell.catalog.price_files import chip_named
+from foretell.catalog.prices import chip_named
 from foretell.errors import BadInput, Infeasible, bad_input
 from foretell.inputs.question import as_texts, plan_of, scenario_for
 from foretell.interop.step_series import series_findings

@@ -17,7 +17,7 @@ from foretell.api.launch_files import files_beside
 from foretell.catalog import model as catalog_model
 from foretell.catalog import system as catalog_system
 from foretell.catalog.model_names import find_model
-from foretell.catalog.price_files import chip_named
+from foretell.catalog.prices import chip_named
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.interop.arguments import LARGEST_TEXT
 from foretell.interop.huggingface.hub import fetch_config, is_repository

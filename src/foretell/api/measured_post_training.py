@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from foretell.api.conditioning import factor_json
-from foretell.api.measured_files import read_measured
-from foretell.api.plausible import check_plausible
+from foretell.api.measured_files import check_plausible, read_measured
 from foretell.catalog.error_models import error_model
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.inputs.question import collect

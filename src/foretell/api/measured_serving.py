@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from foretell.api.conditioning import factor_json
-from foretell.api.measured_files import read_measured
-from foretell.api.plausible import FAR_SERVICE, check_plausible
+from foretell.api.measured_files import FAR_SERVICE, check_plausible, read_measured
 from foretell.api.serving import as_answered, closed_form
 from foretell.api.serving_questions import question_of
 from foretell.catalog.error_models import error_model

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foretell.api.post_training_advice import ways_to_fit, with_ways_out
-from foretell.api.post_training_fit import tuning_fits
+from foretell.api.post_training_advice import tuning_fits, ways_to_fit, with_ways_out
 from foretell.api.post_training_setup import setups_of
 from foretell.api.post_training_words import in_our_words
 from foretell.api.serving_questions import rent_of

@@ -6,10 +6,14 @@ from typing import Any
 
 from foretell.api.post_training_trainer import budget_of, sender_of, trainer_of
 from foretell.api.serving_questions import choices_of, model_or_stand_in
-from foretell.catalog.datasets import example_lengths
 from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.model_names import reasons_at_length
-from foretell.catalog.post_training import PostTrainingLoop, loop_names, post_training_loop
+from foretell.catalog.post_training import (
+    PostTrainingLoop,
+    example_lengths,
+    loop_names,
+    post_training_loop,
+)
 from foretell.errors import BadInput, Infeasible, Problem, bad_input, unknown, wrong
 from foretell.inputs.question import ask, collect, settings_of
 from foretell.posttraining.placement import best_micro_batch, usual_layout

@@ -14,8 +14,8 @@ from foretell.catalog.engines import profile as profile_for
 from foretell.catalog.model_names import find_model, stand_in, states_size
 from foretell.catalog.models import is_catalogue_model
 from foretell.catalog.names import exists
-from foretell.catalog.price_files import rent_in
 from foretell.catalog.prices import price as catalogue_price
+from foretell.catalog.prices import rent_in
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, collect, settings_of

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretell.api.answers import Estimate, estimate_answer, scenario_of
 from foretell.errors import BadInput, Infeasible, Problem, at_path, bad_input, unknown, wrong
+from foretell.inputs.job import fill_sequences
 from foretell.inputs.question import (
     as_texts,
     collect,
@@ -14,7 +15,6 @@ from foretell.inputs.question import (
     plan_of,
     scenario_for,
 )
-from foretell.inputs.sequences import fill_sequences
 from foretell.records import with_values
 from foretell.search.frameworks import own_refusals
 from foretell.search.plan_checks import check_choices, check_plan, too_large

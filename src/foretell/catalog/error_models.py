@@ -1,13 +1,18 @@
-"""How far predictions are from runs that nobody had seen: one model of ln(measured / predicted) a kind.
+"""How far predictions were from measured runs, and what those runs show of software, chips and models.
 
-A source's runs err together by a factor that all of its work shares and by factors of single mechanisms,
-both with heavy tails; what is left is a run's own. The scale of what a source shares grows with what is new
-about a question (uncertainty/novelty.py). Intervals, evidence and the posterior of measured runs are its
-three uses. error_models.toml has the numbers, fitted to first contacts by lab/validate/error_fit.py; of each
-source among them also what the others give without it, so that it can be scored as if it had not been seen.
+An ErrorModel is one model of ln(measured / predicted) a kind of question. A source's runs err together by
+a factor that all of its work shares and by factors of single mechanisms, both with heavy tails; what is
+left is a run's own. The scale of what a source shares grows with what is new about a question
+(uncertainty/novelty.py). Intervals, evidence and the posterior of measured runs are its three uses.
+error_models.toml has the numbers, fitted to first contacts by lab/validate/error_fit.py; of each source
+among them also what the others give without it, so that it can be scored as if it had not been seen.
+memory_errors.toml has the errors of peaks of memory.
+
+A Sighting (sightings.toml) is a group of runs of one source that agree in all but their sizes. Runs on one
+named machine are one world, however many tables they fill: worlds are what is counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -66,3 +71,127 @@ def error_model(kind: str, left_out: str = "") -> ErrorModel:
 @lru_cache(maxsize=1)
 def _tables() -> Mapping[str, Any]:
     return read_table(FILE)
+
+
+MEMORY_FILE = ROOT / "memory_errors.toml"
+"""Written by lab/validate/memory_errors.py."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogError:
+    """ln(measured / predicted) of one number: a source's part and a row's, Student's t with 4 degrees."""
+
+    source_scale: float
+    """Scale of what all runs of a source have in common."""
+    row_scale: float
+    """Scale of what a run has beside it."""
+    room_shift: float = 0.0
+    """What is added to the logarithm for a chip that is all free."""
+    room_scale: float = 0.0
+    """Share by which the scales grow for a chip that is all free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryErrors:
+    """Of both numbers of a step's memory."""
+
+    allocated: LogError
+    """What tensors take."""
+    held: LogError
+    """What the allocator reserves, and the process holds."""
+
+
+@lru_cache(maxsize=64)
+def memory_errors(software: str, gpus: int, weights: str) -> MemoryErrors:
+    """The errors of a release of software on so many chips with weights of a dtype: measured by this project,
+    or as of other sources."""
+    level = "measured" if is_measured(software, gpus, weights) else "other"
+    return _errors(read_table(MEMORY_FILE)["software"][level])
+
+
+def is_measured(software: str, gpus: int, weights: str) -> bool:
+    """Whether this project has measured a release of software on so many chips with weights of a dtype."""
+    measured = read_table(MEMORY_FILE)["measured"]
+    known = software in measured["software"] and weights in measured["weights"]
+    return known and gpus <= measured["gpus"]
+
+
+def _errors(entry: dict[str, Any]) -> MemoryErrors:
+    return MemoryErrors(allocated=LogError(**entry["allocated"]), held=LogError(**entry["held"]))
+
+
+SIGHTINGS_FILE = ROOT / "sightings.toml"
+"""Written by lab/validate/error_fit.py."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionFacts:
+    """What is known of a question before it is run."""
+
+    software: str = ""
+    """Family of the framework, engine or loop; empty where none is named."""
+    chip: str = ""
+    """Chip."""
+    generation: str = ""
+    """Generation of the chip: its architecture."""
+    model: str = "dense"
+    """Kind of model: dense, mixture, hybrid, or encoder."""
+    precision: str = "wide"
+    """Format of matrix multiplications: wide (16 bits and more), or its name."""
+    layout: str = ""
+    """Kind of layout: which kinds of parallelism it has."""
+    fabric: str = ""
+    """System whose links between nodes are used; empty inside a node."""
+    size: float = 1.0
+    """GPUs of a training step; sequences a GPU of a service."""
+    length: float = 1.0
+    """Tokens of a sequence, or of a prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """Runs of one source that agree in all but their sizes."""
+
+    source: str
+    """Where they are published."""
+    world: str
+    """The machine where it has a name, else the source."""
+    facts: QuestionFacts
+    """What they agree in, with their largest sizes."""
+    least_length: float
+    """Their shortest length."""
+
+
+@lru_cache(maxsize=8)
+def sightings(kind: str) -> tuple[Sighting, ...]:
+    """All sightings of a kind of question."""
+    table = read_table(SIGHTINGS_FILE).get(kind, {})
+    sources: list[str] = table.get("sources", [])
+    return tuple(
+        Sighting(
+            source=sources[number],
+            world=world or sources[number],
+            facts=QuestionFacts(
+                software=software, chip=chip, generation=generation, model=model,
+                precision=precision, layout=layout, fabric=fabric, size=size, length=length,
+            ),
+            least_length=least,
+        )
+        for (number, world, software, chip, generation, model, precision, layout, fabric, size,
+             least, length) in table.get("seen", ())
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def sightings_without(
+    kind: str, sources: tuple[str, ...] = (), chips: tuple[str, ...] = ()
+) -> tuple[Sighting, ...]:
+    """The sightings of a kind that are left without some sources and chips."""
+    return tuple(
+        one for one in sightings(kind) if one.source not in sources and one.facts.chip not in chips
+    )
+
+
+def worlds(some: Iterable[Sighting]) -> int:
+    """How many worlds some sightings are of."""
+    return len({one.world for one in some})

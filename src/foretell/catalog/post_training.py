@@ -1,4 +1,6 @@
-"""Post-training loops: one table of catalog/posttraining.toml each, what it leaves out as in `generic`."""
+"""Post-training loops (one table of posttraining.toml each; what it leaves out is as in `generic`), and
+lengths of examples.
+"""
 
 import re
 from dataclasses import fields, replace
@@ -234,3 +236,37 @@ def recognise_loop(text: str) -> str:
 @lru_cache(maxsize=1)
 def _table() -> Table:
     return read_table(FILE)
+
+
+DATASETS_FILE = ROOT / "datasets.toml"
+"""Every data set that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleLengths:
+    """Tokens of the examples of a data set."""
+
+    mean: float
+    """Of all."""
+    longest: int
+    """Of the longest."""
+
+
+def dataset_names() -> tuple[str, ...]:
+    """Every data set."""
+    return tuple(_datasets()["set"])
+
+
+def example_lengths(name: str) -> ExampleLengths | None:
+    """Lengths of a data set's examples; None where it is not known."""
+    found = _datasets()["set"].get(name.lower())
+    if found is None:
+        return None
+    return ExampleLengths(
+        mean=float(found["mean"]["value"]), longest=int(found["longest"]["value"])
+    )
+
+
+@lru_cache(maxsize=1)
+def _datasets() -> Table:
+    return read_table(DATASETS_FILE)

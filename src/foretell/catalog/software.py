@@ -1,9 +1,13 @@
-"""Training software: one file per framework family in `software/`, its releases in order of their dates.
+"""Training software and what it runs on: one file per framework family in `software/`, releases by their
+dates.
 
 A release has the values of the one before it in its file where it states none; the first has those of the
 family that the file names as `based_on`. A variant is a way to run any release (compiled, as graphs): its
-values replace the release's. A word of a plan is a family, a variant or an alias, with
-`@RELEASE` or `@DATE` behind it, else the newest release; a number between two releases is the earlier one.
+values replace the release's. A word of a plan is a family, a variant or an alias, with `@RELEASE` or
+`@DATE` behind it, else the newest release; a number between two releases is the earlier one.
+
+Beside it the hosts (hosts.toml), the optimizers by their word in a plan (optimizers.toml), and the release
+of NCCL that frameworks of a date came with (fabrics/nccl.toml).
 """
 
 import re
@@ -13,11 +17,58 @@ from functools import lru_cache
 from typing import Any
 
 from foretell.catalog.files import ROOT, Table, read_table
-from foretell.catalog.hosts import values_of
 from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.records import dataclass
 from foretell.specs.allocator import MemoryAllocator
+from foretell.specs.host import Host
+from foretell.specs.optimizer import Optimizer
 from foretell.specs.software import Software
+from foretell.specs.system import System
+
+HOSTS_FILE = ROOT / "hosts.toml"
+"""Seconds of the measured machine, with their sources."""
+
+
+def values_of(table: Table) -> dict[str, Any]:
+    """The values of a table whose entries have a source and a sentence."""
+    return {name: raw["value"] if isinstance(raw, dict) else raw for name, raw in table.items()}
+
+
+@lru_cache(maxsize=1)
+def usual_host() -> Host:
+    """The host of a machine of which nothing is stated."""
+    return Host(**values_of(read_table(HOSTS_FILE)["host"]))
+
+
+def host_of(system: System) -> Host:
+    """The host of a system."""
+    return system.host or usual_host()
+
+
+OPTIMIZERS_FILE = ROOT / "optimizers.toml"
+"""What each keeps and does, with sources."""
+
+
+@lru_cache(maxsize=1)
+def optimizers() -> dict[str, Optimizer]:
+    """Every optimizer by its word."""
+    return {
+        raw["id"]: Optimizer(**values_of(raw)) for raw in read_table(OPTIMIZERS_FILE)["optimizer"]
+    }
+
+
+def optimizer_of(word: str) -> Optimizer:
+    """The optimizer of a plan's word."""
+    return optimizers()[word]
+
+
+@lru_cache(maxsize=128)
+def shipped_release(released: str) -> str:
+    """The release of NCCL that frameworks of a date (2024-01) came with; empty: today's."""
+    table = read_table(ROOT / "fabrics" / "nccl.toml")
+    shipped = [str(one["version"]) for one in table["shipped"] if one["since"] <= released]
+    return shipped[-1] if shipped else ""
+
 
 FOLDER = ROOT / "software"
 """One file for each family."""

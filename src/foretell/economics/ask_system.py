@@ -10,8 +10,7 @@ from foretell import units
 from foretell.catalog.designs import build
 from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet, sheet
-from foretell.catalog.price_files import rent_in
-from foretell.catalog.prices import TERMS, price
+from foretell.catalog.prices import TERMS, price, rent_in
 from foretell.economics.answer import CostAnswer
 from foretell.economics.cluster import (
     Cluster,

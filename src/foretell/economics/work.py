@@ -16,8 +16,7 @@ from typing import Any
 from foretell.catalog.designs import build
 from foretell.catalog.dies import dies_apart, system_of_packages
 from foretell.catalog.money import Sheet
-from foretell.catalog.price_files import rent_in
-from foretell.catalog.prices import TERMS, rent
+from foretell.catalog.prices import TERMS, rent, rent_in
 from foretell.economics.answer import CostAnswer
 from foretell.economics.ask_system import RENT
 from foretell.economics.carbon import made_kg, share_kg
@@ -98,7 +97,7 @@ class Paying:
     name: str = ""
     """What the user called the system: a file may hold a design."""
     listed: str = ""
-    """A price list in the place of the catalogue's offers (catalog/price_files.py)."""
+    """A price list in the place of the catalogue's offers (catalog/prices.py)."""
 
 
 def bill_work(

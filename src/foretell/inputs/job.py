@@ -1,4 +1,6 @@
-"""The job of a training question: batch, lengths and what the model takes beside tokens."""
+"""The job of a training question: batch, lengths as frameworks run them, and what the model takes beside
+tokens.
+"""
 
 import math
 from dataclasses import replace
@@ -7,8 +9,10 @@ from foretell import units
 from foretell.errors import Problem, bad_input, nearest_name
 from foretell.specs.job import Job
 from foretell.specs.model import Model
+from foretell.specs.plan import Plan
 from foretell.specs.questions.common import Settings as Settings
 from foretell.specs.questions.training import StepQuestion
+from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.workload.towers import read_loads
 
@@ -149,3 +153,21 @@ def default_batch(gpus: int, tokens_per_sequence: int) -> int:
     odd = gpus // (gpus & -gpus)
     wanted = DEFAULT_STEP_TOKENS / tokens_per_sequence / odd
     return int(odd * 2 ** max(round(math.log2(max(wanted, 1.0))), 0))
+
+
+def fill_sequences(scenario: Scenario, plan: Plan) -> Scenario:
+    """The scenario with sequences of a length that the plan's ranks divide, stated where it is longer.
+
+    Sequence parallelism cuts a sequence over tp x cp ranks, context parallelism over 2 cp parts. A learned
+    table of positions is not exceeded, nor a grid's rule or an encoder-decoder's changed.
+    """
+    parts = plan.tp * plan.cp if plan.sp and plan.tp > 1 else 1
+    parts = math.lcm(parts, 2 * plan.cp if plan.cp > 1 else 1)
+    job, positions = scenario.job, scenario.model.embedding.positions
+    length = -(-job.seq_len // parts) * parts
+    beyond = positions and length > positions
+    if length == job.seq_len or beyond or plan.tp_mode != "1d" or job.target_len is not None:
+        return scenario
+    said = f"sequences of {job.seq_len} tokens are filled up to {length}: {parts} ranks cut them"
+    filled = replace(job, seq_len=length)
+    return replace(scenario, job=filled, assumptions=(*scenario.assumptions, said))

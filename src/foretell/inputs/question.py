@@ -13,8 +13,13 @@ from foretell.catalog.models import is_catalogue_model
 from foretell.errors import BadInput, Problem, wrong
 from foretell.inputs.job import job_of, length_problems, whole_problems, with_inputs
 from foretell.inputs.overrides import Setting, apply_settings, apply_to_table, parse_settings
-from foretell.inputs.plan_defaults import complete_plan, sentences
-from foretell.inputs.plan_rules import apply_rules, doubts_of, fill_micro_batch
+from foretell.inputs.plan_defaults import (
+    apply_rules,
+    complete_plan,
+    doubts_of,
+    fill_micro_batch,
+    sentences,
+)
 from foretell.inputs.software import framework_word, put_software, software_of, with_library
 from foretell.inputs.system import check_record, of_system, system_of
 from foretell.specs.check import field_types, problems_of

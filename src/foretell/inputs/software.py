@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from foretell.catalog.nccl import shipped_release
-from foretell.catalog.software import form_word, software
+from foretell.catalog.software import form_word, shipped_release, software
 from foretell.errors import BadInput, Problem
 from foretell.inputs.overrides import Setting, apply_settings
 from foretell.specs.check import problems_of

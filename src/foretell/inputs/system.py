@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from foretell.catalog import system as catalog_system
 from foretell.catalog.files import between_nodes
-from foretell.catalog.hosts import host_of
+from foretell.catalog.software import host_of
 from foretell.catalog.systems import no_design
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.overrides import Setting, apply_settings

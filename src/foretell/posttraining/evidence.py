@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.error_models import error_model
-from foretell.catalog.sightings import QuestionFacts
+from foretell.catalog.error_models import QuestionFacts, error_model
 from foretell.posttraining.step import StepSetup
 from foretell.specs.corrections import POST_TRAINING
 from foretell.specs.model import Model

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 from foretell.report.console import table
 from foretell.report.presentation.text import bullets
 from foretell.report.presentation.training_cards import SCALED
-from foretell.studies.scaling.published import PublishedFigure, median_error
 from foretell.studies.scaling.records import Scaling
-from foretell.studies.scaling.study import ScalingStudy
+from foretell.studies.scaling.study import PublishedFigure, ScalingStudy, median_error
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,8 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.error_models import error_model
-from foretell.catalog.sightings import QuestionFacts
+from foretell.catalog.error_models import QuestionFacts, error_model
 from foretell.kernels.families.choose import choose
 from foretell.serving.question import ServeQuestion
 from foretell.specs.corrections import SERVING

@@ -1,17 +1,114 @@
-"""What varies in a study: each line of `[vary]`, a list of values or two ends, as an axis."""
+"""What a study can give and vary: flags of each verb, the lines of `[vary]` as axes, and the points they
+span.
+
+A point is a number: which values it has of each axis follows from it, without a list of all points.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import log, prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretell import units
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.software import checked_plan
-from foretell.specs.study import Axis
-from foretell.studies.flags import TEXTS, is_whole
+from foretell.specs.questions.cost import (
+    PackageQuestion,
+    Payment,
+    RunQuestion,
+    SystemQuestion,
+    TokenQuestion,
+)
+from foretell.specs.questions.flags import QuestionField, fields_of
+from foretell.specs.questions.serving import ServingQuestion
+from foretell.specs.questions.sizing import SizeQuestion
+from foretell.specs.questions.training import RunConditions, TrainingQuestion
+from foretell.specs.study import Axis, Study, Verb
 from foretell.studies.plan_words import word_of
+
+RECORDS: Mapping[Verb, tuple[type, ...]] = {
+    "estimate": (TrainingQuestion, Payment),
+    "serve": (ServingQuestion, Payment),
+    "size": (SizeQuestion,),
+    "cost chip": (PackageQuestion,),
+    "cost package": (PackageQuestion,),
+    "cost system": (SystemQuestion,),
+    "cost run": (RunQuestion,),
+    "cost token": (TokenQuestion,),
+}
+"""The questions of each verb; of work that is paid for, its money, energy and carbon are columns."""
+
+
+def study_fields(*records: type) -> dict[str, QuestionField]:
+    """The fields of questions that a study can give, by their names there."""
+    return {
+        field.called: field
+        for record in reversed(records)
+        for field in fields_of(record)
+        if field.on("study")
+    }
+
+
+FLAGS: Mapping[Verb, tuple[str, ...]] = {
+    verb: tuple(dict.fromkeys(name for one in records for name in study_fields(one)))
+    for verb, records in RECORDS.items()
+}
+"""Flags of each verb that a study can give."""
+FIELDS: Mapping[str, QuestionField] = {
+    name: field for records in RECORDS.values() for name, field in study_fields(*records).items()
+}
+"""Every such flag."""
+RUN = tuple(study_fields(RunConditions))
+"""Flags of a whole run."""
+PAID = tuple(name for name in study_fields(Payment) if name not in ("price", "set"))
+"""Flags that say how work is paid for; with one of them, its money, energy and carbon are columns."""
+LEVELS = tuple(
+    name
+    for name, field in study_fields(SizeQuestion).items()
+    if name not in FLAGS["serve"] and field.flag.kind != "switch"
+)
+"""Flags of `size` that make a question of serving one of size."""
+TARGETS = ("ttft", "tpot")
+"""Latency targets: of a service to be sized, unless its concurrency is given."""
+TEXTS = tuple(name for name, field in FIELDS.items() if field.flag.kind == "text")
+"""Flags that are words."""
+COUNTS = ("compute_dies", "cores", "cores_built", "memory_stacks", "io_dies", "size")
+"""Fields of a design or a tier that count things."""
+DEGREES = ("tp", "pp", "vpp", "dp", "cp", "ep", "etp", "zero", "micro_batch", "shard", "lora")
+"""Fields of a plan that are whole numbers."""
+PRICED = ("chip", "package", "system", "run", "token")
+"""What a study of costs may be about."""
+
+
+def verb_of(kind: object, what: object, given: Iterable[str]) -> Verb | None:
+    """The verb that a kind, what it is about and the names given come to; none for what is no kind."""
+    names = {*given}
+    match kind:
+        case "training":
+            return "estimate"
+        case "serving":
+            sized = names & {*LEVELS, *TARGETS} and "concurrency" not in names
+            return "size" if sized else "serve"
+        case "cost" if what in ("chip", "run", "token"):
+            return "cost chip" if what == "chip" else "cost run" if what == "run" else "cost token"
+        case "cost" if what == "package" or (what is None and "system" not in names):
+            return "cost package"
+        case "cost":
+            return "cost system"
+        case _:
+            return None
+
+
+def is_whole(path: str) -> bool:
+    """Whether a flag or path takes whole numbers alone."""
+    root, _, last = path.rpartition(".")
+    if not root:
+        return path in FIELDS and FIELDS[path].flag.kind in ("whole", "count")
+    return last in (DEGREES if root == "plan" else COUNTS)
+
 
 RANGE = ("low", "high", "steps", "scale")
 BY_CONTENT = ("model", "system")
@@ -166,3 +263,54 @@ def is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return isinstance(value, float) or abs(value) < 1e300
+
+
+Index = NDArray[np.int64]
+Column = NDArray[np.int64] | NDArray[np.float64]
+"""Of one axis: places in its list of values (whole numbers), or the values drawn (floats)."""
+
+BLOCK = 1 << 16
+"""Points that are drawn together: any of them can be drawn without those before."""
+
+
+def point_count(study: Study) -> int:
+    """How many points the study has."""
+    if study.mode == "sample":
+        return study.samples
+    lengths = [len(axis.values) for axis in study.axes]
+    if study.mode == "list":
+        return max(lengths, default=1)
+    return prod(lengths)
+
+
+def columns(study: Study, order: Sequence[int], points: Index) -> list[Column]:
+    """Of each axis (in the order of the study), what the points have.
+
+    In a product, the axis that `order` names first changes slowest.
+    """
+    if study.mode == "list":
+        return [points for _ in study.axes]
+    if study.mode == "sample":
+        return [_drawn(study.seed, place, axis, points) for place, axis in enumerate(study.axes)]
+    found: list[Column] = [points for _ in study.axes]
+    rest = points
+    for place in reversed(order):
+        rest, found[place] = np.divmod(rest, len(study.axes[place].values))
+    return found
+
+
+def _drawn(seed: int, place: int, axis: Axis, points: Index) -> Column:
+    """What an axis has at some points, drawn block by block so that a point is the same in any shard."""
+    blocks = np.arange(points.min() // BLOCK, points.max() // BLOCK + 1)
+    draws = np.concatenate(
+        [np.random.default_rng([seed, place, int(b)]).random(BLOCK) for b in blocks]
+    )
+    share = draws[points - blocks[0] * BLOCK]
+    if axis.values:
+        return np.asarray(np.minimum(share * len(axis.values), len(axis.values) - 1), np.int64)
+    if axis.log:
+        ends = log(axis.low), log(axis.high)
+        found = np.exp(ends[0] + share * (ends[1] - ends[0]))
+    else:
+        found = axis.low + share * (axis.high - axis.low)
+    return np.asarray(np.rint(found) if axis.whole else found, np.float64)

@@ -28,8 +28,17 @@ from foretell.specs.study import (
     Verb,
     Workload,
 )
-from foretell.studies.axes import BY_CONTENT, Axes, Faults, is_number, unknown_key
-from foretell.studies.flags import FLAGS, PRICED, TEXTS, verb_of
+from foretell.studies.axes import (
+    BY_CONTENT,
+    FLAGS,
+    PRICED,
+    TEXTS,
+    Axes,
+    Faults,
+    is_number,
+    unknown_key,
+    verb_of,
+)
 
 KEYS = ("kind", "plan", "mode", "samples", "seed", "what")
 TABLES = ("study", "base", "vary", "objectives", "limits", "workload")

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.hosts import host_of
-from foretell.catalog.optimizers import optimizer_of
+from foretell.catalog.software import host_of, optimizer_of
 from foretell.kernels.calls import stack
 from foretell.kernels.dequantise import widened_weights, with_dequantisation
 from foretell.kernels.families.base import p_norm

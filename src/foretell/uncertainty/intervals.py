@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog.memory_errors import LogError, MemoryErrors, memory_errors
+from foretell.catalog.error_models import LogError, MemoryErrors, memory_errors
 from foretell.kernels.memory import HeldBytes
 from foretell.kernels.power import WATTS_ERROR, chip_power
 from foretell.specs._base import Num

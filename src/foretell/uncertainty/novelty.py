@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from foretell.catalog.sightings import QuestionFacts, Sighting, sightings_without, worlds
+from foretell.catalog.error_models import QuestionFacts, Sighting, sightings_without, worlds
 from foretell.kernels.precision import linear_format
 from foretell.network.library_catalog import inner_tiers
 from foretell.specs.ffn import Experts

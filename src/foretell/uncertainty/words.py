@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from foretell.catalog.error_models import ErrorModel, error_model
-from foretell.catalog.sightings import QuestionFacts
+from foretell.catalog.error_models import ErrorModel, QuestionFacts, error_model
 from foretell.records import dataclass
 from foretell.specs.arrays import Array
 from foretell.specs.result import StepEstimate

@@ -126,7 +126,7 @@ def scaling(given: Given, limits: Limits) -> Answer:
 
 def codesign(given: Given, limits: Limits) -> Answer:
     """`foretell codesign`, in this process; nothing is written."""
-    from foretell.studies.points import point_count
+    from foretell.studies.axes import point_count
     from foretell.studies.study_file import read_study
     from foretell.studies.sweep.codesign import codesign as ask
 

@@ -94,7 +94,7 @@ def check_points(count: Callable[[], int]) -> None:
 def check_counts(given: Mapping[str, Any]) -> None:
     """Raise TooMuch where a scaling study has too many points, or too many chips."""
     from foretell.specs.questions.studies import ScalingQuestion
-    from foretell.studies.scaling.question import gpu_counts, strategy_texts
+    from foretell.studies.scaling.run import gpu_counts, strategy_texts
 
     try:
         counts = gpu_counts(given.get("gpus", ScalingQuestion.gpus))

@@ -22,7 +22,7 @@ from foretell.lab.reproduce.scaling_runs import CLOSE_POINTS, found_of_selene, r
 from foretell.lab.reproduce.works import WORKS, reproduce, work_named
 from foretell.report.reproduce.files import drawn_figure
 from foretell.report.reproduce.page import page_text
-from foretell.studies.scaling.published import compare_published
+from foretell.studies.scaling.study import compare_published
 from tests.surfaces.command import foretell
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "reference_search"

@@ -18,7 +18,7 @@ import pytest
 
 import foretell
 from foretell.catalog import chip
-from foretell.catalog.memory_errors import FILE, LogError
+from foretell.catalog.error_models import MEMORY_FILE, LogError
 from foretell.catalog.software import software
 from foretell.errors import Infeasible
 from foretell.kernels.memory import StageMemory
@@ -191,7 +191,7 @@ def tables(data_dir: Path) -> MemoryTables:
 def test_the_stored_errors_are_those_of_the_tables(tables: MemoryTables) -> None:
     """The coefficients of the catalogue are written from these tables, up to small changes of predictions."""
     now, stored = (
-        tomllib.loads(text)["software"] for text in (table_text(tables), FILE.read_text())
+        tomllib.loads(text)["software"] for text in (table_text(tables), MEMORY_FILE.read_text())
     )
     for level, numbers in stored.items():
         for name, error in numbers.items():

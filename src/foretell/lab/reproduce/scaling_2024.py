@@ -23,7 +23,6 @@ from foretell.lab.reproduce.records import (
     widest,
 )
 from foretell.lab.reproduce.scaling_runs import coverage, found_of_selene, interval_words, retention
-from foretell.studies.scaling.published import compare_published, model_named
 from foretell.studies.scaling.records import ScalingPoint
 from foretell.studies.scaling.run import scaling
 from foretell.studies.scaling.study import (
@@ -33,6 +32,8 @@ from foretell.studies.scaling.study import (
     SYSTEMS,
     WORDS,
     ScalingStudy,
+    compare_published,
+    model_named,
     study,
 )
 from foretell.workload.parameters import count

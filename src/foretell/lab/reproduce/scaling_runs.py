@@ -7,7 +7,7 @@ from typing import Any
 
 from foretell.lab.reproduce.ladder import Ladder, ladder_of, ladder_rows, mean_ladder
 from foretell.lab.reproduce.records import Finding, Row, verdict
-from foretell.studies.scaling.published import PublishedFigure, rung_steps
+from foretell.studies.scaling.study import PublishedFigure, rung_steps
 
 RETENTION_GPUS = (8, 512)
 """Between which numbers of GPUs the measured runs keep a share of their throughput."""

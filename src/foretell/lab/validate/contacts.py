@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.api.conditioning import step_run
-from foretell.catalog.sightings import QuestionFacts
+from foretell.catalog.error_models import QuestionFacts
 from foretell.lab.calibrate.serving_cases import (
     ServingCase,
     in_their_unit,

@@ -19,10 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foretell.catalog import error_models, sightings
-from foretell.catalog.error_models import ErrorModel
+from foretell.catalog import error_models
+from foretell.catalog.error_models import ErrorModel, QuestionFacts
 from foretell.catalog.files import read_table, toml_value
-from foretell.catalog.sightings import QuestionFacts
 from foretell.lab.validate.contacts import ContactRow, contacts_of
 from foretell.lab.validate.error_held_out import (
     by_figure,
@@ -98,7 +97,7 @@ def inline(value: Any) -> str:
 
 def write_sightings(kind: ErrorKind, rows: Sequence[ContactRow]) -> None:
     """What the rows show, as the catalogue's file has it."""
-    path = sightings.FILE
+    path = error_models.SIGHTINGS_FILE
     tables = dict(read_table(path)) if path.exists() else {}
     names = sorted({row.source for row in rows})
     found: dict[tuple[Any, ...], list[QuestionFacts]] = defaultdict(list)
@@ -116,7 +115,7 @@ def write_sightings(kind: ErrorKind, rows: Sequence[ContactRow]) -> None:
     ]
     tables[kind.name] = {"sources": names, "seen": seen}
     lines = [
-        "# What measured runs show; catalog/sightings.py says what for. By lab/validate/error_fit.py.",
+        "# What measured runs show; catalog/error_models.py says what for. By lab/validate/error_fit.py.",
         "#",
         "# source, world where it is another, software, chip, generation, model, precision, layout, fabric,",
         "# largest size, shortest and longest length",
@@ -128,8 +127,8 @@ def write_sightings(kind: ErrorKind, rows: Sequence[ContactRow]) -> None:
         lines += [f"  {toml_value([_whole(cell) for cell in row])}," for row in table["seen"]]
         lines += ["]"]
     path.write_text("\n".join(lines) + "\n")
-    sightings.sightings.cache_clear()
-    sightings.sightings_without.cache_clear()
+    error_models.sightings.cache_clear()
+    error_models.sightings_without.cache_clear()
     novelty.forget()
 
 

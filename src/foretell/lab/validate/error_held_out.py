@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from foretell.catalog import sightings
+from foretell.catalog import error_models
 from foretell.catalog.error_models import ErrorModel
 from foretell.lab.validate.contacts import ContactRow
 from foretell.lab.validate.error_kinds import ErrorKind
@@ -131,7 +131,7 @@ def held_rows(kind: ErrorKind, model: ErrorModel, one: SourceRows) -> list[HeldO
         low, high = prior_interval(model, kind.mechanisms, run)["p90"]
         other = anchor_of(one.rows, i)
         after = None if other is None else condition(model, kind.mechanisms, [runs[other]]).of(run)
-        known = sightings.sightings_without(kind.name, (row.source,))
+        known = error_models.sightings_without(kind.name, (row.source,))
         found.append(
             HeldOutRow(
                 row=row,

@@ -7,7 +7,7 @@
                 place those of its kin are
 
 `[seen]` of a family's file names the runs that were in sight of each value (catalog/software). Residuals of
-what is left out count for no interval either (catalog/sightings.py). What is not left out: formulas, which
+what is left out count for no interval either (catalog/error_models.py). What is not left out: formulas, which
 were found with all runs in sight, and coefficients of collectives, which rest on more than one chip each.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
-from foretell.catalog.sightings import sightings
+from foretell.catalog.error_models import sightings
 from foretell.catalog.software import family_of
 from foretell.errors import ProblemsError
 from foretell.lab.validate.training_model import UnsupportedRun

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.catalog.error_models import MEMORY_FILE, LogError, is_measured
 from foretell.catalog.files import toml_value
-from foretell.catalog.memory_errors import FILE, LogError, is_measured
 from foretell.lab.validate.memory_rows import read_memory_rows
 from foretell.lab.validate.own_transformers import points
 from foretell.lab.validate.training import RunPrediction, prediction_of, printed_peak
@@ -273,7 +273,7 @@ def _entry(error: LogError) -> str:
 def main(paths: Sequence[str]) -> None:
     """Fit, write, and print how it does on sources that are left out."""
     told = read_tables(paths)
-    FILE.write_text(table_text(told))
+    MEMORY_FILE.write_text(table_text(told))
     print(held_out_scores(told.residuals[False, False], told.outcomes))  # noqa: T201
 
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from foretell.api.post_training import PostTraining, post_training_of, printed_phases
 from foretell.catalog import model as catalogue_model
+from foretell.catalog.error_models import QuestionFacts
 from foretell.catalog.model_names import stand_in
 from foretell.catalog.post_training import post_training_loop, recognise_loop
-from foretell.catalog.sightings import QuestionFacts
 from foretell.errors import ProblemsError, bad_input
 from foretell.inputs.system import system_of
 from foretell.lab.validate.post_training_anchors import anchored_facts, anchored_figures

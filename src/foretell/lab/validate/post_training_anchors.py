@@ -13,8 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from foretell.catalog.error_models import error_model
-from foretell.catalog.sightings import QuestionFacts
+from foretell.catalog.error_models import QuestionFacts, error_model
 from foretell.lab.validate.anchors import facts_of_sources
 from foretell.lab.validate.post_training_cells import Cells
 from foretell.lab.validate.scores import Prediction

@@ -17,8 +17,7 @@ from foretell.api.post_training_words import (
     first_word,
     tuned_method,
 )
-from foretell.catalog.datasets import dataset_names
-from foretell.catalog.post_training import post_training_loop, recognise_loop
+from foretell.catalog.post_training import dataset_names, post_training_loop, recognise_loop
 from foretell.lab.validate.post_training_cells import (
     Cells,
     algorithm_of,

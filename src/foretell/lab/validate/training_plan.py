@@ -1,7 +1,7 @@
 """From the parallelism cells of a run to the words of a plan: what the row states, and nothing else.
 
 What is blank is left to whoever fills a user's blanks: degrees 1, dp what is left of the chips, mbs1, zero0,
-and the choices and rules of the software that the row names (inputs/plan_defaults.py, inputs/plan_rules.py).
+and the choices and rules of the software that the row names (inputs/plan_defaults.py).
 Read out of several cells: the micro-batch (global batch over dp x accumulation), the batch (what step time
 and rate imply, or dp x micro-batch x accumulation), a share of layers computed again (model and hardware
 utilisation in print). `selective` is what the software calls so. Words of the notes that a run states by:

@@ -1,7 +1,7 @@
 """What a field of a question is on every surface: a Python argument, a flag, a web field, a study's key.
 
 A question is a record (specs/questions/*.py) whose fields are annotated with a `Flag`. The command line
-(cli/command.py), the web (web/fields.py), studies (studies/flags.py) and the Python functions (`asks`) are
+(cli/command.py), the web (web/fields.py), studies (studies/axes.py) and the Python functions (`asks`) are
 made from it; nothing else names a flag.
 """
 

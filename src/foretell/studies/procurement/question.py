@@ -12,7 +12,7 @@ from foretell.catalog.files import read_table
 from foretell.errors import BadInput, Problem, wrong
 from foretell.interop.user_files import user_file
 from foretell.specs.study import Axis, Study
-from foretell.studies.flags import PAID, RUN
+from foretell.studies.axes import PAID, RUN
 from foretell.studies.procurement.clusters import Given, name_of
 from foretell.studies.procurement.workloads import TPOT_MS, LatencyTargets
 from foretell.studies.study_file import read_study

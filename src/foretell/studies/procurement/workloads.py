@@ -18,7 +18,7 @@ from foretell.specs.cost import CostLeaf
 from foretell.specs.measurement import Measurement
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import Axis, Study, Workload
-from foretell.studies.flags import RUN
+from foretell.studies.axes import RUN
 from foretell.studies.procurement.clusters import Given
 from foretell.studies.procurement.measured_rows import serving_rows, training_rows
 from foretell.studies.sweep.columns import bill_row

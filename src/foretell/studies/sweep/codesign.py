@@ -16,7 +16,7 @@ from foretell.records import Answer, JsonRecord, dataclass
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import CodesignQuestion
 from foretell.specs.study import Study
-from foretell.studies.points import point_count
+from foretell.studies.axes import point_count
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep.columns import POINT, axis_type, columns_of, own_columns
 from foretell.studies.sweep.export import results

@@ -11,8 +11,7 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import BEST, Axis, Study, Verb
 from foretell.specs.system_batch import varies_in_batch
-from foretell.studies.flags import PAID, RUN
-from foretell.studies.points import point_count
+from foretell.studies.axes import PAID, RUN, point_count
 
 ColumnType = Literal["text", "float", "int", "bool"]
 Columns = dict[str, ColumnType]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
-from foretell.studies.points import Column, Index, columns, point_count
+from foretell.studies.axes import Column, Index, columns, point_count
 from foretell.studies.sweep.batches import VariedField, batch_frame, plan_row, served_frame
 from foretell.studies.sweep.columns import (
     POINT,

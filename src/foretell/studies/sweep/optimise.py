@@ -19,7 +19,7 @@ from foretell.records import Answer, JsonRecord
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import OptimiseQuestion
 from foretell.specs.study import Study
-from foretell.studies.points import Column
+from foretell.studies.axes import Column
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep.codesign import Codesign, check_wishes, of_frame
 from foretell.studies.sweep.columns import all_columns, wish_problems

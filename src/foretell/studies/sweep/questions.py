@@ -36,7 +36,7 @@ from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import BEST, Axis, Study, Verb, Workload
-from foretell.studies.flags import FLAGS, PAID, RUN
+from foretell.studies.axes import FLAGS, PAID, RUN
 from foretell.studies.plan_words import with_words
 from foretell.studies.study_file import settings_of, text_of
 from foretell.studies.sweep.columns import (

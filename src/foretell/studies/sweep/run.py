@@ -15,7 +15,7 @@ from foretell.records import Answer, as_json
 from foretell.specs.questions.flags import asks
 from foretell.specs.questions.sweep import SweepQuestion
 from foretell.specs.study import Study
-from foretell.studies.points import point_count
+from foretell.studies.axes import point_count
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep.columns import wish_problems
 from foretell.studies.sweep.executors import MOST_WORKERS, _not_installed, run_shards, shard_runner

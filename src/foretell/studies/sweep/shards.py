@@ -18,7 +18,7 @@ from foretell.errors import bad_input
 from foretell.interop.user_files import is_there, write_whole
 from foretell.records import dataclass
 from foretell.specs.study import Study
-from foretell.studies.points import point_count
+from foretell.studies.axes import point_count
 from foretell.studies.study_file import read_study
 from foretell.studies.sweep.frames import shard_count, shard_frame, shard_points
 

@@ -42,7 +42,7 @@ def tower_of(name: str) -> Tower:
     ],
 )
 def test_tokens_of_an_image(name: str, size: tuple[int, int], tokens: int) -> None:
-    """As the released processors say; each rule is cited in interop/huggingface/tower_shapes.py."""
+    """As the released processors say; each rule is cited in interop/huggingface/families.toml."""
     assert image_load(tower_of(name), *size).tokens == tokens
 
 

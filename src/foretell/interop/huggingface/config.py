@@ -139,12 +139,12 @@ class Config:
         allowed: str | None = None,
         nearest: str | None = None,
     ) -> None:
-        """Record that `key` is wrong."""
+        """Record that `key` is wrong, once."""
         path = self._prefix + key
+        found = Problem(path=path, value=value, message=message, allowed=allowed, nearest=nearest)
+        if path not in self._notes.faulty or found not in self._notes.problems:
+            self._notes.problems.append(found)
         self._notes.faulty.add(path)
-        self._notes.problems.append(
-            Problem(path=path, value=value, message=message, allowed=allowed, nearest=nearest)
-        )
 
     def assume(self, sentence: str) -> None:
         """Record an assumption in the reader's own words, once."""
@@ -283,13 +283,15 @@ class Config:
         )
         return max(total // parts, 1)
 
-    def layer_types(self, layers: int, known: Sequence[str]) -> tuple[str, ...] | None:
-        """`layer_types`, one known name per layer; None where absent."""
-        names = self.texts("layer_types", layers)
+    def layer_types(
+        self, layers: int, known: Sequence[str], key: str = "layer_types"
+    ) -> tuple[str, ...] | None:
+        """A list with one known name per layer; None where absent."""
+        names = self.texts(key, layers)
         for name in dict.fromkeys(names or ()):
             if name not in known:
                 self.problem(
-                    "layer_types",
+                    key,
                     "has a kind of layer that is not known here",
                     name,
                     allowed=", ".join(known),

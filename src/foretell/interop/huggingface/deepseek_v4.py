@@ -8,15 +8,15 @@ load it.
 from dataclasses import replace
 from typing import Literal
 
-from foretell.interop.huggingface.common import decoder, positions, tied_embeddings
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.experts import routed_experts
+from foretell.interop.huggingface.decoders import shape_of, stack_model
+from foretell.interop.huggingface.feedforward import expert_part
+from foretell.interop.huggingface.rows import Row, rules_of
 from foretell.records import dataclass
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, Indexer
-from foretell.specs.model import Embedding, Head, Layer, Model, Projection, TokenPrediction
+from foretell.specs.model import Layer, Model, Projection, TokenPrediction
 
-WHY = "DeepseekV4Config's defaults"
 SPARSE, HEAVY = 4, 128
 """The two released ratios: 4 (overlapping runs, an indexer chooses) and 128 (all merged keys)."""
 KINDS = {
@@ -44,35 +44,24 @@ class DeepSeekShape:
 
 def read(config: Config) -> Model:
     """Windowed layers, with merged keys where `compress_ratios` says; experts everywhere."""
-    depth = config.layers()
-    shape = _shape(config)
+    row = Row(config, rules_of(config.family))
+    depth = shape_of(row)
+    shape = _shape(row)
     ratios = _ratios(config, depth)
-    hashed = min(config.get("num_hash_layers", 3, WHY), depth)
+    hashed = min(config.get("num_hash_layers", 3, row.why), depth)
     layers = [_layer(shape, ratio, hashed=i < hashed) for i, ratio in enumerate(ratios[:depth])]
-    vocab = config.need("vocab_size")
-    model = decoder(
-        config,
-        layers,
-        embedding=Embedding(vocab=vocab),
-        head=Head(
-            outputs=vocab,
-            tied=tied_embeddings(config, default=False, why=WHY),
-            projections=(_collapse(shape),),
-            extra_parameters=1,  # its scale
-        ),
-        hidden=shape.hidden,
-        max_positions=positions(config, default=1048576),
-    )
-    repeats = config.get("num_nextn_predict_layers", 1, WHY)
+    model = stack_model(row, layers)
+    scale = replace(model.head, projections=(_collapse(shape),), extra_parameters=1)
+    repeats = config.get("num_nextn_predict_layers", 1, row.why)
     if repeats == 0:
-        return model
+        return replace(model, head=scale)
     config.assume("the prediction block is counted without copies of embedding and head")
     last = ratios[depth] if len(ratios) > depth else 0
-    return replace(model, prediction=_prediction(shape, last, repeats))
+    return replace(model, head=scale, prediction=_prediction(shape, last, repeats))
 
 
-def _shape(config: Config) -> DeepSeekShape:
-    hidden, rank = config.need("hidden_size"), config.need("q_lora_rank")
+def _shape(row: Row) -> DeepSeekShape:
+    config, rank = row.config, row.config.need("q_lora_rank")
     heads, groups = config.need("num_attention_heads"), config.need("o_groups")
     config.check(
         heads % groups == 0,
@@ -82,11 +71,9 @@ def _shape(config: Config) -> DeepSeekShape:
     config.check(
         config.get("num_key_value_heads", 1) == 1, ("num_key_value_heads",), "only 1 is known here"
     )
-    experts, top_k = routed_experts(config, experts=("n_routed_experts",))
-    width = config.need("moe_intermediate_size")
     return DeepSeekShape(
-        hidden=hidden,
-        streams=config.get("hc_mult", 4, WHY, low=1),
+        hidden=row.whole("hidden"),
+        streams=config.get("hc_mult", 4, row.why, low=1),
         attention=Attention(
             heads=heads,
             kv_heads=1,
@@ -105,13 +92,7 @@ def _shape(config: Config) -> DeepSeekShape:
             key_norm="rms",
             ratio=SPARSE,
         ),
-        experts=Experts(
-            experts=experts,
-            top_k=top_k,
-            width=width,
-            shared_width=width * config.get("n_shared_experts", 1, WHY),
-            router_bias=True,
-        ),
+        experts=expert_part(row),
     )
 
 

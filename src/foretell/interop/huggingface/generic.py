@@ -3,21 +3,10 @@
 from collections.abc import Mapping
 
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.llamalike import Traits, dense_ffn, every_layer, read_like
+from foretell.interop.huggingface.decoders import decoder
 from foretell.interop.huggingface.registry import family_of, load, nearest_family
-from foretell.specs.ffn import Dense, Experts
+from foretell.interop.huggingface.rows import Row, rules_of
 from foretell.specs.model import Model
-
-WHY = "values assumed for an unknown family"
-TRAITS = Traits(
-    why=WHY,
-    qkv_bias=("attention_bias", False),
-    o_bias=("attention_bias", False),
-    mlp_bias=("mlp_bias", False),
-    windows=every_layer(None, WHY),
-)
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-"""Names of the number of routed experts."""
 
 
 def read(config: Config) -> Model:
@@ -31,8 +20,7 @@ def read(config: Config) -> Model:
         "(RMS norms, gated feed-forward, no position table)"
         + (f"; the nearest known family is {near}" if near else "")
     )
-    ffns = _ffns(config) if config.has(*EXPERTS) else None
-    model = read_like(config, TRAITS, ffns)
+    model = decoder(Row(config, rules_of("generic")))
     if config.problems:
         config.problem(
             "model_type",
@@ -52,21 +40,3 @@ def _text_alone(config: Config, name: str) -> Model:
         "not counted"
     )
     return load(module).read(text)
-
-
-def _ffns(config: Config) -> tuple[Dense | Experts, ...]:
-    """Experts in every layer after the leading dense ones."""
-    depth = config.layers()
-    dense_first = min(config.get("first_k_dense_replace", 0), depth)
-    shared = config.get("n_shared_experts", 0)
-    has_own = config.has("moe_intermediate_size")
-    width = config.need("moe_intermediate_size" if has_own else "intermediate_size")
-    experts = config.need(*EXPERTS)
-    top_k = config.need("num_experts_per_tok", "moe_topk", "top_k")
-    config.check(
-        top_k <= experts, ("num_experts_per_tok",), f"{top_k} of {experts} experts per token"
-    )
-    routed = Experts(experts=experts, top_k=top_k, width=width, shared_width=shared * width)
-    if dense_first == 0:
-        return (routed,) * depth
-    return (dense_ffn(config, TRAITS),) * dense_first + (routed,) * (depth - dense_first)

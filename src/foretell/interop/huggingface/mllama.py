@@ -2,31 +2,30 @@
 
 from dataclasses import replace
 
-from foretell.interop.huggingface import llama, towers
 from foretell.interop.huggingface.config import Config
-from foretell.interop.huggingface.multimodal import finish, has_tower, text_level
+from foretell.interop.huggingface.decoders import decoder
+from foretell.interop.huggingface.multimodal import with_towers
+from foretell.interop.huggingface.rows import Row, rules_of
 from foretell.specs.mixers import Attention
-from foretell.specs.model import Layer, Model, Stack
+from foretell.specs.model import Layer, Model
 
 
 def read(config: Config) -> Model:
     """`cross_attention_layers` read the tower's states; eight more rows of the token table."""
-    text = text_level(config)
-    text.family = "llama"
-    model = llama.read(text)
-    crossed = set(text.wholes("cross_attention_layers") or ())
+    return with_towers(config, rules_of(config.family), _text)
+
+
+def _text(row: Row) -> Model:
+    model = decoder(row)
+    crossed = set(row.config.wholes("cross_attention_layers") or ())
     layers = tuple(
         _crossed(layer) if i in crossed else layer for i, layer in enumerate(model.stack.layers)
     )
-    model = replace(
+    return replace(
         model,
-        stack=Stack(hidden=model.stack.hidden, layers=layers),
+        stack=replace(model.stack, layers=layers),
         embedding=replace(model.embedding, vocab=model.embedding.vocab + 8),
     )
-    if config.family != "mllama" or not has_tower(config, "vision_config", "vision"):
-        return finish(config, model, ())
-    tower = towers.mllama(config.sub("vision_config"), model.stack.hidden)
-    return finish(config, model, (tower,))
 
 
 def _crossed(layer: Layer) -> Layer:

@@ -1,11 +1,14 @@
-"""Text models inside multimodal configs: which level describes them, and what is added to them."""
+"""Multimodal configs: the level that describes the text model, and the towers beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from foretell.interop.huggingface.config import Config
 from foretell.interop.huggingface.registry import FAMILIES, family_of, load
+from foretell.interop.huggingface.rows import Row
 from foretell.interop.huggingface.tower_shapes import shaped
+from foretell.interop.huggingface.towers import tower_weights
 from foretell.specs.model import Model, Tower
 
 INHERITED = (
@@ -18,43 +21,39 @@ INHERITED = (
 """Keys of the whole config that hold for its text model too."""
 
 
+def with_towers(config: Config, rules: Mapping[str, Any], make: Callable[[Row], Model]) -> Model:
+    """The text model, which `make` makes unless a family of its own reads it, and the towers of the rules."""
+    if "text" in rules:
+        model = text_model(config, **rules["text"])
+    else:
+        text = text_level(config) if rules.get("nested") else config
+        text.family = config.family
+        model = make(Row(text, rules))
+    towers = []
+    for name, tower in rules.get("towers", {}).items():
+        if config.has(f"{name}_config"):
+            part = config.sub(f"{name}_config")
+            weights = tower_weights(config, part, tower, model.stack.hidden)
+            towers.append(shaped(config, rules, Tower(name=name, parameters=weights)))
+        elif name not in rules.get("may_lack", ()):
+            config.assume(f"the config has no {name}_config: no {name} tower is counted")
+    return replace(model, family=config.family, towers=(*model.towers, *towers))
+
+
 def text_level(config: Config, key: str = "text_config") -> Config:
     """The level that describes the text model: the table under `key`, or the whole where the config
     is flat (early Qwen-VL configs, a text model's own config)."""
-    if not config.given(key):
-        return config
-    return config.sub(key, INHERITED)
+    return config.sub(key, INHERITED) if config.given(key) else config
 
 
-def read_text(
-    config: Config, names: Mapping[str, str], default: str, key: str = "text_config"
-) -> Model:
-    """The text model, read as the family of its own `model_type`.
-
-    `names` maps the names that a multimodal family gives its text model to those of the plain
-    families; an absent `model_type` is `default`.
-    """
-    text = text_level(config, key)
-    given = default if text is config else (text.model_type or default)
-    family = names.get(given, given)
-    whole, text.family = config.family, family
-    module = FAMILIES.get(family)
-    if module is None:
+def text_model(config: Config, default: str, key: str = "text_config") -> Model:
+    """The text model, read as the family of its own `model_type`, or as the `default`."""
+    text, whole = text_level(config, key), config.family
+    own = "" if text.model_type in ("", config.model_type) else text.model_type
+    if own:
         text.family, module = family_of(text)
+    else:
+        text.family, module = default, FAMILIES[default]
     model = load(module).read(text)
     config.family = whole  # in a flat config both are one level
     return model
-
-
-def finish(config: Config, model: Model, towers: Sequence[Tower]) -> Model:
-    """The text model under the whole config's family, with its towers."""
-    known = tuple(shaped(config, tower) for tower in towers)
-    return replace(model, family=config.family, towers=(*model.towers, *known))
-
-
-def has_tower(config: Config, key: str, what: str) -> bool:
-    """Whether the config describes a tower; where it does not, that is reported."""
-    if config.has(key):
-        return True
-    config.assume(f"the config has no {key}: no {what} tower is counted")
-    return False

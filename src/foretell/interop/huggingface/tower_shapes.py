@@ -1,13 +1,14 @@
 """What the time of a vision or audio tower depends on: its layers, and how inputs become patches.
 
 Weights of towers are counted in `towers.py`. A config seldom says how its processor cuts an image; the
-rules of the released processors are in one table here.
+rules of the released processors are `images` in families.toml.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from foretell.interop.huggingface.config import LAYERS_MOST, Config
-from foretell.records import dataclass
 from foretell.specs.ffn import Dense
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Layer, Stack, Tower
@@ -20,84 +21,29 @@ GEMMA_FRAMES_PER_S = 25.0
 """Those of Gemma-4's audio tower, behind two strides of two."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageRule:
-    """How a family's processor cuts images."""
-
-    fixed: bool = False
-    """Whether every image is scaled to the config's `image_size`."""
-    most_tiles: int = 1
-    """Tiles of that size that a large image is cut into, one of the whole image beside them."""
-    most_tokens: int = 0
-    """Tokens of one image at most, larger ones are scaled down; 0: no limit is known."""
-    budget: int = 0
-    """Tokens that every image is scaled to have; 0: as many as its size has."""
-    merge: int = 0
-    """Patches along each side of a token where the config does not say."""
-
-
-NATIVE = ImageRule()
-RULES: dict[str, ImageRule] = {
-    # transformers, image_processing_qwen2_vl.py: max_pixels 12,845,056 at 28 x 28 pixels a token.
-    "qwen2_vl": ImageRule(most_tokens=16384),
-    "qwen2_5_vl": ImageRule(most_tokens=16384),
-    # Qwen3-VL's preprocessor_config.json: 16,777,216 pixels at 32 x 32 a token.
-    "qwen3_vl": ImageRule(most_tokens=16384),
-    "qwen3_vl_moe": ImageRule(most_tokens=16384),
-    "qwen3_5": ImageRule(most_tokens=16384),
-    "qwen3_5_moe": ImageRule(most_tokens=16384),
-    # Gemma-3 pools 64 x 64 patches to 256 tokens; Gemma-4 pools 3 x 3, 280 tokens by default.
-    "gemma3": ImageRule(fixed=True, merge=4),
-    "gemma4": ImageRule(budget=280, merge=3),
-    "paligemma": ImageRule(fixed=True),
-    "llava": ImageRule(fixed=True),
-    "llava_next": ImageRule(fixed=True, most_tiles=4),
-    "llava_onevision": ImageRule(fixed=True, most_tiles=9),
-    # MoonViT: patches are merged 2 x 2, at most 16,384 of them (Kimi-K2.5's preprocessor_config.json).
-    "kimi_k25": ImageRule(most_tokens=4096, merge=2),
-    "kimi_k3": ImageRule(most_tokens=4096, merge=2),
-    # Llama-4: 576 patches of a tile are shuffled to 144 tokens; at most 16 tiles.
-    "llama4": ImageRule(fixed=True, most_tiles=16, merge=2),
-    "mllama": ImageRule(fixed=True, most_tiles=4),
-    "internvl": ImageRule(fixed=True, most_tiles=12, merge=2),
-    "internvl_chat": ImageRule(fixed=True, most_tiles=12, merge=2),
-    "mistral3": ImageRule(most_tokens=3025, merge=2),
-    "idefics3": ImageRule(fixed=True, most_tiles=16, merge=2),
-    "smolvlm": ImageRule(fixed=True, most_tiles=16, merge=2),
-}
-"""Rules by the whole config's family; others take images as they come."""
-TURNED = (
-    "gemma3", "paligemma", "llava", "llava_next", "llava_onevision", "internvl", "internvl_chat",
-    "idefics3", "smolvlm", "qwen2_audio", "voxtral",
-)  # fmt: skip
-"""Families whose patches or frames come from a convolution over the whole input."""
-GATED = ("qwen2_5_vl", "glm4v", "glm4v_moe", "mistral3", "gemma4")
-"""Families whose towers have gated feed-forward parts."""
-
-
-def shaped(config: Config, tower: Tower) -> Tower:
-    """A tower with its layers and its rule for inputs, where the config has their sizes."""
-    key = f"{tower.name}_config"
-    if not config.has(key):
-        return tower
-    part = config.sub(key)
-    stack = _stack(part, gated=config.family in GATED)
+def shaped(config: Config, rules: Mapping[str, Any], tower: Tower) -> Tower:
+    """A tower with its layers and its family's rules for inputs, where the config has their sizes."""
+    part = config.sub(f"{tower.name}_config")
+    images = rules.get("images", {})
+    tower = replace(
+        tower,
+        stack=_stack(part, gated=images.get("gated", False)),
+        turned=images.get("turned", False),
+    )
     if tower.name == "audio":
-        return _audio(config, part, replace(tower, stack=stack, turned=config.family in TURNED))
-    rule = RULES.get(config.family, NATIVE)
+        return _audio(config, part, tower)
     merge = _first(part, "spatial_merge_size", "pooling_kernel_size") or _first(
         config, "spatial_merge_size", "scale_factor"
     )
+    budget = images.get("budget", 0)
     return replace(
         tower,
-        stack=stack,
-        turned=config.family in TURNED,
         patch=_first(part, "patch_size"),
-        merge=merge or rule.merge or 1,
-        image_side=_first(part, "image_size") if rule.fixed else 0,
-        most_tiles=rule.most_tiles,
-        most_tokens=rule.most_tokens,
-        budget=rule.budget and (_first(config, "vision_soft_tokens_per_image") or rule.budget),
+        merge=merge or images.get("merge", 1),
+        image_side=_first(part, "image_size") if images.get("fixed") else 0,
+        most_tiles=images.get("most_tiles", 1),
+        most_tokens=images.get("most_tokens", 0),
+        budget=budget and (_first(config, "vision_soft_tokens_per_image") or budget),
     )
 
 

@@ -4,11 +4,11 @@ Every formula follows the released module of its family; the tests compare them 
 modules. What the time of a tower depends on is in `tower_shapes.py`.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
 from foretell.records import dataclass
-from foretell.specs.model import Tower
 
 WHY = "the tower's usual size"
 
@@ -74,76 +74,70 @@ def channels(config: Config) -> int:
     return config.get("num_channels", 3, None, "in_channels", "in_chans", low=1)
 
 
-def siglip(vision: Config) -> int:
-    """SigLIP: patches with a bias, positions, layers, final norm, and a pooling head unless
-    `vision_use_head` is false."""
+def pixels(part: Config, hidden: int, *, bias: bool) -> int:
+    """The map of a patch's pixels."""
+    return linear(channels(part) * side(part, "patch_size") ** 2, hidden, bias=bias)
+
+
+def encoder(vision: Config, *, bias: bool, token: int, norms: int, each: int | None = None) -> int:
+    """Patches, positions, layers, `norms` vectors of the hidden width; with a class token or without."""
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    patch = side(vision, "patch_size")
-    body = (
-        linear(channels(vision) * patch * patch, h, bias=True)
-        + patches(vision) * h
-        + vision.layers() * block(h, inner)
-        + 2 * h
-    )
+    layer = block(h, inner) if each is None else each
+    tables = (patches(vision) + 2 * token) * h
+    return pixels(vision, h, bias=bias) + tables + vision.layers() * layer + norms * h
+
+
+def siglip(vision: Config) -> int:
+    """SigLIP: a pooling head behind the layers unless `vision_use_head` is false."""
+    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
     pool = linear(h, 3 * h, bias=True) + linear(h, h, bias=True) + h + 2 * h
     pool += linear(h, inner, bias=True) + linear(inner, h, bias=True)
-    return body + (pool if vision.flag("vision_use_head", default=True) else 0)
+    return idefics(vision) + (pool if vision.flag("vision_use_head", default=True) else 0)
+
+
+def idefics(vision: Config) -> int:
+    """The SigLIP of Idefics-3 and SmolVLM: no pooling head."""
+    return encoder(vision, bias=True, token=0, norms=2)
 
 
 def clip(vision: Config) -> int:
-    """CLIP: class token, patches without a bias, positions, norms before and after the layers."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    patch = side(vision, "patch_size")
-    return (
-        h
-        + linear(channels(vision) * patch * patch, h)
-        + (patches(vision) + 1) * h
-        + vision.layers() * block(h, inner)
-        + 4 * h
-    )
+    """CLIP: class token, patches without a bias, norms before and after the layers."""
+    return encoder(vision, bias=False, token=1, norms=4)
 
 
 def pixtral(vision: Config) -> int:
     """Pixtral: gated layers without biases, RMS norms, rotary positions."""
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    patch = side(vision, "patch_size")
-    return linear(channels(vision) * patch * patch, h) + h + vision.layers() * block(h, inner, BARE)
-
-
-def idefics(vision: Config) -> int:
-    """The SigLIP of Idefics-3 and SmolVLM: no pooling head."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    patch = side(vision, "patch_size")
-    return (
-        linear(channels(vision) * patch * patch, h, bias=True)
-        + patches(vision) * h
-        + vision.layers() * block(h, inner)
-        + 2 * h
-    )
+    return pixels(vision, h, bias=False) + h + vision.layers() * block(h, inner, BARE)
 
 
 def internvit(vision: Config) -> int:
-    """InternViT: class token, positions, layers with two learned scales each; normalised queries and
-    keys and RMS norms in the 6B one. The second names are those of its own code."""
+    """InternViT: class token, layers with two learned scales each; normalised queries and keys and RMS
+    norms in the 6B one. The second names are those of its own code."""
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    patch = side(vision, "patch_size")
     own = vision.has("qkv_bias")
     biased = vision.flag("qkv_bias" if own else "attention_bias", default=False)
     rms = vision.text("norm_type", "layer_norm") == "rms_norm"
     each = block(h, inner, Form(qkv_bias=biased, layer_norm=not rms)) + 2 * h
     if vision.flag("qk_normalization" if own else "use_qk_norm", default=False):
         each += 2 * h
-    after = 0 if vision.flag("use_mean_pooling", default=True) else 2 * h
-    return (
-        h
-        + linear(channels(vision) * patch * patch, h, bias=True)
-        + (patches(vision) + 1) * h
-        + vision.layers() * each
-        + after
-    )
+    norms = 0 if vision.flag("use_mean_pooling", default=True) else 2
+    return encoder(vision, bias=True, token=1, norms=norms, each=each)
 
 
-def qwen2_vl(vision: Config) -> Tower:
+def whisper(audio: Config) -> int:
+    """Whisper's encoder: two convolutions over the spectrum, positions, layers whose keys have no
+    bias, final norm."""
+    h = audio.need("d_model", "hidden_size")
+    inner = audio.need("encoder_ffn_dim", "intermediate_size")
+    depth = audio.layers("num_hidden_layers", key="encoder_layers")
+    mel = audio.get("num_mel_bins", 128, WHY, low=1)
+    total = linear(3 * mel, h, bias=True) + linear(3 * h, h, bias=True)
+    total += audio.get("max_source_positions", 1500, WHY, low=1) * h
+    return total + depth * (block(h, inner) - h) + 2 * h
+
+
+def qwen2_vl(config: Config, vision: Config, text: int) -> int:
     """Qwen2-VL: patches of two frames without a bias, layers of `embed_dim`, merger to the text."""
     h = vision.get("embed_dim", 1280, WHY, low=1)
     out = vision.need("hidden_size")
@@ -152,10 +146,10 @@ def qwen2_vl(vision: Config) -> Tower:
     merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
     total = _two_frames(vision, h, 14) + depth * block(h, inner)
     total += 2 * h + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
-    return Tower(name="vision", parameters=total)
+    return total
 
 
-def qwen2_5_vl(vision: Config) -> Tower:
+def qwen2_5_vl(config: Config, vision: Config, text: int) -> int:
     """Qwen2.5-VL: gated layers with biases and RMS norms, windows, merger to the text."""
     h = vision.get("hidden_size", 1280, WHY, low=1)
     inner = vision.get("intermediate_size", 3420, WHY, low=1)
@@ -164,10 +158,10 @@ def qwen2_5_vl(vision: Config) -> Tower:
     merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
     total = _two_frames(vision, h, 14) + depth * block(h, inner, Form(gated=True, layer_norm=False))
     total += h + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
-    return Tower(name="vision", parameters=total)
+    return total
 
 
-def qwen3_vl(vision: Config) -> Tower:
+def qwen3_vl(config: Config, vision: Config, text: int) -> int:
     """Qwen3-VL and Qwen3.5: positions, one merger for the output (its norm before the merge)
     and one for each deep-stack layer (its norm after it)."""
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
@@ -180,7 +174,7 @@ def qwen3_vl(vision: Config) -> Tower:
         h, inner
     )
     total += maps + 2 * h + len(deep or ()) * (maps + 2 * merged)
-    return Tower(name="vision", parameters=total)
+    return total
 
 
 def _two_frames(vision: Config, hidden: int, patch_default: int) -> int:
@@ -190,7 +184,7 @@ def _two_frames(vision: Config, hidden: int, patch_default: int) -> int:
     return channels(vision) * frames * patch * patch * hidden
 
 
-def glm4v(vision: Config) -> Tower:
+def glm4v(config: Config, vision: Config, text: int) -> int:
     """GLM-4.1V to 4.6V: gated layers of the text's width inside, RMS norms, a strided convolution to
     the text's width and a gated merger behind it."""
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
@@ -200,25 +194,19 @@ def glm4v(vision: Config) -> Tower:
     each = block(h, out, replace(BARE, qkv_bias=biased))
     total = _two_frames(vision, h, 14) + h + patches(vision) * h + vision.layers(key="depth") * each
     total += 2 * h + linear(merge * merge * h, out, bias=True)
-    return Tower(name="vision", parameters=total + out * out + 2 * out + 3 * out * inner)
+    return total + out * out + 2 * out + 3 * out * inner
 
 
-def llama4(vision: Config, text_hidden: int) -> Tower:
-    """Llama-4: class token, positions, layers, pixel-shuffle adapter and projector."""
-    h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    patch = side(vision, "patch_size")
-    total = h + linear(channels(vision) * patch * patch, h) + (patches(vision) + 1) * h + 4 * h
-    total += vision.layers() * block(h, inner)
+def llama4(config: Config, vision: Config, text: int) -> int:
+    """Llama-4: CLIP's form, pixel-shuffle adapter and projector."""
     ratio = vision.number("pixel_shuffle_ratio", 0.5, WHY, low=1e-3)
-    shuffled = round(h / ratio**2)
-    config_out = vision.need("projector_output_dim")
-    middle = vision.need("projector_input_dim")
-    total += linear(shuffled, middle) + linear(middle, config_out)
-    total += linear(vision.need("vision_output_dim"), text_hidden)
-    return Tower(name="vision", parameters=total)
+    shuffled = round(vision.need("hidden_size") / ratio**2)
+    out, middle = vision.need("projector_output_dim"), vision.need("projector_input_dim")
+    total = clip(vision) + linear(shuffled, middle) + linear(middle, out)
+    return total + linear(vision.need("vision_output_dim"), text)
 
 
-def moonvit(vision: Config) -> Tower:
+def moonvit(config: Config, vision: Config, text: int) -> int:
     """MoonViT of Kimi-K2.5 and K3: learned 2-D positions (the temporal part is fixed), layers whose
     biases, norms and attention width the config chooses, patch-merging projector."""
     h = vision.need("vt_hidden_size", "hidden_size")
@@ -239,7 +227,7 @@ def moonvit(vision: Config) -> Tower:
     total = linear(3 * patch * patch, h, bias=vision.flag("patch_embed_proj_bias", default=True))
     total += tall * wide * h + depth * each + per_norm
     total += _patch_merger(vision, h)
-    return Tower(name="vision", parameters=total)
+    return total
 
 
 def _patch_merger(vision: Config, hidden: int) -> int:
@@ -257,7 +245,7 @@ def _patch_merger(vision: Config, hidden: int) -> int:
     return 2 * norm_in + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
 
 
-def gemma4(vision: Config, text_hidden: int) -> Tower:
+def gemma4(config: Config, vision: Config, text: int) -> int:
     """Gemma-4: two tables of positions, gated layers with four RMS norms and normalised queries and
     keys, one projection to the text."""
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
@@ -269,11 +257,11 @@ def gemma4(vision: Config, text_hidden: int) -> Tower:
     each = linear(h, heads * dim, bias=biased) + 2 * linear(h, kv * dim, bias=biased)
     each += linear(heads * dim, h, bias=biased) + 3 * h * inner + 2 * dim + 4 * h
     total = linear(3 * patch * patch, h) + 2 * vision.need("position_embedding_size") * h
-    total += vision.layers() * each + linear(h, text_hidden)
-    return Tower(name="vision", parameters=total)
+    total += vision.layers() * each + linear(h, text)
+    return total
 
 
-def mllama(vision: Config, text_hidden: int) -> Tower:
+def mllama(config: Config, vision: Config, text: int) -> int:
     """Llama-3.2 Vision: tile and position tables with gates, local and gated global layers."""
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
     patch, tiles = side(vision, "patch_size"), vision.need("max_num_tiles")
@@ -284,11 +272,11 @@ def mllama(vision: Config, text_hidden: int) -> Tower:
     total = h + linear(3 * patch * patch, h) + 1 + rows * h + tables * tiles * rows * h
     total += 2 * (1 + tables * tiles * h) + 4 * h
     total += vision.layers() * each + vision.layers(key="num_global_layers") * (each + 2)
-    total += linear(vision.need("vision_output_dim"), text_hidden, bias=True)
-    return Tower(name="vision", parameters=total)
+    total += linear(vision.need("vision_output_dim"), text, bias=True)
+    return total
 
 
-def step(vision: Config, text_hidden: int, bias: bool) -> Tower:
+def step(config: Config, vision: Config, text: int) -> int:
     """Step-3.x: learned positions beside rotary ones, scaled layers, two strided convolutions that
     double the width, one projection."""
     h = vision.need("width", "hidden_size")
@@ -297,29 +285,20 @@ def step(vision: Config, text_hidden: int, bias: bool) -> Tower:
     total = linear(3 * patch * patch, h) + patches(vision) * h + 2 * h
     total += vision.layers("num_hidden_layers", key="layers") * (block(h, inner) + 2 * h)
     total += linear(9 * h, 2 * h, bias=True) + linear(9 * 2 * h, 4 * h, bias=True)
-    total += linear(4 * h, text_hidden, bias=bias)
-    return Tower(name="vision", parameters=total)
+    biased = config.flag("projector_bias", default=False)
+    total += linear(4 * h, text, bias=biased)
+    return total
 
 
-def whisper(audio: Config) -> int:
-    """Whisper's encoder: two convolutions over the spectrum, positions, layers whose keys have no
-    bias, final norm."""
-    h = audio.need("d_model", "hidden_size")
-    inner = audio.need("encoder_ffn_dim", "intermediate_size")
-    depth = audio.layers("num_hidden_layers", key="encoder_layers")
-    mel = audio.get("num_mel_bins", 128, WHY, low=1)
-    total = linear(3 * mel, h, bias=True) + linear(3 * h, h, bias=True)
-    total += audio.get("max_source_positions", 1500, WHY, low=1) * h
-    return total + depth * (block(h, inner) - h) + 2 * h
-
-
-def gemma4_audio(audio: Config, text_hidden: int) -> Tower:
+def gemma4_audio(config: Config, audio: Config, text: int) -> int:
     """Gemma-4's conformer: two strided convolutions over 128 mel bins, layers of two half-step
     feed-forward parts, chunked attention with relative keys and a convolution, two projections."""
     h = audio.get("hidden_size", 1024, WHY, low=1)
     heads = audio.get("num_attention_heads", 8, WHY, low=1)
     taps = audio.get("conv_kernel_size", 5, WHY, low=1)
-    first, second = (audio.wholes("subsampling_conv_channels", low=1) or (128, 32))[:2]
+    widths = audio.wholes("subsampling_conv_channels", low=1) or (128, 32)
+    audio.check(len(widths) == 2, ("subsampling_conv_channels",), "are not two widths")
+    first, second = widths[0], widths[-1]
     out = audio.get("output_proj_dims", 1536, WHY, low=1)
     bins = 128 // 4  # each convolution halves the spectrum
     total = 9 * first + first + 9 * first * second + second + linear(second * bins, h)
@@ -328,16 +307,118 @@ def gemma4_audio(audio: Config, text_hidden: int) -> Tower:
     convolution = 3 * h * h + taps * h + 2 * h
     depth = audio.get("num_hidden_layers", 12, WHY, low=1)
     total += depth * (2 * feed + attention + convolution + 3 * h)
-    total += linear(h, out, bias=True) + linear(out, text_hidden)
-    return Tower(name="audio", parameters=total)
+    total += linear(h, out, bias=True) + linear(out, text)
+    return total
 
 
-def minimax_m3(vision: Config, text_hidden: int, projector: int) -> Tower:
+def minimax_m3(config: Config, vision: Config, text: int) -> int:
     """MiniMax-M3: patches of two frames, a norm before the layers, two maps, two more over merged
     patches."""
     h, inner = vision.need("hidden_size"), vision.need("intermediate_size")
-    merged = text_hidden * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
+    projector = config.get("projector_hidden_size", text, low=1)
+    merged = text * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
     total = _two_frames(vision, h, 14) + 2 * h + vision.layers() * block(h, inner)
-    total += linear(h, projector, bias=True) + linear(projector, text_hidden, bias=True)
-    total += linear(merged, projector, bias=True) + linear(projector, text_hidden, bias=True)
-    return Tower(name="vision", parameters=total)
+    total += linear(h, projector, bias=True) + linear(projector, text, bias=True)
+    total += linear(merged, projector, bias=True) + linear(projector, text, bias=True)
+    return total
+
+
+def two_maps(config: Config, tower: Config, text: int) -> int:
+    """tower -> text -> text."""
+    biased = config.flag("multimodal_projector_bias", default=True)
+    chosen = config.raw("vision_feature_layer")
+    read = len(chosen) if isinstance(chosen, list) else 1
+    wide = tower.need("hidden_size") * max(read, 1)
+    return linear(wide, text, bias=biased) + linear(text, text, bias=biased)
+
+
+def newline(config: Config, tower: Config, text: int) -> int:
+    """Two maps and a learned line break."""
+    return two_maps(config, tower, text) + text
+
+
+def one_map(config: Config, tower: Config, text: int) -> int:
+    """tower -> text with a bias."""
+    return linear(tower.need("hidden_size", "d_model"), text, bias=True)
+
+
+def projector_gemma3(config: Config, tower: Config, text: int) -> int:
+    """Gemma-3: a norm of the tower's width and one map without a bias."""
+    wide = tower.need("hidden_size")
+    return wide + linear(wide, text)
+
+
+def projector_mistral3(config: Config, tower: Config, text: int) -> int:
+    """Mistral-Small-3: a norm, neighbouring patches merged into one, two maps."""
+    wide = tower.need("hidden_size")
+    patches = config.get("spatial_merge_size", 2, WHY, low=1) ** 2
+    biased = config.flag("multimodal_projector_bias", default=False)
+    maps = linear(wide, text, bias=biased) + linear(text, text, bias=biased)
+    return wide + linear(wide * patches, wide) + maps
+
+
+def projector_internvl(config: Config, tower: Config, text: int) -> int:
+    """InternVL: pixels shuffled into channels, a layer norm of that width, two maps."""
+    ratio = config.number("downsample_ratio", 0.5, WHY, low=1e-3)
+    wide = tower.need("hidden_size") * round(1.0 / ratio) ** 2
+    return 2 * wide + linear(wide, text, bias=True) + linear(text, text, bias=True)
+
+
+def projector_idefics3(config: Config, tower: Config, text: int) -> int:
+    """Idefics-3: `scale_factor` squared patches side by side, one map without a bias."""
+    wide = tower.need("hidden_size") * config.get("scale_factor", 2, WHY, low=1) ** 2
+    return linear(wide, text)
+
+
+def frames(config: Config, tower: Config, text: int) -> int:
+    """Voxtral: frames side by side to the inner width, two maps without biases."""
+    return linear(tower.need("intermediate_size"), text) + linear(text, text)
+
+
+ENCODERS: dict[str, Callable[[Config], int]] = {
+    "siglip_vision_model": siglip,
+    "clip_vision_model": clip,
+    "pixtral": pixtral,
+    "internvl_vision": internvit,
+    "intern_vit_6b": internvit,
+    "idefics3": idefics,
+    "idefics3_vision": idefics,
+    "smolvlm_vision": idefics,
+    "qwen2_audio_encoder": whisper,
+    "voxtral_encoder": whisper,
+}
+"""Towers without a projector, by their own `model_type`."""
+PROJECTORS: dict[str, Callable[[Config, Config, int], int]] = {
+    "one map": one_map,
+    "two maps": two_maps,
+    "two maps and a line break": newline,
+    "gemma3": projector_gemma3,
+    "mistral3": projector_mistral3,
+    "internvl": projector_internvl,
+    "idefics3": projector_idefics3,
+    "frames": frames,
+}
+"""Projectors between a tower and the text model: (whole config, tower's, text width) -> weights."""
+WHOLE: dict[str, Callable[[Config, Config, int], int]] = {
+    "qwen2_vl": qwen2_vl,
+    "qwen2_5_vl": qwen2_5_vl,
+    "qwen3_vl": qwen3_vl,
+    "glm4v": glm4v,
+    "llama4": llama4,
+    "moonvit": moonvit,
+    "gemma4": gemma4,
+    "gemma4_audio": gemma4_audio,
+    "mllama": mllama,
+    "step": step,
+    "minimax_m3": minimax_m3,
+}
+"""Towers with their projectors."""
+
+
+def tower_weights(config: Config, part: Config, tower: str | Mapping[str, str], text: int) -> int:
+    """The weights of a tower and its projector: a word of `WHOLE`, or an encoder where the tower does not
+    name its own and a projector."""
+    if isinstance(tower, str):
+        return WHOLE[tower](config, part, text)
+    kind = part.choice("model_type", tuple(ENCODERS), tower["encoder"])
+    return ENCODERS[kind](part) + PROJECTORS[tower["projector"]](config, part, text)

@@ -180,3 +180,18 @@ def test_first_and_last_stages_of_their_own() -> None:
     assert uneven_sizes(61, 4, 1, (14, 15), (False, False)) == [14, 16, 16, 15]
     assert uneven_sizes(62, 4, 1, (14, 15), (False, False)) is None
     assert uneven_sizes(32, 2, 2, (12, None), (False, False)) == [6, 10, 6, 10]
+
+
+def test_torchtitan_without_checkpointing_is_without_it() -> None:
+    off = read_launch(TITAN + "[activation_checkpoint]\nmode = 'none'\n")
+    assert "recompute=none" in off.plan.split()
+    row = next(one for one in off.values if one.name == "recompute")
+    assert (row.key, row.origin, row.line) == ("activation_checkpoint.mode", "file", 11)
+
+
+def test_what_several_keys_decide_names_those_that_decided() -> None:
+    launch = read_launch(SHAPE + "--fp8-format hybrid --fp8-recipe blockwise --nproc_per_node 8")
+    assert {"precision=fp8", "scaling=block"} <= {*launch.plan.split()}
+    rows = {one.name: one.key for one in launch.values}
+    assert rows["scaling"] == "fp8_recipe"
+    assert "fp8_format" in rows["precision"]

@@ -27,7 +27,7 @@ _PLACEHOLDER = re.compile(
     re.DOTALL,
 )
 """Texts that stand for a value which the user is to fill in, or that is worked out elsewhere."""
-_NONE = ("none", "null", "auto", "default", "")
+EMPTY_WORDS = ("none", "null", "auto", "default", "")
 """How tools spell that a value is left to them."""
 
 
@@ -175,7 +175,7 @@ class Keys:
             return None
         if isinstance(value, list):
             value = " ".join(str(item) for item in value)
-        return None if str(value).strip().lower() in _NONE else str(value).strip()
+        return None if str(value).strip().lower() in EMPTY_WORDS else str(value).strip()
 
     def choice(self, names: Sequence[str], known: Mapping[str, str]) -> str | None:
         """Our word for one of their words; another word is a problem."""
@@ -244,7 +244,7 @@ class Keys:
             if "$" in value:
                 self.ask_for(next((name for name in names if name in self._pairs), names[0]), value)
                 return None
-            if value.lower() in _NONE:
+            if value.lower() in EMPTY_WORDS:
                 return None
         if isinstance(value, dict):
             self.problem(names[0], "is a table", "{...}", "a single value")

@@ -4,11 +4,13 @@ from foretell.interop.kept_flags import with_own
 from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.layouts import megatron_text
-from foretell.interop.megatron import MODES, WORDS
 from foretell.interop.megatron_shape import shape_flags
+from foretell.interop.tool_tables import table_of
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import EVEN, offloads, recompute_layers, recompute_modules
 
+MODES = {"ring": "p2p", "allgather": "all_gather", "ulysses": "a2a"}
+"""Our cp_mode and their cp_comm_type."""
 BENCHMARK = (
     "--mock-data --split 99,1,0 --train-iters 20 --lr 1.0e-4 --log-interval 1 --log-throughput",
     "--eval-interval 1000 --eval-iters 0",
@@ -167,7 +169,9 @@ def _recompute_flags(run: Training) -> list[str]:
             f"--recompute-granularity full --recompute-method block --recompute-num-layers {each}"
         ]
     modules = recompute_modules(plan.recompute)
-    theirs = [name for name, ours in WORDS["modules"].items() if ours in modules]
+    theirs = [
+        name for name, ours in table_of("megatron").words["modules"].items() if ours in modules
+    ]
     if not theirs:
         return []
     named = "" if modules == ("core",) else " --recompute-modules " + " ".join(theirs)

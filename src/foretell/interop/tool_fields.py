@@ -20,7 +20,7 @@ from foretell.interop.keys import (
     read_back,
 )
 from foretell.interop.launch import Launch
-from foretell.interop.tool_tables import CHIP_KEYS, ToolTable
+from foretell.interop.tool_tables import CHIP_KEYS, ToolTable, own_configurations
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.specs.plan_words import read_words
@@ -56,6 +56,7 @@ class Translated:
 
 def translate(given: ArgumentTable, table: ToolTable) -> Translated:
     """The fields that a launch sets, those that its tool's defaults set, and what is left over."""
+    given, own_keys = _completed(given, table)
     given = replace(given, pairs=tuple(resolved(dict(given.pairs)).items()))
     words, pairs = _alone(given, table)
     backend = _backend(pairs, table)
@@ -64,13 +65,18 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
         fields[name] = (*first, *fields.get(name, ()))
     found: dict[str, Any] = {}
     spelt: dict[str, str] = {}
+    silent_names = set[str]()
     for name, names in fields.items():
         key = next((one for one in names if pairs.get(one) is not None), None)
         if key is not None:
             found[name] = _ours(table, name, pairs[key])
+            silent_names |= {name} if key in own_keys else set()
             spelt[name] = given.spelt.get(key, key)
     claimed = table.known
     found |= {name: pairs[name] for name in CHIP_KEYS if name in pairs and name not in claimed}
+    for key in table.plan:
+        if pairs.get(key) is not None:
+            found[f"key:{key}"], spelt[f"key:{key}"] = pairs[key], given.spelt.get(key, key)
     for name, factors in table.products.items():
         if ":" in factors[0] or pairs.get(factors[0]) is not None:
             found[name], spelt[name] = _product(pairs, factors)
@@ -91,12 +97,28 @@ def translate(given: ArgumentTable, table: ToolTable) -> Translated:
         spelt={**given.spelt, **spelt},
     )
     keys = Keys(own, tool=table.tool)
-    keys.defaults = frozenset(missing)
+    keys.defaults = frozenset({*missing, *silent_names})
     plan, sources, warned = _plan(pairs, table, silent, keys)
     left = _left(pairs, table)
     return Translated(
         keys=keys, plan=plan, sources=sources, left=left, backend=backend, warned=tuple(warned)
     )
+
+
+def _completed(given: ArgumentTable, table: ToolTable) -> tuple[ArgumentTable, frozenset[str]]:
+    """Arguments with their sections where the tool has some, under them those of a configuration of the
+    tool's own that they name, whose keys are the other value."""
+    pairs = []
+    for key, value in given.pairs:
+        parts = table.words.get("section", {}) if "." not in key else {}
+        section = next((one for part, one in parts.items() if part in key), None)
+        pairs.append((f"{section}.{key}" if section else key, value))
+    said = dict(pairs)
+    known = own_configurations(table.options["own"])["configs"] if "own" in table.options else {}
+    named = next((str(said[key]) for key in table.fields.get("own", ()) if said.get(key)), "")
+    said |= {key.rpartition(".")[0]: None for key in said if key == "activation_checkpoint.mode"}
+    more = {key: value for key, value in known.get(named, {}).items() if key not in said}
+    return replace(given, pairs=(*more.items(), *pairs)), frozenset(more)
 
 
 def launch_of(
@@ -205,6 +227,7 @@ def _plan(
         text = str(told).strip().strip("\"'").lower()
         if text not in values and "$" in text:
             keys.ask_for(key, str(told))
+            keys.unset.add(f"key:{key}")
             continue
         if text not in values and "*" not in values:
             keys.doubt(f"{key} {str(told)[:40]} is not known here")
@@ -219,7 +242,7 @@ def _plan(
         found = read(meant)
         words |= found
         for name in found:
-            sources[name] = (*sources.get(name, ()), key)
+            sources[name] = (*sources.get(name, ()), f"key:{key}")
     return words, sources, warned
 
 

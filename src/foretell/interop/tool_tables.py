@@ -11,6 +11,7 @@
     tables     keys that are tables: what is in one and is in no list matters
     sources    value = the keys or fields that it is from; CHIPS are all names for chips
     writes     flag or key = what of a plan it says, for the writer (export_tables.py)
+    rules      lists of rows that several keys decide together (rules.py)
     products   degree = keys whose product it is, each with its own default
     plan       key = their value and the words of a plan that it stands for
     defaults   what the tool does where a file is silent, by field; `defaults.plan` in words of a plan
@@ -98,6 +99,8 @@ class ToolTable:
     """Flag or key -> the value that is written there."""
     plan: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Key -> their value -> words of a plan."""
+    rules: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
+    """What several keys decide together: rows of conditions and words (rules.py)."""
     products: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Degree -> keys whose product it is, each with what it is where it is not given."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -235,26 +238,34 @@ def table_of(name: str) -> ToolTable:
     bears, quiet = set(expand(raw.get("bears", ""))), set(expand(raw.get("quiet", "")))
     switches = set(expand(raw.get("switches", "")))
     defaults, options = dict(raw.get("defaults", {})), dict(raw.get("options", {}))
+    rules = {key: tuple(rows) for key, rows in raw.get("rules", {}).items()}
     marks, bases = set(expand(raw.get("marks", ""))), set[str]()
     sources: dict[str, tuple[str, ...]] = {}
+    if "style" in options:
+        style = table_of(f"_{options['style']}")
+        rules, sources = {**style.rules, **rules}, dict(style.sources)
     for one, under in inner:
         sources |= one.sources
         if not under:
             marks |= one.marks
             bases |= {one.tool, *one.bases}
+        same = family == one.family
         for key, told in one.fields.items():
             more = tuple(f"{under}{name}" for name in told)
-            fields[key] = tuple(dict.fromkeys((*fields.get(key, ()), *more)))
+            # A field of another family may be another thing: its keys are known, and no more.
+            named = key if same or key in more else f"{one.tool}: {key}"
+            fields[named] = tuple(dict.fromkeys((*fields.get(named, ()), *more)))
         plan = {f"{under}{key}": dict(told) for key, told in one.plan.items()} | plan
         shared = {key: dict(told) | values.get(key, {}) for key, told in one.values.items()}
-        values = values | shared
+        values = values | shared if same else values
         words = {key: dict(told) for key, told in one.words.items()} | words
         switches |= {f"{under}{key}" for key in one.switches}
         bears |= {f"{under}{key}" for key in one.bears}
         quiet |= {f"{under}{key}" for key in one.quiet}
-        if family == one.family:
+        if same:
             defaults = dict(one.defaults) | defaults
             options = dict(one.options) | options
+            rules = {**one.rules, **rules}
     read = {key for keys in fields.values() for key in keys} | set(plan)
     read |= {one.partition(":")[0] for keys in products.values() for one in keys}
     read |= {key for own in backends.values() for keys in own.values() for key in keys}
@@ -275,6 +286,7 @@ def table_of(name: str) -> ToolTable:
         tables=frozenset(raw.get("tables", "").split()),
         sources=sources | {key: _sources(told) for key, told in raw.get("sources", {}).items()},
         writes=raw.get("writes", {}),
+        rules=rules,
         products=products,
         defaults=defaults,
         options=options,
@@ -287,6 +299,12 @@ def table_of(name: str) -> ToolTable:
     )
 
 
+@cache
+def own_configurations(file: str) -> Mapping[str, Any]:
+    """Configurations that a tool ships by name, and what each sets; models that it knows by name."""
+    return packaged_table(TOOLS.parent / file)
+
+
 def _unread(table: ToolTable) -> ToolTable:
     """A table whose keys another tool takes and does not read: those that set something matter there."""
     return replace(
@@ -294,6 +312,8 @@ def _unread(table: ToolTable) -> ToolTable:
         fields={},
         plan={},
         values={},
+        sources={},
+        rules={},
         defaults={},
         bears=table.bears | table.read,
         read=frozenset(),

@@ -13,7 +13,6 @@ from typing import Any
 from foretell.errors import BadInput, bad_input
 from foretell.interop import deepspeed, megatron_write, torchtitan_write
 from foretell.interop.arguments import ArgumentTable, parse_arguments, spell_key
-from foretell.interop.deepspeed import read_deepspeed
 from foretell.interop.launch import (
     SERVERS,
     SERVING,
@@ -25,7 +24,6 @@ from foretell.interop.launch import (
     Training,
 )
 from foretell.interop.layouts import word_of
-from foretell.interop.megatron import read_megatron
 from foretell.interop.named_files import with_files
 from foretell.interop.own_model import read_table
 from foretell.interop.policy_launch import read_policy
@@ -35,7 +33,6 @@ from foretell.interop.service_write import Serving, kept_command, write_command
 from foretell.interop.services import read_service
 from foretell.interop.several_servers import join_servers, role_of
 from foretell.interop.tool_tables import ToolTable, table_of, unknown_sentence
-from foretell.interop.torchtitan import read_torchtitan
 from foretell.interop.training_launch import read_training
 from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
@@ -158,10 +155,10 @@ EMPTY = ("null", "none", "")
 FAMILIES = {
     "training": read_training,
     "policy": read_policy,
-    "megatron": read_megatron,
+    "megatron": read_training,
     "service": read_service,
-    "torchtitan": read_torchtitan,
-    "deepspeed": read_deepspeed,
+    "torchtitan": read_training,
+    "deepspeed": read_training,
 }
 """Readers of the families that tables belong to."""
 

@@ -12,10 +12,12 @@ from foretell.interop.launch import ToolArguments, Training
 from foretell.interop.launchers import LaunchJob, wrapped
 from foretell.interop.megatron_write import job_name
 from foretell.interop.releases import release_of
-from foretell.interop.torchtitan_registry import FLAVORS, REGISTRY
+from foretell.interop.tool_tables import own_configurations
 from foretell.specs.plan import WIDE_PRECISIONS
 from foretell.specs.plan_forms import even_sizes, layout_sizes, offloads
 
+OWN = own_configurations("torchtitan_configs.toml")
+"""torchtitan's configurations and flavors of models."""
 THEIRS = {
     "1f1b": "1F1B",
     "gpipe": "GPipe",
@@ -65,16 +67,16 @@ def write(run: Training) -> ToolArguments:
 def _own(run: Training) -> str | None:
     """torchtitan's own configuration of a model, by its repository."""
     wanted = (run.repository or run.model.id).rpartition("/")[2].lower()
-    for name, keys in REGISTRY.items():
+    for name, keys in OWN["configs"].items():
         if str(keys["hf_assets_path"]).rpartition("/")[2].lower() == wanted:
-            return name
+            return str(name)
     return None
 
 
 def _flavor(run: Training) -> dict[str, str]:
     """The model as a file of 0.2 names it; nothing where it has none such."""
     wanted = (run.repository or run.model.id).rpartition("/")[2]
-    found = next((v for name, v in FLAVORS.items() if name.lower() == wanted.lower()), None)
+    found = next((v for name, v in OWN["flavors"].items() if name.lower() == wanted.lower()), None)
     if found is None:
         return {}
     assets = f"./assets/hf/{wanted}"

@@ -1,21 +1,18 @@
-"""A training step in our fields, whatever the trainer: chips, replicas, batch, sharding, dtypes, adapters.
+"""A training step in our fields, whatever the trainer: chips, replicas, batch, stages, sharing, adapters.
 
-Sequences of a replica x accumulation x replicas make a step; replicas are sharded by FSDP or DeepSpeed or
-copied. What
-trainers on Hugging Face transformers decide by several keys together (dtypes, sharding, adapters) is computed
-here; what
-one key decides is in its table's `plan`.
-
-A file of DeepSpeed's that is named and not at hand is not opened; its stage is read from its name, as these
-tools name
-theirs (zero3.json, ds_z3_config.json), and reported.
+Sequences of a replica x accumulation x replicas make a step; replicas are copied, or share by FSDP, ZeRO or
+Megatron's optimizer. What one key says is in the `plan` of a tool's table, what several decide together in
+its `rules`; what is counted from several numbers is computed here.
 """
 
 import re
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from foretell.interop.arguments import ArgumentTable
+from foretell.interop.described_models import described_model, model_names
+from foretell.interop.kept_flags import own_flags, quiet_flags
 from foretell.interop.keys import (
     Keys,
     drop_unset,
@@ -26,16 +23,21 @@ from foretell.interop.keys import (
     world_size,
 )
 from foretell.interop.launch import Known, Launch
+from foretell.interop.layouts import plan_word, sizes_of_text, uneven_sizes
 from foretell.interop.policy_step import STEP_VALUES
+from foretell.interop.rules import decide
 from foretell.interop.tool_fields import launch_of, translate
 from foretell.interop.tool_tables import ToolTable, table_of
-from foretell.specs.plan_forms import OPTIMIZER_NAMES
+from foretell.interop.whole_numbers import whole_number
+from foretell.specs.plan_forms import MODULES, OPTIMIZER_NAMES, join_names
 from foretell.specs.plan_words import CHOICES
 from foretell.specs.post_training import USUAL_PROMPT, usual_prompt
 
-STAGED = re.compile(r"(?:zero|z|stage)[-_]?([0-3])", re.IGNORECASE)
-"""How names of DeepSpeed's files say their stage."""
-OPTIMIZERS = {**{name: name for name in CHOICES["optimizer"]}, **OPTIMIZER_NAMES}
+OPTIMIZERS = {
+    **{name: name for name in CHOICES["optimizer"]},
+    **OPTIMIZER_NAMES,
+    "adamw": "adam",
+}
 """Names of optimizers and ours."""
 METHODS = table_of("_training").words["method"]
 """Methods of these trainers, and the algorithm whose step is theirs."""
@@ -47,101 +49,95 @@ QV = ("q_proj", "v_proj")
 """PEFT's own modules of a Llama-like model where none are named."""
 MIXERS = ("q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "out_proj")
 """Modules of the attention."""
+ONLY_WITH = {"tp": ("sp",), "cp": ("cp_mode",), "pp": ("schedule", "vpp", "layout")}
+"""Words that a plan has beside more than one rank of a degree alone."""
 
 
 def read_training(given: ArgumentTable, known: Known, table: ToolTable) -> Launch:
     """What a trainer's launch says."""
     told = translate(given, table)
-    keys, tool = told.keys, table.tool
-    tp, pp, cp = (known.over(name, keys.whole(name, low=-1) or 1) for name in ("tp", "pp", "cp"))
-    ep = keys.whole("ep", low=-1) or 1
+    keys = told.keys
+    degree = {n: known.over(n, keys.whole(n, low=-1) or 1) for n in ("tp", "pp", "cp", "ep")}
+    tp, pp, cp, ep = degree.values()
     gpus, dp, shard = _replicas(keys, known, table, tp * pp * cp, ep)
     devices = table.options.get("chip_devices", {}).get((given.accelerator or "").lower(), 1)
     if devices > 1 and (tp * pp * cp > 1 or ep > 1):
         keys.doubt(f"degrees count {devices} devices of a chip: words of --plan say them by chip")
-    micro, batch = _batch(keys, known, gpus, dp, devices=devices)
-    if pp > 1 and keys.whole("pipeline_micro"):
-        micro = known.over("micro_batch", keys.whole("pipeline_micro") or 1)
-    lacks = table.options.get("no_batch") and not keys.said_as("micro_batch", "global_batch")
-    if lacks and "micro_batch" not in known.degrees:
-        micro, batch = None, None
-        keys.ask("the sequences of one GPU are not in the file: mbs in --plan says them")
-    plan = dict(told.plan)
-    stage = plan.pop("zero", None)
-    values: dict[str, object] = {
-        "tp": tp, "pp": pp, "vpp": _chunks(keys, known, pp), "dp": dp,
-        "cp": cp if cp > 1 else None,
-        "ep": _experts(ep, dp, keys), "zero": stage or 0, "micro_batch": micro,
-        "sp": False if tp > 1 else None, "shard": shard,
-    }  # fmt: skip
+    micro, batch, dp = _batch(keys, known, table, gpus, dp, pp, devices)
+    if gpus is None and dp is not None:
+        gpus = tp * pp * cp * dp
     rank = _rank(keys, table)
-    if table.options.get("style") == "transformers":
-        values |= _transformers(keys, table, gpus, dp, rank)
-        values["zero"] = stage if stage is not None and not values["zero"] else values["zero"]
-    else:
-        values |= _plain(keys, values, shard, rank, gpus)
-    if tp == 1:
-        plan.pop("sp", None)
-    if cp == 1:
-        plan.pop("cp_mode", None)
-    if pp == 1:
-        plan.pop("schedule", None)
-    values |= plan
-    table_of_model = _described(keys)
-    models = () if table_of_model else _names(keys, tool)
-    seq_len = keys.whole("seq_len")
-    keys.raise_problems()
-    name = next(iter(models), None) or ("as described" if table_of_model else None)
-    job: dict[str, Any] = {"model": name, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
-    drop_unset(
+    plan = dict(told.plan)
+    zero, shard = _sharing(keys, table, plan.get("zero"), shard, gpus, dp, cp)
+    layers = keys.whole("num_layers") or known.layers
+    vpp, layout = _stages(keys, table, pp, layers)
+    decided = decide(
         keys,
-        values,
-        job,
-        {
-            **table_of("_training").sources,
-            **{name: (name,) for name in ("tp", "pp", "cp", "ep", "vpp")},
-        },
+        table.rules,
+        _facts(given, keys, table, plan) | degree | {"zero": zero, "rank": rank, "gpus": gpus},
     )
+    values: dict[str, object] = {
+        "tp": tp, "pp": pp, "vpp": vpp, "dp": dp, "cp": cp if cp > 1 else None,
+        "ep": _experts(ep, dp, keys), "etp": _expert_tensor(keys, table, tp, ep),
+        "zero": zero, "micro_batch": micro, "sp": False if tp > 1 else None, "shard": shard,
+        "layout": layout, "lora": rank or None, "adapters": _adapters(keys, table) if rank else None,
+        "optimizer": _optimizer(keys), "offload": _offload(keys, table),
+        "capacity": keys.number("capacity", high=100.0) or None, "bucket": _bucket(keys, zero),
+        "secondary": _several(keys.whole("secondary")),
+        **decided.words,
+    }  # fmt: skip
+    if decided.known.get("hybrid"):
+        values["shard"] = _node_shard(keys, gpus, dp)
+    saved = _saved(keys, str(decided.known.get("recompute", "")), layers, pp, vpp or 1)
+    values |= {"recompute": saved} if saved else {}
+    if decided.known.get("wide_layers"):
+        values["wide_layers"] = _wide_layers(keys)
+    plan.pop("zero", None)
+    values |= plan
+    for name, words in ONLY_WITH.items():
+        values |= {word: None for word in words if degree[name] == 1}
+    described = described_model(keys, given, table)
+    models = model_names(keys, given, table, described)
+    keys.raise_problems()
+    model = described.get("id", "as described") if described else next(iter(models), None)
+    seq_len = keys.whole("seq_len")
+    job: dict[str, Any] = {"model": model, "gpus": gpus, "global_batch": batch, "seq_len": seq_len}
+    sources = {**table_of("_training").sources, **decided.sources, **table.sources, **told.sources}
+    drop_unset(keys, values, job, sources)
     # Dtypes of adapters and their states are as PEFT makes them.
-    own = {
-        k: v for k, v in values.items() if not rank or k not in ("master", "gradients", "states")
-    }
-    post = None
-    if table.options.get("loop"):
-        post = post_training(
-            keys, job, plan_words({k: v for k, v in own.items() if k != "dp"}), table
-        )
-        if "max_osl" in post and not keys.said_as(
-            "seq_len"
-        ):  # a sequence is a prompt and an answer
-            job["seq_len"] = (keys.whole("prompt_len") or USUAL_PROMPT) + int(str(post["max_osl"]))
+    dtypes = ("master", "gradients", "states") if rank else ()
+    own = {k: v for k, v in values.items() if k not in dtypes and k != "dp"}
+    post = _post_training(keys, job, plan_words(own), table)
+    if post and "max_osl" in post and not keys.said_as("seq_len"):  # a prompt and an answer
+        job["seq_len"] = (keys.whole("prompt_len") or USUAL_PROMPT) + int(str(post["max_osl"]))
     step = {name: post[name] for name in STEP_VALUES if name in post} if post else {}
-    sources = {**table_of("_training").sources, **told.sources}
-    rows = read_back(keys, {**job, **values, **step}, sources)
+    flags = quiet_flags(own_flags(given, dict(given.pairs)), told.left.quiet)
     return launch_of(
-        told, given, table, job, values, sources, models=models, table=table_of_model,
-        values=rows, post_training=post,
+        told, given, table, job, values, sources, models=models, table=described,
+        values=read_back(keys, {**job, **values, **step}, sources), post_training=post,
+        accelerator=given.accelerator or keys.text("accelerator"),
+        flags=flags if table.options.get("model_flags") and "--" in given.text else (),
     )  # fmt: skip
 
 
-def _chunks(keys: Keys, known: Known, pp: int) -> int | None:
-    """Virtual stages of a rank: stated, or by the layers of each, rounded as the tool rounds."""
-    each = keys.whole("stage_layers")
-    if pp == 1 or each is None or known.layers is None:
-        return (keys.whole("vpp") or 1) if pp > 1 else None
-    stages = -(-known.layers // each)
-    up = (keys.text("stage_rounding") or "").lower() == "up"
-    return max(-(-stages // pp) if up else stages // pp, 1)
+def _facts(
+    given: ArgumentTable, keys: Keys, table: ToolTable, plan: Mapping[str, object]
+) -> dict[str, object]:
+    """What rules may ask for beside fields: options, sections, keys set to nothing, words without a flag,
+    variables that flags may be behind, and words that single keys say."""
+    behind = [item for _, value in given.pairs if isinstance(value, list) for item in value[1:]]
+    return {
+        **{f"option.{name}": value for name, value in table.options.items()},
+        **{f"stated.{name}": value for name, value in plan.items()},
+        "sections": " ".join({key.partition(".")[0] for key, _ in given.pairs if "." in key}),
+        "empty": " ".join(key for key, value in given.pairs if value is None),
+        "words": " ".join(given.words),
+        "open": any(str(word).startswith("$") for word in (*keys.words, *behind)),
+        "stage": plan.get("zero"),
+    }
 
 
-def _experts(ep: int, dp: int | None, keys: Keys) -> int | None:
-    """Expert-parallel ranks; -1 is what the chips leave."""
-    if ep == -1:
-        shard = max(keys.whole("dp_shard", low=-1) or 1, 1) * max(
-            keys.whole("dp_replicate", low=-1) or 1, 1
-        )
-        return None if dp is None else max(dp // shard, 1)
-    return ep if ep > 1 else None
+# ---- chips, replicas and batch ------------------------------------------------------------------
 
 
 def _replicas(
@@ -159,6 +155,10 @@ def _replicas(
         or keys.whole("gpus")
         or (each * (nodes or 1) if each else world_size(keys, known))
     )
+    stated = keys.given.started or keys.has("num_nodes", "nnodes", "nodes")
+    if gpus is not None and known.gpus is None and table.options.get("asks_nodes") and not stated:
+        keys.ask("the number of nodes is not in the file (trainer.num_nodes): --gpus")
+        gpus = None
     dp = keys.whole("dp", low=-1)
     if gpus is None and dp is not None and dp > 0:
         gpus = dp * ranks
@@ -166,7 +166,8 @@ def _replicas(
         gpus = shard * fixed * ranks
     gpus = enough_chips(keys, known, gpus, ranks)
     if gpus is not None and gpus % ranks:
-        keys.problem("gpus", f"is no multiple of tp x pp x cp = {ranks}", gpus)
+        message = f"tp x pp x cp = {ranks} does not divide {gpus} GPUs"
+        keys.problem("tp" if keys.has("tp") else "gpus", message, gpus)
     dp = None if gpus is None else max(gpus // ranks, 1)
     if dp is None or (shard is None and copies is None):
         return gpus, dp, None
@@ -177,89 +178,196 @@ def _replicas(
 
 
 def _batch(
-    keys: Keys, known: Known, gpus: int | None, dp: int | None, *, devices: int = 1
-) -> tuple[int | None, int | None]:
-    """(sequences of a replica, sequences of a step), None where they follow from chips that are not named.
-
-    A batch of a device counts `devices` times for a chip."""
+    keys: Keys,
+    known: Known,
+    table: ToolTable,
+    gpus: int | None,
+    dp: int | None,
+    pp: int,
+    devices: int,
+) -> tuple[int | None, int | None, int | None]:
+    """(sequences of a replica, sequences of a step, replicas), None where they follow from chips that are not
+    named. A batch of a device counts `devices` times for a chip."""
     each = keys.number("device_batch", high=1e6)
     steps = keys.whole("accumulation") or 1
     told = keys.whole("global_batch", low=-1)
     told = None if told == -1 else told
     if each is not None and gpus is not None and dp:
         batch = max(round(each * devices * gpus * steps), 1)
-        return known.over("micro_batch", max(batch // (dp * steps), 1)), batch
+        return known.over("micro_batch", max(batch // (dp * steps), 1)), batch, dp
     if each is not None:  # of a chip: what a replica has follows from their number
-        return known.degrees.get("micro_batch"), None
+        return known.degrees.get("micro_batch"), None, dp
     length = keys.whole("seq_len")
-    tokens, ranked = keys.whole("batch_tokens"), keys.whole("rank_tokens")
-    if tokens is not None and length:
-        told = max(tokens // length, 1)
-    micro = max(ranked // length, 1) if ranked and length else keys.whole("micro_batch", low=-1)
+    tokens, ranked = keys.whole("batch_tokens", low=-1), keys.whole("rank_tokens")
+    if tokens is not None and tokens > 0 and length:
+        told = _sequences(keys, "batch_tokens", tokens, length)
+    micro = keys.whole("micro_batch", low=-1)
+    if ranked and length:
+        micro = _sequences(keys, "rank_tokens", ranked, length)
+        steps *= (keys.whole("pipeline_pieces") or 1) if pp > 1 else 1
     if micro == -1:  # as many as a step has for each chip
         if not (told and dp):
-            return known.degrees.get("micro_batch"), told
+            return known.degrees.get("micro_batch"), told, dp
         micro = max(told // (dp * steps), 1)
-    if micro is None and told and dp and keys.whole("accumulation"):
+    if (
+        micro
+        and told
+        and keys.said_as("accumulation", "micro_batch") == ["accumulation", "micro_batch"]
+    ):
+        if dp is None:
+            dp = max(told // (micro * steps), 1)
+        if micro * steps * dp != told:
+            message = f"is not micro-batch {micro} x accumulation {steps} x replicas {dp}"
+            keys.problem("global_batch", message, told)
+    piece = keys.whole("pipeline_micro") if pp > 1 and not ranked else None
+    splits = bool(table.options.get("batch_splits"))
+    if micro is None and told and dp and (splits or keys.whole("accumulation")):
         micro = max(told // (dp * steps), 1)
-    if micro is None and not told and "micro_batch" not in known.degrees:
+    lacks = table.options.get("no_batch") and not keys.said_as("micro_batch", "global_batch")
+    silent = micro is None and (splits or not told) and "micro_batch" not in keys.unset
+    if (lacks or silent) and "micro_batch" not in known.degrees:
         keys.ask("the sequences of one GPU are not in the file: mbs in --plan says them")
+        if lacks or splits:
+            return None, None if lacks else told, dp
+    if piece and not known.degrees.get("micro_batch"):  # a rank's batch in pieces of its own size
+        whole = told if told is not None else None if dp is None else (micro or 1) * steps * dp
+        return piece, whole, dp
     own = known.over("micro_batch", micro or 1)
     if told is not None:
-        return own, told
-    return own, None if dp is None else own * steps * dp
+        return own, told, dp
+    return own, None if dp is None else own * steps * dp, dp
 
 
-def _plain(
-    keys: Keys, values: Mapping[str, object], shard: int | None, rank: int, gpus: int | None
-) -> dict[str, object]:
-    """Sharding and adapters of trainers whose table says the rest."""
-    dp = values["dp"]
-    told: dict[str, object] = {"lora": rank or None, "shard": None}
-    if rank and keys.has("lora_targets", "lora_linear"):
-        told["adapters"] = _adapters(keys, "")
-    stage = keys.whole("zero_stage", low=0, high=3)
+def _sequences(keys: Keys, name: str, tokens: int, length: int) -> int:
+    """Sequences in so many tokens; a part of one is rounded, and reported."""
+    whole = max(round(tokens / length), 1)
+    if whole * length != tokens:
+        key = keys.given.spelt.get(name, name).rpartition(".")[2]
+        keys.note(f"{key} {tokens} is {tokens / length:.3g} sequences of {length}: {whole} taken")
+    return whole
+
+
+# ---- stages, experts and sharing ----------------------------------------------------------------
+
+
+def _stages(
+    keys: Keys, table: ToolTable, pp: int, layers: int | None
+) -> tuple[int | None, str | None]:
+    """Virtual stages of a rank, and layers of each chunk where they are stated."""
+    if pp == 1:
+        return None, None
+    text = keys.text("layout")
+    if text:
+        sizes = sizes_of_text(text)
+        if sizes is None or len(sizes) % pp:
+            keys.problem("layout", f"is no layout of a multiple of {pp} stages", text)
+            return 1, None
+        return len(sizes) // pp, plan_word(sizes)
+    vpp = _chunks(keys, table, pp, layers)
+    ends = keys.whole("first_layers"), keys.whole("last_layers")
+    counted = bool(keys.flag("embedding_counts")), bool(keys.flag("loss_counts"))
+    less = keys.whole("first_less", low=0), keys.whole("last_less", low=0)
+    if not any(counted) and ends == (None, None) and less == (None, None):
+        return vpp, None
+    if layers is None:
+        if less == (None, None):
+            keys.doubt("the layers of the first and last stage need the number of layers")
+        return vpp, None
+    sizes = uneven_sizes(layers, pp, vpp, ends, counted)
+    if less != (None, None):
+        # Fewer layers of the first and last stage (torchtitan, generate_llm_fqn_per_model_part): what does
+        # not divide goes to the earlier stages.
+        if keys.text("schedule") not in ("1f1b", "gpipe"):
+            return vpp, None
+        first, last = less[0] or 0, less[1] or 0
+        whole, rest = divmod(layers + first + last, pp * vpp)
+        sizes = [whole + (at < rest) for at in range(pp * vpp)]
+        sizes[0] -= first
+        sizes[-1] -= last
+    if sizes is None or min(sizes) < 0:
+        keys.problem("pp", f"{layers} layers cannot be dealt to {pp} x {vpp} chunks this way", pp)
+        return vpp, None
+    return vpp, plan_word(sizes)
+
+
+def _chunks(keys: Keys, table: ToolTable, pp: int, layers: int | None) -> int:
+    """Virtual stages of a rank: stated, or by the layers of each, rounded as the tool rounds."""
+    told, each = keys.whole("vpp"), keys.whole("stage_layers")
+    schedule = keys.text("schedule")
+    if schedule is not None and schedule != "interleaved":
+        return 1
+    if schedule is not None and (each is None or layers is None):
+        keys.note("interleaved: two virtual stages on every rank, as the tool has it by itself")
+        return 2
+    if told is not None or each is None:
+        return told or 1
+    if layers is None:
+        keys.ask("the number of layers, which virtual stages need, is not in the file: MODEL")
+        return 1
+    if table.options.get("stage_layers") == "exact" and layers % (pp * each):
+        message = f"{layers} layers over {pp} stages are no multiple of it"
+        keys.problem("stage_layers", message, each)
+    stages = ceil((layers + int(table.options.get("stage_ends", 0))) / each)
+    up = (keys.text("stage_rounding") or "").lower() == "up"
+    return max(-(-stages // pp) if up else stages // pp, 1)
+
+
+def _experts(ep: int, dp: int | None, keys: Keys) -> int | None:
+    """Expert-parallel ranks; -1 is what the chips leave."""
+    if ep == -1:
+        shard = max(keys.whole("dp_shard", low=-1) or 1, 1) * max(
+            keys.whole("dp_replicate", low=-1) or 1, 1
+        )
+        return None if dp is None else max(dp // shard, 1)
+    return ep if ep > 1 else None
+
+
+def _expert_tensor(keys: Keys, table: ToolTable, tp: int, ep: int) -> int | None:
+    """Ranks inside an expert; without expert parallelism Megatron's tp cuts them in any case."""
+    told, whole = keys.whole("etp"), bool(table.options.get("expert_tp"))
+    if ep == 1:
+        if whole and told not in (None, tp):
+            keys.note(
+                f"expert_tensor_parallel_size {told} without expert parallelism: tp {tp} cuts them"
+            )
+        return None
+    etp = told or (tp if whole else 1)
+    return etp if etp > 1 else None
+
+
+def _sharing(
+    keys: Keys,
+    table: ToolTable,
+    stage: object,
+    shard: int | None,
+    gpus: int | None,
+    dp: int | None,
+    cp: int,
+) -> tuple[int, int | None]:
+    """ZeRO's stage, and the ranks that share where not all do, by numbers alone: rules may say more."""
+    zero, near = int(str(stage or 0)), keys.whole("shard", low=-1)
+    copies = keys.whole("optimizer_copies") or 1
+    ranks = None if dp is None else dp * cp
+    part = None
     if shard is not None:
-        told["zero"] = 3 if shard > 1 else 0
-        told["shard"] = shard if isinstance(dp, int) and 1 < shard < dp else None
+        shard *= cp if table.options.get("shards_context") else 1
+        zero = 3 if shard > 1 else 0
+        part = shard if ranks is not None and 1 < shard < ranks else None
     elif (keys.whole("dp_shard", low=-1) or 1) != 1:
-        told["zero"] = 3
-    if stage is not None:
-        told["zero"] = stage
+        zero = 3
+    told = keys.whole("zero_stage", low=0, high=3)
+    zero = told if told is not None else zero
     if gpus == 1:
-        told["zero"] = 0
-    kind = (keys.text("optimizer") or "").lower().rpartition(".")[2]
-    if kind:
-        ours = "adam8bit" if "8bit" in kind else OPTIMIZERS.get(kind)
-        if ours is None:
-            keys.doubt(f"optimizer {kind[:40]} is not known here: taken as adam")
-        told["optimizer"] = ours if ours != "adam" else None
-    host = [one for one in ("optimizer", "weights") if keys.flag(f"offload_{one}")]
-    if host:
-        told["offload"] = "+".join(host)
-    return told
-
-
-def _transformers(
-    keys: Keys, table: ToolTable, gpus: int | None, dp: int | None, rank: int
-) -> dict[str, object]:
-    """What trainers on transformers decide by several keys together."""
-    zero, engine, hybrid = _sharing(keys)
-    asked = any("zero in --plan" in ask for ask in keys.asks)
-    values: dict[str, object] = {
-        "zero": None if asked else zero, "reshard": _reshard(keys, zero),
-        "recompute": "full" if _checkpoints(keys) else "none",
-        "lora": rank or None, "adapters": _adapters(keys, table.tool) if rank else None,
-        "optimizer": _optimizer(keys), "offload": _offload(keys),
-        "shard": _node_shard(keys, gpus, dp) if hybrid else None,
-        **_precision(keys, table, frozen=bool(rank)), **_attention(keys),
-    }  # fmt: skip
-    values["framework"] = "deepspeed" if engine == "deepspeed" else _framework(keys)
-    if engine == "deepspeed" and not str(values.get("weights")).startswith("nf4"):
-        # Its own 16-bit engine: weights in 16 bits, a master copy and states in 32.
-        for dtype in ("weights", "master", "gradients", "states"):
-            values.pop(dtype, None)
-    return values
+        zero = 0
+    if near is not None and near > 0 and near != ranks:
+        part = near
+    if copies > 1 and ranks is not None and ranks % copies == 0:
+        part = ranks // copies
+    elif copies > 1:
+        keys.doubt(
+            f"{keys.given.spelt.get('optimizer_copies')} needs the number of GPUs: all share"
+        )
+    return zero, part
 
 
 def _node_shard(keys: Keys, gpus: int | None, dp: int | None) -> int | None:
@@ -271,74 +379,55 @@ def _node_shard(keys: Keys, gpus: int | None, dp: int | None) -> int | None:
     return each if 1 < each < dp else None
 
 
-def _sharing(keys: Keys) -> tuple[int, str, bool]:
-    """(ZeRO's stage, what shards, whether within nodes alone): FSDP's, DeepSpeed's, or copies."""
-    kind = (keys.text("sharding") or "").upper()
-    told = keys.whole("zero_stage", low=0, high=3)
-    file = keys.text("zero_file")
-    launched = keys.text("launcher_file") or ""
-    if not file and not kind and launched:
-        kind, own = _by_name(keys, launched)
-        file = own or file
-    if "zero_stage" in keys.unset:  # asked for
-        return 0, "deepspeed", False
-    if told is not None or kind == "DEEPSPEED" or file:
-        if told is None and file:
-            match = STAGED.search(file.rpartition("/")[2])
-            if match is None:
-                keys.ask(f"the ZeRO stage, which {file[:60]} states: zero in --plan")
-            else:
-                keys.note(f"ZeRO stage {match[1]} by the name of {file[:60]}, which is not opened")
-            told = int(match[1]) if match else 0
-        return (told if told is not None else 2), "deepspeed", False
-    flags = keys.raw("fsdp")
-    words = (" ".join(map(str, flags)) if isinstance(flags, list) else str(flags or "")).lower()
-    on = kind == "FSDP" or (bool(words) and words not in ("false", "none"))
-    strategy = (keys.text("fsdp_strategy") or "").upper()
-    if not on and not strategy:
-        return 0, "copies", False
-    named = f"{strategy} {words.upper()}"
-    if "NO_SHARD" in named:
-        return 0, "copies", False
-    numbered = {"4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}.get(strategy, "")
-    stage = 2 if "GRAD_OP" in named or "ZERO2" in named + numbered or strategy == "2" else 3
-    return stage, "fsdp", "HYBRID" in named + numbered
+def _several(many: int | None) -> int | None:
+    """A number of ranks; None where it is one."""
+    return many if many is not None and many > 1 else None
 
 
-def _by_name(keys: Keys, file: str) -> tuple[str, str | None]:
-    """(how replicas share, DeepSpeed's file) by the name of accelerate's own file, as examples are named."""
-    name = file.rpartition("/")[2].lower()
-    if STAGED.search(name):
-        return "DEEPSPEED", file
-    if "fsdp" in name:
-        keys.note(f"FSDP by the name of {file[:60]}, which is not opened")
-        return "FSDP", None
-    if "multi" in name or "ddp" in name or "single" in name:
-        keys.note(f"copies (DDP) by the name of {file[:60]}, which is not opened")
-        return "MULTI_GPU", None
-    keys.ask(f"how replicas share, which {file[:60]} states: zero in --plan")
-    return "", None
+def _bucket(keys: Keys, zero: int) -> int | None:
+    """Millions of weights that are joined until a message is full: with stage 3 what is gathered ahead, below
+    it what is reduced at once. Nothing stated, or auto, is as the plan has it."""
+    value = keys.raw("gather_bucket" if zero == 3 else "reduce_bucket")
+    try:
+        many = round(float(str(value)) / 1e6)
+    except (ValueError, OverflowError):
+        return None
+    return many if zero and 1 <= many < 10**6 else None
 
 
-def _reshard(keys: Keys, zero: int) -> bool | None:
-    told = str(keys.raw("reshard")).lower()
-    return False if told == "false" and zero == 3 else None
+def _saved(keys: Keys, how: str, layers: int | None, pp: int, vpp: int) -> str | None:
+    """Layers or modules that are recomputed, where a number or a list of names says which."""
+    if how == "blocks":
+        return f"full:{(keys.whole('saved_layers') or 1) * vpp}"
+    if how.startswith("every "):
+        every = whole_number(how[6:]) or 0
+        if every > 1 and layers is None:
+            keys.doubt(f"one layer in {every} is recomputed: how many needs the model's layers")
+            return "none"
+        if every > 1:
+            return f"full:{max((layers or 1) // pp // every, 1)}"
+        return "full" if every else "products"
+    if how != "modules":
+        return None
+    ours = table_of("megatron").words["modules"]
+    named = (keys.text("recompute_modules") or "").strip("[]").replace(",", " ").split()
+    plain = [one.strip("\"'") for one in named]
+    for name in plain:
+        if name not in ours:
+            keys.doubt(f"recompute_modules {name[:40]} is not known here: ignored")
+    some = [ours[one] for one in plain if one in ours]
+    ordered = join_names("+".join(dict.fromkeys(some)), MODULES) if some else None
+    return "selective" if ordered in (None, "core") else ordered
 
 
-def _checkpoints(keys: Keys) -> bool:
-    """Whether whole layers are recomputed."""
-    if keys.flag("no_checkpointing"):
-        return False
-    told = keys.raw("checkpointing")
-    if isinstance(told, str) and told.lower() in ("unsloth", "offload", "true", "selective"):
-        if told.lower() == "offload":
-            keys.doubt(
-                "gradient_checkpointing: offload keeps inputs of layers in the host's memory"
-            )
-        return True
-    flag, inside = keys.flag("checkpointing"), keys.flag("inner_checkpointing")
-    given = "checkpointing" not in keys.defaults
-    return bool(inside) or (bool(flag) and (given or inside is None))
+def _wide_layers(keys: Keys) -> str | None:
+    """Layers at both ends that stay in 16 bits beside a narrow precision: one each unless stated."""
+    ends = (keys.whole(f"num_layers_at_{end}_in_bf16", low=0) for end in ("start", "end"))
+    many = sum(1 if end is None else end for end in ends)
+    return f"{many}" if many else None
+
+
+# ---- adapters, optimizer and what lives in the host ---------------------------------------------
 
 
 def _rank(keys: Keys, table: ToolTable) -> int:
@@ -360,15 +449,17 @@ def _rank(keys: Keys, table: ToolTable) -> int:
     return 0
 
 
-def _adapters(keys: Keys, tool: str) -> str | None:
-    """Which maps have an adapter."""
+def _adapters(keys: Keys, table: ToolTable) -> str | None:
+    """Which maps have an adapter; None where the tool has no key for them."""
     if keys.flag("lora_linear"):
         return "all"
     told = keys.raw("lora_targets")
+    if told is None and table.options.get("style") != "transformers":
+        return None  # the tool has no key for them, or has its own
     names = told if isinstance(told, list) else re.sub(r"[\[\]'\",]", " ", str(told or "")).split()
     plain = {str(name).strip().lower() for name in names}
     if not plain:
-        return "all" if tool in ("llamafactory", "ms-swift") else "qv"
+        return "all" if table.options.get("all_linear") else "qv"
     if plain & {"all", "all-linear"} or plain - set(MIXERS):
         return "all"
     if plain == set(QV):
@@ -377,26 +468,31 @@ def _adapters(keys: Keys, tool: str) -> str | None:
 
 
 def _optimizer(keys: Keys) -> str | None:
-    told = (keys.text("optimizer") or "adamw_torch").lower()
+    """The optimizer where it is none of Adam's."""
+    told = (keys.text("optimizer") or "adam").lower()
     if "$" in told:
         keys.ask_for("optimizer", told)
         return None
-    if told not in OPTIMIZERS:
+    name = told if told in OPTIMIZERS else told.rpartition(".")[2]
+    ours = OPTIMIZERS.get(name) or ("adam8bit" if re.search("adam.*8bit", name) else None)
+    if ours is None:
         keys.doubt(f"optimizer {told[:40]} is not known here: taken as adam")
-    kind = OPTIMIZERS.get(told, "adam")
-    return None if kind == "adam" else kind
+    return None if ours in (None, "adam") else ours
 
 
-def _offload(keys: Keys) -> str | None:
+def _offload(keys: Keys, table: ToolTable) -> str | None:
+    """What lives in the host."""
     host = []
     stage = keys.whole("zero_stage", low=0, high=3)
-    for name in ("optimizer", "weights"):
-        if name == "weights" and stage is not None and stage < 3:
+    trainer = table.options.get("style") == "transformers"
+    for name in ("optimizer", "activations", "weights"):
+        if name == "weights" and trainer and stage is not None and stage < 3:
             continue  # DeepSpeed offloads parameters at stage 3 alone
-        device = (keys.text(f"offload_{name}") or "").lower()
+        device = str(keys.raw(f"offload_{name}") or "").lower()
         if device == "nvme":
             keys.doubt(f"offload of the {name} to nvme is taken as to the host's memory")
-        host += [name] if device in ("cpu", "nvme", "true") else []
+        many = whole_number(device)
+        host += [name] if device in ("cpu", "nvme", "true") or many else []
     if keys.flag("fsdp_offload"):
         host = ["optimizer", "weights"]
     file = keys.text("zero_file", "launcher_file") or ""
@@ -413,171 +509,16 @@ def _offload(keys: Keys) -> str | None:
     return "+".join(host) or None
 
 
-def _precision(keys: Keys, table: ToolTable, *, frozen: bool) -> dict[str, object]:
-    """Dtypes: mixed precision over 32-bit weights, weights loaded in 16 bits, or in 4."""
-    mixed = (keys.text("mixed_precision") or "").lower()
-    raw = keys.raw("bf16")
-    auto = isinstance(raw, str) and raw.lower() in ("auto", "full")
-    half, brain = keys.flag("fp16"), True if auto else keys.flag("bf16")
-    name = (
-        "fp16" if half or mixed == "fp16" else "bf16" if brain or mixed in ("bf16", "fp8") else None
-    )
-    if name is None and brain is None and half is None and not mixed and table.options.get("brain"):
-        name = "bf16"
-    if mixed == "fp8":
-        keys.doubt("mixed_precision fp8 needs its recipe: taken as bf16")
-    loaded = (keys.text("dtype") or "").lower().rpartition(".")[2]
-    narrow = loaded in ("bfloat16", "bf16", "float16", "fp16")
-    if name is None and narrow and table.options.get("dtype_trains"):
-        name = "bf16" if loaded.startswith("b") else "fp16"
-    bits = keys.whole("quant_bits", low=0)
-    four = keys.flag("load_4bit") or bits == 4 or (keys.text("adapter") or "").lower() == "qlora"
-    if four:
-        if "nf4" not in CHOICES["weights"]:
-            keys.doubt("weights in 4 bits are not known here: taken as bf16")
-            return {"precision": name or "bf16"}
-        return {
-            "precision": name or "bf16",
-            "weights": "nf4-dq" if keys.flag("double_quant") else "nf4",
-        }
-    if (keys.flag("load_8bit") or bits == 8) and frozen:
-        keys.note("weights in 8 bits: taken as fp8, which has as many bytes")
-        return {"precision": name or "bf16", "weights": "fp8"}
-    if keys.flag("load_8bit") or bits == 8:
-        keys.doubt("weights in 8 bits that are trained are not known here: taken as 16")
-    launched = keys.text("launcher_file", "engine_file")
-    if name is None and brain is None and half is None and launched:
-        keys.ask(f"the precision, which {launched[:60]} may state: precision in --plan")
-        return {}
-    if name is None:
-        keys.note("neither bf16 nor fp16: 32-bit training")
-        return {"precision": "fp32"}
-    if narrow or frozen or table.options.get("narrow"):
-        return {
-            "precision": name,
-            "weights": name,
-            "master": "none",
-            "gradients": name,
-            "states": "bf16",
-        }
-    return {"precision": name, "weights": "fp32", "master": "none"}
+# ---- the step of a post-training question -------------------------------------------------------
 
 
-def _attention(keys: Keys) -> dict[str, object]:
-    """Attention kernels where a file names them."""
-    told = (keys.text("attention") or "").lower()
-    if told == "eager" or keys.flag("eager"):
-        return {"flash": False}
-    two = told in ("flash_attention_2", "fa2", "flash_attn", "true") or keys.flag("flash2") is True
-    three = told in ("flash_attention_3", "fa3")
-    return {"attention": "fa3" if three else "fa2"} if two or three else {}
-
-
-def _framework(keys: Keys) -> str:
-    if keys.flag("liger"):
-        return "liger"
-    if keys.flag("unsloth"):
-        return "unsloth"
-    return "transformers-compiled" if keys.flag("compile") else "transformers"
-
-
-STORED = re.compile(r"(?:-unsloth)?-bnb-4bit$|-(?:GPTQ|AWQ)(?:-Int[48])?$", re.IGNORECASE)
-"""How names end of repositories with quantised weights."""
-
-
-def _names(keys: Keys, tool: str) -> tuple[str, ...]:
-    """What may name the model: a repository, the last part of a folder, a component's name."""
-    whole = keys.text("model")
-    folder = (keys.text("model_folder") or "").rstrip("/").rpartition("/")[2]
-    part = (keys.text("model_part") or "").rpartition(".")[2]
-    part = _dashed(re.sub(r"^(?:q?lora|dora)_", "", part)) if part else ""
-    if not whole:
-        return tuple(one for one in (folder, part) if one)
-    plain = whole.rstrip("/")
-    return tuple(dict.fromkeys((plain, STORED.sub("", plain))))
-
-
-def _dashed(name: str) -> str:
-    """`llama3_1_8b` as llama-3.1-8b."""
-    return (
-        re.sub(r"^llama3_(\d)_", r"llama-3.\1-", name)
-        .replace("llama3_", "llama-3-")
-        .replace("_", "-")
-    )
-
-
-SHAPE = (
-    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "vocab_size", "max_position_embeddings", "rope_theta", "rms_norm_eps",
-)  # fmt: skip
-"""Fields of a described model, by the names of a Hugging Face config."""
-
-
-def _described(keys: Keys) -> dict[str, object] | None:
-    """A model that a launch describes, as a Hugging Face config."""
-    found: dict[str, object] = {}
-    for name in SHAPE:
-        value = keys.number(f"shape.{name}", high=1e9)
-        if value is not None:
-            found[name] = int(value) if float(value).is_integer() else value
-    tied = keys.flag("shape.tie_word_embeddings")
-    if not {"hidden_size", "num_hidden_layers", "num_attention_heads"} <= {*found}:
-        return None
-    if keys.flag("shape.is_moe") or (keys.whole("shape.num_experts", low=0) or 1) > 1:
-        keys.doubt("the experts of the described model are not read: taken as dense")
-    kind = (keys.text("shape.model_type") or "llama").lower()
-    if kind == "gpt2":
-        return {
-            "model_type": "gpt2", "n_embd": found["hidden_size"], "n_layer": found["num_hidden_layers"],
-            "n_head": found["num_attention_heads"], "vocab_size": found.get("vocab_size", 50257),
-            "n_positions": keys.whole("seq_len") or 1024,
-        }  # fmt: skip
-    if kind not in ("llama", "gpt_neox"):
-        keys.ask(f"the model is described as {kind[:40]}, which is not known here: MODEL")
-        return None
-    if kind == "gpt_neox":
-        return _neox(keys, found)
-    if "vocab_size" not in found:
-        keys.note(f"no vocabulary is named: {USUAL_VOCABULARY:,} rows")
-        found["vocab_size"] = USUAL_VOCABULARY
-    found.setdefault("max_position_embeddings", keys.whole("seq_len") or 4096)
-    return found | {"model_type": "llama", "tie_word_embeddings": bool(tied), "hidden_act": "silu"}
-
-
-def _neox(keys: Keys, found: dict[str, object]) -> dict[str, object] | None:
-    """A model of GPT-NeoX: gated layers are a third of the width that is named, up and down alike
-    (megatron/model/transformer.py), and layers of other kinds than attention are not described."""
-    others = {*re.findall(r"[a-z_]+", str(keys.raw("shape.attention") or "").lower())}
-    others -= {"flash", "global", "all"}
-    width = int(str(found.get("intermediate_size") or 4 * int(str(found["hidden_size"]))))
-    gated = (keys.text("shape.activation") or "").lower() in ("swiglu", "geglu", "reglu", "glu")
-    if others or (not gated and "num_key_value_heads" in found):
-        shown = ", ".join(sorted(others)) or "grouped"
-        keys.ask(f"the model has {shown} attention, which is not described here: MODEL")
-        return None
-    tied = keys.flag("shape.untied") is not True
-    if not gated:
-        return found | {"model_type": "gpt_neox", "intermediate_size": width,
-                        "tie_word_embeddings": tied}  # fmt: skip
-    step = keys.whole("shape.multiple") or 1
-    biases = {
-        f"{name}_bias": bool(keys.flag(f"shape.{name}_bias")) for name in ("mlp", "attention")
-    }
-    return found | {
-        "model_type": "llama", "intermediate_size": -(-(width // 3) // step) * step,
-        "tie_word_embeddings": tied, "hidden_act": "silu", **biases,
-    }  # fmt: skip
-
-
-USUAL_VOCABULARY = 128_256
-"""Rows of a token table where a described model names none: Llama 3's."""
-
-
-def post_training(
+def _post_training(
     keys: Keys, launch: Mapping[str, int | str | None], plan: str, table: ToolTable
-) -> dict[str, object]:
+) -> dict[str, object] | None:
     """Arguments of a post-training question: algorithm, sequences of a step, the trainer's plan."""
     told = (keys.text("method") or "").lower()
+    if not table.options.get("loop") or (table.family == "megatron" and not told):
+        return None
     kind = max((one for one in METHODS if one in told), key=len, default="")
     if any(one in told for one in TAUGHT):
         keys.doubt(f"{told[:40]} needs a teacher or answers of its own: taken as plain fine-tuning")

@@ -9,11 +9,14 @@ values are of fields that it has, what it writes are keys of its own, a launch i
 its values come back with the line that says each, and a key that the tool does not have is named as unknown.
 """
 
+import re
 from typing import Any
 
 from foretell.api.launches import read_launch
 from foretell.interop.arguments import spell_key
+from foretell.interop.rules import conditions
 from foretell.interop.tool_tables import table_of
+from foretell.specs.plan_words import read_words
 
 PLANTED = "flux_capacitor_rule"
 """A key that no tool has."""
@@ -30,6 +33,11 @@ def check_table(name: str) -> None:
     known = {*table.fields, *(key for own in table.backends.values() for key in own)}
     unknown = {key for key in table.writes if table.verdict(spell_key(key)) is None}
     assert not unknown, f"{name}: writes {sorted(unknown)}, which it does not have"
+    for name, rows in table.rules.items():
+        for row in rows:
+            conditions(row.get("when", ""))
+            wrong = read_words(re.sub(r"\{\w+\}", "1", row.get("words", "")))[1]
+            assert not [one for one in wrong if "{" not in row["words"]], f"{name}: {row['words']}"
     lost = {key for key in table.values if key not in known}
     assert not lost, f"{name}: words of {sorted(lost)}, which no key sets"
 

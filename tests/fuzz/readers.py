@@ -250,8 +250,8 @@ def _words(text: str) -> object:
     """Texts of sessions, tiers and autoscalers."""
     from foretell.errors import BadInput
     from foretell.serving.requests.autoscaler import read_autoscale
+    from foretell.serving.requests.prefixes import read_tiers
     from foretell.serving.requests.sessions import read_sessions
-    from foretell.serving.requests.tiers import read_tiers
 
     found, wrong = [], []
     for read in (read_sessions, read_tiers, read_autoscale):
@@ -272,7 +272,7 @@ def _post_log(path: Path) -> object:
 
 
 def _lengths(path: Path) -> object:
-    from foretell.serving.requests.lengths import read_lengths
+    from foretell.serving.requests.arrivals import read_lengths
 
     return read_lengths(str(path))
 

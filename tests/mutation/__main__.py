@@ -181,7 +181,9 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=40, help="mutants to try (40)")
     parser.add_argument("--seed", type=int, default=0, help="which ones (0)")
     parser.add_argument(
-        "--only", metavar="FILE:LINE", help="every mutant of one line, e.g. serving/transfer.py:25"
+        "--only",
+        metavar="FILE:LINE",
+        help="every mutant of one line, e.g. serving/disaggregation.py:25",
     )
     parser.add_argument(
         "--stages",

@@ -78,7 +78,7 @@ def test_changes_given_by_their_text_are_there(root: Path, change: object) -> No
 
 
 def test_a_module_is_tried_with_its_own_tests_first(root: Path) -> None:
-    own, room, others, broad = stages(root / PACKAGE, "serving/transfer.py")
+    own, room, others, broad = stages(root / PACKAGE, "serving/disaggregation.py")
     assert "tests/serving/test_transfer.py" in own
     assert "tests/serving/test_memory.py" in room
     assert "tests/properties/test_estimate.py" in broad

@@ -265,7 +265,7 @@ ALLOWED = {
     "network/library_catalog.py: values[field.name]": "fields of a record",
     "network/library_catalog.py: field.name not in table": "fields of a record",
     "workload/towers.py: tower.name == name": "the tower that a flag asks for",
-    "serving/requests/blocks.py: self.from_tier[tier[0].name]": "a tier of memory, by which hits are counted",
+    "serving/requests/prefixes.py: self.from_tier[tier[0].name]": "a tier of memory, by which hits count",
     "network/tier_checks.py: tier.name in by_hand": "tiers that the user sets by name",
     "network/stack.py: a.name == algorithm": "the algorithm that the user asks for",
     "sharding/context.py: op.name.removesuffix('.core')": "the name of what stands beside it",

@@ -16,8 +16,7 @@ from foretell.catalog import chip, model, system
 from foretell.catalog.engines import engine_releases, profile
 from foretell.errors import Infeasible
 from foretell.serving.boot_memory import default_fraction, graph_bytes, seen_bytes
-from foretell.serving.cache_report import cache_report
-from foretell.serving.fit import largest_where
+from foretell.serving.fit import cache_report, largest_where
 from foretell.serving.memory import host_bytes, kv_bytes, memory_of
 from foretell.specs.deployment import Deployment
 from foretell.specs.questions.serving import ServiceQuestion

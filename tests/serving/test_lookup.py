@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.serving.lookup import axis_of, corners, read
+from foretell.serving.table_points import axis_of, corners, read
 
 POINTS = (
     np.array([1.0, 2.0, 4.0, 16.0]),

@@ -4,7 +4,7 @@ import pytest
 
 import foretell
 from foretell.catalog import model
-from foretell.serving.module_launches import layer_kernels
+from foretell.serving.launches import layer_kernels
 
 ALONE = {"system": "h200-sxm", "gpus": 1, "plan": "tp1", "isl": 512, "osl": 100, "concurrency": 1}
 

@@ -8,7 +8,7 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput
-from foretell.serving.requests.blocks import reusable_share
+from foretell.serving.requests.prefixes import reusable_share
 from foretell.serving.requests.records import Requests
 
 SERVICE: dict[str, Any] = {"system": "h100-sxm", "gpus": 4, "percentile": "p99", "tpot": 40.0}

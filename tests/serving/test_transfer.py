@@ -2,8 +2,8 @@
 
 import pytest
 
+from foretell.serving.disaggregation import tier_between, transfer
 from foretell.serving.memory import kv_bytes
-from foretell.serving.transfer import tier_between, transfer
 from foretell.specs.deployment import Deployment
 from tests.builders import make_model, make_scenario
 

@@ -8,9 +8,9 @@ import pytest
 
 import foretell
 from foretell.errors import BadInput
-from foretell.serving.requests.conversations import conversations
 from foretell.serving.requests.records import EngineRules, Fleet, Requests
 from foretell.serving.requests.run import play
+from foretell.serving.requests.sessions import conversations
 from foretell.serving.requests.traces import read_trace
 
 MANY = 40

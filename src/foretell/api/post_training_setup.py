@@ -21,9 +21,9 @@ from foretell.posttraining.rollout import check_room
 from foretell.posttraining.step import StepSetup
 from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
 from foretell.records import dataclass
-from foretell.serving.drafts import with_acceptance, with_speculative
+from foretell.serving.engine_options import with_acceptance, with_speculative
 from foretell.serving.memory import memory_of
-from foretell.serving.requests.lengths import read_lengths
+from foretell.serving.requests.arrivals import read_lengths
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.lengths import LengthForm

@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 
 from foretell.api.prefill import moved_options
-from foretell.api.service_answers import ServeAnswer, serve_answer
-from foretell.api.service_ways_out import with_ways_out
+from foretell.api.service_answers import ServeAnswer, serve_answer, with_ways_out
 from foretell.api.serving_questions import LARGEST, NO_LOAD, domain_of, question_of, rent_of
 from foretell.errors import BadInput, Infeasible, Problem, wrong
-from foretell.serving.benchmark import benchmark_figures
+from foretell.serving.benchmark import benchmark_figures, is_short, short_benchmark, with_tails
 from foretell.serving.fit import EngineFit, engine_fits
 from foretell.serving.layouts import best_layout, chosen_of, launchable
 from foretell.serving.memory import memory_of
 from foretell.serving.serve import ServeQuestion, serve_one, state_of
 from foretell.serving.simulated_fleet import Play
-from foretell.serving.simulated_levels import is_short, short_benchmark, with_tails
 from foretell.serving.simulation import serve_simulated
 from foretell.serving.simulation_options import read_play
 from foretell.serving.static import offline_limit

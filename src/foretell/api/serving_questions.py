@@ -23,9 +23,13 @@ from foretell.inputs.system import of_system
 from foretell.network.library_catalog import inner_tiers
 from foretell.network.tier_checks import network_assumptions, network_problems
 from foretell.serving.disaggregation import PrefillPool
-from foretell.serving.drafts import with_acceptance, with_speculative
 from foretell.serving.encoders import encoded_input, said_of_input
-from foretell.serving.engine_options import adapter_load_s, with_options
+from foretell.serving.engine_options import (
+    adapter_load_s,
+    with_acceptance,
+    with_options,
+    with_speculative,
+)
 from foretell.serving.formats import (
     cache_format,
     checkpoint_formats,

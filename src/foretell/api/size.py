@@ -22,8 +22,8 @@ from foretell.api.sizing_choices import (
 )
 from foretell.errors import BadInput, Infeasible, Problem, bad_input, wrong
 from foretell.inputs.question import collect, settings_of
-from foretell.serving.requests.blocks import reusable_share
-from foretell.serving.requests.lengths import read_lengths
+from foretell.serving.requests.arrivals import read_lengths
+from foretell.serving.requests.prefixes import reusable_share
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulated_fleet import requests_of
 from foretell.serving.simulation_options import read_play

@@ -9,8 +9,15 @@ from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import Answer, JsonRecord, dataclass
 from foretell.serving.serve import ServeQuestion
-from foretell.serving.sizing_intervals import PAID, SizedNumbers, money_of, rates_of
-from foretell.serving.sizing_records import Option, ServiceTargets, SizingPoint
+from foretell.serving.sizing_records import (
+    PAID,
+    Option,
+    ServiceTargets,
+    SizedNumbers,
+    SizingPoint,
+    money_of,
+    rates_of,
+)
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
 from foretell.uncertainty.intervals import Interval
@@ -59,7 +66,7 @@ class Choice(JsonRecord):
     @property
     def intervals(self) -> dict[str, Interval]:
         """p50 and p90 of every predicted number; of `gpus`, as many as the rate with its headroom would take,
-        were the engine as fast or as slow as that (serving/sizing_intervals.py)."""
+        were the engine as fast or as slow as that (serving/sizing_records.py)."""
         known = SizedNumbers(
             option=self.option,
             needed=self.needed,

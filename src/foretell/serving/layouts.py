@@ -1,4 +1,4 @@
-"""The layouts that a number of chips allows, and the best of them for a load."""
+"""The layouts that a number of chips allows, those of one instance of every size, and the best for a load."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,13 +7,16 @@ from dataclasses import replace
 from foretell.errors import Infeasible
 from foretell.serving.evidence import sure_share
 from foretell.serving.launch_rules import InstanceRole, launch_refusal
+from foretell.serving.memory import memory_of
 from foretell.serving.serve import ServeQuestion, serve_one
 from foretell.serving.wide_experts import REDUNDANT
 from foretell.specs.deployment import Deployment
+from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, LatentAttention
 from foretell.specs.model import Model
 from foretell.specs.service import ServiceEstimate
+from foretell.specs.system import System
 
 Merit = tuple[float, float]
 """What layouts are ordered by, the best last."""
@@ -73,6 +76,31 @@ def experts_of(model: Model) -> int:
     """Routed experts of the first layer that has any."""
     found = (layer.ffn.experts for layer in model.stack.layers if isinstance(layer.ffn, Experts))
     return next(found, 1)
+
+
+def instances(
+    model: Model, system: System, base: Deployment, profile: EngineProfile, most_gpus: int
+) -> Iterator[Deployment]:
+    """Every layout of at most so many chips whose weights leave room for a cache; formats as in `base`.
+
+    Degrees are powers of two. Tensor parallelism stays on the innermost tier of the network and divides the
+    heads; experts are cut like matrices, or spread over the chips of the stage with attention cut (tp) or
+    by sequences (dp).
+    """
+    inner = int(system.network.tiers[0].size)
+    for chips in powers(min(most_gpus, 1 << 10)):
+        for pp in STAGES:
+            if chips % pp or pp > len(model.stack.layers):
+                continue
+            for layout in stage_layouts(model, base, chips // pp, inner):
+                found = replace(layout, pp=pp)
+                if memory_of(model, system, found, profile).fits:
+                    yield found
+
+
+def powers(most: int) -> list[int]:
+    """1, 2, 4, ... up to `most`."""
+    return [1 << i for i in range(most.bit_length()) if 1 << i <= most]
 
 
 def best_layout(question: ServeQuestion, domain: int) -> ServiceEstimate:

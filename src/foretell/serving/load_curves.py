@@ -19,8 +19,8 @@ from foretell.serving.disaggregation import (
     prompt_steps,
 )
 from foretell.serving.evidence import sure_share
-from foretell.serving.instances import instances
 from foretell.serving.launch_rules import InstanceRole, launch_refusal
+from foretell.serving.layouts import instances
 from foretell.serving.memory import memory_of
 from foretell.serving.sizing_records import Instance, PrefillPlace, ServiceTargets
 from foretell.serving.steady import loop_of, steady, way_s

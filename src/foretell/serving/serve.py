@@ -35,6 +35,7 @@ from foretell.serving.disaggregation import (
     PrefillPool,
     loop_state,
     open_state,
+    transfer,
 )
 from foretell.serving.engine_options import option_notes
 from foretell.serving.evidence import evidence_for, facts_of, interval_of, service_reason
@@ -51,7 +52,6 @@ from foretell.serving.service_numbers import plain_number, service_numbers
 from foretell.serving.static import offline_state, static_state
 from foretell.serving.steady import SteadyState, steady
 from foretell.serving.steps import StepTimes, step_times
-from foretell.serving.transfer import transfer
 from foretell.serving.wide_experts import first_experts, wide_experts, wide_notes
 from foretell.specs._base import Num
 from foretell.specs.deployment_text import deployment_text

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.kernels.power import chip_power
-from foretell.serving.cache_report import cache_report
 from foretell.serving.disaggregation import prompt_joules
 from foretell.serving.engine_options import batch_limit
+from foretell.serving.fit import cache_report
 from foretell.serving.fullest_rank import StepLoad
 from foretell.serving.memory import Memory
 from foretell.serving.percentiles import latency_levels_s, percentiles_ms, request_times_s

@@ -12,7 +12,13 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.serving.clock import SampledClock
-from foretell.serving.disaggregation import PrefillPool, answer_side, prompt_loop, prompt_steps
+from foretell.serving.disaggregation import (
+    PrefillPool,
+    answer_side,
+    prompt_loop,
+    prompt_steps,
+    transfer,
+)
 from foretell.serving.engine_options import (
     batch_limit,
     held_adapters,
@@ -23,14 +29,13 @@ from foretell.serving.engine_options import (
 from foretell.serving.memory import PAGE, Memory, memory_of, sequences_that_fit
 from foretell.serving.requests.arrivals import Arrivals, Lengths, draw_requests
 from foretell.serving.requests.autoscaler import AutoscaleRule
+from foretell.serving.requests.prefixes import TierGiven
 from foretell.serving.requests.records import EngineRules, Fleet, Preemption, Requests, Routing
 from foretell.serving.requests.sessions import Sessions, session_requests
-from foretell.serving.requests.tiers import TierGiven
 from foretell.serving.serve import ServeQuestion, check_prefill, pair_of, state_of
 from foretell.serving.steady import loop_of, steady
 from foretell.serving.steps import step_times
 from foretell.serving.tables import UNEVEN
-from foretell.serving.transfer import transfer
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile

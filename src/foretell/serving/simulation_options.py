@@ -7,12 +7,11 @@ from typing import Any
 
 from foretell.errors import BadInput, Problem, nearest_name
 from foretell.inputs.question import collect
-from foretell.serving.requests.arrivals import KINDS
+from foretell.serving.requests.arrivals import KINDS, read_lengths
 from foretell.serving.requests.autoscaler import read_autoscale
-from foretell.serving.requests.lengths import read_lengths
+from foretell.serving.requests.prefixes import read_tiers
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.sessions import read_sessions
-from foretell.serving.requests.tiers import read_tiers
 from foretell.serving.requests.traces import read_trace
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulated_fleet import Play

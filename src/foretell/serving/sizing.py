@@ -19,8 +19,9 @@ from dataclasses import replace
 import numpy as np
 
 from foretell.records import dataclass
-from foretell.serving.instances import powers
+from foretell.serving.disaggregation import transfer
 from foretell.serving.launch_rules import launch_refusal
+from foretell.serving.layouts import powers
 from foretell.serving.load_curves import (
     Curves,
     LoadCurve,
@@ -31,7 +32,6 @@ from foretell.serving.load_curves import (
 from foretell.serving.memory import memory_of
 from foretell.serving.sizing_records import Instance, Option, PrefillPlace, ServiceTargets
 from foretell.serving.steps import step_times
-from foretell.serving.transfer import transfer
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model

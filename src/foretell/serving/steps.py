@@ -23,12 +23,10 @@ from foretell.records import dataclass
 from foretell.serving.encoders import encoder_costs
 from foretell.serving.engine_options import option_parts_s
 from foretell.serving.fullest_rank import FullestRank, StepLoad, chance_of_any, spread
-from foretell.serving.launches import EAGER_LAYER_S, casts_of, launches_of
+from foretell.serving.launches import EAGER_LAYER_S, casts_of, launches_of, module_launches
 from foretell.serving.links import links_of, pipe_s
-from foretell.serving.lookup import axis_of, read
 from foretell.serving.memory import kv_bytes
-from foretell.serving.module_launches import module_launches
-from foretell.serving.table_points import WHOLE, TablePoints
+from foretell.serving.table_points import WHOLE, TablePoints, axis_of, read
 from foretell.serving.tables import ServingTables, tables_of
 from foretell.serving.wide_experts import OVERLAP, WideExperts, halved, wide_experts
 from foretell.specs._base import Num

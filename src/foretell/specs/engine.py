@@ -73,7 +73,7 @@ class EngineProfile:
     """Host time of one layer where kernels are launched one by one; the longer of host and device shows."""
     eager_kernel_s: float = 0.0
     """In the place of that, host time of each kernel of a layer's modules as Hugging Face writes them
-    (serving/module_launches.py)."""
+    (serving/launches.py)."""
     eager_sequence_s: float = 0.0
     """Host time of one sequence in such a step."""
     layer_s: float = 0.0

@@ -10,7 +10,7 @@ rule is here once, and an interval holds the number that it is of.
     of_served      latencies, rates, money and energy of a service
     of_ranges      money, energy and carbon that have a low and a high end already
 
-Records above (serving/sizing_intervals.py, scaling, simulation, bills) put theirs together by the same rules.
+Records above (serving/sizing_records.py, scaling, simulation, bills) put theirs together by the same rules.
 
 Memory has two numbers and two intervals: what tensors take, which is arithmetic and narrow, and what the
 process holds, which the allocator makes wide. The logarithm of measured over predicted is a source's own part

@@ -31,7 +31,7 @@ from foretell.catalog.systems import named_system
 from foretell.errors import BadInput
 from foretell.lab.calibrate.serving_rows import ServingRow, WorkerCells
 from foretell.records import dataclass
-from foretell.serving.drafts import with_acceptance
+from foretell.serving.engine_options import with_acceptance
 from foretell.serving.formats import mixture_of
 from foretell.specs._base import release_numbers
 from foretell.specs.deployment import Deployment

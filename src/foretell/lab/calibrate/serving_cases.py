@@ -27,13 +27,13 @@ from foretell.serving.benchmark import (
     benchmark_tokens_per_s,
     benchmark_ttft_s,
     first_wave,
+    is_short,
 )
 from foretell.serving.disaggregation import PrefillPool
 from foretell.serving.formats import mixture_of
 from foretell.serving.memory import memory_of
 from foretell.serving.percentiles import first_token_s
 from foretell.serving.serve import ServeQuestion, state_of
-from foretell.serving.simulated_levels import is_short
 from foretell.serving.steps import step_times
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile

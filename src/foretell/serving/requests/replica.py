@@ -15,8 +15,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from foretell.serving.requests.blocks import BlockCache
-from foretell.serving.requests.prefixes import Prefixes
+from foretell.serving.requests.prefixes import BlockCache, Prefixes
 from foretell.serving.requests.records import Clock, EngineRules, Requests, Series
 
 SAMPLE = 16

@@ -25,8 +25,8 @@ import numpy as np
 
 from foretell.errors import BadInput, Problem
 from foretell.interop.user_files import user_file
-from foretell.serving.requests.conversations import conversations, turns_of
 from foretell.serving.requests.records import Requests
+from foretell.serving.requests.sessions import conversations, turns_of
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "at_s": (

@@ -13,10 +13,10 @@ from foretell.errors import BadInput, unknown
 from foretell.interop.fleets import InstancePool, Role, fleet_script, nodes_of, service_file
 from foretell.interop.launch import Launch, ToolArguments, Training
 from foretell.interop.launchers import LAUNCHERS
-from foretell.interop.megatron_write import job_name
 from foretell.interop.releases import release_of
 from foretell.interop.service_write import Serving
 from foretell.interop.tools import write_serving, write_training
+from foretell.interop.training_write import job_name
 from foretell.interop.whole_numbers import whole_number
 from foretell.records import dataclass
 from foretell.search.frameworks import refusals

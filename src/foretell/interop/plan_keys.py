@@ -2,7 +2,7 @@
 
 `sayable` has the fields of a plan that a tool's keys can say, `plan_keys` the keys and values that say one.
 Of several keys for a field the one that the launch has it by is kept. Tools whose writer knows all of their
-flags (megatron_write.py, torchtitan_write.py, deepspeed.py) are compared by what these write.
+flags (training_write.py) are compared by what these write.
 """
 
 from collections.abc import Mapping

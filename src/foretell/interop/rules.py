@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from foretell.interop.arguments import ArgumentTable
 from foretell.interop.keys import EMPTY_WORDS, Keys
 from foretell.specs.plan_words import read_words
 
@@ -137,6 +138,14 @@ def decide(keys: Keys, rules: Rules, known: Mapping[str, object]) -> Decided:
             if kind in row:
                 sentence(row[kind].format_map(facts))
     return Decided(words=words, known=facts.known, sources=sources)
+
+
+def rows_that_hold(
+    rows: Iterable[Mapping[str, Any]], values: Mapping[str, object]
+) -> list[Mapping[str, Any]]:
+    """Rows whose conditions hold of values; one without conditions always does."""
+    facts = LaunchFacts(Keys(ArgumentTable(words=(), pairs=(), variables={}), tool=""), values)
+    return [row for row in rows if all(map(facts.holds, conditions(row.get("when", ""))))]
 
 
 @cache

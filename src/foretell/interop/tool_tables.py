@@ -12,6 +12,7 @@
     sources    value = the keys or fields that it is from; CHIPS are all names for chips
     writes     flag or key = what of a plan it says, for the writer (export_tables.py)
     rules      lists of rows that several keys decide together (rules.py)
+    written    rows of conditions and of what they write of a plan, for the writer (training_write.py)
     products   degree = keys whose product it is, each with its own default
     plan       key = their value and the words of a plan that it stands for
     defaults   what the tool does where a file is silent, by field; `defaults.plan` in words of a plan
@@ -97,6 +98,8 @@ class ToolTable:
     """Value -> keys or fields that it is from, where these are not of its own name."""
     writes: Mapping[str, str] = field(default_factory=dict)
     """Flag or key -> the value that is written there."""
+    written: tuple[Mapping[str, Any], ...] = ()
+    """Rows of a plan's arguments: conditions, and the flags or keys that they write (training_write.py)."""
     plan: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Key -> their value -> words of a plan."""
     rules: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
@@ -286,6 +289,7 @@ def table_of(name: str) -> ToolTable:
         tables=frozenset(raw.get("tables", "").split()),
         sources=sources | {key: _sources(told) for key, told in raw.get("sources", {}).items()},
         writes=raw.get("writes", {}),
+        written=tuple(raw.get("written", ())),
         rules=rules,
         products=products,
         defaults=defaults,

@@ -5,13 +5,12 @@ stated in a note, so that nothing is lost in silence.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from foretell.errors import BadInput, bad_input
-from foretell.interop import deepspeed, megatron_write, torchtitan_write
 from foretell.interop.arguments import ArgumentTable, parse_arguments, spell_key
 from foretell.interop.launch import (
     SERVERS,
@@ -34,6 +33,7 @@ from foretell.interop.services import read_service
 from foretell.interop.several_servers import join_servers, role_of
 from foretell.interop.tool_tables import ToolTable, table_of, unknown_sentence
 from foretell.interop.training_launch import read_training
+from foretell.interop.training_write import write_plan
 from foretell.interop.whole_numbers import whole_number
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
@@ -42,12 +42,6 @@ from foretell.specs.plan_forms import EVEN, even_sizes, offloads
 from foretell.specs.software import EVERYWHERE
 from foretell.workload.parameters import count
 
-TRAINERS: Mapping[Tool, Callable[[Training], ToolArguments]] = {
-    "megatron": megatron_write.write,
-    "torchtitan": torchtitan_write.write,
-    "deepspeed": deepspeed.write,
-}
-"""Writers of training runs."""
 SAME_OVERLAP = ("auto", "on")
 """One flag where the framework overlaps exchanges by itself."""
 
@@ -441,10 +435,10 @@ def _behind(given: ArgumentTable, launch: Launch) -> list[str]:
 
 def write_training(tool: Tool, run: Training) -> ToolArguments:
     """A plan as a training tool's arguments, and what these do not say of it."""
-    if tool not in TRAINERS:
+    if tool not in TRAINING:
         raise no_tool(tool, TRAINING)
-    plain = TRAINERS[tool](replace(run, launcher=""))
-    written = plain if not run.launcher else TRAINERS[tool](run)
+    plain = write_plan(tool, replace(run, launcher=""))
+    written = plain if not run.launcher else write_plan(tool, run)
     launch = reader_of(tool)(parse_arguments(plain.text), Known(layers=run.layers, gpus=run.gpus))
     back = parse_plan(launch.plan, run.gpus)
     notes = [f"{tool} has no flag for {text}" for text in _differences(run, back)]

@@ -31,7 +31,11 @@ def check_table(name: str) -> None:
     assert all("*" not in key for key in table.known), f"{name}: a key is a wildcard"
     assert table.source or table.family == "service", f"{name}: no source"
     known = {*table.fields, *(key for own in table.backends.values() for key in own)}
-    unknown = {key for key in table.writes if table.verdict(spell_key(key)) is None}
+    texts = " ".join(str(row.get("text", "")) for row in table.written)
+    written = {*table.writes, *re.findall(r"--[a-z][\w-]*", texts)}
+    written |= {key for row in table.written for key in row.get("set", ())}
+    unknown = {key for key in written if table.verdict(spell_key(key)) is None}
+    unknown = {key for key in unknown if not key.startswith(table.free or ("-",))}
     assert not unknown, f"{name}: writes {sorted(unknown)}, which it does not have"
     for name, rows in table.rules.items():
         for row in rows:

@@ -109,3 +109,36 @@ def test_input_tokens_are_never_dearer_than_output_tokens(plan, isl, osl):
                 found.requests_per_s * 3600.0 * 0.9e-6 * (isl * paid + max(osl, 1 / 0.9) * written)
             )
             assert whole == pytest.approx(found.usd_per_chip_hour * 8, rel=1e-3)
+
+
+def test_a_sized_service_is_told_as_a_benchmark_measures_it_too():
+    """The figures of `serve` on the recommended layout, with as many requests as the rate has in flight."""
+    asked = {"system": "h100-sxm", "isl": 1000, "osl": 300, "rate": 20.0, "ttft": 1000, "tpot": 40}
+    found = foretell.size("llama-3.1-8b", **asked, requests=500, warmup=50, simulate=False)
+    option, bench = found.best.option, found.benchmark
+    flight = round(1e-3 * 20.0 * (option.ttft_ms + 299 * option.tpot_ms))
+    same = {
+        "system": "h100-sxm",
+        "isl": 1000,
+        "osl": 300,
+        "gpus": option.gpus,
+        "concurrency": flight,
+    }
+    if option.prefill is None:
+        plan = found.to_dict()["best"]["plan"]
+        own = foretell.serve("llama-3.1-8b", **same, plan=plan, requests=500, warmup=50).benchmark
+        assert bench.ttft_ms.mean == pytest.approx(own.ttft_ms.mean)
+        assert bench.output_tokens_per_s == pytest.approx(own.output_tokens_per_s)
+    assert (bench.requests, bench.warmup) == (500, 50)
+    with pytest.raises(BadInput, match="requests"):
+        foretell.size("llama-3.1-8b", **asked, requests=10, warmup=10)
+
+
+def test_a_point_beyond_every_measured_service_is_named():
+    asked = {"system": "h200-sxm", "osl": 500, "rate": 2.0, "simulate": False}
+    near, far = (foretell.size("gpt-oss-120b", **asked, isl=n) for n in (1024, 60_000))
+    assert near.beyond_measured == ()
+    assert any("60,000 tokens" in text for text in far.beyond_measured)
+    other = foretell.size("gpt-oss-120b", **asked, isl=1024, engine="llama.cpp")
+    assert other.beyond_measured
+    assert other.to_dict()["beyond_measured"] == list(other.beyond_measured)

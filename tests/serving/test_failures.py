@@ -66,3 +66,17 @@ def test_urgent_requests_wait_less_and_the_others_longer():
 def test_what_cannot_be_is_said(how):
     with pytest.raises(BadInput):
         played(**how)
+
+
+def test_what_a_failed_instance_decoded_is_read_and_written_anew():
+    place = {**PLACE, "gpus": 4, "prefill_gpus": 2, "rate": 20.0}
+
+    def apart(**how):
+        return foretell.serve("llama-3.1-8b", **place, simulate={"requests": 400, **how})
+
+    whole, failed = apart(), apart(fail_at="5s")
+    assert failed.simulation["answered"] == 400
+    assert failed.tpot_ms.mean > whole.tpot_ms.mean
+    assert failed.e2e_ms.p99 > whole.e2e_ms.p99
+    with pytest.raises(BadInput, match="fail_at"):
+        foretell.serve("llama-3.1-8b", **{**place, "gpus": 3}, simulate={"fail_at": "5s"})

@@ -1,4 +1,4 @@
-"""An offline batch with a deadline: `size --tokens 1B --within 12h`."""
+"""An offline batch with a deadline: `size` and `serve` with `--tokens 1B --within 12h`."""
 
 import pytest
 
@@ -53,3 +53,33 @@ def test_the_command_says_when_it_is_done():
 def test_what_is_missing_or_too_much_is_said(asked, path):
     with pytest.raises(BadInput, match=path):
         batch(**asked)
+
+
+def served(**asked):
+    place = {"system": "h100-sxm", "isl": 1000, "osl": 500, "gpus": 8, "tokens": "1B"}
+    return foretell.serve("llama-3.1-8b", **{**place, **asked})
+
+
+def test_chips_that_are_there_write_a_batch_at_the_rate_of_an_endless_queue():
+    found = served(within="12h", plan="tp1")
+    endless = foretell.serve(
+        "llama-3.1-8b", system="h100-sxm", isl=1000, osl=500, gpus=8, plan="tp1", batching="offline"
+    )
+    told = found.offline
+    assert told["done_s"] == pytest.approx(1e9 / endless.output_tokens_per_s)
+    assert told["usd"] == pytest.approx(8 * found.usd_per_chip_hour * told["done_s"] / 3600.0)
+    assert told["in_time"] == (told["done_s"] <= 12 * 3600)
+    # Without a plan the layout is the quickest, and a load that is given is kept.
+    assert served().offline["done_s"] <= told["done_s"] * (1.0 + 1e-9)
+    few = served(plan="tp1", concurrency=8)
+    assert few.offline["done_s"] == pytest.approx(1e9 / few.output_tokens_per_s)
+    assert few.offline["done_s"] > told["done_s"]
+
+
+def test_a_batch_that_is_late_costs_the_exit_code():
+    asked = ("serve", "llama-3.1-8b", "--system", "h100-sxm", "--gpus", "1", "--tokens", "1B")
+    late, free = command(*asked, "--within", "1h"), command(*asked)
+    assert late.code == 1
+    assert late.out.startswith("no, too late: 1,000,000,000 tokens written in")
+    assert free.code == 0
+    assert command(*asked[:-2], "--within", "1h").code == 2

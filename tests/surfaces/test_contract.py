@@ -47,7 +47,7 @@ FLAGS = {
         "--ttft --tpot --images --audio --prefill-gpus "
         "--prefill-plan --set --arrivals --seed --prefixes --prefix-tokens "
         "--routing --trace-unit --block-tokens --sessions --kv-tiers --simulate --lengths --autoscale "
-        "--queue-limit --urgent --fail-at --preemption --requests --warmup --batching "
+        "--queue-limit --urgent --fail-at --preemption --requests --warmup --batching --tokens --within "
         "--steps --passes --rows --once --images-per-s --fit --measured --plot "
         "--import --accept-unknown --hub --export --launcher --jsonl --json"
     ).split(),
@@ -57,7 +57,7 @@ FLAGS = {
         "--prefix-hit --images --audio "
         "--price --prefill-gpus --prefill-plan --top --lengths --simulate --no-simulate "
         "--arrivals --seed --prefixes --prefix-tokens "
-        "--routing --trace-unit --block-tokens --sessions --kv-tiers --requests --prices --set "
+        "--routing --trace-unit --block-tokens --sessions --kv-tiers --requests --warmup --prices --set "
         "--pareto --export --launcher --plot --jsonl --json"
     ).split(),
     "fleet": (

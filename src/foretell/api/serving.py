@@ -19,13 +19,14 @@ from foretell.serving.serve import ServeQuestion, serve_one, state_of
 from foretell.serving.simulated_fleet import Play
 from foretell.serving.simulation import serve_simulated
 from foretell.serving.simulation_options import read_play
-from foretell.serving.static import offline_limit
+from foretell.serving.static import offline_limit, read_batch
 from foretell.serving.steps import step_times
 from foretell.serving.systems import serve_systems
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import parse_deployment
 from foretell.specs.questions.flags import asks, given_of, part
 from foretell.specs.questions.serving import RequestOptions, ServiceQuestion, ServingQuestion
+from foretell.specs.questions.sizing import SizeQuestion
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system_batch import column_of, stack_systems, structure_of
 from foretell.trace.graph import is_traced_file
@@ -57,6 +58,12 @@ def serve(question: ServingQuestion) -> ServeAnswer:
         raise BadInput([Problem(path=name, value=value, message="is of a traced module",
                                 allowed="a file of foretell trace as the model")
                         for name, value in sampling.items() if value])  # fmt: skip
+    problems: list[Problem] = []
+    batch = read_batch(question.tokens, question.within, problems)
+    if problems:
+        raise BadInput(problems)
+    if batch is not None and question.rate is None and question.concurrency is None:
+        question = replace(question, batching="offline")
     options = options_of(question)
     if options:
         moved = {name: options.pop(name) for name in moved_options(tuple(options))}
@@ -76,6 +83,10 @@ def serve(question: ServingQuestion) -> ServeAnswer:
     if question.fit:
         layout = parse_deployment(found.plan, asked.deployment)
         found = replace(found, fit=_fits(asked, layout))
+    if batch is not None:
+        rent = found.usd_per_chip_hour
+        hourly = None if rent is None else rent * found.gpus
+        found = replace(found, offline=batch.finish(found.output_tokens_per_s, hourly))
     return serve_answer(found)
 
 
@@ -102,7 +113,7 @@ def asked_of(question: ServingQuestion) -> tuple[ServeQuestion, bool]:
     return asked, given
 
 
-def benchmark_problems(question: ServingQuestion) -> list[Problem]:
+def benchmark_problems(question: ServingQuestion | SizeQuestion) -> list[Problem]:
     """Requests of a benchmark that are none, or all of them a warm-up."""
     warmup = question.warmup if _is_whole(question.warmup) else 0
     least = (warmup or 0) + 1
@@ -137,7 +148,7 @@ def batching_problems(
     }
     if question.batching == "offline":
         beside["concurrency"] = question.concurrency
-    if not given:
+    if not given and question.batching == "static":
         found.append(wrong("plan", None, "needs a layout", 'as in "tp4"'))
     message = f"says nothing of {question.batching} batching"
     found += [

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from foretell.api.prefill import degrees_of, prefill_place
+from foretell.api.serving import benchmark_problems
 from foretell.api.serving_questions import NO_LOAD, question_of, rent_of
-from foretell.api.sizing_answer import Choice, OfflineBatch, Sizing
+from foretell.api.sizing_answer import Choice, Sizing
 from foretell.api.sizing_choices import (
     SLACK,
     SizingCase,
@@ -22,23 +23,26 @@ from foretell.api.sizing_choices import (
 )
 from foretell.errors import BadInput, Infeasible, Problem, bad_input, wrong
 from foretell.inputs.question import collect, settings_of
+from foretell.serving.benchmark import benchmark_figures
+from foretell.serving.disaggregation import PrefillPool
+from foretell.serving.memory import memory_of
 from foretell.serving.requests.arrivals import read_lengths
 from foretell.serving.requests.prefixes import reusable_share
-from foretell.serving.serve import ServeQuestion
+from foretell.serving.serve import ServeQuestion, state_of
 from foretell.serving.simulated_fleet import requests_of
 from foretell.serving.simulation_options import read_play
 from foretell.serving.sizing import SizingSearch, search_layouts
-from foretell.serving.sizing_records import PrefillPlace, ServiceTargets, SizingPoint
+from foretell.serving.sizing_records import Option, PrefillPlace, ServiceTargets, SizingPoint
 from foretell.serving.sizing_simulation import Demand, sized_question
+from foretell.serving.static import read_batch
+from foretell.serving.steps import step_times
 from foretell.specs.questions.flags import asks, given_of, part
 from foretell.specs.questions.serving import RequestSource, ServiceQuestion
 from foretell.specs.questions.sizing import SizeQuestion
-from foretell.units import parse
+from foretell.specs.service import BenchmarkFigures
 
 ANY_MS = 1e12
 """Latency that any service keeps."""
-MOST = 1e18
-"""Tokens and seconds above this are a typing error."""
 LOADS = "--rate, --arrivals with a trace, or --tokens with --within"
 """What a service is sized for."""
 DRAWN_S, LEAST_DRAWN, MOST_DRAWN = 600.0, 2000, 20_000
@@ -55,42 +59,58 @@ def size(asked: SizeQuestion) -> Sizing:
     """
     if asked.tokens is not None or asked.within is not None:
         return size_batch(asked)
-    return sizing_of(sizing_case(asked), simulate=asked.simulate, top=asked.top)
+    case = sizing_case(asked)
+    found = sizing_of(case, simulate=asked.simulate, top=asked.top)
+    return replace(found, benchmark=_benchmark(asked, case, found.best.option))
 
 
 def size_batch(asked: SizeQuestion) -> Sizing:
     """How many chips write so many tokens within a time: any latency will do, and no reserve is kept."""
     problems: list[Problem] = []
-    tokens, within_s = (
-        _amount(name, given, unit, problems)
-        for name, given, unit in (("tokens", asked.tokens, ""), ("within", asked.within, "s"))
-    )
+    batch = read_batch(asked.tokens, asked.within, problems)
+    if asked.within is None:
+        problems.append(wrong("within", None, "missing", "both --tokens and --within"))
     if asked.rate is not None:
         problems.append(wrong("rate", asked.rate, "given beside a batch of tokens", LOADS))
-    if problems:
+    if problems or batch is None or batch.within_s is None:
         raise BadInput(problems)
+    rate = batch.tokens / float(asked.osl) / batch.within_s
     plain = replace(
-        asked, rate=tokens / float(asked.osl) / within_s, ttft=ANY_MS, tpot=ANY_MS, headroom=0.0,
+        asked, rate=rate, ttft=ANY_MS, tpot=ANY_MS, headroom=0.0,
         percentile="mean", simulate=False,
     )  # fmt: skip
     found = sizing_of(sizing_case(plain), simulate=False, top=asked.top)
-    return replace(found, batch=OfflineBatch(tokens=tokens, within_s=within_s))
+    return replace(found, batch=batch)
 
 
-def _amount(name: str, given: str | float | None, unit: str, problems: list[Problem]) -> float:
-    """Tokens, or seconds, that a batch is asked for."""
-    if given is None:
-        problems.append(wrong(name, None, "missing", "both --tokens and --within"))
-        return 1.0
-    value = collect(lambda: parse(given, unit, name), problems)
-    if value is not None and not 0.0 < value < MOST:
-        problems.append(wrong(name, given, "not a usable number", "more than 0, as in 1B or 12h"))
-    return value or 1.0
+def _benchmark(asked: SizeQuestion, case: SizingCase, best: Option) -> BenchmarkFigures | None:
+    """What a benchmark of the best option prints, as many requests at a time as the rate has in flight."""
+    q, wanted, pool = case.question, case.wanted, None
+    if best.prefill is not None:
+        place = case.place if best.prefill_placed else None
+        pool = PrefillPool(
+            system=q.system if place is None else place.system,
+            profile=q.profile if place is None else place.profile,
+            deployment=best.prefill.deployment,
+            gpus=best.prefill_gpus,
+            given=True,
+        )
+    layout = best.instance.deployment
+    flight = max(round(1e-3 * wanted.rate * best.e2e_ms(wanted.osl)), 1)
+    here = replace(
+        q, deployment=layout, gpus=layout.gpus * best.replicas, prefill=pool, rate=None,
+        requests=None if case.demand else asked.requests, warmup=asked.warmup or 0,
+        traffic=replace(q.traffic, concurrency=float(flight)),
+    )  # fmt: skip
+    times = step_times(q.model, q.system, layout, q.profile)
+    memory = memory_of(q.model, q.system, layout, q.profile)
+    return benchmark_figures(here, times, memory, state_of(here, times, memory)[0])
 
 
 def sizing_case(asked: SizeQuestion) -> SizingCase:
     """The question with every layout in closed form; all problems at once, Infeasible where none will do."""
-    problems, options = _problems(asked), given_of(part(RequestSource, asked))
+    problems = [*_problems(asked), *benchmark_problems(asked)]
+    options = given_of(part(RequestSource, asked))
     timed = "." in (asked.arrivals or "")
     if asked.rate is None and not timed:
         problems.append(Problem(path="rate", value=None, message="missing", allowed=LOADS))

@@ -8,6 +8,7 @@ from foretell.interop.fleets import Role
 from foretell.interop.launch import ToolArguments
 from foretell.interop.trackers import choice_metrics, json_lines
 from foretell.records import Answer, JsonRecord, dataclass
+from foretell.serving.evidence import beyond_measured, service_facts
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.sizing_records import (
     PAID,
@@ -18,8 +19,10 @@ from foretell.serving.sizing_records import (
     money_of,
     rates_of,
 )
+from foretell.serving.static import OfflineBatch
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
+from foretell.specs.service import BenchmarkFigures
 from foretell.uncertainty.intervals import Interval
 
 
@@ -116,16 +119,6 @@ class Choice(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfflineBatch:
-    """Tokens that must be written by a time."""
-
-    tokens: float
-    """Output tokens."""
-    within_s: float
-    """Seconds until they must be."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing(JsonRecord, Answer):
     """The cheapest ways to serve a rate within its latency targets."""
 
@@ -157,6 +150,9 @@ class Sizing(JsonRecord, Answer):
     """Plain instances of one node beside the best one, in its format and in fp8."""
     elsewhere: Choice | None = None
     """Where prefill must be on chips of its own: the cheapest way without them; else None."""
+    benchmark: BenchmarkFigures | None = None
+    """What a benchmark of the best one measures whose requests begin all at once, as many at a time as the
+    rate has in flight."""
     batch: OfflineBatch | None = None
     """The offline batch that was asked for in the place of a rate."""
     question: ServeQuestion | None = field(default=None, repr=False, compare=False)
@@ -168,23 +164,38 @@ class Sizing(JsonRecord, Answer):
         return self.best.intervals
 
     @property
-    def finish(self) -> dict[str, float | None] | None:
+    def finish(self) -> dict[str, Any] | None:
         """When an offline batch is done on the best option and what it costs; None of a rate."""
         if self.batch is None:
             return None
-        per_s, rent = self.best.option.requests_per_s * self.wanted.osl, self.best.usd_per_hour
-        hours = self.batch.tokens / per_s / 3600.0
-        return {
-            "tokens": self.batch.tokens,
-            "within_s": self.batch.within_s,
-            "done_s": 3600.0 * hours,
-            "usd": None if rent is None else rent * hours,
-        }
+        tokens_per_s = self.best.option.requests_per_s * self.wanted.osl
+        return self.batch.finish(tokens_per_s, self.best.usd_per_hour)
 
     @property
     def best(self) -> Choice:
         """The one that costs least, and of these the one with the most headroom."""
         return self.choices[0]
+
+    @property
+    def beyond_measured(self) -> tuple[str, ...]:
+        """How the best one lies beyond every measured service of its engine; empty: it does not."""
+        q, option, wanted = self.question, self.best.option, self.wanted
+        if q is None:
+            return ()
+        one = option.instance.deployment
+        held_s = 1e-3 * option.e2e_ms(wanted.osl)
+        if option.prefill is not None:
+            held_s -= 1e-3 * option.ttft_ms
+        facts = service_facts(
+            engine=q.profile.engine,
+            model=q.model,
+            system=q.system,
+            deployment=one,
+            apart=option.prefill is not None,
+            sequences_per_gpu=held_s * wanted.rate / (option.replicas * one.gpus),
+            prompt=wanted.isl,
+        )
+        return beyond_measured(facts)
 
     def export(self, engine: str, launcher: str | None = None) -> ToolArguments:
         """The script that starts the best one: all instances, both halves of a split one, the router."""
@@ -234,6 +245,8 @@ class Sizing(JsonRecord, Answer):
             "best": choices[0],
             "options": choices,
             "cannot_launch": self.cannot_launch and self.cannot_launch.to_dict(),
+            "benchmark": self.benchmark and self.benchmark.to_dict(),
+            "beyond_measured": list(self.beyond_measured),
             "alternatives": [choice.to_dict() for choice in self.alternatives],
             "without_prefill_chips": None if self.elsewhere is None else self.elsewhere.to_dict(),
             "pareto": [point.to_dict() for point in self.pareto],

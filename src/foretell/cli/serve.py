@@ -58,7 +58,8 @@ def serve(given: Given, edges: Edges) -> int:
     else:
         show_read_back(asked)
         show_answer("serve", found.to_dict())
-    return 1 if found.simulation and found.simulation["queue_grows"] else 0
+    grows = found.simulation is not None and found.simulation["queue_grows"]
+    return int(grows or (found.offline is not None and not found.offline["in_time"]))
 
 
 def _sampled(found: Any, *, asjson: bool) -> int:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foretell.catalog.error_models import QuestionFacts, error_model
+from foretell.catalog.error_models import QuestionFacts, error_model, sightings
 from foretell.kernels.families.choose import choose
 from foretell.serving.question import ServeQuestion
 from foretell.specs.corrections import SERVING
@@ -22,7 +22,12 @@ from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
 from foretell.specs.service import Interval
 from foretell.specs.system import System
-from foretell.uncertainty.novelty import kind_of_model, novelty_of, seen_together
+from foretell.uncertainty.novelty import (
+    kind_of_model,
+    novelty_of,
+    same_triple,
+    seen_together,
+)
 from foretell.uncertainty.posterior import MeasuredRun, prior_interval
 from foretell.uncertainty.words import reason_of
 
@@ -30,6 +35,8 @@ ServedEvidence = Literal["fitted", "transferred", "datasheet"]
 """What a served number rests on."""
 WIDE = ("bf16", "fp16", "fp32")
 """Formats that are computed as trained."""
+NEAR = 1.25
+"""Times beyond measured lengths that are still as measured: 1,000 tokens beside 1,024."""
 USUAL: Mapping[str, Mapping[str, float]] = {
     "ttft": {"prefill": 0.5, "queueing": 0.5},
     "tpot": {"decode_weights": 0.6, "decode_cache": 0.2, "step_overhead": 0.2},
@@ -94,6 +101,31 @@ def evidence_for(facts: QuestionFacts, system: System) -> ServedEvidence:
     if not seen and choose(system.chip, "gemm", "bf16").foreign:
         return "datasheet"
     return "fitted" if seen else "transferred"
+
+
+def beyond_measured(facts: QuestionFacts) -> tuple[str, ...]:
+    """How a service lies beyond every measured one of its engine, model's kind and generation of chips.
+
+    Beside all of the engine where none of them was measured.
+    """
+    known = [one for one in sightings("serving") if one.facts.software == facts.software]
+    alike = [one for one in known if same_triple(one.facts, facts)]
+    if not known:
+        return (f"no service of {facts.software} was measured",)
+    near = alike or known
+    of = f"{facts.software} with {facts.model} models on {facts.generation} chips"
+    found = [] if alike else [f"no {of} was measured"]
+    most, longest = (max(getattr(one.facts, key) for one in near) for key in ("size", "length"))
+    shortest = min(one.least_length for one in near)
+    if facts.size > most:
+        found.append(f"{facts.size:,.0f} sequences a GPU, measured up to {most:,.0f}")
+    if not shortest / NEAR <= facts.length <= NEAR * longest:
+        found.append(
+            f"prompts of {facts.length:,.0f} tokens, measured {shortest:,.0f} to {longest:,.0f}"
+        )
+    if facts.layout not in {one.facts.layout for one in known}:
+        found.append(f"a layout of the kind {facts.layout!r}, never measured with {facts.software}")
+    return tuple(found)
 
 
 def service_novelty(facts: QuestionFacts, metric: str) -> Mapping[str, float]:

@@ -178,6 +178,7 @@ def fleet_of(
         prefill_able_per_s=able[0],
         able_per_s=able[1],
         queue_limit=how.queue_limit,
+        fails_s=how.fails_s,
     )
     return fleet, clock, clock_of(side, pool.deployment, front)
 

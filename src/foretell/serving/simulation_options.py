@@ -70,8 +70,8 @@ def read_play(options: Mapping[str, Any], q: ServeQuestion) -> tuple[Play, Reque
     if "fail_at" in options:
         found = collect(lambda: parse(str(options["fail_at"]), "s", "fail_at"), problems)
         values["fails_s"] = found if found is not None else math.inf
-        if q.prefill is not None or q.replicas < 2 or not values["fails_s"] >= 0.0:
-            allowed = "a time, and two replicas or more that do prefill and decode"
+        if q.replicas < 2 or not values["fails_s"] >= 0.0:
+            allowed = "a time, and two replicas or more that decode"
             message = "leaves no other instance, or is no time"
             problems.append(_problem("fail_at", options["fail_at"], message, allowed))
     if "urgent" in options:

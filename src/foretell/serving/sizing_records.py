@@ -164,6 +164,10 @@ class Option:
         """Mean time per output token at the full rate."""
         return self.instance.tpot_ms
 
+    def e2e_ms(self, osl: float) -> float:
+        """Mean time of a whole request at the full rate."""
+        return self.ttft_ms + self.tpot_ms * max(osl - 1.0, 0.0)
+
     def tokens_per_s_per_gpu(self, osl: float) -> float:
         """Tokens of answers a second and chip at the full rate."""
         return self.requests_per_s * osl / self.gpus

@@ -1,12 +1,17 @@
-"""Batches that no new request joins, and queues that never end.
+"""Batches that no new request joins, queues that never end, and tokens that are to be written by a time.
 
 static   all prompts at once, then steps until the last answer is whole
 offline  as many sequences as fit, each whole answer followed by the next request
 """
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from foretell.errors import Problem, wrong
+from foretell.inputs.question import collect
 from foretell.records import dataclass
 from foretell.serving.engine_options import batch_limit, step_tokens
 from foretell.serving.fullest_rank import StepLoad
@@ -17,6 +22,7 @@ from foretell.serving.tables import UNEVEN
 from foretell.specs._base import Num
 from foretell.specs.deployment import Traffic
 from foretell.specs.engine import EngineProfile
+from foretell.units import parse
 
 Array = NDArray[np.float64]
 
@@ -25,6 +31,50 @@ TUNED_BATCH = 4096
 (tensorrt_llm/bench/build/tuning.py: finetune_setting)."""
 POINTS = 5
 """Contexts at which decode steps are looked at: they are nearly straight between."""
+
+
+MOST = 1e18
+"""Tokens and seconds above this are a typing error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineBatch:
+    """Tokens that must be written, by a time or whenever they are done."""
+
+    tokens: float
+    """Output tokens."""
+    within_s: float | None = None
+    """Seconds until they must be; None: no deadline."""
+
+    def finish(self, tokens_per_s: float, usd_per_hour: float | None) -> dict[str, Any]:
+        """When it is done at a rate of tokens, whether that is in time, and what it costs."""
+        done_s = self.tokens / tokens_per_s
+        return {
+            "tokens": self.tokens,
+            "within_s": self.within_s,
+            "done_s": done_s,
+            "in_time": self.within_s is None or done_s <= self.within_s,
+            "usd": None if usd_per_hour is None else usd_per_hour * done_s / 3600.0,
+        }
+
+
+def read_batch(
+    tokens: str | float | None, within: str | float | None, problems: list[Problem]
+) -> OfflineBatch | None:
+    """The batch of `--tokens 1B --within 12h`; None where none is asked for, or its numbers are none."""
+    if tokens is None and within is None:
+        return None
+    if tokens is None:
+        problems.append(wrong("tokens", None, "missing", "the batch's output tokens, as in 1B"))
+    found = [
+        None if given is None else collect(partial(parse, given, unit, name), problems)
+        for name, given, unit in (("tokens", tokens, ""), ("within", within, "s"))
+    ]
+    for name, given, value in (("tokens", tokens, found[0]), ("within", within, found[1])):
+        if value is not None and not 0.0 < value < MOST:
+            allowed = "more than 0, as in 1B or 12h"
+            problems.append(wrong(name, given, "not a usable number", allowed))
+    return None if found[0] is None else OfflineBatch(tokens=found[0], within_s=found[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

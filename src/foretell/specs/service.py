@@ -171,6 +171,8 @@ class ServiceEstimate:
     """What each engine fits on the chips of an instance (serving/fit.py); None where it was not asked for."""
     batching: str = "continuous"
     """How requests share steps: continuous, static or offline."""
+    offline: dict[str, Any] | None = None
+    """When a batch of tokens is done, whether that is in time, and what it costs; None without one."""
     benchmark: BenchmarkFigures | None = None
     """The same service as a benchmark measures it; None under a rate of requests."""
     percentiles_from: str = "closed form"

@@ -107,11 +107,22 @@ def _answer(told: Told, simulation: Told) -> str:
             f"no: saturated, {told['requests_per_s']:.3g} requests/s are answered, fewer than arrive, "
             "and the queue grows"
         )
+    if batch := told["offline"]:
+        return _written(batch)
     first, token = (value_text(name, told[name]["p50"]) for name in ("ttft_ms", "tpot_ms"))
     rate = value_text("output_tokens_per_s", told["output_tokens_per_s"])
     text = f"TTFT {first}, TPOT {token}, {rate} output tokens/s"
     refused = simulation.get("refused", 0)
     return f"{text}, {refused / simulation['requests']:.1%} refused" if refused else text
+
+
+def _written(batch: Told) -> str:
+    """When a batch of tokens is done, and what it costs."""
+    tokens, done = f"{batch['tokens']:,.0f}", with_unit(batch["done_s"], "s")
+    usd = "" if batch["usd"] is None else f" for ${batch['usd']:,.2f}"
+    late = "" if batch["in_time"] else "no, too late: "
+    until = "" if batch["within_s"] is None else f" of {with_unit(batch['within_s'], 's')}"
+    return f"{late}{tokens} tokens written in {done}{until}{usd}"
 
 
 def _length(tokens: float) -> str:
@@ -154,16 +165,14 @@ def _held(told: Told) -> list[str]:
     """What a benchmark prints, batch, memory and cache of a GPU, and rent."""
     notes = []
     if bench := told["benchmark"]:
-        times = "; ".join(
-            f"{name} {bench[key]['mean']:,.1f} ms on the mean, median {bench[key]['p50']:,.1f}, "
-            f"p90 {bench[key]['p90']:,.1f}, p99 {bench[key]['p99']:,.1f}"
-            for name, key in (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"))
-        )
         begun = "begun all at once" if told["rate"] is None else f"{told['rate']:g} a second"
-        warm = f", the first {bench['warmup']:,} not counted" if bench["warmup"] else ""
-        notes.append(
-            f"benchmark: {bench['requests']:,} requests, {begun}{warm}: {times}; "
-            f"{bench['output_tokens_per_s']:,.0f} output tokens/s"
+        notes.append(_benchmark(bench, begun))
+    if offline := told["offline"]:
+        # Where no interval of the rate is stated, the prediction alone is.
+        rates = told["intervals"].get("output_tokens_per_s", {}).get("p90", ())
+        ends = [with_unit(offline["tokens"] / rate, "s") for rate in reversed(rates)]
+        notes += (
+            [f"batch of tokens: 90 % interval of its time {ends[0]} to {ends[1]}"] if ends else []
         )
     if (good := told["goodput_requests_per_s"]) is not None:
         share = good / max(told["requests_per_s"], 1e-12)
@@ -185,6 +194,20 @@ def _held(told: Told) -> list[str]:
         ),
         f"rent: {'unknown: ' if rent is None else f'${rent:,.2f} a GPU-hour: '}{told['price_source']}",
     ]
+
+
+def _benchmark(bench: Told, begun: str) -> str:
+    """What a benchmark prints."""
+    times = "; ".join(
+        f"{name} {bench[key]['mean']:,.1f} ms on the mean, median {bench[key]['p50']:,.1f}, "
+        f"p90 {bench[key]['p90']:,.1f}, p99 {bench[key]['p99']:,.1f}"
+        for name, key in (("TTFT", "ttft_ms"), ("TPOT", "tpot_ms"))
+    )
+    warm = f", the first {bench['warmup']:,} not counted" if bench["warmup"] else ""
+    return (
+        f"benchmark: {bench['requests']:,} requests, {begun}{warm}: {times}; "
+        f"{bench['output_tokens_per_s']:,.0f} output tokens/s"
+    )
 
 
 def _fit_table(told: Told) -> tuple[ShownTable, ...]:
@@ -271,12 +294,11 @@ def size_card(told: Told) -> Presentation:
     title = f"{chips} serve {rate:.4g} requests/s of {load}"
     if batch := told["offline"]:
         lines = [f"{best['name']}, with a queue that never ends"]
-        tokens, done, until = (
-            with_unit(batch[name] or 0.0, unit)
-            for name, unit in (("tokens", ""), ("done_s", "s"), ("within_s", "s"))
-        )
-        usd = "" if batch["usd"] is None else f" for ${batch['usd']:,.2f}"
-        title = f"{chips} write {tokens} tokens in {done} of {until}{usd}: {load}"
+        title = f"{chips}: {_written(batch)}: {load}"
+    if bench := told["benchmark"]:
+        lines.append(_benchmark(bench, "begun all at once"))
+    if told["beyond_measured"]:
+        lines.append(f"beyond every measured service: {'; '.join(told['beyond_measured'])}")
     if best["borderline"]:
         lines.append(f"borderline: {best['borderline']}")
     rows = [

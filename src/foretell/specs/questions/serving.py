@@ -100,6 +100,23 @@ Audio = Annotated[
 ]
 
 
+Warmup = Annotated[
+    int | None,
+    played_count(
+        "Of a benchmark's requests, the first N that are not counted (default 0).", most=20_000
+    ),
+]
+BatchTokens = Annotated[
+    str | float | None,
+    flag(
+        "Output tokens of an offline batch such as 1B, in the place of --rate.", "N", without=PLAYED
+    ),
+]
+BatchDeadline = Annotated[
+    str | float | None, flag("When the batch must be done: 12h, 2d.", "TIME", without=PLAYED)
+]
+
+
 @dataclass(frozen=True, slots=False, kw_only=True)
 class LoadQuestion(DegreeFlags):
     """A deployment of a model under a load."""
@@ -279,18 +296,15 @@ class ServingQuestion(RequestOptions, ServiceQuestion):
             most=20_000,
         ),
     ] = None
-    warmup: Annotated[
-        int | None,
-        played_count(
-            "Of a benchmark's requests, the first N that are not counted (default 0).", most=20_000
-        ),
-    ] = None
+    warmup: Warmup = None
     batching: Annotated[
         Batching,
         played(
             "continuous; static: one batch of --concurrency requests; offline: an endless queue."
         ),
     ] = "continuous"
+    tokens: BatchTokens = None
+    within: BatchDeadline = None
     steps: Annotated[
         int | None,
         whole("Of a traced diffusion model: steps of a sample (default: 1).", most=2**24),

@@ -40,6 +40,7 @@ from foretell.specs.questions.serving import (
     RequestSource,
     Speculative,
     Tuned,
+    Warmup,
     played_count,
 )
 
@@ -135,10 +136,12 @@ class SizeQuestion(RequestSource, TargetsQuestion):
     requests: Annotated[
         int | None,
         played_count(
-            "Simulated: requests drawn, or the first of a trace (default: ten minutes of them, or all).",
+            "Requests of a benchmark of the best option (default: 10 for each concurrent one); with "
+            "--arrivals or --sessions, how many are simulated (default: ten minutes of them, or all).",
             most=20_000,
         ),
     ] = None
+    warmup: Warmup = None
     prices: PriceList = ""
     set: SettingsGiven = ()
     progress: Progressing = None

@@ -3,10 +3,9 @@
 from foretell.catalog.software import software
 from foretell.specs.chip import Chip
 from foretell.specs.ffn import Dense, Experts
-from foretell.specs.job import Job
 from foretell.specs.mixers import Attention, LatentAttention, Mamba2
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
-from foretell.specs.scenario import Scenario
+from foretell.specs.scenario import Job, Scenario
 from foretell.specs.system import Network, System, Tier
 
 DENSE = Layer(mixers=(Attention(heads=16, kv_heads=4, head_dim=64),), ffn=Dense(width=2816))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foretell
-from foretell.specs.run import Run
+from foretell.specs.result import Run
 from foretell.training.long_run import USUAL, Interruptions, best_interval_s, goodput, in_steps
 
 ASKED: dict[str, Any] = {"system": "h100-sxm", "gpus": 512, "plan": "tp8 pp4 zero1 mbs1"}

@@ -21,13 +21,10 @@ from foretell.catalog.software import (
 )
 from foretell.catalog.software_printed import recognise_framework
 from foretell.errors import BadInput
-from foretell.specs.allocator import MemoryAllocator
 from foretell.specs.check import problems_of
-from foretell.specs.host import Host
-from foretell.specs.optimizer import Optimizer
 from foretell.specs.plan import Plan
 from foretell.specs.plan_words import CHOICES
-from foretell.specs.software import ALWAYS, NEVER, Software
+from foretell.specs.software import ALWAYS, NEVER, Host, MemoryAllocator, Optimizer, Software
 
 WORDS = (
     "generic megatron megatron-te megatron-core megatron-graphs megatron-deepspeed nanotron flash-attn fsdp "

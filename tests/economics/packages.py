@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from foretell.catalog.money import sheet
 from foretell.economics.packages import price_package
 from foretell.economics.tree import SheetCases
-from foretell.specs.package import Package
-from foretell.specs.silicon import Die
+from foretell.specs.package import Die, Package
 
 NODES = ("N28", "N16", "N7", "N5", "N4", "N3", "N2")
 KINDS = ("organic", "fan-out", "interposer", "bridge", "glass", "hybrid-3d")

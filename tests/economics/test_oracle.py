@@ -12,8 +12,7 @@ from foretell.economics.interfaces import system_of_dies
 from foretell.economics.packages import price_package
 from foretell.economics.silicon import die_cost, grid_count
 from foretell.economics.tree import leaf
-from foretell.specs.package import Package
-from foretell.specs.silicon import Die, Probe, Process, Wafer
+from foretell.specs.package import Die, Package, Probe, Process, Wafer
 from tests.economics.packages import CENTRAL
 
 FIGURES = sheet().figures

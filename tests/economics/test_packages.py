@@ -14,9 +14,7 @@ from foretell.economics.packages import die_nre, price_package, sections, spread
 from foretell.economics.tree import Branch, SheetCases, case_of, cost_leaf, spread
 from foretell.specs._base import Num
 from foretell.specs.cost import CostLeaf, Figure
-from foretell.specs.package import Machine, Package, Stacking
-from foretell.specs.quirks import RIGHT, CostQuirks
-from foretell.specs.silicon import Die
+from foretell.specs.package import RIGHT, CostQuirks, Die, Machine, Package, Stacking
 from tests.economics.packages import CENTRAL, packages, usd
 
 

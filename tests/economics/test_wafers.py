@@ -16,7 +16,7 @@ from foretell.economics.silicon import (
     grid_count,
     panel_count,
 )
-from foretell.specs.silicon import CountRule, Wafer
+from foretell.specs.package import CountRule, Wafer
 
 AREAS = st.floats(10.0, 3000.0)
 RULES: tuple[CountRule, ...] = ("grid", "actuary", "classic", "google")

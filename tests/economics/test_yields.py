@@ -13,7 +13,7 @@ from foretell.economics.silicon import (
     hit_shares,
     perfect_share,
 )
-from foretell.specs.silicon import Die, Process, YieldModel
+from foretell.specs.package import Die, Process, YieldModel
 
 MODELS: tuple[YieldModel, ...] = (
     "negative-binomial", "poisson", "murphy", "seeds", "bose-einstein",

@@ -14,11 +14,10 @@ from foretell.kernels.call_records import CallStack
 from foretell.kernels.families.base import DTYPES
 from foretell.kernels.op_times import library_bound
 from foretell.sharding.recompute import runs
-from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan, parse_plan
 from foretell.specs.result import Leaf, StepEstimate
-from foretell.specs.scenario import Scenario
+from foretell.specs.scenario import Job, Scenario
 from foretell.training.answer import answer_of
 from foretell.workload.build import build
 

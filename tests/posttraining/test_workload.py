@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from foretell.errors import BadInput
 from foretell.posttraining.workload import AnswerLengths, TrajectoryWorkload
 from foretell.serving.requests.arrivals import read_lengths
-from foretell.specs.lengths import SHAPES
+from foretell.specs.service import SHAPES
 
 
 @given(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from foretell.catalog import system as catalog_system
 from foretell.catalog.software import software, usual_host
 from foretell.inputs.software import with_software
-from foretell.specs.job import Job
 from foretell.specs.plan import Plan
 from foretell.specs.result import Leaf, StepEstimate
+from foretell.specs.scenario import Job
 from foretell.training.answer import answer_of
 from foretell.training.layer_costs import beside_host
 from tests.builders import make_network, make_scenario

@@ -13,9 +13,8 @@ from foretell.search.space import enumerate_plans
 from foretell.simulation.answer import simulation_of, with_step
 from foretell.simulation.chance import Chance
 from foretell.simulation.streams import played_step
-from foretell.specs.outputs import OUTPUTS, outputs, rates
 from foretell.specs.plan import Plan, batch_of, parse_plan
-from foretell.specs.result import Leaf, StepEstimate
+from foretell.specs.result import OUTPUTS, Leaf, StepEstimate, outputs, rates
 from foretell.specs.scenario import Scenario
 from foretell.studies.sweep.batches import evaluate_columns
 from foretell.training.answer import answer_of

@@ -16,12 +16,11 @@ from foretell.catalog import system as catalog_system
 from foretell.catalog.software import software, software_names
 from foretell.inputs.software import with_software
 from foretell.simulation.memory_timeline import step_memory
-from foretell.specs.job import Job
-from foretell.specs.outputs import outputs
 from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.plan_forms import MODULES, TARGET_SETS
 from foretell.specs.plan_words import CHOICES
-from foretell.specs.scenario import Scenario
+from foretell.specs.result import outputs
+from foretell.specs.scenario import Job, Scenario
 from foretell.training.answer import one_row, totals_of
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of

@@ -13,7 +13,8 @@ from foretell.errors import Infeasible
 from foretell.network.placement import FOLDED, group_counts
 from foretell.search.space import enumerate_plans
 from foretell.sharding.rules import broken_rules
-from foretell.specs.plan import ContextMode, Plan, Plans, batch_of, parse_plan
+from foretell.specs.plan import Plan, Plans, batch_of, parse_plan
+from foretell.specs.plan_words import ContextMode
 from foretell.specs.scenario import Scenario
 from foretell.training.answer import answer_of
 from foretell.training.stages import stages_of_plans

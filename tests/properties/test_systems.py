@@ -13,13 +13,13 @@ from foretell.errors import Infeasible
 from foretell.inputs.question import ask, plan_of
 from foretell.serving.serve import serve_one
 from foretell.serving.systems import serve_systems
-from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import batch_of
 from foretell.specs.questions.serving import ServiceQuestion
+from foretell.specs.result import OUTPUTS, outputs
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import Percentiles, ServiceEstimate
-from foretell.specs.system import System
-from foretell.specs.system_batch import (
+from foretell.specs.system import (
+    System,
     map_numbers,
     one_system,
     repeat_chips,

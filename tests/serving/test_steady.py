@@ -26,8 +26,8 @@ from foretell.serving.simulated_fleet import Play, fleet_of, requests_of, with_l
 from foretell.serving.static import offline_tokens_per_s, static_batch
 from foretell.serving.steady import steady
 from foretell.serving.steps import step_times
+from foretell.specs.cost import Prices
 from foretell.specs.deployment import Deployment, Traffic
-from foretell.specs.prices import Prices
 
 LLAMA, SYSTEM = model("llama-3.1-8b"), system("h100-sxm")
 ENGINES = (

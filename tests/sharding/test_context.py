@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from foretell.sharding.context import context_parallel, context_traffic
-from foretell.specs.plan import ContextMode, Plan
+from foretell.specs.plan import Plan
+from foretell.specs.plan_words import ContextMode
 from foretell.training.shapes import Shape, graph_parts, shapes_of
 from foretell.workload.build import build
 from foretell.workload.graph import Graph, LayerGraph

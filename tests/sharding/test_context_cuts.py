@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import foretell
 from foretell.sharding.context import busiest_share
-from foretell.specs.plan import ContextCut
-from foretell.workload.documents import within_documents
+from foretell.specs.plan_words import ContextCut
 from foretell.workload.graph import LayerGraph
+from foretell.workload.masks import within_documents
 from foretell.workload.ops import AttentionCore
 
 JOB = {"system": "h100-sxm", "gpus": 64, "global_batch": 16, "seq_len": 65536}

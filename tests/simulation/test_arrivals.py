@@ -17,7 +17,7 @@ from foretell.serving.requests.arrivals import (
 from foretell.serving.requests.levels import levels
 from foretell.serving.requests.records import RequestOutcomes, Series
 from foretell.serving.requests.traces import read_trace
-from foretell.specs.lengths import SHAPES
+from foretell.specs.service import SHAPES
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(SHAPES), st.integers(0, 2**32 - 1))

@@ -6,7 +6,7 @@ import foretell
 from foretell.catalog.chips import catalogue_chip
 from foretell.catalog.files import ROOT
 from foretell.errors import BadInput
-from foretell.specs.chip_ranges import chip_problems, unusual_numbers
+from foretell.specs.chip import chip_problems, unusual_numbers
 
 
 def said(changes: dict[str, str]) -> list[str]:

@@ -30,8 +30,7 @@ from foretell.specs.questions.cost import TokenQuestion as TokenQuestion
 from foretell.specs.questions.flags import check_sizes, part, values_of
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.training import TrainingQuestion
-from foretell.specs.result import StepEstimate
-from foretell.specs.run import Run
+from foretell.specs.result import Run, StepEstimate
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.system import System
 from foretell.uncertainty.intervals import Intervals, of_estimate, of_served, request_time

@@ -26,7 +26,6 @@ from foretell.serving.memory import memory_of
 from foretell.serving.requests.arrivals import read_lengths
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
-from foretell.specs.lengths import LengthForm
 from foretell.specs.model import Model
 from foretell.specs.post_training import (
     ALGORITHMS,
@@ -36,6 +35,7 @@ from foretell.specs.post_training import (
 )
 from foretell.specs.questions.post_training import PostTrainingQuestion
 from foretell.specs.scenario import Scenario
+from foretell.specs.service import LengthForm
 from foretell.specs.system import System
 from foretell.units import as_number
 

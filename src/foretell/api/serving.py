@@ -28,7 +28,7 @@ from foretell.specs.questions.flags import asks, given_of, part
 from foretell.specs.questions.serving import RequestOptions, ServiceQuestion, ServingQuestion
 from foretell.specs.questions.sizing import SizeQuestion
 from foretell.specs.service import ServiceEstimate
-from foretell.specs.system_batch import column_of, stack_systems, structure_of
+from foretell.specs.system import column_of, stack_systems, structure_of
 from foretell.trace.graph import is_traced_file
 
 OF_TRACES = ("steps", "passes", "rows", "once", "images_per_s")

@@ -38,11 +38,11 @@ from foretell.serving.formats import (
 )
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.tuned import Tuning, for_full_cards, tuned
+from foretell.specs.cost import Prices
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.deployment_text import deployment_problems, parse_deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
-from foretell.specs.prices import Prices
 from foretell.specs.questions.serving import (
     ServiceQuestion,
 )

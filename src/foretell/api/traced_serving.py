@@ -11,8 +11,8 @@ from foretell.errors import Infeasible, Problem, bad_input
 from foretell.inputs.software import framework_word
 from foretell.records import JsonRecord, values_as_held
 from foretell.serving.traced_passes import FORMS, SampledService, ServedPass, sampled, served_pass
+from foretell.specs.cost import Prices
 from foretell.specs.plan import parse_plan
-from foretell.specs.prices import Prices
 from foretell.specs.questions.flags import given_of
 from foretell.specs.questions.serving import ServingQuestion
 from foretell.specs.system import System

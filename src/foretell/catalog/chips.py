@@ -10,8 +10,7 @@ from foretell.catalog.names import find
 from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem, nearest_name, wrong
 from foretell.specs.check import check_value, field_types
-from foretell.specs.chip import Chip
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Chip, Surface
 
 QUANTILES = 5
 """Quantiles that a surface keeps of its residuals."""

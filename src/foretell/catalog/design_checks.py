@@ -1,8 +1,7 @@
 """Can a design be built? What forbids it, all at once, and what is doubtful about it."""
 
 from foretell.errors import Problem, wrong
-from foretell.specs.design import BuiltChip, ChipDesign
-from foretell.specs.technology import Node
+from foretell.specs.design import BuiltChip, ChipDesign, Node
 
 AREA_ERROR = 0.2
 """How far the area estimate may be off: more than this above the die cannot be built."""

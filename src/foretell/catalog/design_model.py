@@ -10,8 +10,7 @@ import numpy as np
 from foretell.records import dataclass
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
-from foretell.specs.design import ChipDesign
-from foretell.specs.technology import LinkKind, MemoryKind, Microarchitecture, Node, Rules
+from foretell.specs.design import ChipDesign, LinkKind, MemoryKind, Microarchitecture, Node, Rules
 
 BITS = {
     "fp64": 64,

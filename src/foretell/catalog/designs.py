@@ -36,8 +36,7 @@ from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem, Shortfall, bad_input
 from foretell.specs._base import Num
 from foretell.specs.check import problems_of
-from foretell.specs.design import BuiltChip, ChipDesign
-from foretell.specs.technology import Technology
+from foretell.specs.design import BuiltChip, ChipDesign, Technology
 from foretell.units import field_unit
 from foretell.units import format as shown
 

@@ -10,8 +10,7 @@ from foretell.catalog.files import ROOT, read_table
 from foretell.errors import bad_input, nearest_name
 from foretell.specs._base import release_numbers
 from foretell.specs.chip import Chip
-from foretell.specs.engine import EngineProfile, Fit
-from foretell.specs.engine_release import EngineRelease
+from foretell.specs.engine import EngineProfile, EngineRelease, Fit
 
 FILE = ROOT / "engines.toml"
 """Every profile that is known."""

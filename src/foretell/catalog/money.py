@@ -16,11 +16,26 @@ from foretell.catalog.prices import operating
 from foretell.catalog.values import Fact, field_plan, read_facts
 from foretell.errors import BadInput, Problem, bad_input, nearest_name
 from foretell.records import dataclass
-from foretell.specs.carbon import ElectricityGrid, EmbodiedFactors, Fab
-from foretell.specs.cost import Figure
-from foretell.specs.package import Finish, Machine, PackageKind, Stacking, StackPrice
-from foretell.specs.silicon import Probe, Process, Wafer
-from foretell.specs.site import FabricParts, Finance, ServerParts, Site
+from foretell.specs.cost import (
+    ElectricityGrid,
+    EmbodiedFactors,
+    Fab,
+    FabricParts,
+    Figure,
+    Finance,
+    ServerParts,
+    Site,
+)
+from foretell.specs.package import (
+    Finish,
+    Machine,
+    PackageKind,
+    Probe,
+    Process,
+    Stacking,
+    StackPrice,
+    Wafer,
+)
 
 FILES = ("silicon.toml", "packages.toml", "site.toml", "carbon.toml")
 """What the sheet is read from."""

@@ -15,7 +15,7 @@ from foretell.errors import BadInput, bad_input, nearest_name
 from foretell.interop.skypilot import LARGEST_TEXT, PriceRow, read_prices
 from foretell.interop.user_files import user_file
 from foretell.records import dataclass
-from foretell.specs.prices import Prices
+from foretell.specs.cost import Prices
 
 TERMS = ("on-demand", "spot", "capacity-block", "1-year", "3-year")
 """How a chip may be rented."""

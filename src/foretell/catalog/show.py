@@ -18,8 +18,7 @@ from foretell.catalog.systems import (
 from foretell.catalog.values import Fact, read_facts
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.records import dataclass
-from foretell.specs.chip import Chip
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Chip, Surface
 from foretell.specs.system import System, Tier
 
 _HEADINGS = ("id", "name", "vendor", "architecture", "assumptions")

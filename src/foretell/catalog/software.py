@@ -19,10 +19,7 @@ from typing import Any
 from foretell.catalog.files import ROOT, Table, read_table
 from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.records import dataclass
-from foretell.specs.allocator import MemoryAllocator
-from foretell.specs.host import Host
-from foretell.specs.optimizer import Optimizer
-from foretell.specs.software import Software
+from foretell.specs.software import Host, MemoryAllocator, Optimizer, Software
 from foretell.specs.system import System
 
 HOSTS_FILE = ROOT / "hosts.toml"

@@ -8,7 +8,7 @@ from foretell.catalog.files import ROOT, Table, read_table
 from foretell.catalog.names import normalise
 from foretell.catalog.values import check_missing, read_fields
 from foretell.errors import BadInput, Problem, nearest_name, wrong
-from foretell.specs.technology import (
+from foretell.specs.design import (
     LinkKind,
     MemoryKind,
     Microarchitecture,

@@ -1,7 +1,7 @@
 """Chiplet Actuary (Feng and Ma, DAC 2022) reproduced: its parameters, its columns and its mistakes.
 
 The formulas are those of this package; what differs are parameters, and a mistake that its values contain
-(specs/quirks.py), which is turned on here and nowhere else.
+(specs/package.py), which is turned on here and nowhere else.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,7 @@ from foretell.catalog.files import ROOT, read_table
 from foretell.economics.assembly import AssemblyCost, PackageParts, assembly_cost
 from foretell.economics.silicon import die_cost
 from foretell.specs._base import Num
-from foretell.specs.package import PackageKind
-from foretell.specs.quirks import CostQuirks
-from foretell.specs.silicon import Die, DieCost, Process, Wafer
+from foretell.specs.package import CostQuirks, Die, DieCost, PackageKind, Process, Wafer
 
 Form = Literal["OS", "FO", "SI"]
 """Organic substrate, fan-out, silicon interposer."""

@@ -22,11 +22,9 @@ from foretell.errors import BadInput, Infeasible, Problem, bad_input, wrong
 from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import as_texts
 from foretell.specs.check import problems_of
-from foretell.specs.design import ChipDesign
-from foretell.specs.package import Package
+from foretell.specs.design import ChipDesign, LinkKind
+from foretell.specs.package import DieCost, Package
 from foretell.specs.questions.cost import PackageQuestion as PackageQuestion
-from foretell.specs.silicon import DieCost
-from foretell.specs.technology import LinkKind
 
 ROOTS = ("package", "prices")
 """What a `--set` path of a chip or package may begin with."""

@@ -15,9 +15,7 @@ import numpy as np
 from foretell.economics.silicon import dies_per_wafer, panel_count, perfect_share
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.package import Machine, PackageKind, Stacking
-from foretell.specs.quirks import RIGHT, CostQuirks
-from foretell.specs.silicon import Wafer
+from foretell.specs.package import RIGHT, CostQuirks, Machine, PackageKind, Stacking, Wafer
 
 RETICLE_MM2 = 858.0
 """One exposure, 26 x 33 mm: a larger carrier is stitched from several."""

@@ -16,7 +16,7 @@ from foretell.economics.total_cost import HOURS
 from foretell.economics.tree import Branch, SheetCases, central, leaf, times, total
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.carbon import EmbodiedFactors, Fab
+from foretell.specs.cost import EmbodiedFactors, Fab
 from foretell.specs.package import Package
 
 GIB = 2.0**30

@@ -7,7 +7,7 @@ from foretell.economics.total_cost import HOURS, charge_usd, interest_usd
 from foretell.economics.tree import Branch, central, leaf, rename_branch, times, total
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.site import FabricParts, Finance, ServerParts, Site
+from foretell.specs.cost import FabricParts, Finance, ServerParts, Site
 
 GB = 1e9
 

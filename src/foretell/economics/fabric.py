@@ -15,7 +15,7 @@ from foretell.network.placement import built_for, members_of, with_groups
 from foretell.network.topologies.torus import tier_shape
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.site import FabricParts
+from foretell.specs.cost import FabricParts
 from foretell.specs.system import System, Tier
 
 CLOS = frozenset({"switch", "fat-tree", "clos", "roce-clos", "rail-clos"})

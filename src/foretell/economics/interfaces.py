@@ -3,7 +3,7 @@
 from foretell.catalog.dies import HOP_S, package_tier, system_of_dies
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.technology import LinkKind
+from foretell.specs.design import LinkKind
 
 __all__ = [
     "HOP_S",

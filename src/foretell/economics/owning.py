@@ -34,9 +34,8 @@ from foretell.economics.tree import Branch, SheetCases, case_of, central, leaf
 from foretell.errors import BadInput, Infeasible, Problem, wrong
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.cost import Figure
+from foretell.specs.cost import FabricParts, Figure, ServerParts
 from foretell.specs.package import Package
-from foretell.specs.site import FabricParts, ServerParts
 from foretell.specs.system import System
 
 NODE = "system.node_price_usd"

@@ -15,8 +15,16 @@ from foretell.economics.silicon import die_cost
 from foretell.economics.tree import Branch, SheetCases, central, leaf, times, total
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.package import Finish, Package, PackageKind, Stacking, StackPrice
-from foretell.specs.silicon import Die, DieCost, Process
+from foretell.specs.package import (
+    Die,
+    DieCost,
+    Finish,
+    Package,
+    PackageKind,
+    Process,
+    Stacking,
+    StackPrice,
+)
 
 
 def die_nre(die: Die, process: Process, finish: Finish) -> Branch:

@@ -17,8 +17,7 @@ from foretell.catalog.values import read_fields
 from foretell.errors import BadInput, Problem, bad_input
 from foretell.specs.chip import Chip
 from foretell.specs.design import ChipDesign
-from foretell.specs.package import Package
-from foretell.specs.silicon import Die
+from foretell.specs.package import Die, Package
 from foretell.specs.system import System
 
 BUILT_GIB = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 36, 48, 64)

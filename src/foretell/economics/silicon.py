@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.specs._base import Num
-from foretell.specs.silicon import Die, DieCost, Probe, Process, Wafer, YieldModel
+from foretell.specs.package import Die, DieCost, Probe, Process, Wafer, YieldModel
 
 Array = NDArray[np.float64]
 

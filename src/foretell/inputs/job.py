@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from foretell import units
 from foretell.errors import Problem, bad_input, nearest_name
-from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plan
 from foretell.specs.questions.common import Settings as Settings
 from foretell.specs.questions.training import StepQuestion
-from foretell.specs.scenario import Scenario
+from foretell.specs.scenario import Job, Scenario
 from foretell.specs.system import System
 from foretell.workload.towers import read_loads
 

@@ -23,10 +23,10 @@ from foretell.inputs.plan_defaults import (
 from foretell.inputs.software import framework_word, put_software, software_of, with_library
 from foretell.inputs.system import check_record, of_system, system_of
 from foretell.specs.check import field_types, problems_of
+from foretell.specs.cost import Prices
 from foretell.specs.model import Model
-from foretell.specs.plan import Plan, PrecisionName, named_fields, parse_plan, plan_problems
-from foretell.specs.plan_words import GENERIC
-from foretell.specs.prices import Prices
+from foretell.specs.plan import Plan, named_fields, parse_plan, plan_problems
+from foretell.specs.plan_words import GENERIC, PrecisionName
 from foretell.specs.questions.common import Settings as Settings
 from foretell.specs.questions.flags import asks, fields_of
 from foretell.specs.questions.training import StepQuestion

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from foretell.interop.package_tables import packaged_table
-from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import Plan
+from foretell.specs.result import OUTPUTS
 
 Metrics = dict[str, float]
 """Numbers by their slash-separated keys."""

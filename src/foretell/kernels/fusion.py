@@ -12,7 +12,7 @@ import numpy as np
 from foretell.catalog.files import ROOT, read_table
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.host import Host
+from foretell.specs.software import Host
 from foretell.workload.ops import Op
 from foretell.workload.roles import OpRole
 

@@ -30,10 +30,9 @@ from foretell.records import dataclass
 from foretell.specs.arrays import Array, Index, Mask
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import AS_PREDICTED, Corrections
-from foretell.specs.host import Host
 from foretell.specs.plan import DTYPE_BYTES, WIDE_PRECISIONS, Plan, activation_bytes
 from foretell.specs.result import Evidence
-from foretell.specs.software import Software
+from foretell.specs.software import Host, Software
 
 SOFTWARE = ("torch", "trtllm", "sglang", "vllm")
 """Whose kernels stand for training's, the nearest first."""

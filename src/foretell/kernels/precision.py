@@ -21,7 +21,8 @@ from dataclasses import replace
 
 from foretell.kernels.calls import kept_high
 from foretell.kernels.families.base import DTYPES
-from foretell.specs.plan import WIDE_PRECISIONS, Plan, PrecisionName, activation_bytes
+from foretell.specs.plan import WIDE_PRECISIONS, Plan, activation_bytes
+from foretell.specs.plan_words import PrecisionName
 from foretell.specs.software import Software
 from foretell.workload.graph import Saved
 from foretell.workload.ops import Gemm, Op

@@ -15,7 +15,7 @@ from foretell.network.library_shapes import MEASURED, SWITCHED, is_grid, tier_ra
 from foretell.network.placement import with_groups
 from foretell.network.topologies import plain_name, unknown
 from foretell.network.topologies.dragonfly import NAMES as DRAGONFLIES
-from foretell.specs.chip_ranges import chip_problems, unusual_numbers
+from foretell.specs.chip import chip_problems, unusual_numbers
 from foretell.specs.system import Network, System, Tier
 from foretell.units import format as show
 

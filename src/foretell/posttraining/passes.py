@@ -13,9 +13,8 @@ import numpy as np
 
 from foretell.posttraining.workload import TrajectoryWorkload
 from foretell.records import dataclass
-from foretell.specs.job import Job
 from foretell.specs.plan import Plan
-from foretell.specs.scenario import Scenario
+from foretell.specs.scenario import Job, Scenario
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of
 from foretell.training.variants import ForwardPass, forward_only

@@ -23,10 +23,10 @@ from foretell.serving.requests.records import Requests
 from foretell.serving.requests.run import play
 from foretell.serving.serve import ServeQuestion
 from foretell.serving.simulated_fleet import Play, fleet_of
+from foretell.specs.cost import Prices
 from foretell.specs.deployment import Deployment, Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
-from foretell.specs.prices import Prices
 from foretell.specs.system import System
 from foretell.units import format as show
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretell.records import dataclass
-from foretell.specs.lengths import LengthShape
+from foretell.specs.service import LengthShape
 
 Array = NDArray[np.float64]
 SIGMAS = (0.5, 1.1)

@@ -16,8 +16,7 @@ from foretell.serving.step_costs import kinds_of
 from foretell.specs._base import Num
 from foretell.specs.chip import Chip
 from foretell.specs.deployment import Deployment
-from foretell.specs.engine import EngineProfile
-from foretell.specs.engine_release import EngineRelease
+from foretell.specs.engine import EngineProfile, EngineRelease
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, LatentAttention
 from foretell.specs.model import Layer, Model

@@ -22,8 +22,7 @@ from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import EncoderLoad, Model, Stack
-from foretell.specs.system import System
-from foretell.specs.system_batch import system_count
+from foretell.specs.system import System, system_count
 from foretell.workload.towers import projector, read_loads
 
 FORMAT: Literal["bf16"] = "bf16"

@@ -34,8 +34,7 @@ from foretell.serving.step_costs import kinds_of
 from foretell.specs.block import MixerBlock
 from foretell.specs.deployment import Deployment, Format
 from foretell.specs.deployment_text import deployment_text
-from foretell.specs.engine import EngineProfile
-from foretell.specs.engine_release import EngineRelease
+from foretell.specs.engine import EngineProfile, EngineRelease
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Model
 from foretell.specs.system import System

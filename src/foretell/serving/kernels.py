@@ -34,11 +34,10 @@ from foretell.serving.kernel_costs import (
     usual_power,
 )
 from foretell.specs._base import Num
-from foretell.specs.chip import Chip
+from foretell.specs.chip import Chip, Surface
 from foretell.specs.deployment import KV_BYTES, Deployment
 from foretell.specs.engine import EngineProfile
-from foretell.specs.surface import Surface
-from foretell.specs.system_batch import repeat_chips
+from foretell.specs.system import repeat_chips
 from foretell.workload.ops import Op
 from foretell.workload.roles import Region
 

@@ -12,8 +12,7 @@ from foretell.serving.formats import stored_formats
 from foretell.serving.step_costs import kinds_of
 from foretell.serving.wide_experts import REDUNDANT
 from foretell.specs.deployment import Deployment
-from foretell.specs.engine import EngineProfile
-from foretell.specs.engine_release import EngineRelease
+from foretell.specs.engine import EngineProfile, EngineRelease
 from foretell.specs.ffn import Dense, Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2
 from foretell.specs.model import Model

@@ -16,8 +16,7 @@ from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
-from foretell.specs.system import Network, System
-from foretell.specs.system_batch import system_count
+from foretell.specs.system import Network, System, system_count
 
 Array = NDArray[np.float64]
 

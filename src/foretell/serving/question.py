@@ -5,10 +5,10 @@ import numpy as np
 from foretell.records import dataclass
 from foretell.serving.disaggregation import PrefillPool
 from foretell.specs._base import Num
+from foretell.specs.cost import Prices
 from foretell.specs.deployment import Batching, Deployment, Traffic
 from foretell.specs.engine import EngineProfile
 from foretell.specs.model import Model
-from foretell.specs.prices import Prices
 from foretell.specs.system import System
 
 

@@ -39,8 +39,8 @@ from foretell.serving.tables import UNEVEN
 from foretell.specs._base import Num
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile
-from foretell.specs.lengths import LengthForm, LengthShape
 from foretell.specs.model import Model
+from foretell.specs.service import LengthForm, LengthShape
 from foretell.specs.system import System
 
 SWAP_BYTES_PER_S = 50e9

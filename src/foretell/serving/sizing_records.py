@@ -12,7 +12,7 @@ from foretell.records import JsonRecord, dataclass
 from foretell.specs.deployment import Deployment
 from foretell.specs.deployment_text import deployment_text
 from foretell.specs.engine import EngineProfile
-from foretell.specs.lengths import LengthForm
+from foretell.specs.service import LengthForm
 from foretell.specs.system import System
 from foretell.uncertainty.intervals import (
     SURE,

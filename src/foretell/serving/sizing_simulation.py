@@ -21,7 +21,7 @@ from foretell.serving.simulated_fleet import Play, clock_of, requests_of, rules_
 from foretell.serving.simulation import is_unstable
 from foretell.serving.sizing_records import ServiceTargets
 from foretell.specs.deployment import Deployment, Traffic
-from foretell.specs.lengths import LengthForm
+from foretell.specs.service import LengthForm
 
 Side = Literal["both", "prefill", "decode"]
 """What the instance does."""

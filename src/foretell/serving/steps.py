@@ -34,8 +34,7 @@ from foretell.specs.corrections import AS_PREDICTED
 from foretell.specs.deployment import Deployment
 from foretell.specs.engine import EngineProfile, Fit
 from foretell.specs.model import Model
-from foretell.specs.system import System
-from foretell.specs.system_batch import first_chip
+from foretell.specs.system import System, first_chip
 
 Array = NDArray[np.float64]
 

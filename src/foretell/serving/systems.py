@@ -39,7 +39,7 @@ from foretell.serving.tables import UNEVEN
 from foretell.serving.wide_experts import WideExperts, halved, wide_experts
 from foretell.specs.deployment import Deployment
 from foretell.specs.service import Percentiles, ServiceEstimate
-from foretell.specs.system_batch import one_system, system_count, take_systems
+from foretell.specs.system import one_system, system_count, take_systems
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

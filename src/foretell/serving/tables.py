@@ -38,8 +38,7 @@ from foretell.specs.engine import EngineProfile
 from foretell.specs.ffn import Experts
 from foretell.specs.mixers import LatentAttention
 from foretell.specs.model import Model, Stack
-from foretell.specs.system import System
-from foretell.specs.system_batch import system_count
+from foretell.specs.system import System, system_count
 from foretell.workload.graph import Tokens
 from foretell.workload.layer import layer_graph
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from foretell.records import dataclass
 from foretell.specs._base import Num, with_fields
-from foretell.specs.plan import ContextCut, ContextMode
+from foretell.specs.plan_words import ContextCut, ContextMode
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.masks import first_pairs, reach_of
 from foretell.workload.ops import AttentionCore, Gemm, Lookup, Op, Pointwise, Scan

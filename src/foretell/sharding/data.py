@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.plan import DTYPE_BYTES, Plan, Reduce
+from foretell.specs.plan import DTYPE_BYTES, Plan
+from foretell.specs.plan_words import Reduce
 
 Array = NDArray[np.float64]
 

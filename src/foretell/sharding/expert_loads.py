@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from foretell.catalog.files import ROOT, read_table
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.plan import Routing
+from foretell.specs.plan_words import Routing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

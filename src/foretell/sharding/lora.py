@@ -18,8 +18,9 @@ import numpy as np
 
 from foretell.sharding.tuning_methods import WITHOUT_MAPS, kept_elements, method_ops
 from foretell.specs._base import with_fields
-from foretell.specs.plan import QUANTISED, Adapters, Plan, TuningMethod
+from foretell.specs.plan import QUANTISED, Adapters, Plan
 from foretell.specs.plan_forms import TRAINED_ENDS, adapter_targets
+from foretell.specs.plan_words import TuningMethod
 from foretell.workload.graph import LayerGraph, Saved
 from foretell.workload.ops import Gemm, Lookup, Op
 from foretell.workload.roles import (

@@ -17,7 +17,7 @@ llama-adapter  attention's result is scaled and shifted
 from collections.abc import Callable, Mapping
 
 from foretell.specs._base import Num, with_fields
-from foretell.specs.plan import TuningMethod
+from foretell.specs.plan_words import TuningMethod
 from foretell.workload.ops import Gemm, Op, Pointwise, Split
 from foretell.workload.roles import OpRole
 

@@ -22,9 +22,8 @@ from foretell.simulation.streams import (
     rank_stride,
 )
 from foretell.simulation.trace import write_trace
-from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import Plan
-from foretell.specs.result import Leaf, StepEstimate
+from foretell.specs.result import OUTPUTS, Leaf, StepEstimate, outputs
 from foretell.specs.scenario import Scenario
 from foretell.uncertainty.intervals import cause, fit_of, of_estimate, times
 

@@ -3,7 +3,30 @@
 import re
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from foretell.specs.ranges import Ge, Le
+
+class Ge:
+    """Not below."""
+
+    __slots__ = ("ge",)
+
+    def __init__(self, ge: float) -> None:
+        self.ge = ge
+
+    def __repr__(self) -> str:
+        return f"Ge({self.ge!r})"
+
+
+class Le:
+    """Not above."""
+
+    __slots__ = ("le",)
+
+    def __init__(self, le: float) -> None:
+        self.le = le
+
+    def __repr__(self) -> str:
+        return f"Le({self.le!r})"
+
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +44,12 @@ NotNegative = Annotated[Num, Ge(0), Le(1e30)]
 """A number not below zero, or an array of them."""
 Fraction = Annotated[Num, Ge(1e-9), Le(1)]
 """A number in (0, 1], or an array of them."""
+Amount = Annotated[float, Ge(0), Le(1e12)]
+"""A number not below zero."""
+Factor = Annotated[float, Ge(1e-6), Le(1e6)]
+"""A number above zero."""
+Share = Annotated[float, Ge(0), Le(1)]
+"""A part of a whole."""
 Count = Annotated[int, Ge(1), Le(10**12)]
 """A whole number from 1."""
 

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foretell.errors import Problem, nearest_name, wrong
-from foretell.specs.ranges import Ge, Le
+from foretell.specs._base import Ge, Le
 
 Check = Callable[[Any, str], list[Problem]]
 """Problems of a value under one annotation, given its path."""

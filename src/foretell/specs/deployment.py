@@ -4,7 +4,7 @@ from typing import Literal
 
 from foretell.records import dataclass
 from foretell.specs._base import Num
-from foretell.specs.lengths import LengthForm
+from foretell.specs.service import LengthForm
 
 Format = Literal["bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "mxfp4", "nvfp4"]
 """Number formats of weights and of the cache."""

@@ -11,7 +11,6 @@ from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,39 +25,30 @@ from foretell.specs.plan_words import (
     DEGREES,
     FACTORS,
     LARGEST_DEGREE,
+    AttentionLibrary,
+    Autocast,
+    ContextCut,
+    ContextMode,
+    Dispatch,
+    EpOverlap,
+    Graphs,
+    Loss,
+    Optimizer,
+    Option,
+    PrecisionName,
+    Reduce,
+    Routing,
+    Scaling,
+    TensorMode,
+    TuningMethod,
     no_choice,
     outside,
     read_words,
 )
 from foretell.specs.schedule_words import BY_CHUNKS
 
-PrecisionName = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"]
-Scaling = Literal["tensor", "row", "block"]
-Optimizer = Literal[
-    "adam", "adam-foreach", "adam8bit", "adam-mini", "adafactor", "lion", "muon", "shampoo", "sgd",
-    "sgd-plain",
-]  # fmt: skip
-Reduce = Literal["auto", "step", "micro-batch"]
 Adapters = str
 """Linear maps that have adapters, in the spelling of plan_forms.adapters_form."""
-TuningMethod = Literal[
-    "lora", "dora", "adalora", "lokr", "loha", "oft", "boft", "vera", "ia3", "norms", "prefix", "prompt",
-    "llama-adapter",
-]  # fmt: skip
-Autocast = Literal["auto", "on", "off"]
-Loss = Literal["auto", "plain", "kernel", "inplace", "chunked"]
-Compile = Literal["auto", "off", "on"]
-AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn", "cudnn8"]
-ContextMode = Literal["ring", "allgather", "ulysses"]
-ContextCut = Literal["zigzag", "contiguous", "striped"]
-Dispatch = Literal["alltoall", "dedup", "deepep"]
-Routing = Literal["even", "random", "bias", "batch", "sequence"]
-EpOverlap = Literal["off", "on", "shared"]
-TensorMode = Literal["1d", "summa"]
-TensorOverlap = Literal["auto", "off", "on"]
-Option = Literal["auto", "off", "on"]
-Graphs = Literal["auto", "off", "partial", "on"]
-
 RECOMPUTE = ("none", "selective", "full")
 """Recomputations that a batch mixes; any other is the batch's own, under the next code."""
 WIDE_PRECISIONS = ("fp32", "tf32")
@@ -89,7 +79,7 @@ class Plan:
     """Of a grid, the ranks along its second dimension, which cuts tokens; 0: one."""
     panels: int = 0
     """Panels in which a grid's GEMMs run; 0: as many as leave each a fair width."""
-    tp_overlap: TensorOverlap = "auto"
+    tp_overlap: Option = "auto"
     """Whether communication at the ends of a region runs in pieces behind its GEMMs; auto: as the framework
     does."""
     pp: int = 1
@@ -204,7 +194,7 @@ class Plan:
     autocast: Autocast = "auto"
     """Whether PyTorch's autocast runs over weights in 16 bits too; auto: where weights are in 32 bits and
     GEMMs in 16."""
-    compile: Compile = "auto"
+    compile: Option = "auto"
     """Whether torch.compile makes the kernels: selects the compiled form of the framework, or the other;
     auto: as the framework's word says."""
     framework: str = GENERIC

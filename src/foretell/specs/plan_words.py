@@ -5,6 +5,7 @@ two ends, an order of the groups, or a form of its own (plan_forms.py).
 """
 
 import re
+from typing import Literal, get_args
 
 from foretell.errors import BadInput, Problem, bad_input, nearest_name, wrong
 from foretell.specs.plan_forms import (
@@ -21,6 +22,29 @@ from foretell.specs.plan_forms import (
     GENERIC as GENERIC,
 )
 from foretell.specs.schedule_words import schedule_modules
+
+PrecisionName = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"]
+Scaling = Literal["tensor", "row", "block"]
+Optimizer = Literal[
+    "adam", "adam-foreach", "adam8bit", "adam-mini", "adafactor", "lion", "muon", "shampoo", "sgd",
+    "sgd-plain",
+]  # fmt: skip
+Reduce = Literal["auto", "step", "micro-batch"]
+TuningMethod = Literal[
+    "lora", "dora", "adalora", "lokr", "loha", "oft", "boft", "vera", "ia3", "norms", "prefix", "prompt",
+    "llama-adapter",
+]  # fmt: skip
+Autocast = Literal["auto", "on", "off"]
+Loss = Literal["auto", "plain", "kernel", "inplace", "chunked"]
+AttentionLibrary = Literal["auto", "fa1", "fa2", "fa3", "cudnn", "cudnn8"]
+ContextMode = Literal["ring", "allgather", "ulysses"]
+ContextCut = Literal["zigzag", "contiguous", "striped"]
+Dispatch = Literal["alltoall", "dedup", "deepep"]
+Routing = Literal["even", "random", "bias", "batch", "sequence"]
+EpOverlap = Literal["off", "on", "shared"]
+TensorMode = Literal["1d", "summa"]
+Option = Literal["auto", "off", "on"]
+Graphs = Literal["auto", "off", "partial", "on"]
 
 AXES = ("tp", "cp", "dp", "pp")
 """Groups that are laid on the network, innermost first by default."""
@@ -40,52 +64,27 @@ SWITCHES = ("sp", "flash", "fused", "reshard", "dora")
 """Words that are on by themselves and off after no-."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": tuple(schedule_modules()),
-    "precision": ("bf16", "fp16", "fp32", "tf32", "fp8", "mxfp8", "nvfp4"),
-    "scaling": ("tensor", "row", "block"),
-    "autocast": ("auto", "on", "off"),
-    "method": (
-        "lora",
-        "dora",
-        "adalora",
-        "lokr",
-        "loha",
-        "oft",
-        "boft",
-        "vera",
-        "ia3",
-        "norms",
-        "prefix",
-        "prompt",
-        "llama-adapter",
-    ),
-    "compile": ("auto", "off", "on"),
-    "loss": ("auto", "plain", "kernel", "inplace", "chunked"),
-    "reduce": ("auto", "step", "micro-batch"),
+    "precision": get_args(PrecisionName),
+    "scaling": get_args(Scaling),
+    "autocast": get_args(Autocast),
+    "method": get_args(TuningMethod),
+    "compile": get_args(Option),
+    "loss": get_args(Loss),
+    "reduce": get_args(Reduce),
     "wire": ("auto", "fp32", "bf16", "fp16"),
     "gather": ("auto", "bf16", "fp8"),
-    "optimizer": (
-        "adam",
-        "adam-foreach",
-        "adam8bit",
-        "adam-mini",
-        "adafactor",
-        "lion",
-        "muon",
-        "shampoo",
-        "sgd",
-        "sgd-plain",
-    ),
-    "attention": ("auto", "fa1", "fa2", "fa3", "cudnn", "cudnn8"),
-    "tp_mode": ("1d", "summa"),
-    "tp_overlap": ("auto", "off", "on"),
-    "cp_mode": ("ring", "allgather", "ulysses"),
-    "cp_cut": ("zigzag", "contiguous", "striped"),
-    "dispatch": ("alltoall", "dedup", "deepep"),
-    "ep_overlap": ("off", "on", "shared"),
-    "routing": ("even", "random", "bias", "batch", "sequence"),
-    "grad_overlap": ("auto", "off", "on"),
-    "param_overlap": ("auto", "off", "on"),
-    "graphs": ("auto", "off", "partial", "on"),
+    "optimizer": get_args(Optimizer),
+    "attention": get_args(AttentionLibrary),
+    "tp_mode": get_args(TensorMode),
+    "tp_overlap": get_args(Option),
+    "cp_mode": get_args(ContextMode),
+    "cp_cut": get_args(ContextCut),
+    "dispatch": get_args(Dispatch),
+    "ep_overlap": get_args(EpOverlap),
+    "routing": get_args(Routing),
+    "grad_overlap": get_args(Option),
+    "param_overlap": get_args(Option),
+    "graphs": get_args(Graphs),
     "weights": ("fp32", "bf16", "fp16", "fp8", "nf4", "nf4-dq", "int4"),
     "gradients": ("fp32", "bf16", "fp16"),
     "master": ("fp32", "bf16", "none"),

@@ -2,9 +2,9 @@
 
 A record has what the framework's code decides: the choices of a plan that it makes where the plan leaves them
 open, which passes over memory it does not fuse, how it launches kernels, what waits for what, and what it
-holds beside the tensors of the arithmetic. What a machine takes for a launch is its host's (specs/host.py),
-what memory management loses the allocator's (specs/allocator.py), what an update costs the optimizer's
-(specs/optimizer.py).
+holds beside the tensors of the arithmetic. What a machine takes for
+a launch is its host's, what memory management loses the allocator's, what an update costs the optimizer's:
+the three other records here.
 
 gradients   Transformer Engine adds the gradients of weights to their sums inside the products and hands
             PyTorch an empty tensor in their place: one for every shape of a matrix, kept (get_dummy_wgrad),
@@ -24,10 +24,72 @@ narrow      Transformer Engine keeps inputs of linear maps and copies of the wei
 from typing import Annotated, Literal
 
 from foretell.records import dataclass
-from foretell.specs.allocator import MemoryAllocator
-from foretell.specs.plan import AttentionLibrary, ContextMode
+from foretell.specs._base import Amount, Factor, Ge, Le, Share
 from foretell.specs.plan_forms import GENERIC
-from foretell.specs.ranges import Ge, Le
+from foretell.specs.plan_words import AttentionLibrary, ContextMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The host of a chip: seconds of the machine it was measured on, over `chip.host_speed` elsewhere."""
+
+    operation_s: Amount
+    """One operation of PyTorch forward beside its launches: modules, dispatch, the graph of gradients."""
+    kernel_s: Amount
+    """One launch of a kernel."""
+    backward: Factor
+    """Time of an eager operation backward over that forward."""
+    collective_s: Amount
+    """One collective through torch.distributed: checks, events, a launch."""
+    step_s: Amount
+    """What each step takes beside its work: the next batch, logging, waiting for the loss."""
+    spread: Factor = 1.0
+    """Range of these over machines: the slow end over the fast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAllocator:
+    """One allocator of a chip's memory."""
+
+    fused_share: Share
+    """Reserved beyond what tensors take, as a share of that, where modules are fused."""
+    plain_share: Share
+    """That share where modules are plain: every operation takes a tensor, gives it back and leaves holes."""
+    workspace_bytes: Amount
+    """Workspaces that matrix and attention libraries keep allocated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """One optimizer, as a plan names it (`optimizer=`); `matrix_`: for a weight of a matrix."""
+
+    id: str
+    """Word of a plan."""
+    states: Amount
+    """States of a weight that is in no matrix."""
+    matrix_states: Amount
+    """States of a weight in a matrix."""
+    edge_states: Amount = 0.0
+    """States of a row and of a column of a matrix."""
+    state_bytes: Amount = 0.0
+    """Bytes of a state with its share of a scale; 0: by the plan's dtype of states."""
+    flop: Amount
+    """Plain operations of one weight's update, conversions and addresses included."""
+    reads: Amount = 0.0
+    """Reads of the gradient beyond the first."""
+    matrix_bytes: Amount = 0.0
+    """Bytes of further passes over a weight of a matrix."""
+    products: Literal["", "newton-schulz", "kronecker"] = ""
+    """Matrix products of an update: Newton-Schulz steps that make a momentum orthogonal, or factors of blocks
+    that are summed and applied."""
+    passes: Factor = 1.0
+    """Time of the update over that of one fused kernel: foreach kernels run operation after operation."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether matrices are treated like everything else."""
+        return self.states == self.matrix_states and not (self.products or self.edge_states)
+
 
 EVERYWHERE = "all"
 """Value of `pieces_on` that any architecture has."""

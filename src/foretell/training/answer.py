@@ -14,9 +14,8 @@ from foretell.records import Keyed, later
 from foretell.specs._base import Num
 from foretell.specs.ffn import Experts
 from foretell.specs.model import Model
-from foretell.specs.outputs import LATE, OUTPUTS, Totals
 from foretell.specs.plan import Plan, Plans, batch_of
-from foretell.specs.result import StepEstimate
+from foretell.specs.result import LATE, OUTPUTS, StepEstimate, Totals
 from foretell.specs.scenario import Scenario
 from foretell.training.breakdown import largest_share, trees
 from foretell.training.feasibility import memory_verdict

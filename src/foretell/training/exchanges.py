@@ -33,7 +33,8 @@ from foretell.sharding.expert import distinct_share
 from foretell.sharding.tensor import TensorTraffic
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array, Index, Mask
-from foretell.specs.plan import ContextMode, Plan, structure_of
+from foretell.specs.plan import Plan, structure_of
+from foretell.specs.plan_words import ContextMode
 from foretell.specs.software import Software
 from foretell.specs.system import System
 from foretell.training.layer_costs import beside_host

@@ -34,12 +34,11 @@ from foretell.specs._base import Num
 from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import Corrections
-from foretell.specs.host import Host
 from foretell.specs.model import Model
 from foretell.specs.plan import QUANTISED, Plan, activation_bytes
 from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
-from foretell.specs.software import Software
+from foretell.specs.software import Host, Software
 from foretell.training.part_costs import Parts, PassSeconds
 from foretell.training.shapes import (
     Lengths,

@@ -44,8 +44,7 @@ from foretell.specs.arrays import Array
 from foretell.specs.plan import Plan
 from foretell.specs.questions.flags import fields_of
 from foretell.specs.questions.training import RunConditions
-from foretell.specs.result import StepEstimate
-from foretell.specs.run import CheckpointWay, LongRun, Run
+from foretell.specs.result import CheckpointWay, LongRun, Run, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.training.layer_costs import part_table
 from foretell.training.shapes import Shape

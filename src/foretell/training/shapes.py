@@ -40,8 +40,8 @@ from foretell.specs.plan_forms import recompute_modules
 from foretell.specs.scenario import Scenario
 from foretell.specs.software import Software
 from foretell.workload.build import build, build_kept
-from foretell.workload.documents import within_documents
 from foretell.workload.graph import Graph, LayerGraph, Saved
+from foretell.workload.masks import within_documents
 from foretell.workload.ops import Gemm, Op
 from foretell.workload.roles import OpRole
 

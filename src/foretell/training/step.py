@@ -31,7 +31,7 @@ Read this file to know where everything is:
       leaves.py                one plan's passes by op family, host and exchange
       breakdown.py             the ledger of one plan as trees
       totals.py                joules of the same leaves; matrix operations, as MFU and HFU count them
-    answer.py                all of it as an Estimate; specs/outputs.py has each number's formula
+    answer.py                all of it as an Estimate; specs/result.py has each number's formula
 
 Every array has the plans on its first axis; one plan is a batch of one.
 """

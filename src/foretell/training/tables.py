@@ -15,12 +15,11 @@ from foretell.schedules import schedule_named
 from foretell.sharding.pipeline import StageTable, stage_table
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array, Index, Ints
-from foretell.specs.host import Host
 from foretell.specs.model import Model
 from foretell.specs.plan import BATCH_FIELDS, Plans
 from foretell.specs.plan_forms import layout_sizes
 from foretell.specs.scenario import Scenario
-from foretell.specs.software import Software
+from foretell.specs.software import Host, Software
 from foretell.training.exchanges import Exchanges, exchanges_on
 from foretell.training.layer_costs import part_table
 from foretell.training.overlap import Overlap

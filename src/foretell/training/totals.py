@@ -17,19 +17,18 @@ from foretell.records import dataclass
 from foretell.sharding.recompute import recompute_layer
 from foretell.specs._base import Num, with_fields
 from foretell.specs.arrays import Array, Mask
-from foretell.specs.job import Job
 from foretell.specs.model import Model
 from foretell.specs.plan import Plans, recompute_code
 from foretell.specs.plan_forms import recompute_layers, recompute_modules
-from foretell.specs.scenario import Scenario
+from foretell.specs.scenario import Job, Scenario
 from foretell.training.ledger import Ledger
 from foretell.training.memory import LISTED, block_share
 from foretell.training.pass_times import repeats_of
 from foretell.training.shapes import Lengths, graph_parts, named_modules
 from foretell.training.tables import Tables, gather
 from foretell.workload.build import build_kept
-from foretell.workload.documents import within_documents
 from foretell.workload.graph import Graph
+from foretell.workload.masks import within_documents
 from foretell.workload.ops import AttentionCore, Op
 from foretell.workload.roles import Region
 

@@ -16,8 +16,8 @@ from foretell.schedules.rules import pipe_of
 from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
 from foretell.specs.corrections import Corrections
-from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import Plan, Plans, batch_of
+from foretell.specs.result import OUTPUTS
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System
 from foretell.training.answer import totals_of

@@ -34,10 +34,8 @@ from foretell.kernels.power import WATTS_ERROR, chip_power
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array
 from foretell.specs.chip import Chip
-from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import Plan
-from foretell.specs.result import StepEstimate
-from foretell.specs.run import Run
+from foretell.specs.result import OUTPUTS, Run, StepEstimate
 from foretell.specs.scenario import Scenario
 from foretell.specs.service import ServiceEstimate
 

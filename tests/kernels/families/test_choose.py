@@ -15,7 +15,7 @@ from foretell.kernels.families.choose import (
     spread_of,
 )
 from foretell.kernels.families.gemm import GemmCoefficients
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Surface
 
 
 def made(

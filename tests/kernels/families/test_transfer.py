@@ -9,7 +9,7 @@ from foretell.catalog.chips import catalogue_chip
 from foretell.kernels.families import pointwise
 from foretell.kernels.families.gemm import FAMILY, GemmCoefficients
 from foretell.kernels.families.transfer import NEAR, OTHER_SOFTWARE, transfer_coefficients
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Surface
 from tests.builders import make_chip
 
 HOPPER = make_chip(architecture="hopper")

@@ -13,7 +13,7 @@ from foretell.kernels.families.gemm import FAMILY, GemmCoefficients
 from foretell.lab.calibrate.kernel_files import columns_of
 from foretell.lab.calibrate.kernel_rows import rows_of
 from foretell.lab.calibrate.surfaces import errors, left_out
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Surface
 
 TABLE = {
     "gemm_dtype": ["bfloat16", "fp8", "bfloat16", "w9a9", "bfloat16", "bfloat16"],

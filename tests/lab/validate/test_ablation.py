@@ -4,10 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from foretell.lab.validate.ablation import MARK, general_values
-from foretell.specs.allocator import MemoryAllocator
-from foretell.specs.host import Host
-from foretell.specs.optimizer import Optimizer
-from foretell.specs.software import Software
+from foretell.specs.software import Host, MemoryAllocator, Optimizer, Software
 
 PAGE = Path(__file__).parents[3] / "docs" / "accuracy.md"
 

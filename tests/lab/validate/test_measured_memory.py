@@ -34,12 +34,11 @@ from foretell.lab.validate.own_transformers import points
 from foretell.lab.validate.training import memory_of, prediction_of
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.ffn import Dense
-from foretell.specs.job import Job
 from foretell.specs.mixers import Attention
 from foretell.specs.model import Embedding, Head, Layer, Model, Stack
 from foretell.specs.plan import batch_of, parse_plan
 from foretell.specs.result import StepEstimate
-from foretell.specs.scenario import Scenario
+from foretell.specs.scenario import Job, Scenario
 from foretell.specs.system import System
 from foretell.training.step import evaluate_rows
 from foretell.training.tables import tables_of

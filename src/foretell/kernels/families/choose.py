@@ -24,9 +24,8 @@ from foretell.kernels.families.transfer import (
 )
 from foretell.records import dataclass
 from foretell.specs._base import release_numbers
-from foretell.specs.chip import Chip
+from foretell.specs.chip import Chip, Surface
 from foretell.specs.result import Evidence
-from foretell.specs.surface import Surface
 
 MODULES: Mapping[str, tuple[str, str]] = {
     "gemm": ("gemm", "FAMILY"),

@@ -17,8 +17,7 @@ from foretell.catalog.names import exists
 from foretell.kernels.families.base import DTYPES, Family
 from foretell.specs._base import Num
 from foretell.specs.arrays import Array
-from foretell.specs.chip import Chip
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Chip, Surface
 
 GENERATION: Mapping[str, float] = {
     "volta": 0.0,

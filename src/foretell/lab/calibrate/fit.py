@@ -35,7 +35,7 @@ from foretell.lab.calibrate.surfaces import (
 )
 from foretell.records import dataclass
 from foretell.specs.arrays import Array
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Surface
 
 LEAST_POINTS = 4
 """Fewer points tell nothing of a surface."""

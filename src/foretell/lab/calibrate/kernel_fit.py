@@ -36,7 +36,7 @@ from foretell.lab.calibrate.surfaces import (
 )
 from foretell.records import dataclass
 from foretell.specs.arrays import Array
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Surface
 
 ATTENTION_ROWS, EXPERT_ROWS, TRANSFER_ROWS = 3000, 1500, 2000
 """Rows of a table's part that are looked at: more move no coefficient by much."""

@@ -17,7 +17,7 @@ from foretell.catalog.files import toml_value
 from foretell.kernels.families.base import Dims, Engine, Family
 from foretell.records import dataclass
 from foretell.specs.arrays import Array
-from foretell.specs.surface import Surface
+from foretell.specs.chip import Surface
 
 SPREAD, PRIOR = 0.1, 3.0
 """Residual, in logarithms, that counts as one; how far a coefficient may lightly leave its default."""

@@ -24,9 +24,9 @@ from foretell.interop.user_files import check_regular, is_there
 from foretell.lab.characterize.models import DecoderSizes, Style, sizes_of
 from foretell.lab.characterize.plans import plan_of, plan_problems
 from foretell.records import as_json, dataclass
+from foretell.specs._base import Ge, Le
 from foretell.specs.check import check_value, field_types
 from foretell.specs.plan import Plan, parse_plan
-from foretell.specs.ranges import Ge, Le
 
 Device = Literal["auto", "cuda", "cpu"]
 Count = Annotated[int, Ge(0), Le(10_000)]

@@ -32,11 +32,11 @@ from foretell.lab.reproduce.nersc_ours import (
 from foretell.records import dataclass
 from foretell.search.differences import interval_of
 from foretell.search.space import Space, take_candidates
+from foretell.specs.chip import Surface
 from foretell.specs.corrections import AS_PREDICTED
-from foretell.specs.host import Host
 from foretell.specs.result import StepEstimate
 from foretell.specs.scenario import Scenario
-from foretell.specs.surface import Surface
+from foretell.specs.software import Host
 from foretell.training.answer import answer_of
 
 STUDY = CHIPS["B200"]

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal
 from foretell.errors import BadInput, Problem
 from foretell.lab.translate.models import TranslationSizes
 from foretell.records import dataclass
+from foretell.specs._base import Ge, Le
 from foretell.specs.check import problems_of
 from foretell.specs.questions.common import JSON
 from foretell.specs.questions.flags import Flag, decimal, file_flag, flag, switch, whole
-from foretell.specs.ranges import Ge, Le
 
 LATER = ("epochs", "steps", "patience", "checkpoint_every", "evaluate_every", "device")
 """Settings that a run may go on with changed."""

@@ -27,7 +27,7 @@ from foretell.economics.silicon import perfect_share
 from foretell.errors import bad_input
 from foretell.lab.validate.scores import Prediction, Scores, scores_of
 from foretell.specs._base import Num
-from foretell.specs.silicon import Process
+from foretell.specs.package import Process
 
 DIE_INPUTS = ("node_nm", "die_mm2")
 """Columns without which a table is not one of dies; wafer_usd and D0_per_cm2 may be the node's."""

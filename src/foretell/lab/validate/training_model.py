@@ -17,8 +17,8 @@ from foretell.catalog.models import catalogue_model
 from foretell.errors import BadInput
 from foretell.lab.validate.training_rows import TrainingRow
 from foretell.specs.ffn import Experts
-from foretell.specs.job import Job
 from foretell.specs.model import Model
+from foretell.specs.scenario import Job
 from foretell.training.totals import step_flops, unseen_flop
 
 PLAIN_NAMES = re.compile(

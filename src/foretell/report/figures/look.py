@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from foretell.report.presentation.labels import words_of as words_of
-from foretell.specs.outputs import OUTPUTS
+from foretell.specs.result import OUTPUTS
 from foretell.units import field_unit, symbol
 
 Figure = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from foretell.specs.outputs import OUTPUTS
+from foretell.specs.result import OUTPUTS
 from foretell.units import field_unit
 
 LABELS: Mapping[str, str] = {

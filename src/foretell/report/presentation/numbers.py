@@ -6,7 +6,7 @@ from typing import Any
 
 from foretell.records import dataclass
 from foretell.report.presentation.labels import words_of
-from foretell.specs.outputs import OUTPUTS
+from foretell.specs.result import OUTPUTS
 from foretell.units import field_unit
 from foretell.units import format as with_unit
 

@@ -20,7 +20,7 @@ from foretell.report.presentation.numbers import (
     value_text,
 )
 from foretell.sharding.pipeline import stage_names
-from foretell.specs.outputs import OUTPUTS
+from foretell.specs.result import OUTPUTS
 from foretell.training.feasibility import CLOSE_SHARE
 from foretell.units import format as with_unit
 

@@ -19,7 +19,7 @@ from foretell.records import dataclass
 from foretell.serving.requests.records import Requests
 from foretell.serving.requests.sessions import conversations, turns_of
 from foretell.serving.requests.traces import NAMES
-from foretell.specs.lengths import SHAPES, LengthForm, LengthShape
+from foretell.specs.service import SHAPES, LengthForm, LengthShape
 from foretell.units import SMALLEST, as_number
 
 Array = NDArray[np.float64]

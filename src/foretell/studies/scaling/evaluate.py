@@ -17,7 +17,6 @@ from foretell.schedules.rules import all_broken
 from foretell.search.explain import bound_words
 from foretell.search.plan_checks import check_choices, check_size
 from foretell.search.sensitivity import STEP, Number, elasticities, numbers_of
-from foretell.specs.outputs import rates
 from foretell.specs.plan import (
     BATCH_FIELDS,
     RECOMPUTE,
@@ -26,7 +25,7 @@ from foretell.specs.plan import (
     Plans,
     batch_of,
 )
-from foretell.specs.result import Leaf
+from foretell.specs.result import Leaf, rates
 from foretell.specs.scenario import Scenario
 from foretell.studies.scaling.records import ScalingPoint
 from foretell.training.answer import one_row, totals_of

@@ -17,13 +17,12 @@ from foretell.inputs.question import collect
 from foretell.search.sensitivity import ALL_HARDWARE, STEP
 from foretell.search.what_if import SIDES, Side, factor_of, varied_numbers
 from foretell.serving.serve import ServeQuestion
-from foretell.specs.job import Job
 from foretell.specs.plan import Plan
 from foretell.specs.plan_words import GENERIC
 from foretell.specs.questions.flags import fields_of, values_of
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.studies import SensitivityQuestion
-from foretell.specs.scenario import Scenario
+from foretell.specs.scenario import Job, Scenario
 from foretell.specs.service import ServiceEstimate
 from foretell.studies.sensitivity.records import (
     NumberEffect,

@@ -20,11 +20,10 @@ from foretell.search.plan_checks import check_choices
 from foretell.serving.systems import TOGETHER, ServedSystems, serve_systems
 from foretell.sharding.rules import cuts_of
 from foretell.specs.deployment_text import deployment_text
-from foretell.specs.outputs import OUTPUTS, outputs
 from foretell.specs.plan import BATCH_FIELDS, Plan, Plans, batch_of, named_fields, recompute_code
+from foretell.specs.result import OUTPUTS, outputs
 from foretell.specs.scenario import Scenario
-from foretell.specs.system import System
-from foretell.specs.system_batch import system_count, take_systems, varies_in_batch
+from foretell.specs.system import System, system_count, take_systems, varies_in_batch
 from foretell.studies.plan_words import plan_texts
 from foretell.studies.sweep.columns import SERVING
 from foretell.studies.sweep.questions import (

@@ -5,12 +5,11 @@ from typing import Any, Literal
 
 from foretell.economics.answer import CostAnswer
 from foretell.errors import Problem, unknown
-from foretell.specs.outputs import OUTPUTS
 from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE
-from foretell.specs.result import StepEstimate
+from foretell.specs.result import OUTPUTS, StepEstimate
 from foretell.specs.service import ServiceEstimate
 from foretell.specs.study import BEST, Axis, Study, Verb
-from foretell.specs.system_batch import varies_in_batch
+from foretell.specs.system import varies_in_batch
 from foretell.studies.axes import PAID, RUN, point_count
 
 ColumnType = Literal["text", "float", "int", "bool"]

@@ -28,7 +28,7 @@ from foretell.inputs.overrides import apply_settings, parse_settings
 from foretell.inputs.question import ask, plan_of
 from foretell.search.search import SearchResult
 from foretell.serving.serve import ServeQuestion
-from foretell.specs.prices import Prices
+from foretell.specs.cost import Prices
 from foretell.specs.questions.flags import fields_of
 from foretell.specs.questions.serving import ServiceQuestion
 from foretell.specs.questions.training import RunConditions

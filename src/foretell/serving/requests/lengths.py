@@ -1,0 +1,100 @@
+"""`--lengths SHAPE|FILE`: the one reader of serve, size and post-train.
+
+A file has one answer length a line, or lines of JSON or columns of CSV with the names of traces (`osl`,
+`output_tokens`, `response_length` ...; `isl`, `prompt_tokens` ... for prompts, which may be left out).
+"""
+
+import csv
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from foretell.errors import BadInput, bad_input, nearest_name, wrong
+from foretell.interop.user_files import user_file, user_text
+from foretell.serving.requests.conversations import conversations, turns_of
+from foretell.serving.requests.traces import NAMES
+from foretell.specs.service import SHAPES, LengthForm
+from foretell.units import SMALLEST, as_number
+
+ANSWERS = (*NAMES["osl"], "response_length", "completion_tokens", "length")
+"""Names under which a file may have an answer's length."""
+PROMPTS = (*NAMES["isl"], "prompt_length")
+"""The same of a prompt's."""
+ALLOWED = f"{', '.join(SHAPES)}, or a file with one length a line, .csv or .jsonl"
+MOST_KEPT = 4096
+"""Requests of a file that are kept, evenly over their answers' lengths."""
+
+
+def read_lengths(given: str, field: str = "lengths") -> LengthForm:
+    """The form that a shape's name or a file's name stands for; BadInput where it is neither."""
+    shape = next((one for one in SHAPES if one == given), None)
+    if shape is not None:
+        return LengthForm(shape=shape)
+    if not any(mark in given for mark in "./\\"):
+        near = nearest_name(given, SHAPES)
+        problem = wrong(field, given, "is neither a shape nor a file", ALLOWED, near)
+        raise BadInput([problem])
+    file = user_file(given, field, ALLOWED)
+    if not file.is_file():
+        raise bad_input(field, given, "is neither a shape nor a file", ALLOWED)
+    rows = [row for row in _rows(user_text(file, field)) if row[0] > 0]
+    if not rows:
+        message = "has no lengths: one number a line, or columns or JSON lines with osl or response_length"
+        raise bad_input(field, given, message)
+    return _form(rows)
+
+
+def _form(rows: list[tuple[float, float]]) -> LengthForm:
+    """Answers and prompts of a file, thinned evenly where there are very many."""
+    if len(rows) > MOST_KEPT:
+        ordered = sorted(rows)
+        picked = np.linspace(0, len(rows) - 1, MOST_KEPT).round().astype(int)
+        rows = [ordered[i] for i in picked]
+    prompts = tuple(prompt for _, prompt in rows)
+    return LengthForm(
+        answers=tuple(answer for answer, _ in rows),
+        prompts=prompts if all(prompt > 0 for prompt in prompts) else (),
+    )
+
+
+def _rows(text: str) -> list[tuple[float, float]]:
+    """Answer and prompt of every line that has one; 0 where there is none."""
+    if text.lstrip().startswith("["):
+        return _conversation_rows(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and "," in lines[0] and not lines[0].startswith("{"):
+        with suppress(csv.Error):  # cells without end
+            head = next(csv.reader(lines[:1]))
+            if any(name.strip() in ANSWERS for name in head):
+                table = csv.DictReader(lines)
+                return [_pair({(k or "").strip(): v for k, v in row.items()}) for row in table]
+    return [_line(line) for line in lines]
+
+
+def _conversation_rows(text: str) -> list[tuple[float, float]]:
+    """Answer and prompt of every request of a JSON list: rows, or the turns of conversations."""
+    try:
+        table = [row for row in json.loads(text) if isinstance(row, dict)]
+    except (ValueError, RecursionError):
+        return []
+    if table and turns_of(table[0]) is not None:
+        found = conversations(table)
+        return [(float(o), float(i)) for o, i in zip(found.osl, found.isl, strict=True)]
+    return [_pair(row) for row in table]
+
+
+def _line(line: str) -> tuple[float, float]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return 0.0, 0.0
+    return _pair(value) if isinstance(value, dict) else ((as_number(value, SMALLEST) or 0.0), 0.0)
+
+
+def _pair(row: Mapping[str, Any]) -> tuple[float, float]:
+    answer = next((row[name] for name in ANSWERS if name in row), None)
+    prompt = next((row[name] for name in PROMPTS if name in row), None)
+    return (as_number(answer, SMALLEST) or 0.0), (as_number(prompt, SMALLEST) or 0.0)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from foretell.errors import BadInput
 from foretell.interop.huggingface import read_model
+from foretell.specs.ffn import Experts
 from foretell.specs.mixers import Attention, DeltaNet, LatentAttention, Mamba2
 from foretell.specs.model import Model
 from foretell.workload.parameters import count
@@ -208,3 +210,26 @@ def test_what_is_missing_or_uncertain_is_said(data_dir: Path) -> None:
     assert any("published checkpoints leave them out" in line for line in minimax.assumptions)
     assert minimax.prediction is not None
     assert minimax.prediction.repeats == 3
+
+
+def test_a_layer_may_differ_by_an_entry_of_its_own() -> None:
+    """Releases of the library from 5 on write such layers as per_layer_config."""
+    config: dict[str, Any] = {
+        "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "vocab_size": 100,
+    }  # fmt: skip
+    whole = count(read_model(config)).total
+    own = config | {"per_layer_config": {"1": {"intermediate_size": 64}}}
+    assert count(read_model(own)).total == whole - 3 * 64 * 64
+    with pytest.raises(BadInput, match="names layers beyond 3"):
+        read_model(config | {"per_layer_config": {"3": {"intermediate_size": 64}}})
+    with pytest.raises(BadInput, match=r"per_layer_config\.1\.intermediate_size"):
+        read_model(config | {"per_layer_config": {"1": {"intermediate_size": "x"}}})
+
+
+def test_which_layers_have_experts_is_read_as_new_releases_write_it() -> None:
+    row = next(row for row in OWN if row["name"].startswith("glm4_moe_lite"))
+    config = json.loads(row["config"])
+    assert "first_k_dense_replace" not in config
+    kinds = [isinstance(layer.ffn, Experts) for layer in read_model(config).stack.layers]
+    assert kinds == [kind == "sparse" for kind in config["mlp_layer_types"]]

@@ -113,6 +113,13 @@ class Config:
         value = {**value, **{name: self._data[name] for name in inherit if self.has(name)}}
         return Config(value, id=self.id, prefix=f"{self._prefix}{key}.", notes=self._notes)
 
+    def over(self, values: Mapping[str, Value], key: str) -> "Config":
+        """The same config with some values in the place of its own, which `key` names in messages."""
+        data = {**self._data, **values}
+        made = Config(data, id=self.id, prefix=f"{self._prefix}{key}.", notes=self._notes)
+        made.family = self.family
+        return made
+
     def tables(self, key: str, length: int | None = None) -> "tuple[Config, ...]":
         """The configs in the list under `key`; a problem, and none, where it is no such list."""
         value = self._data.get(key)

@@ -1,6 +1,6 @@
 """Decoders whose family is a row of families.toml, with their prediction blocks and towers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from foretell.interop.huggingface.config import Config
@@ -21,10 +21,33 @@ def read(config: Config) -> Model:
 def decoder(row: Row) -> Model:
     """The model of a row's layers."""
     depth = shape_of(row)
-    parts = parts_of(row, depth)
-    bases = layers_of(row, depth)
-    layers = tuple(replace(base, ffn=part) for base, part in zip(bases, parts, strict=True))
+    layers = full_layers(row, depth)
+    for place, own in layer_overrides(row.config, depth):
+        other = Row(row.config.over(own, f"per_layer_config.{place}"), row.rules)
+        shape_of(other)
+        layers = (*layers[:place], full_layers(other, depth)[place], *layers[place + 1 :])
     return stack_model(row, layers, prediction_block(row, layers))
+
+
+def full_layers(row: Row, depth: int) -> tuple[Layer, ...]:
+    """Layers with their feed-forward parts."""
+    bases, parts = layers_of(row, depth), parts_of(row, depth)
+    return tuple(replace(base, ffn=part) for base, part in zip(bases, parts, strict=True))
+
+
+def layer_overrides(config: Config, depth: int) -> list[tuple[int, Mapping[str, object]]]:
+    """`per_layer_config`: layers whose numbers differ from the config's, as releases from 5 on write them."""
+    table = config.raw("per_layer_config")
+    if not isinstance(table, Mapping):
+        return []
+    found = [
+        (int(place), own)
+        for place, own in table.items()
+        if str(place).isdecimal() and isinstance(own, Mapping) and own
+    ]
+    inside = [(place, own) for place, own in found if place < depth]
+    config.check(len(found) == len(inside), ("per_layer_config",), f"names layers beyond {depth}")
+    return inside
 
 
 def shape_of(row: Row) -> int:
@@ -41,9 +64,13 @@ def layers_of(row: Row, depth: int) -> Sequence[Layer]:
     both at once."""
     mixers = row.rules.get("mixers")
     if mixers is None:
-        windows = windows_of(row, depth)
-        made = {seen: layer_of(row.within({"window": seen})) for seen in set(windows)}
-        return [made[seen] for seen in windows]
+        heads = row.config.wholes(row.rules.get("heads_by_layer", ""), depth, low=1)
+        own = [
+            {"window": seen, **({"heads": heads[i]} if heads else {})}
+            for i, seen in enumerate(windows_of(row, depth))
+        ]
+        made = {(*kind.values(),): layer_of(row.within(kind)) for kind in own}
+        return [made[(*kind.values(),)] for kind in own]
     if row.rules.get("both"):
         one, two = (layer_of(row.within(mixers[name])) for name in ("marked", "other"))
         return (replace(one, mixers=one.mixers + two.mixers),) * depth

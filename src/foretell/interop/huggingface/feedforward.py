@@ -57,9 +57,14 @@ def expert_part(row: Row) -> Experts:
         shared_width=shared,
         shared_gate=own.flag("shared_gate") and shared > 0,
         router_bias=own.flag("router_bias"),
+        extra_parameters=own.whole("extra", 0),
         latent=latent,
         latent_norm=latent is not None and own.flag("latent_norm"),
     )
+
+
+SPARSE = {"types": "mlp_layer_types", "on": ["sparse"], "off": ["dense"]}
+"""How releases of the library from 5 on write which layers have experts, whatever the family's own keys."""
 
 
 def parts_of(row: Row, depth: int) -> Parts:
@@ -70,7 +75,7 @@ def parts_of(row: Row, depth: int) -> Parts:
     if rules is None or not row.holds(rules.get("if", True)):
         return (dense_part(row),) * depth
     sparse = expert_part(row)
-    marks = marks_of(row, rules.get("layers", ()), depth)
+    marks = marks_of(row, (SPARSE, *rules.get("layers", ())), depth)
     if sparse.experts == 1 and rules.get("one_is_dense"):
         marks = (False,) * depth
     if all(marks):

@@ -23,7 +23,7 @@ def _text(row: Row) -> Model:
     config.check(
         shared <= depth, ("num_kv_shared_layers",), f"{shared} sharing layers of {depth} in all"
     )
-    side = config.get("hidden_size_per_layer_input", 256, row.why)
+    side = row.whole("side", 0)
     layers = [
         _layer(row, mixer, side=side, sharing=i >= depth - shared > 0)
         for i, mixer in enumerate(_mixers(row, depth, shared))

@@ -140,12 +140,13 @@ def delta_net(row: Row) -> DeltaNet:
 
 
 def mamba1(row: Row) -> Layer:
-    """Maps of a Mamba-1 mixer, and its other weights: convolution, decay, skip, three norms."""
+    """Maps of a Mamba-1 mixer, and its other weights: convolution, decay, skip, and Jamba's three norms."""
     config, hidden = row.config, row.whole("hidden")
     config.assume("the Mamba-1 recurrence is not timed; its maps are")
     inner, state, taps = row.whole("inner"), row.whole("state"), row.whole("taps")
-    automatic = config.raw("mamba_dt_rank") in (None, "auto")
-    rank = -(-hidden // 16) if automatic else config.need("mamba_dt_rank")
+    automatic = config.raw(row.keys("rank")) in (None, "auto")
+    rank = -(-hidden // 16) if automatic else row.whole("rank")
+    norms = rank + 2 * state if row.flag("inner_norms") else 0
     biased = row.flag("proj_bias")
     maps = (
         Projection(name="mamba.in", inputs=hidden, outputs=2 * inner, bias=biased, split="col"),
@@ -156,7 +157,7 @@ def mamba1(row: Row) -> Layer:
     convolution = inner * taps + (inner if row.flag("conv_bias") else 0)
     return Layer(
         projections=tuple(replace(one, part="mixer") for one in maps),
-        extra_parameters=convolution + inner * state + inner + rank + 2 * state,
+        extra_parameters=convolution + inner * state + inner + norms,
     )
 
 

@@ -12,7 +12,11 @@ from foretell.specs.model import Layer, Model
 
 LETTERS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 """`hybrid_override_pattern`, letter by letter."""
-NAMES = {**{name: name for name in LETTERS.values()}, "full_attention": "attention"}
+NAMES = {
+    **{name: name for name in LETTERS.values()},
+    "full_attention": "attention",
+    "linear_attention": "mamba",
+}
 """`layers_block_type`, name by name."""
 
 

@@ -10,7 +10,7 @@ A rule is a value, or the keys of a config that hold it, with the default of the
 - `{ of, times, keys }`: a number of the row, or a multiple of it, where none of the keys is there;
 - `{ if, then, else }`, `{ any }`, `{ given }`, `{ is, keys, default }`: by a flag (a rule, or the name of one
   in the row), by whether one of several holds, one of some keys is there, a word is this one;
-- `{ same }`: what another rule of the row says.
+- `{ same }`, `{ sum }`: what another rule of the row says; several rules together.
 """
 
 from collections.abc import Mapping
@@ -71,6 +71,8 @@ class Row:
             return rule
         if "if" in rule:
             return self.value(rule["then" if self.holds(rule["if"]) else "else"], low)
+        if "sum" in rule:
+            return sum(self.value(one, 0) for one in rule["sum"])
         if "any" in rule:
             return any(self.holds(one) for one in rule["any"])
         if "given" in rule:
@@ -78,7 +80,9 @@ class Row:
         if "same" in rule:
             return self.value(self.rules[rule["same"]], low)
         if "is" in rule:
-            return self._read(rule, rule["default"], low) == rule["is"]
+            given = self.config.raw(rule["keys"][0])
+            found = self._read(rule, rule["default"], low) if given is None else given
+            return bool(found == rule["is"])
         default = rule.get("default")
         if "of" in rule:
             times = self.value(rule.get("times", 1), 0)

@@ -64,7 +64,9 @@ def side(config: Config, key: str, default: int | None = None) -> int:
 
 
 def patches(config: Config) -> int:
-    """Patches of one image: (image / patch)^2."""
+    """Patches of one image: (image / patch)^2, where their number is not given."""
+    if config.has("num_patches"):
+        return config.need("num_patches")
     across = side(config, "image_size") // side(config, "patch_size")
     return across * across
 
@@ -156,7 +158,10 @@ def qwen2_5_vl(config: Config, vision: Config, text: int) -> int:
     out = vision.need("out_hidden_size")
     depth = vision.get("depth", 32, WHY, low=1)
     merged = h * vision.get("spatial_merge_size", 2, WHY, low=1) ** 2
-    total = _two_frames(vision, h, 14) + depth * block(h, inner, Form(gated=True, layer_norm=False))
+    heads = vision.get("num_heads", 16, low=1)
+    shared = h - h // heads * vision.get("num_key_value_heads", heads, low=1)  # EXAONE-4.5
+    each = block(h, inner, Form(gated=True, layer_norm=False)) - 2 * shared * (h + 1)
+    total = _two_frames(vision, h, 14) + depth * each
     total += h + linear(merged, merged, bias=True) + linear(merged, out, bias=True)
     return total
 
@@ -226,11 +231,11 @@ def moonvit(config: Config, vision: Config, text: int) -> int:
     wide = vision.need("init_pos_emb_width", "pos_emb_width")
     total = linear(3 * patch * patch, h, bias=vision.flag("patch_embed_proj_bias", default=True))
     total += tall * wide * h + depth * each + per_norm
-    total += _patch_merger(vision, h)
+    total += _patch_merger(vision, h, text)
     return total
 
 
-def _patch_merger(vision: Config, hidden: int) -> int:
+def _patch_merger(vision: Config, hidden: int, text: int) -> int:
     """MoonViT's projector: two maps over merged patches; the second version has no bias and a norm
     of the text width after them, the first a layer norm before them."""
     kernel = vision.wholes("merge_kernel_size", low=1) or (2, 2)
@@ -238,7 +243,7 @@ def _patch_merger(vision: Config, hidden: int) -> int:
     norm_in = merged
     for step in kernel:
         merged *= step
-    out = vision.need("text_hidden_size")
+    out = vision.get("text_hidden_size", text, low=1)
     known = ("patchmerger", "patchmergerv2")
     if vision.choice("mm_projector_type", known, "patchmerger") == "patchmergerv2":
         return linear(merged, merged) + linear(merged, out) + out
@@ -370,6 +375,22 @@ def projector_idefics3(config: Config, tower: Config, text: int) -> int:
     return linear(wide, text)
 
 
+def projector_lfm2(config: Config, tower: Config, text: int) -> int:
+    """LFM2-VL: neighbouring patches merged, a layer norm, two maps over a width of their own."""
+    wide = tower.need("hidden_size") * config.get("downsample_factor", 2, WHY, low=1) ** 2
+    middle = config.get("projector_hidden_size", text, low=1)
+    biased = config.flag("projector_bias", default=True)
+    norm = 2 * wide if config.flag("projector_use_layernorm", default=True) else 0
+    return norm + linear(wide, middle, bias=biased) + linear(middle, text, bias=biased)
+
+
+def projector_cohere2(config: Config, tower: Config, text: int) -> int:
+    """Command-A Vision: neighbouring patches merged, a gated pair of maps."""
+    wide = tower.need("hidden_size") * config.get("downsample_factor", 2, WHY, low=1) ** 2
+    middle = config.get("alignment_intermediate_size", 36864, WHY, low=2)
+    return linear(wide, middle, bias=True) + linear(middle // 2, text, bias=True)
+
+
 def frames(config: Config, tower: Config, text: int) -> int:
     """Voxtral: frames side by side to the inner width, two maps without biases."""
     return linear(tower.need("intermediate_size"), text) + linear(text, text)
@@ -377,6 +398,7 @@ def frames(config: Config, tower: Config, text: int) -> int:
 
 ENCODERS: dict[str, Callable[[Config], int]] = {
     "siglip_vision_model": siglip,
+    "siglip2_vision_model": siglip,
     "clip_vision_model": clip,
     "pixtral": pixtral,
     "internvl_vision": internvit,
@@ -396,6 +418,8 @@ PROJECTORS: dict[str, Callable[[Config, Config, int], int]] = {
     "mistral3": projector_mistral3,
     "internvl": projector_internvl,
     "idefics3": projector_idefics3,
+    "lfm2": projector_lfm2,
+    "cohere2": projector_cohere2,
     "frames": frames,
 }
 """Projectors between a tower and the text model: (whole config, tower's, text width) -> weights."""

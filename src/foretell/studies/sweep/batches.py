@@ -25,7 +25,7 @@ from foretell.specs.result import OUTPUTS, outputs
 from foretell.specs.scenario import Scenario
 from foretell.specs.system import System, system_count, take_systems, varies_in_batch
 from foretell.studies.plan_words import plan_texts
-from foretell.studies.sweep.columns import SERVING
+from foretell.studies.sweep.columns import table_columns
 from foretell.studies.sweep.questions import (
     PointQuestion,
     answer_row,
@@ -270,7 +270,7 @@ def service_table(found: ServedSystems) -> Any:
     there = pl.Series(best >= 0)
     columns = {
         name: found.column(name)
-        for name in SERVING
+        for name in table_columns("serving")
         if name in found.layouts[0].numbers and found.layouts[0].numbers[name] is not None
     }
     latencies = {

@@ -1,8 +1,11 @@
 """Columns of a study's results: names with unit suffixes, the same for every shard."""
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
+from foretell.catalog.files import read_table
 from foretell.economics.answer import CostAnswer
 from foretell.errors import Problem, unknown
 from foretell.specs.plan import BATCH_FIELDS, RECOMPUTE
@@ -16,120 +19,39 @@ ColumnType = Literal["text", "float", "int", "bool"]
 Columns = dict[str, ColumnType]
 
 
-def _columns(kind: ColumnType, names: str) -> Columns:
-    return dict.fromkeys(names.split(), kind)
-
-
 FEW_SYSTEMS = 256
 """Points over numbers of a system up to which each is an estimate of its own, with its interval and limit."""
 POINT = "point"
 """The column that numbers the points."""
-TRAINING: Columns = {
-    **_columns("text", "model system"),
-    **_columns("int", "gpus global_batch seq_len"),
-    **_columns("text", "plan fits"),
-    **_columns("float", " ".join(OUTPUTS)),
-    **_columns("float", "usd_per_million_tokens"),
+
+
+TABLES: Mapping[Verb, tuple[str, ...]] = {
+    "serve": ("serving",),
+    "size": ("sizing",),
+    "cost chip": ("silicon",),
+    "cost package": ("silicon",),
+    "cost system": ("cluster",),
+    "cost run": ("work", "work-of-run"),
+    "cost token": ("work", "work-of-tokens"),
 }
-"""Of every study of training."""
-DETAILS: Columns = {
-    "limited_by": "text",
-    **_columns("float", "step_s_p50_low step_s_p50_high step_s_p90_low step_s_p90_high"),
-}
-"""Where plans are not evaluated in batches."""
-RUNS = _columns(
-    "float", "run_days run_gpu_hours run_energy_joules run_goodput run_failures run_usd"
-)
-"""Where tokens of a whole run are given."""
-PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
-SERVING: Columns = {
-    **_columns("text", "model system"),
-    **_columns("int", "gpus replicas"),
-    **_columns("text", "plan profile fits"),
-    **_columns("float", "isl osl concurrency rate"),
-    **_columns(
-        "float",
-        " ".join(f"{n}_{p}" for n in ("ttft_ms", "tpot_ms", "e2e_ms") for p in PERCENTILES),
-    ),
-    **_columns("float", "requests_per_s output_tokens_per_s output_tokens_per_s_per_gpu"),
-    **_columns("float", "output_tokens_per_s_per_user batch max_batch max_context kv_bytes"),
-    **_columns("float", "weight_bytes memory_bytes usd_per_million_input_tokens"),
-    **_columns("float", "usd_per_million_output_tokens usd_per_chip_hour joules_per_token"),
-    **_columns("text", "limited_by"),
-}
-SIZING: Columns = {
-    **_columns("text", "model system profile"),
-    **_columns("int", "gpus replicas"),
-    **_columns("text", "kind plan prefill_plan"),
-    **_columns("int", "prefill_replicas max_batch"),
-    **_columns("float", "rate isl osl ttft_ms tpot_ms requests_per_s headroom"),
-    **_columns("bool", "meets simulated"),
-    **_columns("float", "output_tokens_per_s_per_gpu output_tokens_per_s_per_user usd_per_hour"),
-    **_columns("float", "usd_per_million_input_tokens usd_per_million_output_tokens"),
-}
-SILICON: Columns = {**_columns("text", "name"), **_columns("float", "usd low_usd high_usd nre_usd")}
-CLUSTER: Columns = {
-    **_columns("text", "name"),
-    **_columns("int", "gpus nodes"),
-    **_columns("float", "usd low_usd high_usd node_usd usd_per_gpu usd_per_gpu_hour"),
-    **_columns(
-        "float", "low_usd_per_gpu_hour high_usd_per_gpu_hour usd_per_year tco_usd tco_years"
-    ),
-    **_columns("float", "utilisation peak_watts mwh_per_year"),
-    **_columns("int", "network_cards switches links transceivers racks"),
-}
-BILL: Columns = {
-    **_columns("text", "paid region"),
-    **_columns("float", "work_tokens_per_s_per_gpu"),
-    **_columns(
-        "float",
-        " ".join(
-            f"{end}{name}"
-            for name in ("usd_per_gpu_hour", "usd_per_million_work_tokens")
-            for end in ("", "low_", "high_")
-        ),
-    ),
-    **_columns("float", "joules_per_work_token carbon_g_per_million_work_tokens"),
-    **_columns("float", "capital_usd peak_watts package_usd silicon_mm2 good_die_share"),
-}
-"""Where it is stated how work is paid for. Work tokens are those trained on, read or written."""
-WORK: Columns = {
-    **_columns("text", "name system"),
-    **_columns("int", "gpus"),
-    **_columns("text", "plan fits paid region"),
-    **_columns("float", "usd low_usd high_usd"),
-    **_columns(
-        "float",
-        " ".join(
-            f"{end}{name}"
-            for name in (
-                "gpu_hours", "usd_per_gpu_hour", "usd_per_million_tokens", "energy_mwh",
-                "carbon_kg", "operational_carbon_kg", "embodied_carbon_kg",
-            )
-            for end in ("", "low_", "high_")
-        ),
-    ),
-    **_columns("float", "tokens_per_s tokens_per_usd tokens_per_joule flop_per_usd flop_per_joule"),
-    **_columns("float", "capital_usd peak_watts package_usd silicon_mm2 good_die_share"),
-}  # fmt: skip
-"""Of what work costs."""
-OF_VERB: Mapping[Verb, Columns] = {
-    "serve": SERVING,
-    "size": SIZING,
-    "cost chip": SILICON,
-    "cost package": SILICON,
-    "cost system": CLUSTER,
-    "cost run": {
-        **WORK,
-        **_columns("float", "tokens days goodput mfu step_s usd_per_mfu_point"),
-    },
-    "cost token": {
-        **WORK,
-        **_columns("float", "isl osl concurrency rate ttft_ms tpot_ms tokens_per_s_per_user"),
-        **_columns("float", "usd_per_million_input_tokens usd_per_million_output_tokens"),
-    },
-}
-"""Columns of each verb but estimate, whose columns depend on what is asked."""
+"""Tables of columns.toml for each verb but estimate, whose columns depend on what is asked."""
+
+
+@cache
+def table_columns(*names: str) -> Columns:
+    """The columns of some tables of columns.toml; not to be changed by who reads them."""
+    tables = read_table(Path(__file__).with_name("columns.toml"))
+    return {
+        column: kind
+        for name in names
+        for kind, columns in tables[name]["columns"]
+        for column in columns.split()
+    }
+
+
+def training_columns() -> Columns:
+    """Columns of every study of training."""
+    return table_columns("training") | dict.fromkeys((*OUTPUTS, "usd_per_million_tokens"), "float")
 
 
 def batch_axes(study: Study) -> tuple[int, ...]:
@@ -216,16 +138,16 @@ def result_columns(study: Study) -> Columns:
 
 def columns_of(study: Study, verb: Verb) -> Columns:
     """Columns of the answers of one verb."""
-    found = dict(OF_VERB.get(verb, TRAINING))
+    found = training_columns() if verb == "estimate" else dict(table_columns(*TABLES[verb]))
     if verb == "estimate":
         if not batch_axes(study):
-            found |= DETAILS
+            found |= table_columns("detail")
         if searches(study):
-            found |= _columns("int", "plans_evaluated plans_pruned")
+            found |= {"plans_evaluated": "int", "plans_pruned": "int"}
         if has_run(study):
-            found |= RUNS
+            found |= table_columns("run")
     if verb in ("estimate", "serve") and is_paid(study):
-        found |= BILL
+        found |= table_columns("bill")
     return found
 
 
@@ -284,7 +206,7 @@ def wish_problems(study: Study) -> list[Problem]:
 
 def training_row(result: StepEstimate, usd_per_chip_hour: float) -> dict[str, Any]:
     """An estimate as a row."""
-    row = {name: getattr(result, name) for name in TRAINING if hasattr(result, name)}
+    row = {name: getattr(result, name) for name in training_columns() if hasattr(result, name)}
     row |= {"plan": str(result.plan), "limited_by": result.limited_by}
     for share, ends in (result.interval or {}).items():
         row |= {f"step_s_{share}_low": ends[0], f"step_s_{share}_high": ends[1]}
@@ -305,7 +227,9 @@ def training_row(result: StepEstimate, usd_per_chip_hour: float) -> dict[str, An
 
 def serving_row(result: ServiceEstimate) -> dict[str, Any]:
     """A deployment under its load as a row."""
-    row = {name: getattr(result, name) for name in SERVING if hasattr(result, name)}
+    row = {
+        name: getattr(result, name) for name in table_columns("serving") if hasattr(result, name)
+    }
     for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
         row |= {f"{name}_{p}": value for p, value in getattr(result, name).to_dict().items()}
     return row
@@ -321,7 +245,7 @@ def cost_row(result: CostAnswer, columns: Columns) -> dict[str, Any]:
 def bill_row(result: CostAnswer, share: float = 1.0) -> dict[str, Any]:
     """What a bill adds to the row of a step or a service; `share` of the work tokens are those it counts."""
     facts = result.facts
-    row = {name: facts.get(name) for name in BILL}
+    row = {name: facts.get(name) for name in table_columns("bill")}
     for end in ("", "low_", "high_"):
         usd = facts[f"{end}usd_per_million_tokens"]
         row[f"{end}usd_per_million_work_tokens"] = usd * share

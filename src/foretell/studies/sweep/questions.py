@@ -40,10 +40,11 @@ from foretell.studies.axes import FLAGS, PAID, RUN
 from foretell.studies.plan_words import with_words
 from foretell.studies.study_file import settings_of, text_of
 from foretell.studies.sweep.columns import (
-    OF_VERB,
+    TABLES,
     bill_row,
     cost_row,
     serving_row,
+    table_columns,
     training_row,
     work_row,
 )
@@ -261,7 +262,7 @@ def _sized(asked: PointQuestion) -> dict[str, Any]:
 
 def _priced(asked: PointQuestion) -> dict[str, Any]:
     """What a chip, a package, a system or work costs."""
-    columns = OF_VERB[asked.verb]
+    columns = table_columns(*TABLES[asked.verb])
     if asked.verb in ("cost run", "cost token"):
         plan = asked.words or None
         if asked.verb == "cost run":
